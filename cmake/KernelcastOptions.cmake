@@ -1,0 +1,59 @@
+# Language level, warnings, sanitizers, and the helpers that every target is made with.
+
+option(KERNELCAST_BUILD_TESTS "Build the tests" ON)
+option(KERNELCAST_WERROR "Treat warnings as errors" ON)
+set(KERNELCAST_SANITIZER "" CACHE STRING "One of: address, thread, or empty")
+set_property(CACHE KERNELCAST_SANITIZER PROPERTY STRINGS "" address thread)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+find_program(KERNELCAST_CCACHE ccache)
+if(KERNELCAST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${KERNELCAST_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${KERNELCAST_CCACHE})
+endif()
+
+add_library(kernelcast_options INTERFACE)
+add_library(kernelcast::options ALIAS kernelcast_options)
+target_compile_options(kernelcast_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
+  $<$<BOOL:${KERNELCAST_WERROR}>:-Werror>)
+target_include_directories(kernelcast_options INTERFACE ${PROJECT_SOURCE_DIR})
+
+if(KERNELCAST_SANITIZER STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(KERNELCAST_SANITIZER STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(NOT KERNELCAST_SANITIZER STREQUAL "")
+  message(FATAL_ERROR "KERNELCAST_SANITIZER is '${KERNELCAST_SANITIZER}'; it may be address, thread or empty")
+endif()
+
+# kernelcast_library(NAME SOURCES a.cc ... DEPS kernelcast::x ...): one static library per folder,
+# with the alias kernelcast::NAME.
+function(kernelcast_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(kernelcast_${name} STATIC ${ARG_SOURCES})
+  add_library(kernelcast::${name} ALIAS kernelcast_${name})
+  target_link_libraries(kernelcast_${name} PUBLIC ${ARG_DEPS} PRIVATE kernelcast::options)
+  target_include_directories(kernelcast_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# kernelcast_binary(NAME SOURCES ... DEPS ...)
+function(kernelcast_binary name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} kernelcast::options)
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()

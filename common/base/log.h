@@ -1,0 +1,43 @@
+#ifndef KERNELCAST_COMMON_BASE_LOG_H_
+#define KERNELCAST_COMMON_BASE_LOG_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/statusor.h"
+
+namespace kernelcast {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+[[nodiscard]] absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name);
+
+// One key of a log line. Values are copied when the line is written, not before.
+struct LogField {
+  std::string_view key;
+  std::variant<std::string_view, int64_t, double, bool> value;
+
+  LogField(std::string_view k, std::string_view v) : key(k), value(v) {}
+  LogField(std::string_view k, const std::string& v) : key(k), value(std::string_view(v)) {}
+  LogField(std::string_view k, const char* v) : key(k), value(std::string_view(v)) {}
+  LogField(std::string_view k, bool v) : key(k), value(v) {}
+  LogField(std::string_view k, double v) : key(k), value(v) {}
+  template <class T>
+    requires std::is_integral_v<T>
+  LogField(std::string_view k, T v) : key(k), value(static_cast<int64_t>(v)) {}
+};
+
+// Writes one JSON object on one line to standard error: time, level, service, message, fields.
+// Thread-safe; a line is written by one write(2). Text that is not UTF-8 is escaped.
+void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
+
+// Set once in main, before threads start.
+void SetLogService(std::string_view service);
+void SetLogLevel(LogLevel minimum);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_BASE_LOG_H_

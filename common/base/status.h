@@ -1,0 +1,31 @@
+#ifndef KERNELCAST_COMMON_BASE_STATUS_H_
+#define KERNELCAST_COMMON_BASE_STATUS_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+// Returns from the enclosing function if `expr`, an absl::Status, is not OK.
+#define KC_RETURN_IF_ERROR(expr)                            \
+  do {                                                      \
+    if (absl::Status kc_status = (expr); !kc_status.ok()) { \
+      return kc_status;                                     \
+    }                                                       \
+  } while (false)
+
+// Declares or assigns `lhs` from an absl::StatusOr, or returns its status.
+#define KC_ASSIGN_OR_RETURN(lhs, expr) \
+  KC_ASSIGN_OR_RETURN_IMPL_(KC_STATUS_CONCAT_(kc_statusor_, __LINE__), lhs, expr)
+
+#define KC_ASSIGN_OR_RETURN_IMPL_(statusor, lhs, expr) \
+  auto statusor = (expr);                              \
+  if (!statusor.ok()) {                                \
+    return std::move(statusor).status();               \
+  }                                                    \
+  lhs = *std::move(statusor)
+
+#define KC_STATUS_CONCAT_(a, b) KC_STATUS_CONCAT_INNER_(a, b)
+#define KC_STATUS_CONCAT_INNER_(a, b) a##b
+
+#endif  // KERNELCAST_COMMON_BASE_STATUS_H_

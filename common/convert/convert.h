@@ -1,0 +1,56 @@
+#ifndef KERNELCAST_COMMON_CONVERT_CONVERT_H_
+#define KERNELCAST_COMMON_CONVERT_CONVERT_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/bins.h"
+#include "common/domain/candidate.h"
+#include "common/domain/decision.h"
+#include "common/domain/facts.h"
+#include "common/domain/forecast.h"
+#include "common/domain/measurement.h"
+#include "common/domain/problem.h"
+#include "kernelcast/v1/kernel.pb.h"
+
+namespace kernelcast {
+
+// Between the domain's types and the messages of kernel.proto. ToProto never fails; FromProto answers
+// INVALID_ARGUMENT with the field's path for what has no domain value (unset oneof, unspecified enum
+// where one is needed). Neither validates beyond that.
+
+v1::Candidate ToProto(const Candidate& candidate);
+v1::CompileFacts ToProto(const CompileFacts& facts);
+v1::CompileError ToProto(const CompileError& error);
+v1::Artifact ToProto(const Artifact& artifact);
+v1::Forecast ToProto(const Forecast& forecast);
+v1::Abstention ToProto(const Abstention& abstention);
+v1::Measurement ToProto(const Measurement& measurement);
+v1::Decision ToProto(const Decision& decision);
+v1::Ratio ToProto(const Ratio& ratio);
+v1::DeviceInfo ToProto(const DeviceInfo& device);
+v1::BinScheme ToProto(const BinScheme& scheme);
+v1::ProblemDefinition ToProto(const Problem& problem);
+v1::Problem ProblemFilesToProto(const Problem& problem);
+v1::DecisionReason ToProto(DecisionReason reason);
+v1::MeasureLevel ToProto(MeasureLevel level);
+
+[[nodiscard]] absl::StatusOr<Candidate> FromProto(const v1::Candidate& candidate);
+CompileFacts FromProto(const v1::CompileFacts& facts);
+[[nodiscard]] absl::StatusOr<CompileError> FromProto(const v1::CompileError& error);
+[[nodiscard]] absl::StatusOr<Artifact> FromProto(const v1::Artifact& artifact);
+Forecast FromProto(const v1::Forecast& forecast);
+[[nodiscard]] absl::StatusOr<Abstention> FromProto(const v1::Abstention& abstention);
+[[nodiscard]] absl::StatusOr<Measurement> FromProto(const v1::Measurement& measurement);
+[[nodiscard]] absl::StatusOr<Decision> FromProto(const v1::Decision& decision);
+Ratio FromProto(const v1::Ratio& ratio);
+DeviceInfo FromProto(const v1::DeviceInfo& device);
+[[nodiscard]] absl::StatusOr<DecisionReason> FromProto(v1::DecisionReason reason);
+// Unspecified means screening.
+MeasureLevel FromProto(v1::MeasureLevel level);
+
+// Parses the files; problem_id, where set, must match.
+[[nodiscard]] absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& problem);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_CONVERT_CONVERT_H_

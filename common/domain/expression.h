@@ -1,0 +1,41 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_EXPRESSION_H_
+#define KERNELCAST_COMMON_DOMAIN_EXPRESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace kernelcast {
+
+using Variables = std::map<std::string, double, std::less<>>;
+
+// An arithmetic expression over named values, in muParser's syntax plus min, max, floor, ceil,
+// ceildiv(a, b) and mod(a, b). "/" is exact division. Immutable; thread-safe.
+class Expression {
+ public:
+  // INVALID_ARGUMENT: syntax error with its position, an unknown name, or longer than 1 KiB.
+  [[nodiscard]] static absl::StatusOr<Expression> Parse(std::string_view text,
+                                                        const std::vector<std::string>& names);
+
+  // INVALID_ARGUMENT: a name without a value, a result that is not finite.
+  [[nodiscard]] absl::StatusOr<double> Evaluate(const Variables& variables) const;
+
+  // As Evaluate, and the result must be a whole number within [low, high].
+  [[nodiscard]] absl::StatusOr<int64_t> EvaluateInteger(const Variables& variables, int64_t low,
+                                                        int64_t high) const;
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_EXPRESSION_H_

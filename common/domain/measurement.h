@@ -1,0 +1,176 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_MEASUREMENT_H_
+#define KERNELCAST_COMMON_DOMAIN_MEASUREMENT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/domain/problem.h"
+
+namespace kernelcast {
+
+// Domain twins of the messages in kernel.proto; field meanings are there.
+
+enum class MeasureLevel { kScreen, kFinal };
+enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
+
+struct Ratio {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+  double confidence = 0;
+};
+
+struct DeviceInfo {
+  std::string model;
+  std::string uuid;
+  std::string driver_version;
+  std::string runtime_version;
+  uint32_t compute_units = 0;
+  uint64_t memory_bytes = 0;
+};
+
+struct TimeStatistics {
+  double median_ns = 0;
+  double min_ns = 0;
+  double quartile1_ns = 0;
+  double quartile3_ns = 0;
+  double cold_median_ns = 0;
+  uint64_t samples = 0;
+};
+
+struct ShapeTiming {
+  AxisValues shape;
+  TimeStatistics candidate;
+  TimeStatistics reference;
+  Ratio speedup;
+  uint32_t blocks = 0;
+  uint32_t discarded_blocks = 0;
+  std::string stop_reason;
+  double bytes = 0;
+  double flops = 0;
+  double roofline_floor_ns = 0;
+  double call_overhead_ns = 0;
+};
+
+struct KernelActivity {
+  std::string name;
+  uint64_t launches = 0;
+  double median_ns = 0;
+};
+
+struct Environment {
+  double clock_start_hz = 0;
+  double clock_min_hz = 0;
+  std::vector<std::string> throttle_reasons;
+  double temperature_celsius = 0;
+  double power_watts = 0;
+  std::vector<KernelActivity> kernels;
+  std::map<std::string, double> hardware_counters;
+  std::string counters_unavailable_reason;
+};
+
+struct MeasuredOk {
+  Ratio speedup;
+  Comparison comparison = Comparison::kAmbiguous;
+  std::vector<ShapeTiming> shapes;
+  Environment environment;
+  uint32_t runners = 0;
+  uint32_t correctness_cases = 0;
+};
+
+struct WrongResult {
+  enum class Cause { kValue, kNonFinite, kNormwise, kNotWritten, kEntryStatus, kTimedOutput };
+  Cause cause = Cause::kValue;
+  AxisValues shape;
+  std::string distribution;
+  std::string output;
+  uint64_t mismatches = 0;
+  uint64_t elements = 0;
+  uint64_t index = 0;
+  double got = 0;
+  double expected = 0;
+  double normwise_error = 0;
+  int32_t entry_status = 0;
+};
+
+struct Crash {
+  enum class Cause { kSignal, kExit, kMemoryLimit, kOutputLimit, kLoad, kDeviceError };
+  Cause cause = Cause::kSignal;
+  int32_t signal = 0;
+  int32_t exit_code = 0;
+  std::string output_tail;
+};
+
+struct Timeout {
+  int64_t limit_ns = 0;
+  std::string stage;
+};
+
+struct Exploit {
+  enum class Kind {
+    kForbiddenSystemCall, kMutatedInput, kCachedOutput, kSkippedWork, kBelowRoofline,
+    kWriteOutOfBounds, kBackgroundWork,
+  };
+  Kind kind = Kind::kForbiddenSystemCall;
+  std::string evidence;
+};
+
+struct EnvironmentUnstable {
+  std::string reason;
+  uint32_t discarded_blocks = 0;
+  uint32_t blocks = 0;
+  Ratio speedup;
+};
+
+using MeasureOutcome =
+    std::variant<MeasuredOk, WrongResult, Crash, Timeout, Exploit, EnvironmentUnstable>;
+
+struct Measurement {
+  std::string candidate_id;
+  std::string problem_id;
+  std::string target;
+  MeasureLevel level = MeasureLevel::kScreen;
+  std::string worker_id;
+  DeviceInfo device;
+  int64_t measured_at_ns = 0;  // since the Unix epoch
+  int64_t device_time_ns = 0;
+  std::string toolchain;
+  std::string architecture;
+  std::string protocol_version;
+  MeasureOutcome outcome;
+};
+
+// "ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable": metric labels, JSON.
+std::string_view OutcomeName(const MeasureOutcome& outcome);
+
+// The measured speedup, or nullptr where the candidate did not run to an ok.
+const Ratio* MeasuredSpeedup(const Measurement& measurement);
+
+enum class CompileStage { kAdmission, kCompiler, kLinker, kLimit };
+
+struct CompileError {
+  CompileStage stage = CompileStage::kCompiler;
+  std::string log;
+};
+
+enum class ArtifactFormat { kSharedObject, kCubin };
+
+struct Artifact {
+  std::string artifact_id;
+  ArtifactFormat format = ArtifactFormat::kSharedObject;
+  std::string architecture;
+  std::string toolchain;
+  std::string content;
+};
+
+// One or a few sentences for the author of a candidate, machine or human: what was wrong, or where
+// the time went.
+std::string MeasurementFeedback(const Measurement& measurement);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_MEASUREMENT_H_

@@ -1,0 +1,158 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_PROBLEM_H_
+#define KERNELCAST_COMMON_DOMAIN_PROBLEM_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/candidate.h"
+#include "common/domain/expression.h"
+
+namespace kernelcast {
+
+enum class DataType {
+  kFloat64, kFloat32, kFloat16, kBfloat16, kFloat8E4m3, kFloat8E5m2, kInt64, kInt32, kInt8, kUint8,
+};
+
+int64_t SizeBytes(DataType dtype);
+bool IsFloat(DataType dtype);
+std::string_view Name(DataType dtype);  // "float32"
+[[nodiscard]] absl::StatusOr<DataType> ParseDataType(std::string_view name);
+
+// One value per axis.
+using AxisValues = std::map<std::string, int64_t, std::less<>>;
+
+struct Axis {
+  std::string name;
+  int64_t held_out_low = 1;
+  int64_t held_out_high = 64;
+  int64_t multiple_of = 1;
+};
+
+enum class Adversarial { kLarge, kEqualRows, kZeros, kExtreme };
+std::string_view Name(Adversarial distribution);  // "equal_rows"
+
+struct Normal { double mean = 0; double stddev = 1; };
+struct Uniform { double low = 0; double high = 1; };
+struct Integers { Expression low; Expression high; };  // inclusive, over the axes
+struct Constant { double value = 0; };
+using InitDistribution = std::variant<Normal, Uniform, Integers, Constant>;
+
+struct Tolerance {
+  double atol = 0;
+  double rtol = 0;
+  double normwise = 0;
+};
+
+struct TensorSpec {
+  std::string name;
+  DataType dtype = DataType::kFloat32;
+  std::vector<Expression> shape;
+  // Inputs only.
+  InitDistribution init;
+  std::vector<Adversarial> adversarial;
+  // Outputs only.
+  Tolerance tolerance;
+};
+
+// A template of a space: a source that becomes a candidate once its tunables have values.
+struct SpaceTemplate {
+  std::string name;
+  std::string description;
+  std::string file;    // as written in the space file
+  std::string source;  // its content
+  struct Dimension {
+    std::string name;
+    std::vector<std::string> values;
+  };
+  // In the order of the file; the flag sets come last as the dimension "FLAGS" whose values are
+  // indices into flag_sets.
+  std::vector<Dimension> dimensions;
+  std::vector<std::vector<std::string>> flag_sets;
+  std::vector<Expression> constraints;
+};
+
+// A point: a template and one value index per dimension.
+struct SpacePoint {
+  int template_index = 0;
+  std::vector<int> values;
+  friend auto operator<=>(const SpacePoint&, const SpacePoint&) = default;
+};
+
+struct Space {
+  std::string target;
+  std::vector<SpaceTemplate> templates;
+};
+
+// Whether the point satisfies the template's constraints.
+bool Admits(const Space& space, const SpacePoint& point);
+// Every admitted point, in lexicographic order. At most `limit`.
+std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit = 1'000'000);
+// Source, flags and tunables of a point; `problem_id` and `origin` ("template:NAME") are set, the id
+// too. The tunables are the template's dimensions, preceded by TEMPLATE.
+Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
+                             const std::string& problem_id, CandidateKind kind);
+
+struct ProblemTarget {
+  std::string reference_file;
+  std::string reference_source;
+  std::vector<std::string> reference_flags;
+  std::optional<Space> space;
+};
+
+struct ProblemFile {
+  std::string path;
+  std::string content;
+};
+
+// An operation to make fast, as parsed from problem.yaml and the files that it names. Immutable once
+// parsed.
+struct Problem {
+  std::string problem_id;
+  std::string name;
+  std::string title;
+  std::string family;
+  std::string description;
+  std::vector<Axis> axes;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  std::string oracle_source;
+  std::map<std::string, ProblemTarget, std::less<>> targets;
+  std::vector<AxisValues> check_shapes;
+  std::vector<AxisValues> bench_shapes;
+  std::optional<Expression> flops;
+  std::optional<Expression> bytes;
+  // Everything that the problem consists of, sorted by path.
+  std::vector<ProblemFile> files;
+};
+
+inline constexpr int64_t kMaxProblemBytes = 3 << 20;
+inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;
+
+// "p_" and 32 hex digits over the files, sorted by path.
+std::string ProblemId(const std::vector<ProblemFile>& files);
+
+// INVALID_ARGUMENT of the form "problem.yaml:12: outputs[0].dtype: 'float31' is not one of ...".
+[[nodiscard]] absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files);
+
+// Reads problem.yaml and just the files that it names (oracle, references, spaces, templates).
+// NOT_FOUND: no such folder or file. A path may not leave the folder.
+[[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder);
+
+// Sizes of a tensor for given axes; each in [1, 2^40], their product at most kMaxTensorElements.
+[[nodiscard]] absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
+                                                               const AxisValues& axes);
+
+// The reference of a target as a candidate, so that it is compiled and described like any other.
+// NOT_FOUND: the problem has no reference for the target.
+[[nodiscard]] absl::StatusOr<Candidate> ReferenceCandidate(const Problem& problem,
+                                                           std::string_view target);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_PROBLEM_H_

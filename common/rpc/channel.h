@@ -1,0 +1,26 @@
+#ifndef KERNELCAST_COMMON_RPC_CHANNEL_H_
+#define KERNELCAST_COMMON_RPC_CHANNEL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/server.h"
+
+namespace kernelcast {
+
+struct ChannelOptions {
+  TlsOptions tls;
+  int max_message_bytes = 64 << 20;
+};
+
+// A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to.
+// Plaintext unless tls.ca_file is set. INVALID_ARGUMENT: unreadable TLS files.
+[[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
+    const std::string& address, const ChannelOptions& options = {});
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_RPC_CHANNEL_H_

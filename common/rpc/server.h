@@ -1,0 +1,82 @@
+#ifndef KERNELCAST_COMMON_RPC_SERVER_H_
+#define KERNELCAST_COMMON_RPC_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/metrics/metrics.h"
+
+namespace kernelcast {
+
+// Paths of PEM files; all empty: no TLS.
+struct TlsOptions {
+  std::string certificate_file;
+  std::string key_file;
+  // Server: clients must present a certificate of this authority (mTLS). Client: authority that the
+  // server's certificate is checked against.
+  std::string ca_file;
+};
+
+struct ServerOptions {
+  // "host:port" or "unix:PATH"; port 0 picks one.
+  std::string listen_address = "127.0.0.1:0";
+  TlsOptions tls;
+  int max_message_bytes = 64 << 20;
+  absl::Duration max_connection_age = absl::Minutes(5);
+  absl::Duration max_connection_age_grace = absl::Minutes(10);
+};
+
+// A gRPC server with health service, reflection and per-method metrics
+// (kernelcast_grpc_server_handled_total and _handling_seconds). Start order: services are registered,
+// the port is bound exclusively, health is SERVING. Thread-safe after Start.
+class RpcServer {
+ public:
+  // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: bad address or TLS files.
+  // `services` and `metrics` must outlive the server.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const ServerOptions& options, const std::vector<grpc::Service*>& services,
+      MetricsRegistry* metrics);
+  ~RpcServer();
+
+  int port() const;
+  // "host:port" that a client on this machine can use.
+  std::string address() const;
+
+  // Health NOT_SERVING from now on; calls go on.
+  void BeginDrain();
+  // Stops accepting, waits for calls in flight until the deadline, then cancels them and returns.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  RpcServer();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Blocks until SIGTERM or SIGINT; must be called before any thread is started so that they inherit the
+// blocked signals: construct first, Wait later. A second signal during the drain ends the process.
+class TerminationSignal {
+ public:
+  TerminationSignal();
+  ~TerminationSignal();
+  // Returns the signal's number.
+  int Wait();
+  // Makes Wait return 0; for tests and for servers that end by themselves.
+  void Wake();
+
+ private:
+  int event_fd_ = -1;
+  int signal_fd_ = -1;
+};
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_RPC_SERVER_H_
