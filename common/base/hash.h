@@ -1,14 +1,17 @@
 #ifndef KERNELCAST_COMMON_BASE_HASH_H_
 #define KERNELCAST_COMMON_BASE_HASH_H_
 
+#include <concepts>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 namespace kernelcast {
 
-// Names content: SHA-256 over length-prefixed fields, so that no two different field lists collide
-// by concatenation. Not thread-safe; one instance a hash.
+// Names content: SHA-256 over fields prefixed by their type and length, so that no two different field
+// lists collide by concatenation. The names are stored: what a list of fields hashes to never changes.
+// Not thread-safe; one instance a hash.
 class ContentHasher {
  public:
   ContentHasher();
@@ -19,14 +22,25 @@ class ContentHasher {
   ContentHasher& Add(std::string_view field);
   ContentHasher& Add(const std::string& field) { return Add(std::string_view(field)); }
   ContentHasher& Add(const char* field) { return Add(std::string_view(field)); }
+  // By value: 0.0 and -0.0 are one, all NaNs are one.
   ContentHasher& Add(double field);
-  ContentHasher& Add(long long field);
+  // By value, whatever the type: 3, 3u and int64_t{3} are one.
+  template <std::integral T>
+  ContentHasher& Add(T field) {
+    const bool negative = field < T{0};
+    return AddInteger(static_cast<uint64_t>(field), negative);
+  }
 
   // First 128 bits as 32 lower-case hex digits. May be called once.
   std::string Hex128();
 
  private:
   struct Context;
+
+  // Two's complement in 64 bits, and the sign, which tells -1 from the largest unsigned value.
+  ContentHasher& AddInteger(uint64_t bits, bool negative);
+  void AddField(char type, std::string_view bytes);
+
   std::unique_ptr<Context> context_;
 };
 

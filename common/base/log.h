@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include "absl/status/statusor.h"
@@ -18,7 +19,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 // One key of a log line. Values are copied when the line is written, not before.
 struct LogField {
   std::string_view key;
-  std::variant<std::string_view, int64_t, double, bool> value;
+  std::variant<std::string_view, int64_t, uint64_t, double, bool> value;
 
   LogField(std::string_view k, std::string_view v) : key(k), value(v) {}
   LogField(std::string_view k, const std::string& v) : key(k), value(std::string_view(v)) {}
@@ -27,12 +28,17 @@ struct LogField {
   LogField(std::string_view k, double v) : key(k), value(v) {}
   template <class T>
     requires std::is_integral_v<T>
-  LogField(std::string_view k, T v) : key(k), value(static_cast<int64_t>(v)) {}
+  LogField(std::string_view k, T v)
+      : key(k), value(static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(v)) {}
 };
 
 // Writes one JSON object on one line to standard error: time, level, service, message, fields.
-// Thread-safe; a line is written by one write(2). Text that is not UTF-8 is escaped.
+// Thread-safe; a line is written by one write(2). What is not UTF-8 becomes U+FFFD.
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
+
+// The line that Log writes, with its newline; for tests. `wall_ns` counts from the Unix epoch.
+std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view service,
+                          std::string_view message, std::initializer_list<LogField> fields);
 
 // Set once in main, before threads start.
 void SetLogService(std::string_view service);

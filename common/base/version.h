@@ -7,7 +7,7 @@ namespace kernelcast {
 
 // "0.1.0", as in CMakeLists.txt.
 std::string_view Version();
-// Git revision that the build was made from, "unknown" outside a checkout.
+// Git revision of the checkout when the build was configured, "unknown" outside a checkout.
 std::string_view Revision();
 
 }  // namespace kernelcast
