@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Configures and builds. Says next to nothing when there is nothing to do.
+#
+#   scripts/build.sh [--without-tests] [TARGET ...]    all targets unless told
+#
+#   --without-tests    configures, the first time, such that what only tests need may be missing
+#
+# KERNELCAST_PRESET  preset of CMakePresets.json, "ci" unless told; builds in build/PRESET
+# KERNELCAST_JOBS    compilers at once; one per core and at most 2 unless told, for they are large
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+with_tests=ON
+if [[ ${1-} == --without-tests ]]; then
+  with_tests=OFF
+  shift
+fi
+preset=${KERNELCAST_PRESET:-ci}
+cores=$(nproc)
+jobs=${KERNELCAST_JOBS:-$((cores < 2 ? cores : 2))}
+build_dir=build/$preset
+log=$build_dir/configure.log
+
+if [[ ! -f $build_dir/build.ninja ]] ||
+  { [[ $with_tests == ON ]] && grep -q '^KERNELCAST_BUILD_TESTS:BOOL=OFF' "$build_dir/CMakeCache.txt"; }; then
+  mkdir -p "$build_dir"
+  printf 'build: configuring %s\n' "$build_dir" >&2
+  if ! cmake --preset "$preset" -DKERNELCAST_BUILD_TESTS=$with_tests >"$log" 2>&1; then
+    tail -n 40 "$log" >&2
+    printf 'build: configuring failed; its whole output is in %s\n' "$log" >&2
+    exit 1
+  fi
+fi
+
+export NINJA_STATUS='[%f/%t %es] '
+if [[ -t 1 ]]; then
+  exec ninja -C "$build_dir" -j "$jobs" "$@"
+fi
+# Not on a terminal: a line for each step, but none when there is nothing to do.
+ninja -C "$build_dir" -j "$jobs" "$@" |
+  sed -u -e '/^ninja: Entering directory/d' -e '/^ninja: no work to do\.$/d'
