@@ -23,7 +23,7 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTenso
 #else
       double part = 0;
 #endif
-#pragma GCC unroll 16
+#pragma GCC unroll 32
       for (int k = 0; k < ROWS; ++k) part += in[k * cols + c];
       sum[c] += part;
     }
