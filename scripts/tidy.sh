@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Runs clang-tidy over sources, two at a time. The checks are in .clang-tidy; each finding is an error.
+#
+#   scripts/tidy.sh [FILE ...]      those files
+#   scripts/tidy.sh                 what differs from the upstream branch, or from the last commit
+#   scripts/tidy.sh --all           every source of common/ and services/; takes a quarter of an hour
+#
+# KERNELCAST_TIDY_SECONDS           ends the run after so long; 1800 unless told
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=${KERNELCAST_PRESET:-ci}
+scripts/setup.sh --test
+# The database of compile commands, and the generated protos that the sources include.
+KERNELCAST_PRESET=$preset scripts/build.sh kernelcast_proto
+
+files=()
+case "${1-}" in
+  --all) mapfile -t files < <(tests/lint/sources.sh 'common/*.cc' 'services/*.cc') ;;
+  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 0 ;;
+  '')
+    base=$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse HEAD)
+    mapfile -t files < <(
+      { git diff --name-only --diff-filter=d "$base" -- 'common/*.cc' 'services/*.cc'
+        git ls-files --others --exclude-standard -- 'common/*.cc' 'services/*.cc'; } | sort -u)
+    ;;
+  *) files=("$@") ;;
+esac
+if ((${#files[@]} == 0)); then
+  printf 'tidy: nothing to check\n' >&2
+  exit 0
+fi
+
+printf '%s\0' "${files[@]}" |
+  timeout --foreground "${KERNELCAST_TIDY_SECONDS:-1800}" \
+    xargs -0 -n 1 -P 2 clang-tidy --quiet -p "build/$preset"
