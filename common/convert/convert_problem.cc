@@ -1,0 +1,118 @@
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "common/convert/convert_internal.h"
+
+namespace kernelcast {
+namespace convert_internal {
+
+v1::AxisValues AxisValuesToProto(const AxisValues& values) {
+  v1::AxisValues proto;
+  for (const auto& [axis, value] : values) {
+    (*proto.mutable_values())[Utf8(axis)] = value;
+  }
+  return proto;
+}
+
+AxisValues AxisValuesFromProto(const v1::AxisValues& proto) {
+  return {proto.values().begin(), proto.values().end()};
+}
+
+}  // namespace convert_internal
+
+namespace {
+
+using convert_internal::AxisValuesToProto;
+using convert_internal::EnumToProto;
+using convert_internal::Utf8;
+
+constexpr std::pair<DataType, v1::DataType> kDataTypes[] = {
+    {DataType::kFloat64, v1::DATA_TYPE_FLOAT64},
+    {DataType::kFloat32, v1::DATA_TYPE_FLOAT32},
+    {DataType::kFloat16, v1::DATA_TYPE_FLOAT16},
+    {DataType::kBfloat16, v1::DATA_TYPE_BFLOAT16},
+    {DataType::kFloat8E4m3, v1::DATA_TYPE_FLOAT8_E4M3},
+    {DataType::kFloat8E5m2, v1::DATA_TYPE_FLOAT8_E5M2},
+    {DataType::kInt64, v1::DATA_TYPE_INT64},
+    {DataType::kInt32, v1::DATA_TYPE_INT32},
+    {DataType::kInt8, v1::DATA_TYPE_INT8},
+    {DataType::kUint8, v1::DATA_TYPE_UINT8},
+};
+
+v1::TensorSpec TensorToProto(const TensorSpec& tensor) {
+  v1::TensorSpec proto;
+  proto.set_name(Utf8(tensor.name));
+  proto.set_dtype(EnumToProto(kDataTypes, tensor.dtype));
+  for (const Expression& size : tensor.shape) {
+    proto.add_shape(Utf8(size.text()));
+  }
+  return proto;
+}
+
+}  // namespace
+
+v1::ProblemDefinition ToProto(const Problem& problem) {
+  v1::ProblemDefinition proto;
+  proto.set_problem_id(Utf8(problem.problem_id));
+  proto.set_name(Utf8(problem.name));
+  proto.set_title(Utf8(problem.title));
+  proto.set_family(Utf8(problem.family));
+  proto.set_description(Utf8(problem.description));
+  for (const Axis& axis : problem.axes) {
+    v1::Axis* const added = proto.add_axes();
+    added->set_name(Utf8(axis.name));
+    added->set_held_out_low(axis.held_out_low);
+    added->set_held_out_high(axis.held_out_high);
+    added->set_multiple_of(axis.multiple_of);
+  }
+  for (const TensorSpec& input : problem.inputs) {
+    *proto.add_inputs() = TensorToProto(input);
+  }
+  for (const TensorSpec& output : problem.outputs) {
+    v1::TensorSpec* const added = proto.add_outputs();
+    *added = TensorToProto(output);
+    added->mutable_tolerance()->set_atol(output.tolerance.atol);
+    added->mutable_tolerance()->set_rtol(output.tolerance.rtol);
+    added->mutable_tolerance()->set_normwise(output.tolerance.normwise);
+  }
+  for (const AxisValues& shape : problem.check_shapes) {
+    *proto.add_check_shapes() = AxisValuesToProto(shape);
+  }
+  for (const AxisValues& shape : problem.bench_shapes) {
+    *proto.add_bench_shapes() = AxisValuesToProto(shape);
+  }
+  for (const auto& [name, target] : problem.targets) {
+    proto.add_targets(Utf8(name));
+    if (target.space.has_value()) {
+      (*proto.mutable_space_points())[Utf8(name)] = EnumeratePoints(*target.space).size();
+    }
+  }
+  return proto;
+}
+
+v1::Problem ProblemFilesToProto(const Problem& problem) {
+  v1::Problem proto;
+  proto.set_problem_id(Utf8(problem.problem_id));
+  for (const ProblemFile& file : problem.files) {
+    v1::SourceFile* const added = proto.add_files();
+    added->set_path(Utf8(file.path));
+    added->set_content(file.content);
+  }
+  return proto;
+}
+
+absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& proto) {
+  std::vector<ProblemFile> files;
+  files.reserve(proto.files_size());
+  for (const v1::SourceFile& file : proto.files()) {
+    files.push_back({file.path(), file.content()});
+  }
+  KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
+  if (!proto.problem_id().empty() && proto.problem_id() != problem.problem_id) {
+    return absl::InvalidArgumentError(absl::StrCat("problem_id: '", proto.problem_id(),
+                                                   "' is not the hash of the files, which is '",
+                                                   problem.problem_id, "'"));
+  }
+  return problem;
+}
+
+}  // namespace kernelcast
