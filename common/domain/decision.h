@@ -10,9 +10,9 @@ enum class DecisionKind { kMeasure, kPrune, kReject };
 
 enum class DecisionReason {
   // measure
-  kLowConfidence, kPromising, kAudit, kNoForecast, kRequested, kBootstrap,
+  kLowConfidence, kPromising, kAudit, kNoForecast, kRequested, kBootstrap, kReused,
   // prune
-  kUnpromising, kBudgetPace, kLikelyFailure,
+  kUnpromising, kBudgetPace, kLikelyFailure, kForecastOnly,
   // reject
   kCompileError, kDuplicate, kBudget, kCancelled, kUnavailable,
 };

@@ -1,0 +1,1200 @@
+#include "services/orchestrator/core/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+constexpr size_t kMaxIdBytes = 128;
+constexpr size_t kLabelsPerOffer = 256;
+constexpr int64_t kLabelRetryNs = 2'000'000'000;
+
+absl::Status CheckId(std::string_view field, const std::string& id) {
+  if (id.empty() || id.size() > kMaxIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": has ", id.size(),
+                                                   " bytes; 1 to ", kMaxIdBytes,
+                                                   " are allowed"));
+  }
+  for (unsigned char c : id) {
+    if (c <= ' ' || c > '~') {
+      return absl::InvalidArgumentError(
+          absl::StrCat(std::string(field), ": holds a byte of value ", static_cast<int>(c),
+                       "; printable ASCII without blanks is allowed"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The audit's coin for a request: fixed by seed and id, so that a replay draws the same.
+double AuditDraw(uint64_t seed, const std::string& request_id) {
+  ContentHasher hasher;
+  const std::string hex =
+      hasher.Add("audit").Add(static_cast<long long>(seed)).Add(request_id).Hex128();
+  return static_cast<double>(std::stoull(hex.substr(0, 13), nullptr, 16)) * 0x1.0p-52;
+}
+
+// Expected improvement of log2 S over `best`, for log2 S ~ normal, times P(correct).
+double ExpectedImprovement(const Forecast& forecast, double best_speedup) {
+  const double gap = forecast.expected_log2_speedup - std::log2(best_speedup);
+  const double sigma = std::max(forecast.stddev_log2_speedup, 1e-6);
+  const double z = gap / sigma;
+  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
+  const double cumulative = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+  return sigma * (density + z * cumulative) * (1 - forecast.failure_probability);
+}
+
+EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
+                            int64_t settled_ns, uint64_t sequence) {
+  EvaluationRecord record;
+  record.request_id = evaluation.request_id;
+  record.search_id = evaluation.search_id;
+  record.mode = evaluation.mode;
+  record.candidate = evaluation.candidate;
+  record.generated = evaluation.generated;
+  if (!evaluation.facts.schema.empty()) record.facts = evaluation.facts;
+  record.decided_on = evaluation.forecast;
+  record.decision = *evaluation.decision;
+  record.result = settled.result;
+  record.reused = settled.reused;
+  record.accepted_ns = evaluation.accepted_ns;
+  record.settled_ns = settled_ns;
+  record.settled_sequence = sequence;
+  return record;
+}
+
+}  // namespace
+
+struct Engine::Inbox {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::deque<Task> tasks ABSL_GUARDED_BY(mutex);
+  bool closed ABSL_GUARDED_BY(mutex) = false;
+
+  bool Post(Task task) {
+    {
+      std::lock_guard lock(mutex);
+      if (closed) return false;
+      tasks.push_back(std::move(task));
+    }
+    wake.notify_one();
+    return true;
+  }
+};
+
+SearchSnapshot Snapshot(const Search& search, const State& state) {
+  SearchSnapshot snapshot;
+  snapshot.search_id = search.search_id;
+  if (auto problem = state.FindProblem(search.spec.problem_id)) {
+    snapshot.problem_name = problem->name;
+  }
+  snapshot.spec = search.spec;
+  snapshot.status = search.status;
+  snapshot.end_reason = search.end_reason;
+  snapshot.counts = search.counts;
+  snapshot.incumbent = search.incumbent;
+  snapshot.confirmed = search.confirmed;
+  snapshot.started_ns = search.started_ns;
+  snapshot.ended_ns = search.ended_ns;
+  snapshot.last_sequence = search.last_sequence;
+  return snapshot;
+}
+
+Engine::Engine(const EngineOptions& options, EventStore* store, Workers* workers,
+               Forecasters* forecasters, const Clock* clock, EngineObserver* observer)
+    : options_(options),
+      store_(store),
+      workers_(workers),
+      forecasters_(forecasters),
+      clock_(clock),
+      observer_(observer),
+      inbox_(std::make_shared<Inbox>()) {}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
+                                                      EventStore* store, Workers* workers,
+                                                      Forecasters* forecasters, const Clock* clock,
+                                                      EngineObserver* observer) {
+  std::unique_ptr<Engine> engine(
+      new Engine(options, store, workers, forecasters, clock, observer));
+  KC_RETURN_IF_ERROR(engine->Recover());
+  engine->thread_ = std::thread([raw = engine.get()] { raw->Run(); });
+  return engine;
+}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(inbox_->mutex);
+    inbox_->closed = true;
+  }
+  inbox_->wake.notify_one();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  for (auto& [request_id, waiting] : waiters_) {
+    for (EvaluateDone& done : waiting) {
+      done(absl::UnavailableError("the orchestrator is stopping; ask again with the same "
+                                  "request_id"));
+    }
+  }
+}
+
+absl::Status Engine::Recover() {
+  const int64_t start_ns = clock_->MonotonicNs();
+  KC_RETURN_IF_ERROR(store_->Replay(
+      1, [this](StoredEvent stored) { return state_.Apply(stored); }));
+  Log(LogLevel::kInfo, "log replayed",
+      {{"events", state_.last_sequence()},
+       {"live_evaluations", state_.evaluations().size()},
+       {"searches", state_.searches().size()},
+       {"seconds", static_cast<double>(clock_->MonotonicNs() - start_ns) * 1e-9}});
+  for (const auto& [request_id, evaluation] : state_.evaluations()) {
+    Post([this, id = request_id] { Advance(id); });
+  }
+  for (const auto& [search_id, search] : state_.searches()) {
+    if (search.ended_ns == 0) dirty_searches_.insert(search_id);
+  }
+  UpdateFigures();
+  return absl::OkStatus();
+}
+
+void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
+
+void Engine::Run() {
+  int64_t next_tick_ns = clock_->MonotonicNs();
+  bool failed = false;
+  while (true) {
+    std::deque<Task> tasks;
+    {
+      std::unique_lock lock(inbox_->mutex);
+      if (inbox_->tasks.empty() && !inbox_->closed) {
+        inbox_->wake.wait_for(lock, absl::ToChronoNanoseconds(options_.tick));
+      }
+      if (inbox_->closed) break;
+      tasks.swap(inbox_->tasks);
+    }
+    if (failed) continue;
+    for (Task& task : tasks) task();
+    if (clock_->MonotonicNs() >= next_tick_ns) {
+      Tick();
+      next_tick_ns = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
+    }
+    DriveSearches();
+    OfferLabels();
+    failed = !Commit();
+  }
+}
+
+bool Engine::Commit() {
+  settled_in_batch_.clear();
+  if (!batch_.empty()) {
+    absl::StatusOr<uint64_t> first = store_->Append(entries_);
+    if (!first.ok()) {
+      Fail(first.status());
+      return false;
+    }
+    batch_.clear();
+    entries_.clear();
+    UpdateFigures();
+    std::lock_guard lock(listeners_mutex_);
+    for (auto& [handle, listener] : listeners_) listener(state_.last_sequence());
+  }
+  std::vector<Task> effects;
+  effects.swap(effects_);
+  for (Task& effect : effects) effect();
+  return true;
+}
+
+void Engine::Fail(const absl::Status& status) {
+  Log(LogLevel::kError, "the event log cannot be written; the orchestrator must be restarted",
+      {{"error", std::string(status.ToString())}});
+  {
+    std::lock_guard lock(mutex_);
+    failure_ = status;
+  }
+  effects_.clear();
+  for (auto& [request_id, waiting] : waiters_) {
+    for (EvaluateDone& done : waiting) {
+      done(absl::UnavailableError("the event log cannot be written"));
+    }
+  }
+  waiters_.clear();
+}
+
+bool Engine::Emit(EventBody body) {
+  auto event = std::make_unique<Event>();
+  event->time_ns = clock_->WallNs();
+  event->body = std::move(body);
+  AppendEntry entry = EntryFor(*event, state_);
+  const absl::Status applied = state_.Apply(StoredEvent{state_.last_sequence() + 1, *event});
+  if (!applied.ok()) {
+    Log(LogLevel::kError, "event does not fit the state",
+        {{"request_id", entry.request_id},
+         {"search_id", entry.search_id},
+         {"error", std::string(applied.ToString())}});
+    return false;
+  }
+  if (!entry.search_id.empty()) dirty_searches_.insert(entry.search_id);
+  entry.event = event.get();
+  entries_.push_back(std::move(entry));
+  batch_.push_back(std::move(event));
+  return true;
+}
+
+void Engine::UpdateFigures() {
+  EngineFigures figures;
+  figures.events = state_.last_sequence();
+  figures.live_evaluations = state_.evaluations().size();
+  figures.pending_labels = state_.pending_labels().size();
+  for (const auto& [id, search] : state_.searches()) {
+    if (search.ended_ns == 0) ++figures.running_searches;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    figures_ = figures;
+  }
+  if (observer_ != nullptr) observer_->OnFigures(figures);
+}
+
+// --- Commands ---------------------------------------------------------------------------------
+
+void Engine::PutProblem(std::vector<ProblemFile> files, ProblemDone done) {
+  // Parsed on the caller's thread: it may take milliseconds, and the state parses the same bytes.
+  absl::StatusOr<Problem> parsed = ParseProblem(files);
+  if (!parsed.ok()) {
+    done(parsed.status());
+    return;
+  }
+  Post([this, id = parsed->problem_id, files = std::move(files), done = std::move(done)]() mutable {
+    if (state_.FindProblem(id) == nullptr && !Emit(ProblemPut{std::move(files)})) {
+      Afterwards([done = std::move(done)] {
+        done(absl::InternalError("the problem could not be stored"));
+      });
+      return;
+    }
+    Afterwards([done = std::move(done), problem = state_.FindProblem(id)] { done(problem); });
+  });
+}
+
+void Engine::Evaluate(EvaluateCommand command, EvaluateDone done) {
+  if (absl::Status status = failure(); !status.ok()) {
+    done(absl::UnavailableError("the event log cannot be written"));
+    return;
+  }
+  absl::Status valid = CheckId("request_id", command.request_id);
+  if (valid.ok()) valid = ValidateCandidate(command.candidate);
+  if (!valid.ok()) {
+    done(valid);
+    return;
+  }
+  command.candidate.candidate_id = CandidateId(command.candidate);
+  auto shared_done = std::make_shared<EvaluateDone>(std::move(done));
+  if (!inbox_->Post([this, command = std::move(command), shared_done]() mutable {
+        HandleEvaluate(std::move(command), std::move(*shared_done));
+      })) {
+    (*shared_done)(absl::UnavailableError("the orchestrator is stopping"));
+  }
+}
+
+absl::Status Engine::Admit(const EvaluateCommand& command) const {
+  if (draining_) {
+    return absl::UnavailableError("the orchestrator is draining");
+  }
+  const Candidate& candidate = command.candidate;
+  auto problem = state_.FindProblem(candidate.problem_id);
+  if (problem == nullptr) {
+    return absl::NotFoundError(absl::StrCat("candidate.problem_id: '", candidate.problem_id,
+                                            "' is not known; put the problem first"));
+  }
+  if (!problem->targets.contains(candidate.target)) {
+    return absl::InvalidArgumentError(absl::StrCat("candidate.target: problem ", problem->name,
+                                                   " has no reference for '", candidate.target,
+                                                   "'"));
+  }
+  if (!command.search_id.empty()) {
+    const Search* search = state_.FindSearch(command.search_id);
+    if (search == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("search_id: '", command.search_id, "' is not known"));
+    }
+    if (search->status != SearchStatus::kRunning) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("search_id: '", command.search_id, "' has ended"));
+    }
+    if (search->spec.problem_id != candidate.problem_id ||
+        search->spec.target != candidate.target) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("candidate: search ", command.search_id, " is for problem ",
+                       search->spec.problem_id, " on ", search->spec.target));
+    }
+  }
+  if (state_.evaluations().size() >= options_.max_live_evaluations) {
+    return absl::ResourceExhaustedError(absl::StrCat("there are ", state_.evaluations().size(),
+                                                     " evaluations in flight, the limit is ",
+                                                     options_.max_live_evaluations));
+  }
+  return absl::OkStatus();
+}
+
+void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
+  auto answer = [&](absl::StatusOr<EvaluationRecord> result) {
+    Afterwards([done = std::move(done), result = std::move(result)] { done(result); });
+  };
+  auto same_request = [&](const std::string& candidate_id, const std::string& search_id,
+                          EvaluateMode mode) -> absl::Status {
+    if (candidate_id == command.candidate.candidate_id && search_id == command.search_id &&
+        mode == command.mode) {
+      return absl::OkStatus();
+    }
+    return absl::AlreadyExistsError(
+        absl::StrCat("request_id: '", command.request_id,
+                     "' was used for candidate ", candidate_id,
+                     "; another candidate, search or mode needs another id"));
+  };
+
+  if (const Evaluation* live = state_.FindEvaluation(command.request_id)) {
+    if (absl::Status same =
+            same_request(live->candidate.candidate_id, live->search_id, live->mode);
+        !same.ok()) {
+      return answer(same);
+    }
+    waiters_[command.request_id].push_back(std::move(done));
+    return;
+  }
+  if (settled_in_batch_.contains(command.request_id)) {
+    Post([this, command = std::move(command), done = std::move(done)]() mutable {
+      HandleEvaluate(std::move(command), std::move(done));
+    });
+    return;
+  }
+  absl::StatusOr<std::vector<StoredEvent>> earlier = store_->ReadEvaluation(command.request_id);
+  if (!earlier.ok()) {
+    return answer(earlier.status());
+  }
+  if (std::optional<EvaluationRecord> record = FoldEvaluation(*earlier)) {
+    if (absl::Status same =
+            same_request(record->candidate.candidate_id, record->search_id, record->mode);
+        !same.ok()) {
+      return answer(same);
+    }
+    return answer(*std::move(record));
+  }
+  if (absl::Status admitted = Admit(command); !admitted.ok()) {
+    return answer(admitted);
+  }
+
+  const Search* search =
+      command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
+  std::string duplicate_of;
+  bool measured_before = false;
+  if (search != nullptr && command.mode != EvaluateMode::kFinal) {
+    auto known = search->history.find(command.candidate.candidate_id);
+    if (known != search->history.end()) {
+      duplicate_of = known->second.standing == CandidateHistory::Standing::kInFlight
+                         ? known->second.request_id
+                         : "";
+      measured_before = known->second.standing == CandidateHistory::Standing::kMeasured;
+      if (measured_before) {
+        const std::string earlier_request = known->second.request_id;
+        waiters_[command.request_id].push_back(std::move(done));
+        if (ReuseMeasurement(command, earlier_request)) return;
+        done = std::move(waiters_[command.request_id].back());
+        waiters_.erase(command.request_id);
+      }
+    }
+  }
+  const std::string budget = search != nullptr ? ExhaustedBudget(*search) : "";
+  waiters_[command.request_id].push_back(std::move(done));
+  Accept(command.request_id, command.search_id, command.mode, std::move(command.candidate), false);
+  if (!duplicate_of.empty()) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kDuplicate;
+    rejection.detail = duplicate_of;
+    Reject(command.request_id, DecisionReason::kDuplicate, std::move(rejection));
+  } else if (!budget.empty()) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kBudget;
+    rejection.detail = budget;
+    Reject(command.request_id, DecisionReason::kBudget, std::move(rejection));
+  } else {
+    Advance(command.request_id);
+  }
+}
+
+bool Engine::ReuseMeasurement(const EvaluateCommand& command,
+                              const std::string& earlier_request_id) {
+  absl::StatusOr<std::vector<StoredEvent>> events = store_->ReadEvaluation(earlier_request_id);
+  if (!events.ok()) return false;
+  std::optional<EvaluationRecord> record = FoldEvaluation(*events);
+  if (!record || !std::holds_alternative<Measurement>(record->result)) return false;
+  Accept(command.request_id, command.search_id, command.mode, command.candidate, false);
+  Decision decision = record->decision;
+  decision.kind = DecisionKind::kMeasure;
+  decision.reason = DecisionReason::kReused;
+  decision.audit_propensity = 1;
+  Emit(EvaluationDecided{command.request_id, decision});
+  EvaluationSettled settled;
+  settled.request_id = command.request_id;
+  settled.result = std::get<Measurement>(record->result);
+  settled.reused = true;
+  Settle(std::move(settled));
+  return true;
+}
+
+void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done) {
+  absl::Status valid = search_id.empty() ? absl::OkStatus() : CheckId("search_id", search_id);
+  if (valid.ok()) valid = MakePolicy(spec.policy, spec.policy_parameters).status();
+  if (!valid.ok()) {
+    done(valid);
+    return;
+  }
+  if (spec.policy.empty()) spec.policy = std::string(kDefaultPolicy);
+  auto shared_done = std::make_shared<SearchDone>(std::move(done));
+  if (!inbox_->Post([this, id = std::move(search_id), spec = std::move(spec),
+                     shared_done]() mutable {
+        HandleStartSearch(std::move(id), std::move(spec), std::move(*shared_done));
+      })) {
+    (*shared_done)(absl::UnavailableError("the orchestrator is stopping"));
+  }
+}
+
+void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done) {
+  auto answer = [&](absl::StatusOr<SearchSnapshot> result) {
+    Afterwards([done = std::move(done), result = std::move(result)] { done(result); });
+  };
+  if (!search_id.empty()) {
+    if (const Search* existing = state_.FindSearch(search_id)) {
+      if (existing->spec == spec) return answer(Snapshot(*existing, state_));
+      return answer(absl::AlreadyExistsError(absl::StrCat(
+          "search_id: '", search_id, "' is in use by a search with another specification")));
+    }
+  }
+  if (draining_) return answer(absl::UnavailableError("the orchestrator is draining"));
+  auto problem = state_.FindProblem(spec.problem_id);
+  if (problem == nullptr) {
+    return answer(absl::NotFoundError(absl::StrCat(
+        "spec.problem_id: '", spec.problem_id, "' is not known; put the problem first")));
+  }
+  auto target = problem->targets.find(spec.target);
+  if (target == problem->targets.end()) {
+    return answer(absl::InvalidArgumentError(absl::StrCat(
+        "spec.target: problem ", problem->name, " has no reference for '", spec.target, "'")));
+  }
+  if (spec.generator == GeneratorKind::kLlm) {
+    return answer(absl::UnimplementedError(
+        "spec.generator: this orchestrator has no language-model generator; template and "
+        "external are allowed"));
+  }
+  if (spec.generator == GeneratorKind::kTemplate) {
+    if (!target->second.space) {
+      return answer(absl::InvalidArgumentError(
+          absl::StrCat("spec.generator: problem ", problem->name,
+                       " has no template space for target '", spec.target, "'")));
+    }
+    if (spec.budget == Budget{}) {
+      return answer(absl::InvalidArgumentError(
+          "spec.budget: at least one limit must be set for a template search"));
+    }
+  }
+  if (search_id.empty()) search_id = RandomId("s_");
+  Emit(SearchCreated{search_id, std::move(spec)});
+  Log(LogLevel::kInfo, "search started",
+      {{"search_id", search_id}, {"problem", problem->name}});
+  answer(Snapshot(*state_.FindSearch(search_id), state_));
+}
+
+void Engine::StopSearch(std::string search_id, SearchDone done) {
+  Post([this, id = std::move(search_id), done = std::move(done)] {
+    const Search* search = state_.FindSearch(id);
+    if (search == nullptr) {
+      Afterwards([done, id] {
+        done(absl::NotFoundError(absl::StrCat("search_id: '", id, "' is not known")));
+      });
+      return;
+    }
+    if (search->status == SearchStatus::kRunning) Emit(SearchFinishing{id, "stopped"});
+    Afterwards([done, snapshot = Snapshot(*search, state_)] { done(snapshot); });
+  });
+}
+
+void Engine::GetSearch(std::string search_id, SearchDone done) {
+  Post([this, id = std::move(search_id), done = std::move(done)] {
+    const Search* search = state_.FindSearch(id);
+    absl::StatusOr<SearchSnapshot> result =
+        absl::NotFoundError(absl::StrCat("search_id: '", id, "' is not known"));
+    if (search != nullptr) result = Snapshot(*search, state_);
+    Afterwards([done, result = std::move(result)] { done(result); });
+  });
+}
+
+void Engine::ListSearches(SearchesDone done) {
+  Post([this, done = std::move(done)] {
+    std::vector<SearchSnapshot> result;
+    for (const auto& [id, search] : state_.searches()) result.push_back(Snapshot(search, state_));
+    Afterwards([done, result = std::move(result)] { done(result); });
+  });
+}
+
+void Engine::CapacityChanged() {
+  Post([this] {
+    for (const auto& [id, search] : state_.searches()) {
+      if (search.ended_ns == 0) dirty_searches_.insert(id);
+    }
+  });
+}
+
+int Engine::AddListener(Listener listener) {
+  std::lock_guard lock(listeners_mutex_);
+  listeners_.emplace(next_listener_, std::move(listener));
+  return next_listener_++;
+}
+
+void Engine::RemoveListener(int handle) {
+  std::lock_guard lock(listeners_mutex_);
+  listeners_.erase(handle);
+}
+
+EngineFigures Engine::figures() const {
+  std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+absl::Status Engine::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Engine::Inspect(const std::function<void(const State&)>& read) {
+  std::promise<void> finished;
+  Post([&] {
+    read(state_);
+    finished.set_value();
+  });
+  finished.get_future().wait();
+}
+
+void Engine::BeginDrain() {
+  Post([this] { draining_ = true; });
+}
+
+// --- The life of an evaluation ----------------------------------------------------------------
+
+void Engine::Accept(const std::string& request_id, const std::string& search_id,
+                    EvaluateMode mode, Candidate candidate, bool generated) {
+  EvaluationAccepted accepted;
+  accepted.request_id = request_id;
+  accepted.search_id = search_id;
+  accepted.mode = mode;
+  accepted.candidate = std::move(candidate);
+  accepted.generated = generated;
+  Emit(std::move(accepted));
+}
+
+void Engine::Advance(const std::string& request_id) {
+  const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  if (evaluation == nullptr || acting_.contains(request_id)) {
+    return;
+  }
+  switch (evaluation->stage) {
+    case Stage::kCompile: return StartCompile(*evaluation);
+    case Stage::kForecast: return StartForecast(*evaluation);
+    case Stage::kDecide: return Decide(request_id);
+    case Stage::kMeasure:
+      if (evaluation->decision->kind == DecisionKind::kMeasure) return StartMeasure(*evaluation);
+      // A crash came between the decision and its settlement.
+      if (evaluation->decision->kind == DecisionKind::kPrune) {
+        return Settle(EvaluationSettled{request_id, Pruned{}, false});
+      }
+      Rejection rejection;
+      rejection.cause = Rejection::Cause::kUnavailable;
+      rejection.detail = "the reason was lost in a crash";
+      return Settle(EvaluationSettled{request_id, std::move(rejection), false});
+  }
+}
+
+void Engine::StartCompile(const Evaluation& evaluation) {
+  acting_.insert(evaluation.request_id);
+  Afterwards([this, id = evaluation.request_id, candidate = evaluation.candidate,
+              problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+    workers_->Compile(problem, candidate,
+                      [this, inbox = inbox_, id](absl::StatusOr<CompileResult> result) {
+                        inbox->Post([this, id, result = std::move(result)]() mutable {
+                          OnCompiled(id, std::move(result));
+                        });
+                      });
+  });
+}
+
+void Engine::OnCompiled(const std::string& request_id, absl::StatusOr<CompileResult> result) {
+  acting_.erase(request_id);
+  const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  if (evaluation == nullptr || evaluation->stage != Stage::kCompile) {
+    return;
+  }
+  if (!result.ok()) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kUnavailable;
+    rejection.detail = absl::StrCat("compile: ", std::string(result.status().message()));
+    return Reject(request_id, DecisionReason::kUnavailable, std::move(rejection));
+  }
+  if (auto* error = std::get_if<CompileError>(&*result)) {
+    Emit(EvaluationCompiled{request_id, *error, {}});
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kCompileError;
+    rejection.compile_error = std::move(*error);
+    return Reject(request_id, DecisionReason::kCompileError, std::move(rejection));
+  }
+  auto& compiled = std::get<CompiledCandidate>(*result);
+  EvaluationCompiled event{request_id, std::move(compiled.facts), std::move(compiled.artifact)};
+  event.artifact.content.clear();
+  Emit(std::move(event));
+  Advance(request_id);
+}
+
+void Engine::DescribeReference(const std::string& problem_id, const std::string& target) {
+  if (!describing_references_.emplace(problem_id, target).second) {
+    return;
+  }
+  Afterwards([this, problem_id, target, problem = state_.FindProblem(problem_id)] {
+    workers_->CompileReference(
+        problem, target,
+        [this, inbox = inbox_, problem_id, target](absl::StatusOr<CompileResult> result) {
+          inbox->Post([this, problem_id, target, result = std::move(result)]() mutable {
+            OnReferenceDescribed(problem_id, target, std::move(result));
+          });
+        });
+  });
+}
+
+void Engine::OnReferenceDescribed(const std::string& problem_id, const std::string& target,
+                                  absl::StatusOr<CompileResult> result) {
+  describing_references_.erase({problem_id, target});
+  std::string failure;
+  if (!result.ok()) {
+    failure = std::string(result.status().message());
+  } else if (const auto* error = std::get_if<CompileError>(&*result)) {
+    failure = absl::StrCat("the problem's reference does not compile: ",
+                           error->log.substr(0, 2000));
+  } else {
+    auto& compiled = std::get<CompiledCandidate>(*result);
+    Emit(ReferenceDescribed{problem_id, target, std::move(compiled.facts),
+                            compiled.artifact.toolchain});
+  }
+  std::vector<std::string> waiting;
+  for (const auto& [id, evaluation] : state_.evaluations()) {
+    if (evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
+        evaluation.candidate.target == target) {
+      waiting.push_back(id);
+    }
+  }
+  if (failure.empty()) {
+    for (const std::string& id : waiting) Advance(id);
+    return;
+  }
+  Log(LogLevel::kWarning, "reference cannot be described",
+      {{"problem_id", problem_id}, {"target", target}, {"error", failure}});
+  for (const std::string& id : waiting) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kUnavailable;
+    rejection.detail = failure;
+    Reject(id, DecisionReason::kUnavailable, std::move(rejection));
+  }
+  std::vector<std::string> hopeless;
+  for (const auto& [id, search] : state_.searches()) {
+    if (search.ended_ns == 0 && search.spec.problem_id == problem_id &&
+        search.spec.target == target) {
+      hopeless.push_back(id);
+    }
+  }
+  for (const std::string& id : hopeless) Emit(SearchClosed{id, "", true, failure});
+}
+
+void Engine::StartForecast(const Evaluation& evaluation) {
+  const Search* search = state_.FindSearch(evaluation.search_id);
+  const bool unwanted = evaluation.mode == EvaluateMode::kFinal ||
+                        (search != nullptr && search->spec.measure_everything);
+  if (unwanted) {
+    return Decide(evaluation.request_id);
+  }
+  const ReferenceDescribed* reference =
+      state_.FindReference(evaluation.candidate.problem_id, evaluation.candidate.target);
+  if (reference == nullptr) {
+    return DescribeReference(evaluation.candidate.problem_id, evaluation.candidate.target);
+  }
+  acting_.insert(evaluation.request_id);
+  ForecastQuery query{evaluation.candidate, evaluation.facts, reference->facts};
+  Afterwards([this, id = evaluation.request_id, query = std::move(query),
+              problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+    forecasters_->Forecast(problem, query,
+                           [this, inbox = inbox_, id](absl::StatusOr<ForecastResult> result) {
+                             inbox->Post([this, id, result = std::move(result)]() mutable {
+                               OnForecast(id, std::move(result));
+                             });
+                           });
+  });
+}
+
+void Engine::OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result) {
+  acting_.erase(request_id);
+  const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  if (evaluation == nullptr || evaluation->stage != Stage::kForecast) {
+    return;
+  }
+  EvaluationForecast event;
+  event.request_id = request_id;
+  if (result.ok()) {
+    if (auto* forecast = std::get_if<Forecast>(&*result)) {
+      if (absl::Status valid = ValidateForecast(*forecast); valid.ok()) {
+        event.result = std::move(*forecast);
+      } else {
+        event.result = Abstention{Abstention::Cause::kUnparsable, forecast->backend,
+                                  std::string(valid.message())};
+      }
+    } else {
+      event.result = std::get<Abstention>(*result);
+    }
+  } else {
+    event.result = Abstention{Abstention::Cause::kEndpointUnavailable, "",
+                              std::string(result.status().message())};
+  }
+  Emit(std::move(event));
+  Advance(request_id);
+}
+
+Decision Engine::MakeDecision(const Evaluation& evaluation) const {
+  const Search* search = state_.FindSearch(evaluation.search_id);
+  static const Policy* const default_policy = [] {
+    return MakePolicy(kDefaultPolicy, {}).value().release();
+  }();
+  const Policy& policy =
+      search != nullptr && search->policy != nullptr ? *search->policy : *default_policy;
+
+  PolicyInput input;
+  input.forecast = evaluation.forecast ? &*evaluation.forecast : nullptr;
+  input.reconsidered = evaluation.reconsidered;
+  input.audit_draw =
+      AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
+  if (search != nullptr) {
+    if (search->incumbent) {
+      // Never below the reference: a candidate that merely beats a slow incumbent is no win.
+      input.incumbent_speedup =
+          std::max(1.0, MeasuredSpeedup(search->incumbent->measurement)->value);
+    }
+    input.measured = search->counts.measured;
+    input.measuring = search->measuring;
+    input.max_measurements = search->spec.budget.max_measurements;
+    input.decided = search->counts.decided;
+    input.expected_decisions = ExpectedDecisions(*search);
+  }
+
+  Decision decision = policy.Decide(input);
+  auto overrule = [&](DecisionReason reason) {
+    decision.reason = reason;
+    decision.kind = KindOf(reason);
+    decision.audit_propensity = 1;
+  };
+  if (evaluation.mode == EvaluateMode::kForecast) {
+    overrule(evaluation.forecast ? DecisionReason::kForecastOnly : DecisionReason::kUnavailable);
+  } else if (evaluation.mode != EvaluateMode::kRoute ||
+             (search != nullptr && search->spec.measure_everything)) {
+    overrule(DecisionReason::kRequested);
+  }
+  const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
+  if (decision.kind == DecisionKind::kMeasure && search != nullptr && !confirmation &&
+      !ExhaustedBudget(*search).empty()) {
+    overrule(evaluation.forecast ? DecisionReason::kBudgetPace : DecisionReason::kBudget);
+  }
+  return decision;
+}
+
+void Engine::Decide(const std::string& request_id) {
+  const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  const Decision decision = MakeDecision(*evaluation);
+  if (decision.kind == DecisionKind::kReject) {
+    Rejection rejection;
+    if (decision.reason == DecisionReason::kBudget) {
+      rejection.cause = Rejection::Cause::kBudget;
+      rejection.detail = ExhaustedBudget(*state_.FindSearch(evaluation->search_id));
+    } else {
+      rejection.cause = Rejection::Cause::kUnavailable;
+      rejection.detail = "no forecast was to be had";
+    }
+    return Reject(request_id, decision.reason, std::move(rejection));
+  }
+  Emit(EvaluationDecided{request_id, decision});
+  if (observer_ != nullptr) {
+    Afterwards([this, evaluation = *evaluation, decision] {
+      observer_->OnDecided(evaluation, decision);
+    });
+  }
+  if (decision.kind == DecisionKind::kPrune) {
+    Settle(EvaluationSettled{request_id, Pruned{}, false});
+  } else {
+    Advance(request_id);
+  }
+}
+
+void Engine::Reject(const std::string& request_id, DecisionReason reason, Rejection rejection) {
+  const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  if (evaluation == nullptr) return;
+  if (!evaluation->decision.has_value()) {
+    Decision decision;
+    decision.kind = DecisionKind::kReject;
+    decision.reason = reason;
+    Emit(EvaluationDecided{request_id, decision});
+    if (observer_ != nullptr) {
+      Afterwards([this, evaluation = *evaluation, decision] {
+        observer_->OnDecided(evaluation, decision);
+      });
+    }
+  }
+  Settle(EvaluationSettled{request_id, std::move(rejection), false});
+}
+
+void Engine::StartMeasure(const Evaluation& evaluation) {
+  acting_.insert(evaluation.request_id);
+  const MeasureLevel level =
+      evaluation.mode == EvaluateMode::kFinal ? MeasureLevel::kFinal : MeasureLevel::kScreen;
+  Afterwards([this, id = evaluation.request_id, candidate = evaluation.candidate, level,
+              problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+    workers_->Measure(problem, candidate, level,
+                      [this, inbox = inbox_, id](absl::StatusOr<MeasureResult> result) {
+                        inbox->Post([this, id, result = std::move(result)]() mutable {
+                          OnMeasured(id, std::move(result));
+                        });
+                      });
+  });
+}
+
+void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureResult> result) {
+  acting_.erase(request_id);
+  const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  if (evaluation == nullptr || evaluation->stage != Stage::kMeasure) {
+    return;
+  }
+  EvaluationSettled settled;
+  settled.request_id = request_id;
+  if (!result.ok()) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kUnavailable;
+    rejection.detail = absl::StrCat("measure: ", std::string(result.status().message()));
+    settled.result = std::move(rejection);
+  } else if (auto* error = std::get_if<CompileError>(&*result)) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kCompileError;
+    rejection.compile_error = std::move(*error);
+    settled.result = std::move(rejection);
+  } else {
+    auto& measurement = std::get<Measurement>(*result);
+    if (std::holds_alternative<EnvironmentUnstable>(measurement.outcome) &&
+        unstable_counts_[request_id]++ < options_.unstable_retries) {
+      return StartMeasure(*evaluation);
+    }
+    settled.result = std::move(measurement);
+  }
+  unstable_counts_.erase(request_id);
+  Settle(std::move(settled));
+}
+
+void Engine::Settle(EvaluationSettled settled) {
+  const Evaluation* live = state_.FindEvaluation(settled.request_id);
+  if (live == nullptr) return;
+  const Evaluation evaluation = *live;
+  if (!Emit(settled)) return;
+  acting_.erase(settled.request_id);
+  settled_in_batch_.insert(settled.request_id);
+  if (observer_ != nullptr) {
+    Afterwards([this, evaluation, settled] { observer_->OnSettled(evaluation, settled); });
+  }
+  auto waiting = waiters_.find(settled.request_id);
+  if (waiting == waiters_.end()) return;
+  Afterwards([waiting = std::move(waiting->second),
+              record = MakeRecord(evaluation, settled, batch_.back()->time_ns,
+                                  state_.last_sequence())] {
+    for (const EvaluateDone& done : waiting) done(record);
+  });
+  waiters_.erase(waiting);
+}
+
+// --- Searches ---------------------------------------------------------------------------------
+
+uint64_t Engine::ExpectedDecisions(const Search& search) const {
+  uint64_t expected = search.spec.budget.max_candidates;
+  if (search.generator != nullptr) {
+    const uint64_t space = search.generator->space_size();
+    expected = expected == 0 ? space : std::min(expected, space);
+  }
+  return expected;
+}
+
+std::string Engine::ExhaustedBudget(const Search& search) const {
+  const Budget& budget = search.spec.budget;
+  if (budget.max_measurements > 0 &&
+      search.counts.measured + search.measuring >= budget.max_measurements) {
+    return "max_measurements";
+  }
+  if (budget.max_device_time_ns > 0 &&
+      search.counts.device_time_spent_ns >= budget.max_device_time_ns) {
+    return "max_device_time";
+  }
+  if (budget.max_wall_time_ns > 0 &&
+      clock_->WallNs() - search.started_ns >= budget.max_wall_time_ns) {
+    return "max_wall_time";
+  }
+  if (search.generator == nullptr && budget.max_candidates > 0 &&
+      search.counts.distinct_candidates > budget.max_candidates) {
+    return "max_candidates";
+  }
+  return "";
+}
+
+void Engine::DriveSearches() {
+  std::set<std::string> dirty;
+  dirty.swap(dirty_searches_);
+  for (const std::string& search_id : dirty) DriveSearch(search_id);
+}
+
+void Engine::DriveSearch(const std::string& search_id) {
+  const Search* search = state_.FindSearch(search_id);
+  if (search == nullptr || search->ended_ns != 0 || draining_) {
+    return;
+  }
+  if (search->status == SearchStatus::kRunning) {
+    if (const std::string budget = ExhaustedBudget(*search); !budget.empty()) {
+      Emit(SearchFinishing{search_id, absl::StrCat("budget: ", budget)});
+    } else if (search->generator != nullptr) {
+      Propose(search_id);
+    }
+    return;
+  }
+  if (search->in_flight == 0) {
+    Confirm(search_id);
+  }
+}
+
+void Engine::Propose(const std::string& search_id) {
+  const Search& search = *state_.FindSearch(search_id);
+  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
+  const uint64_t slots = std::max<uint64_t>(1, capacity.measure_slots);
+  const uint64_t limit = search.spec.max_in_flight > 0
+                             ? search.spec.max_in_flight
+                             : std::max<uint64_t>(2, capacity.compile_credits) + 2 * slots;
+  const uint64_t max_candidates = search.spec.budget.max_candidates;
+  bool all_proposed = false;
+  while (true) {
+    all_proposed = search.generator->proposed() >= search.generator->space_size() ||
+                   (max_candidates > 0 && search.counts.distinct_candidates >= max_candidates);
+    // No more than what keeps the workers busy: what is decided later knows more.
+    if (all_proposed || search.in_flight >= limit || search.measuring >= 2 * slots) break;
+    const std::string request_id = absl::StrCat(search_id, "/", search.counts.proposed + 1);
+    Accept(request_id, search_id,
+           search.spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
+           *search.generator->Next(), true);
+    Advance(request_id);
+  }
+  // The second half: all are known, and what is left of the budget goes to the best of the pruned.
+  if (all_proposed && search.in_flight == search.measuring && search.measuring <= slots) {
+    Rerank(search_id);
+  }
+}
+
+void Engine::Rerank(const std::string& search_id) {
+  const Search& search = *state_.FindSearch(search_id);
+  RerankState& rerank = reranks_[search_id];
+  if (rerank.running) return;
+  if (rerank.measured != search.counts.measured) {
+    rerank.measured = search.counts.measured;
+    rerank.submitted.clear();
+    rerank.nothing_left = false;
+  }
+  const ReferenceDescribed* reference =
+      state_.FindReference(search.spec.problem_id, search.spec.target);
+  std::vector<std::string> candidate_ids;
+  std::vector<ForecastQuery> queries;
+  if (reference != nullptr && !search.spec.measure_everything && !rerank.nothing_left) {
+    for (const auto& [candidate_id, history] : search.history) {
+      if (history.standing != CandidateHistory::Standing::kPruned ||
+          rerank.submitted.contains(candidate_id)) {
+        continue;
+      }
+      std::optional<Candidate> candidate = search.generator->Find(candidate_id);
+      if (!candidate) continue;
+      candidate_ids.push_back(candidate_id);
+      queries.push_back(ForecastQuery{*std::move(candidate), history.facts, reference->facts});
+    }
+  }
+  if (queries.empty()) {
+    if (search.in_flight == 0) {
+      reranks_.erase(search_id);
+      Emit(SearchFinishing{search_id, "nothing left worth measuring"});
+    }
+    return;
+  }
+  rerank.running = true;
+  Afterwards([this, search_id, candidate_ids = std::move(candidate_ids),
+              queries = std::move(queries),
+              problem = state_.FindProblem(search.spec.problem_id)]() mutable {
+    forecasters_->ForecastAll(
+        problem, std::move(queries),
+        [this, inbox = inbox_, search_id, candidate_ids = std::move(candidate_ids)](
+            absl::StatusOr<std::vector<ForecastResult>> forecasts) {
+          inbox->Post([this, search_id, candidate_ids, forecasts = std::move(forecasts)]() mutable {
+            OnReranked(search_id, candidate_ids, std::move(forecasts));
+          });
+        });
+  });
+}
+
+void Engine::OnReranked(const std::string& search_id, std::vector<std::string> candidate_ids,
+                        absl::StatusOr<std::vector<ForecastResult>> forecasts) {
+  RerankState& rerank = reranks_[search_id];
+  rerank.running = false;
+  const Search* search = state_.FindSearch(search_id);
+  if (search == nullptr || search->status != SearchStatus::kRunning) {
+    reranks_.erase(search_id);
+    return;
+  }
+  // The next tick tries again.
+  if (!forecasts.ok() || forecasts->size() != candidate_ids.size()) return;
+  dirty_searches_.insert(search_id);
+
+  const double best_speedup =
+      search->incumbent ? std::max(1.0, MeasuredSpeedup(search->incumbent->measurement)->value)
+                        : 1.0;
+  PolicyInput input;
+  input.incumbent_speedup = best_speedup;
+  input.measured = search->counts.measured;
+  input.measuring = search->measuring;
+  input.max_measurements = search->spec.budget.max_measurements;
+  input.reconsidered = true;
+  input.audit_draw = 1;
+  double best_improvement = -1;
+  const std::string* best_id = nullptr;
+  for (size_t i = 0; i < candidate_ids.size(); ++i) {
+    const auto* forecast = std::get_if<Forecast>(&(*forecasts)[i]);
+    if (forecast == nullptr || !ValidateForecast(*forecast).ok()) continue;
+    input.forecast = forecast;
+    if (search->policy->Decide(input).kind != DecisionKind::kMeasure) continue;
+    const double improvement = ExpectedImprovement(*forecast, best_speedup);
+    if (improvement > best_improvement) {
+      best_improvement = improvement;
+      best_id = &candidate_ids[i];
+    }
+  }
+  if (best_id == nullptr) {
+    rerank.nothing_left = true;
+    return;
+  }
+  auto known = search->history.find(*best_id);
+  std::optional<Candidate> candidate = search->generator->Find(*best_id);
+  if (known == search->history.end() || !candidate ||
+      known->second.standing != CandidateHistory::Standing::kPruned) {
+    return;
+  }
+  rerank.submitted.insert(*best_id);
+  const std::string request_id = absl::StrCat(search_id, "/", search->counts.proposed + 1);
+  Accept(request_id, search_id, EvaluateMode::kRoute, *std::move(candidate), true);
+  Advance(request_id);
+}
+
+void Engine::Confirm(const std::string& search_id) {
+  const Search& search = *state_.FindSearch(search_id);
+  if (search.confirmation_requests.empty()) {
+    std::vector<std::pair<std::string, std::string>> chosen;
+    for (const auto& [speedup, candidate_id] : search.leaders) {
+      if (static_cast<int>(chosen.size()) >= options_.confirm_candidates) break;
+      auto known = search.history.find(candidate_id);
+      if (known == search.history.end()) continue;
+      // Settled in this very batch: readable once it is durable.
+      if (settled_in_batch_.contains(known->second.request_id)) {
+        Afterwards([this, search_id] {
+          Post([this, search_id] { dirty_searches_.insert(search_id); });
+        });
+        return;
+      }
+      chosen.emplace_back(candidate_id, known->second.request_id);
+    }
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      absl::StatusOr<std::vector<StoredEvent>> events = store_->ReadEvaluation(chosen[i].second);
+      if (!events.ok()) continue;
+      std::optional<EvaluationRecord> record = FoldEvaluation(*events);
+      if (!record) continue;
+      const std::string request_id = absl::StrCat(search_id, "/confirm/", i + 1);
+      Accept(request_id, search_id, EvaluateMode::kFinal, std::move(record->candidate), true);
+      Advance(request_id);
+    }
+    if (search.in_flight > 0) return;
+  }
+  const Incumbent* best = nullptr;
+  for (const Incumbent& confirmation : search.confirmations) {
+    if (best == nullptr || MeasuredSpeedup(confirmation.measurement)->value >
+                               MeasuredSpeedup(best->measurement)->value) {
+      best = &confirmation;
+    }
+  }
+  Log(LogLevel::kInfo, "search ended",
+      {{"search_id", search_id},
+       {"reason", search.end_reason},
+       {"measured", search.counts.measured},
+       {"pruned", search.counts.pruned},
+       {"best_speedup", best != nullptr ? MeasuredSpeedup(best->measurement)->value : 0.0}});
+  Emit(SearchClosed{search_id, best != nullptr ? best->request_id : "", false, ""});
+  reranks_.erase(search_id);
+}
+
+// --- Labels and time --------------------------------------------------------------------------
+
+void Engine::OfferLabels() {
+  if (state_.pending_labels().empty() || clock_->MonotonicNs() < next_label_offer_ns_) {
+    return;
+  }
+  std::map<std::string, std::vector<LabelRecord>> by_problem;
+  for (const auto& [request_id, pending] : state_.pending_labels()) {
+    if (problems_observing_.contains(pending.problem_id)) continue;
+    auto& labels = by_problem[pending.problem_id];
+    if (labels.size() < kLabelsPerOffer) labels.push_back(pending.label);
+  }
+  for (auto& [problem_id, labels] : by_problem) {
+    problems_observing_.insert(problem_id);
+    std::vector<std::string> request_ids;
+    for (const LabelRecord& label : labels) request_ids.push_back(label.label_id);
+    Afterwards([this, problem_id = problem_id, labels = std::move(labels),
+                request_ids = std::move(request_ids),
+                problem = state_.FindProblem(problem_id)]() mutable {
+      forecasters_->Observe(
+          problem, std::move(labels),
+          [this, inbox = inbox_, problem_id, request_ids](absl::Status status) {
+            inbox->Post([this, problem_id, request_ids, status] {
+              problems_observing_.erase(problem_id);
+              if (status.ok()) {
+                Emit(LabelsObserved{request_ids});
+              } else {
+                next_label_offer_ns_ = clock_->MonotonicNs() + kLabelRetryNs;
+                Log(LogLevel::kWarning, "labels not taken by the forecaster",
+                    {{"problem_id", problem_id},
+                     {"labels", request_ids.size()},
+                     {"error", std::string(status.ToString())}});
+              }
+            });
+          });
+    });
+  }
+}
+
+void Engine::Tick() {
+  for (const auto& [id, search] : state_.searches()) {
+    if (search.ended_ns == 0) dirty_searches_.insert(id);
+  }
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,242 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ENGINE_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "services/orchestrator/core/event_store.h"
+#include "services/orchestrator/core/ports.h"
+#include "services/orchestrator/core/state.h"
+
+namespace kernelcast::orchestrator {
+
+struct EngineOptions {
+  // Evaluations accepted and not settled; one more is refused with RESOURCE_EXHAUSTED.
+  size_t max_live_evaluations = 20'000;
+  // How many of a search's best are measured again at the final level when it ends.
+  int confirm_candidates = 3;
+  // A measurement that the environment made worthless is repeated so many times.
+  int unstable_retries = 2;
+  // How often budgets of wall time are looked at, and labels offered again to an absent forecaster.
+  absl::Duration tick = absl::Seconds(1);
+};
+
+// A search as it stands, without what only the engine needs.
+struct SearchSnapshot {
+  std::string search_id;
+  std::string problem_name;
+  SearchSpec spec;
+  SearchStatus status = SearchStatus::kRunning;
+  std::string end_reason;
+  SearchCounts counts;
+  std::optional<Incumbent> incumbent;
+  std::optional<Incumbent> confirmed;
+  int64_t started_ns = 0;
+  int64_t ended_ns = 0;
+  uint64_t last_sequence = 0;
+};
+
+SearchSnapshot Snapshot(const Search& search, const State& state);
+
+struct EngineFigures {
+  uint64_t events = 0;
+  uint64_t live_evaluations = 0;
+  uint64_t running_searches = 0;
+  uint64_t pending_labels = 0;
+};
+
+// What the metrics need to know. Called on the engine's thread, after the events are durable.
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  virtual void OnDecided(const Evaluation& evaluation, const Decision& decision) = 0;
+  virtual void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) = 0;
+  virtual void OnFigures(const EngineFigures& figures) = 0;
+};
+
+// Carries evaluations and searches from acceptance to settlement.
+//
+// One thread owns the state. It takes commands and completions from an inbox, turns them into events,
+// applies them, appends the whole batch to the store, and only when that is durable starts the actions
+// and answers the callers that follow from it. After a crash the same state comes back by replay, and
+// what was under way is started again; a completion that no longer fits its evaluation is dropped, so
+// that nothing is settled twice.
+//
+// All public calls are thread-safe and return at once; callbacks run on the engine's thread and must
+// not block. Should the store fail, the engine stops: the process must end, and recover when it can.
+class Engine {
+ public:
+  // Replays the store. The ports, the store, the clock and the observer (may be null) must outlive the
+  // engine.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options,
+                                                                     EventStore* store,
+                                                                     Workers* workers,
+                                                                     Forecasters* forecasters,
+                                                                     const Clock* clock,
+                                                                     EngineObserver* observer);
+  // Stops; live evaluations go on after the next start. Callbacks that have not been answered get
+  // UNAVAILABLE.
+  ~Engine();
+
+  using ProblemDone = std::function<void(absl::StatusOr<std::shared_ptr<const Problem>>)>;
+  void PutProblem(std::vector<ProblemFile> files, ProblemDone done);
+
+  struct EvaluateCommand {
+    std::string request_id;
+    std::string search_id;
+    EvaluateMode mode = EvaluateMode::kRoute;
+    Candidate candidate;
+  };
+  using EvaluateDone = std::function<void(absl::StatusOr<EvaluationRecord>)>;
+  // Answers when the evaluation is settled, or at once where it cannot be accepted.
+  void Evaluate(EvaluateCommand command, EvaluateDone done);
+
+  using SearchDone = std::function<void(absl::StatusOr<SearchSnapshot>)>;
+  // An empty id is replaced by a new one.
+  void StartSearch(std::string search_id, SearchSpec spec, SearchDone done);
+  void StopSearch(std::string search_id, SearchDone done);
+  void GetSearch(std::string search_id, SearchDone done);
+  using SearchesDone = std::function<void(std::vector<SearchSnapshot>)>;
+  void ListSearches(SearchesDone done);
+
+  // Workers have come or gone: searches look at their capacity again.
+  void CapacityChanged();
+
+  // Called on the engine's thread with the newest durable sequence number after each commit. Returns
+  // a handle for RemoveListener, which returns when no call is under way.
+  using Listener = std::function<void(uint64_t last_sequence)>;
+  int AddListener(Listener listener);
+  void RemoveListener(int handle);
+
+  EngineFigures figures() const;
+
+  // Runs `read` on the engine's thread and waits for it; for tests.
+  void Inspect(const std::function<void(const State&)>& read);
+
+  // Set once the store has failed; nothing is accepted any more.
+  absl::Status failure() const;
+
+  // No new work from callers: Evaluate and StartSearch answer UNAVAILABLE. Searches stop proposing.
+  void BeginDrain();
+
+ private:
+  using Task = std::function<void()>;
+
+  Engine(const EngineOptions& options, EventStore* store, Workers* workers,
+         Forecasters* forecasters, const Clock* clock, EngineObserver* observer);
+  absl::Status Recover();
+  void Run();
+  void Post(Task task);
+  // Appends the batch, then runs what was to be done afterwards. False when the store failed.
+  bool Commit();
+  void Fail(const absl::Status& status);
+
+  // Applies an event and puts it into the batch. False when it does not fit the state.
+  bool Emit(EventBody body);
+  // To be done once the batch is durable.
+  void Afterwards(Task effect) { effects_.push_back(std::move(effect)); }
+
+  absl::Status Admit(const EvaluateCommand& command) const;
+  void HandleEvaluate(EvaluateCommand command, EvaluateDone done);
+  bool ReuseMeasurement(const EvaluateCommand& command, const std::string& earlier_request_id);
+  void HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done);
+  void Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
+              Candidate candidate, bool generated);
+
+  // Does what the evaluation waits for next.
+  void Advance(const std::string& request_id);
+  void StartCompile(const Evaluation& evaluation);
+  void StartForecast(const Evaluation& evaluation);
+  void StartMeasure(const Evaluation& evaluation);
+  void DescribeReference(const std::string& problem_id, const std::string& target);
+  void Decide(const std::string& request_id);
+  Decision MakeDecision(const Evaluation& evaluation) const;
+  void Reject(const std::string& request_id, DecisionReason reason, Rejection rejection);
+  void Settle(EvaluationSettled settled);
+
+  void OnCompiled(const std::string& request_id, absl::StatusOr<CompileResult> result);
+  void OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result);
+  void OnMeasured(const std::string& request_id, absl::StatusOr<MeasureResult> result);
+  void OnReferenceDescribed(const std::string& problem_id, const std::string& target,
+                            absl::StatusOr<CompileResult> result);
+
+  void DriveSearches();
+  void DriveSearch(const std::string& search_id);
+  void Propose(const std::string& search_id);
+  void Rerank(const std::string& search_id);
+  void OnReranked(const std::string& search_id, std::vector<std::string> candidate_ids,
+                  absl::StatusOr<std::vector<ForecastResult>> forecasts);
+  void Confirm(const std::string& search_id);
+  // Which limit of the budget is reached; empty if none.
+  std::string ExhaustedBudget(const Search& search) const;
+  uint64_t ExpectedDecisions(const Search& search) const;
+
+  void OfferLabels();
+  void Tick();
+  void UpdateFigures();
+
+  const EngineOptions options_;
+  EventStore* const store_;
+  Workers* const workers_;
+  Forecasters* const forecasters_;
+  const Clock* const clock_;
+  EngineObserver* const observer_;
+
+  // Owned by the engine's thread.
+  State state_;
+  std::vector<std::unique_ptr<Event>> batch_;
+  std::vector<AppendEntry> entries_;
+  std::vector<Task> effects_;
+  std::map<std::string, std::vector<EvaluateDone>> waiters_;
+  // Actions under way, so that an evaluation is not started twice; lost, on purpose, by a crash.
+  std::set<std::string> acting_;
+  std::map<std::string, int> unstable_counts_;
+  // Settled in the batch that is not durable yet, and so not to be found in the store.
+  std::set<std::string> settled_in_batch_;
+  std::set<std::pair<std::string, std::string>> describing_references_;
+  std::set<std::string> dirty_searches_;
+  struct RerankState {
+    bool running = false;
+    // What was measured when the pruned were last ranked, and those submitted since: a candidate is
+    // not asked for twice on the same knowledge.
+    uint64_t measured = 0;
+    std::set<std::string> submitted;
+    bool nothing_left = false;
+  };
+  std::map<std::string, RerankState> reranks_;
+  std::set<std::string> problems_observing_;
+  bool draining_ = false;
+  int64_t next_label_offer_ns_ = 0;
+
+  // Shared with completions, which may come after the engine's end and are then dropped.
+  struct Inbox;
+  const std::shared_ptr<Inbox> inbox_;
+
+  mutable std::mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  EngineFigures figures_ ABSL_GUARDED_BY(mutex_);
+
+  // Held while listeners are called, so that removal waits for a call under way.
+  std::mutex listeners_mutex_;
+  std::map<int, Listener> listeners_ ABSL_GUARDED_BY(listeners_mutex_);
+  int next_listener_ ABSL_GUARDED_BY(listeners_mutex_) = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ENGINE_H_

@@ -1,0 +1,59 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_EVENT_STORE_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_EVENT_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/orchestrator/core/event.h"
+
+namespace kernelcast::orchestrator {
+
+struct StoredEvent {
+  uint64_t sequence = 0;  // from 1, without gaps
+  Event event;
+};
+
+// Which evaluation and search an event belongs to, so that they can be read back by either.
+struct AppendEntry {
+  const Event* event = nullptr;
+  std::string request_id;
+  std::string search_id;
+};
+
+// The log. Append is called by one thread; the reading calls may come from any thread at the same time
+// and see whole appends only.
+class EventStore {
+ public:
+  virtual ~EventStore() = default;
+
+  // Writes all entries or none and returns when they are durable. The first one gets the sequence
+  // number returned. An error leaves the log as it was; the caller must not go on with a state that
+  // has these events applied.
+  [[nodiscard]] virtual absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) = 0;
+
+  using Visitor = std::function<absl::Status(StoredEvent)>;
+
+  // All events from a sequence number on, in order. DATA_LOSS: an event cannot be read.
+  [[nodiscard]] virtual absl::Status Replay(uint64_t from_sequence, const Visitor& visit) const = 0;
+
+  // The events of one evaluation, in order; empty if the id was never accepted.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<StoredEvent>> ReadEvaluation(
+      std::string_view request_id) const = 0;
+
+  // At most `limit` events of one search (all searches: empty id) from a sequence number on.
+  [[nodiscard]] virtual absl::StatusOr<std::vector<StoredEvent>> ReadSearch(
+      std::string_view search_id, uint64_t from_sequence, size_t limit) const = 0;
+
+  // Sequence number of the newest event, 0 for an empty log.
+  [[nodiscard]] virtual absl::StatusOr<uint64_t> LastSequence() const = 0;
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_EVENT_STORE_H_

@@ -1,0 +1,462 @@
+#include "services/orchestrator/core/state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+absl::Status DoesNotFit(std::string_view what, const std::string& id) {
+  return absl::FailedPreconditionError(absl::StrCat(std::string(what), ": ", id));
+}
+
+bool IsVerdict(const Measurement& measurement) {
+  return !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
+}
+
+}  // namespace
+
+int64_t DeviceTimeAvoidedNs(const SearchCounts& counts) {
+  const uint64_t timed = counts.measured;
+  if (timed == 0) return 0;
+  return static_cast<int64_t>(static_cast<double>(counts.device_time_spent_ns) /
+                              static_cast<double>(timed) * static_cast<double>(counts.pruned));
+}
+
+std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& events) {
+  EvaluationRecord record;
+  bool settled = false;
+  for (const StoredEvent& stored : events) {
+    const EventBody& body = stored.event.body;
+    if (const auto* accepted = std::get_if<EvaluationAccepted>(&body)) {
+      record.request_id = accepted->request_id;
+      record.search_id = accepted->search_id;
+      record.mode = accepted->mode;
+      record.candidate = accepted->candidate;
+      record.generated = accepted->generated;
+      record.accepted_ns = stored.event.time_ns;
+    } else if (const auto* compiled = std::get_if<EvaluationCompiled>(&body)) {
+      if (const auto* facts = std::get_if<CompileFacts>(&compiled->result)) {
+        record.facts = *facts;
+      }
+    } else if (const auto* forecast = std::get_if<EvaluationForecast>(&body)) {
+      if (const auto* value = std::get_if<Forecast>(&forecast->result)) {
+        record.decided_on = *value;
+      }
+    } else if (const auto* decided = std::get_if<EvaluationDecided>(&body)) {
+      record.decision = decided->decision;
+    } else if (const auto* settlement = std::get_if<EvaluationSettled>(&body)) {
+      record.result = settlement->result;
+      record.reused = settlement->reused;
+      record.settled_ns = stored.event.time_ns;
+      record.settled_sequence = stored.sequence;
+      settled = true;
+    }
+  }
+  if (!settled || record.request_id.empty()) {
+    return std::nullopt;
+  }
+  return record;
+}
+
+absl::Status State::Apply(const StoredEvent& stored) {
+  if (stored.sequence <= last_sequence_) {
+    return absl::FailedPreconditionError(absl::StrCat("event ", stored.sequence,
+                                                      " comes after event ", last_sequence_));
+  }
+  KC_RETURN_IF_ERROR(std::visit(
+      [&](const auto& body) { return ApplyBody(stored.sequence, stored.event.time_ns, body); },
+      stored.event.body));
+  last_sequence_ = stored.sequence;
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const Problem> State::FindProblem(std::string_view problem_id) const {
+  auto found = problems_.find(problem_id);
+  return found == problems_.end() ? nullptr : found->second;
+}
+
+const ReferenceDescribed* State::FindReference(std::string_view problem_id,
+                                               std::string_view target) const {
+  auto found = references_.find({std::string(problem_id), std::string(target)});
+  return found == references_.end() ? nullptr : &found->second;
+}
+
+const Evaluation* State::FindEvaluation(std::string_view request_id) const {
+  auto found = evaluations_.find(request_id);
+  return found == evaluations_.end() ? nullptr : &found->second;
+}
+
+const Search* State::FindSearch(std::string_view search_id) const {
+  auto found = searches_.find(search_id);
+  return found == searches_.end() ? nullptr : &found->second;
+}
+
+absl::Status State::ApplyBody(uint64_t, int64_t, const ProblemPut& event) {
+  KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(event.files));
+  std::string id = problem.problem_id;
+  problems_.emplace(std::move(id), std::make_shared<const Problem>(std::move(problem)));
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t, int64_t, const ReferenceDescribed& event) {
+  references_[{event.problem_id, event.target}] = event;
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCreated& event) {
+  if (searches_.contains(event.search_id)) {
+    return DoesNotFit("search created twice", event.search_id);
+  }
+  Search search;
+  search.search_id = event.search_id;
+  search.spec = event.spec;
+  search.started_ns = time_ns;
+  search.last_sequence = sequence;
+  KC_ASSIGN_OR_RETURN(search.policy, MakePolicy(event.spec.policy, event.spec.policy_parameters));
+  // A reader that folds one search alone has no problems and needs no generator.
+  if (auto problem = FindProblem(event.spec.problem_id);
+      problem != nullptr && event.spec.generator == GeneratorKind::kTemplate) {
+    search.generator =
+        std::make_unique<TemplateGenerator>(problem, event.spec.target, event.spec.seed);
+  }
+  searches_.emplace(event.search_id, std::move(search));
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationAccepted& event) {
+  if (evaluations_.contains(event.request_id)) {
+    return DoesNotFit("evaluation accepted twice", event.request_id);
+  }
+  Evaluation evaluation;
+  evaluation.request_id = event.request_id;
+  evaluation.search_id = event.search_id;
+  evaluation.mode = event.mode;
+  evaluation.candidate = event.candidate;
+  evaluation.generated = event.generated;
+  evaluation.accepted_ns = time_ns;
+  if (!event.search_id.empty()) {
+    auto found = searches_.find(event.search_id);
+    if (found == searches_.end()) {
+      return DoesNotFit("evaluation of an unknown search", event.search_id);
+    }
+    Search& search = found->second;
+    search.last_sequence = sequence;
+    ++search.in_flight;
+    if (event.mode == EvaluateMode::kFinal && event.generated) {
+      search.confirmation_requests.insert(event.request_id);
+    } else {
+      ++search.counts.proposed;
+      auto [entry, inserted] = search.history.try_emplace(event.candidate.candidate_id);
+      CandidateHistory& history = entry->second;
+      if (inserted) {
+        ++search.counts.distinct_candidates;
+      } else if (history.standing == CandidateHistory::Standing::kPruned) {
+        evaluation.reconsidered = true;
+      }
+      if (inserted || history.standing != CandidateHistory::Standing::kInFlight) {
+        history.standing = CandidateHistory::Standing::kInFlight;
+        history.request_id = event.request_id;
+      }
+      if (search.generator != nullptr) {
+        search.generator->Accept(event.candidate.candidate_id);
+      }
+    }
+  }
+  evaluations_.emplace(event.request_id, std::move(evaluation));
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationCompiled& event) {
+  auto found = evaluations_.find(event.request_id);
+  if (found == evaluations_.end() || found->second.stage != Stage::kCompile) {
+    return DoesNotFit("compiled, but not waiting for it", event.request_id);
+  }
+  Evaluation& evaluation = found->second;
+  if (const auto* facts = std::get_if<CompileFacts>(&event.result)) {
+    evaluation.facts = *facts;
+    evaluation.stage = Stage::kForecast;
+  } else {
+    evaluation.stage = Stage::kDecide;
+  }
+  if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
+    search->second.last_sequence = sequence;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForecast& event) {
+  auto found = evaluations_.find(event.request_id);
+  if (found == evaluations_.end() || found->second.stage != Stage::kForecast) {
+    return DoesNotFit("forecast, but not waiting for it", event.request_id);
+  }
+  Evaluation& evaluation = found->second;
+  if (const auto* forecast = std::get_if<Forecast>(&event.result)) {
+    evaluation.forecast = *forecast;
+  }
+  evaluation.stage = Stage::kDecide;
+  if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
+    search->second.last_sequence = sequence;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecided& event) {
+  auto found = evaluations_.find(event.request_id);
+  if (found == evaluations_.end() || found->second.decision.has_value()) {
+    return DoesNotFit("decided, but not waiting for it", event.request_id);
+  }
+  Evaluation& evaluation = found->second;
+  evaluation.decision = event.decision;
+  evaluation.stage = Stage::kMeasure;
+  if (auto entry = searches_.find(evaluation.search_id); entry != searches_.end()) {
+    Search& search = entry->second;
+    search.last_sequence = sequence;
+    if (!search.confirmation_requests.contains(event.request_id)) {
+      ++search.counts.decided;
+      switch (event.decision.reason) {
+        case DecisionReason::kLowConfidence: ++search.counts.deferred; break;
+        case DecisionReason::kPromising: ++search.counts.promoted; break;
+        case DecisionReason::kAudit: ++search.counts.audited; break;
+        default: break;
+      }
+      if (event.decision.kind == DecisionKind::kMeasure) ++search.measuring;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettled& event) {
+  auto found = evaluations_.find(event.request_id);
+  if (found == evaluations_.end()) {
+    return DoesNotFit("settled, but not live", event.request_id);
+  }
+  if (!found->second.decision.has_value()) {
+    return DoesNotFit("settled before a decision", event.request_id);
+  }
+  const Evaluation evaluation = std::move(found->second);
+  evaluations_.erase(found);
+  if (auto entry = searches_.find(evaluation.search_id); entry != searches_.end()) {
+    entry->second.last_sequence = sequence;
+    SettleInSearch(entry->second, evaluation, event);
+  }
+  AddPendingLabel(evaluation, event);
+  return absl::OkStatus();
+}
+
+void State::SettleInSearch(Search& search, const Evaluation& evaluation,
+                           const EvaluationSettled& event) {
+  --search.in_flight;
+  const auto* measurement = std::get_if<Measurement>(&event.result);
+  if (measurement != nullptr && !event.reused) {
+    if (search.confirmation_requests.contains(event.request_id)) {
+      ++search.counts.confirmations;
+    } else {
+      search.counts.device_time_spent_ns += measurement->device_time_ns;
+    }
+  }
+  if (search.confirmation_requests.contains(event.request_id)) {
+    if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
+      search.confirmations.push_back(
+          Incumbent{evaluation.candidate, *measurement, event.request_id});
+    }
+    return;
+  }
+  if (evaluation.decision->kind == DecisionKind::kMeasure) --search.measuring;
+
+  // A duplicate in flight must not overwrite what the first evaluation of the candidate says.
+  auto entry = search.history.find(evaluation.candidate.candidate_id);
+  CandidateHistory* history =
+      entry != search.history.end() && entry->second.request_id == event.request_id
+          ? &entry->second
+          : nullptr;
+  if (measurement != nullptr) {
+    if (!event.reused) ++search.counts.measured;
+    if (history != nullptr) {
+      history->standing = CandidateHistory::Standing::kMeasured;
+      history->facts = {};
+    }
+    const Ratio* speedup = MeasuredSpeedup(*measurement);
+    if (speedup == nullptr) {
+      if (IsVerdict(*measurement)) ++search.counts.failures;
+      return;
+    }
+    if (history != nullptr) history->speedup = speedup->value;
+    if (event.reused) return;
+    if (search.generator != nullptr) {
+      search.generator->Reward(evaluation.candidate.candidate_id, speedup->value);
+    }
+    const auto position =
+        std::find_if(search.leaders.begin(), search.leaders.end(),
+                     [&](const auto& leader) { return leader.first < speedup->value; });
+    search.leaders.insert(position, {speedup->value, evaluation.candidate.candidate_id});
+    if (search.leaders.size() > Search::kMaxLeaders) search.leaders.pop_back();
+    const Ratio* best = search.incumbent.has_value()
+                            ? MeasuredSpeedup(search.incumbent->measurement)
+                            : nullptr;
+    if (best == nullptr || speedup->value > best->value) {
+      search.incumbent = Incumbent{evaluation.candidate, *measurement, event.request_id};
+    }
+  } else if (std::holds_alternative<Pruned>(event.result)) {
+    ++search.counts.pruned;
+    if (history != nullptr) {
+      history->standing = CandidateHistory::Standing::kPruned;
+      history->facts = evaluation.facts;
+    }
+  } else {
+    ++search.counts.rejected;
+    const auto& rejection = std::get<Rejection>(event.result);
+    if (rejection.cause == Rejection::Cause::kCompileError) ++search.counts.failures;
+    if (history != nullptr) history->standing = CandidateHistory::Standing::kRejected;
+  }
+}
+
+void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event) {
+  const auto* measurement = std::get_if<Measurement>(&event.result);
+  if (measurement == nullptr || event.reused || !IsVerdict(*measurement)) {
+    return;
+  }
+  PendingLabel pending;
+  pending.problem_id = evaluation.candidate.problem_id;
+  LabelRecord& label = pending.label;
+  label.label_id = event.request_id;
+  label.candidate = evaluation.candidate;
+  label.facts = evaluation.facts;
+  if (const auto* reference =
+          FindReference(evaluation.candidate.problem_id, evaluation.candidate.target)) {
+    label.reference_facts = reference->facts;
+  }
+  if (const Ratio* speedup = MeasuredSpeedup(*measurement)) {
+    label.truth = *speedup;
+  } else {
+    label.truth = std::string(OutcomeName(measurement->outcome));
+  }
+  label.propensity = evaluation.decision->audit_propensity;
+  label.reason = evaluation.decision->reason;
+  label.forecast = evaluation.forecast;
+  pending_labels_[event.request_id] = std::move(pending);
+}
+
+absl::Status State::ApplyBody(uint64_t, int64_t, const LabelsObserved& event) {
+  for (const std::string& request_id : event.request_ids) {
+    pending_labels_.erase(request_id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const SearchFinishing& event) {
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || found->second.status != SearchStatus::kRunning) {
+    return DoesNotFit("finishing, but not running", event.search_id);
+  }
+  found->second.status = SearchStatus::kFinishing;
+  found->second.end_reason = event.reason;
+  found->second.last_sequence = sequence;
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchClosed& event) {
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || found->second.ended_ns != 0) {
+    return DoesNotFit("closed, but not open", event.search_id);
+  }
+  Search& search = found->second;
+  for (Incumbent& confirmation : search.confirmations) {
+    if (confirmation.request_id == event.confirmed_request_id) {
+      search.confirmed = std::move(confirmation);
+      break;
+    }
+  }
+  search.status = event.failed ? SearchStatus::kFailed : SearchStatus::kDone;
+  if (!event.reason.empty()) search.end_reason = event.reason;
+  search.ended_ns = time_ns;
+  search.last_sequence = sequence;
+  search.history.clear();
+  search.leaders.clear();
+  search.confirmations.clear();
+  search.confirmation_requests.clear();
+  search.policy.reset();
+  search.generator.reset();
+  return absl::OkStatus();
+}
+
+std::string State::Digest() const {
+  std::string text = absl::StrCat("sequence ", last_sequence_, "\n");
+  for (const auto& [id, problem] : problems_) absl::StrAppend(&text, "problem ", id, "\n");
+  for (const auto& [key, reference] : references_) {
+    absl::StrAppend(&text, "reference ", key.first, " ", key.second, " ",
+                    reference.facts.values.size(), " ", reference.toolchain, "\n");
+  }
+  for (const auto& [id, e] : evaluations_) {
+    absl::StrAppend(&text, "evaluation ", id, " search ", e.search_id, " candidate ",
+                    e.candidate.candidate_id, " stage ", static_cast<int>(e.stage), " mode ",
+                    static_cast<int>(e.mode), " facts ", e.facts.values.size(), " forecast ",
+                    e.forecast ? e.forecast->expected_log2_speedup : -99, " decision ",
+                    e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ",
+                    e.reconsidered, "\n");
+  }
+  for (const auto& [id, s] : searches_) {
+    const SearchCounts& c = s.counts;
+    absl::StrAppend(&text, "search ", id, " status ", static_cast<int>(s.status), " reason '",
+                    s.end_reason, "' last ", s.last_sequence, " in flight ", s.in_flight,
+                    " measuring ", s.measuring, " counts");
+    for (uint64_t count : {c.proposed, c.decided, c.distinct_candidates, c.measured, c.deferred,
+                           c.promoted, c.audited, c.pruned, c.rejected, c.failures,
+                           c.confirmations}) {
+      absl::StrAppend(&text, " ", count);
+    }
+    absl::StrAppend(&text, " device ", c.device_time_spent_ns, " incumbent ",
+                    s.incumbent ? s.incumbent->request_id : "-", " confirmed ",
+                    s.confirmed ? s.confirmed->request_id : "-", "\n");
+    for (const auto& [candidate_id, h] : s.history) {
+      absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",
+                      h.request_id, " ", h.facts.values.size(), " ", h.speedup, "\n");
+    }
+    for (const auto& [speedup, candidate_id] : s.leaders) {
+      absl::StrAppend(&text, "  leader ", candidate_id, " ", speedup, "\n");
+    }
+    if (s.generator != nullptr) {
+      const auto next = s.generator->Next();
+      absl::StrAppend(&text, "  proposed ", s.generator->proposed(), " next ",
+                      next ? next->candidate_id : "-", "\n");
+    }
+  }
+  for (const auto& [id, label] : pending_labels_) absl::StrAppend(&text, "label ", id, "\n");
+  return text;
+}
+
+AppendEntry EntryFor(const Event& event, const State& state) {
+  AppendEntry entry;
+  entry.event = &event;
+  auto of_evaluation = [&](const std::string& request_id) {
+    entry.request_id = request_id;
+    if (const Evaluation* evaluation = state.FindEvaluation(request_id)) {
+      entry.search_id = evaluation->search_id;
+    }
+  };
+  std::visit(
+      [&](const auto& body) {
+        using Body = std::decay_t<decltype(body)>;
+        if constexpr (std::is_same_v<Body, EvaluationAccepted>) {
+          entry.request_id = body.request_id;
+          entry.search_id = body.search_id;
+        } else if constexpr (std::is_same_v<Body, EvaluationCompiled> ||
+                             std::is_same_v<Body, EvaluationForecast> ||
+                             std::is_same_v<Body, EvaluationDecided> ||
+                             std::is_same_v<Body, EvaluationSettled>) {
+          of_evaluation(body.request_id);
+        } else if constexpr (std::is_same_v<Body, SearchCreated> ||
+                             std::is_same_v<Body, SearchFinishing> ||
+                             std::is_same_v<Body, SearchClosed>) {
+          entry.search_id = body.search_id;
+        }
+      },
+      event.body);
+  return entry;
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,63 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_TEMPLATE_GENERATOR_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_TEMPLATE_GENERATOR_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/domain/problem.h"
+
+namespace kernelcast::orchestrator {
+
+// Proposes points of a template space, none twice: at random until a few are measured, then mostly
+// mutations and crossovers of the measured best. Deterministic: the n-th proposal depends on the
+// seed, n and what was told before, so that a replayed log proposes the same. Not thread-safe.
+class TemplateGenerator {
+ public:
+  // The problem must have a space for the target and is kept alive.
+  TemplateGenerator(std::shared_ptr<const Problem> problem, std::string target, uint64_t seed);
+
+  size_t space_size() const { return points_.size(); }
+  size_t proposed() const { return proposed_; }
+
+  // The next point's candidate; nothing once every point has been proposed. Does not change the
+  // generator: the proposal counts when Accept is told of it.
+  std::optional<Candidate> Next() const;
+
+  // A candidate was proposed. Those that are no point of the space are passed over.
+  void Accept(std::string_view candidate_id);
+  // It was measured as correct with this speedup.
+  void Reward(std::string_view candidate_id, double speedup);
+
+  // The candidate of a point proposed or not; nothing if the id is no point of the space.
+  std::optional<Candidate> Find(std::string_view candidate_id) const;
+
+ private:
+  struct Elite {
+    size_t point;
+    double speedup;
+  };
+
+  std::optional<size_t> Vary(uint64_t& random) const;
+  size_t RandomUnseen(uint64_t& random) const;
+  const Space& space() const;
+
+  std::shared_ptr<const Problem> problem_;
+  std::string target_;
+  uint64_t seed_;
+  std::vector<SpacePoint> points_;
+  std::map<SpacePoint, size_t> index_by_point_;
+  std::map<std::string, size_t, std::less<>> index_by_id_;
+  std::vector<bool> seen_;
+  size_t proposed_ = 0;
+  // Best first, at most kElites.
+  std::vector<Elite> elites_;
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_TEMPLATE_GENERATOR_H_
