@@ -29,11 +29,14 @@ class Expression {
   [[nodiscard]] absl::StatusOr<int64_t> EvaluateInteger(const Variables& variables, int64_t low,
                                                         int64_t high) const;
 
+  // Whether expressions give the name a meaning of its own, so that no variable may bear it.
+  static bool IsReservedName(std::string_view name);
+
   const std::string& text() const { return text_; }
 
  private:
   std::string text_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_;  // those that occur in the text, sorted
 };
 
 }  // namespace kernelcast

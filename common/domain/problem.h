@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -70,10 +71,10 @@ struct SpaceTemplate {
     std::string name;
     std::vector<std::string> values;
   };
-  // In the order of the file; the flag sets come last as the dimension "FLAGS" whose values are
-  // indices into flag_sets.
+  // In the order of the file; where there are several flag sets they come last as the dimension
+  // "FLAGS", whose values are indices into flag_sets.
   std::vector<Dimension> dimensions;
-  std::vector<std::vector<std::string>> flag_sets;
+  std::vector<std::vector<std::string>> flag_sets;  // at least one
   std::vector<Expression> constraints;
 };
 
@@ -89,12 +90,13 @@ struct Space {
   std::vector<SpaceTemplate> templates;
 };
 
-// Whether the point satisfies the template's constraints.
+// Whether the point exists and satisfies the template's constraints; a constraint that cannot be
+// evaluated there, such as a division by zero, is not satisfied.
 bool Admits(const Space& space, const SpacePoint& point);
 // Every admitted point, in lexicographic order. At most `limit`.
 std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit = 1'000'000);
 // Source, flags and tunables of a point; `problem_id` and `origin` ("template:NAME") are set, the id
-// too. The tunables are the template's dimensions, preceded by TEMPLATE.
+// too. The tunables are the template's dimensions, preceded by TEMPLATE. The point must exist.
 Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
                              const std::string& problem_id, CandidateKind kind);
 
@@ -137,11 +139,14 @@ inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;
 // "p_" and 32 hex digits over the files, sorted by path.
 std::string ProblemId(const std::vector<ProblemFile>& files);
 
-// INVALID_ARGUMENT of the form "problem.yaml:12: outputs[0].dtype: 'float31' is not one of ...".
+// INVALID_ARGUMENT of the form "problem.yaml:12: outputs[0].dtype: 'float31' is not one of ...". The
+// files must be problem.yaml and those that it and its spaces name, no more and no less. All check and
+// bench shapes, and the corners of the held-out ranges, evaluate to legal tensor shapes.
 [[nodiscard]] absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files);
 
-// Reads problem.yaml and just the files that it names (oracle, references, spaces, templates).
-// NOT_FOUND: no such folder or file. A path may not leave the folder.
+// Reads problem.yaml and just the files that it names (oracle, references, spaces, templates), sorted
+// by path; ParseProblem accepts what it returns. NOT_FOUND: no such folder or file. INVALID_ARGUMENT as
+// ParseProblem, and where a path or a link leaves the folder.
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder);
 
 // Sizes of a tensor for given axes; each in [1, 2^40], their product at most kMaxTensorElements.

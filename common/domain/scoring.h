@@ -31,7 +31,8 @@ struct ScoredForecast {
   // For the ranking metrics; NaN where there is no number.
   double expected_log2_speedup = 0;
   double measured_log2_speedup = 0;
-  // Scored as uniform in the means, counted apart.
+  // Scored in the means as the uniform forecast, whose predicted bin is drawn evenly (it hits with
+  // probability 1/K); left out of the ranking metrics; counted apart. `p` is not looked at.
   bool unparsable = false;
   // 1 / propensity; 1 for unweighted.
   double weight = 1;
@@ -61,7 +62,8 @@ struct ForecastMetrics {
   std::vector<ReliabilityBucket> reliability;
 };
 
-// INVALID_ARGUMENT: items with different numbers of bins, a true bin out of range, no items.
+// Means are weighted, the ranking metrics are not. INVALID_ARGUMENT: items with different numbers of
+// bins, not a simplex (to 1e-3), a true bin or a weight out of range, no items.
 [[nodiscard]] absl::StatusOr<ForecastMetrics> ScoreForecasts(std::span<const ScoredForecast> items);
 
 // Rank correlation with mid-ranks for ties. NaN for fewer than two points or a constant side.

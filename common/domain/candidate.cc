@@ -1,0 +1,203 @@
+#include "common/domain/candidate.h"
+
+#include <set>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr size_t kMaxNameBytes = 128;
+constexpr size_t kMaxFlagBytes = 256;
+constexpr size_t kMaxOriginBytes = 256;
+constexpr size_t kMaxExpressionBytes = 1024;
+constexpr size_t kMaxLaunches = 64;
+constexpr size_t kMaxArguments = 64;
+
+std::string_view KindName(CandidateKind kind) {
+  switch (kind) {
+    case CandidateKind::kUnspecified: return "unspecified";
+    case CandidateKind::kHostNative: return "host_native";
+    case CandidateKind::kDeviceCuda: return "device_cuda";
+    case CandidateKind::kPython: return "python";
+  }
+  return "unspecified";
+}
+
+absl::Status Invalid(const std::string& field, const std::string& problem) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
+}
+
+absl::Status TooMany(const std::string& field, size_t count, size_t limit) {
+  return Invalid(field, absl::StrCat(count, " entries; at most ", limit, " are allowed"));
+}
+
+absl::Status CheckToken(const std::string& field, const std::string& value) {
+  if (value.size() <= kMaxNameBytes && IsToken(value)) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(Quoted(value), " is not a name: 1 to ", kMaxNameBytes,
+                                     " of A-Z a-z 0-9 _ . : -, a letter or digit first"));
+}
+
+absl::Status CheckExpressionText(const std::string& field, const std::string& text) {
+  if (!text.empty() && text.size() <= kMaxExpressionBytes && IsSourceText(text)) {
+    return absl::OkStatus();
+  }
+  return Invalid(field, absl::StrCat(Quoted(text), " is not an expression of 1 to ",
+                                     kMaxExpressionBytes, " bytes"));
+}
+
+absl::Status CheckExtent(const std::string& field, const std::vector<std::string>& extent,
+                         size_t at_least) {
+  if (extent.size() < at_least || extent.size() > 3) {
+    return Invalid(field, absl::StrCat(extent.size(), " entries; from ", at_least,
+                                       " to 3 are allowed"));
+  }
+  for (size_t i = 0; i < extent.size(); ++i) {
+    KC_RETURN_IF_ERROR(CheckExpressionText(absl::StrCat(field, "[", i, "]"), extent[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSource(const std::string& source) {
+  if (source.empty()) return Invalid("source", "is empty");
+  if (static_cast<int64_t>(source.size()) > kMaxSourceBytes) {
+    return Invalid("source", absl::StrCat(source.size(), " bytes; at most ", kMaxSourceBytes,
+                                          " are allowed"));
+  }
+  if (source.find('\0') != std::string::npos) {
+    return Invalid("source", absl::StrCat("NUL at byte ", source.find('\0'),
+                                          "; only UTF-8 text is allowed"));
+  }
+  if (!IsSourceText(source)) return Invalid("source", "is not UTF-8; only UTF-8 text is allowed");
+  return absl::OkStatus();
+}
+
+absl::Status CheckTunables(const std::vector<Tunable>& tunables) {
+  if (tunables.size() > kMaxTunables) return TooMany("tunables", tunables.size(), kMaxTunables);
+  std::set<std::string_view> seen;
+  for (size_t i = 0; i < tunables.size(); ++i) {
+    const auto& [name, value] = tunables[i];
+    const std::string field = absl::StrCat("tunables[", i, "]");
+    if (name.size() > kMaxNameBytes || !IsIdentifier(name)) {
+      return Invalid(field + ".name", Quoted(name) + " is not an identifier");
+    }
+    if (!seen.insert(name).second) return Invalid(field + ".name", Quoted(name) + " occurs twice");
+    if (value.size() > kMaxNameBytes || !(IsIdentifier(value) || IsDecimalInteger(value))) {
+      return Invalid(field + ".value",
+                     Quoted(value) + " is neither a decimal integer nor an identifier");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLaunches(const Candidate& candidate) {
+  const std::vector<Launch>& launches = candidate.launches;
+  if (candidate.kind != CandidateKind::kDeviceCuda) {
+    if (!launches.empty()) return Invalid("launches", "only device_cuda candidates have launches");
+    if (!candidate.workspace_bytes.empty()) {
+      return Invalid("workspace_bytes", "only device_cuda candidates have a workspace");
+    }
+    return absl::OkStatus();
+  }
+  if (launches.empty()) return Invalid("launches", "a device_cuda candidate needs at least one");
+  if (launches.size() > kMaxLaunches) return TooMany("launches", launches.size(), kMaxLaunches);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Launch& launch = launches[i];
+    const std::string field = absl::StrCat("launches[", i, "]");
+    if (launch.kernel.size() > kMaxNameBytes || !IsIdentifier(launch.kernel)) {
+      return Invalid(field + ".kernel", Quoted(launch.kernel) + " is not an identifier");
+    }
+    KC_RETURN_IF_ERROR(CheckExtent(field + ".grid", launch.grid, 1));
+    KC_RETURN_IF_ERROR(CheckExtent(field + ".block", launch.block, 1));
+    KC_RETURN_IF_ERROR(CheckExtent(field + ".cluster", launch.cluster, 0));
+    if (!launch.shared_memory_bytes.empty()) {
+      KC_RETURN_IF_ERROR(
+          CheckExpressionText(field + ".shared_memory_bytes", launch.shared_memory_bytes));
+    }
+    if (launch.arguments.size() > kMaxArguments) {
+      return TooMany(field + ".arguments", launch.arguments.size(), kMaxArguments);
+    }
+    for (size_t j = 0; j < launch.arguments.size(); ++j) {
+      KC_RETURN_IF_ERROR(CheckExpressionText(absl::StrCat(field, ".arguments[", j, "]"),
+                                             launch.arguments[j]));
+    }
+  }
+  if (!candidate.workspace_bytes.empty()) {
+    KC_RETURN_IF_ERROR(CheckExpressionText("workspace_bytes", candidate.workspace_bytes));
+  }
+  return absl::OkStatus();
+}
+
+void AddList(ContentHasher& hasher, const std::vector<std::string>& list) {
+  hasher.Add(static_cast<long long>(list.size()));
+  for (const std::string& entry : list) hasher.Add(entry);
+}
+
+}  // namespace
+
+std::string CandidateId(const Candidate& candidate) {
+  ContentHasher hasher;
+  hasher.Add("candidate/1")
+      .Add(candidate.problem_id)
+      .Add(candidate.target)
+      .Add(KindName(candidate.kind))
+      .Add(candidate.source);
+  AddList(hasher, candidate.flags);
+  hasher.Add(static_cast<long long>(candidate.tunables.size()));
+  for (const Tunable& tunable : candidate.tunables) hasher.Add(tunable.name).Add(tunable.value);
+  hasher.Add(static_cast<long long>(candidate.launches.size()));
+  for (const Launch& launch : candidate.launches) {
+    hasher.Add(launch.kernel);
+    AddList(hasher, launch.grid);
+    AddList(hasher, launch.block);
+    hasher.Add(launch.shared_memory_bytes);
+    AddList(hasher, launch.arguments);
+    AddList(hasher, launch.cluster);
+  }
+  hasher.Add(candidate.workspace_bytes);
+  return "k_" + hasher.Hex128();
+}
+
+absl::Status ValidateCandidate(const Candidate& candidate) {
+  KC_RETURN_IF_ERROR(CheckToken("problem_id", candidate.problem_id));
+  KC_RETURN_IF_ERROR(CheckToken("target", candidate.target));
+  if (candidate.kind == CandidateKind::kUnspecified) {
+    return Invalid("kind", "is not set; host_native, device_cuda and python are allowed");
+  }
+  KC_RETURN_IF_ERROR(CheckSource(candidate.source));
+  if (candidate.flags.size() > kMaxFlags) {
+    return TooMany("flags", candidate.flags.size(), kMaxFlags);
+  }
+  for (size_t i = 0; i < candidate.flags.size(); ++i) {
+    const std::string& flag = candidate.flags[i];
+    if (flag.size() > kMaxFlagBytes || !IsFlagShaped(flag)) {
+      return Invalid(absl::StrCat("flags[", i, "]"),
+                     absl::StrCat(Quoted(flag), " is not '-' and up to ", kMaxFlagBytes - 1,
+                                  " printable ASCII characters without blanks"));
+    }
+  }
+  KC_RETURN_IF_ERROR(CheckTunables(candidate.tunables));
+  KC_RETURN_IF_ERROR(CheckLaunches(candidate));
+  if (!candidate.parent_candidate_id.empty()) {
+    KC_RETURN_IF_ERROR(CheckToken("parent_candidate_id", candidate.parent_candidate_id));
+  }
+  if (candidate.origin.size() > kMaxOriginBytes || !IsSourceText(candidate.origin)) {
+    return Invalid("origin", absl::StrCat(Quoted(candidate.origin), " is not UTF-8 of at most ",
+                                          kMaxOriginBytes, " bytes"));
+  }
+  if (!candidate.candidate_id.empty()) {
+    const std::string expected = CandidateId(candidate);
+    if (candidate.candidate_id != expected) {
+      return Invalid("candidate_id", absl::StrCat(Quoted(candidate.candidate_id),
+                                                  " is not the hash of the content, ", expected,
+                                                  "; leave it empty to have it set"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast

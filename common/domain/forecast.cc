@@ -1,0 +1,223 @@
+#include "common/domain/forecast.h"
+
+#include <math.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr double kSimplexTolerance = 1e-6;
+constexpr double kNormalFromDegrees = 200;
+// In log2 S, of a bin without an outer edge.
+constexpr double kOpenBinWidth = 1;
+
+double LogGamma(double x) {
+  int sign = 0;  // std::lgamma would write a global
+  return lgamma_r(x, &sign);
+}
+
+// The continued fraction of the incomplete beta function, by Lentz's method. Converges fast for
+// x < (a + 1) / (a + b + 2).
+double BetaContinuedFraction(double a, double b, double x) {
+  constexpr int kMaxIterations = 500;
+  constexpr double kTiny = 1e-300;
+  constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
+  double c = 1;
+  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
+  double fraction = d;
+  for (int m = 1; m <= kMaxIterations; ++m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    d = 1 / away_from_zero(1 + even * d);
+    c = away_from_zero(1 + even / c);
+    fraction *= d * c;
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 / away_from_zero(1 + odd * d);
+    c = away_from_zero(1 + odd / c);
+    const double step = d * c;
+    fraction *= step;
+    if (std::abs(step - 1) <= kEpsilon) break;
+  }
+  return fraction;
+}
+
+// Regularized incomplete beta function I_x(a, b), given both x and 1 - x so that neither is rounded
+// away.
+double IncompleteBeta(double a, double b, double x, double one_minus_x) {
+  if (x <= 0) return 0;
+  if (one_minus_x <= 0) return 1;
+  const double log_front = LogGamma(a + b) - LogGamma(a) - LogGamma(b) + a * std::log(x) +
+                           b * std::log(one_minus_x);
+  if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * BetaContinuedFraction(a, b, x) / a;
+  return 1 - std::exp(log_front) * BetaContinuedFraction(b, a, one_minus_x) / b;
+}
+
+// P(T > t) for T standard Student-t.
+double StandardUpperTail(double t, double degrees_of_freedom) {
+  if (degrees_of_freedom > kNormalFromDegrees) {
+    return 0.5 * std::erfc(t / std::numbers::sqrt2);
+  }
+  if (std::isinf(t)) return t > 0 ? 0 : 1;
+  // Dividing first keeps the square of a large t finite.
+  const double ratio = t / std::sqrt(degrees_of_freedom);
+  const double x = 1 / (1 + ratio * ratio);
+  const double one_minus_x =
+      std::abs(ratio) < 1 ? ratio * ratio / (1 + ratio * ratio) : 1 / (1 + 1 / (ratio * ratio));
+  const double tail = 0.5 * IncompleteBeta(degrees_of_freedom / 2, 0.5, x, one_minus_x);
+  return t >= 0 ? tail : 1 - tail;
+}
+
+// P(low < T <= high), from the tails that do not cancel.
+double StandardMass(double low, double high, double degrees_of_freedom) {
+  const auto upper = [&](double t) { return StandardUpperTail(t, degrees_of_freedom); };
+  if (low >= 0) return upper(low) - upper(high);
+  if (high <= 0) return upper(-high) - upper(-low);
+  return 1 - upper(-low) - upper(high);
+}
+
+absl::Status CheckSimplex(std::span<const double> p) {
+  double sum = 0;
+  for (const double value : p) {
+    if (!(value >= 0) || !(value <= 1 + kSimplexTolerance)) {
+      return absl::InvalidArgumentError(absl::StrCat("bin_probabilities: ", NumberText(value),
+                                                     " is not a probability"));
+    }
+    sum += value;
+  }
+  if (std::abs(sum - 1) > kSimplexTolerance) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bin_probabilities: the sum is ", NumberText(sum, 10), ", not 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const BinScheme*> SchemeOf(const Forecast& forecast) {
+  absl::StatusOr<const BinScheme*> scheme = BinScheme::Find(forecast.bin_scheme_id);
+  if (!scheme.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("bin_scheme_id: ", scheme.status().message()));
+  }
+  if (static_cast<int>(forecast.bin_probabilities.size()) != (*scheme)->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bin_probabilities: ", forecast.bin_probabilities.size(), " values; scheme ",
+                     (*scheme)->id(), " has ", (*scheme)->size(), " bins"));
+  }
+  return scheme;
+}
+
+absl::Status CheckProbability(const char* field, double value) {
+  if (value >= 0 && value <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", NumberText(value), " is not a probability"));
+}
+
+absl::Status CheckFinite(const char* field, double value, bool may_be_negative) {
+  if (std::isfinite(value) && (may_be_negative || value >= 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", NumberText(value), " is not a finite number",
+                   may_be_negative ? "" : " from 0 on"));
+}
+
+}  // namespace
+
+int ArgmaxBin(const std::vector<double>& probabilities) {
+  return static_cast<int>(std::ranges::max_element(probabilities) - probabilities.begin()) + 1;
+}
+
+absl::Status NormalizeSimplex(std::vector<double>& probabilities) {
+  double largest = 0;
+  for (const double value : probabilities) {
+    if (!(value >= 0) || std::isinf(value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(NumberText(value), " is not a probability"));
+    }
+    largest = std::max(largest, value);
+  }
+  if (largest == 0) return absl::InvalidArgumentError("all probabilities are zero");
+  // Relative to the largest, so that the sum of huge or tiny values neither overflows nor vanishes.
+  double sum = 0;
+  for (double& value : probabilities) sum += value /= largest;
+  for (double& value : probabilities) value /= sum;
+  return absl::OkStatus();
+}
+
+std::vector<double> BinsFromStudentT(const BinScheme& scheme, double location, double scale,
+                                     double degrees_of_freedom) {
+  assert(std::isfinite(location) && scale > 0 && degrees_of_freedom > 0);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> p(scheme.size());
+  double low = -kInfinity;
+  double sum = 0;
+  for (int i = 0; i < scheme.size(); ++i) {
+    const double high = i + 1 == scheme.size()
+                            ? kInfinity
+                            : (std::log2(scheme.edges()[i]) - location) / scale;
+    p[i] = std::max(0.0, StandardMass(low, high, degrees_of_freedom));
+    sum += p[i];
+    low = high;
+  }
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+double StudentTUpperTail(double log2_threshold, double location, double scale,
+                         double degrees_of_freedom) {
+  assert(scale > 0 && degrees_of_freedom > 0);
+  return StandardUpperTail((log2_threshold - location) / scale, degrees_of_freedom);
+}
+
+absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold) {
+  KC_ASSIGN_OR_RETURN(const BinScheme* scheme, SchemeOf(forecast));
+  KC_RETURN_IF_ERROR(CheckSimplex(forecast.bin_probabilities));
+  KC_RETURN_IF_ERROR(CheckProbability("failure_probability", forecast.failure_probability));
+  KC_RETURN_IF_ERROR(CheckFinite("threshold", threshold, /*may_be_negative=*/false));
+  const double log2_threshold = std::log2(threshold);  // -inf for a threshold of 0
+  const std::span<const double> edges = scheme->edges();
+  const int last = scheme->size() - 1;
+  double win = 0;
+  for (int i = last; i >= 0; --i) {
+    const double low = i == 0 ? std::log2(edges[0]) - kOpenBinWidth : std::log2(edges[i - 1]);
+    const double high =
+        i == last ? std::log2(edges[last - 1]) + kOpenBinWidth : std::log2(edges[i]);
+    const double above = std::clamp((high - log2_threshold) / (high - low), 0.0, 1.0);
+    win += above * forecast.bin_probabilities[i];
+  }
+  return std::clamp((1 - forecast.failure_probability) * win, 0.0, 1.0);
+}
+
+absl::Status ValidateForecast(const Forecast& forecast) {
+  KC_ASSIGN_OR_RETURN(const BinScheme* scheme, SchemeOf(forecast));
+  KC_RETURN_IF_ERROR(CheckSimplex(forecast.bin_probabilities));
+  KC_RETURN_IF_ERROR(CheckProbability("failure_probability", forecast.failure_probability));
+  const std::vector<double>& p = forecast.bin_probabilities;
+  if (forecast.predicted_bin < 1 || forecast.predicted_bin > scheme->size()) {
+    return absl::InvalidArgumentError(absl::StrCat("predicted_bin: ", forecast.predicted_bin,
+                                                   " is not from 1 to ", scheme->size()));
+  }
+  const int argmax = ArgmaxBin(p);
+  if (p[forecast.predicted_bin - 1] < p[argmax - 1] - kSimplexTolerance) {
+    return absl::InvalidArgumentError(absl::StrCat("predicted_bin: ", forecast.predicted_bin,
+                                                   " is not the most probable bin, ", argmax));
+  }
+  KC_RETURN_IF_ERROR(CheckFinite("expected_log2_speedup", forecast.expected_log2_speedup, true));
+  KC_RETURN_IF_ERROR(CheckFinite("stddev_log2_speedup", forecast.stddev_log2_speedup, false));
+  KC_RETURN_IF_ERROR(CheckFinite("raw_probability_sum", forecast.raw_probability_sum, false));
+  KC_RETURN_IF_ERROR(
+      CheckFinite("token_usage.cost_dollars", forecast.token_usage.cost_dollars, false));
+  if (forecast.latency_ns < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("latency_ns: ", forecast.latency_ns, " is negative"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast

@@ -1,0 +1,247 @@
+#include "common/domain/measurement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr size_t kMaxShapesTold = 4;
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <class... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+// With three digits and the unit that suits: "41.2 us".
+std::string DurationText(double ns) {
+  const double size = std::abs(ns);
+  if (size >= 1e9) return NumberText(ns / 1e9, 3) + " s";
+  if (size >= 1e6) return NumberText(ns / 1e6, 3) + " ms";
+  if (size >= 1e3) return NumberText(ns / 1e3, 3) + " us";
+  return NumberText(ns, 3) + " ns";
+}
+
+std::string ShapeText(const AxisValues& shape) {
+  std::string text;
+  for (const auto& [axis, value] : shape) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", axis, "=", value);
+  }
+  return text.empty() ? "the only shape" : text;
+}
+
+std::string IntervalText(const Ratio& ratio) {
+  return absl::StrCat(NumberText(ratio.confidence * 100, 3), "% interval ",
+                      NumberText(ratio.low, 4), " to ", NumberText(ratio.high, 4));
+}
+
+std::string_view ComparisonText(Comparison comparison) {
+  switch (comparison) {
+    case Comparison::kFaster: return "faster beyond noise";
+    case Comparison::kSlower: return "slower beyond noise";
+    case Comparison::kSame: return "the same within noise";
+    case Comparison::kAmbiguous: return "the interval is too wide to tell which is faster";
+  }
+  return "not compared";
+}
+
+std::string ShapeTimingText(const ShapeTiming& timing) {
+  const double ns = timing.candidate.median_ns;
+  std::string text = absl::StrCat("At ", ShapeText(timing.shape), " a call takes ",
+                                  DurationText(ns), ", the reference ",
+                                  DurationText(timing.reference.median_ns));
+  if (ns > 0 && timing.bytes > 0) {
+    absl::StrAppend(&text, ", ", NumberText(timing.bytes / ns, 3), " GB/s");
+  }
+  if (ns > 0 && timing.flops > 0) {
+    absl::StrAppend(&text, ", ", NumberText(timing.flops / ns, 3), " GFLOP/s");
+  }
+  if (ns > 0 && timing.roofline_floor_ns > 0) {
+    absl::StrAppend(&text, ", ", NumberText(ns / timing.roofline_floor_ns, 3),
+                    " times the least that the machine's roofline allows");
+  }
+  if (timing.candidate.cold_median_ns > 1.5 * ns) {
+    absl::StrAppend(&text, "; on inputs not read before it takes ",
+                    DurationText(timing.candidate.cold_median_ns));
+  }
+  return text + ".";
+}
+
+std::string Feedback(const MeasuredOk& ok) {
+  std::string text = absl::StrCat(
+      "Correct", ok.correctness_cases > 0 ? absl::StrCat(" in ", ok.correctness_cases, " cases") : "",
+      ". Runs ", NumberText(ok.speedup.value, 4), " times as fast as the reference (",
+      IntervalText(ok.speedup), "): ", std::string(ComparisonText(ok.comparison)), ".");
+  // The shapes that gain least come first: there is most to be had.
+  std::vector<const ShapeTiming*> shapes;
+  for (const ShapeTiming& shape : ok.shapes) shapes.push_back(&shape);
+  std::ranges::stable_sort(shapes, {}, [](const ShapeTiming* s) { return s->speedup.value; });
+  for (size_t i = 0; i < std::min(shapes.size(), kMaxShapesTold); ++i) {
+    absl::StrAppend(&text, " ", ShapeTimingText(*shapes[i]));
+  }
+  if (shapes.size() > kMaxShapesTold) {
+    absl::StrAppend(&text, " ", shapes.size() - kMaxShapesTold, " other shapes gain more.");
+  }
+  if (!ok.environment.throttle_reasons.empty()) {
+    absl::StrAppend(&text, " The device was throttled: ",
+                    CommaList(ok.environment.throttle_reasons), ".");
+  }
+  return text;
+}
+
+std::string Feedback(const WrongResult& wrong) {
+  const std::string where = absl::StrCat(
+      " at ", ShapeText(wrong.shape),
+      wrong.distribution.empty() ? "" : " with input distribution " + Quoted(wrong.distribution));
+  const std::string output = "output " + Quoted(wrong.output);
+  const std::string share = absl::StrCat(wrong.mismatches, " of ", wrong.elements, " elements");
+  const std::string first =
+      absl::StrCat("the first, at flat index ", wrong.index, ", is ", NumberText(wrong.got),
+                   " instead of ", NumberText(wrong.expected));
+  switch (wrong.cause) {
+    case WrongResult::Cause::kValue:
+      return absl::StrCat("Wrong result in ", output, where, ": ", share,
+                          " are out of tolerance; ", first, ".");
+    case WrongResult::Cause::kNonFinite:
+      return absl::StrCat("Wrong result in ", output, where, ": ", share,
+                          " are out of tolerance, not finite where they should be; ", first, ".");
+    case WrongResult::Cause::kNormwise:
+      return absl::StrCat("Wrong result in ", output, where,
+                          ": each element is within its tolerance, but the error of the whole, ",
+                          NumberText(wrong.normwise_error, 3), " relative to its norm, is not.");
+    case WrongResult::Cause::kNotWritten:
+      return absl::StrCat("Wrong result in ", output, where, ": ", share,
+                          " were not written, the first at flat index ", wrong.index, ".");
+    case WrongResult::Cause::kEntryStatus:
+      return absl::StrCat("The entry returned ", wrong.entry_status, where,
+                          "; 0 means success.");
+    case WrongResult::Cause::kTimedOutput:
+      return absl::StrCat("Right in the checks but wrong while being timed, in ", output, where,
+                          ": ", share, " are out of tolerance; ", first, ".");
+  }
+  return "Wrong result.";
+}
+
+std::string SignalText(int32_t signal) {
+  static constexpr std::pair<int32_t, const char*> kSignals[] = {
+      {4, "SIGILL, an illegal instruction"},
+      {6, "SIGABRT, it called abort or an assertion failed"},
+      {7, "SIGBUS, a bad memory access"},
+      {8, "SIGFPE, an integer division by zero"},
+      {9, "SIGKILL"},
+      {11, "SIGSEGV, an access outside its memory or a stack overflow"},
+      {24, "SIGXCPU, the limit of processor time"},
+      {25, "SIGXFSZ, the limit of file size"},
+      {31, "SIGSYS, a forbidden system call"},
+  };
+  for (const auto& [number, name] : kSignals) {
+    if (number == signal) return absl::StrCat("signal ", signal, " (", name, ")");
+  }
+  return absl::StrCat("signal ", signal);
+}
+
+std::string Feedback(const Crash& crash) {
+  std::string text;
+  switch (crash.cause) {
+    case Crash::Cause::kSignal:
+      text = absl::StrCat("Crashed with ", SignalText(crash.signal), ".");
+      break;
+    case Crash::Cause::kExit:
+      text = absl::StrCat("Ended its process with exit code ", crash.exit_code, ".");
+      break;
+    case Crash::Cause::kMemoryLimit:
+      text = "Used more memory than is allowed.";
+      break;
+    case Crash::Cause::kOutputLimit:
+      text = "Wrote more output than is allowed.";
+      break;
+    case Crash::Cause::kLoad:
+      text = "The compiled candidate could not be loaded.";
+      break;
+    case Crash::Cause::kDeviceError:
+      text = "The device reported an error.";
+      break;
+  }
+  // The last line says most, and it may be cut in front.
+  std::string_view tail = crash.output_tail;
+  while (!tail.empty() && (tail.back() == '\n' || tail.back() == '\r' || tail.back() == ' ')) {
+    tail.remove_suffix(1);
+  }
+  tail = tail.substr(tail.rfind('\n') + 1);
+  if (!tail.empty()) {
+    absl::StrAppend(&text, " Last output: ", Quoted(TruncateUtf8Front(tail, 300), 300), ".");
+  }
+  return text;
+}
+
+std::string_view ExploitText(Exploit::Kind kind) {
+  switch (kind) {
+    case Exploit::Kind::kForbiddenSystemCall: return "it made a system call that no kernel needs";
+    case Exploit::Kind::kMutatedInput: return "it changed its inputs";
+    case Exploit::Kind::kCachedOutput: return "it reused results of an earlier call";
+    case Exploit::Kind::kSkippedWork: return "it did not do the work while being timed";
+    case Exploit::Kind::kBelowRoofline: return "it was faster than the machine can be";
+    case Exploit::Kind::kWriteOutOfBounds: return "it wrote outside its outputs";
+    case Exploit::Kind::kBackgroundWork: return "it went on working after its call had ended";
+  }
+  return "it tried to be judged faster than it is";
+}
+
+std::string Feedback(const Exploit& exploit) {
+  return absl::StrCat("Disqualified: ", std::string(ExploitText(exploit.kind)),
+                      exploit.evidence.empty() ? "." : absl::StrCat(" (", exploit.evidence, ")."));
+}
+
+std::string Feedback(const Timeout& timeout) {
+  return absl::StrCat("Stopped after ", DurationText(static_cast<double>(timeout.limit_ns)),
+                      timeout.stage.empty() ? "" : " in stage " + Quoted(timeout.stage),
+                      ": it had not ended.");
+}
+
+std::string Feedback(const EnvironmentUnstable& unstable) {
+  std::string text = "The machine was too noisy to tell";
+  if (!unstable.reason.empty()) absl::StrAppend(&text, ": ", unstable.reason);
+  if (unstable.blocks > 0) {
+    absl::StrAppend(&text, "; ", unstable.discarded_blocks, " of ", unstable.blocks,
+                    " blocks were discarded");
+  }
+  absl::StrAppend(&text, ".");
+  if (unstable.speedup.value > 0) {
+    absl::StrAppend(&text, " The speedup seemed to be ", NumberText(unstable.speedup.value, 4), " (",
+                    IntervalText(unstable.speedup), ").");
+  }
+  return text + " Measuring again may help; the candidate is not to blame.";
+}
+
+}  // namespace
+
+std::string_view OutcomeName(const MeasureOutcome& outcome) {
+  return std::visit(
+      Overloaded{[](const MeasuredOk&) { return std::string_view("ok"); },
+                 [](const WrongResult&) { return std::string_view("wrong_result"); },
+                 [](const Crash&) { return std::string_view("crash"); },
+                 [](const Timeout&) { return std::string_view("timeout"); },
+                 [](const Exploit&) { return std::string_view("exploit"); },
+                 [](const EnvironmentUnstable&) {
+                   return std::string_view("environment_unstable");
+                 }},
+      outcome);
+}
+
+const Ratio* MeasuredSpeedup(const Measurement& measurement) {
+  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  return ok == nullptr ? nullptr : &ok->speedup;
+}
+
+std::string MeasurementFeedback(const Measurement& measurement) {
+  return std::visit([](const auto& outcome) { return Feedback(outcome); }, measurement.outcome);
+}
+
+}  // namespace kernelcast

@@ -1,0 +1,119 @@
+#include "common/domain/problem.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr int64_t kMaxExtent = int64_t{1} << 40;
+
+struct DataTypeRow {
+  DataType dtype;
+  const char* name;
+  int64_t size_bytes;
+  bool is_float;
+};
+
+constexpr std::array<DataTypeRow, 10> kDataTypes = {{
+    {DataType::kFloat64, "float64", 8, true},
+    {DataType::kFloat32, "float32", 4, true},
+    {DataType::kFloat16, "float16", 2, true},
+    {DataType::kBfloat16, "bfloat16", 2, true},
+    {DataType::kFloat8E4m3, "float8_e4m3", 1, true},
+    {DataType::kFloat8E5m2, "float8_e5m2", 1, true},
+    {DataType::kInt64, "int64", 8, false},
+    {DataType::kInt32, "int32", 4, false},
+    {DataType::kInt8, "int8", 1, false},
+    {DataType::kUint8, "uint8", 1, false},
+}};
+
+const DataTypeRow& Row(DataType dtype) { return kDataTypes[static_cast<size_t>(dtype)]; }
+
+}  // namespace
+
+int64_t SizeBytes(DataType dtype) { return Row(dtype).size_bytes; }
+bool IsFloat(DataType dtype) { return Row(dtype).is_float; }
+std::string_view Name(DataType dtype) { return Row(dtype).name; }
+
+absl::StatusOr<DataType> ParseDataType(std::string_view name) {
+  std::vector<std::string> known;
+  for (const DataTypeRow& row : kDataTypes) {
+    if (name == row.name) return row.dtype;
+    known.emplace_back(row.name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(Quoted(name), " is not one of ", CommaList(known)));
+}
+
+std::string_view Name(Adversarial distribution) {
+  switch (distribution) {
+    case Adversarial::kLarge: return "large";
+    case Adversarial::kEqualRows: return "equal_rows";
+    case Adversarial::kZeros: return "zeros";
+    case Adversarial::kExtreme: return "extreme";
+  }
+  return "unknown";
+}
+
+std::string ProblemId(const std::vector<ProblemFile>& files) {
+  std::vector<const ProblemFile*> sorted;
+  for (const ProblemFile& file : files) sorted.push_back(&file);
+  std::ranges::sort(sorted, {}, [](const ProblemFile* file) -> const std::string& {
+    return file->path;
+  });
+  ContentHasher hasher;
+  hasher.Add("problem/1");
+  for (const ProblemFile* file : sorted) hasher.Add(file->path).Add(file->content);
+  return "p_" + hasher.Hex128();
+}
+
+absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
+                                                 const AxisValues& axes) {
+  const Variables variables(axes.begin(), axes.end());
+  std::vector<int64_t> shape;
+  int64_t elements = 1;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    const absl::StatusOr<int64_t> extent =
+        tensor.shape[i].EvaluateInteger(variables, 1, kMaxExtent);
+    if (!extent.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(tensor.name, ".shape[", i, "]: ",
+                                                     extent.status().message()));
+    }
+    if (*extent > kMaxTensorElements / elements) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensor.name, ": more than ", kMaxTensorElements, " elements"));
+    }
+    elements *= *extent;
+    shape.push_back(*extent);
+  }
+  return shape;
+}
+
+absl::StatusOr<Candidate> ReferenceCandidate(const Problem& problem, std::string_view target) {
+  const auto found = problem.targets.find(target);
+  if (found == problem.targets.end()) {
+    std::vector<std::string> known;
+    for (const auto& [name, unused] : problem.targets) known.push_back(name);
+    return absl::NotFoundError(absl::StrCat("problem ", problem.name,
+                                            " has no reference for target ", Quoted(target),
+                                            "; it has ", CommaList(known)));
+  }
+  Candidate candidate;
+  candidate.problem_id = problem.problem_id;
+  candidate.target = found->first;
+  candidate.kind = CandidateKind::kHostNative;
+  candidate.source = found->second.reference_source;
+  candidate.flags = found->second.reference_flags;
+  candidate.origin = "reference";
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
+}  // namespace kernelcast

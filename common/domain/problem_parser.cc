@@ -1,0 +1,947 @@
+// ParseProblem and ReadProblemFolder: one parser over two sources of files. Every complaint names the
+// file, the line, the field, and what would have been allowed.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/domain/problem.h"
+#include "common/domain/text.h"
+#include "common/domain/yaml_tree.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr std::string_view kProblemFileName = "problem.yaml";
+constexpr int64_t kMaxExtent = int64_t{1} << 40;
+constexpr size_t kMaxPathBytes = 255;
+constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxTitleBytes = 200;
+constexpr size_t kMaxDescriptionBytes = 16 << 10;
+constexpr size_t kMaxAxes = 12;
+constexpr size_t kMaxTensors = 32;
+constexpr size_t kMaxRank = 8;
+constexpr size_t kMaxCheckShapes = 256;
+constexpr size_t kMaxBenchShapes = 8;
+constexpr size_t kMaxTargets = 32;
+constexpr size_t kMaxTemplates = 256;
+constexpr size_t kMaxDimensions = 32;
+constexpr size_t kMaxValues = 1024;
+constexpr size_t kMaxFlagSets = 64;
+constexpr size_t kMaxConstraints = 32;
+constexpr int64_t kMaxPoints = 1'000'000;
+// How far to look for a point that a template's constraints admit.
+constexpr int kConstraintTrials = 4096;
+// dtypes that the C entry on a cpu can name without a library of its own.
+constexpr DataType kCpuDataTypes[] = {DataType::kFloat64, DataType::kFloat32, DataType::kInt64,
+                                      DataType::kInt32};
+constexpr Adversarial kAdversarials[] = {Adversarial::kLarge, Adversarial::kEqualRows,
+                                         Adversarial::kZeros, Adversarial::kExtreme};
+
+// Where the contents of a problem's files come from.
+class FileSource {
+ public:
+  virtual ~FileSource() = default;
+  // The error says what is wrong with the file, without its name.
+  [[nodiscard]] virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
+};
+
+// A value in a file, and the way there.
+struct Cursor {
+  const std::string* file;
+  const YamlNode* node;
+  std::string path;  // "outputs[0].dtype"; empty for the whole file
+  int line;
+
+  Cursor Child(const YamlNode& child, std::string_view key) const {
+    return {file, &child, path.empty() ? std::string(key) : absl::StrCat(path, ".", std::string(key)),
+            child.line};
+  }
+  Cursor Item(size_t i) const {
+    return {file, &node->items[i], absl::StrCat(path, "[", i, "]"), node->items[i].line};
+  }
+  // The value of a key that is known to be there.
+  Cursor At(std::string_view key) const { return Child(*node->Find(key), key); }
+  bool Has(std::string_view key) const { return node->Find(key) != nullptr; }
+};
+
+absl::Status ErrorAtLine(const Cursor& at, int line, const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(*at.file, ":", line, ": ", at.path, at.path.empty() ? "" : ": ", what));
+}
+
+absl::Status Error(const Cursor& at, const std::string& what) {
+  return ErrorAtLine(at, at.line, what);
+}
+
+absl::Status Error(const Cursor& at, const absl::Status& cause) {
+  return Error(at, std::string(cause.message()));
+}
+
+std::string Describe(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull: return "nothing";
+    case YamlNode::Kind::kScalar: return Quoted(node.scalar);
+    case YamlNode::Kind::kSequence: return "a list";
+    case YamlNode::Kind::kMapping: return "a mapping";
+  }
+  return "nothing";
+}
+
+absl::Status ExpectMapping(const Cursor& at) {
+  if (at.node->kind == YamlNode::Kind::kMapping) return absl::OkStatus();
+  return Error(at, absl::StrCat("expected a mapping of keys to values, found ",
+                                Describe(*at.node)));
+}
+
+// A mapping with all of `required` and nothing but `required` and `optional`.
+absl::Status ExpectKeys(const Cursor& at, const std::vector<std::string>& required,
+                        const std::vector<std::string>& optional) {
+  KC_RETURN_IF_ERROR(ExpectMapping(at));
+  std::vector<std::string> allowed = required;
+  allowed.insert(allowed.end(), optional.begin(), optional.end());
+  for (const auto& [key, value] : at.node->entries) {
+    if (std::ranges::find(allowed, key.text) != allowed.end()) continue;
+    const std::string nearest = NearestWord(key.text, allowed);
+    return ErrorAtLine(at, key.line,
+                       absl::StrCat("unknown key ", Quoted(key.text),
+                                    nearest.empty() ? "" : "; did you mean '" + nearest + "'?",
+                                    nearest.empty() ? "; allowed are " : " Allowed are ",
+                                    CommaList(allowed)));
+  }
+  for (const std::string& key : required) {
+    if (!at.Has(key)) return Error(at, absl::StrCat("missing key '", key, "'"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpectList(const Cursor& at, size_t at_least, size_t at_most) {
+  if (at.node->kind != YamlNode::Kind::kSequence) {
+    return Error(at, absl::StrCat("expected a list, found ", Describe(*at.node)));
+  }
+  const size_t size = at.node->items.size();
+  if (size == 0 && at_least > 0) {
+    return Error(at, absl::StrCat("is an empty list; at least ", at_least, " entr",
+                                  at_least == 1 ? "y is" : "ies are", " needed"));
+  }
+  if (size < at_least || size > at_most) {
+    return Error(at, at_least == at_most
+                         ? absl::StrCat(size, " entries; exactly ", at_most, " are needed")
+                         : absl::StrCat(size, " entries; from ", at_least, " to ", at_most,
+                                        " are allowed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadText(const Cursor& at, size_t max_bytes) {
+  if (at.node->kind != YamlNode::Kind::kScalar) {
+    return Error(at, absl::StrCat("expected text, found ", Describe(*at.node)));
+  }
+  std::string text = at.node->scalar;
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  if (text.empty()) return Error(at, "is empty");
+  if (text.size() > max_bytes) {
+    return Error(at,
+                 absl::StrCat(text.size(), " bytes; at most ", max_bytes, " are allowed"));
+  }
+  // An escape in a quoted scalar can make what the file itself may not hold.
+  if (!IsSourceText(text)) return Error(at, "is not UTF-8 text without NUL");
+  return text;
+}
+
+absl::StatusOr<int64_t> ReadInteger(const Cursor& at, int64_t low, int64_t high) {
+  const YamlNode& node = *at.node;
+  if (node.kind == YamlNode::Kind::kScalar && IsDecimalInteger(node.scalar)) {
+    int64_t value = 0;
+    std::from_chars(node.scalar.data(), node.scalar.data() + node.scalar.size(), value);
+    if (value >= low && value <= high) return value;
+  }
+  return Error(at, absl::StrCat(Describe(node), " is not a whole number from ", low, " to ", high));
+}
+
+absl::StatusOr<double> ReadNumber(const Cursor& at) {
+  const YamlNode& node = *at.node;
+  if (node.kind == YamlNode::Kind::kScalar) {
+    const std::string& text = node.scalar;
+    const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+    const char* end = text.data() + text.size();
+    double value = 0;
+    const auto [stop, error] = std::from_chars(begin, end, value);
+    if (error == std::errc() && stop == end && std::isfinite(value)) return value;
+  }
+  return Error(at, absl::StrCat(Describe(node), " is not a finite number"));
+}
+
+absl::StatusOr<double> ReadNumber(const Cursor& at, double low, double high) {
+  KC_ASSIGN_OR_RETURN(const double value, ReadNumber(at));
+  if (value >= low && value <= high) return value;
+  return Error(at, absl::StrCat(Describe(*at.node), " is not a number from ", NumberText(low),
+                                " to ", NumberText(high)));
+}
+
+absl::StatusOr<Expression> ReadExpression(const Cursor& at,
+                                          const std::vector<std::string>& names) {
+  if (at.node->kind != YamlNode::Kind::kScalar) {
+    return Error(at, absl::StrCat("expected an expression, found ", Describe(*at.node)));
+  }
+  absl::StatusOr<Expression> expression = Expression::Parse(at.node->scalar, names);
+  if (!expression.ok()) return Error(at, expression.status());
+  return expression;
+}
+
+absl::StatusOr<std::string> ReadLowerName(const Cursor& at) {
+  KC_ASSIGN_OR_RETURN(const std::string name, ReadText(at, kMaxNameBytes));
+  if (IsLowerName(name)) return name;
+  return Error(at, Quoted(name) + " is not a name of a-z, 0-9 and _");
+}
+
+absl::Status CheckVariableName(const Cursor& at, int line, const std::string& name) {
+  if (name.size() > kMaxNameBytes || !IsIdentifier(name) || name[0] == '_') {
+    return ErrorAtLine(at, line,
+                       absl::StrCat(Quoted(name), " is not a name: a letter, then letters, digits ",
+                                    "and _, at most ", kMaxNameBytes, " in all"));
+  }
+  if (Expression::IsReservedName(name)) {
+    return ErrorAtLine(at, line, Quoted(name) + " is the name of a function in expressions");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ReadFlags(const Cursor& at) {
+  KC_RETURN_IF_ERROR(ExpectList(at, 0, kMaxFlags));
+  std::vector<std::string> flags;
+  for (size_t i = 0; i < at.node->items.size(); ++i) {
+    KC_ASSIGN_OR_RETURN(std::string flag, ReadText(at.Item(i), 255));
+    if (!IsFlagShaped(flag)) {
+      return Error(at.Item(i), Quoted(flag) + " is not one compiler flag such as -ffast-math");
+    }
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+// Relative, '/'-separated, and made of names that need no quoting in a shell, a #line or a URL.
+absl::Status CheckRelativePath(std::string_view path) {
+  const auto invalid = [&](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat("path ", Quoted(path), " ", why));
+  };
+  if (path.empty()) return invalid("is empty");
+  if (path.size() > kMaxPathBytes) {
+    return invalid(absl::StrCat("is longer than ", kMaxPathBytes, " bytes"));
+  }
+  if (path[0] == '/') return invalid("is absolute; it must be relative to the problem's folder");
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part == "..") return invalid("leaves the problem's folder");
+    if (part.empty() || part == ".") return invalid("has an empty or '.' part");
+    begin = end + 1;
+  }
+  for (const char c : path) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("_.-+/").find(c) != std::string_view::npos;
+    if (!plain) return invalid("has a character other than letters, digits and _ . - + /");
+  }
+  return absl::OkStatus();
+}
+
+std::string ShapeText(const AxisValues& shape) {
+  std::string text;
+  for (const auto& [axis, value] : shape) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", axis, "=", value);
+  }
+  return text;
+}
+
+class ProblemParser {
+ public:
+  explicit ProblemParser(FileSource& source) : source_(source) {}
+
+  // Files are in `files_read()` also after a failure.
+  absl::StatusOr<Problem> Parse() {
+    const std::string file(kProblemFileName);
+    const absl::StatusOr<std::string> content = ReadWhole(file);
+    if (!content.ok()) {
+      return absl::Status(content.status().code(),
+                          absl::StrCat(file, ": ", content.status().message()));
+    }
+    KC_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(file, *content));
+    const Cursor top{&file, &root, "", root.line};
+    KC_RETURN_IF_ERROR(ParseTop(top));
+    for (const auto& [path, text] : files_) problem_.files.push_back({path, text});
+    problem_.problem_id = ProblemId(problem_.files);
+    return std::move(problem_);
+  }
+
+  const std::map<std::string, std::string>& files_read() const { return files_; }
+
+ private:
+  // Reads a file once. The error does not name it.
+  absl::StatusOr<std::string> ReadWhole(const std::string& path) {
+    if (const auto known = files_.find(path); known != files_.end()) return known->second;
+    KC_ASSIGN_OR_RETURN(std::string content, source_.Read(path));
+    total_bytes_ += static_cast<int64_t>(content.size());
+    if (total_bytes_ > kMaxProblemBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the files of the problem have more than ", kMaxProblemBytes, " bytes in all"));
+    }
+    files_[path] = content;
+    return content;
+  }
+
+  // The file that a value names, relative to `folder` ("" or ending in '/').
+  absl::StatusOr<std::string> ReadNamedFile(const Cursor& at, const std::string& folder,
+                                            std::string& path) {
+    KC_ASSIGN_OR_RETURN(const std::string name, ReadText(at, kMaxPathBytes));
+    path = folder + name;
+    if (const absl::Status status = CheckRelativePath(name); !status.ok()) return Error(at, status);
+    if (const absl::Status status = CheckRelativePath(path); !status.ok()) return Error(at, status);
+    absl::StatusOr<std::string> content = ReadWhole(path);
+    if (!content.ok()) {
+      const absl::Status error =
+          Error(at, absl::StrCat("file ", Quoted(path), ": ", content.status().message()));
+      return absl::Status(content.status().code(), error.message());
+    }
+    return content;
+  }
+
+  absl::StatusOr<std::string> ReadSourceFile(const Cursor& at, const std::string& folder,
+                                             std::string& path) {
+    KC_ASSIGN_OR_RETURN(std::string source, ReadNamedFile(at, folder, path));
+    const std::string file = "file " + Quoted(path);
+    if (source.empty()) return Error(at, file + " is empty");
+    if (static_cast<int64_t>(source.size()) > kMaxSourceBytes) {
+      return Error(at, absl::StrCat(file, " has ", source.size(), " bytes; at most ",
+                                    kMaxSourceBytes, " are allowed"));
+    }
+    if (!IsSourceText(source)) return Error(at, file + " is not UTF-8 text without NUL");
+    return source;
+  }
+
+  absl::Status ParseTop(const Cursor& top) {
+    KC_RETURN_IF_ERROR(ExpectKeys(top,
+                                  {"schema", "name", "title", "family", "axes", "inputs", "outputs",
+                                   "oracle", "targets", "check_shapes", "bench_shapes"},
+                                  {"description", "flops", "bytes"}));
+    KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
+    KC_ASSIGN_OR_RETURN(problem_.name, ReadLowerName(top.At("name")));
+    KC_ASSIGN_OR_RETURN(problem_.title, ReadText(top.At("title"), kMaxTitleBytes));
+    KC_ASSIGN_OR_RETURN(problem_.family, ReadText(top.At("family"), kMaxNameBytes));
+    if (!IsToken(problem_.family)) {
+      return Error(top.At("family"), Quoted(problem_.family) + " is not one word");
+    }
+    if (top.Has("description")) {
+      KC_ASSIGN_OR_RETURN(problem_.description,
+                          ReadText(top.At("description"), kMaxDescriptionBytes));
+    }
+    KC_RETURN_IF_ERROR(ParseAxes(top.At("axes")));
+    KC_RETURN_IF_ERROR(ParseTensors(top.At("inputs"), /*is_input=*/true, problem_.inputs));
+    KC_RETURN_IF_ERROR(ParseTensors(top.At("outputs"), /*is_input=*/false, problem_.outputs));
+    if (top.Has("flops")) {
+      KC_ASSIGN_OR_RETURN(problem_.flops, ReadExpression(top.At("flops"), axis_names_));
+    }
+    if (top.Has("bytes")) {
+      KC_ASSIGN_OR_RETURN(problem_.bytes, ReadExpression(top.At("bytes"), axis_names_));
+    }
+    KC_RETURN_IF_ERROR(CheckHeldOutCorners(top));
+    KC_RETURN_IF_ERROR(
+        ParseShapes(top, "check_shapes", kMaxCheckShapes, problem_.check_shapes));
+    KC_RETURN_IF_ERROR(
+        ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes));
+    std::string oracle_path;
+    KC_ASSIGN_OR_RETURN(problem_.oracle_source,
+                        ReadSourceFile(top.At("oracle"), "", oracle_path));
+    return ParseTargets(top);
+  }
+
+  absl::Status ParseAxes(const Cursor& axes) {
+    KC_RETURN_IF_ERROR(ExpectMapping(axes));
+    if (axes.node->entries.empty()) return Error(axes, "names no axis");
+    if (axes.node->entries.size() > kMaxAxes) {
+      return Error(axes, absl::StrCat(axes.node->entries.size(), " axes; at most ", kMaxAxes,
+                                      " are allowed"));
+    }
+    for (const auto& [key, value] : axes.node->entries) {
+      KC_RETURN_IF_ERROR(CheckVariableName(axes, key.line, key.text));
+      const Cursor at = axes.Child(value, key.text);
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"held_out"}, {"multiple_of"}));
+      const Cursor range = at.At("held_out");
+      KC_RETURN_IF_ERROR(ExpectList(range, 2, 2));
+      Axis axis;
+      axis.name = key.text;
+      KC_ASSIGN_OR_RETURN(axis.held_out_low, ReadInteger(range.Item(0), 1, kMaxExtent));
+      KC_ASSIGN_OR_RETURN(axis.held_out_high,
+                          ReadInteger(range.Item(1), axis.held_out_low, kMaxExtent));
+      if (at.Has("multiple_of")) {
+        KC_ASSIGN_OR_RETURN(axis.multiple_of, ReadInteger(at.At("multiple_of"), 1, kMaxExtent));
+      }
+      if (FirstMultiple(axis) > axis.held_out_high) {
+        return Error(range, absl::StrCat("no multiple of ", axis.multiple_of, " lies in [",
+                                         axis.held_out_low, ", ", axis.held_out_high, "]"));
+      }
+      problem_.axes.push_back(axis);
+      axis_names_.push_back(axis.name);
+    }
+    return absl::OkStatus();
+  }
+
+  static int64_t FirstMultiple(const Axis& axis) {
+    return (axis.held_out_low + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of;
+  }
+  static int64_t LastMultiple(const Axis& axis) {
+    return axis.held_out_high / axis.multiple_of * axis.multiple_of;
+  }
+
+  absl::Status ParseTensors(const Cursor& list, bool is_input, std::vector<TensorSpec>& tensors) {
+    KC_RETURN_IF_ERROR(ExpectList(list, 1, kMaxTensors));
+    for (size_t i = 0; i < list.node->items.size(); ++i) {
+      const Cursor at = list.Item(i);
+      if (is_input) {
+        KC_RETURN_IF_ERROR(ExpectKeys(at, {"name", "dtype", "shape", "init"}, {"adversarial"}));
+      } else {
+        KC_RETURN_IF_ERROR(ExpectKeys(at, {"name", "dtype", "shape"}, {"tolerance"}));
+      }
+      TensorSpec tensor;
+      KC_RETURN_IF_ERROR(ParseTensorName(at.At("name"), tensor));
+      KC_ASSIGN_OR_RETURN(const std::string dtype, ReadText(at.At("dtype"), kMaxNameBytes));
+      const absl::StatusOr<DataType> parsed = ParseDataType(dtype);
+      if (!parsed.ok()) return Error(at.At("dtype"), parsed.status());
+      tensor.dtype = *parsed;
+      const Cursor shape = at.At("shape");
+      KC_RETURN_IF_ERROR(ExpectList(shape, 1, kMaxRank));
+      for (size_t d = 0; d < shape.node->items.size(); ++d) {
+        KC_ASSIGN_OR_RETURN(Expression extent, ReadExpression(shape.Item(d), axis_names_));
+        tensor.shape.push_back(std::move(extent));
+      }
+      if (is_input) {
+        KC_RETURN_IF_ERROR(ParseInit(at.At("init"), tensor));
+        KC_RETURN_IF_ERROR(ParseAdversarial(at, tensor));
+      } else {
+        KC_RETURN_IF_ERROR(ParseTolerance(at, tensor));
+      }
+      tensors.push_back(std::move(tensor));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseTensorName(const Cursor& at, TensorSpec& tensor) {
+    KC_ASSIGN_OR_RETURN(tensor.name, ReadText(at, kMaxNameBytes));
+    KC_RETURN_IF_ERROR(CheckVariableName(at, at.line, tensor.name));
+    if (std::ranges::find(axis_names_, tensor.name) != axis_names_.end()) {
+      return Error(at, Quoted(tensor.name) + " is the name of an axis");
+    }
+    if (tensor.name == "workspace") return Error(at, "'workspace' is reserved");
+    if (!tensor_names_.insert(tensor.name).second) {
+      return Error(at, Quoted(tensor.name) + " is the name of an earlier tensor");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseInit(const Cursor& at, TensorSpec& tensor) {
+    KC_RETURN_IF_ERROR(ExpectMapping(at));
+    if (!at.Has("distribution")) return Error(at, "missing key 'distribution'");
+    const Cursor distribution = at.At("distribution");
+    KC_ASSIGN_OR_RETURN(const std::string name, ReadText(distribution, kMaxNameBytes));
+    const bool is_float = IsFloat(tensor.dtype);
+    if (name == "normal" && is_float) {
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution"}, {"mean", "stddev"}));
+      Normal normal;
+      if (at.Has("mean")) {
+        KC_ASSIGN_OR_RETURN(normal.mean, ReadNumber(at.At("mean")));
+      }
+      if (at.Has("stddev")) {
+        KC_ASSIGN_OR_RETURN(normal.stddev, ReadNumber(at.At("stddev"), 0, 1e30));
+      }
+      tensor.init = normal;
+    } else if (name == "uniform" && is_float) {
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution", "low", "high"}, {}));
+      Uniform uniform;
+      KC_ASSIGN_OR_RETURN(uniform.low, ReadNumber(at.At("low")));
+      KC_ASSIGN_OR_RETURN(uniform.high, ReadNumber(at.At("high")));
+      if (!(uniform.low < uniform.high)) return Error(at, "low must be less than high");
+      tensor.init = uniform;
+    } else if (name == "integers") {
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution", "low", "high"}, {}));
+      Integers integers;
+      KC_ASSIGN_OR_RETURN(integers.low, ReadExpression(at.At("low"), axis_names_));
+      KC_ASSIGN_OR_RETURN(integers.high, ReadExpression(at.At("high"), axis_names_));
+      tensor.init = std::move(integers);
+    } else if (name == "constant") {
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution", "value"}, {}));
+      Constant constant;
+      if (is_float) {
+        KC_ASSIGN_OR_RETURN(constant.value, ReadNumber(at.At("value")));
+      } else {
+        const auto [low, high] = IntegerRange(tensor.dtype);
+        KC_ASSIGN_OR_RETURN(const int64_t value, ReadInteger(at.At("value"), low, high));
+        constant.value = static_cast<double>(value);
+      }
+      tensor.init = constant;
+    } else {
+      return Error(distribution,
+                   absl::StrCat(Quoted(name), " is not one of ",
+                                is_float ? "normal, uniform, integers, constant"
+                                         : "integers, constant",
+                                ", which ", std::string(Name(tensor.dtype)), " may have"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Integers that the dtype and a double both hold exactly.
+  static std::pair<int64_t, int64_t> IntegerRange(DataType dtype) {
+    constexpr int64_t kExact = int64_t{1} << 53;
+    switch (dtype) {
+      case DataType::kInt32:
+        return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+      case DataType::kInt8: return {-128, 127};
+      case DataType::kUint8: return {0, 255};
+      case DataType::kFloat32: return {-(1 << 24), 1 << 24};
+      case DataType::kFloat16: return {-2048, 2048};
+      case DataType::kBfloat16: return {-256, 256};
+      case DataType::kFloat8E4m3: return {-16, 16};
+      case DataType::kFloat8E5m2: return {-8, 8};
+      case DataType::kInt64:
+      case DataType::kFloat64: break;
+    }
+    return {-kExact, kExact};
+  }
+
+  absl::Status ParseAdversarial(const Cursor& tensor_at, TensorSpec& tensor) {
+    if (!tensor_at.Has("adversarial")) {
+      if (IsFloat(tensor.dtype)) {
+        tensor.adversarial.assign(std::begin(kAdversarials), std::end(kAdversarials));
+      }
+      return absl::OkStatus();
+    }
+    const Cursor at = tensor_at.At("adversarial");
+    KC_RETURN_IF_ERROR(ExpectList(at, 0, std::size(kAdversarials)));
+    for (size_t i = 0; i < at.node->items.size(); ++i) {
+      const Cursor item = at.Item(i);
+      KC_ASSIGN_OR_RETURN(const std::string name, ReadText(item, kMaxNameBytes));
+      std::vector<std::string> allowed;
+      const Adversarial* found = nullptr;
+      for (const Adversarial& adversarial : kAdversarials) {
+        // Large and extreme values have no meaning for indices and counts.
+        const bool for_integers =
+            adversarial == Adversarial::kEqualRows || adversarial == Adversarial::kZeros;
+        if (!IsFloat(tensor.dtype) && !for_integers) continue;
+        allowed.emplace_back(Name(adversarial));
+        if (name == Name(adversarial)) found = &adversarial;
+      }
+      if (found == nullptr) {
+        return Error(item, absl::StrCat(Quoted(name), " is not one of ", CommaList(allowed),
+                                        ", which ", std::string(Name(tensor.dtype)),
+                                        " may have"));
+      }
+      if (std::ranges::find(tensor.adversarial, *found) != tensor.adversarial.end()) {
+        return Error(item, Quoted(name) + " occurs twice");
+      }
+      tensor.adversarial.push_back(*found);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseTolerance(const Cursor& tensor_at, TensorSpec& tensor) {
+    const bool is_float = IsFloat(tensor.dtype);
+    if (!tensor_at.Has("tolerance")) {
+      if (!is_float) return absl::OkStatus();
+      return Error(tensor_at, "missing key 'tolerance', which floating-point outputs need");
+    }
+    const Cursor at = tensor_at.At("tolerance");
+    KC_RETURN_IF_ERROR(ExpectKeys(at, {"atol", "rtol", "normwise"}, {}));
+    // From 1 on, an output of zeros would pass.
+    const double most = is_float ? 0.5 : 1e6;
+    KC_ASSIGN_OR_RETURN(tensor.tolerance.atol, ReadNumber(at.At("atol"), 0, most));
+    KC_ASSIGN_OR_RETURN(tensor.tolerance.rtol, ReadNumber(at.At("rtol"), 0, 0.5));
+    KC_ASSIGN_OR_RETURN(tensor.tolerance.normwise, ReadNumber(at.At("normwise"), 0, 0.5));
+    return absl::OkStatus();
+  }
+
+  // Whether the shape is one that the problem can be run at. The error has no position.
+  absl::Status CheckShape(const AxisValues& shape) const {
+    for (const std::vector<TensorSpec>* tensors : {&problem_.inputs, &problem_.outputs}) {
+      for (const TensorSpec& tensor : *tensors) {
+        KC_RETURN_IF_ERROR(TensorShape(tensor, shape).status());
+      }
+    }
+    const Variables variables(shape.begin(), shape.end());
+    for (const TensorSpec& tensor : problem_.inputs) {
+      const auto* integers = std::get_if<Integers>(&tensor.init);
+      if (integers == nullptr) continue;
+      const auto [least, most] = IntegerRange(tensor.dtype);
+      const absl::StatusOr<int64_t> low = integers->low.EvaluateInteger(variables, least, most);
+      const std::string field = tensor.name + ".init";
+      if (!low.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(field, ".low: ", low.status().message()));
+      }
+      const absl::StatusOr<int64_t> high = integers->high.EvaluateInteger(variables, *low, most);
+      if (!high.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(field, ".high: ", high.status().message()));
+      }
+      const bool zeros = std::ranges::find(tensor.adversarial, Adversarial::kZeros) !=
+                         tensor.adversarial.end();
+      if (!IsFloat(tensor.dtype) && zeros && (*low > 0 || *high < 0)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            tensor.name, ".adversarial: zeros lie outside the values ", *low, " to ", *high));
+      }
+    }
+    for (const auto& [name, expression] :
+         {std::pair("flops", &problem_.flops), std::pair("bytes", &problem_.bytes)}) {
+      if (!expression->has_value()) continue;
+      const absl::StatusOr<double> value = (*expression)->Evaluate(variables);
+      if (!value.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat(name, ": ", value.status().message()));
+      }
+      if (*value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is negative"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Held-out shapes are drawn from the whole box of axis ranges, so its corners must be legal.
+  absl::Status CheckHeldOutCorners(const Cursor& top) const {
+    const Cursor at = top.At("axes");
+    const uint32_t corners = 1u << problem_.axes.size();
+    for (uint32_t corner = 0; corner < corners; ++corner) {
+      AxisValues shape;
+      for (size_t i = 0; i < problem_.axes.size(); ++i) {
+        const Axis& axis = problem_.axes[i];
+        shape[axis.name] = (corner >> i & 1) != 0 ? LastMultiple(axis) : FirstMultiple(axis);
+      }
+      if (const absl::Status status = CheckShape(shape); !status.ok()) {
+        return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(shape),
+                                      ", at which ", status.message()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseShapes(const Cursor& top, std::string_view key, size_t at_most,
+                           std::vector<AxisValues>& shapes) {
+    const Cursor list = top.At(key);
+    KC_RETURN_IF_ERROR(ExpectList(list, 1, at_most));
+    for (size_t i = 0; i < list.node->items.size(); ++i) {
+      const Cursor at = list.Item(i);
+      KC_RETURN_IF_ERROR(ExpectKeys(at, axis_names_, {}));
+      AxisValues shape;
+      for (const Axis& axis : problem_.axes) {
+        const Cursor value = at.At(axis.name);
+        KC_ASSIGN_OR_RETURN(const int64_t size, ReadInteger(value, 1, kMaxExtent));
+        if (size % axis.multiple_of != 0) {
+          return Error(value, absl::StrCat(size, " is not a multiple of ", axis.multiple_of));
+        }
+        shape[axis.name] = size;
+      }
+      if (const absl::Status status = CheckShape(shape); !status.ok()) return Error(at, status);
+      if (std::ranges::find(shapes, shape) != shapes.end()) {
+        return Error(at, ShapeText(shape) + " occurs twice");
+      }
+      shapes.push_back(std::move(shape));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseTargets(const Cursor& top) {
+    const Cursor targets = top.At("targets");
+    KC_RETURN_IF_ERROR(ExpectMapping(targets));
+    if (targets.node->entries.empty()) return Error(targets, "names no target");
+    if (targets.node->entries.size() > kMaxTargets) {
+      return Error(targets, absl::StrCat("more than ", kMaxTargets, " targets"));
+    }
+    for (const auto& [key, value] : targets.node->entries) {
+      if (key.text.size() > kMaxNameBytes || !IsLowerName(key.text)) {
+        return ErrorAtLine(targets, key.line,
+                           Quoted(key.text) + " is not a name of a-z, 0-9 and _");
+      }
+      const Cursor at = targets.Child(value, key.text);
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"reference"}, {"flags", "space"}));
+      if (key.text == "cpu") KC_RETURN_IF_ERROR(CheckCpuDataTypes(top));
+      ProblemTarget target;
+      KC_ASSIGN_OR_RETURN(target.reference_source,
+                          ReadSourceFile(at.At("reference"), "", target.reference_file));
+      if (at.Has("flags")) {
+        KC_ASSIGN_OR_RETURN(target.reference_flags, ReadFlags(at.At("flags")));
+      }
+      if (at.Has("space")) {
+        KC_ASSIGN_OR_RETURN(target.space, ParseSpace(at.At("space"), key.text));
+      }
+      problem_.targets.emplace(key.text, std::move(target));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckCpuDataTypes(const Cursor& top) const {
+    std::vector<std::string> allowed;
+    for (const DataType dtype : kCpuDataTypes) allowed.emplace_back(Name(dtype));
+    for (const char* key : {"inputs", "outputs"}) {
+      const Cursor list = top.At(key);
+      for (size_t i = 0; i < list.node->items.size(); ++i) {
+        const Cursor at = list.Item(i).At("dtype");
+        if (std::ranges::find(allowed, at.node->scalar) == allowed.end()) {
+          return Error(at, absl::StrCat(Quoted(at.node->scalar),
+                                        " is not for target cpu, which takes ",
+                                        CommaList(allowed)));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Space> ParseSpace(const Cursor& space_at, const std::string& target) {
+    std::string file;
+    KC_ASSIGN_OR_RETURN(const std::string content, ReadNamedFile(space_at, "", file));
+    KC_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(file, content));
+    const Cursor top{&file, &root, "", root.line};
+    KC_RETURN_IF_ERROR(ExpectKeys(top, {"schema", "target", "templates"}, {}));
+    KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
+    Space space;
+    KC_ASSIGN_OR_RETURN(space.target, ReadLowerName(top.At("target")));
+    if (space.target != target) {
+      return Error(top.At("target"), absl::StrCat(Quoted(space.target), " is not the target '",
+                                                  target, "' that names this file"));
+    }
+    const size_t slash = file.rfind('/');
+    const std::string folder = slash == std::string::npos ? "" : file.substr(0, slash + 1);
+    const Cursor list = top.At("templates");
+    KC_RETURN_IF_ERROR(ExpectList(list, 1, kMaxTemplates));
+    std::set<std::string> names;
+    int64_t points = 0;
+    for (size_t i = 0; i < list.node->items.size(); ++i) {
+      const Cursor at = list.Item(i);
+      KC_ASSIGN_OR_RETURN(SpaceTemplate parsed, ParseTemplate(at, folder));
+      if (!names.insert(parsed.name).second) {
+        return Error(at.At("name"), Quoted(parsed.name) + " is the name of an earlier template");
+      }
+      int64_t size = 1;
+      for (const SpaceTemplate::Dimension& dimension : parsed.dimensions) {
+        size = std::min<int64_t>(size * static_cast<int64_t>(dimension.values.size()),
+                                 kMaxPoints + 1);
+      }
+      points += size;
+      if (points > kMaxPoints) {
+        return Error(at, absl::StrCat("the space has more than ", kMaxPoints, " points"));
+      }
+      space.templates.push_back(std::move(parsed));
+      KC_RETURN_IF_ERROR(CheckSatisfiable(at, space, static_cast<int>(i)));
+    }
+    return space;
+  }
+
+  absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string& folder) {
+    KC_RETURN_IF_ERROR(ExpectKeys(at, {"name", "file"},
+                                  {"description", "tunables", "flags", "constraints"}));
+    SpaceTemplate parsed;
+    KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
+    if (at.Has("description")) {
+      KC_ASSIGN_OR_RETURN(parsed.description,
+                          ReadText(at.At("description"), kMaxDescriptionBytes));
+    }
+    std::string path;
+    KC_ASSIGN_OR_RETURN(parsed.source, ReadSourceFile(at.At("file"), folder, path));
+    parsed.file = path.substr(folder.size());
+    if (at.Has("tunables")) KC_RETURN_IF_ERROR(ParseTunables(at.At("tunables"), parsed));
+    KC_RETURN_IF_ERROR(ParseFlagSets(at, parsed));
+    if (at.Has("constraints")) KC_RETURN_IF_ERROR(ParseConstraints(at.At("constraints"), parsed));
+    return parsed;
+  }
+
+  absl::Status ParseTunables(const Cursor& at, SpaceTemplate& parsed) {
+    KC_RETURN_IF_ERROR(ExpectMapping(at));
+    if (at.node->entries.size() > kMaxDimensions) {
+      return Error(at, absl::StrCat(at.node->entries.size(), " tunables; at most ",
+                                    kMaxDimensions, " are allowed"));
+    }
+    for (const auto& [key, value] : at.node->entries) {
+      KC_RETURN_IF_ERROR(CheckVariableName(at, key.line, key.text));
+      if (key.text == "FLAGS" || key.text == "TEMPLATE") {
+        return ErrorAtLine(at, key.line, Quoted(key.text) + " is reserved");
+      }
+      const Cursor values = at.Child(value, key.text);
+      KC_RETURN_IF_ERROR(ExpectList(values, 1, kMaxValues));
+      SpaceTemplate::Dimension dimension;
+      dimension.name = key.text;
+      std::set<std::string> seen;
+      for (size_t i = 0; i < values.node->items.size(); ++i) {
+        const Cursor item = values.Item(i);
+        KC_ASSIGN_OR_RETURN(std::string text, ReadText(item, kMaxNameBytes));
+        if (!IsDecimalInteger(text) && !IsIdentifier(text)) {
+          return Error(item, Quoted(text) + " is neither a decimal integer nor an identifier");
+        }
+        if (!seen.insert(text).second) return Error(item, Quoted(text) + " occurs twice");
+        dimension.values.push_back(std::move(text));
+      }
+      parsed.dimensions.push_back(std::move(dimension));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseFlagSets(const Cursor& template_at, SpaceTemplate& parsed) {
+    if (!template_at.Has("flags")) {
+      parsed.flag_sets.emplace_back();
+      return absl::OkStatus();
+    }
+    const Cursor at = template_at.At("flags");
+    KC_RETURN_IF_ERROR(ExpectList(at, 1, kMaxFlagSets));
+    for (size_t i = 0; i < at.node->items.size(); ++i) {
+      KC_ASSIGN_OR_RETURN(std::vector<std::string> flags, ReadFlags(at.Item(i)));
+      if (std::ranges::find(parsed.flag_sets, flags) != parsed.flag_sets.end()) {
+        return Error(at.Item(i), "repeats an earlier set of flags");
+      }
+      parsed.flag_sets.push_back(std::move(flags));
+    }
+    if (parsed.flag_sets.size() > 1) {
+      SpaceTemplate::Dimension dimension;
+      dimension.name = "FLAGS";
+      for (size_t i = 0; i < parsed.flag_sets.size(); ++i) {
+        dimension.values.push_back(absl::StrCat(i));
+      }
+      parsed.dimensions.push_back(std::move(dimension));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseConstraints(const Cursor& at, SpaceTemplate& parsed) {
+    KC_RETURN_IF_ERROR(ExpectList(at, 0, kMaxConstraints));
+    std::vector<std::string> numeric;
+    for (const SpaceTemplate::Dimension& dimension : parsed.dimensions) {
+      if (std::ranges::all_of(dimension.values, [](const std::string& value) {
+            return IsDecimalInteger(value);
+          })) {
+        numeric.push_back(dimension.name);
+      }
+    }
+    for (size_t i = 0; i < at.node->items.size(); ++i) {
+      KC_ASSIGN_OR_RETURN(Expression constraint, ReadExpression(at.Item(i), numeric));
+      parsed.constraints.push_back(std::move(constraint));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of a small template every point is tried; of a large one the first few thousand, and then it has
+  // the benefit of the doubt.
+  static absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template_index) {
+    const SpaceTemplate& parsed = space.templates[template_index];
+    if (parsed.constraints.empty()) return absl::OkStatus();
+    SpacePoint point{.template_index = template_index,
+                     .values = std::vector<int>(parsed.dimensions.size(), 0)};
+    for (int trial = 0; trial < kConstraintTrials; ++trial) {
+      if (Admits(space, point)) return absl::OkStatus();
+      size_t d = parsed.dimensions.size();
+      while (d > 0) {
+        --d;
+        if (++point.values[d] < static_cast<int>(parsed.dimensions[d].values.size())) break;
+        point.values[d] = 0;
+        if (d == 0) return Error(at.At("constraints"), "no point satisfies them");
+      }
+      if (parsed.dimensions.empty()) return Error(at.At("constraints"), "no point satisfies them");
+    }
+    return absl::OkStatus();
+  }
+
+  FileSource& source_;
+  Problem problem_;
+  std::map<std::string, std::string> files_;
+  int64_t total_bytes_ = 0;
+  std::vector<std::string> axis_names_;
+  std::set<std::string> tensor_names_;
+};
+
+// Files that arrived with the call.
+class GivenFiles final : public FileSource {
+ public:
+  [[nodiscard]] absl::Status Add(ProblemFile file) {
+    KC_RETURN_IF_ERROR(CheckRelativePath(file.path));
+    const std::string path = file.path;
+    if (!files_.emplace(path, std::move(file.content)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("file ", Quoted(path), " occurs twice"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    const auto found = files_.find(path);
+    if (found == files_.end()) return absl::InvalidArgumentError("is missing");
+    return found->second;
+  }
+
+  const std::map<std::string, std::string>& files() const { return files_; }
+
+ private:
+  std::map<std::string, std::string> files_;
+};
+
+// Files of a folder on disk.
+class FolderFiles final : public FileSource {
+ public:
+  explicit FolderFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    std::error_code error;
+    const std::filesystem::path resolved = std::filesystem::canonical(folder_ / path, error);
+    if (error) return absl::NotFoundError("does not exist");
+    // A link may lead out although the path does not.
+    const auto [inside, unused] =
+        std::mismatch(folder_.begin(), folder_.end(), resolved.begin(), resolved.end());
+    if (inside != folder_.end()) {
+      return absl::InvalidArgumentError("leaves the problem's folder");
+    }
+    if (!std::filesystem::is_regular_file(resolved, error)) {
+      return absl::InvalidArgumentError("is not a regular file");
+    }
+    std::ifstream stream(resolved, std::ios::binary);
+    std::string content;
+    char buffer[16384];
+    while (stream.read(buffer, sizeof(buffer)) || stream.gcount() > 0) {
+      content.append(buffer, static_cast<size_t>(stream.gcount()));
+      if (static_cast<int64_t>(content.size()) > kMaxProblemBytes) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("has more than ", kMaxProblemBytes, " bytes"));
+      }
+    }
+    if (!stream.eof()) return absl::NotFoundError("cannot be read");
+    return content;
+  }
+
+ private:
+  std::filesystem::path folder_;  // canonical
+};
+
+}  // namespace
+
+absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files) {
+  GivenFiles given;
+  for (ProblemFile& file : files) KC_RETURN_IF_ERROR(given.Add(std::move(file)));
+  ProblemParser parser(given);
+  KC_ASSIGN_OR_RETURN(Problem problem, parser.Parse());
+  for (const auto& [path, content] : given.files()) {
+    if (!parser.files_read().contains(path)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file ", Quoted(path), " is not named by problem.yaml or a space"));
+    }
+  }
+  return problem;
+}
+
+absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::path canonical = std::filesystem::canonical(folder, error);
+  if (error || !std::filesystem::is_directory(canonical, error)) {
+    return absl::NotFoundError(absl::StrCat("no folder ", Quoted(folder, 255)));
+  }
+  FolderFiles source(canonical);
+  ProblemParser parser(source);
+  KC_ASSIGN_OR_RETURN(Problem problem, parser.Parse());
+  return std::move(problem.files);
+}
+
+}  // namespace kernelcast

@@ -1,0 +1,98 @@
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/domain/problem.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr std::string_view kFlagsDimension = "FLAGS";
+
+bool AdmitsValues(const SpaceTemplate& space_template, const std::vector<int>& values) {
+  if (space_template.constraints.empty()) return true;
+  Variables variables;
+  for (size_t d = 0; d < space_template.dimensions.size(); ++d) {
+    const SpaceTemplate::Dimension& dimension = space_template.dimensions[d];
+    const std::string& value = dimension.values[values[d]];
+    if (IsDecimalInteger(value)) variables[dimension.name] = static_cast<double>(std::stoll(value));
+  }
+  for (const Expression& constraint : space_template.constraints) {
+    const absl::StatusOr<double> holds = constraint.Evaluate(variables);
+    if (!holds.ok() || *holds == 0) return false;
+  }
+  return true;
+}
+
+// Steps to the lexicographically next value indices; false after the last.
+bool Advance(const SpaceTemplate& space_template, std::vector<int>& values) {
+  for (size_t d = values.size(); d-- > 0;) {
+    if (++values[d] < static_cast<int>(space_template.dimensions[d].values.size())) return true;
+    values[d] = 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool Admits(const Space& space, const SpacePoint& point) {
+  if (point.template_index < 0 ||
+      point.template_index >= static_cast<int>(space.templates.size())) {
+    return false;
+  }
+  const SpaceTemplate& space_template = space.templates[point.template_index];
+  if (point.values.size() != space_template.dimensions.size()) return false;
+  for (size_t d = 0; d < point.values.size(); ++d) {
+    const int size = static_cast<int>(space_template.dimensions[d].values.size());
+    if (point.values[d] < 0 || point.values[d] >= size) return false;
+  }
+  return AdmitsValues(space_template, point.values);
+}
+
+std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit) {
+  std::vector<SpacePoint> points;
+  for (size_t t = 0; t < space.templates.size(); ++t) {
+    const SpaceTemplate& space_template = space.templates[t];
+    std::vector<int> values(space_template.dimensions.size(), 0);
+    do {
+      if (points.size() >= limit) return points;
+      if (AdmitsValues(space_template, values)) {
+        points.push_back({.template_index = static_cast<int>(t), .values = values});
+      }
+    } while (Advance(space_template, values));
+  }
+  return points;
+}
+
+Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
+                             const std::string& problem_id, CandidateKind kind) {
+  const SpaceTemplate& space_template = space.templates[point.template_index];
+  Candidate candidate;
+  candidate.problem_id = problem_id;
+  candidate.target = space.target;
+  candidate.kind = kind;
+  candidate.origin = "template:" + space_template.name;
+  candidate.tunables.push_back({.name = "TEMPLATE", .value = space_template.name});
+  size_t flag_set = 0;
+  for (size_t d = 0; d < space_template.dimensions.size(); ++d) {
+    const SpaceTemplate::Dimension& dimension = space_template.dimensions[d];
+    const std::string& value = dimension.values[point.values[d]];
+    if (dimension.name == kFlagsDimension) {
+      flag_set = static_cast<size_t>(point.values[d]);
+    } else {
+      absl::StrAppend(&candidate.source, "#define ", dimension.name, " ", value, "\n");
+    }
+    candidate.tunables.push_back({.name = dimension.name, .value = value});
+  }
+  if (flag_set < space_template.flag_sets.size()) {
+    candidate.flags = space_template.flag_sets[flag_set];
+  }
+  // Compiler messages then speak of the author's file and lines.
+  absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n",
+                  space_template.source);
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
+}  // namespace kernelcast

@@ -1,0 +1,106 @@
+#include "common/domain/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+
+#include "common/base/utf8.h"
+
+namespace kernelcast {
+namespace {
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
+bool IsAlpha(char c) { return IsLower(c) || (c >= 'A' && c <= 'Z'); }
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string Quoted(std::string_view text, size_t max_bytes) {
+  const std::string_view head = TruncateUtf8(text, max_bytes);
+  std::string clean = SanitizeUtf8(head);
+  for (char& c : clean) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return "'" + clean + (head.size() < text.size() ? "...'" : "'");
+}
+
+std::string CommaList(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) {
+    if (!list.empty()) list += ", ";
+    list += word;
+  }
+  return list;
+}
+
+std::string NumberText(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof(buffer), "%.*g", digits, value);
+  return buffer;
+}
+
+std::string NearestWord(std::string_view word, const std::vector<std::string>& known) {
+  if (word.size() > 64) return "";
+  std::string nearest;
+  size_t nearest_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const size_t distance = EditDistance(word, candidate);
+    if (distance < nearest_distance) {
+      nearest_distance = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+bool IsIdentifier(std::string_view text) {
+  if (text.empty() || IsDigit(text[0])) return false;
+  return std::ranges::all_of(text, [](char c) { return IsAlpha(c) || IsDigit(c) || c == '_'; });
+}
+
+bool IsLowerName(std::string_view text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](char c) { return IsLower(c) || IsDigit(c) || c == '_'; });
+}
+
+bool IsDecimalInteger(std::string_view text) {
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || (digits[0] == '0' && text != "0")) return false;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool IsToken(std::string_view text) {
+  if (text.empty() || !(IsAlpha(text[0]) || IsDigit(text[0]))) return false;
+  return std::ranges::all_of(text, [](char c) {
+    return IsAlpha(c) || IsDigit(c) || c == '_' || c == '.' || c == ':' || c == '-';
+  });
+}
+
+bool IsFlagShaped(std::string_view text) {
+  return text.size() >= 2 && text[0] == '-' &&
+         std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+bool IsSourceText(std::string_view text) {
+  return text.find('\0') == std::string_view::npos && IsValidUtf8(text);
+}
+
+}  // namespace kernelcast

@@ -1,0 +1,42 @@
+#ifndef KERNELCAST_COMMON_DOMAIN_YAML_TREE_H_
+#define KERNELCAST_COMMON_DOMAIN_YAML_TREE_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace kernelcast {
+
+// A YAML document as a plain tree in which every node knows its line. Restricted on purpose: no
+// anchors, aliases, tags or second documents, at most kMaxYamlDepth levels and kMaxYamlNodes nodes.
+struct YamlNode {
+  enum class Kind { kNull, kScalar, kSequence, kMapping };
+  struct Key {
+    std::string text;
+    int line = 0;
+  };
+
+  Kind kind = Kind::kNull;
+  int line = 0;  // 1-based
+  std::string scalar;
+  std::vector<YamlNode> items;
+  std::vector<std::pair<Key, YamlNode>> entries;  // in the order of the file, keys unique
+
+  // The value of a key of a mapping, or nullptr.
+  const YamlNode* Find(std::string_view key) const;
+};
+
+inline constexpr int kMaxYamlDepth = 16;
+inline constexpr int kMaxYamlNodes = 100'000;
+
+// INVALID_ARGUMENT of the form "FILE:LINE: what is wrong".
+[[nodiscard]] absl::StatusOr<YamlNode> ParseYaml(const std::string& file,
+                                                 const std::string& content);
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_DOMAIN_YAML_TREE_H_
