@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Every C++ source is as clang-format leaves it.
+set -euo pipefail
+unformatted=$("$(dirname "$0")"/sources.sh '*.h' '*.cc' | xargs -r "$TOOL" --dry-run 2>&1 |
+  sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be clang-formatted.*/\1/p' | sort -u)
+if [[ $unformatted ]]; then
+  printf 'not as clang-format leaves them; scripts/format.sh formats them:\n%s\n' "$unformatted"
+  exit 1
+fi
