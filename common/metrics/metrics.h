@@ -18,8 +18,10 @@ namespace kernelcast {
 
 using Labels = std::map<std::string, std::string>;
 
-// The process's metrics. Every name starts with "kernelcast_". Instruments are made once, at start,
-// with all their label combinations, live as long as the registry, and are thread-safe.
+// The process's metrics. Every name starts with "kernelcast_" and belongs to one kind of instrument;
+// anything else is a mistake in the program and ends it. Instruments are made once, at start, with all
+// their label combinations, live as long as the registry, and are thread-safe, as is the registry.
+// Asking again for the same name and labels gives the same instrument.
 class MetricsRegistry {
  public:
   MetricsRegistry();  // also registers kernelcast_build_info
@@ -33,7 +35,7 @@ class MetricsRegistry {
                                    const std::vector<double>& bounds, const Labels& labels = {});
 
   // Serves /metrics in Prometheus text format on "host:port"; port 0 picks one.
-  // UNAVAILABLE: the address cannot be bound.
+  // UNAVAILABLE: the address cannot be bound. FAILED_PRECONDITION: served already.
   [[nodiscard]] absl::Status Serve(const std::string& address);
   // Port served on, 0 before Serve.
   int port() const;
