@@ -1,0 +1,451 @@
+#include "services/orchestrator/convert/convert.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using ::kernelcast::FromProto;
+using ::kernelcast::ToProto;
+
+v1::EvaluateMode ModeToProto(EvaluateMode mode) {
+  switch (mode) {
+    case EvaluateMode::kRoute: return v1::EVALUATE_MODE_ROUTE;
+    case EvaluateMode::kMeasure: return v1::EVALUATE_MODE_MEASURE;
+    case EvaluateMode::kFinal: return v1::EVALUATE_MODE_FINAL;
+    case EvaluateMode::kForecast: return v1::EVALUATE_MODE_FORECAST;
+  }
+  return v1::EVALUATE_MODE_UNSPECIFIED;
+}
+
+v1::Generator GeneratorToProto(GeneratorKind kind) {
+  switch (kind) {
+    case GeneratorKind::kTemplate: return v1::GENERATOR_TEMPLATE;
+    case GeneratorKind::kExternal: return v1::GENERATOR_EXTERNAL;
+    case GeneratorKind::kLlm: return v1::GENERATOR_LLM;
+  }
+  return v1::GENERATOR_UNSPECIFIED;
+}
+
+Rejection RejectionFromProto(const v1::Rejection& message, absl::Status& status) {
+  Rejection rejection;
+  switch (message.cause_case()) {
+    case v1::Rejection::kCompileError: {
+      rejection.cause = Rejection::Cause::kCompileError;
+      auto error = FromProto(message.compile_error());
+      if (error.ok()) {
+        rejection.compile_error = *std::move(error);
+      } else {
+        status = error.status();
+      }
+      break;
+    }
+    case v1::Rejection::kDuplicateOfRequestId:
+      rejection.cause = Rejection::Cause::kDuplicate;
+      rejection.detail = message.duplicate_of_request_id();
+      break;
+    case v1::Rejection::kBudget:
+      rejection.cause = Rejection::Cause::kBudget;
+      rejection.detail = message.budget();
+      break;
+    case v1::Rejection::kUnavailable:
+      rejection.cause = Rejection::Cause::kUnavailable;
+      rejection.detail = message.unavailable();
+      break;
+    case v1::Rejection::kCancelled:
+      rejection.cause = Rejection::Cause::kCancelled;
+      rejection.detail = message.cancelled();
+      break;
+    case v1::Rejection::CAUSE_NOT_SET:
+      status = absl::DataLossError("rejected: no cause");
+      break;
+  }
+  return rejection;
+}
+
+// One overload per event, each filling its arm of the oneof.
+struct EventWriter {
+  v1::Event& out;
+
+  void operator()(const ProblemPut& event) const {
+    auto* files = out.mutable_problem_put()->mutable_problem();
+    for (const ProblemFile& file : event.files) {
+      auto* added = files->add_files();
+      added->set_path(file.path);
+      added->set_content(file.content);
+    }
+  }
+  void operator()(const ReferenceDescribed& event) const {
+    auto* message = out.mutable_reference_described();
+    message->set_problem_id(event.problem_id);
+    message->set_target(event.target);
+    *message->mutable_facts() = ToProto(event.facts);
+    message->set_toolchain(event.toolchain);
+  }
+  void operator()(const SearchCreated& event) const {
+    out.mutable_search_created()->set_search_id(event.search_id);
+    *out.mutable_search_created()->mutable_spec() = ToProto(event.spec);
+  }
+  void operator()(const EvaluationAccepted& event) const {
+    auto* message = out.mutable_evaluation_accepted();
+    message->set_request_id(event.request_id);
+    message->set_search_id(event.search_id);
+    message->set_mode(ModeToProto(event.mode));
+    *message->mutable_candidate() = ToProto(event.candidate);
+    message->set_generated(event.generated);
+  }
+  void operator()(const EvaluationCompiled& event) const {
+    auto* message = out.mutable_evaluation_compiled();
+    message->set_request_id(event.request_id);
+    if (const auto* facts = std::get_if<CompileFacts>(&event.result)) {
+      *message->mutable_facts() = ToProto(*facts);
+      *message->mutable_artifact() = ToProto(event.artifact);
+    } else {
+      *message->mutable_error() = ToProto(std::get<CompileError>(event.result));
+    }
+  }
+  void operator()(const EvaluationForecast& event) const {
+    auto* message = out.mutable_evaluation_forecast();
+    message->set_request_id(event.request_id);
+    if (const auto* forecast = std::get_if<Forecast>(&event.result)) {
+      *message->mutable_forecast() = ToProto(*forecast);
+    } else {
+      *message->mutable_abstention() = ToProto(std::get<Abstention>(event.result));
+    }
+  }
+  void operator()(const EvaluationDecided& event) const {
+    out.mutable_evaluation_decided()->set_request_id(event.request_id);
+    *out.mutable_evaluation_decided()->mutable_decision() = ToProto(event.decision);
+  }
+  void operator()(const EvaluationSettled& event) const {
+    auto* message = out.mutable_evaluation_settled();
+    message->set_request_id(event.request_id);
+    message->set_reused(event.reused);
+    if (const auto* measurement = std::get_if<Measurement>(&event.result)) {
+      *message->mutable_measured() = ToProto(*measurement);
+    } else if (const auto* rejection = std::get_if<Rejection>(&event.result)) {
+      *message->mutable_rejected() = ToProto(*rejection);
+    } else {
+      message->set_pruned(true);
+    }
+  }
+  void operator()(const LabelsObserved& event) const {
+    for (const std::string& id : event.request_ids) {
+      out.mutable_labels_observed()->add_request_ids(id);
+    }
+  }
+  void operator()(const SearchFinishing& event) const {
+    out.mutable_search_finishing()->set_search_id(event.search_id);
+    out.mutable_search_finishing()->set_reason(event.reason);
+  }
+  void operator()(const SearchClosed& event) const {
+    auto* message = out.mutable_search_closed();
+    message->set_search_id(event.search_id);
+    message->set_confirmed_request_id(event.confirmed_request_id);
+    message->set_failed(event.failed);
+    message->set_reason(event.reason);
+  }
+};
+
+absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
+  switch (event.event_case()) {
+    case v1::Event::kProblemPut: {
+      ProblemPut body;
+      for (const auto& file : event.problem_put().problem().files()) {
+        body.files.push_back(ProblemFile{file.path(), file.content()});
+      }
+      return body;
+    }
+    case v1::Event::kReferenceDescribed: {
+      const auto& message = event.reference_described();
+      return ReferenceDescribed{message.problem_id(), message.target(),
+                                FromProto(message.facts()), message.toolchain()};
+    }
+    case v1::Event::kSearchCreated: {
+      KC_ASSIGN_OR_RETURN(SearchSpec spec, FromProto(event.search_created().spec()));
+      return SearchCreated{event.search_created().search_id(), std::move(spec)};
+    }
+    case v1::Event::kEvaluationAccepted: {
+      const auto& message = event.evaluation_accepted();
+      EvaluationAccepted body;
+      body.request_id = message.request_id();
+      body.search_id = message.search_id();
+      KC_ASSIGN_OR_RETURN(body.mode, FromProto(message.mode()));
+      KC_ASSIGN_OR_RETURN(body.candidate, FromProto(message.candidate()));
+      body.generated = message.generated();
+      return body;
+    }
+    case v1::Event::kEvaluationCompiled: {
+      const auto& message = event.evaluation_compiled();
+      EvaluationCompiled body;
+      body.request_id = message.request_id();
+      if (message.has_error()) {
+        KC_ASSIGN_OR_RETURN(body.result, FromProto(message.error()));
+      } else {
+        body.result = FromProto(message.facts());
+        if (message.has_artifact()) {
+          KC_ASSIGN_OR_RETURN(body.artifact, FromProto(message.artifact()));
+        }
+      }
+      return body;
+    }
+    case v1::Event::kEvaluationForecast: {
+      const auto& message = event.evaluation_forecast();
+      EvaluationForecast body;
+      body.request_id = message.request_id();
+      if (message.has_abstention()) {
+        KC_ASSIGN_OR_RETURN(body.result, FromProto(message.abstention()));
+      } else {
+        body.result = FromProto(message.forecast());
+      }
+      return body;
+    }
+    case v1::Event::kEvaluationDecided: {
+      const auto& message = event.evaluation_decided();
+      KC_ASSIGN_OR_RETURN(Decision decision, FromProto(message.decision()));
+      return EvaluationDecided{message.request_id(), std::move(decision)};
+    }
+    case v1::Event::kEvaluationSettled: {
+      const auto& message = event.evaluation_settled();
+      EvaluationSettled body;
+      body.request_id = message.request_id();
+      body.reused = message.reused();
+      if (message.has_measured()) {
+        KC_ASSIGN_OR_RETURN(body.result, FromProto(message.measured()));
+      } else if (message.has_rejected()) {
+        absl::Status status;
+        body.result = RejectionFromProto(message.rejected(), status);
+        KC_RETURN_IF_ERROR(status);
+      } else {
+        body.result = Pruned{};
+      }
+      return body;
+    }
+    case v1::Event::kLabelsObserved: {
+      const auto& ids = event.labels_observed().request_ids();
+      return LabelsObserved{{ids.begin(), ids.end()}};
+    }
+    case v1::Event::kSearchFinishing:
+      return SearchFinishing{event.search_finishing().search_id(),
+                             event.search_finishing().reason()};
+    case v1::Event::kSearchClosed: {
+      const auto& message = event.search_closed();
+      return SearchClosed{message.search_id(), message.confirmed_request_id(), message.failed(),
+                          message.reason()};
+    }
+    case v1::Event::EVENT_NOT_SET: break;
+  }
+  return absl::DataLossError("an event of a kind that this version does not know");
+}
+
+std::string Feedback(const EvaluationRecord& record) {
+  if (const auto* measurement = std::get_if<Measurement>(&record.result)) {
+    return MeasurementFeedback(*measurement);
+  }
+  if (const auto* rejection = std::get_if<Rejection>(&record.result)) {
+    switch (rejection->cause) {
+      case Rejection::Cause::kCompileError:
+        return absl::StrCat("Does not compile:\n", rejection->compile_error.log);
+      case Rejection::Cause::kDuplicate:
+        return absl::StrCat("The same candidate is being evaluated as ", rejection->detail, ".");
+      case Rejection::Cause::kBudget:
+        return absl::StrCat("The budget is spent: ", rejection->detail, ".");
+      case Rejection::Cause::kUnavailable:
+        return absl::StrCat("Not evaluated: ", rejection->detail, ".");
+      case Rejection::Cause::kCancelled:
+        return absl::StrCat("Cancelled: ", rejection->detail, ".");
+    }
+  }
+  return absl::StrCat("Settled on the forecast, not measured: probability ",
+                      record.decision.win_probability, " of beating the best measured (",
+                      record.decision.incumbent_speedup, "x).");
+}
+
+absl::StatusOr<uint64_t> NonNegative(std::string_view field, int64_t value) {
+  if (value < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(field), ": is ", value, "; zero or more is allowed"));
+  }
+  return static_cast<uint64_t>(value);
+}
+
+}  // namespace
+
+v1::Event ToProto(const Event& event) {
+  v1::Event message;
+  message.set_time_ns(event.time_ns);
+  std::visit(EventWriter{message}, event.body);
+  return message;
+}
+
+absl::StatusOr<Event> FromProto(const v1::Event& event) {
+  absl::StatusOr<EventBody> body = BodyFromProto(event);
+  if (!body.ok()) {
+    return absl::DataLossError(body.status().message());
+  }
+  return Event{event.time_ns(), *std::move(body)};
+}
+
+v1::SearchSpec ToProto(const SearchSpec& spec) {
+  v1::SearchSpec message;
+  message.set_problem_id(spec.problem_id);
+  message.set_target(spec.target);
+  message.set_generator(GeneratorToProto(spec.generator));
+  auto* budget = message.mutable_budget();
+  budget->set_max_candidates(spec.budget.max_candidates);
+  budget->set_max_measurements(spec.budget.max_measurements);
+  *budget->mutable_max_device_time() = DurationToProto(spec.budget.max_device_time_ns);
+  *budget->mutable_max_wall_time() = DurationToProto(spec.budget.max_wall_time_ns);
+  message.set_policy(spec.policy);
+  for (const auto& [name, value] : spec.policy_parameters) {
+    (*message.mutable_policy_parameters())[name] = value;
+  }
+  message.set_seed(spec.seed);
+  message.set_max_in_flight(spec.max_in_flight);
+  message.set_measure_everything(spec.measure_everything);
+  return message;
+}
+
+absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
+  SearchSpec spec;
+  spec.problem_id = message.problem_id();
+  spec.target = message.target();
+  switch (message.generator()) {
+    case v1::GENERATOR_TEMPLATE: spec.generator = GeneratorKind::kTemplate; break;
+    case v1::GENERATOR_EXTERNAL: spec.generator = GeneratorKind::kExternal; break;
+    case v1::GENERATOR_LLM: spec.generator = GeneratorKind::kLlm; break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("spec.generator: is ", static_cast<int>(message.generator()),
+                       "; template, external or llm is allowed"));
+  }
+  spec.budget.max_candidates = message.budget().max_candidates();
+  spec.budget.max_measurements = message.budget().max_measurements();
+  spec.budget.max_device_time_ns = ToNanoseconds(message.budget().max_device_time());
+  spec.budget.max_wall_time_ns = ToNanoseconds(message.budget().max_wall_time());
+  KC_RETURN_IF_ERROR(
+      NonNegative("spec.budget.max_device_time (ns)", spec.budget.max_device_time_ns).status());
+  KC_RETURN_IF_ERROR(
+      NonNegative("spec.budget.max_wall_time (ns)", spec.budget.max_wall_time_ns).status());
+  // A negative count of a careless client arrives as a huge unsigned one.
+  for (const auto& [field, value] :
+       {std::pair<const char*, uint64_t>{"spec.budget.max_candidates", spec.budget.max_candidates},
+        {"spec.budget.max_measurements", spec.budget.max_measurements}}) {
+    if (value > (uint64_t{1} << 40)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": is ", value, "; at most 2^40 is allowed"));
+    }
+  }
+  spec.policy = message.policy();
+  for (const auto& [name, value] : message.policy_parameters()) {
+    spec.policy_parameters[name] = value;
+  }
+  spec.seed = message.seed();
+  spec.max_in_flight = message.max_in_flight();
+  spec.measure_everything = message.measure_everything();
+  return spec;
+}
+
+v1::SearchCounts ToProto(const SearchCounts& counts) {
+  v1::SearchCounts message;
+  message.set_proposed(counts.proposed);
+  message.set_decided(counts.decided);
+  message.set_distinct_candidates(counts.distinct_candidates);
+  message.set_measured(counts.measured);
+  message.set_deferred(counts.deferred);
+  message.set_promoted(counts.promoted);
+  message.set_audited(counts.audited);
+  message.set_pruned(counts.pruned);
+  message.set_rejected(counts.rejected);
+  message.set_failures(counts.failures);
+  message.set_confirmations(counts.confirmations);
+  *message.mutable_device_time_spent() = DurationToProto(counts.device_time_spent_ns);
+  *message.mutable_device_time_avoided() = DurationToProto(DeviceTimeAvoidedNs(counts));
+  return message;
+}
+
+v1::SearchStatus ToProto(SearchStatus status) {
+  switch (status) {
+    case SearchStatus::kRunning: return v1::SEARCH_STATUS_RUNNING;
+    case SearchStatus::kFinishing: return v1::SEARCH_STATUS_FINISHING;
+    case SearchStatus::kDone: return v1::SEARCH_STATUS_DONE;
+    case SearchStatus::kFailed: return v1::SEARCH_STATUS_FAILED;
+  }
+  return v1::SEARCH_STATUS_UNSPECIFIED;
+}
+
+v1::Rejection ToProto(const Rejection& rejection) {
+  v1::Rejection message;
+  switch (rejection.cause) {
+    case Rejection::Cause::kCompileError:
+      *message.mutable_compile_error() = ToProto(rejection.compile_error);
+      break;
+    case Rejection::Cause::kDuplicate: message.set_duplicate_of_request_id(rejection.detail); break;
+    case Rejection::Cause::kBudget: message.set_budget(rejection.detail); break;
+    case Rejection::Cause::kUnavailable: message.set_unavailable(rejection.detail); break;
+    case Rejection::Cause::kCancelled: message.set_cancelled(rejection.detail); break;
+  }
+  return message;
+}
+
+v1::Search ToProto(const SearchSnapshot& snapshot) {
+  v1::Search message;
+  message.set_search_id(snapshot.search_id);
+  message.set_problem_name(snapshot.problem_name);
+  *message.mutable_spec() = ToProto(snapshot.spec);
+  message.set_status(ToProto(snapshot.status));
+  message.set_end_reason(snapshot.end_reason);
+  *message.mutable_counts() = ToProto(snapshot.counts);
+  auto incumbent = [](const Incumbent& from, v1::Incumbent* to) {
+    *to->mutable_candidate() = ToProto(from.candidate);
+    *to->mutable_measurement() = ToProto(from.measurement);
+    to->set_request_id(from.request_id);
+  };
+  if (snapshot.incumbent) incumbent(*snapshot.incumbent, message.mutable_incumbent());
+  if (snapshot.confirmed) incumbent(*snapshot.confirmed, message.mutable_confirmed_best());
+  *message.mutable_started_at() = TimestampToProto(snapshot.started_ns);
+  if (snapshot.ended_ns != 0) *message.mutable_ended_at() = TimestampToProto(snapshot.ended_ns);
+  message.set_last_sequence(snapshot.last_sequence);
+  return message;
+}
+
+v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback) {
+  v1::Evaluation message;
+  message.set_request_id(record.request_id);
+  message.set_search_id(record.search_id);
+  message.set_candidate_id(record.candidate.candidate_id);
+  *message.mutable_decision() = ToProto(record.decision);
+  if (const auto* measurement = std::get_if<Measurement>(&record.result)) {
+    *message.mutable_measured() = ToProto(*measurement);
+  } else if (const auto* rejection = std::get_if<Rejection>(&record.result)) {
+    *message.mutable_rejected() = ToProto(*rejection);
+  } else if (record.decided_on) {
+    *message.mutable_forecast() = ToProto(*record.decided_on);
+  }
+  if (record.decided_on) *message.mutable_decided_on() = ToProto(*record.decided_on);
+  message.set_reused(record.reused);
+  if (with_feedback) message.set_text_feedback(Feedback(record));
+  *message.mutable_accepted_at() = TimestampToProto(record.accepted_ns);
+  *message.mutable_settled_at() = TimestampToProto(record.settled_ns);
+  return message;
+}
+
+absl::StatusOr<EvaluateMode> FromProto(v1::EvaluateMode mode) {
+  switch (mode) {
+    case v1::EVALUATE_MODE_UNSPECIFIED:
+    case v1::EVALUATE_MODE_ROUTE: return EvaluateMode::kRoute;
+    case v1::EVALUATE_MODE_MEASURE: return EvaluateMode::kMeasure;
+    case v1::EVALUATE_MODE_FINAL: return EvaluateMode::kFinal;
+    case v1::EVALUATE_MODE_FORECAST: return EvaluateMode::kForecast;
+    default: break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("mode: is ", static_cast<int>(mode),
+                                                 "; route, measure, final or forecast is "
+                                                 "allowed"));
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,38 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CONVERT_CONVERT_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CONVERT_CONVERT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "kernelcast/v1/event.pb.h"
+#include "kernelcast/v1/orchestrator.pb.h"
+#include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/event.h"
+#include "services/orchestrator/core/state.h"
+
+namespace kernelcast::orchestrator {
+
+// Between the orchestrator's own types and the messages of orchestrator.proto and event.proto. FromProto
+// answers INVALID_ARGUMENT with the field's path.
+
+v1::Event ToProto(const Event& event);
+// DATA_LOSS for what no event of this version looks like.
+[[nodiscard]] absl::StatusOr<Event> FromProto(const v1::Event& event);
+
+v1::SearchSpec ToProto(const SearchSpec& spec);
+[[nodiscard]] absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& spec);
+v1::SearchCounts ToProto(const SearchCounts& counts);
+v1::SearchStatus ToProto(SearchStatus status);
+v1::Rejection ToProto(const Rejection& rejection);
+v1::Search ToProto(const SearchSnapshot& snapshot);
+// Without text_feedback where `with_feedback` is false.
+v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback);
+[[nodiscard]] absl::StatusOr<EvaluateMode> FromProto(v1::EvaluateMode mode);
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CONVERT_CONVERT_H_
