@@ -1,41 +1,54 @@
 // Blocks of ROWS output rows: the first sweep's rows for a block, one more above and below, go into a
-// small buffer with zero edges, from which the second sweep writes the output. Vectors of LANES
-// columns; MEAN says whether a 3x3 mean goes down the columns or along the rows first.
+// small buffer, from which the second sweep writes the output. A sweep walks down a block in columns
+// of LANES points and keeps the sums along the last three rows in registers.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define down_first 0
-#define along_first 1
 
 typedef float Vec __attribute__((vector_size(4 * LANES)));
 typedef float LooseVec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-static inline __attribute__((always_inline)) Vec Load(const float* p) {
-  return *(const LooseVec*)p;
+// A view of consecutive rows, of which rows first <= i < last exist; the others count as zeros.
+struct Grid {
+  const float* data;
+  int64_t pitch, width, first, last;
+};
+
+static inline __attribute__((always_inline)) Vec Along(const Grid& g, int64_t i, int64_t j) {
+  if (i < g.first || i >= g.last) return Vec{};
+  const float* p = g.data + i * g.pitch + j;
+  return *(const LooseVec*)(p - 1) + 2 * *(const LooseVec*)p + *(const LooseVec*)(p + 1);
 }
 
-// out[j] for begin <= j < end from the columns j - 1, j and j + 1 of three lines.
-static inline void Smooth(const float* a, const float* b, const float* c, float* out, int64_t begin,
-                          int64_t end) {
-  int64_t j = begin;
-  for (; j + LANES <= end; j += LANES) {
-#if MEAN == down_first
-    const Vec left = Load(a + j - 1) + 2 * Load(b + j - 1) + Load(c + j - 1);
-    const Vec here = Load(a + j) + 2 * Load(b + j) + Load(c + j);
-    const Vec right = Load(a + j + 1) + 2 * Load(b + j + 1) + Load(c + j + 1);
-    *(LooseVec*)(out + j) = (left + 2 * here + right) * 0.0625f;
-#else
-    const Vec above = Load(a + j - 1) + 2 * Load(a + j) + Load(a + j + 1);
-    const Vec here = Load(b + j - 1) + 2 * Load(b + j) + Load(b + j + 1);
-    const Vec below = Load(c + j - 1) + 2 * Load(c + j) + Load(c + j + 1);
-    *(LooseVec*)(out + j) = (above + 2 * here + below) * 0.0625f;
-#endif
+static __attribute__((noinline)) float Point(const Grid& g, int64_t i, int64_t j) {
+  float sum = 0;
+  for (int64_t d = -1; d <= 1; ++d) {
+    if (i + d < g.first || i + d >= g.last) continue;
+    const float* p = g.data + (i + d) * g.pitch + j;
+    float along = 2 * p[0];
+    if (j > 0) along += p[-1];
+    if (j + 1 < g.width) along += p[1];
+    sum += d == 0 ? 2 * along : along;
   }
-  for (; j < end; ++j) {
-    out[j] = (a[j - 1] + 2 * b[j - 1] + c[j - 1] + 2 * (a[j] + 2 * b[j] + c[j]) + a[j + 1] +
-              2 * b[j + 1] + c[j + 1]) *
-             0.0625f;
+  return sum * 0.0625f;
+}
+
+// Writes the smoothed rows begin <= i < end; row `begin` goes to the start of `to`.
+static void Sweep(const Grid& g, int64_t begin, int64_t end, float* to, int64_t to_pitch) {
+  int64_t j = 1;
+  for (; j + LANES < g.width; j += LANES) {
+    Vec above = Along(g, begin - 1, j);
+    Vec here = Along(g, begin, j);
+    for (int64_t i = begin; i < end; ++i) {
+      const Vec below = Along(g, i + 1, j);
+      *(LooseVec*)(to + (i - begin) * to_pitch + j) = (above + 2 * here + below) * 0.0625f;
+      above = here;
+      here = below;
+    }
+  }
+  for (int64_t i = begin; i < end; ++i) {
+    float* out = to + (i - begin) * to_pitch;
+    out[0] = Point(g, i, 0);
+    for (int64_t c = j; c < g.width; ++c) out[c] = Point(g, i, c);
   }
 }
 
@@ -45,37 +58,17 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTenso
   float* y = kc_data<float>(outputs[0]);
   const int64_t height = inputs[0].shape[0];
   const int64_t width = inputs[0].shape[1];
-  const int64_t pitch = width + 2;
-  float* middle = (float*)calloc((ROWS + 3) * pitch, sizeof(float));
+  const int64_t pitch = (width + 15) / 16 * 16;
+  float* middle = (float*)malloc((ROWS + 2) * pitch * sizeof(float));
   if (middle == nullptr) return 1;
-  const float* zeros = middle + (ROWS + 2) * pitch;
+  const Grid input = {x, width, width, 0, height};
   for (int64_t top = 0; top < height; top += ROWS) {
-    const int64_t rows = height - top < ROWS ? height - top : ROWS;
-    for (int64_t k = 0; k < rows + 2; ++k) {
-      const int64_t i = top + k - 1;
-      float* out = middle + k * pitch + 1;
-      if (i < 0 || i >= height) {
-        memset(out, 0, width * sizeof(float));
-        continue;
-      }
-      const float* b = x + i * width;
-      const float* a = i > 0 ? b - width : zeros;
-      const float* c = i + 1 < height ? b + width : zeros;
-      Smooth(a, b, c, out, 1, width - 1);
-      const int64_t last = width - 1;
-      float left = 2 * (a[0] + 2 * b[0] + c[0]);
-      float right = 2 * (a[last] + 2 * b[last] + c[last]);
-      if (width > 1) {
-        left += a[1] + 2 * b[1] + c[1];
-        right += a[last - 1] + 2 * b[last - 1] + c[last - 1];
-      }
-      out[0] = left * 0.0625f;
-      out[last] = right * 0.0625f;
-    }
-    for (int64_t k = 0; k < rows; ++k) {
-      const float* a = middle + k * pitch + 1;
-      Smooth(a, a + pitch, a + 2 * pitch, y + (top + k) * width, 0, width);
-    }
+    const int64_t bottom = height - top < ROWS ? height : top + ROWS;
+    const int64_t begin = top > 0 ? top - 1 : 0;
+    const int64_t end = bottom < height ? bottom + 1 : height;
+    Sweep(input, begin, end, middle, pitch);
+    const Grid smoothed = {middle, pitch, width, 0, end - begin};
+    Sweep(smoothed, top - begin, bottom - begin, y + top * width, width);
   }
   free(middle);
   return 0;
