@@ -13,13 +13,13 @@ struct Grid {
   int64_t pitch, width, first, last;
 };
 
-static inline __attribute__((always_inline)) Vec Along(const Grid& g, int64_t i, int64_t j) {
+static inline __attribute__((always_inline)) Vec Along(Grid g, int64_t i, int64_t j) {
   if (i < g.first || i >= g.last) return Vec{};
   const float* p = g.data + i * g.pitch + j;
   return *(const LooseVec*)(p - 1) + 2 * *(const LooseVec*)p + *(const LooseVec*)(p + 1);
 }
 
-static __attribute__((noinline)) float Point(const Grid& g, int64_t i, int64_t j) {
+static __attribute__((noinline)) float Point(Grid g, int64_t i, int64_t j) {
   float sum = 0;
   for (int64_t d = -1; d <= 1; ++d) {
     if (i + d < g.first || i + d >= g.last) continue;
@@ -33,17 +33,23 @@ static __attribute__((noinline)) float Point(const Grid& g, int64_t i, int64_t j
 }
 
 // Writes the smoothed rows begin <= i < end; row `begin` goes to the start of `to`.
-static void Sweep(const Grid& g, int64_t begin, int64_t end, float* to, int64_t to_pitch) {
+static void Sweep(Grid g, int64_t begin, int64_t end, float* to, int64_t to_pitch) {
+  // The rows before inner_end have a row below them.
+  const int64_t inner_end = end < g.last ? end : g.last - 1;
   int64_t j = 1;
   for (; j + LANES < g.width; j += LANES) {
     Vec above = Along(g, begin - 1, j);
     Vec here = Along(g, begin, j);
-    for (int64_t i = begin; i < end; ++i) {
-      const Vec below = Along(g, i + 1, j);
-      *(LooseVec*)(to + (i - begin) * to_pitch + j) = (above + 2 * here + below) * 0.0625f;
+    const float* next = g.data + (begin + 1) * g.pitch + j;
+    float* out = to + j;
+    for (int64_t i = begin; i < inner_end; ++i, next += g.pitch, out += to_pitch) {
+      const Vec below = *(const LooseVec*)(next - 1) + 2 * *(const LooseVec*)next +
+                        *(const LooseVec*)(next + 1);
+      *(LooseVec*)out = (above + 2 * here + below) * 0.0625f;
       above = here;
       here = below;
     }
+    if (inner_end < end) *(LooseVec*)out = (above + 2 * here) * 0.0625f;
   }
   for (int64_t i = begin; i < end; ++i) {
     float* out = to + (i - begin) * to_pitch;
