@@ -1,0 +1,73 @@
+#include "services/forecaster/core/label.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/base/utf8.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+absl::Status AtField(std::string_view field, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(std::string(field), ": ", status.message()));
+}
+
+}  // namespace
+
+std::string_view Name(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kCompileError:
+      return "compile_error";
+    case FailureKind::kWrongResult:
+      return "wrong_result";
+    case FailureKind::kCrash:
+      return "crash";
+    case FailureKind::kTimeout:
+      return "timeout";
+    case FailureKind::kExploit:
+      return "exploit";
+  }
+  return "unknown";
+}
+
+std::string_view OutcomeName(const Truth& truth) {
+  if (const auto* failure = std::get_if<FailureKind>(&truth)) return Name(*failure);
+  return "ok";
+}
+
+absl::Status ValidateOptionalFacts(std::string_view field, const CompileFacts& facts) {
+  if (facts.schema.empty() && facts.values.empty()) return absl::OkStatus();
+  return AtField(field, ValidateFacts(facts));
+}
+
+absl::Status ValidateLabel(const Label& label) {
+  if (label.label_id.empty() || label.label_id.size() > kMaxLabelIdBytes ||
+      !IsValidUtf8(label.label_id)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("label_id: must have 1 to ", kMaxLabelIdBytes, " bytes of UTF-8, has ",
+                     label.label_id.size()));
+  }
+  KC_RETURN_IF_ERROR(AtField("candidate", ValidateCandidate(label.candidate)));
+  KC_RETURN_IF_ERROR(ValidateOptionalFacts("facts", label.facts));
+  KC_RETURN_IF_ERROR(ValidateOptionalFacts("reference_facts", label.reference_facts));
+  if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
+    if (!(std::isfinite(speedup->value) && speedup->value > 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "speedup.value: ", speedup->value, " is not a positive finite number"));
+    }
+    if (!std::isfinite(speedup->low) || !std::isfinite(speedup->high) || speedup->low < 0 ||
+        speedup->high < 0) {
+      return absl::InvalidArgumentError(
+          "speedup.low, speedup.high: must be finite and not negative");
+    }
+  }
+  if (!(label.propensity > 0 && label.propensity <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("propensity: ", label.propensity, " is not in (0, 1]"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast::forecaster

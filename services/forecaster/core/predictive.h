@@ -1,0 +1,28 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_CORE_PREDICTIVE_H_
+#define KERNELCAST_SERVICES_FORECASTER_CORE_PREDICTIVE_H_
+
+namespace kernelcast::forecaster {
+
+// Predictive distribution of log2 speedup: location + scale * Student-t.
+struct StudentT {
+  double location = 0;
+  double scale = 1;
+  double degrees_of_freedom = 3;
+};
+
+// What is believed of a kernel that nothing is known about: half of all kernels lie within a factor
+// of two of the reference, a tenth beyond a factor of eight.
+inline constexpr StudentT kPrior = {0.0, 1.3, 3.0};
+
+// P(T <= x) for a Student-t variable.
+double StudentTCdf(double x, double degrees_of_freedom);
+
+// Inverse of StudentTCdf; `p` in (0, 1).
+double StudentTQuantile(double p, double degrees_of_freedom);
+
+// Standard deviation; the scale where the variance is infinite.
+double StandardDeviation(const StudentT& distribution);
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_CORE_PREDICTIVE_H_

@@ -1,0 +1,88 @@
+#include "services/forecaster/core/problem_context.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace kernelcast::forecaster {
+namespace {
+
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+
+float Log2OrMissing(double value) {
+  return value > 0 && std::isfinite(value) ? static_cast<float>(std::log2(value)) : kMissing;
+}
+
+double Elements(const std::vector<TensorSpec>& tensors, const AxisValues& axes) {
+  double total = 0;
+  for (const TensorSpec& tensor : tensors) {
+    const absl::StatusOr<std::vector<int64_t>> shape = TensorShape(tensor, axes);
+    if (!shape.ok()) continue;
+    double elements = 1;
+    for (const int64_t size : *shape) elements *= static_cast<double>(size);
+    total += elements;
+  }
+  return total;
+}
+
+double Evaluate(const std::optional<Expression>& expression, const AxisValues& axes) {
+  if (!expression.has_value()) return 0;
+  Variables variables;
+  for (const auto& [name, value] : axes) variables.emplace(name, static_cast<double>(value));
+  const absl::StatusOr<double> value = expression->Evaluate(variables);
+  return value.ok() ? *value : 0;
+}
+
+std::vector<float> WorkFeatures(const Problem& problem) {
+  AxisValues largest;
+  double largest_elements = -1;
+  for (const AxisValues& shape : problem.bench_shapes) {
+    const double elements = Elements(problem.inputs, shape) + Elements(problem.outputs, shape);
+    if (elements > largest_elements) {
+      largest_elements = elements;
+      largest = shape;
+    }
+  }
+  const double flops = Evaluate(problem.flops, largest);
+  const double bytes = Evaluate(problem.bytes, largest);
+  double high = 0;
+  double low = 0;
+  for (const auto& [name, value] : largest) {
+    const double size = static_cast<double>(value);
+    high = std::max(high, size);
+    low = low == 0 ? size : std::min(low, size);
+  }
+  return {Log2OrMissing(flops),
+          Log2OrMissing(bytes),
+          bytes > 0 ? Log2OrMissing(flops / bytes) : kMissing,
+          Log2OrMissing(Elements(problem.inputs, largest)),
+          Log2OrMissing(Elements(problem.outputs, largest)),
+          Log2OrMissing(high),
+          Log2OrMissing(low),
+          static_cast<float>(largest.size())};
+}
+
+}  // namespace
+
+ProblemContext::ProblemContext(Problem parsed)
+    : problem(std::move(parsed)), work_features(WorkFeatures(problem)) {
+  for (const auto& [target, details] : problem.targets) {
+    encoders.emplace(target,
+                     details.space.has_value() ? TunableEncoder(*details.space) : TunableEncoder());
+  }
+}
+
+const TunableEncoder& ProblemContext::EncoderFor(std::string_view target) const {
+  static const TunableEncoder& kEmpty = *new TunableEncoder();
+  const auto found = encoders.find(target);
+  return found == encoders.end() ? kEmpty : found->second;
+}
+
+size_t ProblemContext::SizeBytes() const {
+  size_t bytes = 0;
+  for (const ProblemFile& file : problem.files) bytes += file.path.size() + file.content.size();
+  return bytes;
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,75 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_CORE_SCORER_H_
+#define KERNELCAST_SERVICES_FORECASTER_CORE_SCORER_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/domain/bins.h"
+#include "common/domain/forecast.h"
+#include "common/domain/scoring.h"
+#include "services/forecaster/core/answer_parser.h"
+#include "services/forecaster/core/label.h"
+
+namespace kernelcast::forecaster {
+
+struct Speedup {
+  double value = 0;
+};
+struct TrueBin {
+  int bin = 0;
+};
+
+// A prediction with what it turned out to be.
+struct ScoreItem {
+  std::string item_id;
+  std::string group_id;
+  // A forecast, or a model's raw answer.
+  std::variant<Forecast, std::string> prediction;
+  std::variant<Speedup, TrueBin, FailureKind> truth;
+};
+
+struct ItemScore {
+  std::string item_id;
+  double reward = 0;
+  double hit = 0;
+  double half_brier = 0;
+  double crps = 0;
+  double negative_log_likelihood = 0;
+  int true_bin = 0;  // 0 for failures
+  int predicted_bin = 0;
+  ParseStatus parse_status = ParseStatus::kOk;
+};
+
+struct GroupScore {
+  std::string group_id;
+  uint32_t items = 0;
+  double mean_reward = 0;
+  // Over the group as the whole population.
+  double stddev_reward = 0;
+};
+
+struct Scores {
+  std::vector<ItemScore> items;    // in the order asked
+  std::vector<GroupScore> groups;  // by id
+  ForecastMetrics metrics;
+  double mean_latency_ns = 0;  // over the items that are forecasts
+};
+
+// Scores predictions by the rules of common/domain/scoring.h.
+//  - An unparsable answer has reward 0 and counts as a uniform forecast in the metrics' means.
+//  - A deferral has reward 0 and is no part of the metrics.
+//  - A candidate that failed has no bin. A forecast is then scored on P(failure) as one event: hit when
+//    it is above one half, half-Brier and CRPS (1 - P)^2, log likelihood of P. Such an item is no part
+//    of the metrics, which are about bins; a raw answer, which has no P(failure), has reward 0.
+// INVALID_ARGUMENT names the item: a forecast of another scheme or that is no simplex, a speedup that is
+// not positive, a bin out of range.
+[[nodiscard]] absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
+                                           std::span<const ScoreItem> items);
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_CORE_SCORER_H_

@@ -1,0 +1,359 @@
+#include "services/forecaster/embedded/embedded_backend.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/log.h"
+#include "services/forecaster/embedded/random.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+// A shared model is made anew when there is this much more to learn from.
+constexpr double kSharedGrowth = 1.25;
+constexpr uint64_t kLeastSharedRows = 8;
+// Records that a calibration rests on, the newest of each problem and target.
+constexpr size_t kMaxRecords = 256;
+constexpr int kTrainerNiceness = 10;
+
+size_t NextCheckpoint(size_t labels) { return labels + std::max<size_t>(1, labels / 9); }
+
+bool WorthRetraining(uint64_t rows_now, uint64_t rows_then) {
+  return rows_now >= kLeastSharedRows &&
+         static_cast<double>(rows_now) >= kSharedGrowth * static_cast<double>(rows_then);
+}
+
+}  // namespace
+
+struct EmbeddedBackend::Pending {
+  GroupKey key;
+  std::shared_ptr<const ProblemContext> problem;
+  uint64_t sequence = 0;
+  std::string label_id;
+  double weight = 1;
+  TrainingRow row;
+  std::optional<StoredPrediction> prediction;
+};
+
+// The labels of one problem on one target. Training thread only.
+struct EmbeddedBackend::Group {
+  std::shared_ptr<const ProblemContext> problem;
+  std::vector<TrainingRow> rows;
+  std::vector<uint64_t> sequences;
+  std::vector<PrequentialRecord> records;
+
+  // The model that the next labels are held against has seen the first `checkpoint` labels; it is made
+  // when it is first needed.
+  size_t checkpoint = 0;
+  std::shared_ptr<const ProblemModel> checkpoint_model;
+
+  // The shared model rests on the labels of other problems up to this sequence; likewise.
+  uint64_t shared_sequence = 0;
+  uint64_t shared_rows = 0;
+  std::shared_ptr<const SharedModel> shared;
+  bool shared_is_made = false;
+
+  std::shared_ptr<const ProblemModel> serving;
+  bool dirty = false;
+};
+
+struct EmbeddedBackend::Snapshot {
+  struct Served {
+    std::shared_ptr<const ProblemModel> model;
+    ScaleCalibration calibration;
+  };
+  std::map<GroupKey, Served> groups;
+  std::map<std::string, std::shared_ptr<const ProblemModel>> cold;  // by target
+};
+
+EmbeddedBackend::EmbeddedBackend(EmbeddedOptions options)
+    : options_(std::move(options)),
+      snapshot_(std::make_shared<const Snapshot>()),
+      trainer_([this] { TrainingLoop(); }) {}
+
+EmbeddedBackend::~EmbeddedBackend() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  trainer_.join();
+}
+
+void EmbeddedBackend::Forecast(ForecastInput input, const ForecastCall&, Done done) {
+  done(ForecastNow(input));
+}
+
+kernelcast::Forecast EmbeddedBackend::ForecastNow(const ForecastInput& input) const {
+  std::shared_ptr<const Snapshot> snapshot;
+  {
+    std::lock_guard lock(mutex_);
+    snapshot = snapshot_;
+  }
+  static const ProblemModel kNothingKnown;
+  const ProblemModel* model = &kNothingKnown;
+  ScaleCalibration calibration;
+  const auto group =
+      snapshot->groups.find(GroupKey(input.problem->problem.problem_id, input.candidate.target));
+  if (group != snapshot->groups.end()) {
+    model = group->second.model.get();
+    calibration = group->second.calibration;
+  } else if (const auto cold = snapshot->cold.find(input.candidate.target);
+             cold != snapshot->cold.end()) {
+    model = cold->second.get();
+  }
+  const CandidateFeatures features =
+      MakeFeatures(*input.problem, input.candidate, input.facts, input.reference_facts);
+  const ProblemModel::Prediction prediction =
+      model->Predict(input.problem->EncoderFor(input.candidate.target), features);
+
+  StudentT distribution = prediction.log2_speedup;
+  distribution.scale *= calibration.multiplier;
+  distribution.location -= std::log2(input.baseline_speedup);
+
+  kernelcast::Forecast forecast;
+  forecast.candidate_id = input.candidate.candidate_id;
+  forecast.bin_scheme_id = input.bin_scheme->id();
+  forecast.bin_probabilities =
+      BinsFromStudentT(*input.bin_scheme, distribution.location, distribution.scale,
+                       distribution.degrees_of_freedom);
+  forecast.failure_probability = prediction.failure_probability;
+  forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+  forecast.expected_log2_speedup = distribution.location;
+  forecast.stddev_log2_speedup = StandardDeviation(distribution);
+  forecast.baseline_candidate_id = input.baseline_candidate_id;
+  forecast.backend = kName;
+  forecast.backend_version = kVersion;
+  forecast.calibrator_version = model->labels() > 0 ? calibration.version() : "none";
+  forecast.labels_seen = model->labels();
+  return forecast;
+}
+
+void EmbeddedBackend::Observe(std::vector<ObservedLabel> labels) {
+  std::vector<Pending> pending;
+  pending.reserve(labels.size());
+  for (ObservedLabel& observed : labels) {
+    const Label& label = observed.label;
+    Pending& entry = pending.emplace_back();
+    entry.key = {observed.problem->problem.problem_id, label.candidate.target};
+    entry.sequence = observed.sequence;
+    entry.label_id = label.label_id;
+    entry.weight = 1 / label.propensity;
+    entry.row.features =
+        MakeFeatures(*observed.problem, label.candidate, label.facts, label.reference_facts);
+    if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
+      entry.row.log2_speedup = std::log2(speedup->value);
+    } else {
+      entry.row.compile_error =
+          std::get<FailureKind>(label.truth) == FailureKind::kCompileError;
+    }
+    entry.prediction = std::move(observed.prediction);
+    entry.problem = std::move(observed.problem);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (Pending& entry : pending) {
+      TargetLabels& counts = counts_[entry.key];
+      counts.problem_id = entry.key.first;
+      counts.target = entry.key.second;
+      ++counts.labels;
+      if (!entry.row.log2_speedup.has_value()) ++counts.failures;
+      queue_.push_back(std::move(entry));
+      ++observed_;
+    }
+  }
+  changed_.notify_all();
+}
+
+BackendDescription EmbeddedBackend::Describe() const {
+  BackendDescription description;
+  description.name = kName;
+  description.version = kVersion;
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, counts] : counts_) description.labels.push_back(counts);
+  return description;
+}
+
+void EmbeddedBackend::WaitUntilTrained() const {
+  std::unique_lock lock(mutex_);
+  const uint64_t wanted = observed_;
+  changed_.wait(lock, [&] { return served_ >= wanted || stop_; });
+}
+
+void EmbeddedBackend::TrainingLoop() {
+  // On Linux niceness is a thread's own: forecasts come first.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kTrainerNiceness);
+  for (;;) {
+    std::deque<Pending> batch;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      if (stop_) return;
+      batch.swap(queue_);
+    }
+    std::vector<StoredPrediction> made;
+    for (Pending& pending : batch) {
+      TakeIn(std::move(pending), made);
+      ++taken_in_;
+      std::lock_guard lock(mutex_);
+      if (stop_) break;
+    }
+    if (!made.empty() && options_.keep_predictions) options_.keep_predictions(made);
+    {
+      std::lock_guard lock(mutex_);
+      if (stop_) return;
+      // More has come meanwhile: take that in first and train once for all of it.
+      if (!queue_.empty()) continue;
+    }
+    PublishSnapshot();
+  }
+}
+
+void EmbeddedBackend::TakeIn(Pending pending, std::vector<StoredPrediction>& made) {
+  Target& target = targets_[pending.key.second];
+  std::unique_ptr<Group>& slot = groups_[pending.key];
+  if (slot == nullptr) {
+    slot = std::make_unique<Group>();
+    slot->problem = pending.problem;
+    ChooseSharedLabels(pending.key, *slot, pending.sequence - 1);
+  }
+  Group& group = *slot;
+
+  // Forecasts from before the first label are not scaled, and tell nothing about how to.
+  if (pending.row.log2_speedup.has_value() && !group.rows.empty()) {
+    StudentT predicted;
+    if (pending.prediction.has_value() &&
+        pending.prediction->backend_version == kVersion) {
+      predicted = pending.prediction->log2_speedup;
+    } else {
+      if (group.checkpoint_model == nullptr) {
+        group.checkpoint_model = TrainGroup(pending.key, group, group.checkpoint);
+      }
+      const TunableEncoder& encoder = group.problem->EncoderFor(pending.key.second);
+      predicted =
+          group.checkpoint_model->Predict(encoder, pending.row.features).log2_speedup;
+      made.push_back({pending.label_id, std::string(kVersion), predicted});
+    }
+    if (group.records.size() == kMaxRecords) group.records.erase(group.records.begin());
+    group.records.push_back({predicted, *pending.row.log2_speedup, pending.weight});
+  }
+
+  if (pending.row.log2_speedup.has_value() && !pending.row.features.shared.empty()) {
+    ++target.shared_rows;
+    ++target.problem_shared_rows[pending.key.first];
+    if (WorthRetraining(target.shared_rows, target.cold_rows)) {
+      target.cold_rows = target.shared_rows;
+      target.cold_sequence = pending.sequence;
+      target.cold = nullptr;
+    }
+  }
+  group.rows.push_back(std::move(pending.row));
+  group.sequences.push_back(pending.sequence);
+  group.dirty = true;
+  if (group.rows.size() >= NextCheckpoint(group.checkpoint)) {
+    group.checkpoint = group.rows.size();
+    group.checkpoint_model = nullptr;
+    ChooseSharedLabels(pending.key, group, pending.sequence);
+  }
+}
+
+void EmbeddedBackend::ChooseSharedLabels(const GroupKey& key, Group& group,
+                                         uint64_t up_to_sequence) {
+  const Target& target = targets_[key.second];
+  const auto own = target.problem_shared_rows.find(key.first);
+  const uint64_t rows =
+      target.shared_rows - (own == target.problem_shared_rows.end() ? 0 : own->second);
+  if (!WorthRetraining(rows, group.shared_rows)) return;
+  group.shared_rows = rows;
+  group.shared_sequence = up_to_sequence;
+  group.shared = nullptr;
+  group.shared_is_made = false;
+}
+
+std::shared_ptr<const ProblemModel> EmbeddedBackend::TrainGroup(const GroupKey& key, Group& group,
+                                                                size_t labels) {
+  if (!group.shared_is_made) {
+    if (group.shared_rows > 0) {
+      group.shared = TrainShared(key.second, key.first, group.shared_sequence);
+    }
+    group.shared_is_made = true;
+  }
+  std::vector<const TrainingRow*> rows;
+  rows.reserve(labels);
+  for (size_t i = 0; i < labels; ++i) rows.push_back(&group.rows[i]);
+  ProblemModelOptions model_options = options_.model;
+  model_options.seed = DeriveSeed(options_.seed, key.first + "/" + key.second, labels);
+  return std::make_shared<const ProblemModel>(ProblemModel::Train(
+      group.problem->EncoderFor(key.second), rows, group.shared, model_options));
+}
+
+std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(
+    const std::string& target, const std::string& without_problem,
+    uint64_t up_to_sequence) const {
+  std::map<std::string, std::vector<const TrainingRow*>> rows;
+  for (const auto& [key, group] : groups_) {
+    if (key.second != target || key.first == without_problem) continue;
+    for (size_t i = 0; i < group->rows.size() && group->sequences[i] <= up_to_sequence; ++i) {
+      rows[key.first].push_back(&group->rows[i]);
+    }
+  }
+  absl::StatusOr<SharedModel> model =
+      SharedModel::Train(rows, DeriveSeed(options_.seed, target, up_to_sequence));
+  if (!model.ok()) {
+    if (!absl::IsNotFound(model.status())) {
+      Log(LogLevel::kWarning, "training of the shared model failed; it is left out",
+          {{"target", target}, {"error", std::string(model.status().message())}});
+    }
+    return nullptr;
+  }
+  return std::make_shared<const SharedModel>(*std::move(model));
+}
+
+void EmbeddedBackend::PublishSnapshot() {
+  for (auto& [name, target] : targets_) {
+    if (target.cold != nullptr || target.cold_rows == 0) continue;
+    static const TunableEncoder kNoTunables;
+    target.cold = std::make_shared<const ProblemModel>(ProblemModel::Train(
+        kNoTunables, {}, TrainShared(name, "", target.cold_sequence), options_.model));
+  }
+  for (auto& [key, group] : groups_) {
+    if (!group->dirty) continue;
+    group->dirty = false;
+    if (group->checkpoint != group->rows.size()) {
+      group->serving = TrainGroup(key, *group, group->rows.size());
+      continue;
+    }
+    if (group->checkpoint_model == nullptr) {
+      group->checkpoint_model = TrainGroup(key, *group, group->checkpoint);
+    }
+    group->serving = group->checkpoint_model;
+  }
+
+  auto snapshot = std::make_shared<Snapshot>();
+  for (const auto& [name, target] : targets_) {
+    if (target.cold != nullptr) snapshot->cold.emplace(name, target.cold);
+    // What all problems of a target have in common is where each starts from.
+    std::vector<PrequentialRecord> all;
+    for (const auto& [key, group] : groups_) {
+      if (key.second == name) all.insert(all.end(), group->records.begin(), group->records.end());
+    }
+    const ScaleCalibration common = FitScale(all);
+    for (const auto& [key, group] : groups_) {
+      if (key.second != name) continue;
+      snapshot->groups[key] = {group->serving, FitScale(group->records, common)};
+    }
+  }
+  {
+    std::lock_guard lock(mutex_);
+    snapshot_ = std::move(snapshot);
+    served_ = taken_in_;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace kernelcast::forecaster
