@@ -2,9 +2,8 @@
 #define KERNELCAST_COMMON_RPC_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <signal.h>
 
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,13 +15,15 @@
 
 namespace kernelcast {
 
-// Paths of PEM files; all empty: no TLS.
+// Paths of PEM files; all empty: no TLS. Files that are replaced later, as secrets are, count for new
+// connections within `reload_interval`.
 struct TlsOptions {
   std::string certificate_file;
   std::string key_file;
   // Server: clients must present a certificate of this authority (mTLS). Client: authority that the
   // server's certificate is checked against.
   std::string ca_file;
+  absl::Duration reload_interval = absl::Minutes(1);  // at least a second
 };
 
 struct ServerOptions {
@@ -36,23 +37,28 @@ struct ServerOptions {
 
 // A gRPC server with health service, reflection and per-method metrics
 // (kernelcast_grpc_server_handled_total and _handling_seconds). Start order: services are registered,
-// the port is bound exclusively, health is SERVING. Thread-safe after Start.
+// the port is bound exclusively, health is SERVING. Thread-safe after Start. gRPC's own log lines become
+// lines of ours.
+//
+// Health answers for "", "readiness", "liveness" and each service's full name.
 class RpcServer {
  public:
   // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: bad address or TLS files.
-  // `services` and `metrics` must outlive the server.
+  // `services` and `metrics`, which may be null, must outlive the server.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       MetricsRegistry* metrics);
   ~RpcServer();
 
+  // 0 on a Unix socket.
   int port() const;
-  // "host:port" that a client on this machine can use.
+  // "host:port" or "unix:PATH" that a client on this machine can use.
   std::string address() const;
 
-  // Health NOT_SERVING from now on; calls go on.
+  // Health NOT_SERVING from now on, save for "liveness"; calls go on.
   void BeginDrain();
-  // Stops accepting, waits for calls in flight until the deadline, then cancels them and returns.
+  // Stops accepting, waits for calls in flight until the deadline, then cancels them and returns when
+  // they have ended, as every reactor must when it is cancelled. Again: waits for the first one.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -62,17 +68,23 @@ class RpcServer {
 };
 
 // Blocks until SIGTERM or SIGINT; must be called before any thread is started so that they inherit the
-// blocked signals: construct first, Wait later. A second signal during the drain ends the process.
+// blocked signals: construct first, Wait later, both on the main thread. A second signal during the
+// drain ends the process. SIGPIPE is ignored from now on: a reader of the log that went away must not
+// end a service.
 class TerminationSignal {
  public:
   TerminationSignal();
   ~TerminationSignal();
+  TerminationSignal(const TerminationSignal&) = delete;
+  TerminationSignal& operator=(const TerminationSignal&) = delete;
+
   // Returns the signal's number.
   int Wait();
-  // Makes Wait return 0; for tests and for servers that end by themselves.
+  // Makes Wait return 0; for tests and for servers that end by themselves. Any thread, at any time.
   void Wake();
 
  private:
+  sigset_t previous_mask_;
   int event_fd_ = -1;
   int signal_fd_ = -1;
 };

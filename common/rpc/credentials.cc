@@ -1,0 +1,128 @@
+#include "common/rpc/credentials.h"
+
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast {
+namespace {
+
+struct Free {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Free>;
+
+absl::StatusOr<Owned<BIO>> Open(const std::string& path) {
+  Owned<BIO> file(BIO_new_file(path.c_str(), "r"));
+  if (file == nullptr) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+  }
+  return file;
+}
+
+absl::StatusOr<Owned<X509>> ReadCertificate(const std::string& path) {
+  KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(path));
+  Owned<X509> certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
+  ERR_clear_error();
+  if (certificate == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " holds no PEM certificate"));
+  }
+  return certificate;
+}
+
+// An encrypted key is no key: nobody is there to type its password.
+int NoPassword(char*, int, int, void*) { return -1; }
+
+absl::Status CheckKeyPair(const TlsOptions& tls) {
+  KC_ASSIGN_OR_RETURN(const Owned<X509> certificate, ReadCertificate(tls.certificate_file));
+  KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(tls.key_file));
+  const Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(file.get(), nullptr, &NoPassword, nullptr));
+  const bool matches = key != nullptr && X509_check_private_key(certificate.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (key == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tls.key_file, " holds no PEM private key without a password"));
+  }
+  if (!matches) {
+    return absl::InvalidArgumentError(absl::StrCat(tls.key_file, " is not the key of the certificate in ",
+                                                   tls.certificate_file));
+  }
+  return absl::OkStatus();
+}
+
+// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here first.
+absl::Status CheckFiles(const TlsOptions& tls) {
+  if (tls.certificate_file.empty() != tls.key_file.empty()) {
+    return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");
+  }
+  if (!tls.certificate_file.empty()) {
+    KC_RETURN_IF_ERROR(CheckKeyPair(tls));
+  }
+  if (!tls.ca_file.empty()) {
+    KC_RETURN_IF_ERROR(ReadCertificate(tls.ca_file).status());
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<grpc::experimental::CertificateProviderInterface> WatchFiles(
+    const TlsOptions& tls) {
+  const int64_t seconds = std::max<int64_t>(1, absl::ToInt64Seconds(tls.reload_interval));
+  return std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      tls.key_file, tls.certificate_file, tls.ca_file, static_cast<unsigned int>(seconds));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const TlsOptions& tls) {
+  KC_RETURN_IF_ERROR(CheckFiles(tls));
+  if (tls.certificate_file.empty()) {
+    if (!tls.ca_file.empty()) {
+      return absl::InvalidArgumentError(
+          "to check clients against an authority, a server needs a certificate of its own");
+    }
+    return grpc::InsecureServerCredentials();
+  }
+  grpc::experimental::TlsServerCredentialsOptions options(WatchFiles(tls));
+  options.watch_identity_key_cert_pairs();
+  if (!tls.ca_file.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  }
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
+    const TlsOptions& tls) {
+  KC_RETURN_IF_ERROR(CheckFiles(tls));
+  if (tls.ca_file.empty()) {
+    if (!tls.certificate_file.empty()) {
+      return absl::InvalidArgumentError(
+          "to show a certificate, a client needs an authority to check the server's against");
+    }
+    return grpc::InsecureChannelCredentials();
+  }
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(WatchFiles(tls));
+  options.watch_root_certs();
+  if (!tls.certificate_file.empty()) {
+    options.watch_identity_key_cert_pairs();
+  }
+  return grpc::experimental::TlsCredentials(options);
+}
+
+}  // namespace kernelcast

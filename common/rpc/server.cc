@@ -1,0 +1,252 @@
+#include "common/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
+#include <grpcpp/impl/server_initializer.h>
+#include <grpcpp/resource_quota.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/status.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/grpc_log.h"
+#include "common/rpc/method_metrics.h"
+
+namespace kernelcast {
+namespace {
+
+// A bound on what all connections together may buffer; far above what is needed, so that it is met only
+// by a flood, and then by refusing, not by being killed for memory.
+constexpr size_t kMaxBufferBytes = size_t{1} << 30;
+
+constexpr std::string_view kUnixPrefix = "unix:";
+
+struct ListenAddress {
+  std::string unix_path;  // else host and port
+  std::string host;       // without brackets
+  int port = 0;
+
+  std::string HostText() const {
+    return host.find(':') == std::string::npos ? host : absl::StrCat("[", host, "]");
+  }
+};
+
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
+  const absl::Status bad = absl::InvalidArgumentError(
+      absl::StrCat("listen address '", text, "' is neither HOST:PORT nor unix:PATH"));
+  ListenAddress address;
+  if (text.rfind(kUnixPrefix, 0) == 0) {
+    address.unix_path = text.substr(kUnixPrefix.size());
+    if (address.unix_path.empty() || address.unix_path.size() >= sizeof(sockaddr_un{}.sun_path)) {
+      return bad;
+    }
+    return address;
+  }
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return bad;
+  }
+  address.host = text.substr(0, colon);
+  if (address.host.front() == '[' && address.host.back() == ']') {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  } else if (address.host.find(':') != std::string::npos) {
+    return bad;
+  }
+  if (address.host.empty() || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) ||
+      address.port < 0 || address.port > 65535) {
+    return bad;
+  }
+  return address;
+}
+
+// gRPC replaces a socket file without asking whether somebody listens on it.
+bool SomebodyListens(const std::string& unix_path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, unix_path.c_str(), unix_path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool listens =
+      fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return listens;
+}
+
+using OnServiceNames = std::function<void(const std::vector<std::string>&)>;
+
+// Learns which services a server has, before it takes calls. A service cannot be asked for its name;
+// this is the way by which reflection gets to know it.
+class ServiceNamesPlugin final : public grpc::ServerBuilderPlugin {
+ public:
+  explicit ServiceNamesPlugin(OnServiceNames on_names) : on_names_(std::move(on_names)) {}
+  std::string name() override { return "kernelcast_service_names"; }
+  void InitServer(grpc::ServerInitializer* initializer) override {
+    on_names_(*initializer->GetServiceList());
+  }
+  void Finish(grpc::ServerInitializer*) override {}
+  void ChangeArguments(const std::string&, void*) override {}
+
+ private:
+  const OnServiceNames on_names_;
+};
+
+class ServiceNamesOption final : public grpc::ServerBuilderOption {
+ public:
+  explicit ServiceNamesOption(OnServiceNames on_names) : on_names_(std::move(on_names)) {}
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->push_back(std::make_unique<ServiceNamesPlugin>(on_names_));
+  }
+
+ private:
+  const OnServiceNames on_names_;
+};
+
+void PrepareGrpcOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    CaptureGrpcLog();
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  const auto milliseconds = [](absl::Duration duration) {
+    return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1,
+                                                std::numeric_limits<int>::max()));
+  };
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             milliseconds(options.max_connection_age));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             milliseconds(options.max_connection_age_grace));
+  // Our clients ping every 30 s, with or without calls; others may do so every 10 s.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  grpc::ResourceQuota quota("kernelcast");
+  quota.Resize(kMaxBufferBytes);
+  builder.SetResourceQuota(quota);
+}
+
+}  // namespace
+
+struct RpcServer::Impl {
+  ListenAddress listen;
+  int port = 0;
+  std::vector<std::string> service_names;
+  // Outlives the server, whose interceptors refer to it. Null without a registry.
+  std::unique_ptr<MethodMetrics> method_metrics;
+  std::unique_ptr<grpc::Server> server;
+  std::once_flag shutdown;
+
+  void SetServices(const std::vector<std::string>& names) {
+    service_names = names;
+    if (method_metrics != nullptr) {
+      for (const std::string& name : names) {
+        method_metrics->AddService(name);
+      }
+      method_metrics->AddService("grpc.health.v1.Health");  // added by gRPC later on
+    }
+  }
+
+  void SetServing(bool serving) {
+    grpc::HealthCheckServiceInterface* const health = server->GetHealthCheckService();
+    health->SetServingStatus("", serving);
+    health->SetServingStatus("readiness", serving);
+    for (const std::string& name : service_names) {
+      health->SetServingStatus(name, serving);
+    }
+  }
+};
+
+RpcServer::RpcServer() : impl_(std::make_unique<Impl>()) {}
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const ServerOptions& options, const std::vector<grpc::Service*>& services,
+    MetricsRegistry* metrics) {
+  PrepareGrpcOnce();
+  std::unique_ptr<RpcServer> result(new RpcServer);
+  Impl& impl = *result->impl_;
+  KC_ASSIGN_OR_RETURN(impl.listen, ParseListenAddress(options.listen_address));
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
+                      MakeServerCredentials(options.tls));
+  if (!impl.listen.unix_path.empty() && SomebodyListens(impl.listen.unix_path)) {
+    return absl::UnavailableError(absl::StrCat(options.listen_address, " is in use"));
+  }
+
+  grpc::ServerBuilder builder;
+  SetArguments(options, builder);
+  builder.SetOption(std::make_unique<ServiceNamesOption>(
+      [&impl](const std::vector<std::string>& names) { impl.SetServices(names); }));
+  if (metrics != nullptr) {
+    impl.method_metrics = std::make_unique<MethodMetrics>(metrics);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+    factories.push_back(impl.method_metrics->MakeInterceptorFactory());
+    builder.experimental().SetInterceptorCreators(std::move(factories));
+  }
+  for (grpc::Service* const service : services) {
+    builder.RegisterService(service);
+  }
+  int port = 0;
+  builder.AddListeningPort(options.listen_address, credentials, &port);
+  impl.server = builder.BuildAndStart();
+  if (impl.server == nullptr || port <= 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen_address));
+  }
+  impl.port = impl.listen.unix_path.empty() ? port : 0;
+  impl.SetServing(true);
+  impl.server->GetHealthCheckService()->SetServingStatus("liveness", true);
+  return result;
+}
+
+RpcServer::~RpcServer() {
+  if (impl_->server != nullptr) {
+    Shutdown(absl::ZeroDuration());
+  }
+}
+
+int RpcServer::port() const { return impl_->port; }
+
+std::string RpcServer::address() const {
+  if (!impl_->listen.unix_path.empty()) {
+    return absl::StrCat("unix:", impl_->listen.unix_path);
+  }
+  if (impl_->listen.host == "0.0.0.0") {
+    return absl::StrCat("127.0.0.1:", impl_->port);
+  }
+  if (impl_->listen.host == "::") {
+    return absl::StrCat("[::1]:", impl_->port);
+  }
+  return absl::StrCat(impl_->listen.HostText(), ":", impl_->port);
+}
+
+void RpcServer::BeginDrain() { impl_->SetServing(false); }
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  std::call_once(impl_->shutdown, [&] {
+    BeginDrain();
+    impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+    impl_->server->Wait();
+  });
+}
+
+}  // namespace kernelcast
