@@ -1,8 +1,7 @@
 // A head at a time: all scores, their softmax, then the values added row by row.
+#include <kernelcast/candidate.h>
 #include <math.h>
 #include <stdlib.h>
-
-#include <kernelcast/candidate.h>
 
 extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
                                   void*) {

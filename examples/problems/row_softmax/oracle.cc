@@ -1,7 +1,6 @@
 // Stable softmax in double precision, one row at a time.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
                                   void*) {

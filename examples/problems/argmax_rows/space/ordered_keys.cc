@@ -5,7 +5,7 @@
 static inline int64_t Key(float v, int64_t c) {
   const int32_t bits = __builtin_bit_cast(int32_t, v + 0.0f);
   const int32_t ordered = bits ^ ((bits >> 31) & 0x7fffffff);
-  return ((int64_t)ordered << 32) | (int64_t)(uint32_t)~(uint32_t)c;
+  return ((int64_t)ordered << 32) | (int64_t)(uint32_t) ~(uint32_t)c;
 }
 
 extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
@@ -30,7 +30,7 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTenso
       top[0] = key > top[0] ? key : top[0];
     }
     for (int w = 1; w < WAYS; ++w) top[0] = top[w] > top[0] ? top[w] : top[0];
-    y[r] = (int32_t)~(uint32_t)top[0];
+    y[r] = (int32_t) ~(uint32_t)top[0];
   }
   return 0;
 }

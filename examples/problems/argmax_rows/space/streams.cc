@@ -1,5 +1,5 @@
-// STREAMS interleaved scalar searches a row; SELECT == branch jumps on a new maximum, SELECT == move
-// selects without a jump.
+// STREAMS interleaved scalar searches a row; SELECT == branch jumps on a new maximum, SELECT ==
+// move selects without a jump.
 #include <kernelcast/candidate.h>
 
 #define branch 0

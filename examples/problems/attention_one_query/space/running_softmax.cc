@@ -1,5 +1,5 @@
-// One pass over keys and values in blocks of BLOCK positions with a running maximum, sum and output.
-// The running values are rescaled when a block raises the maximum by more than SLACK.
+// One pass over keys and values in blocks of BLOCK positions with a running maximum, sum and
+// output. The running values are rescaled when a block raises the maximum by more than SLACK.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
 

@@ -1,9 +1,8 @@
 // All scores first, in plain loops with PARTS partial sums a dot product; then softmax; then the
 // values, walked by row (VALUES == by_row) or by column.
+#include <kernelcast/candidate.h>
 #include <math.h>
 #include <stdlib.h>
-
-#include <kernelcast/candidate.h>
 
 #define by_row 0
 #define by_column 1

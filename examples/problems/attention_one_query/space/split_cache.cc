@@ -1,5 +1,5 @@
-// The cache is cut into SPLITS pieces, each with its own maximum, sum and weighted values; the pieces
-// are combined at the end by adding sums and values.
+// The cache is cut into SPLITS pieces, each with its own maximum, sum and weighted values; the
+// pieces are combined at the end by adding sums and values.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
 

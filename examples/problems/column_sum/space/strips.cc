@@ -1,5 +1,5 @@
-// Strips of VECS vectors of LANES columns. Float sums over BLOCK rows stay in registers and are then
-// added to double-precision totals.
+// Strips of VECS vectors of LANES columns. Float sums over BLOCK rows stay in registers and are
+// then added to double-precision totals.
 #include <kernelcast/candidate.h>
 
 #define WIDTH (LANES * VECS)

@@ -1,8 +1,7 @@
 // Maximum first; then exponentials only of the logits within CUTOFF of it, since the rest cannot
 // change the sum in single precision. The survivors are compacted in blocks of BLOCK logits.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
                                   void*) {

@@ -1,7 +1,6 @@
 // Maximum and sum passes with library exp in EXP precision and PARTS partial results each.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 #define double_exp exp
 #define float_exp expf

@@ -57,7 +57,7 @@ static inline void Block(const Image& image, int64_t i, int64_t j, int64_t c) {
 
 extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,
                                   void*) {
-  const Image image = {kc_data<float>(inputs[0]), kc_data<float>(inputs[1]),
+  const Image image = {kc_data<float>(inputs[0]),  kc_data<float>(inputs[1]),
                        kc_data<float>(outputs[0]), inputs[0].shape[0],
                        inputs[0].shape[1],         inputs[0].shape[2]};
   const int64_t vector_channels = image.channels / WIDTH * WIDTH;

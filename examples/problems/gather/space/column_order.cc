@@ -1,4 +1,5 @@
-// Column by column, WIDTH columns together: every index is looked up once for each group of columns.
+// Column by column, WIDTH columns together: every index is looked up once for each group of
+// columns.
 #include <kernelcast/candidate.h>
 
 extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* outputs, int32_t,

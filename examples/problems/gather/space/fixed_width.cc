@@ -1,5 +1,5 @@
-// Rows whose width is a multiple of WIDTH up to 8 * WIDTH get a loop with the number of pieces known
-// at compile time; all others a plain loop.
+// Rows whose width is a multiple of WIDTH up to 8 * WIDTH get a loop with the number of pieces
+// known at compile time; all others a plain loop.
 #include <kernelcast/candidate.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-// Rows are copied in whole vectors only and may spill into the next output row; the last rows, where
-// a vector could leave the table or the output, are copied exactly. Rows go from the last to the
-// first, AHEAD rows prefetched.
+// Rows are copied in whole vectors only and may spill into the next output row; the last rows,
+// where a vector could leave the table or the output, are copied exactly. Rows go from the last to
+// the first, AHEAD rows prefetched.
 #include <kernelcast/candidate.h>
 
 typedef float LooseVec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));

@@ -1,5 +1,5 @@
-// Whole vectors of LANES floats, then the rest of the row. END == scalar copies the rest one by one;
-// END == overlap copies the row's last LANES floats again, where the row is long enough.
+// Whole vectors of LANES floats, then the rest of the row. END == scalar copies the rest one by
+// one; END == overlap copies the row's last LANES floats again, where the row is long enough.
 #include <kernelcast/candidate.h>
 
 #define scalar 0

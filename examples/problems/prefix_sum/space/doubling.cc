@@ -1,5 +1,5 @@
-// Hillis and Steele within tiles of TILE elements: log2(TILE) sweeps that each add the value at twice
-// the previous distance, between two buffers; tiles are joined by the carry.
+// Hillis and Steele within tiles of TILE elements: log2(TILE) sweeps that each add the value at
+// twice the previous distance, between two buffers; tiles are joined by the carry.
 #include <kernelcast/candidate.h>
 #include <string.h>
 

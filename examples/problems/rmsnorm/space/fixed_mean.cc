@@ -1,5 +1,5 @@
-// Vector passes that multiply the sum of squares by the reciprocal of the row length, a constant, in
-// place of a division.
+// Vector passes that multiply the sum of squares by the reciprocal of the row length, a constant,
+// in place of a division.
 #include <kernelcast/candidate.h>
 
 #define RECIPROCAL (1.0f / 1024)

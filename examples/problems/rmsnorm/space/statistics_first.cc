@@ -27,7 +27,8 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTenso
   for (int64_t begin = 0; begin < cols; begin += TILE) {
     const int64_t end = cols - begin < TILE ? cols : begin + TILE;
     for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = begin; c < end; ++c) y[r * cols + c] = x[r * cols + c] * scale[r] * weight[c];
+      for (int64_t c = begin; c < end; ++c)
+        y[r * cols + c] = x[r * cols + c] * scale[r] * weight[c];
     }
   }
   free(scale);

@@ -1,5 +1,5 @@
-// ROWS rows together in vectors of LANES floats, UNROLL partial sums a row, so that the loads of the
-// weights are shared and the reductions overlap.
+// ROWS rows together in vectors of LANES floats, UNROLL partial sums a row, so that the loads of
+// the weights are shared and the reductions overlap.
 #include <kernelcast/candidate.h>
 
 typedef float Vec __attribute__((vector_size(4 * LANES)));

@@ -1,9 +1,8 @@
 // exp through a table of 2^(i / 2^TABLE_BITS) and a Taylor polynomial of degree DEGREE for the
 // remainder. The table is filled at the start of the call. UNROLL elements go through the
 // exponential together, with one partial sum each.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 #include <string.h>
 
 #define TABLE_SIZE (1 << TABLE_BITS)

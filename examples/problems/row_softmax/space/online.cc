@@ -1,9 +1,8 @@
 // Online softmax: maximum and sum in one pass over chunks of CHUNK elements. When a chunk raises
 // the maximum, the sum so far is rescaled. KEEP == 1 stores each chunk's exponentials and later
 // corrects them by one factor a chunk; KEEP == 0 computes the exponentials again.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 #define MAX_CHUNKS 256
 

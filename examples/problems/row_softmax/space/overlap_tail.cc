@@ -1,8 +1,7 @@
 // Three vector passes in which a ragged row end is covered by one more vector that ends exactly
 // at the row's last element and overlaps the one before it. Rows shorter than a vector are scalar.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 typedef float Vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t IntVec __attribute__((vector_size(4 * LANES)));

@@ -1,8 +1,7 @@
 // Three passes a row (maximum, exponentials and sum, scaling) with library expf.
 // Each reduction keeps UNROLL independent accumulators; SCALE picks division or a reciprocal.
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 #define divide 0
 #define reciprocal 1

@@ -1,8 +1,7 @@
 // Accuracy first: the row sum is kept in double with PARTS partial sums, and the exponentials are
 // taken in double or in float (EXP).
-#include <math.h>
-
 #include <kernelcast/candidate.h>
+#include <math.h>
 
 #define double_exp exp
 #define float_exp expf

@@ -1,5 +1,5 @@
-// The two sweeps composed into one 5x5 kernel, [1 4 6 4 1] / 16 down and along, over a grid with two
-// zeros around it. A block of BLOCK rows shares the padded lines.
+// The two sweeps composed into one 5x5 kernel, [1 4 6 4 1] / 16 down and along, over a grid with
+// two zeros around it. A block of BLOCK rows shares the padded lines.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTenso
       }
       float* out = y + (top + k) * width;
       for (int64_t j = 0; j < width; ++j) {
-        out[j] = (down[j] + down[j + 4] + 4 * (down[j + 1] + down[j + 3]) + 6 * down[j + 2]) *
-                 0.0625f;
+        out[j] =
+            (down[j] + down[j + 4] + 4 * (down[j + 1] + down[j + 3]) + 6 * down[j + 2]) * 0.0625f;
       }
     }
   }

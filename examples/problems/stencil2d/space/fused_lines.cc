@@ -1,6 +1,6 @@
-// Both sweeps in one pass: the first sweep's result lives in three rotating lines and is consumed at
-// once. The grid is walked in strips of STRIP columns, each computing one column beyond its edges.
-// ORDER says whether a 3x3 mean is taken down the columns or along the row first.
+// Both sweeps in one pass: the first sweep's result lives in three rotating lines and is consumed
+// at once. The grid is walked in strips of STRIP columns, each computing one column beyond its
+// edges. ORDER says whether a 3x3 mean is taken down the columns or along the row first.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
 #include <string.h>

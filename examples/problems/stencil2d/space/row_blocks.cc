@@ -1,6 +1,6 @@
-// Blocks of ROWS output rows: the first sweep's rows for a block, one more above and below, go into a
-// small buffer, from which the second sweep writes the output. A sweep walks down a block in columns
-// of LANES points and keeps the sums along the last three rows in registers.
+// Blocks of ROWS output rows: the first sweep's rows for a block, one more above and below, go into
+// a small buffer, from which the second sweep writes the output. A sweep walks down a block in
+// columns of LANES points and keeps the sums along the last three rows in registers.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
 
@@ -43,8 +43,8 @@ static void Sweep(Grid g, int64_t begin, int64_t end, float* to, int64_t to_pitc
     const float* next = g.data + (begin + 1) * g.pitch + j;
     float* out = to + j;
     for (int64_t i = begin; i < inner_end; ++i, next += g.pitch, out += to_pitch) {
-      const Vec below = *(const LooseVec*)(next - 1) + 2 * *(const LooseVec*)next +
-                        *(const LooseVec*)(next + 1);
+      const Vec below =
+          *(const LooseVec*)(next - 1) + 2 * *(const LooseVec*)next + *(const LooseVec*)(next + 1);
       *(LooseVec*)out = (above + 2 * here + below) * 0.0625f;
       above = here;
       here = below;

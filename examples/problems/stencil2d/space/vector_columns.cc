@@ -1,5 +1,5 @@
-// Explicit vectors of LANES columns; ROWS output rows are computed together so that each loaded line
-// serves up to three of them. Two sweeps over zero-bordered grids.
+// Explicit vectors of LANES columns; ROWS output rows are computed together so that each loaded
+// line serves up to three of them. Two sweeps over zero-bordered grids.
 #include <kernelcast/candidate.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,7 @@ static inline void Rows(const float* from, int64_t from_width, float* to, int64_
     }
 #pragma GCC unroll 16
     for (int k = 0; k < kRows; ++k) {
-      *(LooseVec*)(to + k * to_width + j) =
-          (along[k] + 2 * along[k + 1] + along[k + 2]) * 0.0625f;
+      *(LooseVec*)(to + k * to_width + j) = (along[k] + 2 * along[k + 1] + along[k + 2]) * 0.0625f;
     }
   }
   for (; j < width; ++j) {

@@ -1,5 +1,5 @@
-// SIDE x SIDE blocks transposed in vector registers by log2(SIDE) rounds of interleaving. Blocks are
-// visited inside bands of BAND rows; edges are scalar.
+// SIDE x SIDE blocks transposed in vector registers by log2(SIDE) rounds of interleaving. Blocks
+// are visited inside bands of BAND rows; edges are scalar.
 #include <kernelcast/candidate.h>
 
 typedef float Vec __attribute__((vector_size(4 * SIDE)));
