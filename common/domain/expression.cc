@@ -18,6 +18,7 @@ namespace kernelcast {
 namespace {
 
 constexpr size_t kMaxExpressionBytes = 1024;
+constexpr size_t kCompiledPerThread = 64;
 constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53
 
 double CeilDiv(double a, double b) { return std::ceil(a / b); }
@@ -120,7 +121,7 @@ absl::Status Compile(const std::string& text, const std::vector<std::string>& na
 absl::StatusOr<Compiled*> CompiledOnThisThread(const std::string& text,
                                                const std::vector<std::string>& names) {
   struct Cache {
-    std::array<std::unique_ptr<Compiled>, 16> slots;
+    std::array<std::unique_ptr<Compiled>, kCompiledPerThread> slots;
     size_t next = 0;
   };
   thread_local Cache cache;

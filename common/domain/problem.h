@@ -90,9 +90,11 @@ struct Space {
   std::vector<SpaceTemplate> templates;
 };
 
-// Whether the point exists and satisfies the template's constraints; a constraint that cannot be
-// evaluated there, such as a division by zero, is not satisfied.
+// Whether the point exists and satisfies the template's constraints: each is finite and not zero.
 bool Admits(const Space& space, const SpacePoint& point);
+// Steps to the template's lexicographically next point, admitted or not. False after the last, and the
+// point is then the first again.
+bool NextPoint(const SpaceTemplate& space_template, SpacePoint& point);
 // Every admitted point, in lexicographic order. At most `limit`.
 std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit = 1'000'000);
 // Source, flags and tunables of a point; `problem_id` and `origin` ("template:NAME") are set, the id

@@ -27,10 +27,10 @@ constexpr size_t kMaxPathBytes = 255;
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxTitleBytes = 200;
 constexpr size_t kMaxDescriptionBytes = 16 << 10;
-constexpr size_t kMaxAxes = 12;
-constexpr size_t kMaxTensors = 32;
+constexpr size_t kMaxAxes = 10;
+constexpr size_t kMaxTensors = 16;
 constexpr size_t kMaxRank = 8;
-constexpr size_t kMaxCheckShapes = 256;
+constexpr size_t kMaxCheckShapes = 64;
 constexpr size_t kMaxBenchShapes = 8;
 constexpr size_t kMaxTargets = 32;
 constexpr size_t kMaxTemplates = 256;
@@ -39,8 +39,8 @@ constexpr size_t kMaxValues = 1024;
 constexpr size_t kMaxFlagSets = 64;
 constexpr size_t kMaxConstraints = 32;
 constexpr int64_t kMaxPoints = 1'000'000;
-// How far to look for a point that a template's constraints admit.
-constexpr int kConstraintTrials = 4096;
+// How many points of a space to try at most when making sure that constraints admit any.
+constexpr int kConstraintTrials = 20'000;
 // dtypes that the C entry on a cpu can name without a library of its own.
 constexpr DataType kCpuDataTypes[] = {DataType::kFloat64, DataType::kFloat32, DataType::kInt64,
                                       DataType::kInt32};
@@ -194,7 +194,14 @@ absl::StatusOr<Expression> ReadExpression(const Cursor& at,
     return Error(at, absl::StrCat("expected an expression, found ", Describe(*at.node)));
   }
   absl::StatusOr<Expression> expression = Expression::Parse(at.node->scalar, names);
-  if (!expression.ok()) return Error(at, expression.status());
+  if (!expression.ok()) {
+    // YAML has cut [min(a, b)] at the comma.
+    const std::string& text = at.node->scalar;
+    const bool cut = std::ranges::count(text, '(') != std::ranges::count(text, ')');
+    return Error(at, absl::StrCat(expression.status().message(),
+                                  cut ? "; between brackets, an expression with a comma needs quotes"
+                                      : ""));
+  }
   return expression;
 }
 
@@ -566,45 +573,68 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  // Whether the shape is one that the problem can be run at. The error has no position.
-  absl::Status CheckShape(const AxisValues& shape) const {
+  // Whether the shapes are such as the problem can be run at; `failed` becomes the first that is not.
+  // The error has no position. Goes through the shapes of one tensor after the other, which keeps its
+  // expressions compiled.
+  absl::Status CheckShapes(const std::vector<AxisValues>& shapes, const AxisValues*& failed) const {
+    const auto each_shape = [&](auto check) {
+      for (const AxisValues& shape : shapes) {
+        if (absl::Status status = check(shape); !status.ok()) {
+          failed = &shape;
+          return status;
+        }
+      }
+      return absl::OkStatus();
+    };
     for (const std::vector<TensorSpec>* tensors : {&problem_.inputs, &problem_.outputs}) {
       for (const TensorSpec& tensor : *tensors) {
-        KC_RETURN_IF_ERROR(TensorShape(tensor, shape).status());
+        KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
+          return TensorShape(tensor, shape).status();
+        }));
+        KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
+          return CheckIntegers(tensor, Variables(shape.begin(), shape.end()));
+        }));
       }
     }
-    const Variables variables(shape.begin(), shape.end());
-    for (const TensorSpec& tensor : problem_.inputs) {
-      const auto* integers = std::get_if<Integers>(&tensor.init);
-      if (integers == nullptr) continue;
-      const auto [least, most] = IntegerRange(tensor.dtype);
-      const absl::StatusOr<int64_t> low = integers->low.EvaluateInteger(variables, least, most);
-      const std::string field = tensor.name + ".init";
-      if (!low.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(field, ".low: ", low.status().message()));
-      }
-      const absl::StatusOr<int64_t> high = integers->high.EvaluateInteger(variables, *low, most);
-      if (!high.ok()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(field, ".high: ", high.status().message()));
-      }
-      const bool zeros = std::ranges::find(tensor.adversarial, Adversarial::kZeros) !=
-                         tensor.adversarial.end();
-      if (!IsFloat(tensor.dtype) && zeros && (*low > 0 || *high < 0)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            tensor.name, ".adversarial: zeros lie outside the values ", *low, " to ", *high));
-      }
+    KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
+      return CheckCount("flops", problem_.flops, shape);
+    }));
+    return each_shape([&](const AxisValues& shape) {
+      return CheckCount("bytes", problem_.bytes, shape);
+    });
+  }
+
+  // The bounds of an input of integers, if it is one.
+  static absl::Status CheckIntegers(const TensorSpec& tensor, const Variables& variables) {
+    const auto* integers = std::get_if<Integers>(&tensor.init);
+    if (integers == nullptr) return absl::OkStatus();
+    const auto invalid = [&](const char* field, const absl::Status& cause) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensor.name, ".init.", field, ": ", cause.message()));
+    };
+    const auto [least, most] = IntegerRange(tensor.dtype);
+    const absl::StatusOr<int64_t> low = integers->low.EvaluateInteger(variables, least, most);
+    if (!low.ok()) return invalid("low", low.status());
+    const absl::StatusOr<int64_t> high = integers->high.EvaluateInteger(variables, *low, most);
+    if (!high.ok()) return invalid("high", high.status());
+    const bool zeros = std::ranges::find(tensor.adversarial, Adversarial::kZeros) !=
+                       tensor.adversarial.end();
+    if (!IsFloat(tensor.dtype) && zeros && (*low > 0 || *high < 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          tensor.name, ".adversarial: zeros lie outside the values ", *low, " to ", *high));
     }
-    for (const auto& [name, expression] :
-         {std::pair("flops", &problem_.flops), std::pair("bytes", &problem_.bytes)}) {
-      if (!expression->has_value()) continue;
-      const absl::StatusOr<double> value = (*expression)->Evaluate(variables);
-      if (!value.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat(name, ": ", value.status().message()));
-      }
-      if (*value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is negative"));
+    return absl::OkStatus();
+  }
+
+  static absl::Status CheckCount(const char* field, const std::optional<Expression>& expression,
+                                 const AxisValues& shape) {
+    if (!expression.has_value()) return absl::OkStatus();
+    const absl::StatusOr<double> value =
+        expression->Evaluate(Variables(shape.begin(), shape.end()));
+    if (!value.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ": ", value.status().message()));
     }
+    if (*value < 0) return absl::InvalidArgumentError(absl::StrCat(field, " is negative"));
     return absl::OkStatus();
   }
 
@@ -612,16 +642,18 @@ class ProblemParser {
   absl::Status CheckHeldOutCorners(const Cursor& top) const {
     const Cursor at = top.At("axes");
     const uint32_t corners = 1u << problem_.axes.size();
+    std::vector<AxisValues> shapes(corners);
     for (uint32_t corner = 0; corner < corners; ++corner) {
-      AxisValues shape;
+      AxisValues& shape = shapes[corner];
       for (size_t i = 0; i < problem_.axes.size(); ++i) {
         const Axis& axis = problem_.axes[i];
         shape[axis.name] = (corner >> i & 1) != 0 ? LastMultiple(axis) : FirstMultiple(axis);
       }
-      if (const absl::Status status = CheckShape(shape); !status.ok()) {
-        return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(shape),
-                                      ", at which ", status.message()));
-      }
+    }
+    const AxisValues* failed = nullptr;
+    if (const absl::Status status = CheckShapes(shapes, failed); !status.ok()) {
+      return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(*failed),
+                                    ", at which ", status.message()));
     }
     return absl::OkStatus();
   }
@@ -642,7 +674,10 @@ class ProblemParser {
         }
         shape[axis.name] = size;
       }
-      if (const absl::Status status = CheckShape(shape); !status.ok()) return Error(at, status);
+      const AxisValues* failed = nullptr;
+      if (const absl::Status status = CheckShapes({shape}, failed); !status.ok()) {
+        return Error(at, status);
+      }
       if (std::ranges::find(shapes, shape) != shapes.end()) {
         return Error(at, ShapeText(shape) + " occurs twice");
       }
@@ -716,6 +751,7 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(ExpectList(list, 1, kMaxTemplates));
     std::set<std::string> names;
     int64_t points = 0;
+    int trials = kConstraintTrials;
     for (size_t i = 0; i < list.node->items.size(); ++i) {
       const Cursor at = list.Item(i);
       KC_ASSIGN_OR_RETURN(SpaceTemplate parsed, ParseTemplate(at, folder));
@@ -732,7 +768,7 @@ class ProblemParser {
         return Error(at, absl::StrCat("the space has more than ", kMaxPoints, " points"));
       }
       space.templates.push_back(std::move(parsed));
-      KC_RETURN_IF_ERROR(CheckSatisfiable(at, space, static_cast<int>(i)));
+      KC_RETURN_IF_ERROR(CheckSatisfiable(at, space, static_cast<int>(i), trials));
     }
     return space;
   }
@@ -827,25 +863,18 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  // Of a small template every point is tried; of a large one the first few thousand, and then it has
-  // the benefit of the doubt.
-  static absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template_index) {
+  // Whether any point of the template is admitted. Where `trials` run out, it has the benefit of the
+  // doubt.
+  static absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template_index,
+                                       int& trials) {
     const SpaceTemplate& parsed = space.templates[template_index];
     if (parsed.constraints.empty()) return absl::OkStatus();
     SpacePoint point{.template_index = template_index,
                      .values = std::vector<int>(parsed.dimensions.size(), 0)};
-    for (int trial = 0; trial < kConstraintTrials; ++trial) {
-      if (Admits(space, point)) return absl::OkStatus();
-      size_t d = parsed.dimensions.size();
-      while (d > 0) {
-        --d;
-        if (++point.values[d] < static_cast<int>(parsed.dimensions[d].values.size())) break;
-        point.values[d] = 0;
-        if (d == 0) return Error(at.At("constraints"), "no point satisfies them");
-      }
-      if (parsed.dimensions.empty()) return Error(at.At("constraints"), "no point satisfies them");
-    }
-    return absl::OkStatus();
+    do {
+      if (trials-- <= 0 || Admits(space, point)) return absl::OkStatus();
+    } while (NextPoint(parsed, point));
+    return Error(at.At("constraints"), "no point satisfies them");
   }
 
   FileSource& source_;
@@ -937,6 +966,9 @@ absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& fo
   const std::filesystem::path canonical = std::filesystem::canonical(folder, error);
   if (error || !std::filesystem::is_directory(canonical, error)) {
     return absl::NotFoundError(absl::StrCat("no folder ", Quoted(folder, 255)));
+  }
+  if (!std::filesystem::exists(canonical / kProblemFileName, error)) {
+    return absl::NotFoundError(absl::StrCat("folder ", Quoted(folder, 255), " holds no problem.yaml"));
   }
   FolderFiles source(canonical);
   ProblemParser parser(source);

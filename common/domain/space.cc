@@ -25,16 +25,16 @@ bool AdmitsValues(const SpaceTemplate& space_template, const std::vector<int>& v
   return true;
 }
 
-// Steps to the lexicographically next value indices; false after the last.
-bool Advance(const SpaceTemplate& space_template, std::vector<int>& values) {
-  for (size_t d = values.size(); d-- > 0;) {
-    if (++values[d] < static_cast<int>(space_template.dimensions[d].values.size())) return true;
-    values[d] = 0;
+}  // namespace
+
+bool NextPoint(const SpaceTemplate& space_template, SpacePoint& point) {
+  for (size_t d = point.values.size(); d-- > 0;) {
+    const int size = static_cast<int>(space_template.dimensions[d].values.size());
+    if (++point.values[d] < size) return true;
+    point.values[d] = 0;
   }
   return false;
 }
-
-}  // namespace
 
 bool Admits(const Space& space, const SpacePoint& point) {
   if (point.template_index < 0 ||
@@ -54,13 +54,12 @@ std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit) {
   std::vector<SpacePoint> points;
   for (size_t t = 0; t < space.templates.size(); ++t) {
     const SpaceTemplate& space_template = space.templates[t];
-    std::vector<int> values(space_template.dimensions.size(), 0);
+    SpacePoint point{.template_index = static_cast<int>(t),
+                     .values = std::vector<int>(space_template.dimensions.size(), 0)};
     do {
       if (points.size() >= limit) return points;
-      if (AdmitsValues(space_template, values)) {
-        points.push_back({.template_index = static_cast<int>(t), .values = values});
-      }
-    } while (Advance(space_template, values));
+      if (AdmitsValues(space_template, point.values)) points.push_back(point);
+    } while (NextPoint(space_template, point));
   }
   return points;
 }

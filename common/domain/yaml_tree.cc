@@ -179,12 +179,18 @@ const YamlNode* YamlNode::Find(std::string_view key) const {
 }
 
 absl::StatusOr<YamlNode> ParseYaml(const std::string& file, const std::string& content) {
+  if (content.size() > static_cast<size_t>(kMaxYamlBytes)) {
+    return Error(file, 1, absl::StrCat(content.size(), " bytes; at most ", kMaxYamlBytes,
+                                       " are allowed"));
+  }
   if (const int line = FirstBadLine(content); line != 0) {
     return Error(file, line, "is not UTF-8 text without NUL");
   }
   TreeBuilder builder;
   try {
-    std::istringstream stream(content);
+    // yaml-cpp misses that a quoted scalar is not closed if a line end is the last it sees of it.
+    const size_t end = content.find_last_not_of(" \t\r\n") + 1;
+    std::istringstream stream(content.substr(0, end));
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder) || !builder.has_root()) {
       return Error(file, 1, "is empty");

@@ -12,7 +12,7 @@
 namespace kernelcast {
 
 // A YAML document as a plain tree in which every node knows its line. Restricted on purpose: no
-// anchors, aliases, tags or second documents, at most kMaxYamlDepth levels and kMaxYamlNodes nodes.
+// anchors, aliases, tags or second documents, and bounded by the constants below.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMapping };
   struct Key {
@@ -30,6 +30,7 @@ struct YamlNode {
   const YamlNode* Find(std::string_view key) const;
 };
 
+inline constexpr int kMaxYamlBytes = 256 << 10;
 inline constexpr int kMaxYamlDepth = 16;
 inline constexpr int kMaxYamlNodes = 100'000;
 

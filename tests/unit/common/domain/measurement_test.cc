@@ -1,0 +1,162 @@
+#include "common/domain/measurement.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace kernelcast {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::Equals;
+
+Measurement With(MeasureOutcome outcome) {
+  Measurement measurement;
+  measurement.outcome = std::move(outcome);
+  return measurement;
+}
+
+std::string FeedbackFor(MeasureOutcome outcome) {
+  return MeasurementFeedback(With(std::move(outcome)));
+}
+
+ShapeTiming Timing(AxisValues shape, double candidate_ns, double reference_ns) {
+  ShapeTiming timing;
+  timing.shape = std::move(shape);
+  timing.candidate.median_ns = candidate_ns;
+  timing.reference.median_ns = reference_ns;
+  timing.speedup = {reference_ns / candidate_ns, 1, 2, 0.95};
+  return timing;
+}
+
+WrongResult Wrong(WrongResult::Cause cause) {
+  WrongResult wrong;
+  wrong.cause = cause;
+  wrong.shape = {{"rows", 7}, {"cols", 129}};
+  wrong.distribution = "large";
+  wrong.output = "y";
+  wrong.mismatches = 12;
+  wrong.elements = 903;
+  wrong.index = 55;
+  wrong.got = 0.125;
+  wrong.expected = 0.25;
+  wrong.normwise_error = 3e-5;
+  wrong.entry_status = 3;
+  return wrong;
+}
+
+TEST_CASE("Outcomes have names", "[measurement]") {
+  CHECK(OutcomeName(MeasuredOk{}) == "ok");
+  CHECK(OutcomeName(WrongResult{}) == "wrong_result");
+  CHECK(OutcomeName(Crash{}) == "crash");
+  CHECK(OutcomeName(Timeout{}) == "timeout");
+  CHECK(OutcomeName(Exploit{}) == "exploit");
+  CHECK(OutcomeName(EnvironmentUnstable{}) == "environment_unstable");
+}
+
+TEST_CASE("Only an ok has a measured speedup", "[measurement]") {
+  MeasuredOk ok;
+  ok.speedup.value = 2;
+  const Measurement measured = With(ok);
+  REQUIRE(MeasuredSpeedup(measured) != nullptr);
+  CHECK(MeasuredSpeedup(measured)->value == 2);
+  EnvironmentUnstable unstable;
+  unstable.speedup.value = 2;
+  CHECK(MeasuredSpeedup(With(unstable)) == nullptr);
+  CHECK(MeasuredSpeedup(With(Crash{})) == nullptr);
+}
+
+TEST_CASE("An ok tells how fast, how sure, and where the time went", "[measurement]") {
+  MeasuredOk ok;
+  ok.speedup = {1.8312, 1.81, 1.853, 0.95};
+  ok.comparison = Comparison::kFaster;
+  ok.correctness_cases = 42;
+  ShapeTiming timing = Timing({{"rows", 128}, {"cols", 1024}}, 41'230, 75'500);
+  timing.bytes = 1'048'576;
+  timing.flops = 655'360;
+  timing.roofline_floor_ns = 10'000;
+  timing.candidate.cold_median_ns = 90'000;
+  ok.shapes = {timing};
+  ok.environment.throttle_reasons = {"power", "heat"};
+  CHECK_THAT(FeedbackFor(ok),
+             Equals("Correct in 42 cases. Runs 1.831 times as fast as the reference (95% interval "
+                    "1.81 to 1.853): faster beyond noise. At cols=1024, rows=128 a call takes 41.2 us, "
+                    "the reference 75.5 us, 25.4 GB/s, 15.9 GFLOP/s, 4.12 times the least that the "
+                    "machine's roofline allows; on inputs not read before it takes 90 us. The device "
+                    "was throttled: power, heat."));
+}
+
+TEST_CASE("What is not known of an ok is not told", "[measurement]") {
+  MeasuredOk ok;
+  ok.speedup = {1, 0.99, 1.01, 0.99};
+  ok.comparison = Comparison::kSame;
+  CHECK_THAT(FeedbackFor(ok), Equals("Correct. Runs 1 times as fast as the reference (99% interval "
+                                     "0.99 to 1.01): the same within noise."));
+}
+
+TEST_CASE("The shapes that gain least come first, and only a few are told", "[measurement]") {
+  MeasuredOk ok;
+  for (int i = 1; i <= 6; ++i) ok.shapes.push_back(Timing({{"n", i}}, 100, 100 * (7 - i)));
+  const std::string text = FeedbackFor(ok);
+  CHECK(text.find("At n=6") < text.find("At n=5"));
+  CHECK_THAT(text, Contains("At n=3 ") && !Contains("At n=2 ") &&
+                       Contains("2 other shapes gain more."));
+}
+
+TEST_CASE("A wrong result tells where it went wrong", "[measurement]") {
+  const std::string where = "output 'y' at cols=129, rows=7 with input distribution 'large'";
+  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kValue)),
+             Equals("Wrong result in " + where +
+                    ": 12 of 903 elements are out of tolerance; the first, at flat index 55, is 0.125 "
+                    "instead of 0.25."));
+  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kNonFinite)), Contains("not finite"));
+  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kNormwise)),
+             Equals("Wrong result in " + where +
+                    ": each element is within its tolerance, but the error of the whole, 3e-05 "
+                    "relative to its norm, is not."));
+  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kNotWritten)),
+             Equals("Wrong result in " + where +
+                    ": 12 of 903 elements were not written, the first at flat index 55."));
+  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kEntryStatus)),
+             Equals("The entry returned 3 at cols=129, rows=7 with input distribution 'large'; 0 means "
+                    "success."));
+  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kTimedOutput)),
+             Contains("Right in the checks but wrong while being timed"));
+}
+
+TEST_CASE("A crash tells the signal and the last words", "[measurement]") {
+  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kSignal, .signal = 11, .exit_code = 0,
+                               .output_tail = "first\nlast \xff words\n\n"}),
+             Equals("Crashed with signal 11 (SIGSEGV, an access outside its memory or a stack "
+                    "overflow). Last output: 'last \xEF\xBF\xBD words'."));
+  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kSignal, .signal = 33, .exit_code = 0,
+                               .output_tail = ""}),
+             Equals("Crashed with signal 33."));
+  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kExit, .signal = 0, .exit_code = 3,
+                               .output_tail = ""}),
+             Equals("Ended its process with exit code 3."));
+  for (const Crash::Cause cause : {Crash::Cause::kMemoryLimit, Crash::Cause::kOutputLimit,
+                                   Crash::Cause::kLoad, Crash::Cause::kDeviceError}) {
+    CHECK_FALSE(FeedbackFor(Crash{.cause = cause, .signal = 0, .exit_code = 0, .output_tail = ""})
+                    .empty());
+  }
+  CHECK(FeedbackFor(Crash{.cause = Crash::Cause::kLoad, .signal = 0, .exit_code = 0,
+                          .output_tail = std::string(100'000, 'x')})
+            .size() < 500);
+}
+
+TEST_CASE("Timeouts, exploits and noise are told in a sentence", "[measurement]") {
+  CHECK_THAT(FeedbackFor(Timeout{.limit_ns = 2'500'000'000, .stage = "timing"}),
+             Equals("Stopped after 2.5 s in stage 'timing': it had not ended."));
+  CHECK_THAT(FeedbackFor(Exploit{.kind = Exploit::Kind::kMutatedInput, .evidence = "input x"}),
+             Equals("Disqualified: it changed its inputs (input x)."));
+  CHECK_THAT(FeedbackFor(EnvironmentUnstable{.reason = "other processes ran",
+                                             .discarded_blocks = 9,
+                                             .blocks = 10,
+                                             .speedup = {1.5, 0.9, 2.1, 0.95}}),
+             Equals("The machine was too noisy to tell: other processes ran; 9 of 10 blocks were "
+                    "discarded. The speedup seemed to be 1.5 (95% interval 0.9 to 2.1). Measuring "
+                    "again may help; the candidate is not to blame."));
+}
+
+}  // namespace
+}  // namespace kernelcast
