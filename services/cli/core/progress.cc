@@ -1,0 +1,201 @@
+#include "services/cli/core/progress.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::cli {
+namespace {
+
+const char* PhaseName(SearchProgress::Phase phase) {
+  switch (phase) {
+    case SearchProgress::Phase::kStarting: return "starting";
+    case SearchProgress::Phase::kRunning: return "searching";
+    case SearchProgress::Phase::kFinishing: return "confirming the best";
+    case SearchProgress::Phase::kDone: return "done";
+    case SearchProgress::Phase::kFailed: return "failed";
+  }
+  return "";
+}
+
+struct Limit {
+  double used = 0;
+  std::string text;
+};
+
+// The limit of which the largest share is used.
+std::optional<Limit> TightestLimit(const SearchProgress& progress) {
+  std::optional<Limit> tightest;
+  const auto consider = [&](double used, double most, const std::string& text) {
+    if (most <= 0) return;
+    const double share = std::clamp(used / most, 0.0, 1.0);
+    if (!tightest.has_value() || share > tightest->used) tightest = Limit{share, text};
+  };
+  consider(static_cast<double>(progress.measured), static_cast<double>(progress.max_measurements),
+           absl::StrCat(FormatCount(progress.measured), " / ",
+                        FormatCount(progress.max_measurements), " measurements"));
+  consider(static_cast<double>(progress.decided), static_cast<double>(progress.max_candidates),
+           absl::StrCat(FormatCount(progress.decided), " / ", FormatCount(progress.max_candidates),
+                        " candidates"));
+  consider(progress.elapsed_seconds, progress.max_wall_seconds,
+           absl::StrCat(FormatClock(progress.elapsed_seconds), " / ",
+                        FormatClock(progress.max_wall_seconds)));
+  consider(progress.device_seconds_spent, progress.max_device_seconds,
+           absl::StrCat(FormatSeconds(progress.device_seconds_spent), " / ",
+                        FormatSeconds(progress.max_device_seconds), " of device time"));
+  return tightest;
+}
+
+std::string Bar(double share, int width, const Style& style) {
+  static constexpr std::array kParts = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const double cells = std::clamp(share, 0.0, 1.0) * width;
+  const int full = static_cast<int>(cells);
+  const size_t part = static_cast<size_t>((cells - full) * 8);
+  std::string filled;
+  for (int i = 0; i < full; ++i) filled += "█";
+  filled += kParts[part];
+  std::string rest;
+  for (int i = full + (part > 0 ? 1 : 0); i < width; ++i) rest += "·";
+  return style.Cyan(filled) + style.Dim(rest);
+}
+
+std::string Sparkline(const std::vector<double>& history, int width) {
+  static constexpr std::array kLevels = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  if (history.size() < 2) return "";
+  const size_t count = std::min(history.size(), static_cast<size_t>(width));
+  const auto begin = history.end() - static_cast<std::ptrdiff_t>(count);
+  const double low = std::log2(*std::min_element(begin, history.end()));
+  const double high = std::log2(*std::max_element(begin, history.end()));
+  std::string line;
+  for (auto it = begin; it != history.end(); ++it) {
+    const double share = high > low ? (std::log2(*it) - low) / (high - low) : 1;
+    line += kLevels[static_cast<size_t>(std::clamp(share * 7 + 0.5, 0.0, 7.0))];
+  }
+  return line;
+}
+
+std::string Figure(const Style& style, const char* name, uint64_t value) {
+  return absl::StrCat(style.Dim(name), " ", style.Bold(FormatCount(value)));
+}
+
+// Both ends of a line; the left gives way.
+std::string Spread(const std::string& left, const std::string& right, int width) {
+  const int gap = width - DisplayWidth(left) - DisplayWidth(right);
+  if (gap < 2) return left;
+  return left + std::string(static_cast<size_t>(gap), ' ') + right;
+}
+
+double AvoidedShare(const SearchProgress& progress) {
+  const double total = progress.device_seconds_spent + progress.device_seconds_avoided;
+  return total > 0 ? progress.device_seconds_avoided / total : 0;
+}
+
+}  // namespace
+
+double BudgetUsed(const SearchProgress& progress) {
+  const std::optional<Limit> limit = TightestLimit(progress);
+  return limit.has_value() ? limit->used : 0;
+}
+
+double EtaSeconds(const SearchProgress& progress) {
+  const double used = BudgetUsed(progress);
+  if (progress.phase != SearchProgress::Phase::kRunning || used < 0.02 ||
+      progress.elapsed_seconds < 1) {
+    return -1;
+  }
+  return progress.elapsed_seconds * (1 - used) / used;
+}
+
+std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, const Style& style,
+                                             int width, int64_t tick) {
+  static constexpr std::array kSpinner = {"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
+  width = std::max(width, 20);
+  std::vector<std::string> lines;
+  const bool live = progress.phase != SearchProgress::Phase::kDone &&
+                    progress.phase != SearchProgress::Phase::kFailed;
+
+  std::string head = style.Bold(progress.problem);
+  for (const std::string& part : {progress.target, progress.device}) {
+    if (!part.empty()) head += style.Dim(" · ") + part;
+  }
+  lines.push_back(head);
+
+  std::string state = absl::StrCat(
+      live ? style.Cyan(kSpinner[static_cast<size_t>(tick) % kSpinner.size()]) + " " : "",
+      PhaseName(progress.phase), " ", FormatClock(progress.elapsed_seconds));
+  if (const double eta = EtaSeconds(progress); eta >= 0) {
+    absl::StrAppend(&state, style.Dim(", about "), FormatClock(eta), style.Dim(" left"));
+  }
+  if (const std::optional<Limit> limit = TightestLimit(progress); limit.has_value()) {
+    const std::string right = absl::StrCat(limit->text, "  ", state);
+    const int bar = std::min(40, width - DisplayWidth(right) - 2);
+    lines.push_back(bar >= 8 ? Bar(limit->used, bar, style) + "  " + right : right);
+  } else {
+    lines.push_back(state);
+  }
+
+  lines.push_back(absl::StrCat(Figure(style, "considered", progress.decided), "   ",
+                               Figure(style, "measured", progress.measured), "   ",
+                               Figure(style, "pruned", progress.pruned), "   ",
+                               Figure(style, "rejected", progress.rejected)));
+  lines.push_back(absl::StrCat(Figure(style, "deferred", progress.deferred), "   ",
+                               Figure(style, "promoted", progress.promoted), "   ",
+                               Figure(style, "audited", progress.audited), "   ",
+                               Figure(style, "failed", progress.failures)));
+  if (progress.best.has_value()) {
+    const std::string speedup = FormatSpeedup(progress.best->value);
+    const bool faster = progress.best->low > 1;
+    std::string best = absl::StrCat(style.Dim("best "),
+                                    faster ? style.Green(style.Bold(speedup)) : style.Bold(speedup),
+                                    " ", FormatInterval(*progress.best), "  ", progress.best_name);
+    const std::string history = Sparkline(progress.best_history, 24);
+    lines.push_back(Spread(best, style.Green(history), width));
+  } else {
+    lines.push_back(style.Dim("best ") + "none measured yet");
+  }
+  lines.push_back(absl::StrCat(
+      style.Dim("device time "), FormatSeconds(progress.device_seconds_spent),
+      style.Dim(" spent, "), FormatSeconds(progress.device_seconds_avoided), style.Dim(" avoided"),
+      progress.device_seconds_avoided > 0
+          ? absl::StrCat(" (", FormatShare(AvoidedShare(progress)), ")")
+          : ""));
+  if (!progress.connection.empty()) {
+    lines.push_back(style.Yellow(progress.connection));
+  } else if (!progress.latest.empty()) {
+    lines.push_back(style.Dim(Truncate(progress.latest, width)));
+  }
+  for (std::string& line : lines) {
+    if (DisplayWidth(line) <= width) continue;
+    // Colours are given up before text is lost in the middle of a sequence.
+    std::string plain;
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (line[i] == '\x1b') {
+        while (i < line.size() && line[i] != 'm') ++i;
+        continue;
+      }
+      plain += line[i];
+    }
+    line = Truncate(plain, width);
+  }
+  return lines;
+}
+
+std::string RenderProgressLine(const SearchProgress& progress) {
+  std::string line = absl::StrCat(FormatClock(progress.elapsed_seconds), " considered ",
+                                  progress.decided, ", measured ", progress.measured, ", pruned ",
+                                  progress.pruned, ", deferred ", progress.deferred, ", audited ",
+                                  progress.audited, ", rejected ", progress.rejected);
+  if (progress.best.has_value()) {
+    absl::StrAppend(&line, ", best ", FormatSpeedup(*progress.best), " ", progress.best_name);
+  }
+  absl::StrAppend(&line, ", device time ", FormatSeconds(progress.device_seconds_spent), " spent ",
+                  FormatSeconds(progress.device_seconds_avoided), " avoided");
+  if (const double eta = EtaSeconds(progress); eta >= 0) {
+    absl::StrAppend(&line, ", about ", FormatClock(eta), " left");
+  }
+  return line;
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,252 @@
+#include "services/cli/core/text.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+
+#include "common/base/utf8.h"
+
+namespace kernelcast::cli {
+namespace {
+
+template <class... Args>
+std::string Print(const char* format, Args... args) {
+  std::array<char, 160> buffer;
+  const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
+  return std::string(buffer.data(), static_cast<size_t>(length));
+}
+
+// Decodes one character of valid UTF-8 and advances.
+char32_t NextCharacter(std::string_view text, size_t& position) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(position);
+  int extra = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+  char32_t value = lead < 0x80   ? lead
+                   : lead < 0xE0 ? lead & 0x1Fu
+                   : lead < 0xF0 ? lead & 0x0Fu
+                                 : lead & 0x07u;
+  ++position;
+  while (extra-- > 0 && position < text.size()) {
+    value = (value << 6) | (byte(position) & 0x3Fu);
+    ++position;
+  }
+  return value;
+}
+
+int CharacterWidth(char32_t c) {
+  if (c == 0 || (c >= 0x300 && c <= 0x36F) || (c >= 0x200B && c <= 0x200F) || c == 0xFEFF) {
+    return 0;
+  }
+  // East Asian wide and emoji blocks.
+  if ((c >= 0x1100 && c <= 0x115F) || (c >= 0x2E80 && c <= 0xA4CF) ||
+      (c >= 0xAC00 && c <= 0xD7A3) || (c >= 0xF900 && c <= 0xFAFF) ||
+      (c >= 0xFE30 && c <= 0xFE6F) || (c >= 0xFF00 && c <= 0xFF60) ||
+      (c >= 0x1F300 && c <= 0x1FAFF) || (c >= 0x20000 && c <= 0x3FFFD)) {
+    return 2;
+  }
+  return 1;
+}
+
+// Length of the colour sequence that starts at `position`, 0 if none does.
+size_t EscapeLength(std::string_view text, size_t position) {
+  if (text[position] != '\x1b' || position + 1 >= text.size() || text[position + 1] != '[') {
+    return 0;
+  }
+  size_t end = position + 2;
+  while (end < text.size() && (text[end] < '@' || text[end] > '~')) ++end;
+  return end < text.size() ? end + 1 - position : 0;
+}
+
+}  // namespace
+
+std::string FormatCount(uint64_t value) {
+  std::string digits = std::to_string(value);
+  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<size_t>(i), ",");
+  }
+  return digits;
+}
+
+std::string FormatFixed(double value, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  return Print("%.*f", decimals, value);
+}
+
+std::string FormatSignificant(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
+  if (value == 0) return "0";
+  const int magnitude = static_cast<int>(std::floor(std::log10(std::fabs(value))));
+  if (magnitude < -4 || magnitude > 8) return Print("%.*g", digits, value);
+  const int decimals = digits - 1 - magnitude;
+  return Print("%.*f", decimals < 0 ? 0 : decimals, value);
+}
+
+std::string FormatSpeedup(double speedup) {
+  if (!std::isfinite(speedup)) return "-";
+  return FormatSignificant(speedup, speedup < 0.1 ? 2 : 3) + "x";
+}
+
+std::string FormatInterval(const Ratio& ratio) {
+  const double width = std::fabs(ratio.high - ratio.low);
+  const double scale = std::max(std::fabs(ratio.low), std::fabs(ratio.high));
+  // Enough digits that the two ends differ.
+  int digits = 3;
+  if (scale > 0 && width > 0 && width < scale * 0.01) digits = width < scale * 0.001 ? 5 : 4;
+  return "[" + FormatSignificant(ratio.low, digits) + ", " + FormatSignificant(ratio.high, digits) +
+         "]";
+}
+
+std::string FormatSpeedup(const Ratio& speedup) {
+  return FormatSpeedup(speedup.value) + " " + FormatInterval(speedup);
+}
+
+std::string FormatShare(double share) {
+  if (!std::isfinite(share)) return "-";
+  const double percent = share * 100;
+  if (percent != 0 && std::fabs(percent) < 1) return Print("%.1f%%", percent);
+  if (percent > 99 && percent < 100) return Print("%.1f%%", std::floor(percent * 10) / 10);
+  return Print("%.0f%%", percent);
+}
+
+std::string FormatTimeNs(double ns) {
+  if (!std::isfinite(ns)) return "-";
+  if (std::fabs(ns) < 1e3) return FormatSignificant(ns, 3) + " ns";
+  if (std::fabs(ns) < 1e6) return FormatSignificant(ns / 1e3, 3) + " us";
+  if (std::fabs(ns) < 1e9) return FormatSignificant(ns / 1e6, 3) + " ms";
+  return FormatSignificant(ns / 1e9, 3) + " s";
+}
+
+std::string FormatSeconds(double seconds) {
+  if (!std::isfinite(seconds)) return "-";
+  if (seconds < 99.95) return Print("%.1f s", seconds);
+  const int64_t whole = std::llround(seconds);
+  if (whole < 3600) {
+    return Print("%dm %02ds", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
+  }
+  return Print("%lldh %02dm", static_cast<long long>(whole / 3600),
+               static_cast<int>(whole % 3600 / 60));
+}
+
+std::string FormatClock(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "--:--";
+  const int64_t whole = std::llround(seconds);
+  if (whole < 3600) {
+    return Print("%02d:%02d", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
+  }
+  return Print("%lld:%02d:%02d", static_cast<long long>(whole / 3600),
+               static_cast<int>(whole % 3600 / 60), static_cast<int>(whole % 60));
+}
+
+std::string FormatBytes(double bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  if (!std::isfinite(bytes)) return "-";
+  size_t unit = 0;
+  while (std::fabs(bytes) >= 1024 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return (unit == 0 ? FormatFixed(bytes, 0) : FormatSignificant(bytes, 3)) + " " + kUnits[unit];
+}
+
+std::string FormatUtc(int64_t wall_ns) {
+  if (wall_ns == 0) return "";
+  const std::time_t seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
+  std::tm parts{};
+  if (gmtime_r(&seconds, &parts) == nullptr) return "";
+  std::array<char, 64> buffer;
+  const size_t length =
+      std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return std::string(buffer.data(), length);
+}
+
+std::string FormatAxes(const AxisValues& axes) {
+  std::string text;
+  for (const auto& [name, value] : axes) {
+    if (!text.empty()) text += ' ';
+    text += name + "=" + std::to_string(value);
+  }
+  return text;
+}
+
+std::string FormatNumber(double value) { return Print("%.6g", value); }
+
+std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (&part != &parts.front()) text += separator;
+    text += part;
+  }
+  return text;
+}
+
+std::string ForTerminal(std::string_view untrusted) {
+  const std::string valid = SanitizeUtf8(untrusted);
+  std::string text;
+  text.reserve(valid.size());
+  for (size_t i = 0; i < valid.size();) {
+    const size_t start = i;
+    const char32_t c = NextCharacter(valid, i);
+    const bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7F && c < 0xA0);
+    if (control) {
+      text += Print("\\x%02x", static_cast<unsigned>(c));
+    } else if (c >= 0x202A && c <= 0x202E) {
+      text += "\xEF\xBF\xBD";  // direction overrides reorder what follows them
+    } else {
+      text.append(valid, start, i - start);
+    }
+  }
+  return text;
+}
+
+std::string OneLine(std::string_view untrusted) {
+  std::string text = ForTerminal(untrusted);
+  for (char& c : text) {
+    if (c == '\n' || c == '\t') c = ' ';
+  }
+  return text;
+}
+
+int DisplayWidth(std::string_view text) {
+  int width = 0;
+  for (size_t i = 0; i < text.size();) {
+    if (const size_t escape = EscapeLength(text, i); escape > 0) {
+      i += escape;
+      continue;
+    }
+    width += CharacterWidth(NextCharacter(text, i));
+  }
+  return width;
+}
+
+std::string Truncate(std::string_view text, int width) {
+  if (DisplayWidth(text) <= width) return std::string(text);
+  if (width <= 0) return "";
+  int used = 0;
+  size_t i = 0;
+  while (i < text.size()) {
+    size_t next = i;
+    const int character = CharacterWidth(NextCharacter(text, next));
+    if (used + character > width - 1) break;
+    used += character;
+    i = next;
+  }
+  return std::string(text.substr(0, i)) + "…";
+}
+
+std::string PadRight(std::string_view text, int width) {
+  const int missing = width - DisplayWidth(text);
+  return std::string(text) + std::string(static_cast<size_t>(std::max(0, missing)), ' ');
+}
+
+std::string PadLeft(std::string_view text, int width) {
+  const int missing = width - DisplayWidth(text);
+  return std::string(static_cast<size_t>(std::max(0, missing)), ' ') + std::string(text);
+}
+
+std::string Style::Wrap(std::string_view code, std::string_view text) const {
+  if (!colour_) return std::string(text);
+  return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+}
+
+}  // namespace kernelcast::cli

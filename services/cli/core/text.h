@@ -1,0 +1,66 @@
+#ifndef KERNELCAST_SERVICES_CLI_CORE_TEXT_H_
+#define KERNELCAST_SERVICES_CLI_CORE_TEXT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/domain/measurement.h"
+
+namespace kernelcast::cli {
+
+// Figures as people read them; used by the terminal and by the report.
+
+std::string FormatCount(uint64_t value);                  // "12,345"
+std::string FormatFixed(double value, int decimals);      // "3.14"; "-" where not finite
+std::string FormatSignificant(double value, int digits);  // "0.00123", "1234"; "-" if not finite
+std::string FormatSpeedup(double speedup);                // "3.42x", "0.067x", "125x"
+std::string FormatSpeedup(const Ratio& speedup);          // "3.42x [3.38, 3.46]"
+std::string FormatInterval(const Ratio& ratio);           // "[3.38, 3.46]"
+std::string FormatShare(double share);                    // "32%", "0.4%"; "-" where not finite
+std::string FormatTimeNs(double ns);             // "812 ns", "45.1 us", "3.20 ms", "12.4 s"
+std::string FormatSeconds(double seconds);       // "0.4 s", "12.4 s", "4m 05s", "2h 10m"
+std::string FormatClock(double seconds);         // "00:42", "1:02:03"
+std::string FormatBytes(double bytes);           // "512 B", "23.4 GiB"
+std::string FormatUtc(int64_t wall_ns);          // "2031-05-07 14:02:11 UTC"; "" for 0
+std::string FormatAxes(const AxisValues& axes);  // "rows=7 cols=129"
+std::string FormatNumber(double value);          // shortest of %g with 6 digits
+
+std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+
+// Text from outside, made safe to print on a terminal: valid UTF-8 and no control characters but
+// newline and tab; others appear as U+FFFD or as \xNN.
+std::string ForTerminal(std::string_view untrusted);
+// As ForTerminal, on one line.
+std::string OneLine(std::string_view untrusted);
+
+// Columns that valid UTF-8 takes on a terminal; escape sequences of colours count nothing.
+int DisplayWidth(std::string_view text);
+// Cut to at most `width` columns, the last of which is then an ellipsis. For text without colours.
+std::string Truncate(std::string_view text, int width);
+// Lengthened with spaces to at least `width` columns.
+std::string PadRight(std::string_view text, int width);
+std::string PadLeft(std::string_view text, int width);
+
+// Colours, or none.
+class Style {
+ public:
+  explicit Style(bool colour) : colour_(colour) {}
+  bool colour() const { return colour_; }
+  std::string Bold(std::string_view text) const { return Wrap("1", text); }
+  std::string Dim(std::string_view text) const { return Wrap("2", text); }
+  std::string Red(std::string_view text) const { return Wrap("31", text); }
+  std::string Green(std::string_view text) const { return Wrap("32", text); }
+  std::string Yellow(std::string_view text) const { return Wrap("33", text); }
+  std::string Blue(std::string_view text) const { return Wrap("34", text); }
+  std::string Cyan(std::string_view text) const { return Wrap("36", text); }
+
+ private:
+  std::string Wrap(std::string_view code, std::string_view text) const;
+  bool colour_;
+};
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_CORE_TEXT_H_

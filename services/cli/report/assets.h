@@ -1,0 +1,14 @@
+#ifndef KERNELCAST_SERVICES_CLI_REPORT_ASSETS_H_
+#define KERNELCAST_SERVICES_CLI_REPORT_ASSETS_H_
+
+#include <string_view>
+
+namespace kernelcast::cli {
+
+// assets/report.css and assets/report.js, compiled in.
+std::string_view ReportStyleSheet();
+std::string_view ReportScript();
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_REPORT_ASSETS_H_

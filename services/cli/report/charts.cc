@@ -1,0 +1,553 @@
+#include "services/cli/report/charts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "services/cli/core/text.h"
+#include "services/cli/report/highlight.h"
+
+namespace kernelcast::cli {
+namespace {
+
+// Above this many points, marks lose their tooltips and whiskers and become one path.
+constexpr size_t kManyPoints = 400;
+
+// Coordinates with one decimal, the shortest way to write them.
+std::string N(double value) {
+  std::array<char, 32> buffer;
+  if (std::fabs(value) < 0.05) value = 0;
+  std::snprintf(buffer.data(), buffer.size(), "%.1f", value);
+  std::string text = buffer.data();
+  if (text.size() > 2 && text.substr(text.size() - 2) == ".0") text.resize(text.size() - 2);
+  return text;
+}
+
+struct Frame {
+  double width = 0;
+  double height = 0;
+  double left = 52;
+  double right = 16;
+  double top = 14;
+  double bottom = 40;
+  double x0() const { return left; }
+  double x1() const { return width - right; }
+  double y0() const { return height - bottom; }  // the lower edge
+  double y1() const { return top; }
+};
+
+// From values to coordinates, linear or logarithmic; values outside are held at the ends.
+class Scale {
+ public:
+  Scale(double low, double high, double from, double to, bool logarithmic)
+      : low_(low), high_(high), from_(from), to_(to), logarithmic_(logarithmic) {
+    if (!(high_ > low_)) high_ = logarithmic_ ? low_ * 2 : low_ + 1;
+  }
+  double operator()(double value) const {
+    const double share = logarithmic_
+                             ? std::log(std::max(value, 1e-12) / low_) / std::log(high_ / low_)
+                             : (value - low_) / (high_ - low_);
+    return from_ + std::clamp(share, 0.0, 1.0) * (to_ - from_);
+  }
+  double low() const { return low_; }
+  double high() const { return high_; }
+
+ private:
+  double low_;
+  double high_;
+  double from_;
+  double to_;
+  bool logarithmic_;
+};
+
+std::string Open(const Frame& frame, const std::string& label) {
+  return absl::StrCat("<svg class=chart viewBox=\"0 0 ", N(frame.width), " ", N(frame.height),
+                      "\" role=img aria-label=\"", Html(label), "\">");
+}
+
+std::string Line(double x1, double y1, double x2, double y2, const char* style) {
+  return absl::StrCat("<line class=", style, " x1=", N(x1), " y1=", N(y1), " x2=", N(x2),
+                      " y2=", N(y2), " />");
+}
+
+std::string Text(double x, double y, const char* style, const std::string& text) {
+  return absl::StrCat("<text class=\"", style, "\" x=", N(x), " y=", N(y), ">", Html(text),
+                      "</text>");
+}
+
+// A round dot as a piece of a path with round caps: a tenth of the bytes of a circle.
+std::string PathDot(double x, double y) { return absl::StrCat("M", N(x), " ", N(y), "h0"); }
+
+std::vector<double> LinearTicks(double low, double high, int most) {
+  std::vector<double> ticks;
+  if (!(high > low)) return {low};
+  const double rough = (high - low) / most;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = power;
+  for (const double multiple : {1.0, 2.0, 5.0, 10.0}) {
+    step = power * multiple;
+    if (step >= rough) break;
+  }
+  for (double tick = std::ceil(low / step) * step; tick <= high + step * 1e-9; tick += step) {
+    ticks.push_back(std::fabs(tick) < step * 1e-9 ? 0 : tick);
+  }
+  return ticks;
+}
+
+std::string SpeedupAxisY(const Frame& frame, const Scale& y) {
+  std::string svg;
+  for (const double tick : LogTicks(y.low(), y.high())) {
+    svg +=
+        Line(frame.x0(), y(tick), frame.x1(), y(tick), std::fabs(tick - 1) < 1e-9 ? "one" : "grid");
+    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", TickLabel(tick));
+  }
+  return svg;
+}
+
+const char* MarkOf(const ReportCandidate& candidate) {
+  if (!candidate.decision.has_value()) return "boot";
+  switch (candidate.decision->reason) {
+    case DecisionReason::kLowConfidence: return "defer";
+    case DecisionReason::kPromising: return "promo";
+    case DecisionReason::kAudit: return "audit";
+    default: return "boot";
+  }
+}
+
+std::string Tooltip(const ReportCandidate& candidate) {
+  std::string text = OriginOf(candidate.candidate);
+  if (const std::string tunables = TunablesOf(candidate.candidate); !tunables.empty()) {
+    absl::StrAppend(&text, " ", tunables);
+  }
+  if (const Ratio* speedup = SpeedupOf(candidate); speedup != nullptr) {
+    absl::StrAppend(&text, ": ", FormatSpeedup(*speedup));
+  } else {
+    absl::StrAppend(&text, ": ", FailurePhrase(candidate));
+  }
+  return text;
+}
+
+// Range of measured speedups for an axis: the fast end is never cut; candidates slower than a
+// sixteenth of the reference are shown at the edge.
+struct Range {
+  double low = 0;
+  double high = 0;
+};
+
+std::optional<Range> SpeedupRange(const std::vector<double>& speedups) {
+  if (speedups.empty()) return std::nullopt;
+  double low = 1;
+  double high = 1;
+  for (const double speedup : speedups) {
+    low = std::min(low, speedup);
+    high = std::max(high, speedup);
+  }
+  low = std::max(low, 1.0 / 16);
+  const double margin = std::max(std::pow(high / low, 0.07), 1.05);
+  return Range{low / margin, high * margin};
+}
+
+struct Mark {
+  double x = 0;
+  double y = 0;
+  const ReportCandidate* candidate = nullptr;
+};
+
+}  // namespace
+
+std::string TickLabel(double value) {
+  std::array<char, 32> buffer;
+  std::snprintf(buffer.data(), buffer.size(), "%.3g", value);
+  return std::string(buffer.data()) + "×";
+}
+
+std::vector<double> LogTicks(double low, double high) {
+  const auto powers = [&](std::initializer_list<double> mantissas, int step) {
+    std::vector<double> ticks;
+    const int first = static_cast<int>(std::floor(std::log2(low))) - 1;
+    const int last = static_cast<int>(std::ceil(std::log2(high))) + 1;
+    for (int power = first; power <= last; ++power) {
+      if (power % step != 0) continue;
+      for (const double mantissa : mantissas) {
+        const double tick = std::ldexp(mantissa, power);
+        if (tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9)) ticks.push_back(tick);
+      }
+    }
+    return ticks;
+  };
+  std::vector<double> ticks = powers({1}, 4);
+  for (const auto& next : {powers({1}, 2), powers({1}, 1), powers({1, 1.5}, 1)}) {
+    if (ticks.size() >= 4 || next.size() > 9) return ticks;
+    ticks = next;
+  }
+  if (ticks.size() >= 4) return ticks;
+  return LinearTicks(low, high, 6);
+}
+
+std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analysis,
+                           ProgressAxis axis) {
+  const Frame frame{.width = 1040, .height = 330};
+  std::vector<Mark> marks;
+  std::vector<Mark> failures;
+  std::vector<double> speedups;
+  double considered = 0;
+  double measured = 0;
+  int64_t start_ns = 0;
+  for (const ReportCandidate& candidate : input.candidates) {
+    if (candidate.accepted_ns > 0 && (start_ns == 0 || candidate.accepted_ns < start_ns)) {
+      start_ns = candidate.accepted_ns;
+    }
+  }
+  double x_end = 1;
+  for (size_t i = 0; i < input.candidates.size(); ++i) {
+    const ReportCandidate& candidate = input.candidates[i];
+    if (analysis.is_confirmation[i]) continue;
+    ++considered;
+    const bool ran = candidate.measurement.has_value() && !candidate.reused;
+    if (ran) ++measured;
+    double x = considered;
+    if (axis == ProgressAxis::kMeasured) x = measured;
+    if (axis == ProgressAxis::kTime) {
+      x = candidate.settled_ns > start_ns
+              ? static_cast<double>(candidate.settled_ns - start_ns) * 1e-9
+              : 0;
+    }
+    x_end = std::max(x_end, x);
+    if (!ran) continue;
+    if (const Ratio* speedup = SpeedupOf(candidate); speedup != nullptr) {
+      marks.push_back({x, speedup->value, &candidate});
+      speedups.push_back(speedup->value);
+    } else {
+      failures.push_back({x, 0, &candidate});
+    }
+  }
+  const std::optional<Range> range = SpeedupRange(speedups);
+  if (!range.has_value()) return "";
+  // Records are in order of settlement; by time they already ascend, but clocks may step.
+  std::stable_sort(marks.begin(), marks.end(),
+                   [](const Mark& a, const Mark& b) { return a.x < b.x; });
+
+  const Scale x(axis == ProgressAxis::kTime ? 0 : 1, x_end, frame.x0() + 6, frame.x1() - 6, false);
+  const Scale y(range->low, range->high, frame.y0() - 14, frame.y1() + 6, true);
+  std::string svg = Open(frame, "Best measured speedup so far");
+  svg += SpeedupAxisY(frame, y);
+  const char* title = axis == ProgressAxis::kConsidered ? "candidates considered"
+                      : axis == ProgressAxis::kMeasured ? "candidates measured"
+                                                        : "seconds since the first candidate";
+  for (const double tick : LinearTicks(x.low(), x.high(), 8)) {
+    if (axis != ProgressAxis::kTime && tick != std::floor(tick)) continue;
+    svg += Text(x(tick), frame.y0() + 18, "tick m", FormatNumber(tick));
+  }
+  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", title);
+  svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y0(), "base");
+
+  std::string crosses;
+  for (const Mark& failure : failures) {
+    const double cx = x(failure.x);
+    const double cy = frame.y0() - 6;
+    absl::StrAppend(&crosses, "M", N(cx - 2.5), " ", N(cy - 2.5), "l5 5m0-5l-5 5");
+  }
+  if (!crosses.empty()) absl::StrAppend(&svg, "<path class=fail d=\"", crosses, "\"/>");
+
+  std::string step;
+  std::string rings;
+  double best = 0;
+  for (const Mark& mark : marks) {
+    if (mark.y <= best) continue;
+    const double cx = x(mark.x);
+    const double cy = y(mark.y);
+    if (best > 0) {
+      absl::StrAppend(&step, "H", N(cx), "V", N(cy));
+    } else {
+      absl::StrAppend(&step, "M", N(cx), " ", N(cy));
+    }
+    absl::StrAppend(&rings, "<circle class=ring cx=", N(cx), " cy=", N(cy), " r=5><title>",
+                    Html(Tooltip(*mark.candidate)), "</title></circle>");
+    best = mark.y;
+  }
+  if (!step.empty()) {
+    absl::StrAppend(&step, "H", N(frame.x1() - 6));
+    const std::string area =
+        absl::StrCat(step, "V", N(frame.y0()), "H", N(x(marks.front().x)), "Z");
+    absl::StrAppend(&svg, "<path class=area d=\"", area, "\"/>");
+  }
+  if (marks.size() <= kManyPoints) {
+    for (const Mark& mark : marks) {
+      absl::StrAppend(&svg, "<circle class=\"dot ", MarkOf(*mark.candidate), "\" cx=", N(x(mark.x)),
+                      " cy=", N(y(mark.y)), " r=3.4><title>", Html(Tooltip(*mark.candidate)),
+                      "</title></circle>");
+    }
+  } else {
+    std::map<std::string, std::string> paths;
+    for (const Mark& mark : marks) paths[MarkOf(*mark.candidate)] += PathDot(x(mark.x), y(mark.y));
+    for (const auto& [style, path] : paths) {
+      absl::StrAppend(&svg, "<path class=\"dots ", style, "\" d=\"", path, "\"/>");
+    }
+  }
+  if (!step.empty()) {
+    absl::StrAppend(&svg, "<path class=best d=\"", step, "\"/>", rings);
+    svg += Text(frame.x1() - 8, y(best) - 9, "end e", TickLabel(best));
+  }
+  svg += "</svg>";
+  return svg;
+}
+
+std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& analysis) {
+  const Frame frame{.width = 500, .height = 400, .left = 56, .bottom = 46};
+  const std::map<std::string, double> by_id = SpeedupsById(input.candidates);
+  struct Point {
+    double forecast;
+    double low;
+    double high;
+    const Ratio* measured;
+    const ReportCandidate* candidate;
+  };
+  std::vector<Point> points;
+  std::vector<double> values;
+  for (size_t i = 0; i < input.candidates.size(); ++i) {
+    const ReportCandidate& candidate = input.candidates[i];
+    const Ratio* measured = SpeedupOf(candidate);
+    if (measured == nullptr || !candidate.forecast.has_value() || candidate.reused ||
+        analysis.is_confirmation[i]) {
+      continue;
+    }
+    const Forecast& forecast = *candidate.forecast;
+    double scale = 1;
+    if (!forecast.baseline_candidate_id.empty()) {
+      const auto baseline = by_id.find(forecast.baseline_candidate_id);
+      if (baseline == by_id.end()) continue;
+      scale = baseline->second;
+    }
+    const double centre = std::exp2(forecast.expected_log2_speedup) * scale;
+    const double spread = std::exp2(std::min(forecast.stddev_log2_speedup, 8.0));
+    if (!std::isfinite(centre)) continue;
+    points.push_back({centre, centre / spread, centre * spread, measured, &candidate});
+    values.push_back(centre);
+    values.push_back(measured->value);
+  }
+  const std::optional<Range> range = SpeedupRange(values);
+  if (!range.has_value()) return "";
+  const Scale x(range->low, range->high, frame.x0(), frame.x1(), true);
+  const Scale y(range->low, range->high, frame.y0(), frame.y1(), true);
+  std::string svg = Open(frame, "Forecast against measured speedup");
+  for (const double tick : LogTicks(range->low, range->high)) {
+    const char* style = std::fabs(tick - 1) < 1e-9 ? "one" : "grid";
+    svg += Line(frame.x0(), y(tick), frame.x1(), y(tick), style);
+    svg += Line(x(tick), frame.y0(), x(tick), frame.y1(), style);
+    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", TickLabel(tick));
+    svg += Text(x(tick), frame.y0() + 18, "tick m", TickLabel(tick));
+  }
+  svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
+  const bool many = points.size() > kManyPoints;
+  std::string whiskers;
+  for (const Point& point : points) {
+    if (many) break;
+    const double cx = x(point.forecast);
+    const double cy = y(point.measured->value);
+    absl::StrAppend(&whiskers, "M", N(x(point.low)), " ", N(cy), "H", N(x(point.high)), "M", N(cx),
+                    " ", N(y(point.measured->low)), "V", N(y(point.measured->high)));
+  }
+  if (!whiskers.empty()) absl::StrAppend(&svg, "<path class=whisker d=\"", whiskers, "\"/>");
+  std::map<std::string, std::string> paths;
+  for (const Point& point : points) {
+    const double cx = x(point.forecast);
+    const double cy = y(point.measured->value);
+    const char* style = MarkOf(*point.candidate);
+    if (many) {
+      paths[style] += PathDot(cx, cy);
+      continue;
+    }
+    absl::StrAppend(&svg, "<circle class=\"dot ", style, "\" cx=", N(cx), " cy=", N(cy),
+                    " r=3.4><title>", Html(Tooltip(*point.candidate)), ", forecast ",
+                    FormatSpeedup(point.forecast), "</title></circle>");
+  }
+  for (const auto& [style, path] : paths) {
+    absl::StrAppend(&svg, "<path class=\"dots ", style, "\" d=\"", path, "\"/>");
+  }
+  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m", "forecast speedup");
+  absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
+                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">measured speedup</text>");
+  svg += "</svg>";
+  return svg;
+}
+
+std::string ReliabilityChart(const ReportAnalysis& analysis) {
+  if (analysis.scored_forecasts == 0) return "";
+  const Frame frame{.width = 500, .height = 400, .left = 56, .bottom = 132};
+  const Scale x(0, 1, frame.x0(), frame.x1(), false);
+  const Scale y(0, 1, frame.y0(), frame.y1(), false);
+  std::string svg = Open(frame, "Reliability of forecasts");
+  for (int i = 0; i <= 5; ++i) {
+    const double tick = i / 5.0;
+    svg += Line(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
+    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
+    svg += Text(x(tick), frame.height - 28, "tick m", FormatShare(tick));
+  }
+  svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
+  double heaviest = 0;
+  uint64_t most = 1;
+  for (const ReliabilityPoint& point : analysis.reliability) {
+    heaviest = std::max(heaviest, point.weight);
+    most = std::max(most, point.items);
+  }
+  std::string path;
+  std::string marks;
+  // Counts below the plot, on the same axis of confidence.
+  const double counts_low = frame.height - 44;
+  const double counts_high = frame.y0() + 26;
+  std::string bars;
+  for (const ReliabilityPoint& point : analysis.reliability) {
+    if (point.items == 0) continue;
+    const double cx = x(point.mean_confidence);
+    const double cy = y(point.accuracy);
+    // Wilson's interval with the effective number of items under unequal weights.
+    const double n = point.weight * point.weight / point.squared_weight;
+    const double z2 = 1.96 * 1.96;
+    const double centre = (point.accuracy + z2 / (2 * n)) / (1 + z2 / n);
+    const double half = 1.96 / (1 + z2 / n) *
+                        std::sqrt(point.accuracy * (1 - point.accuracy) / n + z2 / (4 * n * n));
+    absl::StrAppend(&path, path.empty() ? "M" : "L", N(cx), " ", N(cy));
+    const double radius = 3.5 + 6.5 * std::sqrt(point.weight / heaviest);
+    absl::StrAppend(&marks, "<path class=\"whisker strong\" d=\"M", N(cx), " ",
+                    N(y(std::max(0.0, centre - half))), "V", N(y(std::min(1.0, centre + half))),
+                    "\"/><circle class=calib cx=", N(cx), " cy=", N(cy), " r=", N(radius),
+                    "><title>confidence ", FormatShare(point.mean_confidence), ", came true ",
+                    FormatShare(point.accuracy), ", ", point.items, " forecasts of which ",
+                    point.audits, " audits, weight ", FormatFixed(point.weight, 1),
+                    "</title></circle>");
+    const double bar_left = x(point.low) + 2;
+    const double bar_width = x(point.high) - x(point.low) - 4;
+    const auto height_of = [&](uint64_t items) {
+      return (counts_low - counts_high) * static_cast<double>(items) / static_cast<double>(most);
+    };
+    const double all = height_of(point.items);
+    const double audits = height_of(point.audits);
+    absl::StrAppend(&bars, "<rect class=count x=", N(bar_left), " y=", N(counts_low - all),
+                    " width=", N(bar_width), " height=", N(all), " />");
+    if (point.audits > 0) {
+      absl::StrAppend(&bars, "<rect class=\"count audit\" x=", N(bar_left),
+                      " y=", N(counts_low - audits), " width=", N(bar_width), " height=", N(audits),
+                      " />");
+    }
+    bars +=
+        Text(bar_left + bar_width / 2, counts_low - all - 5, "tick m", FormatCount(point.items));
+  }
+  if (!path.empty()) absl::StrAppend(&svg, "<path class=calibline d=\"", path, "\"/>");
+  svg += marks + bars;
+  svg += Line(frame.x0(), counts_low, frame.x1(), counts_low, "base");
+  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m",
+              "confidence in the forecast bin");
+  absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
+                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">came true</text>",
+                  "<text class=\"axis m\" transform=\"translate(13 ",
+                  N((counts_low + counts_high) / 2), ") rotate(-90)\">count</text></svg>");
+  return svg;
+}
+
+std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analysis) {
+  static constexpr std::array kStyles = {"promo", "defer", "audit", "boot", "prune", "reject"};
+  std::vector<size_t> kinds;
+  for (size_t i = 0; i < input.candidates.size(); ++i) {
+    const ReportCandidate& candidate = input.candidates[i];
+    if (analysis.is_confirmation[i]) continue;
+    switch (FateOf(candidate)) {
+      case Fate::kPruned: kinds.push_back(4); break;
+      case Fate::kRejected: kinds.push_back(5); break;
+      default: {
+        const std::string_view mark = MarkOf(candidate);
+        kinds.push_back(
+            static_cast<size_t>(std::find(kStyles.begin(), kStyles.end(), mark) - kStyles.begin()));
+      }
+    }
+  }
+  if (kinds.empty()) return "";
+  const Frame frame{.width = 1040, .height = 168, .left = 52, .top = 8};
+  const size_t columns = std::min<size_t>(kinds.size(), 130);
+  const double column = (frame.x1() - frame.x0()) / static_cast<double>(columns);
+  const double height = frame.y0() - frame.y1();
+  std::array<std::string, kStyles.size()> paths;
+  for (size_t c = 0; c < columns; ++c) {
+    const size_t begin = c * kinds.size() / columns;
+    const size_t end = (c + 1) * kinds.size() / columns;
+    std::array<size_t, kStyles.size()> counts{};
+    for (size_t i = begin; i < end; ++i) ++counts[kinds[i]];
+    double y = frame.y0();
+    for (size_t k = 0; k < counts.size(); ++k) {
+      if (counts[k] == 0) continue;
+      const double part =
+          height * static_cast<double>(counts[k]) / static_cast<double>(end - begin);
+      const double left = frame.x0() + static_cast<double>(c) * column;
+      const double width = column - (column > 4 ? 1 : 0);
+      absl::StrAppend(&paths[k], "M", N(left), " ", N(y - part), "h", N(width), "v", N(part), "h",
+                      N(-width), "z");
+      y -= part;
+    }
+  }
+  std::string svg = Open(frame, "Decisions from the first candidate to the last");
+  for (size_t k = 0; k < paths.size(); ++k) {
+    if (!paths[k].empty()) {
+      absl::StrAppend(&svg, "<path class=\"fill ", kStyles[k], "\" d=\"", paths[k], "\"/>");
+    }
+  }
+  for (const double share : {0.0, 0.5, 1.0}) {
+    svg += Text(frame.x0() - 8, frame.y0() - share * height + 4, "tick e", FormatShare(share));
+  }
+  const Scale x(0, static_cast<double>(kinds.size()), frame.x0(), frame.x1(), false);
+  for (const double tick : LinearTicks(0, static_cast<double>(kinds.size()), 10)) {
+    if (tick != std::floor(tick)) continue;
+    svg += Text(x(tick), frame.y0() + 16, "tick m", FormatNumber(tick));
+  }
+  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", "candidates, in order");
+  svg += "</svg>";
+  return svg;
+}
+
+std::string BinHistogram(const Forecast& forecast) {
+  const size_t bins = forecast.bin_probabilities.size();
+  if (bins == 0) return "";
+  constexpr double kHeight = 20;
+  constexpr double kStep = 7;
+  const double success = std::clamp(1 - forecast.failure_probability, 0.0, 1.0);
+  const auto top =
+      std::max_element(forecast.bin_probabilities.begin(), forecast.bin_probabilities.end()) -
+      forecast.bin_probabilities.begin();
+  const auto bar = [&](size_t position, double probability) {
+    const double height = std::clamp(probability, 0.0, 1.0) * (kHeight - 1) + 0.6;
+    return absl::StrCat("M", N(static_cast<double>(position) * kStep), " 20v", N(-height), "h5v",
+                        N(height), "z");
+  };
+  std::string others;
+  for (size_t b = 0; b < bins; ++b) {
+    if (static_cast<std::ptrdiff_t>(b) != top) {
+      others += bar(b, forecast.bin_probabilities[b] * success);
+    }
+  }
+  return absl::StrCat(
+      "<svg class=hist viewBox=\"0 0 ", N(static_cast<double>(bins + 1) * kStep + 3),
+      " 20\"><path d=\"", others, "\"/><path class=top d=\"",
+      bar(static_cast<size_t>(top), forecast.bin_probabilities[static_cast<size_t>(top)] * success),
+      "\"/><path class=bad d=\"M", N(static_cast<double>(bins) * kStep + 3), " 20v",
+      N(-(std::clamp(forecast.failure_probability, 0.0, 1.0) * (kHeight - 1) + 0.6)),
+      "h5V20z\"/></svg>");
+}
+
+std::string SpeedupStrip(const std::vector<double>& speedups, double low, double high) {
+  const Scale x(low, high, 4, 256, true);
+  std::string dots;
+  for (const double speedup : speedups) dots += PathDot(x(speedup), 10);
+  std::string svg =
+      absl::StrCat("<svg class=strip viewBox=\"0 0 260 20\"><path class=rail d=\"M4 10H256\"/>",
+                   "<path class=one d=\"M", N(x(1)), " 3V17\"/>");
+  if (!dots.empty()) absl::StrAppend(&svg, "<path class=dots d=\"", dots, "\"/>");
+  if (!speedups.empty()) {
+    absl::StrAppend(&svg, "<circle cx=", N(x(speedups.back())), " cy=10 r=4 />");
+  }
+  svg += "</svg>";
+  return svg;
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,42 @@
+#ifndef KERNELCAST_SERVICES_CLI_REPORT_CHARTS_H_
+#define KERNELCAST_SERVICES_CLI_REPORT_CHARTS_H_
+
+#include <string>
+#include <vector>
+
+#include "services/cli/report/analysis.h"
+#include "services/cli/report/model.h"
+
+namespace kernelcast::cli {
+
+// Charts as inline SVG; colours come from classes that the page's style sheet defines. Each returns
+// "" where there is nothing to draw.
+
+enum class ProgressAxis { kConsidered, kMeasured, kTime };
+
+// Best measured speedup against progress, and every measurement.
+std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analysis,
+                           ProgressAxis axis);
+
+// Forecast against measured speedup, both over the reference.
+std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& analysis);
+
+// How often forecasts of a confidence came true, with how many there were of each.
+std::string ReliabilityChart(const ReportAnalysis& analysis);
+
+// What was decided, from the first candidate to the last, as stacked shares.
+std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analysis);
+
+// The distribution of a forecast, small enough for a table's cell.
+std::string BinHistogram(const Forecast& forecast);
+
+// Every measured speedup of an origin on an axis from `low` to `high`, which all origins share.
+std::string SpeedupStrip(const std::vector<double>& speedups, double low, double high);
+
+// Ticks of a logarithmic axis, four to eight where the range allows it.
+std::vector<double> LogTicks(double low, double high);
+std::string TickLabel(double value);  // "0.5×"
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_REPORT_CHARTS_H_
