@@ -216,7 +216,7 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
   BidiStream(grpc::CallbackServerContext* context, size_t max_in_flight)
       : context_(context),
         core_(std::make_shared<rpc_internal::StreamCore<Response>>(
-            this, max_in_flight > 0 ? max_in_flight : 1)) {
+            Operations(), max_in_flight > 0 ? max_in_flight : 1)) {
     core_->Start();
   }
 
@@ -261,6 +261,7 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
     }
   }
 
+  rpc_internal::StreamOperations<Response>* Operations() { return this; }
   void StartReading() final { this->StartRead(&request_); }
   void StartWriting(const Response& response) final { this->StartWrite(&response); }
   void FinishStream(const std::optional<absl::Status>& status) final {
@@ -281,7 +282,8 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
  public:
   explicit WriteStream(grpc::CallbackServerContext* context)
       : context_(context),
-        core_(std::make_shared<rpc_internal::StreamCore<Response>>(this, /*max_in_flight=*/0)) {
+        core_(std::make_shared<rpc_internal::StreamCore<Response>>(Operations(),
+                                                                   /*max_in_flight=*/0)) {
     core_->HoldToProduce();  // until the stream is known to gRPC
     this->StartSendInitialMetadata();
   }
@@ -336,6 +338,7 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
     }
   }
 
+  rpc_internal::StreamOperations<Response>* Operations() { return this; }
   void StartReading() final {}
   void StartWriting(const Response& response) final { this->StartWrite(&response); }
   void FinishStream(const std::optional<absl::Status>& status) final {
