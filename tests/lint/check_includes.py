@@ -41,11 +41,13 @@ EXTERNAL = [
     ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", ["common/rpc/*", "services/*/rpc/*", "services/*/clients/*",
                                           "services/*/main.cc", "services/cli/launch/*",
                                           "services/cli/commands/*"]),
-    ("protobuf", r"google/protobuf/|.*\.pb\.h$", ["common/convert/*", "services/*/convert/*",
-                                                  "services/*/rpc/*", "services/*/clients/*",
-                                                  "services/*/store/*",
-                                                  "services/*/main.cc", "services/cli/[!c]*",
-                                                  "services/cli/commands/*"]),
+    ("the protobuf library", r"google/protobuf/(?!.*\.pb\.h$)", [
+        "common/convert/*", "common/rpc/*", "services/*/convert/*", "services/*/rpc/*",
+        "services/*/store/*", "services/cli/*"]),
+    ("generated protobuf", r".*\.pb\.h$", [
+        "common/convert/*", "services/*/convert/*", "services/*/rpc/*", "services/*/clients/*",
+        "services/*/store/*", "services/*/main.cc", "services/cli/[!c]*",
+        "services/cli/commands/*"]),
     ("yaml-cpp", r"yaml-cpp/", ["common/domain/*.cc", "common/domain/yaml_tree.h",
                                 "common/config/*.cc"]),
     ("muParser", r"muParser", ["common/domain/*.cc"]),
