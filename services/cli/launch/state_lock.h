@@ -1,0 +1,54 @@
+#ifndef KERNELCAST_SERVICES_CLI_LAUNCH_STATE_LOCK_H_
+#define KERNELCAST_SERVICES_CLI_LAUNCH_STATE_LOCK_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace kernelcast::cli {
+
+// Keeps two sets of services from one state folder. Held until destroyed, or until the process ends
+// in whatever way.
+class StateLock {
+ public:
+  // Makes the folder where it is missing. ALREADY_EXISTS: another process holds it; the message
+  // names it. Otherwise as MakeFolders.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<StateLock>> Acquire(
+      const std::string& state_dir);
+  ~StateLock();
+  StateLock(const StateLock&) = delete;
+  StateLock& operator=(const StateLock&) = delete;
+
+ private:
+  explicit StateLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// Where the services of one state folder are; written by whoever holds its lock.
+struct ServiceAddresses {
+  pid_t supervisor = 0;
+  std::string orchestrator;
+  std::string worker;
+  std::string forecaster;
+  // "host:port" of the Prometheus endpoints; empty where there is none.
+  std::string orchestrator_metrics;
+  std::string worker_metrics;
+  std::string forecaster_metrics;
+};
+
+[[nodiscard]] absl::Status WriteServiceAddresses(const std::string& state_dir,
+                                                 const ServiceAddresses& addresses);
+void RemoveServiceAddresses(const std::string& state_dir);
+// NOT_FOUND: no services run, or they are still starting.
+[[nodiscard]] absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_dir);
+
+// Whether some process holds the lock.
+bool StateIsLocked(const std::string& state_dir);
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_LAUNCH_STATE_LOCK_H_
