@@ -7,10 +7,11 @@
 #include "common/convert/convert.h"
 
 namespace kernelcast::orchestrator {
-namespace {
 
 using ::kernelcast::FromProto;
 using ::kernelcast::ToProto;
+
+namespace {
 
 v1::EvaluateMode ModeToProto(EvaluateMode mode) {
   switch (mode) {

@@ -55,25 +55,6 @@ double ExpectedImprovement(const Forecast& forecast, double best_speedup) {
   return sigma * (density + z * cumulative) * (1 - forecast.failure_probability);
 }
 
-EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
-                            int64_t settled_ns, uint64_t sequence) {
-  EvaluationRecord record;
-  record.request_id = evaluation.request_id;
-  record.search_id = evaluation.search_id;
-  record.mode = evaluation.mode;
-  record.candidate = evaluation.candidate;
-  record.generated = evaluation.generated;
-  if (!evaluation.facts.schema.empty()) record.facts = evaluation.facts;
-  record.decided_on = evaluation.forecast;
-  record.decision = *evaluation.decision;
-  record.result = settled.result;
-  record.reused = settled.reused;
-  record.accepted_ns = evaluation.accepted_ns;
-  record.settled_ns = settled_ns;
-  record.settled_sequence = sequence;
-  return record;
-}
-
 }  // namespace
 
 struct Engine::Inbox {
@@ -218,9 +199,11 @@ bool Engine::Commit() {
 void Engine::Fail(const absl::Status& status) {
   Log(LogLevel::kError, "the event log cannot be written; the orchestrator must be restarted",
       {{"error", std::string(status.ToString())}});
+  std::function<void()> callback;
   {
     std::lock_guard lock(mutex_);
     failure_ = status;
+    callback = failure_callback_;
   }
   effects_.clear();
   for (auto& [request_id, waiting] : waiters_) {
@@ -229,6 +212,7 @@ void Engine::Fail(const absl::Status& status) {
     }
   }
   waiters_.clear();
+  if (callback) callback();
 }
 
 bool Engine::Emit(EventBody body) {
@@ -572,6 +556,11 @@ EngineFigures Engine::figures() const {
 absl::Status Engine::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
+}
+
+void Engine::SetFailureCallback(std::function<void()> callback) {
+  std::lock_guard lock(mutex_);
+  failure_callback_ = std::move(callback);
 }
 
 void Engine::Inspect(const std::function<void(const State&)>& read) {

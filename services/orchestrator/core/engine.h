@@ -123,11 +123,13 @@ class Engine {
 
   EngineFigures figures() const;
 
-  // Runs `read` on the engine's thread and waits for it; for tests.
+  // Runs `read` on the engine's thread and waits for it. Not for threads that must not block.
   void Inspect(const std::function<void(const State&)>& read);
 
   // Set once the store has failed; nothing is accepted any more.
   absl::Status failure() const;
+  // Called once, on the engine's thread, when the store has failed. Set before work arrives.
+  void SetFailureCallback(std::function<void()> callback);
 
   // No new work from callers: Evaluate and StartSearch answer UNAVAILABLE. Searches stop proposing.
   void BeginDrain();
@@ -227,6 +229,7 @@ class Engine {
 
   mutable std::mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> failure_callback_ ABSL_GUARDED_BY(mutex_);
   EngineFigures figures_ ABSL_GUARDED_BY(mutex_);
 
   // Held while listeners are called, so that removal waits for a call under way.

@@ -70,7 +70,9 @@ class ThresholdPolicy final : public Policy {
         WinProbability(*input.forecast, input.incumbent_speedup * (1 + p_.margin)).value_or(1);
     decision.win_probability = win;
 
-    const uint64_t started = input.measured + input.measuring;
+    // Labels of earlier searches of the problem count as well.
+    const uint64_t started =
+        std::max(input.measured + input.measuring, input.forecast->labels_seen);
     if (started < BootstrapMeasurements(input)) {
       return finish(DecisionReason::kBootstrap);
     }

@@ -27,6 +27,25 @@ int64_t DeviceTimeAvoidedNs(const SearchCounts& counts) {
                               static_cast<double>(timed) * static_cast<double>(counts.pruned));
 }
 
+EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
+                            int64_t settled_ns, uint64_t sequence) {
+  EvaluationRecord record;
+  record.request_id = evaluation.request_id;
+  record.search_id = evaluation.search_id;
+  record.mode = evaluation.mode;
+  record.candidate = evaluation.candidate;
+  record.generated = evaluation.generated;
+  if (!evaluation.facts.schema.empty()) record.facts = evaluation.facts;
+  record.decided_on = evaluation.forecast;
+  record.decision = *evaluation.decision;
+  record.result = settled.result;
+  record.reused = settled.reused;
+  record.accepted_ns = evaluation.accepted_ns;
+  record.settled_ns = settled_ns;
+  record.settled_sequence = sequence;
+  return record;
+}
+
 std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& events) {
   EvaluationRecord record;
   bool settled = false;

@@ -63,6 +63,10 @@ struct EvaluationRecord {
   uint64_t settled_sequence = 0;
 };
 
+// The record of an evaluation that is being settled; it must have a decision.
+EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
+                            int64_t settled_ns, uint64_t sequence);
+
 // Nothing if the events do not end in a settlement.
 std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& events);
 

@@ -1,0 +1,61 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_RPC_BACKGROUND_THREAD_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_RPC_BACKGROUND_THREAD_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace kernelcast::orchestrator {
+
+// Does in order what a reactor may not do itself: read the log, parse a problem. Thread-safe; the
+// destructor drops what has not begun.
+class BackgroundThread {
+ public:
+  BackgroundThread() : thread_([this] { Run(); }) {}
+  ~BackgroundThread() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  BackgroundThread(const BackgroundThread&) = delete;
+  BackgroundThread& operator=(const BackgroundThread&) = delete;
+
+  void Post(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (stopping_) return;
+      std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      task = nullptr;  // what it holds is given up without the lock
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_RPC_BACKGROUND_THREAD_H_

@@ -1,0 +1,323 @@
+#include "services/orchestrator/rpc/log_streams.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
+#include "common/rpc/stream_writer.h"
+#include "services/orchestrator/convert/convert.h"
+
+namespace kernelcast::orchestrator {
+
+using ::kernelcast::ToProto;
+
+namespace {
+
+constexpr size_t kEventsPerPage = 256;
+
+// A stream whose messages a cursor makes.
+template <class Message, class CursorType>
+class CursorStream final : public WriteStream<Message> {
+ public:
+  template <class... Args>
+  CursorStream(grpc::CallbackServerContext* context, LogStreams* streams, Args&&... args)
+      : WriteStream<Message>(context),
+        streams_(streams),
+        cursor_(std::make_shared<CursorType>(this->sender(), std::forward<Args>(args)...)) {}
+
+ private:
+  void OnWritable() override { streams_->Feed(cursor_); }
+  void OnCancelled() override { streams_->Forget(cursor_); }
+
+  LogStreams* const streams_;
+  // Shared with the background thread, which may still be reading for a stream that is gone.
+  const std::shared_ptr<CursorType> cursor_;
+};
+
+// The search's events as its watcher sees them.
+std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State& before) {
+  v1::SearchEvent event;
+  const EventBody& body = stored.event.body;
+  if (const auto* created = std::get_if<SearchCreated>(&body)) {
+    *event.mutable_started()->mutable_spec() = ToProto(created->spec);
+  } else if (const auto* accepted = std::get_if<EvaluationAccepted>(&body)) {
+    auto* proposed = event.mutable_proposed();
+    proposed->set_request_id(accepted->request_id);
+    proposed->set_candidate_id(accepted->candidate.candidate_id);
+    proposed->set_origin(ToProto(accepted->candidate).origin());
+  } else if (const auto* forecast = std::get_if<EvaluationForecast>(&body)) {
+    const auto* value = std::get_if<Forecast>(&forecast->result);
+    if (value == nullptr) return std::nullopt;
+    auto* message = event.mutable_forecast();
+    message->set_request_id(forecast->request_id);
+    message->set_candidate_id(value->candidate_id);
+    *message->mutable_forecast() = ToProto(*value);
+  } else if (const auto* decided = std::get_if<EvaluationDecided>(&body)) {
+    auto* message = event.mutable_decided();
+    message->set_request_id(decided->request_id);
+    if (const Evaluation* evaluation = before.FindEvaluation(decided->request_id)) {
+      message->set_candidate_id(evaluation->candidate.candidate_id);
+    }
+    *message->mutable_decision() = ToProto(decided->decision);
+  } else if (const auto* settled = std::get_if<EvaluationSettled>(&body)) {
+    const Evaluation* evaluation = before.FindEvaluation(settled->request_id);
+    if (evaluation == nullptr || !evaluation->decision) return std::nullopt;
+    *event.mutable_settled() = ToProto(
+        MakeRecord(*evaluation, *settled, stored.event.time_ns, stored.sequence), true);
+  } else if (const auto* finishing = std::get_if<SearchFinishing>(&body)) {
+    event.mutable_ended()->set_reason(finishing->reason);
+  } else if (const auto* closed = std::get_if<SearchClosed>(&body)) {
+    event.mutable_ended()->set_reason(closed->reason);
+  } else {
+    return std::nullopt;
+  }
+  event.set_sequence(stored.sequence);
+  *event.mutable_time() = TimestampToProto(stored.event.time_ns);
+  return event;
+}
+
+class WatchCursor final : public LogStreams::Cursor {
+ public:
+  WatchCursor(StreamSender<v1::SearchEvent> sender, const EventStore* store,
+              std::string search_id, uint64_t from_sequence)
+      : sender_(std::move(sender)),
+        store_(store),
+        search_id_(std::move(search_id)),
+        from_sequence_(from_sequence) {}
+
+  bool open() const override { return sender_.open(); }
+  void End(const absl::Status& status) override { sender_.FinishWith(status); }
+
+  bool SendPage() override {
+    bool sent = false;
+    while (!sent) {
+      auto events = store_->ReadSearch(search_id_, next_sequence_, kEventsPerPage);
+      if (!events.ok()) {
+        End(events.status());
+        return true;
+      }
+      if (events->empty()) {
+        if (next_sequence_ == 1) {
+          End(absl::NotFoundError(absl::StrCat("search_id: '", search_id_, "' is not known")));
+          return true;
+        }
+        return false;
+      }
+      for (const StoredEvent& stored : *events) {
+        next_sequence_ = stored.sequence + 1;
+        sent |= SendEvent(stored);
+        if (std::holds_alternative<SearchClosed>(stored.event.body)) {
+          End(absl::OkStatus());
+          return true;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  // The state is folded from the search's beginning, so that each event carries the counts of its time.
+  bool SendEvent(const StoredEvent& stored) {
+    std::optional<v1::SearchEvent> event = WatchEvent(stored, state_);
+    const std::string incumbent_before = IncumbentRequest();
+    if (!state_.Apply(stored).ok()) return false;
+    const Search* search = state_.FindSearch(search_id_);
+    if (stored.sequence < from_sequence_ || search == nullptr) return false;
+    auto stamp = [&](v1::SearchEvent& message) {
+      message.set_search_id(search_id_);
+      *message.mutable_counts() = ToProto(search->counts);
+      message.set_status(ToProto(search->status));
+    };
+    if (event) {
+      if (event->has_ended()) {
+        const auto& best = search->confirmed ? search->confirmed : search->incumbent;
+        if (event->ended().reason().empty()) event->mutable_ended()->set_reason(search->end_reason);
+        if (best) {
+          event->mutable_ended()->set_best_candidate_id(best->candidate.candidate_id);
+          *event->mutable_ended()->mutable_best_speedup() =
+              ToProto(*MeasuredSpeedup(best->measurement));
+        }
+      }
+      stamp(*event);
+      sender_.Send(*std::move(event));
+    }
+    if (IncumbentRequest() != incumbent_before) {
+      v1::SearchEvent improved;
+      improved.set_sequence(stored.sequence);
+      *improved.mutable_time() = TimestampToProto(stored.event.time_ns);
+      auto* message = improved.mutable_improved();
+      message->set_request_id(search->incumbent->request_id);
+      message->set_candidate_id(search->incumbent->candidate.candidate_id);
+      *message->mutable_speedup() = ToProto(*MeasuredSpeedup(search->incumbent->measurement));
+      stamp(improved);
+      sender_.Send(std::move(improved));
+    }
+    return event.has_value();
+  }
+
+  std::string IncumbentRequest() const {
+    const Search* search = state_.FindSearch(search_id_);
+    return search != nullptr && search->incumbent ? search->incumbent->request_id : "";
+  }
+
+  const StreamSender<v1::SearchEvent> sender_;
+  const EventStore* const store_;
+  const std::string search_id_;
+  const uint64_t from_sequence_;
+  uint64_t next_sequence_ = 1;
+  State state_;
+};
+
+class ExportCursor final : public LogStreams::Cursor {
+ public:
+  ExportCursor(StreamSender<v1::ExportRecord> sender, Engine* engine, const EventStore* store,
+               const v1::ExportRequest& request)
+      : sender_(std::move(sender)),
+        engine_(engine),
+        store_(store),
+        search_id_(request.search_id()),
+        include_sources_(request.include_sources()),
+        next_sequence_(std::max<uint64_t>(1, request.from_sequence())) {}
+
+  bool open() const override { return sender_.open(); }
+  void End(const absl::Status& status) override { sender_.FinishWith(status); }
+
+  bool SendPage() override {
+    bool sent = false;
+    while (!sent) {
+      auto events = store_->ReadSearch(search_id_, next_sequence_, kEventsPerPage);
+      if (!events.ok() || events->empty()) {
+        End(events.status());
+        return true;
+      }
+      for (const StoredEvent& stored : *events) {
+        next_sequence_ = stored.sequence + 1;
+        const auto* settled = std::get_if<EvaluationSettled>(&stored.event.body);
+        if (settled == nullptr) continue;
+        auto whole = store_->ReadEvaluation(settled->request_id);
+        if (!whole.ok()) {
+          End(whole.status());
+          return true;
+        }
+        if (std::optional<EvaluationRecord> record = FoldEvaluation(*whole)) {
+          sender_.Send(ToRecord(*record));
+          sent = true;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Context {
+    std::string problem_name;
+    CompileFacts reference_facts;
+  };
+
+  v1::ExportRecord ToRecord(const EvaluationRecord& record) {
+    const Context& context = ContextOf(record.candidate);
+    v1::ExportRecord message;
+    message.set_sequence(record.settled_sequence);
+    *message.mutable_evaluation() = ToProto(record, /*with_feedback=*/true);
+    *message.mutable_candidate() = ToProto(record.candidate);
+    if (!include_sources_) message.mutable_candidate()->clear_source();
+    if (record.facts) *message.mutable_facts() = ToProto(*record.facts);
+    if (!context.reference_facts.schema.empty()) {
+      *message.mutable_reference_facts() = ToProto(context.reference_facts);
+    }
+    message.set_problem_name(context.problem_name);
+    return message;
+  }
+
+  const Context& ContextOf(const Candidate& candidate) {
+    auto [entry, inserted] =
+        contexts_.try_emplace({candidate.problem_id, candidate.target});
+    if (inserted) {
+      engine_->Inspect([&, &context = entry->second](const State& state) {
+        if (auto problem = state.FindProblem(candidate.problem_id)) {
+          context.problem_name = problem->name;
+        }
+        if (const auto* reference =
+                state.FindReference(candidate.problem_id, candidate.target)) {
+          context.reference_facts = reference->facts;
+        }
+      });
+    }
+    return entry->second;
+  }
+
+  const StreamSender<v1::ExportRecord> sender_;
+  Engine* const engine_;
+  const EventStore* const store_;
+  const std::string search_id_;
+  const bool include_sources_;
+  uint64_t next_sequence_;
+  std::map<std::pair<std::string, std::string>, Context> contexts_;
+};
+
+}  // namespace
+
+LogStreams::LogStreams(Engine* engine, const EventStore* store) : engine_(engine), store_(store) {
+  listener_ = engine_->AddListener([this](uint64_t) { WakeWaiting(); });
+}
+
+LogStreams::~LogStreams() { engine_->RemoveListener(listener_); }
+
+grpc::ServerWriteReactor<v1::SearchEvent>* LogStreams::Watch(grpc::CallbackServerContext* context,
+                                                             const std::string& search_id,
+                                                             uint64_t from_sequence) {
+  return new CursorStream<v1::SearchEvent, WatchCursor>(context, this, store_, search_id,
+                                                        from_sequence);
+}
+
+grpc::ServerWriteReactor<v1::ExportRecord>* LogStreams::Export(
+    grpc::CallbackServerContext* context, const v1::ExportRequest& request) {
+  return new CursorStream<v1::ExportRecord, ExportCursor>(context, this, engine_, store_, request);
+}
+
+void LogStreams::Feed(const std::shared_ptr<Cursor>& cursor) {
+  thread_.Post([this, cursor] {
+    const uint64_t events_before = engine_->figures().events;
+    if (!cursor->open() || cursor->SendPage()) return;
+    bool draining = false;
+    {
+      std::lock_guard lock(mutex_);
+      draining = draining_;
+      if (!draining) waiting_.insert(cursor);
+    }
+    if (draining) {
+      cursor->End(absl::UnavailableError(
+          "the orchestrator is draining; watch again from the last sequence number seen"));
+    } else if (engine_->figures().events != events_before) {
+      // A commit came between the read and the registration.
+      WakeWaiting();
+    }
+  });
+}
+
+void LogStreams::Forget(const std::shared_ptr<Cursor>& cursor) {
+  std::lock_guard lock(mutex_);
+  waiting_.erase(cursor);
+}
+
+void LogStreams::WakeWaiting() {
+  std::set<std::shared_ptr<Cursor>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    waiting.swap(waiting_);
+  }
+  for (const auto& cursor : waiting) Feed(cursor);
+}
+
+void LogStreams::BeginDrain() {
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  WakeWaiting();
+}
+
+}  // namespace kernelcast::orchestrator

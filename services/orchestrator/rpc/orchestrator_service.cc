@@ -1,0 +1,269 @@
+#include "services/orchestrator/rpc/orchestrator_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/convert/convert.h"
+#include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_writer.h"
+#include "common/rpc/unary_reactor.h"
+#include "services/orchestrator/convert/convert.h"
+#include "services/orchestrator/rpc/log_streams.h"
+
+namespace kernelcast::orchestrator {
+
+using ::kernelcast::FromProto;
+using ::kernelcast::ToProto;
+
+namespace {
+
+constexpr size_t kEvaluationsPerStream = 1024;
+constexpr size_t kEventsPerPage = 256;
+constexpr uint32_t kMaxPageSize = 1000;
+constexpr absl::Duration kOverloadPause = absl::Milliseconds(200);
+
+// What the engine refuses for lack of room is told with the time to come back.
+absl::Status WithRetryHint(const absl::Status& status) {
+  if (status.code() == absl::StatusCode::kResourceExhausted && !RetryAfter(status)) {
+    return OverloadedError(std::string(status.message()), kOverloadPause);
+  }
+  return status;
+}
+
+absl::StatusOr<Engine::EvaluateCommand> CommandFromProto(const v1::EvaluateRequest& request) {
+  Engine::EvaluateCommand command;
+  command.request_id = request.request_id();
+  command.search_id = request.search_id();
+  if (!request.has_candidate()) {
+    return absl::InvalidArgumentError("candidate: is missing");
+  }
+  KC_ASSIGN_OR_RETURN(command.mode, FromProto(request.mode()));
+  KC_ASSIGN_OR_RETURN(command.candidate, FromProto(request.candidate()));
+  return command;
+}
+
+v1::EvaluateReply ReplyFromRecord(const EvaluationRecord& record) {
+  v1::EvaluateReply reply;
+  reply.set_request_id(record.request_id);
+  *reply.mutable_evaluation() = ToProto(record, /*with_feedback=*/true);
+  return reply;
+}
+
+v1::EvaluateReply ReplyFromError(const std::string& request_id, const absl::Status& error) {
+  const absl::Status status = WithRetryHint(error);
+  v1::EvaluateReply reply;
+  reply.set_request_id(request_id);
+  reply.mutable_error()->set_code(static_cast<int>(status.code()));
+  reply.mutable_error()->set_message(ToGrpc(status).error_message());
+  if (auto pause = RetryAfter(status)) {
+    *reply.mutable_error()->mutable_retry_after() =
+        DurationToProto(absl::ToInt64Nanoseconds(*pause));
+  }
+  return reply;
+}
+
+class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::EvaluateReply> {
+ public:
+  EvaluateStreamReactor(grpc::CallbackServerContext* context, Engine* engine)
+      : BidiStream(context, kEvaluationsPerStream), engine_(engine) {}
+
+ private:
+  void OnRequest(const v1::EvaluateRequest& request) override {
+    absl::StatusOr<Engine::EvaluateCommand> command = CommandFromProto(request);
+    if (!command.ok()) {
+      Send(ReplyFromError(request.request_id(), command.status()));
+      return;
+    }
+    engine_->Evaluate(*std::move(command),
+                      [sender = sender(), id = request.request_id()](
+                          const absl::StatusOr<EvaluationRecord>& record) {
+                        sender.Send(record.ok() ? ReplyFromRecord(*record)
+                                                : ReplyFromError(id, record.status()));
+                      });
+  }
+
+  Engine* const engine_;
+};
+
+}  // namespace
+
+OrchestratorService::OrchestratorService(Engine* engine, const EventStore* store,
+                                         const WorkerPool* workers,
+                                         const ForecasterClient* forecasters)
+    : engine_(engine),
+      workers_(workers),
+      forecasters_(forecasters),
+      log_streams_(std::make_unique<LogStreams>(engine, store)) {}
+
+OrchestratorService::~OrchestratorService() = default;
+
+void OrchestratorService::BeginDrain() {
+  draining_ = true;
+  engine_->BeginDrain();
+  log_streams_->BeginDrain();
+}
+
+grpc::ServerUnaryReactor* OrchestratorService::Describe(grpc::CallbackServerContext* context,
+                                                        const v1::OrchestratorDescribeRequest*,
+                                                        v1::OrchestratorDescription* response) {
+  response->set_version(std::string(Version()));
+  for (const WorkerView& view : workers_->View()) {
+    auto* worker = response->add_workers();
+    worker->set_address(view.address);
+    worker->set_healthy(view.healthy);
+    worker->set_unhealthy_reason(view.unhealthy_reason);
+    *worker->mutable_description() = view.description;
+  }
+  const ForecasterView view = forecasters_->View();
+  auto* forecaster = response->add_forecasters();
+  forecaster->set_address(view.address);
+  forecaster->set_healthy(view.healthy);
+  forecaster->set_unhealthy_reason(view.unhealthy_reason);
+  const EngineFigures figures = engine_->figures();
+  response->set_events(figures.events);
+  response->set_evaluations_in_flight(figures.live_evaluations);
+  response->set_draining(draining_);
+  for (const std::string& policy : PolicyNames()) response->add_policies(policy);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* OrchestratorService::PutProblem(grpc::CallbackServerContext* context,
+                                                          const v1::PutProblemRequest* request,
+                                                          v1::PutProblemReply* response) {
+  auto* call = new AsyncUnary<v1::PutProblemReply>(context, response);
+  log_streams_->Post([this, reply = call->reply(), message = request->problem()] {
+    absl::StatusOr<Problem> problem = ProblemFromProto(message);
+    if (!problem.ok()) {
+      reply.Fail(problem.status());
+      return;
+    }
+    engine_->PutProblem(problem->files,
+                        [reply](absl::StatusOr<std::shared_ptr<const Problem>> stored) {
+                          if (!stored.ok()) {
+                            reply.Fail(stored.status());
+                            return;
+                          }
+                          v1::PutProblemReply put;
+                          *put.mutable_definition() = ToProto(**stored);
+                          reply.Send(std::move(put));
+                        });
+  });
+  return call;
+}
+
+grpc::ServerUnaryReactor* OrchestratorService::Evaluate(grpc::CallbackServerContext* context,
+                                                        const v1::EvaluateRequest* request,
+                                                        v1::EvaluateReply* response) {
+  absl::StatusOr<Engine::EvaluateCommand> command = CommandFromProto(*request);
+  if (!command.ok()) {
+    return FinishNow(context, command.status());
+  }
+  auto* call = new AsyncUnary<v1::EvaluateReply>(context, response);
+  engine_->Evaluate(*std::move(command),
+                    [reply = call->reply()](const absl::StatusOr<EvaluationRecord>& record) {
+                      if (record.ok()) {
+                        reply.Send(ReplyFromRecord(*record));
+                      } else {
+                        reply.Fail(WithRetryHint(record.status()));
+                      }
+                    });
+  return call;
+}
+
+grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>*
+OrchestratorService::EvaluateStream(grpc::CallbackServerContext* context) {
+  return new EvaluateStreamReactor(context, engine_);
+}
+
+namespace {
+
+// The three calls that answer with a search.
+template <class Reply>
+Engine::SearchDone AnswerWithSearch(const UnaryReply<Reply>& reply) {
+  return [reply](const absl::StatusOr<SearchSnapshot>& search) {
+    if (!search.ok()) {
+      reply.Fail(search.status());
+      return;
+    }
+    Reply message;
+    *message.mutable_search() = ToProto(*search);
+    reply.Send(std::move(message));
+  };
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* OrchestratorService::StartSearch(grpc::CallbackServerContext* context,
+                                                           const v1::StartSearchRequest* request,
+                                                           v1::StartSearchReply* response) {
+  absl::StatusOr<SearchSpec> spec = FromProto(request->spec());
+  if (!spec.ok()) {
+    return FinishNow(context, spec.status());
+  }
+  auto* call = new AsyncUnary<v1::StartSearchReply>(context, response);
+  engine_->StartSearch(request->search_id(), *std::move(spec), AnswerWithSearch(call->reply()));
+  return call;
+}
+
+grpc::ServerWriteReactor<v1::SearchEvent>* OrchestratorService::WatchSearch(
+    grpc::CallbackServerContext* context, const v1::WatchSearchRequest* request) {
+  return log_streams_->Watch(context, request->search_id(), request->from_sequence());
+}
+
+grpc::ServerUnaryReactor* OrchestratorService::StopSearch(grpc::CallbackServerContext* context,
+                                                          const v1::StopSearchRequest* request,
+                                                          v1::StopSearchReply* response) {
+  auto* call = new AsyncUnary<v1::StopSearchReply>(context, response);
+  engine_->StopSearch(request->search_id(), AnswerWithSearch(call->reply()));
+  return call;
+}
+
+grpc::ServerUnaryReactor* OrchestratorService::GetSearch(grpc::CallbackServerContext* context,
+                                                         const v1::GetSearchRequest* request,
+                                                         v1::GetSearchReply* response) {
+  auto* call = new AsyncUnary<v1::GetSearchReply>(context, response);
+  engine_->GetSearch(request->search_id(), AnswerWithSearch(call->reply()));
+  return call;
+}
+
+grpc::ServerUnaryReactor* OrchestratorService::ListSearches(grpc::CallbackServerContext* context,
+                                                            const v1::ListSearchesRequest* request,
+                                                            v1::ListSearchesReply* response) {
+  if (request->page_size() > kMaxPageSize) {
+    return FinishNow(context,
+                     absl::InvalidArgumentError(absl::StrCat("page_size: is ", request->page_size(),
+                                                             "; at most ", kMaxPageSize,
+                                                             " is allowed")));
+  }
+  const size_t page_size = request->page_size() == 0 ? 100 : request->page_size();
+  auto* call = new AsyncUnary<v1::ListSearchesReply>(context, response);
+  engine_->ListSearches([reply = call->reply(), page_size, status = request->status(),
+                         token = request->page_token()](std::vector<SearchSnapshot> searches) {
+    v1::ListSearchesReply message;
+    // In the order of their ids, which is that of the engine's map; the token is the last id given.
+    for (const SearchSnapshot& search : searches) {
+      if (search.search_id <= token) continue;
+      if (status != v1::SEARCH_STATUS_UNSPECIFIED && ToProto(search.status) != status) continue;
+      if (static_cast<size_t>(message.searches_size()) == page_size) {
+        message.set_next_page_token(message.searches(message.searches_size() - 1).search_id());
+        break;
+      }
+      *message.add_searches() = ToProto(search);
+    }
+    reply.Send(std::move(message));
+  });
+  return call;
+}
+
+grpc::ServerWriteReactor<v1::ExportRecord>* OrchestratorService::Export(
+    grpc::CallbackServerContext* context, const v1::ExportRequest* request) {
+  return log_streams_->Export(context, *request);
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,477 @@
+#include "services/orchestrator/core/engine.h"
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "tests/unit/services/orchestrator/fakes.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using testing::CallbackThread;
+using testing::FakeForecasters;
+using testing::FakeWorkers;
+using testing::MemoryEventStore;
+using testing::SmallProblemFiles;
+
+// An engine with everything it needs. Members are destroyed in reverse: first the engine, then the
+// thread that would call it.
+struct World {
+  explicit World(std::unique_ptr<MemoryEventStore> disk = nullptr, EngineOptions options = {})
+      : store(disk != nullptr ? std::move(disk) : std::make_unique<MemoryEventStore>()),
+        workers(&thread),
+        forecasters(&thread),
+        engine_options(options) {
+    engine_options.tick = absl::Milliseconds(20);
+  }
+
+  void Start() {
+    auto started = Engine::Start(engine_options, store.get(), &workers, &forecasters,
+                                 &Clock::Real(), nullptr);
+    REQUIRE(started.ok());
+    engine = *std::move(started);
+  }
+
+  std::string PutToy() {
+    std::promise<std::string> id;
+    engine->PutProblem(SmallProblemFiles(), [&](auto problem) {
+      id.set_value(problem.ok() ? (*problem)->problem_id : "");
+    });
+    return id.get_future().get();
+  }
+
+  absl::StatusOr<EvaluationRecord> Evaluate(Engine::EvaluateCommand command) {
+    std::promise<absl::StatusOr<EvaluationRecord>> result;
+    engine->Evaluate(std::move(command), [&](auto record) { result.set_value(record); });
+    return result.get_future().get();
+  }
+
+  absl::StatusOr<SearchSnapshot> StartSearch(const std::string& id, SearchSpec spec) {
+    std::promise<absl::StatusOr<SearchSnapshot>> result;
+    engine->StartSearch(id, std::move(spec), [&](auto search) { result.set_value(search); });
+    return result.get_future().get();
+  }
+
+  SearchSnapshot GetSearch(const std::string& id) {
+    std::promise<absl::StatusOr<SearchSnapshot>> result;
+    engine->GetSearch(id, [&](auto search) { result.set_value(search); });
+    return result.get_future().get().value();
+  }
+
+  // Waits for the search's end by listening to commits, not by sleeping.
+  SearchSnapshot WaitForEnd(const std::string& id) {
+    struct Latch {
+      std::mutex mutex;
+      std::condition_variable changed;
+      uint64_t commits = 0;
+    } latch;
+    const int handle = engine->AddListener([&](uint64_t) {
+      std::lock_guard lock(latch.mutex);
+      ++latch.commits;
+      latch.changed.notify_all();
+    });
+    uint64_t seen = 0;
+    SearchSnapshot snapshot;
+    while (true) {
+      snapshot = GetSearch(id);
+      if (snapshot.ended_ns != 0) break;
+      std::unique_lock lock(latch.mutex);
+      latch.changed.wait(lock, [&] { return latch.commits > seen; });
+      seen = latch.commits;
+    }
+    engine->RemoveListener(handle);
+    return snapshot;
+  }
+
+  Candidate ToyCandidate(const std::string& problem_id, const std::string& source = "// mine\n") {
+    Candidate candidate;
+    candidate.problem_id = problem_id;
+    candidate.target = "cpu";
+    candidate.source = source;
+    candidate.tunables = {{"BLOCK", "8"}, {"UNROLL", "4"}};
+    return candidate;
+  }
+
+  CallbackThread thread;
+  std::unique_ptr<MemoryEventStore> store;
+  FakeWorkers workers;
+  FakeForecasters forecasters;
+  EngineOptions engine_options;
+  std::unique_ptr<Engine> engine;
+};
+
+SearchSpec TemplateSearch(const std::string& problem_id, uint64_t measurements) {
+  SearchSpec spec;
+  spec.problem_id = problem_id;
+  spec.target = "cpu";
+  spec.budget.max_measurements = measurements;
+  spec.seed = 11;
+  return spec;
+}
+
+Engine::EvaluateCommand Command(const std::string& request_id, Candidate candidate,
+                                EvaluateMode mode = EvaluateMode::kMeasure,
+                                const std::string& search_id = "") {
+  return {request_id, search_id, mode, std::move(candidate)};
+}
+
+void CheckEachSettledOnce(const MemoryEventStore& store) {
+  std::map<std::string, int> accepted, settled;
+  for (const auto& event : store.All<EvaluationAccepted>()) ++accepted[event.request_id];
+  for (const auto& event : store.All<EvaluationSettled>()) ++settled[event.request_id];
+  for (const auto& [id, count] : accepted) {
+    INFO(id);
+    CHECK(count == 1);
+    CHECK(settled[id] == 1);
+  }
+  CHECK(settled.size() == accepted.size());
+}
+
+TEST_CASE("a candidate is compiled, forecast, measured and learnt from") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  const auto record = world.Evaluate(Command("r1", world.ToyCandidate(problem)));
+  REQUIRE(record.ok());
+  REQUIRE(std::holds_alternative<Measurement>(record->result));
+  CHECK(MeasuredSpeedup(std::get<Measurement>(record->result))->value == Approx(3.2));
+  CHECK(record->decision.reason == DecisionReason::kRequested);
+  CHECK(record->decided_on.has_value());
+  CHECK(record->facts.has_value());
+  CheckEachSettledOnce(*world.store);
+}
+
+TEST_CASE("a repeated request id gets the first result and measures nothing again") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  const Candidate candidate = world.ToyCandidate(problem);
+  const auto first = world.Evaluate(Command("r1", candidate));
+  const auto second = world.Evaluate(Command("r1", candidate));
+  REQUIRE(second.ok());
+  CHECK(second->settled_ns == first->settled_ns);
+  CHECK(world.workers.measurements() == 1);
+
+  const auto other = world.Evaluate(Command("r1", world.ToyCandidate(problem, "// other\n")));
+  CHECK(other.status().code() == absl::StatusCode::kAlreadyExists);
+}
+
+TEST_CASE("a request id in flight is joined") {
+  World world;
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  std::promise<void> both;
+  std::atomic<int> answers = 0;
+  auto done = [&](const absl::StatusOr<EvaluationRecord>& record) {
+    CHECK(record.ok());
+    if (++answers == 2) both.set_value();
+  };
+  world.engine->Evaluate(Command("r1", world.ToyCandidate(problem)), done);
+  world.engine->Evaluate(Command("r1", world.ToyCandidate(problem)), done);
+  world.engine->Inspect([&](const State& state) { CHECK(state.evaluations().size() == 1); });
+  world.workers.Release();
+  both.get_future().wait();
+  CHECK(world.workers.measurements() == 1);
+}
+
+TEST_CASE("what does not compile is rejected with the compiler's words") {
+  World world;
+  world.workers.compile = [](const Candidate&) {
+    return CompileResult(CompileError{CompileStage::kCompiler, "k.cc:1: expected ';'"});
+  };
+  world.Start();
+  const auto record = world.Evaluate(Command("r1", world.ToyCandidate(world.PutToy())));
+  REQUIRE(record.ok());
+  const auto* rejection = std::get_if<Rejection>(&record->result);
+  REQUIRE(rejection != nullptr);
+  CHECK(rejection->cause == Rejection::Cause::kCompileError);
+  CHECK(rejection->compile_error.log == "k.cc:1: expected ';'");
+  CHECK(record->decision.kind == DecisionKind::kReject);
+  CHECK(world.workers.measurements() == 0);
+}
+
+TEST_CASE("forecast mode never measures") {
+  World world;
+  world.Start();
+  const auto record = world.Evaluate(
+      Command("r1", world.ToyCandidate(world.PutToy()), EvaluateMode::kForecast));
+  REQUIRE(record.ok());
+  CHECK(std::holds_alternative<Pruned>(record->result));
+  CHECK(record->decision.reason == DecisionReason::kForecastOnly);
+  CHECK(world.workers.measurements() == 0);
+}
+
+TEST_CASE("without a forecaster candidates are measured, and labels wait for it") {
+  World world;
+  world.forecasters.away = true;
+  world.Start();
+  const auto record =
+      world.Evaluate(Command("r1", world.ToyCandidate(world.PutToy()), EvaluateMode::kRoute));
+  REQUIRE(record.ok());
+  CHECK(record->decision.reason == DecisionReason::kNoForecast);
+  CHECK(std::holds_alternative<Measurement>(record->result));
+  world.engine->Inspect([](const State& state) { CHECK(state.pending_labels().size() == 1); });
+}
+
+TEST_CASE("bad requests are refused with the right code and nothing is written") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  const uint64_t events = world.store->LastSequence().value();
+  auto code = [&](Engine::EvaluateCommand command) {
+    return world.Evaluate(std::move(command)).status().code();
+  };
+  Candidate good = world.ToyCandidate(problem);
+  CHECK(code(Command("", good)) == absl::StatusCode::kInvalidArgument);
+  CHECK(code(Command("with blank", good)) == absl::StatusCode::kInvalidArgument);
+  CHECK(code(Command(std::string(200, 'x'), good)) == absl::StatusCode::kInvalidArgument);
+  Candidate unknown = good;
+  unknown.problem_id = "p_00000000000000000000000000000000";
+  CHECK(code(Command("r1", unknown)) == absl::StatusCode::kNotFound);
+  Candidate other_target = good;
+  other_target.target = "h100";
+  CHECK(code(Command("r1", other_target)) == absl::StatusCode::kInvalidArgument);
+  Candidate huge = good;
+  huge.source.assign(kMaxSourceBytes + 1, ' ');
+  CHECK(code(Command("r1", huge)) == absl::StatusCode::kInvalidArgument);
+  Candidate binary = good;
+  binary.source = "\xff\xfe";
+  CHECK(code(Command("r1", binary)) == absl::StatusCode::kInvalidArgument);
+  CHECK(code(Command("r1", good, EvaluateMode::kRoute, "s_none")) == absl::StatusCode::kNotFound);
+  CHECK(world.store->LastSequence().value() == events);
+}
+
+TEST_CASE("too many in flight are refused, and room is made by settling") {
+  EngineOptions options;
+  options.max_live_evaluations = 2;
+  World world(nullptr, options);
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  std::promise<void> settled;
+  std::atomic<int> count = 0;
+  for (int i = 0; i < 2; ++i) {
+    world.engine->Evaluate(
+        Command("r" + std::to_string(i), world.ToyCandidate(problem, std::to_string(i))),
+        [&](const auto&) {
+          if (++count == 2) settled.set_value();
+        });
+  }
+  const auto refused = world.Evaluate(Command("r9", world.ToyCandidate(problem, "9")));
+  CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);
+  world.workers.Release();
+  settled.get_future().wait();
+  CHECK(world.Evaluate(Command("r9", world.ToyCandidate(problem, "9"))).ok());
+}
+
+TEST_CASE("a search measures a part of the space, finds its best and confirms it") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 16)).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  CHECK(search.status == SearchStatus::kDone);
+  CHECK(search.counts.distinct_candidates == 40);
+  CHECK(search.counts.measured <= 16);
+  CHECK(search.counts.pruned >= 20);
+  REQUIRE(search.confirmed.has_value());
+  CHECK(search.confirmed->measurement.level == MeasureLevel::kFinal);
+  CHECK(MeasuredSpeedup(search.confirmed->measurement)->value == Approx(3.2));
+  CHECK(search.counts.confirmations == 3);
+  CHECK(search.counts.decided ==
+        search.counts.measured + search.counts.pruned + search.counts.rejected);
+  CHECK(DeviceTimeAvoidedNs(search.counts) > 0);
+  CheckEachSettledOnce(*world.store);
+}
+
+TEST_CASE("measure-everything searches make no forecasts") {
+  World world;
+  world.Start();
+  SearchSpec spec = TemplateSearch(world.PutToy(), 12);
+  spec.measure_everything = true;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  CHECK(search.counts.measured == 12);
+  CHECK(search.counts.pruned == 0);
+  CHECK(world.store->All<EvaluationForecast>().empty());
+}
+
+TEST_CASE("an external search dedupes, reuses measurements and keeps to its budget") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 2);
+  spec.generator = GeneratorKind::kExternal;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  auto evaluate = [&](const std::string& id, const std::string& source) {
+    return world.Evaluate(
+        Command(id, world.ToyCandidate(problem, source), EvaluateMode::kMeasure, "s1"));
+  };
+  REQUIRE(evaluate("a", "1").ok());
+  const auto again = evaluate("b", "1");
+  REQUIRE(again.ok());
+  CHECK(again->reused);
+  CHECK(again->decision.reason == DecisionReason::kReused);
+  CHECK(world.workers.measurements() == 1);
+  REQUIRE(evaluate("c", "2").ok());
+  // The budget is spent: the search ends, and what comes after is refused.
+  world.WaitForEnd("s1");
+  CHECK(evaluate("d", "3").status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("the same candidate in flight twice in a search is measured once") {
+  World world;
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 10);
+  spec.generator = GeneratorKind::kExternal;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  std::promise<void> first;
+  world.engine->Evaluate(
+      Command("a", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"),
+      [&](const auto& record) {
+        CHECK(record.ok());
+        first.set_value();
+      });
+  const auto twin =
+      world.Evaluate(Command("b", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"));
+  REQUIRE(twin.ok());
+  const auto* rejection = std::get_if<Rejection>(&twin->result);
+  REQUIRE(rejection != nullptr);
+  CHECK(rejection->cause == Rejection::Cause::kDuplicate);
+  CHECK(rejection->detail == "a");
+  world.workers.Release();
+  first.get_future().wait();
+}
+
+TEST_CASE("an unstable environment is tried again before it is believed") {
+  World world;
+  std::atomic<int> calls = 0;
+  world.workers.measure = [&](const Candidate&) -> MeasureOutcome {
+    if (++calls < 3) return EnvironmentUnstable{"noisy", 9, 10, {}};
+    MeasuredOk ok;
+    ok.speedup = Ratio{2, 1.9, 2.1, 0.95};
+    return ok;
+  };
+  world.Start();
+  const auto record = world.Evaluate(Command("r1", world.ToyCandidate(world.PutToy())));
+  REQUIRE(record.ok());
+  CHECK(calls == 3);
+  CHECK(MeasuredSpeedup(std::get<Measurement>(record->result))->value == 2);
+}
+
+TEST_CASE("a search whose reference does not compile fails with the reason") {
+  World world;
+  world.workers.reference_compiles = false;
+  world.Start();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(world.PutToy(), 5)).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  CHECK(search.status == SearchStatus::kFailed);
+  CHECK_THAT(search.end_reason, Catch::Contains("reference.cc:1: error"));
+}
+
+TEST_CASE("bad searches are refused and say why") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 5);
+  auto code = [&](SearchSpec bad) { return world.StartSearch("", bad).status().code(); };
+  SearchSpec no_budget = spec;
+  no_budget.budget = {};
+  CHECK(code(no_budget) == absl::StatusCode::kInvalidArgument);
+  SearchSpec no_problem = spec;
+  no_problem.problem_id = "p_x";
+  CHECK(code(no_problem) == absl::StatusCode::kNotFound);
+  SearchSpec no_target = spec;
+  no_target.target = "h100";
+  CHECK(code(no_target) == absl::StatusCode::kInvalidArgument);
+  SearchSpec bad_policy = spec;
+  bad_policy.policy = "magic";
+  CHECK(code(bad_policy) == absl::StatusCode::kInvalidArgument);
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  CHECK(world.StartSearch("s1", spec).ok());
+  spec.seed = 12;
+  CHECK(world.StartSearch("s1", spec).status().code() == absl::StatusCode::kAlreadyExists);
+}
+
+TEST_CASE("when the log cannot be written nothing is answered as done") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  world.store->FailFromNowOn();
+  const auto record = world.Evaluate(Command("r1", world.ToyCandidate(problem)));
+  CHECK(record.status().code() == absl::StatusCode::kUnavailable);
+  CHECK_FALSE(world.engine->failure().ok());
+  CHECK(world.workers.measurements() == 0);
+}
+
+TEST_CASE("replaying the log gives the state that was, at every length of the log") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 12)).ok());
+  world.WaitForEnd("s1");
+
+  std::vector<std::string> live_digests;
+  State live;
+  REQUIRE(world.store
+              ->Replay(1,
+                       [&](StoredEvent event) {
+                         REQUIRE(live.Apply(event).ok());
+                         live_digests.push_back(live.Digest());
+                         return absl::OkStatus();
+                       })
+              .ok());
+  std::string engine_digest;
+  world.engine->Inspect([&](const State& state) { engine_digest = state.Digest(); });
+  CHECK(live_digests.back() == engine_digest);
+}
+
+TEST_CASE("a crash after any event loses nothing and settles nothing twice") {
+  // Record one undisturbed run, then start again from every tenth prefix of its log.
+  World first;
+  first.Start();
+  const std::string problem = first.PutToy();
+  REQUIRE(first.StartSearch("s1", TemplateSearch(problem, 12)).ok());
+  first.WaitForEnd("s1");
+  first.engine.reset();
+  const size_t events = first.store->LastSequence().value();
+
+  for (size_t length = 2; length < events; length += 10) {
+    auto prefix = std::make_unique<MemoryEventStore>();
+    REQUIRE(first.store
+                ->Replay(1,
+                         [&](StoredEvent stored) {
+                           if (stored.sequence > length) return absl::OkStatus();
+                           State state;
+                           AppendEntry entry;
+                           entry.event = &stored.event;
+                           std::visit(
+                               [&](const auto& body) {
+                                 if constexpr (requires { body.request_id; }) {
+                                   entry.request_id = body.request_id;
+                                   if (body.request_id.starts_with("s1/")) entry.search_id = "s1";
+                                 }
+                                 if constexpr (requires { body.search_id; }) {
+                                   entry.search_id = body.search_id;
+                                 }
+                               },
+                               stored.event.body);
+                           return prefix->Append(std::span(&entry, 1)).status();
+                         })
+                .ok());
+    World again(std::move(prefix));
+    again.Start();
+    const SearchSnapshot search = again.WaitForEnd("s1");
+    INFO("crash after event " << length);
+    CHECK(search.status == SearchStatus::kDone);
+    CHECK(search.counts.measured <= 12);
+    CHECK(MeasuredSpeedup(search.confirmed->measurement)->value == Approx(3.2));
+    CheckEachSettledOnce(*again.store);
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,131 @@
+#include "services/orchestrator/core/policy.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+namespace kernelcast::orchestrator {
+namespace {
+
+Forecast ForecastAt(double log2_speedup, double sigma, double failure = 0) {
+  Forecast forecast;
+  forecast.bin_probabilities = BinsFromStudentT(BinScheme::Default(), log2_speedup, sigma, 1e9);
+  forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+  forecast.expected_log2_speedup = log2_speedup;
+  forecast.stddev_log2_speedup = sigma;
+  forecast.failure_probability = failure;
+  forecast.labels_seen = 50;
+  return forecast;
+}
+
+PolicyInput Seasoned(const Forecast& forecast) {
+  PolicyInput input;
+  input.forecast = &forecast;
+  input.incumbent_speedup = 2;
+  input.measured = 30;
+  input.max_measurements = 100;
+  input.decided = 100;
+  input.expected_decisions = 200;
+  input.audit_draw = 0.999;
+  return input;
+}
+
+TEST_CASE("the threshold policy sends each kind of forecast its own way") {
+  const auto policy = MakePolicy("threshold", {}).value();
+
+  const Forecast fast = ForecastAt(2.5, 0.3);
+  CHECK(policy->Decide(Seasoned(fast)).reason == DecisionReason::kPromising);
+
+  const Forecast slow = ForecastAt(-1, 0.3);
+  CHECK(policy->Decide(Seasoned(slow)).reason == DecisionReason::kUnpromising);
+
+  const Forecast unsure = ForecastAt(0.3, 1.0);
+  const Decision deferred = policy->Decide(Seasoned(unsure));
+  CHECK(deferred.reason == DecisionReason::kLowConfidence);
+  CHECK(deferred.kind == DecisionKind::kMeasure);
+  CHECK(deferred.win_probability > 0.05);
+  CHECK(deferred.win_probability < 0.5);
+
+  const Forecast broken = ForecastAt(2.5, 0.3, 0.95);
+  CHECK(policy->Decide(Seasoned(broken)).reason == DecisionReason::kLikelyFailure);
+
+  PolicyInput blind = Seasoned(fast);
+  blind.forecast = nullptr;
+  CHECK(policy->Decide(blind).reason == DecisionReason::kNoForecast);
+}
+
+TEST_CASE("nothing is pruned before the bootstrap is over") {
+  const auto policy = MakePolicy("threshold", {{"bootstrap_min", 6}}).value();
+  Forecast slow = ForecastAt(-2, 0.1);
+  slow.labels_seen = 0;
+  PolicyInput input = Seasoned(slow);
+  input.measured = 3;
+  input.measuring = 2;
+  input.max_measurements = 0;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBootstrap);
+  input.measuring = 3;
+  CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
+}
+
+TEST_CASE("labels of earlier searches shorten the bootstrap") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  const Forecast slow = ForecastAt(-2, 0.1);
+  PolicyInput input = Seasoned(slow);
+  input.measured = 0;
+  CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
+}
+
+TEST_CASE("what the pace withholds from the first pass is given to reconsidered candidates") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  const Forecast unsure = ForecastAt(0.3, 1.0);
+  PolicyInput input = Seasoned(unsure);
+  input.measured = 60;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
+  input.reconsidered = true;
+  CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
+}
+
+TEST_CASE("audits happen at their propensity and say it") {
+  const auto policy = MakePolicy("threshold", {{"audit_min", 0.1}}).value();
+  const Forecast slow = ForecastAt(-1, 0.3);
+  PolicyInput input = Seasoned(slow);
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> unit(0, 1);
+  int audited = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    input.audit_draw = unit(random);
+    const Decision decision = policy->Decide(input);
+    REQUIRE(decision.audit_propensity == Approx(0.1));
+    if (decision.reason == DecisionReason::kAudit) {
+      ++audited;
+      CHECK(decision.kind == DecisionKind::kMeasure);
+    }
+  }
+  CHECK(audited / 20'000.0 == Approx(0.1).margin(0.01));
+}
+
+TEST_CASE("candidates measured for another reason than an audit have propensity one") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  for (double location : {-0.5, 0.0, 0.5, 1.0, 1.5, 2.0}) {
+    const Forecast forecast = ForecastAt(location, 0.8);
+    const Decision decision = policy->Decide(Seasoned(forecast));
+    if (decision.kind == DecisionKind::kMeasure) CHECK(decision.audit_propensity == 1);
+    CHECK(decision.policy == "threshold");
+    CHECK(decision.policy_version == "threshold/1");
+  }
+}
+
+TEST_CASE("bad policies are refused by name, parameter and value") {
+  auto message = [](std::string_view name, const std::map<std::string, double>& parameters) {
+    const auto policy = MakePolicy(name, parameters);
+    REQUIRE(policy.status().code() == absl::StatusCode::kInvalidArgument);
+    return std::string(policy.status().message());
+  };
+  CHECK_THAT(message("magic", {}), Catch::Contains("'magic' is not one of threshold"));
+  CHECK_THAT(message("threshold", {{"marign", 0.1}}), Catch::Contains("'marign'"));
+  CHECK_THAT(message("threshold", {{"margin", -1}}), Catch::Contains("[margin]: -1"));
+  CHECK_THAT(message("threshold", {{"margin", std::nan("")}}), Catch::Contains("margin"));
+  CHECK_THAT(message("threshold", {{"prune_below", 0.8}}), Catch::Contains("promote_above"));
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,78 @@
+#include "services/orchestrator/core/template_generator.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "tests/unit/services/orchestrator/fakes.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+std::shared_ptr<const Problem> Toy() {
+  return std::make_shared<const Problem>(ParseProblem(testing::SmallProblemFiles()).value());
+}
+
+TEST_CASE("every point of a space is proposed once and then nothing") {
+  const uint64_t seed = GENERATE(0u, 1u, 99u);
+  TemplateGenerator generator(Toy(), "cpu", seed);
+  CHECK(generator.space_size() == 40);
+  std::set<std::string> proposed;
+  while (auto candidate = generator.Next()) {
+    CHECK(proposed.insert(candidate->candidate_id).second);
+    CHECK(ValidateCandidate(*candidate).ok());
+    generator.Accept(candidate->candidate_id);
+    generator.Reward(candidate->candidate_id, testing::ToySpeedup(*candidate));
+  }
+  CHECK(proposed.size() == 40);
+  CHECK(generator.proposed() == 40);
+}
+
+TEST_CASE("asking without accepting proposes the same again") {
+  TemplateGenerator generator(Toy(), "cpu", 3);
+  CHECK(generator.Next()->candidate_id == generator.Next()->candidate_id);
+}
+
+TEST_CASE("the same seed and history propose the same, another seed does not") {
+  auto order = [](uint64_t seed) {
+    TemplateGenerator generator(Toy(), "cpu", seed);
+    std::vector<std::string> ids;
+    while (auto candidate = generator.Next()) {
+      ids.push_back(candidate->candidate_id);
+      generator.Accept(candidate->candidate_id);
+      generator.Reward(candidate->candidate_id, testing::ToySpeedup(*candidate));
+    }
+    return ids;
+  };
+  CHECK(order(5) == order(5));
+  CHECK(order(5) != order(6));
+}
+
+TEST_CASE("variation finds good points sooner than chance") {
+  int proposals_to_best = 0;
+  constexpr int kSeeds = 300;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    TemplateGenerator generator(Toy(), "cpu", seed);
+    while (auto candidate = generator.Next()) {
+      generator.Accept(candidate->candidate_id);
+      const double speedup = testing::ToySpeedup(*candidate);
+      generator.Reward(candidate->candidate_id, speedup);
+      if (speedup > 3.19) break;
+    }
+    proposals_to_best += static_cast<int>(generator.proposed());
+  }
+  // Chance needs (40 + 1) / 2 = 20.5 on average.
+  CHECK(proposals_to_best / static_cast<double>(kSeeds) < 18.5);
+}
+
+TEST_CASE("ids from elsewhere are passed over") {
+  TemplateGenerator generator(Toy(), "cpu", 3);
+  generator.Accept("k_00000000000000000000000000000000");
+  generator.Reward("k_00000000000000000000000000000000", 100);
+  CHECK(generator.proposed() == 0);
+  CHECK_FALSE(generator.Find("k_00000000000000000000000000000000"));
+  const Candidate first = *generator.Next();
+  CHECK(generator.Find(first.candidate_id)->source == first.source);
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator

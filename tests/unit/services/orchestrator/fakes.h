@@ -1,0 +1,354 @@
+#ifndef KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
+#define KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
+
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "services/orchestrator/core/event_store.h"
+#include "services/orchestrator/core/ports.h"
+
+namespace kernelcast::orchestrator::testing {
+
+// A problem with a space of 2 templates, 6 x 5 + 10 = 40 points.
+inline std::vector<ProblemFile> SmallProblemFiles() {
+  return {
+      {"problem.yaml", R"(schema: 1
+name: toy
+title: Toy
+family: toy
+description: A toy.
+axes:
+  n: {held_out: [1, 64]}
+inputs:
+  - {name: x, dtype: float32, shape: [n], init: {distribution: normal, mean: 0, stddev: 1}}
+outputs:
+  - {name: y, dtype: float32, shape: [n], tolerance: {atol: 1.0e-6, rtol: 1.0e-5, normwise: 1.0e-6}}
+oracle: oracle.cc
+targets:
+  cpu: {reference: reference.cc, space: space/cpu.yaml}
+check_shapes:
+  - {n: 7}
+bench_shapes:
+  - {n: 1024}
+)"},
+      {"oracle.cc", "// oracle\n"},
+      {"reference.cc", "// reference\n"},
+      {"space/cpu.yaml", R"(schema: 1
+target: cpu
+templates:
+  - name: blocked
+    file: blocked.cc
+    description: Blocks.
+    tunables:
+      BLOCK: [1, 2, 4, 8, 16, 32]
+      UNROLL: [1, 2, 4, 8, 16]
+  - name: plain
+    file: plain.cc
+    description: Plain.
+    tunables:
+      WIDTH: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+)"},
+      {"space/blocked.cc", "// blocked\n"},
+      {"space/plain.cc", "// plain\n"},
+  };
+}
+
+// Keeps events in memory; can be told to fail, and copied to stand for a disk after a crash.
+class MemoryEventStore final : public EventStore {
+ public:
+  absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) override {
+    std::lock_guard lock(mutex_);
+    if (fail_) return absl::ResourceExhaustedError("disk full");
+    const uint64_t first = rows_.size() + 1;
+    for (const AppendEntry& entry : entries) {
+      rows_.push_back(Row{entry.request_id, entry.search_id, *entry.event});
+    }
+    return first;
+  }
+  absl::Status Replay(uint64_t from, const Visitor& visit) const override {
+    std::lock_guard lock(mutex_);
+    for (size_t i = from - 1; i < rows_.size(); ++i) {
+      if (absl::Status status = visit(StoredEvent{i + 1, rows_[i].event}); !status.ok()) {
+        return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<StoredEvent>> ReadEvaluation(std::string_view id) const override {
+    return Select([&](const Row& row) { return row.request_id == id; }, 1, SIZE_MAX);
+  }
+  absl::StatusOr<std::vector<StoredEvent>> ReadSearch(std::string_view id, uint64_t from,
+                                                      size_t limit) const override {
+    return Select([&](const Row& row) { return id.empty() || row.search_id == id; }, from, limit);
+  }
+  absl::StatusOr<uint64_t> LastSequence() const override {
+    std::lock_guard lock(mutex_);
+    return rows_.size();
+  }
+  void FailFromNowOn() {
+    std::lock_guard lock(mutex_);
+    fail_ = true;
+  }
+  // What a crash would leave on disk.
+  std::unique_ptr<MemoryEventStore> Copy() const {
+    std::lock_guard lock(mutex_);
+    auto copy = std::make_unique<MemoryEventStore>();
+    copy->rows_ = rows_;
+    return copy;
+  }
+  template <class Body>
+  std::vector<Body> All() const {
+    std::lock_guard lock(mutex_);
+    std::vector<Body> result;
+    for (const Row& row : rows_) {
+      if (const auto* body = std::get_if<Body>(&row.event.body)) result.push_back(*body);
+    }
+    return result;
+  }
+
+ private:
+  struct Row {
+    std::string request_id;
+    std::string search_id;
+    Event event;
+  };
+  template <class Predicate>
+  std::vector<StoredEvent> Select(Predicate wanted, uint64_t from, size_t limit) const {
+    std::lock_guard lock(mutex_);
+    std::vector<StoredEvent> result;
+    for (size_t i = from - 1; i < rows_.size() && result.size() < limit; ++i) {
+      if (wanted(rows_[i])) result.push_back(StoredEvent{i + 1, rows_[i].event});
+    }
+    return result;
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<Row> rows_;
+  bool fail_ = false;
+};
+
+// Runs callbacks on a thread of its own, in the order of their posting, as a client library would.
+class CallbackThread {
+ public:
+  CallbackThread() : thread_([this] { Run(); }) {}
+  ~CallbackThread() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  void Post(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// Speedup of a candidate of the toy problem: a smooth function of its tunables, best at 3.2.
+inline double ToySpeedup(const Candidate& candidate) {
+  double block = 0, unroll = 0, width = 0;
+  for (const Tunable& tunable : candidate.tunables) {
+    if (tunable.name == "BLOCK") block = std::log2(std::stod(tunable.value));
+    if (tunable.name == "UNROLL") unroll = std::log2(std::stod(tunable.value));
+    if (tunable.name == "WIDTH") width = std::stod(tunable.value);
+  }
+  if (width > 0) return 0.4 + 0.05 * width;
+  return 3.2 - 0.3 * (block - 3) * (block - 3) - 0.2 * (unroll - 2) * (unroll - 2) > 0.1
+             ? 3.2 - 0.3 * (block - 3) * (block - 3) - 0.2 * (unroll - 2) * (unroll - 2)
+             : 0.1;
+}
+
+class FakeWorkers final : public Workers {
+ public:
+  explicit FakeWorkers(CallbackThread* thread) : thread_(thread) {}
+
+  std::function<CompileResult(const Candidate&)> compile = [](const Candidate&) {
+    return CompileResult(CompiledCandidate{CompileFacts{"", {}}, Artifact{}});
+  };
+  std::function<MeasureOutcome(const Candidate&)> measure = [](const Candidate& candidate) {
+    MeasuredOk ok;
+    const double speedup = ToySpeedup(candidate);
+    ok.speedup = Ratio{speedup, speedup * 0.99, speedup * 1.01, 0.95};
+    ok.comparison = Comparison::kFaster;
+    return MeasureOutcome(ok);
+  };
+  bool reference_compiles = true;
+  // Measurements are held until Release.
+  bool hold_measurements = false;
+
+  void Compile(std::shared_ptr<const Problem>, const Candidate& candidate,
+               CompileDone done) override {
+    thread_->Post([this, candidate, done] {
+      CompileResult result = compile(candidate);
+      if (auto* compiled = std::get_if<CompiledCandidate>(&result)) {
+        if (compiled->facts.schema.empty()) compiled->facts = Facts();
+      }
+      done(result);
+    });
+  }
+  void CompileReference(std::shared_ptr<const Problem>, const std::string&,
+                        CompileDone done) override {
+    thread_->Post([this, done] {
+      if (!reference_compiles) {
+        done(CompileResult(CompileError{CompileStage::kCompiler, "reference.cc:1: error"}));
+      } else {
+        done(CompileResult(CompiledCandidate{Facts(), Artifact{}}));
+      }
+    });
+  }
+  void Measure(std::shared_ptr<const Problem>, const Candidate& candidate, MeasureLevel level,
+               MeasureDone done) override {
+    auto run = [this, candidate, level, done] {
+      Measurement measurement;
+      measurement.candidate_id = candidate.candidate_id;
+      measurement.problem_id = candidate.problem_id;
+      measurement.target = candidate.target;
+      measurement.level = level;
+      measurement.device_time_ns = 1'000'000;
+      measurement.outcome = measure(candidate);
+      {
+        std::lock_guard lock(mutex_);
+        ++measured_[candidate.candidate_id];
+        ++measurements_;
+      }
+      done(MeasureResult(std::move(measurement)));
+    };
+    std::lock_guard lock(mutex_);
+    if (hold_measurements) {
+      held_.push_back(run);
+    } else {
+      thread_->Post(run);
+    }
+  }
+  Capacity CapacityFor(const std::string&) const override { return {2, 1}; }
+
+  void Release() {
+    std::lock_guard lock(mutex_);
+    hold_measurements = false;
+    for (auto& run : held_) thread_->Post(run);
+    held_.clear();
+  }
+  size_t held() const {
+    std::lock_guard lock(mutex_);
+    return held_.size();
+  }
+  int measurements() const {
+    std::lock_guard lock(mutex_);
+    return measurements_;
+  }
+
+  static CompileFacts Facts() {
+    const FactSchema& schema = *FindFactSchema(kCpuAssemblySchemaId).value();
+    return CompileFacts{std::string(schema.id), std::vector<double>(schema.names.size(), 1.0)};
+  }
+
+ private:
+  CallbackThread* const thread_;
+  mutable std::mutex mutex_;
+  std::map<std::string, int> measured_;
+  std::vector<std::function<void()>> held_;
+  int measurements_ = 0;
+};
+
+// Knows the toy's truth up to `blur` octaves, and says so.
+class FakeForecasters final : public Forecasters {
+ public:
+  explicit FakeForecasters(CallbackThread* thread) : thread_(thread) {}
+
+  double blur_octaves = 0.2;
+  bool away = false;
+
+  static kernelcast::Forecast Make(const Candidate& candidate, double blur, uint64_t labels) {
+    kernelcast::Forecast forecast;
+    forecast.candidate_id = candidate.candidate_id;
+    forecast.expected_log2_speedup = std::log2(ToySpeedup(candidate));
+    forecast.stddev_log2_speedup = blur;
+    forecast.bin_probabilities = BinsFromStudentT(
+        BinScheme::Default(), forecast.expected_log2_speedup, blur, 1e9);
+    forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+    forecast.backend = "fake";
+    forecast.labels_seen = labels;
+    return forecast;
+  }
+
+  void Forecast(std::shared_ptr<const Problem>, const ForecastQuery& query,
+                ForecastDone done) override {
+    thread_->Post([this, candidate = query.candidate, done] {
+      if (away) {
+        done(absl::UnavailableError("no forecaster"));
+      } else {
+        done(ForecastResult(Make(candidate, blur_octaves, labels())));
+      }
+    });
+  }
+  void ForecastAll(std::shared_ptr<const Problem>, std::vector<ForecastQuery> queries,
+                   ForecastAllDone done) override {
+    thread_->Post([this, queries = std::move(queries), done] {
+      std::vector<ForecastResult> results;
+      for (const ForecastQuery& query : queries) {
+        results.emplace_back(Make(query.candidate, blur_octaves, labels()));
+      }
+      done(std::move(results));
+    });
+  }
+  void Observe(std::shared_ptr<const Problem>, std::vector<LabelRecord> labels,
+               ObserveDone done) override {
+    thread_->Post([this, labels = std::move(labels), done] {
+      if (away) {
+        done(absl::UnavailableError("no forecaster"));
+        return;
+      }
+      {
+        std::lock_guard lock(mutex_);
+        for (const LabelRecord& label : labels) ++label_counts_[label.label_id];
+      }
+      done(absl::OkStatus());
+    });
+  }
+  uint64_t labels() const {
+    std::lock_guard lock(mutex_);
+    return label_counts_.size();
+  }
+
+ private:
+  CallbackThread* const thread_;
+  mutable std::mutex mutex_;
+  std::map<std::string, int> label_counts_;
+};
+
+}  // namespace kernelcast::orchestrator::testing
+
+#endif  // KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
