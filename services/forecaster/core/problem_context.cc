@@ -70,6 +70,8 @@ ProblemContext::ProblemContext(Problem parsed)
   for (const auto& [target, details] : problem.targets) {
     encoders.emplace(target,
                      details.space.has_value() ? TunableEncoder(*details.space) : TunableEncoder());
+    const absl::StatusOr<Candidate> reference = ReferenceCandidate(problem, target);
+    if (reference.ok()) reference_ids.emplace(target, reference->candidate_id);
   }
 }
 

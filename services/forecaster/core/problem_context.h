@@ -30,6 +30,9 @@ struct ProblemContext {
   // Per target that the problem has.
   std::map<std::string, TunableEncoder, std::less<>> encoders;
 
+  // Id of the reference as a candidate, per target.
+  std::map<std::string, std::string, std::less<>> reference_ids;
+
   // The encoder of a target; one without columns where the target has no space.
   const TunableEncoder& EncoderFor(std::string_view target) const;
   // Bytes of the problem's files.

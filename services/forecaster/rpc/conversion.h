@@ -1,0 +1,33 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_RPC_CONVERSION_H_
+#define KERNELCAST_SERVICES_FORECASTER_RPC_CONVERSION_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernelcast/v1/forecaster.pb.h"
+#include "services/forecaster/core/backend.h"
+#include "services/forecaster/core/label.h"
+#include "services/forecaster/core/scorer.h"
+
+namespace kernelcast::forecaster {
+
+// Between forecaster.proto and the domain. FromProto validates: INVALID_ARGUMENT names the field.
+
+[[nodiscard]] absl::StatusOr<Label> FromProto(const v1::Label& label);
+
+// Everything but the problem, which the caller knows by its id.
+[[nodiscard]] absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request);
+
+// NOT_FOUND becomes INVALID_ARGUMENT that names the field; empty is the default scheme.
+[[nodiscard]] absl::StatusOr<const BinScheme*> FindBinScheme(const std::string& id);
+
+[[nodiscard]] absl::StatusOr<ScoreItem> FromProto(const v1::ScoreItem& item);
+// Unspecified is hit + (1 - CRPS).
+RewardKind FromProto(v1::RewardKind kind);
+
+v1::ScoreReply ToProto(const Scores& scores);
+v1::BackendDescription ToProto(const BackendDescription& description);
+v1::RequestError ToRequestError(const absl::Status& status);
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_RPC_CONVERSION_H_

@@ -1,0 +1,332 @@
+#include "services/forecaster/rpc/forecaster_service.h"
+
+#include <limits>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/convert/convert.h"
+#include "common/domain/facts.h"
+#include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_writer.h"
+#include "common/rpc/unary_reactor.h"
+#include "services/forecaster/rpc/conversion.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(50);
+// Labels given to the backends at once while reading them from disk.
+constexpr size_t kLoadBatch = 1024;
+
+std::vector<std::string> Names(const std::vector<Backend*>& backends) {
+  std::vector<std::string> names;
+  for (const Backend* backend : backends) names.emplace_back(backend->name());
+  return names;
+}
+
+int64_t DeadlineNs(const Clock& clock, const grpc::ServerContextBase& context) {
+  const absl::Duration remaining = RemainingTime(context);
+  if (remaining > absl::Hours(24 * 365)) return std::numeric_limits<int64_t>::max();
+  return clock.MonotonicNs() + absl::ToInt64Nanoseconds(remaining);
+}
+
+absl::Status Damaged(const std::string& what, const absl::Status& why) {
+  return absl::DataLossError(absl::StrCat(what, " cannot be read back: ", why.message()));
+}
+
+}  // namespace
+
+// One stream of requests. Ends its backends' work when the client leaves.
+class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v1::ForecastReply> {
+ public:
+  Stream(ForecasterService* service, grpc::CallbackServerContext* context)
+      : BidiStream(context, service->options_.max_stream_in_flight),
+        service_(service),
+        deadline_ns_(DeadlineNs(service->clock_, *context)) {}
+
+ private:
+  void OnRequest(const v1::ForecastRequest& request) override {
+    const absl::Status available = service_->Available();
+    if (!available.ok()) return Send(ErrorReply(request.request_id(), available));
+    service_->StartForecast(
+        request, ForecastCall{deadline_ns_, stop_.get_token()},
+        [sender = sender(), id = request.request_id()](absl::StatusOr<v1::ForecastReply> reply) {
+          sender.Send(reply.ok() ? *std::move(reply) : ErrorReply(id, reply.status()));
+        });
+  }
+  void OnCancelled() override { stop_.request_stop(); }
+
+  static v1::ForecastReply ErrorReply(const std::string& request_id, const absl::Status& status) {
+    v1::ForecastReply reply;
+    reply.set_request_id(request_id);
+    *reply.mutable_error() = ToRequestError(status);
+    return reply;
+  }
+
+  ForecasterService* const service_;
+  const int64_t deadline_ns_;
+  std::stop_source stop_;
+};
+
+ForecasterService::ForecasterService(const Options& options, LabelStore* store,
+                                     std::vector<Backend*> backends, MetricsRegistry* metrics,
+                                     const Clock& clock)
+    : options_(options),
+      store_(store),
+      backends_(std::move(backends)),
+      clock_(clock),
+      metrics_(*metrics, Names(backends_)),
+      problems_(options.max_cached_problems, options.max_cached_problem_bytes),
+      writer_(options.writer, store, &problems_, backends_, &metrics_),
+      scoring_(options.max_waiting_scores) {}
+
+ForecasterService::~ForecasterService() = default;
+
+absl::Status ForecasterService::Load() {
+  std::map<std::string, std::shared_ptr<const ProblemContext>> problems;
+  KC_RETURN_IF_ERROR(store_->ForEachProblem(
+      [&](const std::string& id, const std::string& content) -> absl::Status {
+        v1::Problem proto;
+        if (!proto.ParseFromString(content)) {
+          return Damaged(absl::StrCat("problem '", id, "'"), absl::DataLossError("not a message"));
+        }
+        absl::StatusOr<Problem> problem = ProblemFromProto(proto);
+        if (!problem.ok()) return Damaged(absl::StrCat("problem '", id, "'"), problem.status());
+        auto context = std::make_shared<const ProblemContext>(*std::move(problem));
+        problems_.Put(context);
+        problems.emplace(id, std::move(context));
+        return absl::OkStatus();
+      }));
+
+  uint64_t count = 0;
+  std::vector<ObservedLabel> batch;
+  const auto flush = [&] {
+    for (size_t i = 0; i + 1 < backends_.size(); ++i) backends_[i]->Observe(batch);
+    backends_.back()->Observe(std::move(batch));
+    batch.clear();
+  };
+  KC_RETURN_IF_ERROR(store_->ForEachLabel([&](StoredLabel stored) -> absl::Status {
+    const std::string what = absl::StrCat("label '", stored.record.label_id, "'");
+    v1::Label proto;
+    if (!proto.ParseFromString(stored.record.content)) {
+      return Damaged(what, absl::DataLossError("not a message"));
+    }
+    absl::StatusOr<Label> label = FromProto(proto);
+    if (!label.ok()) return Damaged(what, label.status());
+    const auto problem = problems.find(stored.record.problem_id);
+    if (problem == problems.end()) {
+      return Damaged(what, absl::NotFoundError("its problem is not stored"));
+    }
+    batch.push_back({problem->second, stored.sequence, *std::move(label),
+                     std::move(stored.prediction)});
+    ++count;
+    if (batch.size() == kLoadBatch) flush();
+    return absl::OkStatus();
+  }));
+  if (!batch.empty()) flush();
+  Log(LogLevel::kInfo, "state read", {{"problems", problems.size()}, {"labels", count}});
+  return absl::OkStatus();
+}
+
+void ForecasterService::BeginDrain() { draining_ = true; }
+
+absl::Status ForecasterService::Available() const {
+  if (draining_) return absl::UnavailableError("the forecaster is draining");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Backend*> ForecasterService::FindBackend(const std::string& name) const {
+  if (name.empty()) return backends_.front();
+  for (Backend* backend : backends_) {
+    if (backend->name() == name) return backend;
+  }
+  std::string known;
+  for (const Backend* backend : backends_) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(backend->name()));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("backend: '", name, "' is not one of ", known));
+}
+
+grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContext* context,
+                                                      const v1::ForecasterDescribeRequest*,
+                                                      v1::ForecasterDescription* response) {
+  response->set_forecaster_id(options_.forecaster_id);
+  response->set_version(std::string(Version()));
+  uint64_t labels = 0;
+  for (const Backend* backend : backends_) {
+    *response->add_backends() = ToProto(backend->Describe());
+    uint64_t own = 0;
+    for (const v1::TargetLabels& entry :
+         response->backends(response->backends_size() - 1).labels()) {
+      own += entry.labels();
+    }
+    labels = std::max(labels, own);
+  }
+  for (const BinScheme* scheme : BinScheme::All()) {
+    *response->add_bin_schemes() = kernelcast::ToProto(*scheme);
+  }
+  for (const FactSchema& schema : AllFactSchemas()) {
+    response->add_fact_schemas(std::string(schema.id));
+  }
+  response->set_labels(labels);
+  response->set_draining(draining_);
+  return FinishNow(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* ForecasterService::PutProblem(
+    grpc::CallbackServerContext* context, const v1::ForecasterPutProblemRequest* request,
+    v1::ForecasterPutProblemReply* response) {
+  if (const absl::Status status = Available(); !status.ok()) return FinishNow(context, status);
+  auto* call = new AsyncUnary<v1::ForecasterPutProblemReply>(context, response);
+  const auto reply = call->reply();
+  const absl::Status submitted = writer_.PutProblem(
+      request->problem(), [reply] { return reply.open(); },
+      [reply](absl::StatusOr<std::shared_ptr<const ProblemContext>> problem) {
+        if (!problem.ok()) {
+          reply.Fail(problem.status());
+          return;
+        }
+        v1::ForecasterPutProblemReply message;
+        *message.mutable_definition() = kernelcast::ToProto((*problem)->problem);
+        reply.Send(std::move(message));
+      });
+  if (!submitted.ok()) reply.Fail(submitted);
+  return call;
+}
+
+void ForecasterService::StartForecast(const v1::ForecastRequest& request, const ForecastCall& call,
+                                      ReplyDone done) {
+  if (forecasts_in_flight_.fetch_add(1) >= options_.max_forecasts_in_flight) {
+    --forecasts_in_flight_;
+    done(OverloadedError("too many forecasts in flight", kRetryAfter));
+    return;
+  }
+  const int64_t start_ns = clock_.MonotonicNs();
+  const auto finish = [this, done = std::move(done)](absl::StatusOr<v1::ForecastReply> reply) {
+    --forecasts_in_flight_;
+    done(std::move(reply));
+  };
+  const absl::StatusOr<Backend*> backend = FindBackend(request.backend());
+  if (!backend.ok()) return finish(backend.status());
+  absl::StatusOr<ForecastInput> input = FromProto(request);
+  if (!input.ok()) return finish(input.status());
+  input->problem = problems_.Find(input->candidate.problem_id);
+  if (input->problem == nullptr) {
+    return finish(absl::NotFoundError(absl::StrCat("candidate.problem_id: problem '",
+                                                   input->candidate.problem_id,
+                                                   "' is unknown; put it first")));
+  }
+  const std::string request_id = input->request_id;
+  const std::string backend_name(backend.value()->name());
+  (*backend)->Forecast(
+      *std::move(input), call,
+      [this, finish, request_id, backend_name, start_ns](ForecastResult result) {
+        const int64_t duration_ns = clock_.MonotonicNs() - start_ns;
+        metrics_.Forecasted(backend_name, duration_ns);
+        v1::ForecastReply reply;
+        reply.set_request_id(request_id);
+        if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
+          forecast->latency_ns = duration_ns;
+          metrics_.Confident(*forecast);
+          *reply.mutable_forecast() = kernelcast::ToProto(*forecast);
+        } else {
+          *reply.mutable_abstention() = kernelcast::ToProto(std::get<Abstention>(result));
+        }
+        finish(std::move(reply));
+      });
+}
+
+grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContext* context,
+                                                      const v1::ForecastRequest* request,
+                                                      v1::ForecastReply* response) {
+  if (const absl::Status status = Available(); !status.ok()) return FinishNow(context, status);
+  auto* call = new AsyncUnary<v1::ForecastReply>(context, response);
+  std::stop_source stop;
+  call->set_on_cancel([stop]() mutable { stop.request_stop(); });
+  const auto reply = call->reply();
+  StartForecast(*request, ForecastCall{DeadlineNs(clock_, *context), stop.get_token()},
+                [reply](absl::StatusOr<v1::ForecastReply> result) {
+                  reply.Finish(std::move(result));
+                });
+  return call;
+}
+
+grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecasterService::ForecastStream(
+    grpc::CallbackServerContext* context) {
+  return new Stream(this, context);
+}
+
+grpc::ServerUnaryReactor* ForecasterService::Observe(grpc::CallbackServerContext* context,
+                                                     const v1::ObserveRequest* request,
+                                                     v1::ObserveReply* response) {
+  if (const absl::Status status = Available(); !status.ok()) return FinishNow(context, status);
+  if (static_cast<size_t>(request->labels_size()) > options_.max_labels_per_call) {
+    return FinishNow(context, absl::InvalidArgumentError(absl::StrCat(
+                                  "labels: ", request->labels_size(), " are more than ",
+                                  options_.max_labels_per_call, " in one call")));
+  }
+  std::vector<LabelToKeep> labels;
+  labels.reserve(request->labels_size());
+  for (int i = 0; i < request->labels_size(); ++i) {
+    absl::StatusOr<Label> label = FromProto(request->labels(i));
+    if (!label.ok()) {
+      return FinishNow(context, absl::Status(label.status().code(),
+                                             absl::StrCat("labels[", i, "].",
+                                                          label.status().message())));
+    }
+    labels.push_back({*std::move(label), request->labels(i).SerializeAsString()});
+  }
+  auto* call = new AsyncUnary<v1::ObserveReply>(context, response);
+  const auto reply = call->reply();
+  const absl::Status submitted =
+      writer_.Observe(std::move(labels), [reply] { return reply.open(); },
+                      [reply](absl::StatusOr<v1::ObserveReply> result) {
+                        reply.Finish(std::move(result));
+                      });
+  if (!submitted.ok()) reply.Fail(submitted);
+  return call;
+}
+
+grpc::ServerUnaryReactor* ForecasterService::Score(grpc::CallbackServerContext* context,
+                                                   const v1::ScoreRequest* request,
+                                                   v1::ScoreReply* response) {
+  if (const absl::Status status = Available(); !status.ok()) return FinishNow(context, status);
+  if (static_cast<size_t>(request->items_size()) > options_.max_score_items) {
+    return FinishNow(context, absl::InvalidArgumentError(absl::StrCat(
+                                  "items: ", request->items_size(), " are more than ",
+                                  options_.max_score_items, " in one call")));
+  }
+  auto* call = new AsyncUnary<v1::ScoreReply>(context, response);
+  const auto reply = call->reply();
+  const bool submitted = scoring_.Submit([reply, copy = *request] {
+    if (!reply.open()) return;
+    const auto score = [&]() -> absl::StatusOr<v1::ScoreReply> {
+      KC_ASSIGN_OR_RETURN(const BinScheme* scheme, FindBinScheme(copy.bin_scheme_id()));
+      std::vector<ScoreItem> items;
+      items.reserve(copy.items_size());
+      for (int i = 0; i < copy.items_size(); ++i) {
+        absl::StatusOr<ScoreItem> item = FromProto(copy.items(i));
+        if (!item.ok()) {
+          return absl::Status(item.status().code(),
+                              absl::StrCat("items[", i, "].", item.status().message()));
+        }
+        items.push_back(*std::move(item));
+      }
+      KC_ASSIGN_OR_RETURN(const Scores scores,
+                          forecaster::Score(*scheme, FromProto(copy.reward()), items));
+      return ToProto(scores);
+    };
+    reply.Finish(score());
+  });
+  if (!submitted) reply.Fail(OverloadedError("too many calls of Score wait", kRetryAfter));
+  return call;
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,99 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_RPC_FORECASTER_SERVICE_H_
+#define KERNELCAST_SERVICES_FORECASTER_RPC_FORECASTER_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/metrics/metrics.h"
+#include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "services/forecaster/core/backend.h"
+#include "services/forecaster/rpc/problem_cache.h"
+#include "services/forecaster/rpc/service_metrics.h"
+#include "services/forecaster/rpc/state_writer.h"
+#include "services/forecaster/rpc/work_queue.h"
+#include "services/forecaster/store/label_store.h"
+
+namespace kernelcast::forecaster {
+
+// The Forecaster service over any number of backends, the first of which is the default. Handlers
+// validate, admit and return: labels and problems are written by a StateWriter, scores computed on a
+// thread of their own, forecasts made by the backend, which does not block either.
+class ForecasterService final : public v1::Forecaster::CallbackService {
+ public:
+  struct Options {
+    std::string forecaster_id;
+    size_t max_forecasts_in_flight = 4096;
+    // Per stream: requests read whose reply is not written yet.
+    size_t max_stream_in_flight = 256;
+    size_t max_labels_per_call = 4096;
+    size_t max_score_items = 10'000;
+    size_t max_waiting_scores = 16;
+    size_t max_cached_problems = 256;
+    size_t max_cached_problem_bytes = 256 << 20;
+    StateWriter::Options writer;
+  };
+
+  // Backends, store, metrics and clock must outlive the service, and the service its server. At least
+  // one backend.
+  ForecasterService(const Options& options, LabelStore* store, std::vector<Backend*> backends,
+                    MetricsRegistry* metrics, const Clock& clock);
+  ~ForecasterService() override;
+
+  // Reads the problems and labels on disk and gives the labels to the backends. Before serving.
+  // DATA_LOSS: a record cannot be read.
+  [[nodiscard]] absl::Status Load();
+
+  // From now on calls end with UNAVAILABLE; those in flight go on.
+  void BeginDrain();
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::ForecasterDescribeRequest* request,
+                                     v1::ForecasterDescription* response) override;
+  grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
+                                       const v1::ForecasterPutProblemRequest* request,
+                                       v1::ForecasterPutProblemReply* response) override;
+  grpc::ServerUnaryReactor* Forecast(grpc::CallbackServerContext* context,
+                                     const v1::ForecastRequest* request,
+                                     v1::ForecastReply* response) override;
+  grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecastStream(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
+                                    const v1::ObserveRequest* request,
+                                    v1::ObserveReply* response) override;
+  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
+                                  const v1::ScoreRequest* request,
+                                  v1::ScoreReply* response) override;
+
+ private:
+  class Stream;
+  using ReplyDone = std::function<void(absl::StatusOr<v1::ForecastReply>)>;
+
+  absl::Status Available() const;
+  absl::StatusOr<Backend*> FindBackend(const std::string& name) const;
+  // Calls `done` once, perhaps before returning.
+  void StartForecast(const v1::ForecastRequest& request, const ForecastCall& call, ReplyDone done);
+
+  const Options options_;
+  LabelStore* const store_;
+  const std::vector<Backend*> backends_;
+  const Clock& clock_;
+  ServiceMetrics metrics_;
+  ProblemCache problems_;
+  std::atomic<bool> draining_ = false;
+  std::atomic<size_t> forecasts_in_flight_ = 0;
+  StateWriter writer_;
+  WorkQueue scoring_;
+};
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_RPC_FORECASTER_SERVICE_H_

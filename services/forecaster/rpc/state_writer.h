@@ -1,0 +1,99 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_RPC_STATE_WRITER_H_
+#define KERNELCAST_SERVICES_FORECASTER_RPC_STATE_WRITER_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernelcast/v1/forecaster.pb.h"
+#include "services/forecaster/core/backend.h"
+#include "services/forecaster/rpc/problem_cache.h"
+#include "services/forecaster/rpc/service_metrics.h"
+#include "services/forecaster/store/label_store.h"
+
+namespace kernelcast::forecaster {
+
+// A valid label with the bytes that are kept of it.
+struct LabelToKeep {
+  Label label;
+  std::string content;
+};
+
+// The one thread that waits for the disk. Takes calls in the order in which they came; the labels of all
+// calls that wait are committed together. What is submitted after Stop, or beyond the bounds, is refused.
+// Thread-safe.
+class StateWriter {
+ public:
+  struct Options {
+    size_t max_calls = 1024;
+    int64_t max_bytes = 128 << 20;
+  };
+  // Asked before work on a call begins: whether anyone still waits for it.
+  using Open = std::function<bool()>;
+  using ProblemDone =
+      std::function<void(absl::StatusOr<std::shared_ptr<const ProblemContext>>)>;
+  using ObserveDone = std::function<void(absl::StatusOr<v1::ObserveReply>)>;
+
+  // All but the options must outlive the writer.
+  StateWriter(const Options& options, LabelStore* store, ProblemCache* problems,
+              std::vector<Backend*> backends, ServiceMetrics* metrics);
+  ~StateWriter();
+
+  // RESOURCE_EXHAUSTED with a retry hint when full, UNAVAILABLE after Stop; `done` is then not called.
+  // Else it is called once, on the writer's thread.
+  [[nodiscard]] absl::Status PutProblem(v1::Problem problem, Open open, ProblemDone done);
+  [[nodiscard]] absl::Status Observe(std::vector<LabelToKeep> labels, Open open, ObserveDone done);
+
+  // Finishes what was submitted, then ends the thread.
+  void Stop();
+
+ private:
+  struct PutProblemCall {
+    v1::Problem problem;
+    Open open;
+    ProblemDone done;
+  };
+  struct ObserveCall {
+    std::vector<LabelToKeep> labels;
+    Open open;
+    ObserveDone done;
+  };
+  using Call = std::variant<PutProblemCall, ObserveCall>;
+  struct Queued {
+    Call call;
+    int64_t bytes = 0;
+  };
+
+  absl::Status Submit(Queued queued);
+  void Loop();
+  void Handle(PutProblemCall& call);
+  void Handle(std::vector<ObserveCall*>& calls);
+  absl::StatusOr<std::shared_ptr<const ProblemContext>> FindProblem(const std::string& problem_id);
+
+  const Options options_;
+  LabelStore* const store_;
+  ProblemCache* const problems_;
+  const std::vector<Backend*> backends_;
+  ServiceMetrics* const metrics_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Queued> queue_;
+  int64_t queued_bytes_ = 0;
+  bool stop_ = false;
+
+  std::thread thread_;  // last: starts when all else is there
+};
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_RPC_STATE_WRITER_H_

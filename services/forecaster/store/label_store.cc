@@ -1,0 +1,225 @@
+#include "services/forecaster/store/label_store.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+// "KcFc".
+constexpr int64_t kApplicationId = 0x4b634663;
+constexpr int64_t kSchemaVersion = 1;
+constexpr int kBusyTimeoutMs = 2000;
+
+constexpr char kSchema[] = R"(
+  CREATE TABLE labels (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    label_id TEXT NOT NULL UNIQUE,
+    problem_id TEXT NOT NULL,
+    target TEXT NOT NULL,
+    content BLOB NOT NULL
+  );
+  CREATE INDEX labels_by_problem ON labels (problem_id, target);
+  CREATE TABLE problems (
+    ordinal INTEGER PRIMARY KEY AUTOINCREMENT,
+    problem_id TEXT NOT NULL UNIQUE,
+    content BLOB NOT NULL
+  );
+  CREATE TABLE predictions (
+    label_id TEXT PRIMARY KEY,
+    backend_version TEXT NOT NULL,
+    location REAL NOT NULL,
+    scale REAL NOT NULL,
+    degrees_of_freedom REAL NOT NULL
+  ) WITHOUT ROWID;
+)";
+
+absl::Status Prepared(Database& database) {
+  KC_ASSIGN_OR_RETURN(const int64_t application_id, database.QueryInteger("PRAGMA application_id"));
+  KC_ASSIGN_OR_RETURN(const int64_t version, database.QueryInteger("PRAGMA user_version"));
+  KC_ASSIGN_OR_RETURN(const int64_t tables,
+                      database.QueryInteger("SELECT count(*) FROM sqlite_schema"));
+  if (tables == 0 && application_id == 0) {
+    Transaction transaction(database);
+    KC_RETURN_IF_ERROR(transaction.Begin());
+    KC_RETURN_IF_ERROR(database.Execute(kSchema));
+    KC_RETURN_IF_ERROR(
+        database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId).c_str()));
+    KC_RETURN_IF_ERROR(
+        database.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str()));
+    return transaction.Commit();
+  }
+  if (application_id != kApplicationId) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(database.path(), ": a database, but not one of a forecaster"));
+  }
+  if (version != kSchemaVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(database.path(), ": has layout ", version, ", this program knows ",
+                     kSchemaVersion));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(directory, ": cannot be made: ", error.message()));
+  }
+  auto store = std::unique_ptr<LabelStore>(new LabelStore());
+  Database& database = store->database_;
+  const std::string path = absl::StrCat(directory, "/", kFileName);
+  const auto open = [&]() -> absl::Status {
+    KC_RETURN_IF_ERROR(database.Open(path));
+    sqlite3_busy_timeout(database.get(), kBusyTimeoutMs);
+    // Exclusive before the first access: then nobody else can read or write the file while it is open,
+    // and no shared-memory file is needed beside it.
+    KC_RETURN_IF_ERROR(database.Execute("PRAGMA locking_mode = EXCLUSIVE"));
+    KC_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode = WAL"));
+    KC_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous = FULL"));
+    // Takes the lock even if nothing is to be written now.
+    KC_RETURN_IF_ERROR(database.Execute("BEGIN EXCLUSIVE; COMMIT"));
+    KC_ASSIGN_OR_RETURN(const std::string check, database.QueryText("PRAGMA quick_check(1)"));
+    if (check != "ok") return absl::DataLossError(absl::StrCat(path, ": damaged: ", check));
+    return Prepared(database);
+  };
+  if (const absl::Status status = open(); !status.ok()) {
+    if (absl::IsUnavailable(status)) {
+      return absl::UnavailableError(
+          absl::StrCat(path, ": in use by another process (", status.message(), ")"));
+    }
+    return status;
+  }
+  KC_RETURN_IF_ERROR(store->append_label_.Prepare(
+      database,
+      "INSERT INTO labels (label_id, problem_id, target, content) VALUES (?, ?, ?, ?) "
+      "ON CONFLICT (label_id) DO NOTHING"));
+  KC_RETURN_IF_ERROR(store->put_problem_.Prepare(
+      database,
+      "INSERT INTO problems (problem_id, content) VALUES (?, ?) "
+      "ON CONFLICT (problem_id) DO NOTHING"));
+  KC_RETURN_IF_ERROR(store->drop_idle_problems_.Prepare(
+      database,
+      "DELETE FROM problems WHERE ordinal IN ("
+      "  SELECT ordinal FROM problems p"
+      "  WHERE NOT EXISTS (SELECT 1 FROM labels l WHERE l.problem_id = p.problem_id)"
+      "  ORDER BY ordinal DESC LIMIT -1 OFFSET ?)"));
+  KC_RETURN_IF_ERROR(store->get_problem_.Prepare(
+      database, "SELECT content FROM problems WHERE problem_id = ?"));
+  KC_RETURN_IF_ERROR(store->keep_prediction_.Prepare(
+      database,
+      "INSERT OR REPLACE INTO predictions "
+      "(label_id, backend_version, location, scale, degrees_of_freedom) VALUES (?, ?, ?, ?, ?)"));
+  return store;
+}
+
+absl::StatusOr<std::vector<uint64_t>> LabelStore::Append(
+    std::span<const LabelRecord* const> labels) {
+  std::lock_guard lock(mutex_);
+  std::vector<uint64_t> sequences;
+  sequences.reserve(labels.size());
+  Transaction transaction(database_);
+  KC_RETURN_IF_ERROR(transaction.Begin());
+  for (const LabelRecord* label : labels) {
+    append_label_.BindText(1, label->label_id);
+    append_label_.BindText(2, label->problem_id);
+    append_label_.BindText(3, label->target);
+    append_label_.BindBlob(4, label->content);
+    KC_RETURN_IF_ERROR(append_label_.Run());
+    const bool inserted = sqlite3_changes64(database_.get()) > 0;
+    sequences.push_back(
+        inserted ? static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get())) : 0);
+  }
+  KC_RETURN_IF_ERROR(transaction.Commit());
+  return sequences;
+}
+
+absl::Status LabelStore::PutProblem(const std::string& problem_id, const std::string& content) {
+  std::lock_guard lock(mutex_);
+  Transaction transaction(database_);
+  KC_RETURN_IF_ERROR(transaction.Begin());
+  put_problem_.BindText(1, problem_id);
+  put_problem_.BindBlob(2, content);
+  KC_RETURN_IF_ERROR(put_problem_.Run());
+  drop_idle_problems_.BindInteger(1, kMaxIdleProblems);
+  KC_RETURN_IF_ERROR(drop_idle_problems_.Run());
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::string> LabelStore::GetProblem(const std::string& problem_id) {
+  std::lock_guard lock(mutex_);
+  get_problem_.BindText(1, problem_id);
+  const absl::StatusOr<bool> row = get_problem_.Step();
+  absl::StatusOr<std::string> content =
+      absl::NotFoundError(absl::StrCat("problem '", problem_id, "' is unknown"));
+  if (!row.ok()) {
+    content = row.status();
+  } else if (*row) {
+    content = get_problem_.Bytes(0);
+  }
+  get_problem_.Reset();
+  return content;
+}
+
+absl::Status LabelStore::KeepPredictions(const std::vector<StoredPrediction>& predictions) {
+  std::lock_guard lock(mutex_);
+  Transaction transaction(database_);
+  KC_RETURN_IF_ERROR(transaction.Begin());
+  for (const StoredPrediction& prediction : predictions) {
+    keep_prediction_.BindText(1, prediction.label_id);
+    keep_prediction_.BindText(2, prediction.backend_version);
+    keep_prediction_.BindReal(3, prediction.log2_speedup.location);
+    keep_prediction_.BindReal(4, prediction.log2_speedup.scale);
+    keep_prediction_.BindReal(5, prediction.log2_speedup.degrees_of_freedom);
+    KC_RETURN_IF_ERROR(keep_prediction_.Run());
+  }
+  return transaction.Commit();
+}
+
+absl::Status LabelStore::ForEachLabel(const std::function<absl::Status(StoredLabel)>& handle) {
+  std::lock_guard lock(mutex_);
+  Statement statement;
+  KC_RETURN_IF_ERROR(statement.Prepare(
+      database_,
+      "SELECT l.sequence, l.label_id, l.problem_id, l.target, l.content,"
+      "       p.backend_version, p.location, p.scale, p.degrees_of_freedom "
+      "FROM labels l LEFT JOIN predictions p ON p.label_id = l.label_id ORDER BY l.sequence"));
+  for (;;) {
+    KC_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return absl::OkStatus();
+    StoredLabel label;
+    label.sequence = static_cast<uint64_t>(statement.Integer(0));
+    label.record = {statement.Bytes(1), statement.Bytes(2), statement.Bytes(3),
+                    statement.Bytes(4)};
+    if (!statement.IsNull(5)) {
+      label.prediction = StoredPrediction{
+          label.record.label_id,
+          statement.Bytes(5),
+          {statement.Real(6), statement.Real(7), statement.Real(8)}};
+    }
+    KC_RETURN_IF_ERROR(handle(std::move(label)));
+  }
+}
+
+absl::Status LabelStore::ForEachProblem(
+    const std::function<absl::Status(const std::string& problem_id, const std::string& content)>&
+        handle) {
+  std::lock_guard lock(mutex_);
+  Statement statement;
+  KC_RETURN_IF_ERROR(statement.Prepare(
+      database_, "SELECT problem_id, content FROM problems ORDER BY ordinal"));
+  for (;;) {
+    KC_ASSIGN_OR_RETURN(const bool row, statement.Step());
+    if (!row) return absl::OkStatus();
+    KC_RETURN_IF_ERROR(handle(statement.Bytes(0), statement.Bytes(1)));
+  }
+}
+
+}  // namespace kernelcast::forecaster

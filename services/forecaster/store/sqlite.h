@@ -1,0 +1,94 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_STORE_SQLITE_H_
+#define KERNELCAST_SERVICES_FORECASTER_STORE_SQLITE_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace kernelcast::forecaster {
+
+// A connection, closed by the destructor. One thread at a time.
+class Database {
+ public:
+  Database() = default;
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  // Makes the file if there is none.
+  [[nodiscard]] absl::Status Open(const std::string& path);
+  // Runs statements that return no rows.
+  [[nodiscard]] absl::Status Execute(const char* sql);
+  // First column of the first row; NOT_FOUND without a row.
+  [[nodiscard]] absl::StatusOr<int64_t> QueryInteger(const char* sql);
+  [[nodiscard]] absl::StatusOr<std::string> QueryText(const char* sql);
+
+  // The last error, translated: a busy or locked file is UNAVAILABLE, a full disk RESOURCE_EXHAUSTED,
+  // what is no database or a damaged one DATA_LOSS, a read-only one PERMISSION_DENIED, all else INTERNAL.
+  absl::Status Error(int code, std::string_view what) const;
+
+  sqlite3* get() const { return handle_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  sqlite3* handle_ = nullptr;
+};
+
+// A prepared statement, used again and again: bind, step, Reset. Must not outlive its database.
+class Statement {
+ public:
+  Statement() = default;
+  ~Statement();
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  [[nodiscard]] absl::Status Prepare(Database& database, const char* sql);
+
+  // Parameters count from 1. Text and blobs must live until Reset.
+  void BindText(int index, std::string_view value);
+  void BindBlob(int index, std::string_view value);
+  void BindInteger(int index, int64_t value);
+  void BindReal(int index, double value);
+
+  // True: there is a row. False: done.
+  [[nodiscard]] absl::StatusOr<bool> Step();
+  // Steps to the end and resets.
+  [[nodiscard]] absl::Status Run();
+  void Reset();
+
+  // Columns count from 0.
+  bool IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+  int64_t Integer(int column) const { return sqlite3_column_int64(statement_, column); }
+  double Real(int column) const { return sqlite3_column_double(statement_, column); }
+  std::string Bytes(int column) const;
+
+ private:
+  Database* database_ = nullptr;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+// Rolls back unless committed.
+class Transaction {
+ public:
+  explicit Transaction(Database& database) : database_(database) {}
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  [[nodiscard]] absl::Status Begin();
+  [[nodiscard]] absl::Status Commit();
+
+ private:
+  Database& database_;
+  bool open_ = false;
+};
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_STORE_SQLITE_H_
