@@ -2,13 +2,13 @@
 
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/grpc_log.h"
+#include "common/rpc/grpc_setup.h"
 
 namespace kernelcast {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const ChannelOptions& options) {
-  CaptureGrpcLog();
+  SetUpGrpc();
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                       MakeChannelCredentials(options.tls));
   grpc::ChannelArguments arguments;

@@ -101,7 +101,9 @@ absl::Status WaitUntilServing(const std::shared_ptr<grpc::Channel>& channel,
     // a server that does not serve is asked again a little later.
     constexpr absl::Duration kPause = absl::Milliseconds(20);
     if (absl::Now() + kPause >= deadline) {
-      return status;
+      return absl::DeadlineExceededError(
+          absl::StrCat("not serving within ", absl::FormatDuration(timeout), ": ",
+                       status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
     }
     channel->WaitForConnected(absl::ToChronoTime(deadline));
     absl::SleepFor(kPause);

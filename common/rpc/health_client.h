@@ -14,12 +14,13 @@ namespace kernelcast {
 
 // Asks a server's grpc.health.v1.Health about `service`, which may be "". `done` gets OK when it is
 // serving, UNAVAILABLE when it is not or cannot be reached, NOT_FOUND when the server does not know the
-// service, or the call's error. It runs once, on a gRPC thread, at the latest after `timeout`, and must
-// not block.
+// service, DEADLINE_EXCEEDED after `timeout`, or the call's error. It runs once, on a gRPC thread, and
+// must not block.
 void CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::string& service,
                  absl::Duration timeout, std::function<void(const absl::Status&)> done);
 
-// The same, blocking; the second asks until the server serves or `timeout` has passed.
+// The same, blocking; the second asks until the server serves or `timeout` has passed, which is
+// DEADLINE_EXCEEDED with the last answer in its message.
 [[nodiscard]] absl::Status CheckHealthBlocking(const std::shared_ptr<grpc::Channel>& channel,
                                                const std::string& service, absl::Duration timeout);
 [[nodiscard]] absl::Status WaitUntilServing(const std::shared_ptr<grpc::Channel>& channel,

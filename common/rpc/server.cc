@@ -1,6 +1,5 @@
 #include "common/rpc/server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
@@ -22,7 +21,7 @@
 #include "absl/time/clock.h"
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/grpc_log.h"
+#include "common/rpc/grpc_setup.h"
 #include "common/rpc/method_metrics.h"
 
 namespace kernelcast {
@@ -116,15 +115,6 @@ class ServiceNamesOption final : public grpc::ServerBuilderOption {
   const OnServiceNames on_names_;
 };
 
-void PrepareGrpcOnce() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    CaptureGrpcLog();
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  });
-}
-
 void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   const auto milliseconds = [](absl::Duration duration) {
     return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1,
@@ -183,7 +173,7 @@ RpcServer::RpcServer() : impl_(std::make_unique<Impl>()) {}
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     MetricsRegistry* metrics) {
-  PrepareGrpcOnce();
+  SetUpGrpc();
   std::unique_ptr<RpcServer> result(new RpcServer);
   Impl& impl = *result->impl_;
   KC_ASSIGN_OR_RETURN(impl.listen, ParseListenAddress(options.listen_address));

@@ -41,6 +41,8 @@ TEST_CASE("The first signal is answered and the second ends the process", "[sign
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
+    signal(SIGTERM, SIG_DFL);  // the test framework has handlers of its own
+    signal(SIGINT, SIG_DFL);
     TerminationSignal termination;
     static_cast<void>(!write(said[1], "r", 1));
     const char number = static_cast<char>(termination.Wait());

@@ -1,7 +1,11 @@
-#include "common/rpc/grpc_log.h"
+#include "common/rpc/grpc_setup.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
 
+#include <mutex>
 #include <string_view>
 
 #include "common/base/log.h"
@@ -26,6 +30,16 @@ void Write(gpr_log_func_args* args) {
 
 }  // namespace
 
-void CaptureGrpcLog() { gpr_set_log_function(&Write); }
+void SetUpGrpc() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    gpr_set_log_function(&Write);
+    // Never undone: when its last user goes, the library joins a thread that may be polling for another
+    // 10 s, which is how long a process would then take to end.
+    grpc_init();
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
 
 }  // namespace kernelcast
