@@ -558,6 +558,14 @@ absl::Status Engine::failure() const {
   return failure_;
 }
 
+void Engine::DigestState(DigestDone done) {
+  Post([this, done = std::move(done)] {
+    Afterwards([done, sequence = state_.last_sequence(), digest = state_.DigestHash()] {
+      done(sequence, digest);
+    });
+  });
+}
+
 void Engine::SetFailureCallback(std::function<void()> callback) {
   std::lock_guard lock(mutex_);
   failure_callback_ = std::move(callback);

@@ -123,6 +123,10 @@ class Engine {
 
   EngineFigures figures() const;
 
+  // Hash of State::Digest after an event that is durable, with that event's number.
+  using DigestDone = std::function<void(uint64_t sequence, std::string digest)>;
+  void DigestState(DigestDone done);
+
   // Runs `read` on the engine's thread and waits for it. Not for threads that must not block.
   void Inspect(const std::function<void(const State&)>& read);
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
 #include "common/base/status.h"
 
 namespace kernelcast::orchestrator {
@@ -447,6 +448,8 @@ std::string State::Digest() const {
   for (const auto& [id, label] : pending_labels_) absl::StrAppend(&text, "label ", id, "\n");
   return text;
 }
+
+std::string State::DigestHash() const { return ContentHasher().Add(Digest()).Hex128(); }
 
 AppendEntry EntryFor(const Event& event, const State& state) {
   AppendEntry entry;

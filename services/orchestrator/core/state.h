@@ -166,6 +166,8 @@ class State {
 
   // Everything that counts, as text: equal digests mean equal states.
   std::string Digest() const;
+  // The digest, hashed.
+  std::string DigestHash() const;
 
  private:
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const ProblemPut& event);

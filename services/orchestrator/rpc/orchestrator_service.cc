@@ -107,30 +107,41 @@ void OrchestratorService::BeginDrain() {
   log_streams_->BeginDrain();
 }
 
-grpc::ServerUnaryReactor* OrchestratorService::Describe(grpc::CallbackServerContext* context,
-                                                        const v1::OrchestratorDescribeRequest*,
-                                                        v1::OrchestratorDescription* response) {
-  response->set_version(std::string(Version()));
+grpc::ServerUnaryReactor* OrchestratorService::Describe(
+    grpc::CallbackServerContext* context, const v1::OrchestratorDescribeRequest* request,
+    v1::OrchestratorDescription* response) {
+  v1::OrchestratorDescription description;
+  description.set_version(std::string(Version()));
   for (const WorkerView& view : workers_->View()) {
-    auto* worker = response->add_workers();
+    auto* worker = description.add_workers();
     worker->set_address(view.address);
     worker->set_healthy(view.healthy);
     worker->set_unhealthy_reason(view.unhealthy_reason);
     *worker->mutable_description() = view.description;
   }
   const ForecasterView view = forecasters_->View();
-  auto* forecaster = response->add_forecasters();
+  auto* forecaster = description.add_forecasters();
   forecaster->set_address(view.address);
   forecaster->set_healthy(view.healthy);
   forecaster->set_unhealthy_reason(view.unhealthy_reason);
   const EngineFigures figures = engine_->figures();
-  response->set_events(figures.events);
-  response->set_evaluations_in_flight(figures.live_evaluations);
-  response->set_draining(draining_);
-  for (const std::string& policy : PolicyNames()) response->add_policies(policy);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  description.set_events(figures.events);
+  description.set_evaluations_in_flight(figures.live_evaluations);
+  description.set_draining(draining_);
+  for (const std::string& policy : PolicyNames()) description.add_policies(policy);
+
+  auto* call = new AsyncUnary<v1::OrchestratorDescription>(context, response);
+  if (!request->include_state_digest()) {
+    call->reply().Send(std::move(description));
+    return call;
+  }
+  engine_->DigestState([reply = call->reply(), description = std::move(description)](
+                           uint64_t sequence, std::string digest) mutable {
+    description.set_state_sequence(sequence);
+    description.set_state_digest(std::move(digest));
+    reply.Send(std::move(description));
+  });
+  return call;
 }
 
 grpc::ServerUnaryReactor* OrchestratorService::PutProblem(grpc::CallbackServerContext* context,

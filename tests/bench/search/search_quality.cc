@@ -1,0 +1,314 @@
+// How near the best of a template space a search comes on a fifth of the measurements.
+//
+//   bench_search_quality --records DIR [--problems DIR] [--only NAME ...] [--seeds 5]
+//                        [--budget-share 0.2] [--measure]
+//
+// --measure first measures every point of every space that has no record in DIR yet, with the real
+// worker. The searches then run against those records, through three real processes, each seed with
+// a forecaster that has seen nothing. Beside each: what as many points drawn at random would find.
+
+#include <google/protobuf/util/json_util.h>
+#include <grpcpp/grpcpp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "common/domain/problem.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "tests/support/services.h"
+
+namespace kernelcast {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string problems = std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems";
+  std::string records;
+  std::vector<std::string> only;
+  int seeds = 5;
+  double budget_share = 0.2;
+  bool measure = false;
+};
+
+absl::Status FromStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+struct Cluster {
+  testing::TemporaryFolder folder{"search-quality"};
+  std::unique_ptr<testing::Service> worker, forecaster, orchestrator;
+  std::unique_ptr<v1::Orchestrator::Stub> stub;
+
+  absl::Status Start(const std::string& replay_file) {
+    std::vector<std::string> worker_arguments = {"--cache-dir", folder.File("cache")};
+    if (!replay_file.empty()) {
+      worker_arguments.insert(worker_arguments.end(), {"--replay", replay_file});
+    }
+    worker = std::make_unique<testing::Service>("kernelcast-worker", worker_arguments, folder);
+    KC_RETURN_IF_ERROR(worker->Start());
+    forecaster = std::make_unique<testing::Service>(
+        "kernelcast-forecaster",
+        std::vector<std::string>{"--state-dir", folder.File("forecaster")}, folder);
+    KC_RETURN_IF_ERROR(forecaster->Start());
+    orchestrator = std::make_unique<testing::Service>(
+        "kernelcast-orchestrator",
+        std::vector<std::string>{"--state-dir", folder.File("orchestrator"), "--worker",
+                                 worker->address(), "--forecaster", forecaster->address(),
+                                 "--confirm", "0"},
+        folder);
+    KC_RETURN_IF_ERROR(orchestrator->Start());
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(64 << 20);
+    stub = v1::Orchestrator::NewStub(grpc::CreateCustomChannel(
+        orchestrator->address(), grpc::InsecureChannelCredentials(), arguments));
+    return absl::OkStatus();
+  }
+
+  absl::Status PutProblem(const Problem& problem) {
+    grpc::ClientContext context;
+    v1::PutProblemRequest request;
+    *request.mutable_problem() = ProblemFilesToProto(problem);
+    v1::PutProblemReply reply;
+    return FromStatus(stub->PutProblem(&context, request, &reply));
+  }
+
+  // Runs a search to its end.
+  absl::StatusOr<v1::Search> Run(const std::string& id, const v1::SearchSpec& spec) {
+    grpc::ClientContext start_context;
+    v1::StartSearchRequest start;
+    start.set_search_id(id);
+    *start.mutable_spec() = spec;
+    v1::StartSearchReply started;
+    KC_RETURN_IF_ERROR(FromStatus(stub->StartSearch(&start_context, start, &started)));
+    grpc::ClientContext watch_context;
+    v1::WatchSearchRequest watch;
+    watch.set_search_id(id);
+    auto stream = stub->WatchSearch(&watch_context, watch);
+    v1::SearchEvent event;
+    while (stream->Read(&event)) {
+    }
+    KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
+    grpc::ClientContext get_context;
+    v1::GetSearchRequest get;
+    get.set_search_id(id);
+    v1::GetSearchReply reply;
+    KC_RETURN_IF_ERROR(FromStatus(stub->GetSearch(&get_context, get, &reply)));
+    return reply.search();
+  }
+
+  absl::Status Export(const std::string& search_id, const std::string& path) {
+    grpc::ClientContext context;
+    v1::ExportRequest request;
+    request.set_search_id(search_id);
+    request.set_include_sources(true);
+    auto stream = stub->Export(&context, request);
+    std::ofstream out(path + ".part");
+    v1::ExportRecord record;
+    while (stream->Read(&record)) {
+      std::string line;
+      if (!google::protobuf::util::MessageToJsonString(record, &line).ok()) {
+        return absl::InternalError("a record cannot be written as JSON");
+      }
+      out << line << "\n";
+    }
+    KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
+    out.close();
+    fs::rename(path + ".part", path);
+    return absl::OkStatus();
+  }
+};
+
+v1::SearchSpec Spec(const Problem& problem, uint64_t measurements, uint64_t seed, bool everything) {
+  v1::SearchSpec spec;
+  spec.set_problem_id(problem.problem_id);
+  spec.set_target("cpu");
+  spec.set_generator(v1::GENERATOR_TEMPLATE);
+  spec.mutable_budget()->set_max_measurements(measurements);
+  spec.set_seed(seed);
+  spec.set_measure_everything(everything);
+  return spec;
+}
+
+// What a file of records says of a space.
+struct Pool {
+  std::vector<double> speedups;  // of the correct candidates, ascending
+  size_t points = 0;
+  size_t failures = 0;
+  size_t compile_errors = 0;
+  double device_seconds = 0;
+};
+
+absl::StatusOr<Pool> ReadPool(const std::string& path) {
+  Pool pool;
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line)) {
+    v1::ExportRecord record;
+    google::protobuf::util::JsonParseOptions options;
+    options.ignore_unknown_fields = true;
+    if (!google::protobuf::util::JsonStringToMessage(line, &record, options).ok()) {
+      return absl::DataLossError(absl::StrCat(path, ": record ", pool.points + 1,
+                                              " cannot be read"));
+    }
+    ++pool.points;
+    const auto& evaluation = record.evaluation();
+    if (evaluation.has_rejected()) {
+      ++pool.compile_errors;
+    } else if (evaluation.measured().has_ok()) {
+      pool.speedups.push_back(evaluation.measured().ok().speedup().value());
+    } else {
+      ++pool.failures;
+    }
+    pool.device_seconds +=
+        static_cast<double>(ToNanoseconds(evaluation.measured().device_time())) * 1e-9;
+  }
+  std::sort(pool.speedups.begin(), pool.speedups.end());
+  return pool;
+}
+
+// Expected best of `draws` points drawn without replacement from all that compile; failures count as
+// nothing found.
+double ExpectedRandomBest(const Pool& pool, size_t draws) {
+  const size_t total = pool.speedups.size() + pool.failures;
+  draws = std::min(draws, total);
+  // P(all draws rank at or below r) = C(r, draws) / C(total, draws), by logarithms.
+  auto log_choose = [](double n, double k) {
+    return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
+  };
+  double expected = 0, below = 0;
+  for (size_t rank = 1; rank <= total; ++rank) {
+    const double up_to =
+        rank < draws ? 0
+                     : std::exp(log_choose(static_cast<double>(rank), static_cast<double>(draws)) -
+                                log_choose(static_cast<double>(total), static_cast<double>(draws)));
+    const double speedup =
+        rank <= pool.failures ? 0 : pool.speedups[rank - pool.failures - 1];
+    expected += (up_to - below) * speedup;
+    below = up_to;
+  }
+  return expected;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+absl::Status Run(const Options& options) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(options.problems)) {
+    if (!fs::exists(entry.path() / "problem.yaml")) continue;
+    const std::string name = entry.path().filename();
+    if (options.only.empty() ||
+        std::find(options.only.begin(), options.only.end(), name) != options.only.end()) {
+      folders.push_back(entry.path());
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  fs::create_directories(options.records);
+
+  std::vector<Problem> problems;
+  for (const fs::path& folder : folders) {
+    KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
+    KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
+    problems.push_back(std::move(problem));
+  }
+  auto records_of = [&](const Problem& problem) {
+    return (fs::path(options.records) / (problem.name + ".jsonl")).string();
+  };
+
+  if (options.measure) {
+    Cluster cluster;
+    KC_RETURN_IF_ERROR(cluster.Start(""));
+    for (const Problem& problem : problems) {
+      if (fs::exists(records_of(problem))) continue;
+      const size_t points = EnumeratePoints(*problem.targets.at("cpu").space).size();
+      std::cerr << "measuring " << points << " points of " << problem.name << std::endl;
+      KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
+      KC_RETURN_IF_ERROR(
+          cluster.Run(problem.name, Spec(problem, points + 1, 1, true)).status());
+      KC_RETURN_IF_ERROR(cluster.Export(problem.name, records_of(problem)));
+    }
+  }
+
+  std::printf("%-20s %6s %6s %6s %6s %8s %7s | %7s %7s %7s | %7s\n", "problem", "points", "ok",
+              "fail", "error", "best", "budget", "median", "worst", "spent", "random");
+  std::vector<double> all_medians;
+  int within = 0;
+  for (const Problem& problem : problems) {
+    if (!fs::exists(records_of(problem))) {
+      std::printf("%-20s has no record; measure it with --measure\n", problem.name.c_str());
+      continue;
+    }
+    KC_ASSIGN_OR_RETURN(Pool pool, ReadPool(records_of(problem)));
+    if (pool.speedups.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(problem.name, ": no correct candidate on record"));
+    }
+    const double best = pool.speedups.back();
+    const auto budget = static_cast<uint64_t>(
+        std::max(1.0, std::floor(options.budget_share * static_cast<double>(pool.points))));
+    std::vector<double> found;
+    double spent = 0;
+    for (int seed = 1; seed <= options.seeds; ++seed) {
+      Cluster cluster;
+      KC_RETURN_IF_ERROR(cluster.Start(records_of(problem)));
+      KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
+      KC_ASSIGN_OR_RETURN(
+          v1::Search search,
+          cluster.Run("quality", Spec(problem, budget, static_cast<uint64_t>(seed), false)));
+      found.push_back(search.has_incumbent()
+                          ? search.incumbent().measurement().ok().speedup().value() / best
+                          : 0);
+      spent += static_cast<double>(search.counts().measured()) / options.seeds;
+    }
+    const double median = Median(found);
+    all_medians.push_back(median);
+    if (median >= 0.95) ++within;
+    std::printf("%-20s %6zu %6zu %6zu %6zu %7.2fx %7llu | %6.1f%% %6.1f%% %7.1f | %6.1f%%\n",
+                problem.name.c_str(), pool.points, pool.speedups.size(), pool.failures,
+                pool.compile_errors, best, static_cast<unsigned long long>(budget), 100 * median,
+                100 * *std::min_element(found.begin(), found.end()), spent,
+                100 * ExpectedRandomBest(pool, budget) / best);
+    std::fflush(stdout);
+  }
+  std::printf("within 5%% of the best in the median of %d seeds: %d of %zu problems\n",
+              options.seeds, within, all_medians.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace kernelcast
+
+int main(int argc, char** argv) {
+  CLI::App app{"Search quality on a share of the measurements"};
+  kernelcast::Options options;
+  app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
+  app.add_option("--records", options.records, "Folder of records, one file a problem")->required();
+  app.add_option("--only", options.only, "Names of problems");
+  app.add_option("--seeds", options.seeds, "Searches a problem")->capture_default_str();
+  app.add_option("--budget-share", options.budget_share, "Measurements as a share of the space")
+      ->capture_default_str();
+  app.add_flag("--measure", options.measure, "Measure what has no record yet");
+  CLI11_PARSE(app, argc, argv);
+  if (absl::Status status = kernelcast::Run(options); !status.ok()) {
+    std::cerr << status.ToString() << "\n";
+    return 1;
+  }
+  return 0;
+}

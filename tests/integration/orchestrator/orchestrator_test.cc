@@ -1,0 +1,307 @@
+// The orchestrator as a process, with a worker that replays and a real forecaster, as a client sees it.
+
+#include <grpcpp/grpcpp.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "common/convert/convert.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "tests/support/recorded_problem.h"
+#include "tests/support/services.h"
+
+namespace kernelcast {
+namespace {
+
+struct Cluster {
+  Cluster()
+      : folder("orchestrator"),
+        recorded(testing::MakeRecordedProblem(16, 12)),
+        worker("kernelcast-worker",
+               {"--replay", Records(), "--cache-dir", folder.File("cache")}, folder),
+        forecaster("kernelcast-forecaster", {"--state-dir", folder.File("forecaster")}, folder) {
+    Require(worker.Start());
+    Require(forecaster.Start());
+    orchestrator = std::make_unique<testing::Service>(
+        "kernelcast-orchestrator",
+        std::vector<std::string>{"--state-dir", folder.File("orchestrator"), "--worker",
+                                 worker.address(), "--forecaster", forecaster.address(),
+                                 "--confirm", "1"},
+        folder);
+    Require(orchestrator->Start());
+    stub = v1::Orchestrator::NewStub(
+        grpc::CreateChannel(orchestrator->address(), grpc::InsecureChannelCredentials()));
+    v1::PutProblemRequest request;
+    *request.mutable_problem() = ProblemFilesToProto(recorded.problem);
+    v1::PutProblemReply reply;
+    REQUIRE(Call([&](auto* context) { return stub->PutProblem(context, request, &reply); }).ok());
+    CHECK(reply.definition().problem_id() == recorded.problem.problem_id);
+    CHECK(reply.definition().space_points().at("cpu") == recorded.candidates.size());
+  }
+
+  std::string Records() {
+    testing::WriteRecords(recorded, folder.File("records.jsonl"));
+    return folder.File("records.jsonl");
+  }
+  static void Require(const absl::Status& status) {
+    INFO(status.ToString());
+    REQUIRE(status.ok());
+  }
+  template <class F>
+  static grpc::Status Call(const F& call) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    return call(&context);
+  }
+  grpc::Status Evaluate(const v1::EvaluateRequest& request, v1::EvaluateReply* reply) {
+    return Call([&](auto* context) { return stub->Evaluate(context, request, reply); });
+  }
+  v1::EvaluateRequest Request(const std::string& id, size_t candidate) const {
+    v1::EvaluateRequest request;
+    request.set_request_id(id);
+    request.set_mode(v1::EVALUATE_MODE_MEASURE);
+    *request.mutable_candidate() = ToProto(recorded.candidates[candidate]);
+    return request;
+  }
+  v1::StartSearchRequest Search(const std::string& id, uint64_t measurements) const {
+    v1::StartSearchRequest request;
+    request.set_search_id(id);
+    auto* spec = request.mutable_spec();
+    spec->set_problem_id(recorded.problem.problem_id);
+    spec->set_target("cpu");
+    spec->set_generator(v1::GENERATOR_TEMPLATE);
+    spec->mutable_budget()->set_max_measurements(measurements);
+    return request;
+  }
+
+  testing::TemporaryFolder folder;
+  testing::RecordedProblem recorded;
+  testing::Service worker;
+  testing::Service forecaster;
+  std::unique_ptr<testing::Service> orchestrator;
+  std::unique_ptr<v1::Orchestrator::Stub> stub;
+};
+
+TEST_CASE("a search is watched from its first event to its end, and exported") {
+  Cluster cluster;
+  v1::StartSearchReply started;
+  REQUIRE(cluster.Call([&](auto* context) {
+            return cluster.stub->StartSearch(context, cluster.Search("s1", 40), &started);
+          }).ok());
+
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::WatchSearchRequest watch;
+  watch.set_search_id("s1");
+  auto stream = cluster.stub->WatchSearch(&context, watch);
+  v1::SearchEvent event, last;
+  std::set<std::string> proposed, settled;
+  double best = 0;
+  uint64_t last_sequence = 0;
+  while (stream->Read(&event)) {
+    CHECK(event.sequence() >= last_sequence);
+    last_sequence = event.sequence();
+    if (event.has_proposed()) CHECK(proposed.insert(event.proposed().request_id()).second);
+    if (event.has_settled()) CHECK(settled.insert(event.settled().request_id()).second);
+    if (event.has_improved()) {
+      CHECK(event.improved().speedup().value() > best);
+      best = event.improved().speedup().value();
+    }
+    last = event;
+  }
+  CHECK(stream->Finish().ok());
+  CHECK(last.has_ended());
+  CHECK(last.status() == v1::SEARCH_STATUS_DONE);
+  CHECK(proposed == settled);
+  CHECK(last.counts().distinct_candidates() == cluster.recorded.candidates.size());
+  CHECK(last.counts().measured() <= 40);
+  CHECK(last.ended().best_speedup().value() >= 0.95 * cluster.recorded.best_speedup);
+
+  v1::GetSearchReply search;
+  REQUIRE(cluster.Call([&](auto* c) {
+            v1::GetSearchRequest request;
+            request.set_search_id("s1");
+            return cluster.stub->GetSearch(c, request, &search);
+          }).ok());
+  CHECK(search.search().counts().SerializeAsString() == last.counts().SerializeAsString());
+
+  grpc::ClientContext export_context;
+  v1::ExportRequest export_request;
+  export_request.set_search_id("s1");
+  auto records = cluster.stub->Export(&export_context, export_request);
+  v1::ExportRecord record;
+  std::set<std::string> exported;
+  while (records->Read(&record)) {
+    CHECK(exported.insert(record.evaluation().request_id()).second);
+    CHECK(record.candidate().source().empty());
+    CHECK(record.problem_name() == "recorded");
+    CHECK(record.facts().values_size() > 0);
+    CHECK(record.reference_facts().values_size() > 0);
+  }
+  CHECK(records->Finish().ok());
+  CHECK(exported == settled);
+}
+
+TEST_CASE("a stream answers every request once, good and bad, and ends when half-closed") {
+  Cluster cluster;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  auto stream = cluster.stub->EvaluateStream(&context);
+  constexpr int kRequests = 150;
+  for (int i = 0; i < kRequests; ++i) {
+    v1::EvaluateRequest request = cluster.Request("r" + std::to_string(i), static_cast<size_t>(i));
+    if (i % 10 == 3) request.mutable_candidate()->set_problem_id("p_unknown");
+    if (i % 10 == 7) request.mutable_candidate()->set_source("\xff\xfe not text");
+    REQUIRE(stream->Write(request));
+  }
+  stream->WritesDone();
+  std::map<std::string, int> answers;
+  int measured = 0, not_found = 0, invalid = 0;
+  v1::EvaluateReply reply;
+  while (stream->Read(&reply)) {
+    ++answers[reply.request_id()];
+    if (reply.evaluation().has_measured()) ++measured;
+    if (reply.error().code() == grpc::StatusCode::NOT_FOUND) ++not_found;
+    if (reply.error().code() == grpc::StatusCode::INVALID_ARGUMENT) ++invalid;
+  }
+  CHECK(stream->Finish().ok());
+  CHECK(answers.size() == kRequests);
+  for (const auto& [id, count] : answers) CHECK(count == 1);
+  CHECK(measured == kRequests * 8 / 10);
+  CHECK(not_found == kRequests / 10);
+  CHECK(invalid == kRequests / 10);
+}
+
+TEST_CASE("bad input gets the right code and names the field") {
+  Cluster cluster;
+  auto status_of = [&](const v1::EvaluateRequest& request) {
+    v1::EvaluateReply reply;
+    return cluster.Evaluate(request, &reply);
+  };
+  v1::EvaluateRequest request = cluster.Request("", 0);
+  CHECK(status_of(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(status_of(request).error_message(), Catch::Contains("request_id"));
+
+  request = cluster.Request("r", 0);
+  request.mutable_candidate()->set_source(std::string((1 << 20) + 1, ' '));
+  CHECK(status_of(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(status_of(request).error_message(), Catch::Contains("source"));
+
+  request = cluster.Request("r", 0);
+  request.mutable_candidate()->set_source("int x = 1; // \xc3\x28");
+  CHECK(status_of(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(status_of(request).error_message(), Catch::Contains("UTF-8"));
+
+  request = cluster.Request("r", 0);
+  request.mutable_candidate()->set_candidate_id("k_0123");
+  CHECK(status_of(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+
+  request = cluster.Request("r", 0);
+  request.clear_candidate();
+  CHECK(status_of(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+
+  request = cluster.Request("r", 0);
+  request.mutable_candidate()->set_problem_id("p_unknown");
+  request.mutable_candidate()->clear_candidate_id();
+  CHECK(status_of(request).error_code() == grpc::StatusCode::NOT_FOUND);
+
+  request = cluster.Request("r", 0);
+  request.set_search_id("nobody");
+  CHECK(status_of(request).error_code() == grpc::StatusCode::NOT_FOUND);
+
+  request = cluster.Request("r", 0);
+  request.set_mode(static_cast<v1::EvaluateMode>(77));
+  CHECK(status_of(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+
+  auto search_status = [&](const v1::StartSearchRequest& bad) {
+    v1::StartSearchReply reply;
+    return cluster.Call(
+        [&](auto* context) { return cluster.stub->StartSearch(context, bad, &reply); });
+  };
+  v1::StartSearchRequest negative = cluster.Search("s", 5);
+  negative.mutable_spec()->mutable_budget()->mutable_max_wall_time()->set_seconds(-1);
+  CHECK(search_status(negative).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(search_status(negative).error_message(), Catch::Contains("max_wall_time"));
+  v1::StartSearchRequest wrapped = cluster.Search("s", static_cast<uint64_t>(-5));
+  CHECK(search_status(wrapped).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(search_status(wrapped).error_message(), Catch::Contains("max_measurements"));
+
+  v1::PutProblemRequest put;
+  *put.mutable_problem() = ProblemFilesToProto(cluster.recorded.problem);
+  put.mutable_problem()->clear_problem_id();
+  for (auto& file : *put.mutable_problem()->mutable_files()) {
+    if (file.path() != "problem.yaml") continue;
+    std::string text = file.content();
+    text.replace(text.find("float32"), 7, "float31");
+    file.set_content(text);
+  }
+  v1::PutProblemReply put_reply;
+  const grpc::Status malformed = cluster.Call(
+      [&](auto* context) { return cluster.stub->PutProblem(context, put, &put_reply); });
+  CHECK(malformed.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(malformed.error_message(), Catch::Contains("problem.yaml:9: inputs[0].dtype") &&
+                                            Catch::Contains("float31"));
+
+  grpc::ClientContext late;
+  late.set_deadline(std::chrono::system_clock::now() - std::chrono::seconds(1));
+  v1::EvaluateReply reply;
+  CHECK(cluster.stub->Evaluate(&late, cluster.Request("late", 0), &reply).error_code() ==
+        grpc::StatusCode::DEADLINE_EXCEEDED);
+
+  grpc::ClientContext watch_context;
+  v1::WatchSearchRequest watch;
+  watch.set_search_id("nobody");
+  v1::SearchEvent event;
+  auto stream = cluster.stub->WatchSearch(&watch_context, watch);
+  CHECK_FALSE(stream->Read(&event));
+  CHECK(stream->Finish().error_code() == grpc::StatusCode::NOT_FOUND);
+
+  // None of it left a trace.
+  v1::OrchestratorDescription description;
+  REQUIRE(cluster.Call([&](auto* context) {
+            return cluster.stub->Describe(context, {}, &description);
+          }).ok());
+  CHECK(description.events() == 1);
+}
+
+TEST_CASE("a search can be stopped, is then confirmed, and its end is remembered") {
+  Cluster cluster;
+  v1::StartSearchRequest request = cluster.Search("s1", 10'000);
+  request.mutable_spec()->set_measure_everything(true);
+  v1::StartSearchReply started;
+  REQUIRE(cluster.Call([&](auto* context) {
+            return cluster.stub->StartSearch(context, request, &started);
+          }).ok());
+  v1::StopSearchRequest stop;
+  stop.set_search_id("s1");
+  v1::StopSearchReply stopped;
+  REQUIRE(cluster.Call([&](auto* context) {
+            return cluster.stub->StopSearch(context, stop, &stopped);
+          }).ok());
+  // Watching until the stream ends is waiting for the search's end.
+  grpc::ClientContext context;
+  v1::WatchSearchRequest watch;
+  watch.set_search_id("s1");
+  auto stream = cluster.stub->WatchSearch(&context, watch);
+  v1::SearchEvent event;
+  while (stream->Read(&event)) {
+  }
+  CHECK(stream->Finish().ok());
+  REQUIRE(cluster.orchestrator->Terminate() == 0);
+  Cluster::Require(cluster.orchestrator->Start());
+  v1::ListSearchesReply list;
+  REQUIRE(cluster.Call([&](auto* c) {
+            c->set_wait_for_ready(true);
+            return cluster.stub->ListSearches(c, {}, &list);
+          }).ok());
+  REQUIRE(list.searches_size() == 1);
+  CHECK(list.searches(0).status() == v1::SEARCH_STATUS_DONE);
+  CHECK(list.searches(0).end_reason() == "stopped");
+}
+
+}  // namespace
+}  // namespace kernelcast

@@ -1,0 +1,92 @@
+#include "tests/support/services.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/id.h"
+#include "common/base/status.h"
+
+namespace kernelcast::testing {
+namespace {
+
+constexpr auto kStartLimit = std::chrono::seconds(30);
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder(const std::string& name)
+    : path_(std::filesystem::temp_directory_path() / RandomId("kernelcast-" + name + "-")) {
+  std::filesystem::create_directories(path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Service::Service(std::string program, std::vector<std::string> arguments,
+                 const TemporaryFolder& folder)
+    : program_(std::move(program)),
+      arguments_(std::move(arguments)),
+      ready_file_(folder.File(program_ + ".ready.json")),
+      address_("127.0.0.1:0") {}
+
+absl::Status Service::Start() {
+  std::filesystem::remove(ready_file_);
+  ChildOptions options;
+  options.argv = {std::string(KERNELCAST_BIN_DIR) + "/" + program_,
+                  "--listen",
+                  address_,
+                  "--metrics",
+                  "127.0.0.1:0",
+                  "--ready-file",
+                  ready_file_};
+  options.argv.insert(options.argv.end(), arguments_.begin(), arguments_.end());
+  for (const char* name : {"PATH", "HOME", "TMPDIR", "ASAN_OPTIONS", "TSAN_OPTIONS"}) {
+    if (const char* value = std::getenv(name)) {
+      options.environment.push_back(std::string(name) + "=" + value);
+    }
+  }
+  options.max_output_bytes = int64_t{1} << 30;
+  KC_ASSIGN_OR_RETURN(child_, ChildProcess::Spawn(options));
+  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  while (!std::filesystem::exists(ready_file_)) {
+    if (child_->Poll() || std::chrono::steady_clock::now() > limit) {
+      const std::string output = child_->output();
+      child_.reset();
+      return absl::UnavailableError(absl::StrCat(program_, " did not start:\n", output));
+    }
+    // The file appears by rename; there is nothing else to wait on that works for every service.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  nlohmann::json ready = nlohmann::json::parse(std::ifstream(ready_file_));
+  address_ = ready.at("grpc").get<std::string>();
+  const std::string metrics = ready.value("metrics", std::string());
+  if (const size_t colon = metrics.rfind(':'); colon != std::string::npos) {
+    metrics_port_ = std::atoi(metrics.c_str() + colon + 1);
+  }
+  return absl::OkStatus();
+}
+
+void Service::Kill() {
+  if (child_ == nullptr) return;
+  child_->Kill();
+  child_->Wait(int64_t{10} * 1'000'000'000);
+  child_.reset();
+}
+
+int Service::Terminate() {
+  if (child_ == nullptr) return 0;
+  kill(child_->pid(), SIGTERM);
+  const ChildExit exit = child_->Wait(int64_t{60} * 1'000'000'000);
+  child_.reset();
+  return exit.exited ? exit.exit_code : -exit.signal;
+}
+
+}  // namespace kernelcast::testing
