@@ -16,8 +16,8 @@ class BinScheme {
  public:
   // The default: edges at 1/4, 1/2, 1/sqrt 2, 1, sqrt 2, 2, 4; a bin holds its upper edge.
   static constexpr std::string_view kDefaultId = "sqrt2/1";
-  // The labelling formula of the published data (arXiv 2605.31464): clamp(floor(2 log2 S) + 4, 1, 8),
-  // whose bins hold their lower edge.
+  // The labelling formula of the published data (arXiv 2605.31464): clamp(floor(2 log2 S) + 4, 1,
+  // 8), whose bins hold their lower edge.
   static constexpr std::string_view kPaperFormulaId = "paper-floor/1";
 
   // NOT_FOUND, listing the known ids. The scheme lives as long as the program.
@@ -35,8 +35,8 @@ class BinScheme {
   // Bin of a positive finite speedup, 1-based. INVALID_ARGUMENT otherwise.
   [[nodiscard]] absl::StatusOr<int> Label(double speedup) const;
 
-  // Representative log2 speedup of a bin: the middle in log space; the open bins reach as far beyond
-  // their edge as half of their neighbour's width, at least half an octave.
+  // Representative log2 speedup of a bin: the middle in log space; the open bins reach as far
+  // beyond their edge as half of their neighbour's width, at least half an octave.
   double Log2Midpoint(int bin) const;
 
   // The bin as an interval, e.g. "(0.7071, 1]".

@@ -53,8 +53,8 @@ absl::Status CheckExpressionText(const std::string& field, const std::string& te
 absl::Status CheckExtent(const std::string& field, const std::vector<std::string>& extent,
                          size_t at_least) {
   if (extent.size() < at_least || extent.size() > 3) {
-    return Invalid(field, absl::StrCat(extent.size(), " entries; from ", at_least,
-                                       " to 3 are allowed"));
+    return Invalid(field,
+                   absl::StrCat(extent.size(), " entries; from ", at_least, " to 3 are allowed"));
   }
   for (size_t i = 0; i < extent.size(); ++i) {
     KC_RETURN_IF_ERROR(CheckExpressionText(absl::StrCat(field, "[", i, "]"), extent[i]));
@@ -65,12 +65,12 @@ absl::Status CheckExtent(const std::string& field, const std::vector<std::string
 absl::Status CheckSource(const std::string& source) {
   if (source.empty()) return Invalid("source", "is empty");
   if (static_cast<int64_t>(source.size()) > kMaxSourceBytes) {
-    return Invalid("source", absl::StrCat(source.size(), " bytes; at most ", kMaxSourceBytes,
-                                          " are allowed"));
+    return Invalid(
+        "source", absl::StrCat(source.size(), " bytes; at most ", kMaxSourceBytes, " are allowed"));
   }
   if (source.find('\0') != std::string::npos) {
-    return Invalid("source", absl::StrCat("NUL at byte ", source.find('\0'),
-                                          "; only UTF-8 text is allowed"));
+    return Invalid("source",
+                   absl::StrCat("NUL at byte ", source.find('\0'), "; only UTF-8 text is allowed"));
   }
   if (!IsSourceText(source)) return Invalid("source", "is not UTF-8; only UTF-8 text is allowed");
   return absl::OkStatus();
@@ -122,8 +122,8 @@ absl::Status CheckLaunches(const Candidate& candidate) {
       return TooMany(field + ".arguments", launch.arguments.size(), kMaxArguments);
     }
     for (size_t j = 0; j < launch.arguments.size(); ++j) {
-      KC_RETURN_IF_ERROR(CheckExpressionText(absl::StrCat(field, ".arguments[", j, "]"),
-                                             launch.arguments[j]));
+      KC_RETURN_IF_ERROR(
+          CheckExpressionText(absl::StrCat(field, ".arguments[", j, "]"), launch.arguments[j]));
     }
   }
   if (!candidate.workspace_bytes.empty()) {

@@ -45,12 +45,12 @@ inline constexpr int64_t kMaxSourceBytes = 1 << 20;
 inline constexpr int64_t kMaxFlags = 64;
 inline constexpr int64_t kMaxTunables = 64;
 
-// "k_" and 32 hex digits over problem, target, kind, source, flags, tunables, launches and workspace;
-// parent and origin do not count.
+// "k_" and 32 hex digits over problem, target, kind, source, flags, tunables, launches and
+// workspace; parent and origin do not count.
 [[nodiscard]] std::string CandidateId(const Candidate& candidate);
 
-// INVALID_ARGUMENT naming the field, the value and what is allowed: sizes, UTF-8 without NUL, names,
-// and candidate_id where it is set. Does not look at the problem.
+// INVALID_ARGUMENT naming the field, the value and what is allowed: sizes, UTF-8 without NUL,
+// names, and candidate_id where it is set. Does not look at the problem.
 [[nodiscard]] absl::Status ValidateCandidate(const Candidate& candidate);
 
 }  // namespace kernelcast

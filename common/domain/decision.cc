@@ -41,19 +41,16 @@ DecisionKind KindOf(DecisionReason reason) {
     case DecisionReason::kNoForecast:
     case DecisionReason::kRequested:
     case DecisionReason::kBootstrap:
-    case DecisionReason::kReused:
-      return DecisionKind::kMeasure;
+    case DecisionReason::kReused: return DecisionKind::kMeasure;
     case DecisionReason::kUnpromising:
     case DecisionReason::kBudgetPace:
     case DecisionReason::kLikelyFailure:
-    case DecisionReason::kForecastOnly:
-      return DecisionKind::kPrune;
+    case DecisionReason::kForecastOnly: return DecisionKind::kPrune;
     case DecisionReason::kCompileError:
     case DecisionReason::kDuplicate:
     case DecisionReason::kBudget:
     case DecisionReason::kCancelled:
-    case DecisionReason::kUnavailable:
-      return DecisionKind::kReject;
+    case DecisionReason::kUnavailable: return DecisionKind::kReject;
   }
   return DecisionKind::kReject;
 }

@@ -10,11 +10,24 @@ enum class DecisionKind { kMeasure, kPrune, kReject };
 
 enum class DecisionReason {
   // measure
-  kLowConfidence, kPromising, kAudit, kNoForecast, kRequested, kBootstrap, kReused,
+  kLowConfidence,
+  kPromising,
+  kAudit,
+  kNoForecast,
+  kRequested,
+  kBootstrap,
+  kReused,
   // prune
-  kUnpromising, kBudgetPace, kLikelyFailure, kForecastOnly,
+  kUnpromising,
+  kBudgetPace,
+  kLikelyFailure,
+  kForecastOnly,
   // reject
-  kCompileError, kDuplicate, kBudget, kCancelled, kUnavailable,
+  kCompileError,
+  kDuplicate,
+  kBudget,
+  kCancelled,
+  kUnavailable,
 };
 
 std::string_view Name(DecisionKind kind);      // "measure"

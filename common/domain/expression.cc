@@ -45,9 +45,7 @@ const std::set<std::string, std::less<>>& BuiltInNames() {
   return names;
 }
 
-bool IsNameStart(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsDigitOrDot(char c) { return (c >= '0' && c <= '9') || c == '.'; }
 bool IsNameChar(char c) { return IsNameStart(c) || (c >= '0' && c <= '9'); }
 
@@ -116,8 +114,8 @@ absl::Status Compile(const std::string& text, const std::vector<std::string>& na
   }
 }
 
-// The compiled form of an expression, from a small cache of this thread: muParser's objects must not
-// be shared, and building one costs more than a hundred evaluations.
+// The compiled form of an expression, from a small cache of this thread: muParser's objects must
+// not be shared, and building one costs more than a hundred evaluations.
 absl::StatusOr<Compiled*> CompiledOnThisThread(const std::string& text,
                                                const std::vector<std::string>& names) {
   struct Cache {
@@ -173,8 +171,9 @@ absl::StatusOr<Expression> Expression::Parse(std::string_view text,
     } else if (std::string_view(" +-*/^()<>!&|?:,").find(c) != std::string_view::npos) {
       ++i;
     } else {
-      return SyntaxError(text, i, absl::StrCat("character ", Quoted(text.substr(i, 1)),
-                                               " is not part of an expression"));
+      return SyntaxError(
+          text, i,
+          absl::StrCat("character ", Quoted(text.substr(i, 1)), " is not part of an expression"));
     }
   }
   Expression expression;
@@ -218,10 +217,9 @@ absl::StatusOr<int64_t> Expression::EvaluateInteger(const Variables& variables, 
   const bool whole = value == std::floor(value) && std::abs(value) <= kMaxExactInteger;
   const int64_t integer = whole ? static_cast<int64_t>(value) : 0;
   if (!whole || integer < low || integer > high) {
-    return absl::InvalidArgumentError(absl::StrCat("expression ", Quoted(text_), " is ",
-                                                   NumberText(value, 17),
-                                                   ", not a whole number from ", low, " to ",
-                                                   high));
+    return absl::InvalidArgumentError(
+        absl::StrCat("expression ", Quoted(text_), " is ", NumberText(value, 17),
+                     ", not a whole number from ", low, " to ", high));
   }
   return integer;
 }

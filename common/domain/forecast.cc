@@ -56,8 +56,8 @@ double BetaContinuedFraction(double a, double b, double x) {
 double IncompleteBeta(double a, double b, double x, double one_minus_x) {
   if (x <= 0) return 0;
   if (one_minus_x <= 0) return 1;
-  const double log_front = LogGamma(a + b) - LogGamma(a) - LogGamma(b) + a * std::log(x) +
-                           b * std::log(one_minus_x);
+  const double log_front =
+      LogGamma(a + b) - LogGamma(a) - LogGamma(b) + a * std::log(x) + b * std::log(one_minus_x);
   if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * BetaContinuedFraction(a, b, x) / a;
   return 1 - std::exp(log_front) * BetaContinuedFraction(b, a, one_minus_x) / b;
 }
@@ -89,8 +89,8 @@ absl::Status CheckSimplex(std::span<const double> p) {
   double sum = 0;
   for (const double value : p) {
     if (!(value >= 0) || !(value <= 1 + kSimplexTolerance)) {
-      return absl::InvalidArgumentError(absl::StrCat("bin_probabilities: ", NumberText(value),
-                                                     " is not a probability"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("bin_probabilities: ", NumberText(value), " is not a probability"));
     }
     sum += value;
   }
@@ -122,9 +122,9 @@ absl::Status CheckProbability(const char* field, double value) {
 
 absl::Status CheckFinite(const char* field, double value, bool may_be_negative) {
   if (std::isfinite(value) && (may_be_negative || value >= 0)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", NumberText(value), " is not a finite number",
-                   may_be_negative ? "" : " from 0 on"));
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", NumberText(value),
+                                                 " is not a finite number",
+                                                 may_be_negative ? "" : " from 0 on"));
 }
 
 }  // namespace
@@ -137,8 +137,7 @@ absl::Status NormalizeSimplex(std::vector<double>& probabilities) {
   double largest = 0;
   for (const double value : probabilities) {
     if (!(value >= 0) || std::isinf(value)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(NumberText(value), " is not a probability"));
+      return absl::InvalidArgumentError(absl::StrCat(NumberText(value), " is not a probability"));
     }
     largest = std::max(largest, value);
   }
@@ -158,9 +157,8 @@ std::vector<double> BinsFromStudentT(const BinScheme& scheme, double location, d
   double low = -kInfinity;
   double sum = 0;
   for (int i = 0; i < scheme.size(); ++i) {
-    const double high = i + 1 == scheme.size()
-                            ? kInfinity
-                            : (std::log2(scheme.edges()[i]) - location) / scale;
+    const double high =
+        i + 1 == scheme.size() ? kInfinity : (std::log2(scheme.edges()[i]) - location) / scale;
     p[i] = std::max(0.0, StandardMass(low, high, degrees_of_freedom));
     sum += p[i];
     low = high;

@@ -18,8 +18,8 @@ struct TokenUsage {
   double cost_dollars = 0;
 };
 
-// A distribution over the speedup of one candidate relative to a named baseline. Field meanings as in
-// kernel.proto.
+// A distribution over the speedup of one candidate relative to a named baseline. Field meanings as
+// in kernel.proto.
 struct Forecast {
   std::string candidate_id;
   std::string bin_scheme_id = std::string(BinScheme::kDefaultId);
@@ -63,9 +63,9 @@ std::vector<double> BinsFromStudentT(const BinScheme& scheme, double location, d
 double StudentTUpperTail(double log2_threshold, double location, double scale,
                          double degrees_of_freedom);
 
-// P(correct and S > threshold) from the binned forecast. Within the bin that holds the threshold the
-// mass is spread evenly in log2 S; the open bins are taken as one octave wide. `threshold` is finite
-// and not negative.
+// P(correct and S > threshold) from the binned forecast. Within the bin that holds the threshold
+// the mass is spread evenly in log2 S; the open bins are taken as one octave wide. `threshold` is
+// finite and not negative.
 [[nodiscard]] absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold);
 
 // Checks lengths, simplex (to 1e-6), ranges and the scheme's id.

@@ -54,9 +54,9 @@ std::string_view ComparisonText(Comparison comparison) {
 
 std::string ShapeTimingText(const ShapeTiming& timing) {
   const double ns = timing.candidate.median_ns;
-  std::string text = absl::StrCat("At ", ShapeText(timing.shape), " a call takes ",
-                                  DurationText(ns), ", the reference ",
-                                  DurationText(timing.reference.median_ns));
+  std::string text =
+      absl::StrCat("At ", ShapeText(timing.shape), " a call takes ", DurationText(ns),
+                   ", the reference ", DurationText(timing.reference.median_ns));
   if (ns > 0 && timing.bytes > 0) {
     absl::StrAppend(&text, ", ", NumberText(timing.bytes / ns, 3), " GB/s");
   }
@@ -76,7 +76,8 @@ std::string ShapeTimingText(const ShapeTiming& timing) {
 
 std::string Feedback(const MeasuredOk& ok) {
   std::string text = absl::StrCat(
-      "Correct", ok.correctness_cases > 0 ? absl::StrCat(" in ", ok.correctness_cases, " cases") : "",
+      "Correct",
+      ok.correctness_cases > 0 ? absl::StrCat(" in ", ok.correctness_cases, " cases") : "",
       ". Runs ", NumberText(ok.speedup.value, 4), " times as fast as the reference (",
       IntervalText(ok.speedup), "): ", std::string(ComparisonText(ok.comparison)), ".");
   // The shapes that gain least come first: there is most to be had.
@@ -90,8 +91,8 @@ std::string Feedback(const MeasuredOk& ok) {
     absl::StrAppend(&text, " ", shapes.size() - kMaxShapesTold, " other shapes gain more.");
   }
   if (!ok.environment.throttle_reasons.empty()) {
-    absl::StrAppend(&text, " The device was throttled: ",
-                    CommaList(ok.environment.throttle_reasons), ".");
+    absl::StrAppend(&text,
+                    " The device was throttled: ", CommaList(ok.environment.throttle_reasons), ".");
   }
   return text;
 }
@@ -107,8 +108,8 @@ std::string Feedback(const WrongResult& wrong) {
                    " instead of ", NumberText(wrong.expected));
   switch (wrong.cause) {
     case WrongResult::Cause::kValue:
-      return absl::StrCat("Wrong result in ", output, where, ": ", share,
-                          " are out of tolerance; ", first, ".");
+      return absl::StrCat("Wrong result in ", output, where, ": ", share, " are out of tolerance; ",
+                          first, ".");
     case WrongResult::Cause::kNonFinite:
       return absl::StrCat("Wrong result in ", output, where, ": ", share,
                           " are out of tolerance, not finite where they should be; ", first, ".");
@@ -120,8 +121,7 @@ std::string Feedback(const WrongResult& wrong) {
       return absl::StrCat("Wrong result in ", output, where, ": ", share,
                           " were not written, the first at flat index ", wrong.index, ".");
     case WrongResult::Cause::kEntryStatus:
-      return absl::StrCat("The entry returned ", wrong.entry_status, where,
-                          "; 0 means success.");
+      return absl::StrCat("The entry returned ", wrong.entry_status, where, "; 0 means success.");
     case WrongResult::Cause::kTimedOutput:
       return absl::StrCat("Right in the checks but wrong while being timed, in ", output, where,
                           ": ", share, " are out of tolerance; ", first, ".");
@@ -156,18 +156,10 @@ std::string Feedback(const Crash& crash) {
     case Crash::Cause::kExit:
       text = absl::StrCat("Ended its process with exit code ", crash.exit_code, ".");
       break;
-    case Crash::Cause::kMemoryLimit:
-      text = "Used more memory than is allowed.";
-      break;
-    case Crash::Cause::kOutputLimit:
-      text = "Wrote more output than is allowed.";
-      break;
-    case Crash::Cause::kLoad:
-      text = "The compiled candidate could not be loaded.";
-      break;
-    case Crash::Cause::kDeviceError:
-      text = "The device reported an error.";
-      break;
+    case Crash::Cause::kMemoryLimit: text = "Used more memory than is allowed."; break;
+    case Crash::Cause::kOutputLimit: text = "Wrote more output than is allowed."; break;
+    case Crash::Cause::kLoad: text = "The compiled candidate could not be loaded."; break;
+    case Crash::Cause::kDeviceError: text = "The device reported an error."; break;
   }
   // The last line says most, and it may be cut in front.
   std::string_view tail = crash.output_tail;
@@ -214,8 +206,8 @@ std::string Feedback(const EnvironmentUnstable& unstable) {
   }
   absl::StrAppend(&text, ".");
   if (unstable.speedup.value > 0) {
-    absl::StrAppend(&text, " The speedup seemed to be ", NumberText(unstable.speedup.value, 4), " (",
-                    IntervalText(unstable.speedup), ").");
+    absl::StrAppend(&text, " The speedup seemed to be ", NumberText(unstable.speedup.value, 4),
+                    " (", IntervalText(unstable.speedup), ").");
   }
   return text + " Measuring again may help; the candidate is not to blame.";
 }
@@ -223,16 +215,15 @@ std::string Feedback(const EnvironmentUnstable& unstable) {
 }  // namespace
 
 std::string_view OutcomeName(const MeasureOutcome& outcome) {
-  return std::visit(
-      Overloaded{[](const MeasuredOk&) { return std::string_view("ok"); },
-                 [](const WrongResult&) { return std::string_view("wrong_result"); },
-                 [](const Crash&) { return std::string_view("crash"); },
-                 [](const Timeout&) { return std::string_view("timeout"); },
-                 [](const Exploit&) { return std::string_view("exploit"); },
-                 [](const EnvironmentUnstable&) {
-                   return std::string_view("environment_unstable");
-                 }},
-      outcome);
+  return std::visit(Overloaded{[](const MeasuredOk&) { return std::string_view("ok"); },
+                               [](const WrongResult&) { return std::string_view("wrong_result"); },
+                               [](const Crash&) { return std::string_view("crash"); },
+                               [](const Timeout&) { return std::string_view("timeout"); },
+                               [](const Exploit&) { return std::string_view("exploit"); },
+                               [](const EnvironmentUnstable&) {
+                                 return std::string_view("environment_unstable");
+                               }},
+                    outcome);
 }
 
 const Ratio* MeasuredSpeedup(const Measurement& measurement) {

@@ -112,8 +112,13 @@ struct Timeout {
 
 struct Exploit {
   enum class Kind {
-    kForbiddenSystemCall, kMutatedInput, kCachedOutput, kSkippedWork, kBelowRoofline,
-    kWriteOutOfBounds, kBackgroundWork,
+    kForbiddenSystemCall,
+    kMutatedInput,
+    kCachedOutput,
+    kSkippedWork,
+    kBelowRoofline,
+    kWriteOutOfBounds,
+    kBackgroundWork,
   };
   Kind kind = Kind::kForbiddenSystemCall;
   std::string evidence;

@@ -65,17 +65,15 @@ std::string_view Name(Adversarial distribution) {
 std::string ProblemId(const std::vector<ProblemFile>& files) {
   std::vector<const ProblemFile*> sorted;
   for (const ProblemFile& file : files) sorted.push_back(&file);
-  std::ranges::sort(sorted, {}, [](const ProblemFile* file) -> const std::string& {
-    return file->path;
-  });
+  std::ranges::sort(sorted, {},
+                    [](const ProblemFile* file) -> const std::string& { return file->path; });
   ContentHasher hasher;
   hasher.Add("problem/1");
   for (const ProblemFile* file : sorted) hasher.Add(file->path).Add(file->content);
   return "p_" + hasher.Hex128();
 }
 
-absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
-                                                 const AxisValues& axes) {
+absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor, const AxisValues& axes) {
   const Variables variables(axes.begin(), axes.end());
   std::vector<int64_t> shape;
   int64_t elements = 1;
@@ -83,8 +81,8 @@ absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
     const absl::StatusOr<int64_t> extent =
         tensor.shape[i].EvaluateInteger(variables, 1, kMaxExtent);
     if (!extent.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(tensor.name, ".shape[", i, "]: ",
-                                                     extent.status().message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensor.name, ".shape[", i, "]: ", extent.status().message()));
     }
     if (*extent > kMaxTensorElements / elements) {
       return absl::InvalidArgumentError(

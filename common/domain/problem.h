@@ -17,7 +17,16 @@
 namespace kernelcast {
 
 enum class DataType {
-  kFloat64, kFloat32, kFloat16, kBfloat16, kFloat8E4m3, kFloat8E5m2, kInt64, kInt32, kInt8, kUint8,
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBfloat16,
+  kFloat8E4m3,
+  kFloat8E5m2,
+  kInt64,
+  kInt32,
+  kInt8,
+  kUint8,
 };
 
 int64_t SizeBytes(DataType dtype);
@@ -38,10 +47,21 @@ struct Axis {
 enum class Adversarial { kLarge, kEqualRows, kZeros, kExtreme };
 std::string_view Name(Adversarial distribution);  // "equal_rows"
 
-struct Normal { double mean = 0; double stddev = 1; };
-struct Uniform { double low = 0; double high = 1; };
-struct Integers { Expression low; Expression high; };  // inclusive, over the axes
-struct Constant { double value = 0; };
+struct Normal {
+  double mean = 0;
+  double stddev = 1;
+};
+struct Uniform {
+  double low = 0;
+  double high = 1;
+};
+struct Integers {
+  Expression low;
+  Expression high;
+};  // inclusive, over the axes
+struct Constant {
+  double value = 0;
+};
 using InitDistribution = std::variant<Normal, Uniform, Integers, Constant>;
 
 struct Tolerance {
@@ -92,13 +112,13 @@ struct Space {
 
 // Whether the point exists and satisfies the template's constraints: each is finite and not zero.
 bool Admits(const Space& space, const SpacePoint& point);
-// Steps to the template's lexicographically next point, admitted or not. False after the last, and the
-// point is then the first again.
+// Steps to the template's lexicographically next point, admitted or not. False after the last, and
+// the point is then the first again.
 bool NextPoint(const SpaceTemplate& space_template, SpacePoint& point);
 // Every admitted point, in lexicographic order. At most `limit`.
 std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit = 1'000'000);
-// Source, flags and tunables of a point; `problem_id` and `origin` ("template:NAME") are set, the id
-// too. The tunables are the template's dimensions, preceded by TEMPLATE. The point must exist.
+// Source, flags and tunables of a point; `problem_id` and `origin` ("template:NAME") are set, the
+// id too. The tunables are the template's dimensions, preceded by TEMPLATE. The point must exist.
 Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
                              const std::string& problem_id, CandidateKind kind);
 
@@ -114,8 +134,8 @@ struct ProblemFile {
   std::string content;
 };
 
-// An operation to make fast, as parsed from problem.yaml and the files that it names. Immutable once
-// parsed.
+// An operation to make fast, as parsed from problem.yaml and the files that it names. Immutable
+// once parsed.
 struct Problem {
   std::string problem_id;
   std::string name;
@@ -141,14 +161,14 @@ inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;
 // "p_" and 32 hex digits over the files, sorted by path.
 std::string ProblemId(const std::vector<ProblemFile>& files);
 
-// INVALID_ARGUMENT of the form "problem.yaml:12: outputs[0].dtype: 'float31' is not one of ...". The
-// files must be problem.yaml and those that it and its spaces name, no more and no less. All check and
-// bench shapes, and the corners of the held-out ranges, evaluate to legal tensor shapes.
+// INVALID_ARGUMENT of the form "problem.yaml:12: outputs[0].dtype: 'float31' is not one of ...".
+// The files must be problem.yaml and those that it and its spaces name, no more and no less. All
+// check and bench shapes, and the corners of the held-out ranges, evaluate to legal tensor shapes.
 [[nodiscard]] absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files);
 
-// Reads problem.yaml and just the files that it names (oracle, references, spaces, templates), sorted
-// by path; ParseProblem accepts what it returns. NOT_FOUND: no such folder or file. INVALID_ARGUMENT as
-// ParseProblem, and where a path or a link leaves the folder.
+// Reads problem.yaml and just the files that it names (oracle, references, spaces, templates),
+// sorted by path; ParseProblem accepts what it returns. NOT_FOUND: no such folder or file.
+// INVALID_ARGUMENT as ParseProblem, and where a path or a link leaves the folder.
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder);
 
 // Sizes of a tensor for given axes; each in [1, 2^40], their product at most kMaxTensorElements.

@@ -1,5 +1,5 @@
-// ParseProblem and ReadProblemFolder: one parser over two sources of files. Every complaint names the
-// file, the line, the field, and what would have been allowed.
+// ParseProblem and ReadProblemFolder: one parser over two sources of files. Every complaint names
+// the file, the line, the field, and what would have been allowed.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -63,7 +63,8 @@ struct Cursor {
   int line;
 
   Cursor Child(const YamlNode& child, std::string_view key) const {
-    return {file, &child, path.empty() ? std::string(key) : absl::StrCat(path, ".", std::string(key)),
+    return {file, &child,
+            path.empty() ? std::string(key) : absl::StrCat(path, ".", std::string(key)),
             child.line};
   }
   Cursor Item(size_t i) const {
@@ -99,8 +100,8 @@ std::string Describe(const YamlNode& node) {
 
 absl::Status ExpectMapping(const Cursor& at) {
   if (at.node->kind == YamlNode::Kind::kMapping) return absl::OkStatus();
-  return Error(at, absl::StrCat("expected a mapping of keys to values, found ",
-                                Describe(*at.node)));
+  return Error(at,
+               absl::StrCat("expected a mapping of keys to values, found ", Describe(*at.node)));
 }
 
 // A mapping with all of `required` and nothing but `required` and `optional`.
@@ -109,14 +110,14 @@ absl::Status ExpectKeys(const Cursor& at, const std::vector<std::string>& requir
   KC_RETURN_IF_ERROR(ExpectMapping(at));
   std::vector<std::string> allowed = required;
   allowed.insert(allowed.end(), optional.begin(), optional.end());
-  for (const auto& [key, value] : at.node->entries) {
-    if (std::ranges::find(allowed, key.text) != allowed.end()) continue;
-    const std::string nearest = NearestWord(key.text, allowed);
-    return ErrorAtLine(at, key.line,
-                       absl::StrCat("unknown key ", Quoted(key.text),
-                                    nearest.empty() ? "" : "; did you mean '" + nearest + "'?",
-                                    nearest.empty() ? "; allowed are " : " Allowed are ",
-                                    CommaList(allowed)));
+  for (const auto& [key, line, value] : at.node->entries) {
+    if (std::ranges::find(allowed, key) != allowed.end()) continue;
+    const std::string nearest = NearestWord(key, allowed);
+    return ErrorAtLine(
+        at, line,
+        absl::StrCat("unknown key ", Quoted(key),
+                     nearest.empty() ? "" : "; did you mean '" + nearest + "'?",
+                     nearest.empty() ? "; allowed are " : " Allowed are ", CommaList(allowed)));
   }
   for (const std::string& key : required) {
     if (!at.Has(key)) return Error(at, absl::StrCat("missing key '", key, "'"));
@@ -134,10 +135,10 @@ absl::Status ExpectList(const Cursor& at, size_t at_least, size_t at_most) {
                                   at_least == 1 ? "y is" : "ies are", " needed"));
   }
   if (size < at_least || size > at_most) {
-    return Error(at, at_least == at_most
-                         ? absl::StrCat(size, " entries; exactly ", at_most, " are needed")
-                         : absl::StrCat(size, " entries; from ", at_least, " to ", at_most,
-                                        " are allowed"));
+    return Error(
+        at, at_least == at_most
+                ? absl::StrCat(size, " entries; exactly ", at_most, " are needed")
+                : absl::StrCat(size, " entries; from ", at_least, " to ", at_most, " are allowed"));
   }
   return absl::OkStatus();
 }
@@ -150,8 +151,7 @@ absl::StatusOr<std::string> ReadText(const Cursor& at, size_t max_bytes) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (text.empty()) return Error(at, "is empty");
   if (text.size() > max_bytes) {
-    return Error(at,
-                 absl::StrCat(text.size(), " bytes; at most ", max_bytes, " are allowed"));
+    return Error(at, absl::StrCat(text.size(), " bytes; at most ", max_bytes, " are allowed"));
   }
   // An escape in a quoted scalar can make what the file itself may not hold.
   if (!IsSourceText(text)) return Error(at, "is not UTF-8 text without NUL");
@@ -188,8 +188,7 @@ absl::StatusOr<double> ReadNumber(const Cursor& at, double low, double high) {
                                 " to ", NumberText(high)));
 }
 
-absl::StatusOr<Expression> ReadExpression(const Cursor& at,
-                                          const std::vector<std::string>& names) {
+absl::StatusOr<Expression> ReadExpression(const Cursor& at, const std::vector<std::string>& names) {
   if (at.node->kind != YamlNode::Kind::kScalar) {
     return Error(at, absl::StrCat("expected an expression, found ", Describe(*at.node)));
   }
@@ -198,9 +197,9 @@ absl::StatusOr<Expression> ReadExpression(const Cursor& at,
     // YAML has cut [min(a, b)] at the comma.
     const std::string& text = at.node->scalar;
     const bool cut = std::ranges::count(text, '(') != std::ranges::count(text, ')');
-    return Error(at, absl::StrCat(expression.status().message(),
-                                  cut ? "; between brackets, an expression with a comma needs quotes"
-                                      : ""));
+    return Error(
+        at, absl::StrCat(expression.status().message(),
+                         cut ? "; between brackets, an expression with a comma needs quotes" : ""));
   }
   return expression;
 }
@@ -298,8 +297,8 @@ class ProblemParser {
     KC_ASSIGN_OR_RETURN(std::string content, source_.Read(path));
     total_bytes_ += static_cast<int64_t>(content.size());
     if (total_bytes_ > kMaxProblemBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the files of the problem have more than ", kMaxProblemBytes, " bytes in all"));
+      return absl::InvalidArgumentError(absl::StrCat("the files of the problem have more than ",
+                                                     kMaxProblemBytes, " bytes in all"));
     }
     files_[path] = content;
     return content;
@@ -360,13 +359,10 @@ class ProblemParser {
       KC_ASSIGN_OR_RETURN(problem_.bytes, ReadExpression(top.At("bytes"), axis_names_));
     }
     KC_RETURN_IF_ERROR(CheckHeldOutCorners(top));
-    KC_RETURN_IF_ERROR(
-        ParseShapes(top, "check_shapes", kMaxCheckShapes, problem_.check_shapes));
-    KC_RETURN_IF_ERROR(
-        ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes));
+    KC_RETURN_IF_ERROR(ParseShapes(top, "check_shapes", kMaxCheckShapes, problem_.check_shapes));
+    KC_RETURN_IF_ERROR(ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes));
     std::string oracle_path;
-    KC_ASSIGN_OR_RETURN(problem_.oracle_source,
-                        ReadSourceFile(top.At("oracle"), "", oracle_path));
+    KC_ASSIGN_OR_RETURN(problem_.oracle_source, ReadSourceFile(top.At("oracle"), "", oracle_path));
     return ParseTargets(top);
   }
 
@@ -377,14 +373,14 @@ class ProblemParser {
       return Error(axes, absl::StrCat(axes.node->entries.size(), " axes; at most ", kMaxAxes,
                                       " are allowed"));
     }
-    for (const auto& [key, value] : axes.node->entries) {
-      KC_RETURN_IF_ERROR(CheckVariableName(axes, key.line, key.text));
-      const Cursor at = axes.Child(value, key.text);
+    for (const auto& [key, line, value] : axes.node->entries) {
+      KC_RETURN_IF_ERROR(CheckVariableName(axes, line, key));
+      const Cursor at = axes.Child(value, key);
       KC_RETURN_IF_ERROR(ExpectKeys(at, {"held_out"}, {"multiple_of"}));
       const Cursor range = at.At("held_out");
       KC_RETURN_IF_ERROR(ExpectList(range, 2, 2));
       Axis axis;
-      axis.name = key.text;
+      axis.name = key;
       KC_ASSIGN_OR_RETURN(axis.held_out_low, ReadInteger(range.Item(0), 1, kMaxExtent));
       KC_ASSIGN_OR_RETURN(axis.held_out_high,
                           ReadInteger(range.Item(1), axis.held_out_low, kMaxExtent));
@@ -494,11 +490,11 @@ class ProblemParser {
       }
       tensor.init = constant;
     } else {
-      return Error(distribution,
-                   absl::StrCat(Quoted(name), " is not one of ",
-                                is_float ? "normal, uniform, integers, constant"
-                                         : "integers, constant",
-                                ", which ", std::string(Name(tensor.dtype)), " may have"));
+      return Error(
+          distribution,
+          absl::StrCat(Quoted(name), " is not one of ",
+                       is_float ? "normal, uniform, integers, constant" : "integers, constant",
+                       ", which ", std::string(Name(tensor.dtype)), " may have"));
     }
     return absl::OkStatus();
   }
@@ -546,8 +542,7 @@ class ProblemParser {
       }
       if (found == nullptr) {
         return Error(item, absl::StrCat(Quoted(name), " is not one of ", CommaList(allowed),
-                                        ", which ", std::string(Name(tensor.dtype)),
-                                        " may have"));
+                                        ", which ", std::string(Name(tensor.dtype)), " may have"));
       }
       if (std::ranges::find(tensor.adversarial, *found) != tensor.adversarial.end()) {
         return Error(item, Quoted(name) + " occurs twice");
@@ -573,9 +568,9 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  // Whether the shapes are such as the problem can be run at; `failed` becomes the first that is not.
-  // The error has no position. Goes through the shapes of one tensor after the other, which keeps its
-  // expressions compiled.
+  // Whether the shapes are such as the problem can be run at; `failed` becomes the first that is
+  // not. The error has no position. Goes through the shapes of one tensor after the other, which
+  // keeps its expressions compiled.
   absl::Status CheckShapes(const std::vector<AxisValues>& shapes, const AxisValues*& failed) const {
     const auto each_shape = [&](auto check) {
       for (const AxisValues& shape : shapes) {
@@ -588,20 +583,17 @@ class ProblemParser {
     };
     for (const std::vector<TensorSpec>* tensors : {&problem_.inputs, &problem_.outputs}) {
       for (const TensorSpec& tensor : *tensors) {
-        KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
-          return TensorShape(tensor, shape).status();
-        }));
+        KC_RETURN_IF_ERROR(each_shape(
+            [&](const AxisValues& shape) { return TensorShape(tensor, shape).status(); }));
         KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
           return CheckIntegers(tensor, Variables(shape.begin(), shape.end()));
         }));
       }
     }
-    KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
-      return CheckCount("flops", problem_.flops, shape);
-    }));
-    return each_shape([&](const AxisValues& shape) {
-      return CheckCount("bytes", problem_.bytes, shape);
-    });
+    KC_RETURN_IF_ERROR(each_shape(
+        [&](const AxisValues& shape) { return CheckCount("flops", problem_.flops, shape); }));
+    return each_shape(
+        [&](const AxisValues& shape) { return CheckCount("bytes", problem_.bytes, shape); });
   }
 
   // The bounds of an input of integers, if it is one.
@@ -617,8 +609,8 @@ class ProblemParser {
     if (!low.ok()) return invalid("low", low.status());
     const absl::StatusOr<int64_t> high = integers->high.EvaluateInteger(variables, *low, most);
     if (!high.ok()) return invalid("high", high.status());
-    const bool zeros = std::ranges::find(tensor.adversarial, Adversarial::kZeros) !=
-                       tensor.adversarial.end();
+    const bool zeros =
+        std::ranges::find(tensor.adversarial, Adversarial::kZeros) != tensor.adversarial.end();
     if (!IsFloat(tensor.dtype) && zeros && (*low > 0 || *high < 0)) {
       return absl::InvalidArgumentError(absl::StrCat(
           tensor.name, ".adversarial: zeros lie outside the values ", *low, " to ", *high));
@@ -652,8 +644,8 @@ class ProblemParser {
     }
     const AxisValues* failed = nullptr;
     if (const absl::Status status = CheckShapes(shapes, failed); !status.ok()) {
-      return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(*failed),
-                                    ", at which ", status.message()));
+      return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(*failed), ", at which ",
+                                    status.message()));
     }
     return absl::OkStatus();
   }
@@ -693,14 +685,13 @@ class ProblemParser {
     if (targets.node->entries.size() > kMaxTargets) {
       return Error(targets, absl::StrCat("more than ", kMaxTargets, " targets"));
     }
-    for (const auto& [key, value] : targets.node->entries) {
-      if (key.text.size() > kMaxNameBytes || !IsLowerName(key.text)) {
-        return ErrorAtLine(targets, key.line,
-                           Quoted(key.text) + " is not a name of a-z, 0-9 and _");
+    for (const auto& [key, line, value] : targets.node->entries) {
+      if (key.size() > kMaxNameBytes || !IsLowerName(key)) {
+        return ErrorAtLine(targets, line, Quoted(key) + " is not a name of a-z, 0-9 and _");
       }
-      const Cursor at = targets.Child(value, key.text);
+      const Cursor at = targets.Child(value, key);
       KC_RETURN_IF_ERROR(ExpectKeys(at, {"reference"}, {"flags", "space"}));
-      if (key.text == "cpu") KC_RETURN_IF_ERROR(CheckCpuDataTypes(top));
+      if (key == "cpu") KC_RETURN_IF_ERROR(CheckCpuDataTypes(top));
       ProblemTarget target;
       KC_ASSIGN_OR_RETURN(target.reference_source,
                           ReadSourceFile(at.At("reference"), "", target.reference_file));
@@ -708,9 +699,9 @@ class ProblemParser {
         KC_ASSIGN_OR_RETURN(target.reference_flags, ReadFlags(at.At("flags")));
       }
       if (at.Has("space")) {
-        KC_ASSIGN_OR_RETURN(target.space, ParseSpace(at.At("space"), key.text));
+        KC_ASSIGN_OR_RETURN(target.space, ParseSpace(at.At("space"), key));
       }
-      problem_.targets.emplace(key.text, std::move(target));
+      problem_.targets.emplace(key, std::move(target));
     }
     return absl::OkStatus();
   }
@@ -723,9 +714,9 @@ class ProblemParser {
       for (size_t i = 0; i < list.node->items.size(); ++i) {
         const Cursor at = list.Item(i).At("dtype");
         if (std::ranges::find(allowed, at.node->scalar) == allowed.end()) {
-          return Error(at, absl::StrCat(Quoted(at.node->scalar),
-                                        " is not for target cpu, which takes ",
-                                        CommaList(allowed)));
+          return Error(at,
+                       absl::StrCat(Quoted(at.node->scalar), " is not for target cpu, which takes ",
+                                    CommaList(allowed)));
         }
       }
     }
@@ -760,8 +751,8 @@ class ProblemParser {
       }
       int64_t size = 1;
       for (const SpaceTemplate::Dimension& dimension : parsed.dimensions) {
-        size = std::min<int64_t>(size * static_cast<int64_t>(dimension.values.size()),
-                                 kMaxPoints + 1);
+        size =
+            std::min<int64_t>(size * static_cast<int64_t>(dimension.values.size()), kMaxPoints + 1);
       }
       points += size;
       if (points > kMaxPoints) {
@@ -774,13 +765,12 @@ class ProblemParser {
   }
 
   absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string& folder) {
-    KC_RETURN_IF_ERROR(ExpectKeys(at, {"name", "file"},
-                                  {"description", "tunables", "flags", "constraints"}));
+    KC_RETURN_IF_ERROR(
+        ExpectKeys(at, {"name", "file"}, {"description", "tunables", "flags", "constraints"}));
     SpaceTemplate parsed;
     KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
     if (at.Has("description")) {
-      KC_ASSIGN_OR_RETURN(parsed.description,
-                          ReadText(at.At("description"), kMaxDescriptionBytes));
+      KC_ASSIGN_OR_RETURN(parsed.description, ReadText(at.At("description"), kMaxDescriptionBytes));
     }
     std::string path;
     KC_ASSIGN_OR_RETURN(parsed.source, ReadSourceFile(at.At("file"), folder, path));
@@ -794,18 +784,18 @@ class ProblemParser {
   absl::Status ParseTunables(const Cursor& at, SpaceTemplate& parsed) {
     KC_RETURN_IF_ERROR(ExpectMapping(at));
     if (at.node->entries.size() > kMaxDimensions) {
-      return Error(at, absl::StrCat(at.node->entries.size(), " tunables; at most ",
-                                    kMaxDimensions, " are allowed"));
+      return Error(at, absl::StrCat(at.node->entries.size(), " tunables; at most ", kMaxDimensions,
+                                    " are allowed"));
     }
-    for (const auto& [key, value] : at.node->entries) {
-      KC_RETURN_IF_ERROR(CheckVariableName(at, key.line, key.text));
-      if (key.text == "FLAGS" || key.text == "TEMPLATE") {
-        return ErrorAtLine(at, key.line, Quoted(key.text) + " is reserved");
+    for (const auto& [key, line, value] : at.node->entries) {
+      KC_RETURN_IF_ERROR(CheckVariableName(at, line, key));
+      if (key == "FLAGS" || key == "TEMPLATE") {
+        return ErrorAtLine(at, line, Quoted(key) + " is reserved");
       }
-      const Cursor values = at.Child(value, key.text);
+      const Cursor values = at.Child(value, key);
       KC_RETURN_IF_ERROR(ExpectList(values, 1, kMaxValues));
       SpaceTemplate::Dimension dimension;
-      dimension.name = key.text;
+      dimension.name = key;
       std::set<std::string> seen;
       for (size_t i = 0; i < values.node->items.size(); ++i) {
         const Cursor item = values.Item(i);
@@ -850,9 +840,8 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(ExpectList(at, 0, kMaxConstraints));
     std::vector<std::string> numeric;
     for (const SpaceTemplate::Dimension& dimension : parsed.dimensions) {
-      if (std::ranges::all_of(dimension.values, [](const std::string& value) {
-            return IsDecimalInteger(value);
-          })) {
+      if (std::ranges::all_of(dimension.values,
+                              [](const std::string& value) { return IsDecimalInteger(value); })) {
         numeric.push_back(dimension.name);
       }
     }
@@ -863,8 +852,8 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  // Whether any point of the template is admitted. Where `trials` run out, it has the benefit of the
-  // doubt.
+  // Whether any point of the template is admitted. Where `trials` run out, it has the benefit of
+  // the doubt.
   static absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template_index,
                                        int& trials) {
     const SpaceTemplate& parsed = space.templates[template_index];
@@ -968,7 +957,8 @@ absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& fo
     return absl::NotFoundError(absl::StrCat("no folder ", Quoted(folder, 255)));
   }
   if (!std::filesystem::exists(canonical / kProblemFileName, error)) {
-    return absl::NotFoundError(absl::StrCat("folder ", Quoted(folder, 255), " holds no problem.yaml"));
+    return absl::NotFoundError(
+        absl::StrCat("folder ", Quoted(folder, 255), " holds no problem.yaml"));
   }
   FolderFiles source(canonical);
   ProblemParser parser(source);

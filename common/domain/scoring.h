@@ -10,8 +10,8 @@
 
 namespace kernelcast {
 
-// Scoring rules for a simplex `p` over K bins and a 1-based true bin. Defined once, here; the paper's
-// figures use the full Brier score, which is twice `HalfBrier`.
+// Scoring rules for a simplex `p` over K bins and a 1-based true bin. Defined once, here; the
+// paper's figures use the full Brier score, which is twice `HalfBrier`.
 
 // 0.5 * sum_i (p_i - y_i)^2, in [0, 1].
 double HalfBrier(std::span<const double> p, int true_bin);
@@ -62,8 +62,8 @@ struct ForecastMetrics {
   std::vector<ReliabilityBucket> reliability;
 };
 
-// Means are weighted, the ranking metrics are not. INVALID_ARGUMENT: items with different numbers of
-// bins, not a simplex (to 1e-3), a true bin or a weight out of range, no items.
+// Means are weighted, the ranking metrics are not. INVALID_ARGUMENT: items with different numbers
+// of bins, not a simplex (to 1e-3), a true bin or a weight out of range, no items.
 [[nodiscard]] absl::StatusOr<ForecastMetrics> ScoreForecasts(std::span<const ScoredForecast> items);
 
 // Rank correlation with mid-ranks for ties. NaN for fewer than two points or a constant side.

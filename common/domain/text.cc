@@ -23,9 +23,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
         distance[i][j] = i + j;
         continue;
       }
-      distance[i][j] =
-          std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
-                    distance[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      distance[i][j] = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                                 distance[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
       }

@@ -10,8 +10,8 @@ namespace kernelcast {
 
 // Words and quotations for messages, and the character classes of names.
 
-// The text in single quotes, fit for one line of a message: cut after `max_bytes`, control characters
-// and invalid UTF-8 replaced.
+// The text in single quotes, fit for one line of a message: cut after `max_bytes`, control
+// characters and invalid UTF-8 replaced.
 std::string Quoted(std::string_view text, size_t max_bytes = 60);
 
 // "a, b, c".

@@ -9,6 +9,7 @@
 #include <exception>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/utf8.h"
@@ -17,14 +18,15 @@
 namespace kernelcast {
 namespace {
 
-// Thrown through yaml-cpp to stop it at the first thing that is not allowed; never leaves this file.
+// Thrown through yaml-cpp to stop it at the first thing that is not allowed; never leaves this
+// file.
 struct Stop {
   int line;
   std::string what;
 };
 
-// Builds the tree from yaml-cpp's events. Its own node graph would expand aliases, drop duplicate keys
-// and forget where keys stand.
+// Builds the tree from yaml-cpp's events. Its own node graph would expand aliases, drop duplicate
+// keys and forget where keys stand.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   YamlNode TakeRoot() { return std::move(root_); }
@@ -59,7 +61,9 @@ class TreeBuilder final : public YAML::EventHandler {
   struct Frame {
     YamlNode node;
     std::set<std::string> keys;
-    YamlNode::Key key;      // of the next value
+    // Of the next value.
+    std::string key;
+    int key_line = 0;
     bool has_key = false;
   };
 
@@ -105,7 +109,8 @@ class TreeBuilder final : public YAML::EventHandler {
       if (!frame.keys.insert(value).second) {
         throw Stop{line, absl::StrCat("key ", Quoted(value), " occurs twice")};
       }
-      frame.key = {.text = value, .line = line};
+      frame.key = value;
+      frame.key_line = line;
       frame.has_key = true;
       return;
     }
@@ -115,7 +120,7 @@ class TreeBuilder final : public YAML::EventHandler {
     node.scalar = value;
     // An unquoted null, and the end of a value left out, which yaml-cpp marks with the next token.
     if (kind == YamlNode::Kind::kNull && !open_.empty() && open_.back().has_key) {
-      node.line = open_.back().key.line;
+      node.line = open_.back().key_line;
     }
     Place(std::move(node));
   }
@@ -136,7 +141,8 @@ class TreeBuilder final : public YAML::EventHandler {
       frame.node.items.push_back(std::move(node));
       return;
     }
-    frame.node.entries.emplace_back(std::move(frame.key), std::move(node));
+    frame.node.entries.push_back(
+        {.key = std::move(frame.key), .line = frame.key_line, .value = std::move(node)});
     frame.has_key = false;
   }
 
@@ -172,16 +178,16 @@ int FirstBadLine(const std::string& content) {
 }  // namespace
 
 const YamlNode* YamlNode::Find(std::string_view key) const {
-  for (const auto& [entry_key, value] : entries) {
-    if (entry_key.text == key) return &value;
+  for (const YamlEntry& entry : entries) {
+    if (entry.key == key) return &entry.value;
   }
   return nullptr;
 }
 
 absl::StatusOr<YamlNode> ParseYaml(const std::string& file, const std::string& content) {
   if (content.size() > static_cast<size_t>(kMaxYamlBytes)) {
-    return Error(file, 1, absl::StrCat(content.size(), " bytes; at most ", kMaxYamlBytes,
-                                       " are allowed"));
+    return Error(file, 1,
+                 absl::StrCat(content.size(), " bytes; at most ", kMaxYamlBytes, " are allowed"));
   }
   if (const int line = FirstBadLine(content); line != 0) {
     return Error(file, line, "is not UTF-8 text without NUL");

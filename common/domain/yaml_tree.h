@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,23 +10,27 @@
 
 namespace kernelcast {
 
+struct YamlEntry;
+
 // A YAML document as a plain tree in which every node knows its line. Restricted on purpose: no
 // anchors, aliases, tags or second documents, and bounded by the constants below.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMapping };
-  struct Key {
-    std::string text;
-    int line = 0;
-  };
-
   Kind kind = Kind::kNull;
   int line = 0;  // 1-based
   std::string scalar;
   std::vector<YamlNode> items;
-  std::vector<std::pair<Key, YamlNode>> entries;  // in the order of the file, keys unique
+  std::vector<YamlEntry> entries;  // in the order of the file, keys unique
 
   // The value of a key of a mapping, or nullptr.
   const YamlNode* Find(std::string_view key) const;
+};
+
+// A key of a mapping with its value.
+struct YamlEntry {
+  std::string key;
+  int line = 0;  // of the key
+  YamlNode value;
 };
 
 inline constexpr int kMaxYamlBytes = 256 << 10;

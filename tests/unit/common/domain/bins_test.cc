@@ -23,10 +23,24 @@ TEST_CASE("The default scheme has eight bins that hold their upper edge", "[bins
   CHECK(scheme.id() == "sqrt2/1");
   CHECK(scheme.size() == 8);
   CHECK(scheme.upper_closed());
-  const std::vector<std::pair<double, int>> cases = {
-      {1e-300, 1}, {0.1, 1},  {0.25, 1}, {0.2501, 2}, {0.5, 2},  {0.6, 3}, {0.70710678118654752, 3},
-      {0.7072, 4}, {1, 4},    {1.01, 5}, {1.2, 5},    {1.4142, 5}, {1.4143, 6}, {2, 6},
-      {2.001, 7},  {4, 7},    {4.01, 8}, {1e300, 8}};
+  const std::vector<std::pair<double, int>> cases = {{1e-300, 1},
+                                                     {0.1, 1},
+                                                     {0.25, 1},
+                                                     {0.2501, 2},
+                                                     {0.5, 2},
+                                                     {0.6, 3},
+                                                     {0.70710678118654752, 3},
+                                                     {0.7072, 4},
+                                                     {1, 4},
+                                                     {1.01, 5},
+                                                     {1.2, 5},
+                                                     {1.4142, 5},
+                                                     {1.4143, 6},
+                                                     {2, 6},
+                                                     {2.001, 7},
+                                                     {4, 7},
+                                                     {4.01, 8},
+                                                     {1e300, 8}};
   for (const auto& [speedup, bin] : cases) {
     CAPTURE(speedup);
     CHECK(*scheme.Label(speedup) == bin);
@@ -148,8 +162,7 @@ TEST_CASE("The prompt table has one line a bin, with name and interval", "[bins]
 TEST_CASE("An unknown scheme is not found and the known ones are named", "[bins]") {
   const absl::StatusOr<const BinScheme*> scheme = BinScheme::Find("sqrt3/1");
   CHECK(scheme.status().code() == absl::StatusCode::kNotFound);
-  CHECK(scheme.status().message() ==
-        "bin scheme 'sqrt3/1' is not one of sqrt2/1, paper-floor/1");
+  CHECK(scheme.status().message() == "bin scheme 'sqrt3/1' is not one of sqrt2/1, paper-floor/1");
 }
 
 TEST_CASE("Schemes have distinct ids and as many names as bins", "[bins]") {

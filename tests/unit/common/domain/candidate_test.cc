@@ -25,8 +25,11 @@ Candidate Valid() {
 Candidate ValidCuda() {
   Candidate candidate = Valid();
   candidate.kind = CandidateKind::kDeviceCuda;
-  candidate.launches = {{.kernel = "softmax", .grid = {"rows"}, .block = {"256"},
-                         .shared_memory_bytes = "4*cols", .arguments = {"x", "y", "3:i32"},
+  candidate.launches = {{.kernel = "softmax",
+                         .grid = {"rows"},
+                         .block = {"256"},
+                         .shared_memory_bytes = "4*cols",
+                         .arguments = {"x", "y", "3:i32"},
                          .cluster = {}}};
   candidate.workspace_bytes = "rows*4";
   return candidate;
@@ -67,7 +70,9 @@ TEST_CASE("Every part of the content changes the id", "[candidate]") {
       [](Candidate& c) { c.source += " "; },
       [](Candidate& c) { c.flags.clear(); },
       [](Candidate& c) { c.flags.push_back("-O2"); },
-      [](Candidate& c) { c.flags = {"-O", "3"}; },
+      [](Candidate& c) {
+        c.flags = {"-O", "3"};
+      },
       [](Candidate& c) { c.tunables[0].value = "8"; },
       [](Candidate& c) { c.tunables[0].name = "N"; },
       [](Candidate& c) { std::swap(c.tunables[0], c.tunables[1]); },
@@ -75,7 +80,9 @@ TEST_CASE("Every part of the content changes the id", "[candidate]") {
       [](Candidate& c) { c.launches.emplace_back(); },
       [](Candidate& c) { c.launches.emplace_back().kernel = "k"; },
       [](Candidate& c) { c.launches.emplace_back().grid = {"a"}; },
-      [](Candidate& c) { c.launches.emplace_back().grid = {"a", "b"}; },
+      [](Candidate& c) {
+        c.launches.emplace_back().grid = {"a", "b"};
+      },
       [](Candidate& c) { c.launches.emplace_back().block = {"a"}; },
       [](Candidate& c) { c.launches.emplace_back().arguments = {"a"}; },
       [](Candidate& c) { c.launches.emplace_back().cluster = {"a"}; },
@@ -111,10 +118,16 @@ TEST_CASE("An invalid candidate is answered with the field and what is allowed",
       {[](Candidate& c) { c.source = std::string("ab\0c", 4); }, "source: NUL at byte 2"},
       {[](Candidate& c) { c.source = "ab\xff"; }, "source: is not UTF-8"},
       {[](Candidate& c) { c.flags.assign(65, "-O3"); }, "flags: 65 entries; at most 64"},
-      {[](Candidate& c) { c.flags = {"-O3", "O3"}; }, "flags[1]: 'O3' is not '-'"},
+      {[](Candidate& c) {
+         c.flags = {"-O3", "O3"};
+       },
+       "flags[1]: 'O3' is not '-'"},
       {[](Candidate& c) { c.flags = {"-a b"}; }, "flags[0]: '-a b' is not '-'"},
       {[](Candidate& c) { c.flags = {"-" + std::string(256, 'a')}; }, "flags[0]: '-aaa"},
-      {[](Candidate& c) { c.tunables.assign(65, {"A", "1"}); }, "tunables: 65 entries"},
+      {[](Candidate& c) {
+         c.tunables.assign(65, {"A", "1"});
+       },
+       "tunables: 65 entries"},
       {[](Candidate& c) { c.tunables[1].name = "UNROLL"; },
        "tunables[1].name: 'UNROLL' occurs twice"},
       {[](Candidate& c) { c.tunables[0].name = "1x"; }, "tunables[0].name: '1x'"},
@@ -138,9 +151,11 @@ TEST_CASE("An invalid launch is answered with its field", "[candidate]") {
       {[](Candidate& c) { c.launches.clear(); }, "launches: a device_cuda candidate needs"},
       {[](Candidate& c) { c.launches.assign(65, c.launches[0]); }, "launches: 65 entries"},
       {[](Candidate& c) { c.launches[0].kernel = "a::b"; }, "launches[0].kernel: 'a::b'"},
-      {[](Candidate& c) { c.launches[0].grid.clear(); }, "launches[0].grid: 0 entries; from 1 to 3"},
+      {[](Candidate& c) { c.launches[0].grid.clear(); },
+       "launches[0].grid: 0 entries; from 1 to 3"},
       {[](Candidate& c) { c.launches[0].block.assign(4, "1"); }, "launches[0].block: 4 entries"},
-      {[](Candidate& c) { c.launches[0].cluster.assign(4, "1"); }, "launches[0].cluster: 4 entries"},
+      {[](Candidate& c) { c.launches[0].cluster.assign(4, "1"); },
+       "launches[0].cluster: 4 entries"},
       {[](Candidate& c) { c.launches[0].grid[0] = ""; }, "launches[0].grid[0]: '' is not an expr"},
       {[](Candidate& c) { c.launches[0].shared_memory_bytes = "\xff"; },
        "launches[0].shared_memory_bytes: "},

@@ -9,10 +9,10 @@ namespace kernelcast {
 namespace {
 
 const std::vector<DecisionReason> kReasons = {
-    DecisionReason::kLowConfidence, DecisionReason::kPromising,     DecisionReason::kAudit,
-    DecisionReason::kNoForecast,    DecisionReason::kRequested,     DecisionReason::kBootstrap,
-    DecisionReason::kUnpromising,   DecisionReason::kBudgetPace,    DecisionReason::kLikelyFailure,
-    DecisionReason::kCompileError,  DecisionReason::kDuplicate,     DecisionReason::kBudget,
+    DecisionReason::kLowConfidence, DecisionReason::kPromising,  DecisionReason::kAudit,
+    DecisionReason::kNoForecast,    DecisionReason::kRequested,  DecisionReason::kBootstrap,
+    DecisionReason::kUnpromising,   DecisionReason::kBudgetPace, DecisionReason::kLikelyFailure,
+    DecisionReason::kCompileError,  DecisionReason::kDuplicate,  DecisionReason::kBudget,
     DecisionReason::kCancelled,     DecisionReason::kUnavailable};
 
 TEST_CASE("Every reason has a name of its own", "[decision]") {

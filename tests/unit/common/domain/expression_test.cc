@@ -155,8 +155,7 @@ TEST_CASE("One expression may be evaluated by many threads", "[expression]") {
       threads.emplace_back([&, t] {
         for (int i = 0; i < 2000; ++i) {
           const double expected = i * t + std::fmod(i, 5);
-          const absl::StatusOr<double> value =
-              expression.Evaluate({{"rows", i}, {"cols", t}});
+          const absl::StatusOr<double> value = expression.Evaluate({{"rows", i}, {"cols", t}});
           if (!value.ok() || *value != expected) ++wrong[t];
         }
       });

@@ -77,12 +77,13 @@ TEST_CASE("An ok tells how fast, how sure, and where the time went", "[measureme
   timing.candidate.cold_median_ns = 90'000;
   ok.shapes = {timing};
   ok.environment.throttle_reasons = {"power", "heat"};
-  CHECK_THAT(FeedbackFor(ok),
-             Equals("Correct in 42 cases. Runs 1.831 times as fast as the reference (95% interval "
-                    "1.81 to 1.853): faster beyond noise. At cols=1024, rows=128 a call takes 41.2 us, "
-                    "the reference 75.5 us, 25.4 GB/s, 15.9 GFLOP/s, 4.12 times the least that the "
-                    "machine's roofline allows; on inputs not read before it takes 90 us. The device "
-                    "was throttled: power, heat."));
+  CHECK_THAT(
+      FeedbackFor(ok),
+      Equals("Correct in 42 cases. Runs 1.831 times as fast as the reference (95% interval "
+             "1.81 to 1.853): faster beyond noise. At cols=1024, rows=128 a call takes 41.2 us, "
+             "the reference 75.5 us, 25.4 GB/s, 15.9 GFLOP/s, 4.12 times the least that the "
+             "machine's roofline allows; on inputs not read before it takes 90 us. The device "
+             "was throttled: power, heat."));
 }
 
 TEST_CASE("What is not known of an ok is not told", "[measurement]") {
@@ -98,16 +99,17 @@ TEST_CASE("The shapes that gain least come first, and only a few are told", "[me
   for (int i = 1; i <= 6; ++i) ok.shapes.push_back(Timing({{"n", i}}, 100, 100 * (7 - i)));
   const std::string text = FeedbackFor(ok);
   CHECK(text.find("At n=6") < text.find("At n=5"));
-  CHECK_THAT(text, Contains("At n=3 ") && !Contains("At n=2 ") &&
-                       Contains("2 other shapes gain more."));
+  CHECK_THAT(text,
+             Contains("At n=3 ") && !Contains("At n=2 ") && Contains("2 other shapes gain more."));
 }
 
 TEST_CASE("A wrong result tells where it went wrong", "[measurement]") {
   const std::string where = "output 'y' at cols=129, rows=7 with input distribution 'large'";
-  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kValue)),
-             Equals("Wrong result in " + where +
-                    ": 12 of 903 elements are out of tolerance; the first, at flat index 55, is 0.125 "
-                    "instead of 0.25."));
+  CHECK_THAT(
+      FeedbackFor(Wrong(WrongResult::Cause::kValue)),
+      Equals("Wrong result in " + where +
+             ": 12 of 903 elements are out of tolerance; the first, at flat index 55, is 0.125 "
+             "instead of 0.25."));
   CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kNonFinite)), Contains("not finite"));
   CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kNormwise)),
              Equals("Wrong result in " + where +
@@ -116,30 +118,35 @@ TEST_CASE("A wrong result tells where it went wrong", "[measurement]") {
   CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kNotWritten)),
              Equals("Wrong result in " + where +
                     ": 12 of 903 elements were not written, the first at flat index 55."));
-  CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kEntryStatus)),
-             Equals("The entry returned 3 at cols=129, rows=7 with input distribution 'large'; 0 means "
-                    "success."));
+  CHECK_THAT(
+      FeedbackFor(Wrong(WrongResult::Cause::kEntryStatus)),
+      Equals("The entry returned 3 at cols=129, rows=7 with input distribution 'large'; 0 means "
+             "success."));
   CHECK_THAT(FeedbackFor(Wrong(WrongResult::Cause::kTimedOutput)),
              Contains("Right in the checks but wrong while being timed"));
 }
 
 TEST_CASE("A crash tells the signal and the last words", "[measurement]") {
-  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kSignal, .signal = 11, .exit_code = 0,
+  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kSignal,
+                               .signal = 11,
+                               .exit_code = 0,
                                .output_tail = "first\nlast \xff words\n\n"}),
              Equals("Crashed with signal 11 (SIGSEGV, an access outside its memory or a stack "
                     "overflow). Last output: 'last \xEF\xBF\xBD words'."));
-  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kSignal, .signal = 33, .exit_code = 0,
-                               .output_tail = ""}),
+  CHECK_THAT(FeedbackFor(Crash{
+                 .cause = Crash::Cause::kSignal, .signal = 33, .exit_code = 0, .output_tail = ""}),
              Equals("Crashed with signal 33."));
-  CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kExit, .signal = 0, .exit_code = 3,
-                               .output_tail = ""}),
+  CHECK_THAT(FeedbackFor(Crash{
+                 .cause = Crash::Cause::kExit, .signal = 0, .exit_code = 3, .output_tail = ""}),
              Equals("Ended its process with exit code 3."));
   for (const Crash::Cause cause : {Crash::Cause::kMemoryLimit, Crash::Cause::kOutputLimit,
                                    Crash::Cause::kLoad, Crash::Cause::kDeviceError}) {
-    CHECK_FALSE(FeedbackFor(Crash{.cause = cause, .signal = 0, .exit_code = 0, .output_tail = ""})
-                    .empty());
+    CHECK_FALSE(
+        FeedbackFor(Crash{.cause = cause, .signal = 0, .exit_code = 0, .output_tail = ""}).empty());
   }
-  CHECK(FeedbackFor(Crash{.cause = Crash::Cause::kLoad, .signal = 0, .exit_code = 0,
+  CHECK(FeedbackFor(Crash{.cause = Crash::Cause::kLoad,
+                          .signal = 0,
+                          .exit_code = 0,
                           .output_tail = std::string(100'000, 'x')})
             .size() < 500);
 }

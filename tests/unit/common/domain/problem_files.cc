@@ -5,63 +5,63 @@ namespace kernelcast {
 std::map<std::string, std::string> SmallProblem() {
   return {
       {"problem.yaml",
-       "schema: 1\n"                                                                // 1
-       "name: scale\n"                                                              // 2
-       "title: Scale rows\n"                                                        // 3
-       "family: elementwise\n"                                                      // 4
-       "description: >\n"                                                           // 5
-       "  y = s * x,\n"                                                             // 6
-       "  row by row.\n"                                                            // 7
-       "axes:\n"                                                                    // 8
-       "  rows: {held_out: [1, 40]}\n"                                              // 9
-       "  cols: {held_out: [3, 30], multiple_of: 4}\n"                              // 10
-       "inputs:\n"                                                                  // 11
-       "  - name: x\n"                                                              // 12
-       "    dtype: float32\n"                                                       // 13
-       "    shape: [rows, cols]\n"                                                  // 14
-       "    init: {distribution: normal, mean: 1, stddev: 2.5}\n"                   // 15
-       "    adversarial: [large, zeros]\n"                                          // 16
-       "  - name: index\n"                                                          // 17
-       "    dtype: int32\n"                                                         // 18
-       "    shape: [\"ceildiv(rows, 2)\"]\n"                                        // 19
-       "    init: {distribution: integers, low: 0, high: rows - 1}\n"               // 20
-       "outputs:\n"                                                                 // 21
-       "  - name: y\n"                                                              // 22
-       "    dtype: float32\n"                                                       // 23
-       "    shape: [rows, cols]\n"                                                  // 24
-       "    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n"                   // 25
-       "oracle: oracle.cc\n"                                                        // 26
-       "targets:\n"                                                                 // 27
-       "  cpu:\n"                                                                   // 28
-       "    reference: reference.cc\n"                                              // 29
-       "    flags: [-O2]\n"                                                         // 30
-       "    space: space/cpu.yaml\n"                                                // 31
-       "check_shapes:\n"                                                            // 32
-       "  - {rows: 1, cols: 4}\n"                                                   // 33
-       "  - {rows: 7, cols: 128}\n"                                                 // 34
-       "bench_shapes:\n"                                                            // 35
-       "  - {rows: 256, cols: 1024}\n"                                              // 36
-       "flops: rows*cols\n"                                                         // 37
-       "bytes: \"8*rows*cols\"\n"},                                                 // 38
+       "schema: 1\n"                                                   // 1
+       "name: scale\n"                                                 // 2
+       "title: Scale rows\n"                                           // 3
+       "family: elementwise\n"                                         // 4
+       "description: >\n"                                              // 5
+       "  y = s * x,\n"                                                // 6
+       "  row by row.\n"                                               // 7
+       "axes:\n"                                                       // 8
+       "  rows: {held_out: [1, 40]}\n"                                 // 9
+       "  cols: {held_out: [3, 30], multiple_of: 4}\n"                 // 10
+       "inputs:\n"                                                     // 11
+       "  - name: x\n"                                                 // 12
+       "    dtype: float32\n"                                          // 13
+       "    shape: [rows, cols]\n"                                     // 14
+       "    init: {distribution: normal, mean: 1, stddev: 2.5}\n"      // 15
+       "    adversarial: [large, zeros]\n"                             // 16
+       "  - name: index\n"                                             // 17
+       "    dtype: int32\n"                                            // 18
+       "    shape: [\"ceildiv(rows, 2)\"]\n"                           // 19
+       "    init: {distribution: integers, low: 0, high: rows - 1}\n"  // 20
+       "outputs:\n"                                                    // 21
+       "  - name: y\n"                                                 // 22
+       "    dtype: float32\n"                                          // 23
+       "    shape: [rows, cols]\n"                                     // 24
+       "    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n"      // 25
+       "oracle: oracle.cc\n"                                           // 26
+       "targets:\n"                                                    // 27
+       "  cpu:\n"                                                      // 28
+       "    reference: reference.cc\n"                                 // 29
+       "    flags: [-O2]\n"                                            // 30
+       "    space: space/cpu.yaml\n"                                   // 31
+       "check_shapes:\n"                                               // 32
+       "  - {rows: 1, cols: 4}\n"                                      // 33
+       "  - {rows: 7, cols: 128}\n"                                    // 34
+       "bench_shapes:\n"                                               // 35
+       "  - {rows: 256, cols: 1024}\n"                                 // 36
+       "flops: rows*cols\n"                                            // 37
+       "bytes: \"8*rows*cols\"\n"},                                    // 38
       {"oracle.cc", "// oracle\n"},
       {"reference.cc", "// reference\n"},
       {"space/cpu.yaml",
-       "schema: 1\n"                                        // 1
-       "target: cpu\n"                                      // 2
-       "templates:\n"                                       // 3
-       "  - name: plain\n"                                  // 4
-       "    file: plain.cc\n"                               // 5
-       "    description: One loop\n"                        // 6
-       "    tunables:\n"                                    // 7
-       "      UNROLL: [1, 2, 4]\n"                          // 8
-       "      LANES: [4, 8]\n"                              // 9
-       "      MODE: [fast, exact]\n"                        // 10
-       "    flags:\n"                                       // 11
-       "      - []\n"                                       // 12
-       "      - [-ffast-math, -funroll-loops]\n"            // 13
+       "schema: 1\n"                                                                     // 1
+       "target: cpu\n"                                                                   // 2
+       "templates:\n"                                                                    // 3
+       "  - name: plain\n"                                                               // 4
+       "    file: plain.cc\n"                                                            // 5
+       "    description: One loop\n"                                                     // 6
+       "    tunables:\n"                                                                 // 7
+       "      UNROLL: [1, 2, 4]\n"                                                       // 8
+       "      LANES: [4, 8]\n"                                                           // 9
+       "      MODE: [fast, exact]\n"                                                     // 10
+       "    flags:\n"                                                                    // 11
+       "      - []\n"                                                                    // 12
+       "      - [-ffast-math, -funroll-loops]\n"                                         // 13
        "    constraints: [\"mod(LANES, UNROLL) == 0\", \"UNROLL < 4 || LANES == 8\"]\n"  // 14
-       "  - name: bare\n"                                   // 15
-       "    file: sub/bare.cc\n"},                          // 16
+       "  - name: bare\n"                                                                // 15
+       "    file: sub/bare.cc\n"},                                                       // 16
       {"space/plain.cc", "int plain;\n"},
       {"space/sub/bare.cc", "int bare;\n"},
   };

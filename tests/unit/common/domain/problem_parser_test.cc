@@ -163,8 +163,8 @@ TEST_CASE("Every distribution is understood", "[problem]") {
 }
 
 TEST_CASE("Integer outputs are exact unless told otherwise", "[problem]") {
-  FileMap files = Replaced("problem.yaml", "    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n",
-                           "");
+  FileMap files =
+      Replaced("problem.yaml", "    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n", "");
   std::string& yaml = files["problem.yaml"];
   const size_t at = yaml.find("float32", yaml.find("outputs:"));
   yaml.replace(at, 7, "int64");
@@ -180,9 +180,10 @@ TEST_CASE("Errors name file, line, field and what is allowed", "[problem]") {
       Error(Replaced("problem.yaml", "dtype: float32", "dtype: float31")),
       Equals("problem.yaml:13: inputs[0].dtype: 'float31' is not one of float64, float32, float16, "
              "bfloat16, float8_e4m3, float8_e5m2, int64, int32, int8, uint8"));
-  CHECK_THAT(Error(Replaced("problem.yaml", "    dtype: int32", "    dytpe: int32")),
-             Equals("problem.yaml:18: inputs[1]: unknown key 'dytpe'; did you mean 'dtype'? Allowed "
-                    "are name, dtype, shape, init, adversarial"));
+  CHECK_THAT(
+      Error(Replaced("problem.yaml", "    dtype: int32", "    dytpe: int32")),
+      Equals("problem.yaml:18: inputs[1]: unknown key 'dytpe'; did you mean 'dtype'? Allowed "
+             "are name, dtype, shape, init, adversarial"));
   CHECK_THAT(Error(Replaced("space/cpu.yaml", "UNROLL: [1, 2, 4]", "UNROLL: [1, 2, 4.5]")),
              Equals("space/cpu.yaml:8: templates[0].tunables.UNROLL[2]: '4.5' is neither a decimal "
                     "integer nor an identifier"));
@@ -191,36 +192,40 @@ TEST_CASE("Errors name file, line, field and what is allowed", "[problem]") {
 TEST_CASE("Unknown keys are refused in every mapping", "[problem]") {
   CheckEdits("problem.yaml",
              {{"schema: 1\n", "schema: 1\nversion: 2\n", "2: unknown key 'version'; allowed are"},
-              {"multiple_of", "multiple", "10: axes.cols: unknown key 'multiple'; did you mean "
-                                          "'multiple_of'?"},
+              {"multiple_of", "multiple",
+               "10: axes.cols: unknown key 'multiple'; did you mean "
+               "'multiple_of'?"},
               {"stddev", "sd", "15: inputs[0].init: unknown key 'sd'"},
               {"low: 0,", "low: 0, mean: 1,", "20: inputs[1].init: unknown key 'mean'"},
-              {"    tolerance:", "    init: {}\n    tolerance:", "25: outputs[0]: unknown key "
-                                                                 "'init'"},
+              {"    tolerance:", "    init: {}\n    tolerance:",
+               "25: outputs[0]: unknown key "
+               "'init'"},
               {"normwise: 0", "norm: 0, normwise: 0", "25: outputs[0].tolerance: unknown key"},
-              {"    flags:", "    flag:", "30: targets.cpu: unknown key 'flag'; did you mean "
-                                          "'flags'?"},
+              {"    flags:", "    flag:",
+               "30: targets.cpu: unknown key 'flag'; did you mean "
+               "'flags'?"},
               {"{rows: 7, ", "{rows: 7, depth: 1, ", "34: check_shapes[1]: unknown key 'depth'"}});
-  CheckEdits("space/cpu.yaml",
-             {{"target: cpu", "target: cpu\nnote: x", "3: unknown key 'note'"},
-              {"    description:", "    desc: x\n    description:", "6: templates[0]: unknown key"}});
+  CheckEdits(
+      "space/cpu.yaml",
+      {{"target: cpu", "target: cpu\nnote: x", "3: unknown key 'note'"},
+       {"    description:", "    desc: x\n    description:", "6: templates[0]: unknown key"}});
 }
 
 TEST_CASE("Missing keys are named", "[problem]") {
-  CheckEdits("problem.yaml",
-             {{"schema: 1\n", "", "1: missing key 'schema'"},
-              {"oracle: oracle.cc\n", "", "1: missing key 'oracle'"},
-              {"held_out: [3, 30], ", "", "10: axes.cols: missing key 'held_out'"},
-              {"    dtype: int32\n", "", "17: inputs[1]: missing key 'dtype'"},
-              {"{distribution: normal, mean: 1, stddev: 2.5}", "{mean: 1}",
-               "15: inputs[0].init: missing key 'distribution'"},
-              {"low: 0, ", "", "20: inputs[1].init: missing key 'low'"},
-              {"    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n", "",
-               "22: outputs[0]: missing key 'tolerance'"},
-              {", normwise: 0", "", "25: outputs[0].tolerance: missing key 'normwise'"},
-              {"    reference: reference.cc\n", "", "29: targets.cpu: missing key 'reference'"},
-              {"  - {rows: 7, cols: 128}", "  - {rows: 7}",
-               "34: check_shapes[1]: missing key 'cols'"}});
+  CheckEdits(
+      "problem.yaml",
+      {{"schema: 1\n", "", "1: missing key 'schema'"},
+       {"oracle: oracle.cc\n", "", "1: missing key 'oracle'"},
+       {"held_out: [3, 30], ", "", "10: axes.cols: missing key 'held_out'"},
+       {"    dtype: int32\n", "", "17: inputs[1]: missing key 'dtype'"},
+       {"{distribution: normal, mean: 1, stddev: 2.5}", "{mean: 1}",
+        "15: inputs[0].init: missing key 'distribution'"},
+       {"low: 0, ", "", "20: inputs[1].init: missing key 'low'"},
+       {"    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n", "",
+        "22: outputs[0]: missing key 'tolerance'"},
+       {", normwise: 0", "", "25: outputs[0].tolerance: missing key 'normwise'"},
+       {"    reference: reference.cc\n", "", "29: targets.cpu: missing key 'reference'"},
+       {"  - {rows: 7, cols: 128}", "  - {rows: 7}", "34: check_shapes[1]: missing key 'cols'"}});
   CheckEdits("space/cpu.yaml", {{"    file: plain.cc\n", "", "4: templates[0]: missing key 'file'"},
                                 {"target: cpu\n", "", "1: missing key 'target'"}});
 }
@@ -234,8 +239,9 @@ TEST_CASE("Wrong kinds of value are refused", "[problem]") {
        {"name: scale", "name:", "2: name: expected text, found nothing"},
        {"title: Scale rows", "title: ''", "3: title: is empty"},
        {"family: elementwise", "family: two words", "4: family: 'two words' is not one word"},
-       {"rows: {held_out: [1, 40]}", "rows: 40", "9: axes.rows: expected a mapping of keys to "
-                                                 "values, found '40'"},
+       {"rows: {held_out: [1, 40]}", "rows: 40",
+        "9: axes.rows: expected a mapping of keys to "
+        "values, found '40'"},
        {"[1, 40]", "40", "9: axes.rows.held_out: expected a list, found '40'"},
        {"[1, 40]", "[1]", "9: axes.rows.held_out: 1 entries; exactly 2 are needed"},
        {"[1, 40]", "[1, x]", "9: axes.rows.held_out[1]: 'x' is not a whole number from 1 to"},
@@ -268,52 +274,59 @@ TEST_CASE("Names are checked", "[problem]") {
        {"name: y", "name: x", "22: outputs[0].name: 'x' is the name of an earlier tensor"},
        {"name: x", "name: a-b", "12: inputs[0].name: 'a-b' is not a name"},
        {"  cpu:", "  CPU:", "28: targets: 'CPU' is not a name of a-z, 0-9 and _"}});
-  CheckEdits("space/cpu.yaml",
-             {{"name: bare", "name: plain", "15: templates[1].name: 'plain' is the name of an earlier"},
-              {"target: cpu", "target: h100", "2: target: 'h100' is not the target 'cpu'"},
-              {"UNROLL:", "FLAGS:", "8: templates[0].tunables: 'FLAGS' is reserved"},
-              {"UNROLL:", "TEMPLATE:", "8: templates[0].tunables: 'TEMPLATE' is reserved"},
-              {"UNROLL:", "8x:", "8: templates[0].tunables: '8x' is not a name"},
-              {"[4, 8]", "[4, 4]", "9: templates[0].tunables.LANES[1]: '4' occurs twice"},
-              {"[4, 8]", "[4, 08]", "9: templates[0].tunables.LANES[1]: '08' is neither"},
-              {"[4, 8]", "[4, '8 ; x']", "9: templates[0].tunables.LANES[1]: '8 ; x' is neither"},
-              {"- [-ffast-math, -funroll-loops]", "- []", "13: templates[0].flags[1]: repeats"}});
+  CheckEdits(
+      "space/cpu.yaml",
+      {{"name: bare", "name: plain", "15: templates[1].name: 'plain' is the name of an earlier"},
+       {"target: cpu", "target: h100", "2: target: 'h100' is not the target 'cpu'"},
+       {"UNROLL:", "FLAGS:", "8: templates[0].tunables: 'FLAGS' is reserved"},
+       {"UNROLL:", "TEMPLATE:", "8: templates[0].tunables: 'TEMPLATE' is reserved"},
+       {"UNROLL:", "8x:", "8: templates[0].tunables: '8x' is not a name"},
+       {"[4, 8]", "[4, 4]", "9: templates[0].tunables.LANES[1]: '4' occurs twice"},
+       {"[4, 8]", "[4, 08]", "9: templates[0].tunables.LANES[1]: '08' is neither"},
+       {"[4, 8]", "[4, '8 ; x']", "9: templates[0].tunables.LANES[1]: '8 ; x' is neither"},
+       {"- [-ffast-math, -funroll-loops]", "- []", "13: templates[0].flags[1]: repeats"}});
 }
 
 TEST_CASE("Expressions are checked where they stand", "[problem]") {
-  CheckEdits("problem.yaml",
-             {{"shape: [\"ceildiv(rows, 2)\"]", "shape: [ceildiv(rows, 2)]",
-               "19: inputs[1].shape[0]: expression 'ceildiv(rows', character 13: Missing parenthesis; "
-               "between brackets, an expression with a comma needs quotes"},
-              {"shape: [\"ceildiv(rows, 2)\"]", "shape: [depth]",
-               "19: inputs[1].shape[0]: expression 'depth', character 1: unknown name 'depth'; known "
-               "names are rows, cols"},
-              {"high: rows - 1", "high: rows -", "20: inputs[1].init.high: expression"},
-              {"flops: rows*cols", "flops: rows*", "37: flops: expression 'rows*'"},
-              {"flops: rows*cols", "flops: [rows]", "37: flops: expected an expression"}});
-  CheckEdits("space/cpu.yaml",
-             {{"mod(LANES, UNROLL) == 0", "mod(LANES, UNROLL) = 0",
-               "14: templates[0].constraints[0]: expression"},
-              {"mod(LANES, UNROLL) == 0", "MODE == 0",
-               "14: templates[0].constraints[0]: expression 'MODE == 0', character 1: unknown name"},
-              {"mod(LANES, UNROLL) == 0", "LANES > 100",
-               "14: templates[0].constraints: no point satisfies them"}});
+  CheckEdits(
+      "problem.yaml",
+      {{"shape: [\"ceildiv(rows, 2)\"]", "shape: [ceildiv(rows, 2)]",
+        "19: inputs[1].shape[0]: expression 'ceildiv(rows', character 13: Missing parenthesis; "
+        "between brackets, an expression with a comma needs quotes"},
+       {"shape: [\"ceildiv(rows, 2)\"]", "shape: [depth]",
+        "19: inputs[1].shape[0]: expression 'depth', character 1: unknown name 'depth'; known "
+        "names are rows, cols"},
+       {"high: rows - 1", "high: rows -", "20: inputs[1].init.high: expression"},
+       {"flops: rows*cols", "flops: rows*", "37: flops: expression 'rows*'"},
+       {"flops: rows*cols", "flops: [rows]", "37: flops: expected an expression"}});
+  CheckEdits(
+      "space/cpu.yaml",
+      {{"mod(LANES, UNROLL) == 0", "mod(LANES, UNROLL) = 0",
+        "14: templates[0].constraints[0]: expression"},
+       {"mod(LANES, UNROLL) == 0", "MODE == 0",
+        "14: templates[0].constraints[0]: expression 'MODE == 0', character 1: unknown name"},
+       {"mod(LANES, UNROLL) == 0", "LANES > 100",
+        "14: templates[0].constraints: no point satisfies them"}});
 }
 
 TEST_CASE("Shapes must be legal for every tensor", "[problem]") {
   CheckEdits(
       "problem.yaml",
-      {{"rows: 7, cols: 128", "rows: 0, cols: 128", "34: check_shapes[1].rows: '0' is not a whole "
-                                                    "number from 1 to 1099511627776"},
+      {{"rows: 7, cols: 128", "rows: 0, cols: 128",
+        "34: check_shapes[1].rows: '0' is not a whole "
+        "number from 1 to 1099511627776"},
        {"rows: 7, cols: 128", "rows: -7, cols: 128", "34: check_shapes[1].rows: '-7' is not"},
        {"rows: 7, cols: 128", "rows: 7.5, cols: 128", "34: check_shapes[1].rows: '7.5' is not"},
-       {"rows: 7, cols: 128", "rows: 99999999999999999999, cols: 128", "34: check_shapes[1].rows: "},
+       {"rows: 7, cols: 128", "rows: 99999999999999999999, cols: 128",
+        "34: check_shapes[1].rows: "},
        {"rows: 7, cols: 128", "rows: 7, cols: 130",
         "34: check_shapes[1].cols: 130 is not a multiple of 4"},
-       {"rows: 7, cols: 128", "rows: 1, cols: 4", "34: check_shapes[1]: cols=4, rows=1 occurs twice"},
+       {"rows: 7, cols: 128", "rows: 1, cols: 4",
+        "34: check_shapes[1]: cols=4, rows=1 occurs twice"},
        {"rows: 256, cols: 1024", "rows: 1048576, cols: 1024",
         "36: bench_shapes[0]: x: more than 268435456 elements"},
-       {"rows: 256, cols: 1024", "rows: 1099511627776, cols: 1099511627776", "36: bench_shapes[0]: "},
+       {"rows: 256, cols: 1024", "rows: 1099511627776, cols: 1099511627776",
+        "36: bench_shapes[0]: "},
        {"shape: [\"ceildiv(rows, 2)\"]", "shape: [rows / 2]",
         "9: axes: the held_out ranges allow cols=4, rows=1, at which index.shape[0]: expression "
         "'rows / 2' is 0.5, not a whole number"},
@@ -323,8 +336,9 @@ TEST_CASE("Shapes must be legal for every tensor", "[problem]") {
        {"high: rows - 1", "high: rows - 2",
         "9: axes: the held_out ranges allow cols=4, rows=1, at which index.init.high: "},
        {"high: rows - 1", "high: 2147483648", "9: axes: the held_out ranges allow"},
-       {"flops: rows*cols", "flops: 5 - rows", "9: axes: the held_out ranges allow cols=4, rows=40, "
-                                               "at which flops is negative"},
+       {"flops: rows*cols", "flops: 5 - rows",
+        "9: axes: the held_out ranges allow cols=4, rows=40, "
+        "at which flops is negative"},
        {"flops: rows*cols", "flops: 1/(rows-7)^2",
         "34: check_shapes[1]: flops: expression '1/(rows-7)^2' is inf"},
        {"[1, 40]", "[0, 40]", "9: axes.rows.held_out[0]: '0' is not a whole number from 1 to"},
@@ -338,15 +352,16 @@ TEST_CASE("Shapes must be legal for every tensor", "[problem]") {
 }
 
 TEST_CASE("Empty lists and mappings are refused", "[problem]") {
-  CheckEdits("problem.yaml",
-             {{"[rows, cols]", "[]", "14: inputs[0].shape: is an empty list"},
-              {"check_shapes:\n  - {rows: 1, cols: 4}\n  - {rows: 7, cols: 128}\n",
-               "check_shapes: []\n", "32: check_shapes: is an empty list; at least 1 entry is"},
-              {"  - {rows: 256, cols: 1024}\n", "", "35: bench_shapes: expected a list, found nothing"},
-              {"  cpu:\n    reference: reference.cc\n    flags: [-O2]\n    space: space/cpu.yaml\n",
-               "  {}\n", "28: targets: names no target"},
-              {"axes:\n  rows: {held_out: [1, 40]}\n  cols: {held_out: [3, 30], multiple_of: 4}\n",
-               "axes: {}\n", "8: axes: names no axis"}});
+  CheckEdits(
+      "problem.yaml",
+      {{"[rows, cols]", "[]", "14: inputs[0].shape: is an empty list"},
+       {"check_shapes:\n  - {rows: 1, cols: 4}\n  - {rows: 7, cols: 128}\n", "check_shapes: []\n",
+        "32: check_shapes: is an empty list; at least 1 entry is"},
+       {"  - {rows: 256, cols: 1024}\n", "", "35: bench_shapes: expected a list, found nothing"},
+       {"  cpu:\n    reference: reference.cc\n    flags: [-O2]\n    space: space/cpu.yaml\n",
+        "  {}\n", "28: targets: names no target"},
+       {"axes:\n  rows: {held_out: [1, 40]}\n  cols: {held_out: [3, 30], multiple_of: 4}\n",
+        "axes: {}\n", "8: axes: names no axis"}});
   CheckEdits("space/cpu.yaml",
              {{"[4, 8]", "[]", "9: templates[0].tunables.LANES: is an empty list"},
               {"flags:\n      - []\n      - [-ffast-math, -funroll-loops]\n", "flags: []\n",
@@ -356,9 +371,11 @@ TEST_CASE("Empty lists and mappings are refused", "[problem]") {
 TEST_CASE("Tolerances and distributions must make sense", "[problem]") {
   CheckEdits(
       "problem.yaml",
-      {{"atol: 1.0e-6", "atol: -1", "25: outputs[0].tolerance.atol: '-1' is not a number from 0 to "
-                                    "0.5"},
-       {"rtol: 1e-5", "rtol: 1", "25: outputs[0].tolerance.rtol: '1' is not a number from 0 to 0.5"},
+      {{"atol: 1.0e-6", "atol: -1",
+        "25: outputs[0].tolerance.atol: '-1' is not a number from 0 to "
+        "0.5"},
+       {"rtol: 1e-5", "rtol: 1",
+        "25: outputs[0].tolerance.rtol: '1' is not a number from 0 to 0.5"},
        {"normwise: 0", "normwise: nan", "25: outputs[0].tolerance.normwise: 'nan' is not"},
        {"stddev: 2.5", "stddev: -1", "15: inputs[0].init.stddev: '-1' is not a number from 0"},
        {"distribution: normal, mean: 1, stddev: 2.5", "distribution: gauss",
@@ -370,8 +387,9 @@ TEST_CASE("Tolerances and distributions must make sense", "[problem]") {
         "20: inputs[1].init.distribution: 'normal' is not one of integers, constant, which int32"},
        {"distribution: integers, low: 0, high: rows - 1", "distribution: constant, value: 0.5",
         "20: inputs[1].init.value: '0.5' is not a whole number from -2147483648 to 2147483647"},
-       {"[large, zeros]", "[large, huge]", "16: inputs[0].adversarial[1]: 'huge' is not one of "
-                                           "large, equal_rows, zeros, extreme"},
+       {"[large, zeros]", "[large, huge]",
+        "16: inputs[0].adversarial[1]: 'huge' is not one of "
+        "large, equal_rows, zeros, extreme"},
        {"[large, zeros]", "[large, large]", "16: inputs[0].adversarial[1]: 'large' occurs twice"},
        {"high: rows - 1}\n", "high: rows - 1}\n    adversarial: [large]\n",
         "21: inputs[1].adversarial[0]: 'large' is not one of equal_rows, zeros, which int32"},
@@ -384,8 +402,9 @@ TEST_CASE("Files are named safely and present", "[problem]") {
       "problem.yaml",
       {{"oracle: oracle.cc", "oracle: ../oracle.cc",
         "26: oracle: path '../oracle.cc' leaves the problem's folder"},
-       {"oracle: oracle.cc", "oracle: a/../../oracle.cc", "26: oracle: path 'a/../../oracle.cc' "
-                                                          "leaves"},
+       {"oracle: oracle.cc", "oracle: a/../../oracle.cc",
+        "26: oracle: path 'a/../../oracle.cc' "
+        "leaves"},
        {"oracle: oracle.cc", "oracle: /etc/passwd", "26: oracle: path '/etc/passwd' is absolute"},
        {"oracle: oracle.cc", "oracle: ./oracle.cc", "26: oracle: path './oracle.cc' has an empty"},
        {"oracle: oracle.cc", "oracle: a//b.cc", "26: oracle: path 'a//b.cc' has an empty"},
@@ -461,8 +480,8 @@ TEST_CASE("A space has at most a million points", "[problem]") {
     for (int i = 1; i < count; ++i) list += ", " + std::to_string(i);
     return list + "]";
   };
-  CHECK_THAT(Error(Replaced("space/cpu.yaml", "[1, 2, 4]", values(1000) + "\n      MORE: " +
-                                                               values(1000))),
+  CHECK_THAT(Error(Replaced("space/cpu.yaml", "[1, 2, 4]",
+                            values(1000) + "\n      MORE: " + values(1000))),
              StartsWith("space/cpu.yaml:4: templates[0]: the space has more than 1000000 points"));
   std::string many;
   for (int i = 0; i < 29; ++i) many += "\n      T" + std::to_string(i) + ": " + values(1000);
@@ -494,7 +513,8 @@ TEST_CASE("What is written is what is read", "[problem][property]") {
   for (int round = 0; round < 100; ++round) {
     FileMap files = SmallProblem();
     std::vector<Axis> axes;
-    std::string yaml = "schema: 1\nname: p" + std::to_string(round) + "\ntitle: t\nfamily: f\naxes:\n";
+    std::string yaml =
+        "schema: 1\nname: p" + std::to_string(round) + "\ntitle: t\nfamily: f\naxes:\n";
     for (int i = 0; i < number(1, 4); ++i) {
       Axis axis;
       axis.name = "axis" + std::to_string(i);
@@ -502,8 +522,8 @@ TEST_CASE("What is written is what is read", "[problem][property]") {
       axis.held_out_low = number(1, 10);
       axis.held_out_high = axis.held_out_low + axis.multiple_of + number(0, 20);
       yaml += "  " + axis.name + ": {held_out: [" + std::to_string(axis.held_out_low) + ", " +
-              std::to_string(axis.held_out_high) + "], multiple_of: " +
-              std::to_string(axis.multiple_of) + "}\n";
+              std::to_string(axis.held_out_high) +
+              "], multiple_of: " + std::to_string(axis.multiple_of) + "}\n";
       axes.push_back(axis);
     }
     const double mean = static_cast<double>(number(-1000, 1000)) / 64;
@@ -632,9 +652,8 @@ TEST_CASE("Missing folders and files are not found", "[problem]") {
   folder.Write(files);
   const absl::Status missing = ReadProblemFolder(folder.path().string()).status();
   CHECK(missing.code() == absl::StatusCode::kNotFound);
-  CHECK_THAT(
-      std::string(missing.message()),
-      Equals("space/cpu.yaml:5: templates[0].file: file 'space/plain.cc': does not exist"));
+  CHECK_THAT(std::string(missing.message()),
+             Equals("space/cpu.yaml:5: templates[0].file: file 'space/plain.cc': does not exist"));
   CHECK(ReadProblemFolder((folder.path() / "oracle.cc").string()).status().code() ==
         absl::StatusCode::kNotFound);
 }

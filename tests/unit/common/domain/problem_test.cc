@@ -23,9 +23,9 @@ TensorSpec Tensor(const std::vector<std::string>& shape) {
 
 TEST_CASE("Every dtype is found by its name", "[problem]") {
   const std::vector<std::pair<DataType, int64_t>> dtypes = {
-      {DataType::kFloat64, 8},    {DataType::kFloat32, 4},    {DataType::kFloat16, 2},
-      {DataType::kBfloat16, 2},   {DataType::kFloat8E4m3, 1}, {DataType::kFloat8E5m2, 1},
-      {DataType::kInt64, 8},      {DataType::kInt32, 4},      {DataType::kInt8, 1},
+      {DataType::kFloat64, 8},  {DataType::kFloat32, 4},    {DataType::kFloat16, 2},
+      {DataType::kBfloat16, 2}, {DataType::kFloat8E4m3, 1}, {DataType::kFloat8E5m2, 1},
+      {DataType::kInt64, 8},    {DataType::kInt32, 4},      {DataType::kInt8, 1},
       {DataType::kUint8, 1}};
   std::set<std::string> names;
   for (const auto& [dtype, bytes] : dtypes) {
@@ -57,11 +57,11 @@ TEST_CASE("Tensor shapes follow the axes", "[problem]") {
 
 TEST_CASE("Tensors have a bounded number of elements", "[problem]") {
   CHECK(TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 14}, {"cols", 1 << 14}}).ok());
-  CHECK_THAT(
-      std::string(TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 14}, {"cols", (1 << 14) + 1}})
-                      .status()
-                      .message()),
-      Equals("x: more than 268435456 elements"));
+  CHECK_THAT(std::string(
+                 TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 14}, {"cols", (1 << 14) + 1}})
+                     .status()
+                     .message()),
+             Equals("x: more than 268435456 elements"));
   const int64_t huge = int64_t{1} << 40;
   CHECK_FALSE(TensorShape(Tensor({"rows", "rows", "rows", "rows"}), {{"rows", huge}}).ok());
   CHECK_FALSE(TensorShape(Tensor({"rows * rows"}), {{"rows", huge}}).ok());

@@ -18,8 +18,12 @@ const std::vector<double> kEight = {0.05, 0.05, 0.1, 0.2, 0.3, 0.15, 0.1, 0.05};
 
 ScoredForecast Item(std::vector<double> p, int true_bin, double expected, double measured,
                     double weight = 1) {
-  return {.p = std::move(p), .true_bin = true_bin, .expected_log2_speedup = expected,
-          .measured_log2_speedup = measured, .unparsable = false, .weight = weight};
+  return {.p = std::move(p),
+          .true_bin = true_bin,
+          .expected_log2_speedup = expected,
+          .measured_log2_speedup = measured,
+          .unparsable = false,
+          .weight = weight};
 }
 
 std::vector<ScoredForecast> Sample() {
@@ -146,7 +150,8 @@ TEST_CASE("A confidence on a boundary belongs to the lower bucket", "[scoring]")
 }
 
 TEST_CASE("Ranking metrics are not a number where there is nothing to rank", "[scoring]") {
-  const std::vector<ScoredForecast> items = {Item({0.5, 0.5}, 1, 1, 1), Item({0.5, 0.5}, 1, kNan, 2)};
+  const std::vector<ScoredForecast> items = {Item({0.5, 0.5}, 1, 1, 1),
+                                             Item({0.5, 0.5}, 1, kNan, 2)};
   const absl::StatusOr<ForecastMetrics> metrics = ScoreForecasts(items);
   REQUIRE(metrics.ok());
   CHECK(std::isnan(metrics->spearman));

@@ -14,7 +14,8 @@ Space SmallSpace() { return *ParseProblem(AsFiles(SmallProblem()))->targets.at("
 TEST_CASE("Every admitted point is listed once, in order", "[space]") {
   const Space space = SmallSpace();
   const std::vector<SpacePoint> points = EnumeratePoints(space);
-  // UNROLL, LANES: (1,4) (1,8) (2,4) (2,8) (4,8); times two modes and two flag sets; and the bare one.
+  // UNROLL, LANES: (1,4) (1,8) (2,4) (2,8) (4,8); times two modes and two flag sets; and the bare
+  // one.
   REQUIRE(points.size() == 21);
   CHECK(std::ranges::is_sorted(points));
   CHECK(std::set<SpacePoint>(points.begin(), points.end()).size() == points.size());
@@ -107,8 +108,9 @@ TEST_CASE("Different points are different candidates", "[space]") {
   const Space space = SmallSpace();
   std::set<std::string> ids;
   for (const SpacePoint& point : EnumeratePoints(space)) {
-    CHECK(ids.insert(CandidateFromPoint(space, point, "p_1", CandidateKind::kHostNative).candidate_id)
-              .second);
+    CHECK(
+        ids.insert(CandidateFromPoint(space, point, "p_1", CandidateKind::kHostNative).candidate_id)
+            .second);
   }
 }
 

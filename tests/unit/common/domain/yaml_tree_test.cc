@@ -45,7 +45,7 @@ TEST_CASE("A document becomes a tree whose nodes know their lines", "[yaml]") {
   CHECK(root.Find("h")->line == 9);
   CHECK(root.Find("i")->kind == YamlNode::Kind::kNull);
   CHECK(root.Find("i")->line == 10);
-  CHECK(root.entries[4].first.line == 10);
+  CHECK(root.entries[4].line == 10);
   CHECK(root.Find("nothing") == nullptr);
 }
 
