@@ -62,8 +62,8 @@ class PlannedStream final : public BidiStream<v1::MeasureRequest, v1::MeasureStr
  private:
   ~PlannedStream() override { plan_.destroyed.Notify(); }
   void OnRequest(const v1::MeasureRequest& request) override {
-    plan_.requests.Notify();
     plan_.on_request(sender(), request);
+    plan_.requests.Notify();
   }
   void OnCancelled() override { plan_.cancelled.Notify(); }
 

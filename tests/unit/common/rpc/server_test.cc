@@ -307,7 +307,7 @@ TEST_CASE("A handler sees what remains of the caller's deadline", "[server]") {
   const auto server = MustStart({}, &worker);
   const auto channel = Connect(*server);
   REQUIRE(Compile(channel, {}, absl::Seconds(30)).status.ok());
-  CHECK(worker.remaining_.load() <= absl::Seconds(30));
+  CHECK(worker.remaining_.load() <= absl::Seconds(31));  // gRPC rounds up on the wire
   CHECK(worker.remaining_.load() > absl::Seconds(5));
   REQUIRE(Compile(channel, {}, absl::InfiniteDuration()).status.ok());
   CHECK(worker.remaining_.load() == absl::InfiniteDuration());
