@@ -1,0 +1,152 @@
+#include "common/config/service_flags.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <istream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr int kBadUsage = 2;
+
+// The flags of a program as a flat YAML mapping: name without dashes to a value or a list of values.
+class YamlConfig final : public CLI::Config {
+ public:
+  explicit YamlConfig(const CLI::App* app) : app_(app) {}
+
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    YAML::Node root;
+    try {
+      root = YAML::Load(input);
+    } catch (const YAML::Exception& error) {
+      throw Error(error.mark, error.msg);
+    }
+    std::vector<CLI::ConfigItem> items;
+    if (root.IsNull()) return items;
+    if (!root.IsMap()) throw Error(root.Mark(), "a mapping of flag names to values is wanted");
+    std::set<std::string> seen;
+    for (const auto& entry : root) {
+      const YAML::Mark mark = entry.first.Mark();
+      if (!entry.first.IsScalar()) throw Error(mark, "a flag's name is wanted");
+      CLI::ConfigItem item;
+      item.name = entry.first.Scalar();
+      if (item.name == "config" || item.name == "help" || item.name == "version" ||
+          app_->get_option_no_throw("--" + item.name) == nullptr) {
+        throw Error(mark, absl::StrCat("'", item.name, "' is not a flag; --help lists them"));
+      }
+      if (!seen.insert(item.name).second) {
+        throw Error(mark, absl::StrCat("'", item.name, "' is given twice"));
+      }
+      if (entry.second.IsScalar()) {
+        item.inputs.push_back(entry.second.Scalar());
+      } else if (entry.second.IsSequence()) {
+        for (const auto& value : entry.second) {
+          if (!value.IsScalar()) {
+            throw Error(value.Mark(), absl::StrCat("'", item.name, "' wants plain values"));
+          }
+          item.inputs.push_back(value.Scalar());
+        }
+      } else {
+        throw Error(mark, absl::StrCat("'", item.name, "' wants a value or a list of values"));
+      }
+      items.push_back(std::move(item));
+    }
+    return items;
+  }
+
+ private:
+  static CLI::ConfigError Error(const YAML::Mark& mark, const std::string& what) {
+    return CLI::ConfigError(absl::StrCat("--config: line ", mark.line + 1, ": ", what),
+                            CLI::ExitCodes::ConfigError);
+  }
+
+  const CLI::App* const app_;
+};
+
+}  // namespace
+
+void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
+  app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", std::string(Version()), " (",
+                                                 std::string(Revision()), ")"));
+  app.config_formatter(std::make_shared<YamlConfig>(&app));
+  app.set_config("--config", "",
+                 "YAML file of flags, names without dashes; the command line wins");
+  app.add_option("--listen", flags.server.listen_address,
+                 "Address to serve gRPC on, host:port (port 0: any) or unix:PATH")
+      ->capture_default_str();
+  app.add_option("--metrics", flags.metrics_address,
+                 "Address to serve Prometheus metrics on, host:port; empty: nowhere")
+      ->capture_default_str();
+  app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
+                 "PEM certificate chain; turns on TLS");
+  app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
+  app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
+                 "PEM authority that clients' certificates are checked against; turns on mTLS");
+  app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
+      ->capture_default_str()
+      ->check([](const std::string& level) {
+        const auto parsed = ParseLogLevel(level);
+        return parsed.ok() ? std::string() : std::string(parsed.status().message());
+      });
+  app.add_option("--drain-seconds", flags.drain_seconds,
+                 "How long calls in flight may go on after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--ready-file", flags.ready_file,
+                 "Written, as JSON, with the bound addresses once the service serves");
+}
+
+int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadUsage;
+  }
+  const auto level = ParseLogLevel(app.get_option("--log-level")->as<std::string>());
+  if (level.ok()) SetLogLevel(*level);
+  return -1;
+}
+
+absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_address,
+                            int metrics_port) {
+  if (flags.ready_file.empty()) return absl::OkStatus();
+  nlohmann::json ready = {{"grpc", grpc_address}};
+  if (!flags.metrics_address.empty()) {
+    const std::string host = flags.metrics_address.substr(0, flags.metrics_address.rfind(':'));
+    ready["metrics"] = absl::StrCat(host, ":", metrics_port);
+  }
+  const std::string temporary = flags.ready_file + ".part";
+  {
+    std::ofstream out(temporary);
+    out << ready.dump() << "\n";
+    if (!out.flush()) {
+      return absl::UnavailableError(
+          absl::StrCat("--ready-file: ", temporary, " cannot be written"));
+    }
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, flags.ready_file, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("--ready-file: ", flags.ready_file, ": ", error.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast
