@@ -3,8 +3,8 @@
 #
 #   scripts/test.sh [--quick] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --quick    leaves out what measures time or takes long (labels timing, bench and chaos)
-#   --asan     under AddressSanitizer and UndefinedBehaviorSanitizer, without lint, timing and bench
+#   --quick    leaves out what measures time or takes long (labels timing and chaos)
+#   --asan     under AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
 #   --tsan     under ThreadSanitizer, likewise
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,10 +15,10 @@ preset=${KERNELCAST_PRESET:-ci}
 left_out=()
 while (($#)); do
   case "$1" in
-    --quick) left_out+=(timing bench chaos) ;;
+    --quick) left_out+=(timing chaos) ;;
     --asan | --tsan)
       preset=${1#--}
-      left_out+=(lint timing bench)
+      left_out+=(lint timing)
       ;;
     --) shift; break ;;
     -h | --help) usage; exit 0 ;;
