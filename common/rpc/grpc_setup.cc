@@ -3,6 +3,8 @@
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
 #include <mutex>
@@ -28,6 +30,22 @@ void Write(gpr_log_func_args* args) {
       {{"source", "grpc"}, {"file", file.substr(file.rfind('/') + 1)}, {"line", args->line}});
 }
 
+// gRPC's callback threads end with the last channel or server that uses them, and whoever drops that
+// joins them. Call states hold channels and are dropped in callbacks: such a thread would join itself
+// and free what it still uses. So one channel, which leads nowhere, uses them for ever.
+void KeepCallbackThreads() {
+  struct Call {
+    grpc::GenericStub stub{grpc::CreateChannel("", nullptr)};  // fails every call at once
+    grpc::ClientContext context;
+    const grpc::Slice nothing;
+    grpc::ByteBuffer request{&nothing, 1};
+    grpc::ByteBuffer response;
+  };
+  static Call* const call = new Call;
+  call->stub.UnaryCall(&call->context, "/none/None", grpc::StubOptions(), &call->request,
+                       &call->response, [](const grpc::Status&) {});
+}
+
 }  // namespace
 
 void SetUpGrpc() {
@@ -37,6 +55,7 @@ void SetUpGrpc() {
     // Never undone: when its last user goes, the library joins a thread that may be polling for another
     // 10 s, which is how long a process would then take to end.
     grpc_init();
+    KeepCallbackThreads();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
