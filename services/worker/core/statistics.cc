@@ -1,0 +1,168 @@
+#include "services/worker/core/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "services/worker/core/random.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr uint64_t kBootstrapSeed = 0x5eed0fb007;
+
+// Destroys the order of `values`.
+double MedianInPlace(std::vector<double>& values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
+  const double upper = values[middle];
+  if (values.size() % 2 == 1) {
+    return upper;
+  }
+  return 0.5 * (upper +
+                *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle)));
+}
+
+ShapeRatios WithoutEmptyRunners(const ShapeRatios& shape) {
+  ShapeRatios kept;
+  for (const std::vector<double>& runner : shape) {
+    if (!runner.empty()) {
+      kept.push_back(runner);
+    }
+  }
+  return kept;
+}
+
+double ShapeMedian(const ShapeRatios& shape) {
+  std::vector<double> medians;
+  for (const std::vector<double>& runner : shape) {
+    medians.push_back(Median(runner));
+  }
+  return MedianInPlace(medians);
+}
+
+double ResampledMedian(const ShapeRatios& shape, Random& random, std::vector<double>& groups,
+                       std::vector<double>& medians) {
+  medians.clear();
+  for (size_t r = 0; r < shape.size(); ++r) {
+    const std::vector<double>& runner =
+        shape.size() == 1 ? shape[0] : shape[random.Below(shape.size())];
+    groups.clear();
+    for (size_t i = 0; i < runner.size(); ++i) {
+      groups.push_back(runner[random.Below(runner.size())]);
+    }
+    medians.push_back(MedianInPlace(groups));
+  }
+  return MedianInPlace(medians);
+}
+
+}  // namespace
+
+double Quantile(std::span<const double> values, double q) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(position);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (position - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+double Median(std::span<const double> values) {
+  std::vector<double> copy(values.begin(), values.end());
+  return MedianInPlace(copy);
+}
+
+TimeStatistics Summarise(std::span<const double> times_ns, std::span<const double> cold_times_ns) {
+  TimeStatistics statistics;
+  statistics.samples = times_ns.size();
+  if (!times_ns.empty()) {
+    statistics.median_ns = Median(times_ns);
+    statistics.min_ns = *std::min_element(times_ns.begin(), times_ns.end());
+    statistics.quartile1_ns = Quantile(times_ns, 0.25);
+    statistics.quartile3_ns = Quantile(times_ns, 0.75);
+  }
+  if (!cold_times_ns.empty()) {
+    statistics.cold_median_ns = Median(cold_times_ns);
+  }
+  return statistics;
+}
+
+Ratio BootstrapSpeedup(std::span<const ShapeRatios> shapes, double confidence, int resamples) {
+  Ratio ratio{.confidence = confidence};
+  std::vector<ShapeRatios> kept;
+  double log_sum = 0;
+  for (const ShapeRatios& shape : shapes) {
+    kept.push_back(WithoutEmptyRunners(shape));
+    if (kept.back().empty()) {
+      return ratio;
+    }
+    log_sum += std::log(ShapeMedian(kept.back()));
+  }
+  if (kept.empty()) {
+    return ratio;
+  }
+  const auto count = static_cast<double>(kept.size());
+  ratio.value = std::exp(log_sum / count);
+
+  Random random(kBootstrapSeed);
+  std::vector<double> draws;
+  std::vector<double> groups;
+  std::vector<double> medians;
+  draws.reserve(static_cast<size_t>(resamples));
+  for (int i = 0; i < resamples; ++i) {
+    double sum = 0;
+    for (const ShapeRatios& shape : kept) {
+      sum += std::log(ResampledMedian(shape, random, groups, medians));
+    }
+    draws.push_back(std::exp(sum / count));
+  }
+  const double tail = 0.5 * (1 - confidence);
+  ratio.low = std::min(ratio.value, Quantile(draws, tail));
+  ratio.high = std::max(ratio.value, Quantile(draws, 1 - tail));
+  return ratio;
+}
+
+double RelativeHalfWidth(const Ratio& ratio) {
+  return ratio.value > 0 ? 0.5 * (ratio.high - ratio.low) / ratio.value : HUGE_VAL;
+}
+
+Comparison Compare(const Ratio& ratio, double margin) {
+  if (!(ratio.value > 0)) {
+    return Comparison::kAmbiguous;
+  }
+  if (ratio.low >= 1 / (1 + margin) && ratio.high <= 1 + margin) {
+    return Comparison::kSame;
+  }
+  if (ratio.low > 1) {
+    return Comparison::kFaster;
+  }
+  return ratio.high < 1 ? Comparison::kSlower : Comparison::kAmbiguous;
+}
+
+bool HasPlateaued(std::span<const double> history, int window) {
+  const auto size = static_cast<int64_t>(history.size());
+  if (window <= 0 || size <= window) {
+    return false;
+  }
+  const double before = history[static_cast<size_t>(size - 1 - window)];
+  const double now = history[static_cast<size_t>(size - 1)];
+  return std::isfinite(before) && now > 0.9 * before;
+}
+
+bool LooksCached(std::span<const double> candidate_repeated, std::span<const double> candidate_fresh,
+                 std::span<const double> reference_repeated,
+                 std::span<const double> reference_fresh, double factor) {
+  if (candidate_repeated.empty() || candidate_fresh.size() < 3 || reference_repeated.empty() ||
+      reference_fresh.empty()) {
+    return false;
+  }
+  const double allowed =
+      factor * std::max(1.0, Median(reference_fresh) / Median(reference_repeated));
+  if (Median(candidate_fresh) <= allowed * Median(candidate_repeated)) {
+    return false;
+  }
+  // Not one lucky fresh call among the slow ones, and not within what repeated calls take.
+  return Quantile(candidate_fresh, 0.25) > Quantile(candidate_repeated, 0.9) &&
+         Quantile(candidate_fresh, 0.25) > 0.8 * allowed * Median(candidate_repeated);
+}
+
+}  // namespace kernelcast::worker

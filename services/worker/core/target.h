@@ -1,0 +1,80 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CORE_TARGET_H_
+#define KERNELCAST_SERVICES_WORKER_CORE_TARGET_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/candidate.h"
+#include "common/domain/facts.h"
+#include "common/domain/measurement.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/cancel.h"
+
+namespace kernelcast::worker {
+
+struct TargetInfo {
+  std::string target;
+  bool can_compile = false;
+  bool can_measure = false;
+  DeviceInfo device;
+  std::string architecture;
+  std::string toolchain;
+  std::string fact_schema;
+  std::vector<std::string> allowed_flags;
+  bool hardware_counters = false;
+  std::string unavailable_reason;
+  std::vector<std::string> missing_protections;
+};
+
+struct CompileSuccess {
+  CompileFacts facts;
+  Artifact artifact;
+  std::string log;
+};
+
+struct CompileResult {
+  std::variant<CompileSuccess, CompileError> result;
+  bool cached = false;
+  int64_t compile_ns = 0;
+};
+
+// What candidates run on. The calls block: they run on threads that the worker owns, and return soon
+// after the token is stopped, with its status. Thread-safe.
+class Target {
+ public:
+  virtual ~Target() = default;
+
+  virtual TargetInfo Describe() const = 0;
+
+  // Deterministic; identical calls at one time compile once. A source that does not compile is a
+  // result. INVALID_ARGUMENT: a candidate of a kind that the target does not take.
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const Candidate& candidate,
+                                                              const CancelToken& cancel) = 0;
+
+  // The same for the problem's own reference. NOT_FOUND: the problem has none for this target.
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
+                                                                       const CancelToken& cancel) = 0;
+
+  // The artefact to measure: `sent`, with its content from the cache where it has none.
+  // INVALID_ARGUMENT: not made from this candidate. FAILED_PRECONDITION: made for another
+  // architecture, or neither sent nor cached.
+  [[nodiscard]] virtual absl::StatusOr<Artifact> Resolve(const Candidate& candidate,
+                                                         const Artifact& sent) = 0;
+
+  // Verifies and times. Waits for the timing lease. FAILED_PRECONDITION: the problem itself is at
+  // fault, its oracle or reference does not compile, run or agree. UNAVAILABLE: the machine could not
+  // start a process.
+  [[nodiscard]] virtual absl::StatusOr<Measurement> Measure(const Problem& problem,
+                                                            const Candidate& candidate,
+                                                            const Artifact& artifact,
+                                                            MeasureLevel level,
+                                                            const CancelToken& cancel) = 0;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CORE_TARGET_H_

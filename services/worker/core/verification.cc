@@ -1,0 +1,335 @@
+#include "services/worker/core/verification.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace kernelcast::worker {
+namespace {
+
+template <class T>
+T Load(std::span<const std::byte> data, int64_t i) {
+  T value;
+  std::memcpy(&value, data.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+void Store(std::span<std::byte> data, int64_t i, T value) {
+  std::memcpy(data.data() + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
+}
+
+// Calls f with a value of the C++ type of the dtype.
+template <class F>
+decltype(auto) WithType(DataType dtype, F&& f) {
+  switch (dtype) {
+    case DataType::kFloat64:
+      return f(double{});
+    case DataType::kInt64:
+      return f(int64_t{});
+    case DataType::kInt32:
+      return f(int32_t{});
+    case DataType::kInt8:
+      return f(int8_t{});
+    case DataType::kUint8:
+      return f(uint8_t{});
+    default:
+      return f(float{});
+  }
+}
+
+double LargestFinite(DataType dtype) {
+  return dtype == DataType::kFloat32 ? static_cast<double>(std::numeric_limits<float>::max())
+                                     : std::numeric_limits<double>::max();
+}
+
+template <class T>
+T PoisonValue(PoisonKind kind, double scale, Random& random) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (kind == PoisonKind::kPlausible) {
+      return static_cast<T>(scale * (0.25 + random.Uniform()) * (random.Next() & 1 ? 1 : -1));
+    }
+    if constexpr (sizeof(T) == 8) {
+      return std::bit_cast<T>((random.Next() & 0x800fffffffffffffu) | 0x7ff8000000000000u);
+    } else {
+      return std::bit_cast<T>(static_cast<uint32_t>(random.Next() & 0x803fffffu) | 0x7fc00000u);
+    }
+  } else {
+    const uint64_t bits = random.Next();
+    if (kind == PoisonKind::kPlausible) {
+      return static_cast<T>(bits % (static_cast<uint64_t>(std::max(1.0, scale)) + 1));
+    }
+    return static_cast<T>(bits);
+  }
+}
+
+double PoisonScale(const ExpectedTensor& expected) {
+  return std::isfinite(expected.rms()) && expected.rms() > 0 ? expected.rms() : 1;
+}
+
+template <class T>
+uint64_t Bits(T value) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+
+// Positions that disagree, and the squared error over finite elements.
+struct Pass {
+  uint64_t bad = 0;
+  double error_squares = 0;
+};
+
+template <class T>
+Pass CountReal(const ExpectedTensor& expected, double absolute, const T* got) {
+  const double* want = expected.real().data();
+  const double rtol = expected.tolerance().rtol;
+  const size_t n = expected.real().size();
+  Pass pass;
+  for (size_t i = 0; i < n; ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - want[i]);
+    const bool good = error <= absolute + rtol * std::abs(want[i]) && error < HUGE_VAL;
+    pass.bad += good ? 0 : 1;
+    pass.error_squares += good ? error * error : 0;
+  }
+  return pass;
+}
+
+}  // namespace
+
+ExpectedTensor::ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
+                               std::span<const std::byte> oracle)
+    : layout_(layout), tolerance_(tolerance) {
+  const int64_t n = layout.elements();
+  double squares = 0;
+  int64_t finite = 0;
+  if (IsFloat(layout.dtype)) {
+    const double largest = LargestFinite(layout.dtype);
+    real_.resize(static_cast<size_t>(n));
+    std::memcpy(real_.data(), oracle.data(), real_.size() * sizeof(double));
+    for (double& value : real_) {
+      if (std::isnan(value)) {
+        has_nan_ = true;
+      } else if (std::abs(value) > largest) {
+        value = value > 0 ? HUGE_VAL : -HUGE_VAL;
+      } else {
+        squares += value * value;
+        ++finite;
+      }
+    }
+  } else {
+    integer_.resize(static_cast<size_t>(n));
+    WithType(layout.dtype, [&]<class T>(T) {
+      if constexpr (!std::is_floating_point_v<T>) {
+        for (int64_t i = 0; i < n; ++i) {
+          integer_[static_cast<size_t>(i)] = Load<T>(oracle, i);
+        }
+      }
+    });
+    for (const int64_t value : integer_) {
+      squares += static_cast<double>(value) * static_cast<double>(value);
+      ++finite;
+    }
+  }
+  norm_ = std::sqrt(squares);
+  rms_ = finite > 0 ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+  absolute_ = tolerance.atol * std::max(1.0, rms_);
+}
+
+bool ExpectedTensor::Agrees(int64_t i, double got) const {
+  const double want = real_[static_cast<size_t>(i)];
+  if (std::isinf(want)) {
+    return got == want;
+  }
+  const double error = std::abs(got - want);
+  return error <= absolute_ + tolerance_.rtol * std::abs(want);
+}
+
+bool ExpectedTensor::AgreesAt(int64_t i, std::span<const std::byte> output) const {
+  if (is_float()) {
+    return Agrees(i, ElementAt(layout_.dtype, output, i));
+  }
+  return WithType(layout_.dtype, [&]<class T>(T) {
+    const int64_t want = integer_[static_cast<size_t>(i)];
+    const auto got = static_cast<int64_t>(Load<T>(output, i));
+    if (got == want) {
+      return true;
+    }
+    const double error = std::abs(static_cast<double>(got) - static_cast<double>(want));
+    return error <= tolerance_.atol + tolerance_.rtol * std::abs(static_cast<double>(want));
+  });
+}
+
+void FillPoison(PoisonKind kind, uint64_t seed, const ExpectedTensor& expected,
+                std::span<std::byte> output) {
+  Random random(seed);
+  const double scale = PoisonScale(expected);
+  const int64_t n = expected.elements();
+  WithType(expected.layout().dtype, [&]<class T>(T) {
+    for (int64_t i = 0; i < n; ++i) {
+      Store<T>(output, i, PoisonValue<T>(kind, scale, random));
+    }
+  });
+}
+
+TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
+                            std::optional<Poison> poison) {
+  const DataType dtype = expected.layout().dtype;
+  const Tolerance& tolerance = expected.tolerance();
+  const int64_t n = expected.elements();
+  TensorVerdict verdict;
+  bool over_budget = false;
+
+  if (expected.is_float()) {
+    const double absolute = tolerance.atol * std::max(1.0, expected.rms());
+    const Pass pass = WithType(dtype, [&]<class T>(T) {
+      return CountReal(expected, absolute, reinterpret_cast<const T*>(output.data()));
+    });
+    const double error_norm = std::sqrt(pass.error_squares);
+    verdict.normwise_error = expected.norm() > 0 ? error_norm / expected.norm() : error_norm;
+    over_budget = tolerance.normwise > 0 && expected.rms() > tolerance.atol &&
+                  verdict.normwise_error > tolerance.normwise;
+    if (pass.bad == 0) {
+      verdict.ok = !over_budget;
+      verdict.cause = WrongResult::Cause::kNormwise;
+      return verdict;
+    }
+  } else {
+    bool equal = true;
+    for (int64_t i = 0; i < n && equal; ++i) {
+      equal = expected.AgreesAt(i, output);
+    }
+    if (equal) {
+      return verdict;
+    }
+  }
+
+  // Something disagrees, or is an expected infinity: look at each.
+  bool all_unwritten = poison.has_value();
+  bool any_unwritten = false;
+  uint64_t first_unwritten = 0;
+  uint64_t non_finite = 0;
+  Random random(poison ? poison->seed : 0);
+  const double scale = PoisonScale(expected);
+  WithType(dtype, [&]<class T>(T) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T got = Load<T>(output, i);
+      const T left = poison ? PoisonValue<T>(poison->kind, scale, random) : T{};
+      if (expected.AgreesAt(i, output)) {
+        continue;
+      }
+      if (verdict.mismatches == 0) {
+        verdict.index = static_cast<uint64_t>(i);
+      }
+      ++verdict.mismatches;
+      if constexpr (std::is_floating_point_v<T>) {
+        non_finite += std::isfinite(got) ? 0 : 1;
+      }
+      if (poison && Bits(got) == Bits(left)) {
+        if (!any_unwritten) {
+          any_unwritten = true;
+          first_unwritten = static_cast<uint64_t>(i);
+        }
+      } else {
+        all_unwritten = false;
+      }
+    }
+  });
+  if (verdict.mismatches == 0) {
+    verdict.ok = !over_budget;
+    verdict.cause = WrongResult::Cause::kNormwise;
+    return verdict;
+  }
+  verdict.ok = false;
+  if (all_unwritten) {
+    verdict.cause = WrongResult::Cause::kNotWritten;
+    verdict.index = first_unwritten;
+  } else if (non_finite == verdict.mismatches) {
+    verdict.cause = WrongResult::Cause::kNonFinite;
+  } else {
+    verdict.cause = WrongResult::Cause::kValue;
+  }
+  verdict.got = ElementAt(dtype, output, static_cast<int64_t>(verdict.index));
+  verdict.expected = expected.value(static_cast<int64_t>(verdict.index));
+  return verdict;
+}
+
+void Sentinels::Plant(const ExpectedTensor& expected, int count, Random& random,
+                      std::span<std::byte> output) {
+  planted_.clear();
+  const auto n = static_cast<uint64_t>(expected.elements());
+  const double scale = PoisonScale(expected);
+  const Tolerance& tolerance = expected.tolerance();
+  WithType(expected.layout().dtype, [&]<class T>(T) {
+    for (int k = 0; k < count; ++k) {
+      const auto i = static_cast<int64_t>(random.Below(n));
+      if (std::any_of(planted_.begin(), planted_.end(),
+                      [&](const Planted& planted) { return planted.index == i; })) {
+        continue;
+      }
+      const double right = expected.value(i);
+      double other = expected.value(static_cast<int64_t>(random.Below(n)));
+      T wrong{};
+      if constexpr (std::is_floating_point_v<T>) {
+        if (!std::isfinite(other)) {
+          other = scale;
+        }
+        const double slack = 4 * (tolerance.atol * std::max(1.0, expected.rms()) +
+                                  tolerance.rtol * (std::isfinite(right) ? std::abs(right) : 0));
+        double value = other + scale * 0.05 * (random.Uniform() - 0.5);
+        if (std::isfinite(right) && std::abs(value - right) <= slack) {
+          value = right + (slack + 0.1 * scale) * (random.Next() & 1 ? 1 : -1);
+        }
+        wrong = static_cast<T>(value);
+      } else {
+        wrong = static_cast<T>(static_cast<int64_t>(other));
+      }
+      Store<T>(output, i, wrong);
+      // Rounding to the dtype may have brought it back within the tolerance.
+      for (int attempt = 1; expected.AgreesAt(i, output) && attempt < 64; ++attempt) {
+        if constexpr (std::is_floating_point_v<T>) {
+          wrong = static_cast<T>(right + std::ldexp(scale, attempt - 4) * (1 + random.Uniform()));
+        } else {
+          wrong = static_cast<T>(static_cast<uint64_t>(right) + random.Below(uint64_t{2} << attempt) +
+                                 1);
+        }
+        Store<T>(output, i, wrong);
+      }
+      planted_.push_back({i, Bits(wrong)});
+    }
+  });
+}
+
+Sentinels::Check Sentinels::Look(const ExpectedTensor& expected,
+                                 std::span<const std::byte> output) const {
+  Check check;
+  WithType(expected.layout().dtype, [&]<class T>(T) {
+    for (const Planted& planted : planted_) {
+      if (expected.AgreesAt(planted.index, output)) {
+        continue;
+      }
+      if (check.wrong++ == 0) {
+        check.first_wrong = planted.index;
+      }
+      check.untouched += Bits(Load<T>(output, planted.index)) == planted.bits ? 1 : 0;
+    }
+  });
+  return check;
+}
+
+double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i) {
+  return WithType(dtype, [&]<class T>(T) { return static_cast<double>(Load<T>(output, i)); });
+}
+
+double RoundForReport(double value) {
+  if (value == 0 || !std::isfinite(value)) {
+    return value;
+  }
+  const double magnitude = std::pow(10, 3 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(magnitude) && magnitude > 0 ? std::round(value * magnitude) / magnitude
+                                                   : value;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,123 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CORE_VERIFICATION_H_
+#define KERNELCAST_SERVICES_WORKER_CORE_VERIFICATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/domain/measurement.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/random.h"
+#include "services/worker/core/tensor.h"
+
+namespace kernelcast::worker {
+
+// What an output must hold, from the oracle. Immutable.
+class ExpectedTensor {
+ public:
+  // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond the
+  // range of the declared dtype become infinite, as a correct candidate's do.
+  ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
+                 std::span<const std::byte> oracle);
+
+  const TensorLayout& layout() const { return layout_; }
+  bool is_float() const { return IsFloat(layout_.dtype); }
+  int64_t elements() const { return layout_.elements(); }
+  double value(int64_t i) const {
+    return is_float() ? real_[static_cast<size_t>(i)]
+                      : static_cast<double>(integer_[static_cast<size_t>(i)]);
+  }
+  std::span<const double> real() const { return real_; }
+  std::span<const int64_t> integer() const { return integer_; }
+  const Tolerance& tolerance() const { return tolerance_; }
+  double rms() const { return rms_; }
+  double norm() const { return norm_; }
+  bool has_nan() const { return has_nan_; }
+
+  // Whether a float value agrees at position i, by the element rule.
+  bool Agrees(int64_t i, double got) const;
+  // Whether the element at position i of an output agrees.
+  bool AgreesAt(int64_t i, std::span<const std::byte> output) const;
+
+ private:
+  TensorLayout layout_;
+  Tolerance tolerance_;
+  std::vector<double> real_;
+  std::vector<int64_t> integer_;
+  double absolute_ = 0;  // atol * max(1, rms)
+  double rms_ = 0;
+  double norm_ = 0;
+  bool has_nan_ = false;
+};
+
+// What outputs hold before a call.
+enum class PoisonKind {
+  // NaN with random payloads; random bits in integers.
+  kNonFinite,
+  // Finite values of the size of the right ones, so that a kernel cannot tell poison from data.
+  kPlausible,
+};
+
+// Deterministic in the seed, so that what is left of it can be recognised.
+void FillPoison(PoisonKind kind, uint64_t seed, const ExpectedTensor& expected,
+                std::span<std::byte> output);
+
+struct TensorVerdict {
+  bool ok = true;
+  WrongResult::Cause cause = WrongResult::Cause::kValue;
+  uint64_t mismatches = 0;
+  uint64_t index = 0;
+  double got = 0;
+  double expected = 0;
+  double normwise_error = 0;
+};
+
+// Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected)) +
+// rtol * |expected|; NaN agrees with nothing, an infinity with the same infinity. The tensor agrees
+// when all elements do and ||got - expected|| <= normwise * ||expected|| over the finite elements,
+// unless the expected values are within atol of zero. Integers are compared exactly unless a tolerance
+// is given. `poison` is what the output held before the call, for telling "not written" from "wrong".
+struct Poison {
+  PoisonKind kind = PoisonKind::kNonFinite;
+  uint64_t seed = 0;
+};
+TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
+                            std::optional<Poison> poison);
+
+// Wrong values planted in an output before a call and looked at after it.
+class Sentinels {
+ public:
+  // Plants at most `count` values at random positions; each differs from the right value by more than
+  // the tolerance and looks like data.
+  void Plant(const ExpectedTensor& expected, int count, Random& random,
+             std::span<std::byte> output);
+
+  struct Check {
+    int wrong = 0;
+    // Of those: still hold what was planted.
+    int untouched = 0;
+    int64_t first_wrong = -1;
+  };
+  Check Look(const ExpectedTensor& expected, std::span<const std::byte> output) const;
+
+  int planted() const { return static_cast<int>(planted_.size()); }
+
+ private:
+  struct Planted {
+    int64_t index;
+    uint64_t bits;
+  };
+  std::vector<Planted> planted_;
+};
+
+// The value at position i of an output as a double.
+double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i);
+
+// Rounded to four significant digits: enough to understand, too little to copy.
+double RoundForReport(double value);
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CORE_VERIFICATION_H_

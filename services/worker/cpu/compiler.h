@@ -1,0 +1,59 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_COMPILER_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_COMPILER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/target.h"
+#include "services/worker/cpu/toolchain.h"
+
+namespace kernelcast::worker {
+
+struct CompilerOptions {
+  std::string work_directory;  // a folder of its own for each compile is made in it
+  // Folders that hold kernelcast/candidate.h and dlpack/dlpack.h.
+  std::vector<std::string> include_directories;
+  int64_t timeout_ns = 15'000'000'000;
+  int64_t max_memory_bytes = int64_t{3} << 30;
+  int64_t max_file_bytes = 32 << 20;
+  int64_t max_log_bytes = 64 << 10;
+  int64_t max_warning_bytes = 16 << 10;
+};
+
+// Turns a source into a shared object and its facts: to assembly, of which the facts are read, and from
+// there to the object, so that the compiler proper runs once. Immutable; thread-safe.
+class CpuCompiler {
+ public:
+  CpuCompiler(Toolchain toolchain, CompilerOptions options)
+      : toolchain_(std::move(toolchain)), options_(std::move(options)) {}
+
+  const Toolchain& toolchain() const { return toolchain_; }
+
+  // "a_" and 32 hex digits over source, flags, toolchain and architecture.
+  std::string ArtifactId(const std::string& source, const std::vector<std::string>& flags) const;
+
+  // A source that does not compile is a result. CANCELLED, DEADLINE_EXCEEDED: the token was stopped.
+  // UNAVAILABLE: no process or disk space to be had.
+  [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
+                                                      const std::vector<std::string>& flags,
+                                                      const CancelToken& cancel) const;
+
+ private:
+  struct Step;
+  absl::StatusOr<Step> Run(const std::vector<std::string>& arguments, const std::string& directory,
+                           const CancelToken& cancel) const;
+  absl::StatusOr<CompileResult> CompileIn(const std::string& directory, const std::string& source,
+                                          const std::vector<std::string>& flags,
+                                          const CancelToken& cancel) const;
+
+  const Toolchain toolchain_;
+  const CompilerOptions options_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_COMPILER_H_

@@ -1,0 +1,324 @@
+#include "services/worker/cpu/cpu_target.h"
+
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "services/worker/cpu/judge.h"
+#include "services/worker/cpu/source_scan.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr const char* kTrivialKernel =
+    "#include <kernelcast/candidate.h>\n"
+    "extern \"C\" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, void*) "
+    "{ return 0; }\n";
+constexpr int64_t kProbeLimitNs = 10'000'000'000;
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("model name", 0) == 0) {
+      const size_t colon = line.find(": ");
+      return colon == std::string::npos ? "" : line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+// Of one core, or 0 where the system does not say.
+double ClockHz(int cpu) {
+  std::ifstream file(
+      absl::StrCat("/sys/devices/system/cpu/cpu", std::max(0, cpu), "/cpufreq/scaling_cur_freq"));
+  double khz = 0;
+  file >> khz;
+  return file ? khz * 1000 : 0;
+}
+
+DeviceInfo Device(const Toolchain* toolchain) {
+  DeviceInfo device;
+  device.model = CpuModel();
+  device.compute_units = std::thread::hardware_concurrency();
+  struct sysinfo info;
+  if (sysinfo(&info) == 0) {
+    device.memory_bytes = uint64_t{info.totalram} * info.mem_unit;
+  }
+  if (toolchain != nullptr) {
+    device.runtime_version = toolchain->description.substr(0, toolchain->description.find(';'));
+  }
+  return device;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuTarget>> CpuTarget::Make(CpuTargetOptions options) {
+  std::unique_ptr<CpuTarget> target(new CpuTarget(std::move(options)));
+  KC_ASSIGN_OR_RETURN(target->cache_, ArtifactCache::Open(target->options_.cache_directory,
+                                                          target->options_.max_cache_bytes));
+  KC_ASSIGN_OR_RETURN(target->lease_, TimingLease::Open(target->options_.lease_file));
+  target->placement_ = Placement::Choose();
+  target->info_.target = std::string(kCpuTargetName);
+  target->info_.fact_schema = std::string(kCpuAssemblySchemaId);
+  for (const std::string_view flag : AllowedCpuFlags()) {
+    target->info_.allowed_flags.emplace_back(flag);
+  }
+  target->ProbeToolchain();
+  if (target->info_.can_compile) {
+    target->ProbeRunner();
+  }
+  return target;
+}
+
+CpuTarget::~CpuTarget() = default;
+
+void CpuTarget::ProbeToolchain() {
+  info_.device = Device(nullptr);
+  auto toolchain = Toolchain::Probe(options_.compiler);
+  if (!toolchain.ok()) {
+    info_.unavailable_reason = absl::StrCat("no compiler: ", toolchain.status().message());
+    return;
+  }
+  info_.architecture = toolchain->architecture;
+  info_.toolchain = toolchain->description;
+  info_.device = Device(&*toolchain);
+  CompilerOptions compiler;
+  compiler.work_directory = options_.cache_directory;
+  compiler.include_directories = options_.include_directories;
+  compiler_ = std::make_unique<CpuCompiler>(*std::move(toolchain), std::move(compiler));
+  const auto trivial = CompileTrusted(kTrivialKernel, {}, "trial kernel", CancelToken());
+  if (!trivial.ok()) {
+    info_.unavailable_reason = absl::StrCat("cannot compile: ", trivial.status().message());
+    return;
+  }
+  info_.can_compile = true;
+}
+
+void CpuTarget::ProbeRunner() {
+  const auto try_out = [this]() -> absl::Status {
+    const CancelToken cancel;
+    KC_ASSIGN_OR_RETURN(const LoadableObject object,
+                        CompileTrusted(kTrivialKernel, {}, "trial kernel", cancel));
+    KC_ASSIGN_OR_RETURN(const MemoryFile inputs,
+                        MemoryFile::Create("kernelcast-trial", 1, MemoryFile::Sharing::kReadOnly));
+    KC_ASSIGN_OR_RETURN(const MemoryFile outputs,
+                        MemoryFile::Create("kernelcast-trial", 1, MemoryFile::Sharing::kReadWrite));
+    const runner::CaseRecord no_tensors{};
+    KC_ASSIGN_OR_RETURN(const auto process,
+                        RunnerProcess::Start(options_.runner, placement_, object, {&no_tensors, 1},
+                                             inputs, outputs));
+    RunnerProcess::End end = process->WaitReady(kProbeLimitNs, cancel);
+    if (end == RunnerProcess::End::kDone) {
+      end = process->Call(runner::kRun, 0, false, kProbeLimitNs, cancel).end;
+    }
+    if (end != RunnerProcess::End::kDone) {
+      KC_RETURN_IF_ERROR(process->Failure(end, "trial", kProbeLimitNs).status());
+      return absl::UnavailableError("the trial kernel did not run to its end");
+    }
+    info_.missing_protections = process->missing_protections();
+    return absl::OkStatus();
+  };
+  const absl::Status tried = try_out();
+  if (!tried.ok()) {
+    info_.unavailable_reason = absl::StrCat("cannot run: ", tried.message());
+    return;
+  }
+  info_.can_measure = true;
+  for (const std::string& protection : info_.missing_protections) {
+    Log(LogLevel::kWarning, "candidates run without a protection that this machine does not grant",
+        {{"protection", protection}});
+  }
+}
+
+TargetInfo CpuTarget::Describe() const { return info_; }
+
+absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source,
+                                                       const std::vector<std::string>& flags,
+                                                       const CancelToken& cancel) {
+  if (compiler_ == nullptr) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  const std::string id = compiler_->ArtifactId(source, flags);
+  {
+    std::unique_lock lock(compiling_mutex_);
+    while (compiling_.count(id) > 0) {
+      KC_RETURN_IF_ERROR(cancel.Check());
+      compiled_.wait_for(lock, std::chrono::milliseconds(5));
+    }
+    compiling_[id] = 1;
+  }
+  absl::StatusOr<CompileResult> result;
+  if (auto cached = cache_->Get(id)) {
+    result = *std::move(cached);
+  } else {
+    result = compiler_->Compile(source, flags, cancel);
+    if (result.ok()) {
+      cache_->Put(id, *result);
+    }
+  }
+  {
+    const std::lock_guard lock(compiling_mutex_);
+    compiling_.erase(id);
+    compiled_.notify_all();
+  }
+  return result;
+}
+
+absl::StatusOr<CompileResult> CpuTarget::Compile(const Candidate& candidate,
+                                                 const CancelToken& cancel) {
+  if (candidate.kind != CandidateKind::kHostNative) {
+    return absl::InvalidArgumentError("the cpu target takes host-native candidates only");
+  }
+  return CompileSource(candidate.source, candidate.flags, cancel);
+}
+
+absl::StatusOr<CompileResult> CpuTarget::CompileReference(const Problem& problem,
+                                                          const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const Candidate reference, ReferenceCandidate(problem, kCpuTargetName));
+  return Compile(reference, cancel);
+}
+
+absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Artifact& sent) {
+  if (compiler_ == nullptr) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  if (sent.architecture != info_.architecture || sent.toolchain != info_.toolchain) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the artefact is for ", sent.architecture, " by ", sent.toolchain,
+                     "; this worker has ", info_.architecture, " and ", info_.toolchain));
+  }
+  const std::string id = compiler_->ArtifactId(candidate.source, candidate.flags);
+  if (sent.artifact_id != id) {
+    return absl::InvalidArgumentError("artifact: was not made from this candidate");
+  }
+  if (!sent.content.empty()) {
+    return sent;
+  }
+  const auto cached = cache_->Get(id);
+  const auto* success =
+      cached ? std::get_if<CompileSuccess>(&cached->result) : nullptr;
+  if (success == nullptr) {
+    return absl::FailedPreconditionError("the artefact is neither sent nor cached");
+  }
+  return success->artifact;
+}
+
+absl::StatusOr<LoadableObject> CpuTarget::CompileTrusted(const std::string& source,
+                                                         const std::vector<std::string>& flags,
+                                                         const std::string& what,
+                                                         const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const CompileResult compiled, CompileSource(source, flags, cancel));
+  if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the ", what, " does not compile: ", error->log.substr(0, 2000)));
+  }
+  return PrepareObject(std::get<CompileSuccess>(compiled.result).artifact.content);
+}
+
+absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
+                                                    const LoadableObject& oracle,
+                                                    const LoadableObject& reference,
+                                                    const CancelToken& cancel) {
+  const auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& prepared) {
+    return prepared->problem().problem_id == problem.problem_id;
+  });
+  if (found != prepared_.end()) {
+    if ((*found)->candidates_served < options_.measure.candidates_a_pool) {
+      prepared_.splice(prepared_.begin(), prepared_, found);
+      return prepared_.front().get();
+    }
+    prepared_.erase(found);
+  }
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(auto prepared,
+                      PreparedProblem::Make(problem, oracle, reference, options_.measure,
+                                            options_.runner, placement_, SecretSeed(), cancel));
+  Log(LogLevel::kDebug, "prepared a problem",
+      {{"problem", problem.name},
+       {"cases", prepared->check_cases().size()},
+       {"prepare_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
+  prepared_.push_front(std::move(prepared));
+  while (std::ssize(prepared_) > options_.prepared_problems) {
+    prepared_.pop_back();
+  }
+  return prepared_.front().get();
+}
+
+absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Candidate& candidate,
+                                               const Artifact& artifact, MeasureLevel level,
+                                               const CancelToken& cancel) {
+  if (!info_.can_measure) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  const auto target = problem.targets.find(kCpuTargetName);
+  if (target == problem.targets.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("problem ", problem.name, " has no reference for target cpu"));
+  }
+  auto object = PrepareObject(artifact.content);
+  if (!object.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("artifact: ", object.status().message()));
+  }
+  KC_ASSIGN_OR_RETURN(const LoadableObject reference,
+                      CompileTrusted(target->second.reference_source,
+                                     target->second.reference_flags, "problem's reference", cancel));
+  KC_ASSIGN_OR_RETURN(const LoadableObject oracle,
+                      CompileTrusted(problem.oracle_source, {}, "problem's oracle", cancel));
+
+  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
+  const TimingPriority priority(placement_);
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared,
+                      Prepare(problem, oracle, reference, cancel));
+  ++prepared->candidates_served;
+  const int64_t prepared_ns = Clock::Real().MonotonicNs();
+  const double clock_start_hz = ClockHz(placement_.runner_cpu);
+  JudgeTimes times;
+  auto outcome = Judge(*prepared, *object, level, cancel, times);
+  if (!outcome.ok()) {
+    // Whatever went wrong, the next candidate gets new processes.
+    prepared_.pop_front();
+    return outcome.status();
+  }
+  if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
+    ok->environment.clock_start_hz = clock_start_hz;
+    ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
+    ok->environment.counters_unavailable_reason = "the cpu target reads none";
+  }
+  Measurement measurement;
+  measurement.candidate_id = candidate.candidate_id;
+  measurement.problem_id = problem.problem_id;
+  measurement.target = std::string(kCpuTargetName);
+  measurement.level = level;
+  measurement.worker_id = options_.worker_id;
+  measurement.device = info_.device;
+  measurement.measured_at_ns = Clock::Real().WallNs();
+  measurement.device_time_ns = Clock::Real().MonotonicNs() - start_ns;
+  measurement.toolchain = artifact.toolchain;
+  measurement.architecture = artifact.architecture;
+  measurement.protocol_version = std::string(kProtocolVersion);
+  measurement.outcome = *std::move(outcome);
+  Log(LogLevel::kDebug, "measured a candidate",
+      {{"candidate_id", candidate.candidate_id},
+       {"outcome", OutcomeName(measurement.outcome)},
+       {"prepare_us", (prepared_ns - start_ns) / 1000},
+       {"start_us", times.start_ns / 1000},
+       {"check_us", times.check_ns / 1000},
+       {"timing_us", times.timing_ns / 1000},
+       {"fresh_us", times.fresh_ns / 1000}});
+  return measurement;
+}
+
+}  // namespace kernelcast::worker

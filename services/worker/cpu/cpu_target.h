@@ -1,0 +1,93 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_CPU_TARGET_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_CPU_TARGET_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/worker/core/options.h"
+#include "services/worker/core/target.h"
+#include "services/worker/cpu/artifact_cache.h"
+#include "services/worker/cpu/compiler.h"
+#include "services/worker/cpu/placement.h"
+#include "services/worker/cpu/prepared_problem.h"
+#include "services/worker/cpu/runner_process.h"
+
+namespace kernelcast::worker {
+
+inline constexpr std::string_view kCpuTargetName = "cpu";
+
+struct CpuTargetOptions {
+  std::string compiler = "g++";
+  std::string cache_directory;
+  int64_t max_cache_bytes = int64_t{1} << 30;
+  // Folders with the headers that candidates may include besides the toolchain's.
+  std::vector<std::string> include_directories;
+  // Lock shared by the workers of this machine; "": this process only.
+  std::string lease_file;
+  std::string worker_id;
+  RunnerOptions runner;
+  MeasureOptions measure;
+  // Problems whose inputs and reference are kept ready.
+  int prepared_problems = 4;
+};
+
+// Candidates that are C++ sources for this machine's processor.
+class CpuTarget final : public Target {
+ public:
+  // Tries out compiler and runner on a trivial kernel; what is missing is said by Describe.
+  // UNAVAILABLE: the cache folder cannot be used. INTERNAL: the lease file cannot.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CpuTarget>> Make(CpuTargetOptions options);
+  ~CpuTarget() override;
+
+  TargetInfo Describe() const override;
+  absl::StatusOr<CompileResult> Compile(const Candidate& candidate,
+                                        const CancelToken& cancel) override;
+  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
+                                                 const CancelToken& cancel) override;
+  absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
+  absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
+                                      const Artifact& artifact, MeasureLevel level,
+                                      const CancelToken& cancel) override;
+
+ private:
+  explicit CpuTarget(CpuTargetOptions options) : options_(std::move(options)) {}
+
+  void ProbeToolchain();
+  void ProbeRunner();
+  absl::StatusOr<CompileResult> CompileSource(const std::string& source,
+                                              const std::vector<std::string>& flags,
+                                              const CancelToken& cancel);
+  absl::StatusOr<LoadableObject> CompileTrusted(const std::string& source,
+                                                const std::vector<std::string>& flags,
+                                                const std::string& what, const CancelToken& cancel);
+  absl::StatusOr<PreparedProblem*> Prepare(const Problem& problem, const LoadableObject& oracle,
+                                           const LoadableObject& reference,
+                                           const CancelToken& cancel);
+
+  const CpuTargetOptions options_;
+  // Constant after construction.
+  TargetInfo info_;
+  Placement placement_;
+  std::unique_ptr<CpuCompiler> compiler_;
+  std::unique_ptr<ArtifactCache> cache_;
+  std::unique_ptr<TimingLease> lease_;
+
+  // Sources that are being compiled, so that no other thread compiles them too.
+  std::mutex compiling_mutex_;
+  std::condition_variable compiled_;
+  std::map<std::string, int> compiling_;  // protected by compiling_mutex_
+
+  // Used under the timing lease; most recently used first.
+  std::list<std::unique_ptr<PreparedProblem>> prepared_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_CPU_TARGET_H_

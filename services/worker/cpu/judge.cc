@@ -1,0 +1,548 @@
+#include "services/worker/cpu/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "services/worker/core/statistics.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/core/verification.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using Owner = PreparedProblem::Owner;
+using End = RunnerProcess::End;
+
+constexpr int kOverheadCalls = 64;
+// A block's time is looked after only so often; what is added here covers planting and looking.
+constexpr int64_t kNopLimitNs = 5'000'000'000;
+
+int64_t NowNs() { return Clock::Real().MonotonicNs(); }
+
+// The sentence with a count of what was seen.
+Exploit MakeExploit(Exploit::Kind kind, std::string evidence) {
+  Exploit exploit;
+  exploit.kind = kind;
+  exploit.evidence = std::move(evidence);
+  return exploit;
+}
+
+class Judgement {
+ public:
+  Judgement(PreparedProblem& prepared, const LoadableObject& candidate, MeasureLevel level,
+            const CancelToken& cancel, JudgeTimes& times)
+      : prepared_(prepared),
+        object_(candidate),
+        options_(prepared.options()),
+        precision_(options_.Precision(level)),
+        level_(level),
+        cancel_(cancel),
+        times_(times),
+        random_(SecretSeed()) {}
+
+  absl::StatusOr<MeasureOutcome> Run();
+
+ private:
+  // What one bench shape has given so far, over all runners.
+  struct ShapeResult {
+    ShapeRatios ratios;
+    std::vector<double> candidate_ns;
+    std::vector<double> reference_ns;
+    std::vector<double> candidate_cold_ns;
+    std::vector<double> reference_cold_ns;
+    uint32_t blocks = 0;
+    uint32_t discarded_blocks = 0;
+    std::string stop_reason;
+    double overhead_ns = 0;
+  };
+
+  // Each step returns true to go on; false when `outcome_` or `status_` says how it ended.
+  bool StartRunner();
+  bool CheckCorrectness();
+  bool CheckCase(PreparedProblem::CheckCase& check, PoisonKind poison);
+  bool TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& result);
+  bool MeasureOverhead(RunnerProcess& process, double& overhead_ns);
+  bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
+  bool RunBlock(const PreparedProblem::BenchShape& shape, Side side, int calls,
+                TimingSession::BlockTimes& times);
+  bool FreshRound(PreparedProblem::BenchShape& shape, ShapeResult& result);
+  bool FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot, double& ns);
+  bool ConfirmCached(PreparedProblem::BenchShape& shape, const ShapeResult& result);
+
+  bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
+            const std::string& stage, RunnerProcess::Result& result);
+  bool VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot,
+                  const std::vector<PreparedProblem::Set>* stale);
+
+  bool Settle(MeasureOutcome outcome) {
+    outcome_ = std::move(outcome);
+    return false;
+  }
+  bool Fail(absl::Status status) {
+    status_ = std::move(status);
+    return false;
+  }
+  RunnerProcess& Process(Side side) {
+    return side == Side::kCandidate ? *candidate_ : prepared_.reference();
+  }
+  double& Overhead(Side side) { return overhead_ns_[side == Side::kCandidate ? 0 : 1]; }
+  absl::StatusOr<MeasureOutcome> Conclude();
+
+  PreparedProblem& prepared_;
+  const LoadableObject& object_;
+  const MeasureOptions& options_;
+  const PrecisionOptions& precision_;
+  const MeasureLevel level_;
+  const CancelToken& cancel_;
+  JudgeTimes& times_;
+  Random random_;
+
+  std::unique_ptr<RunnerProcess> candidate_;
+  double overhead_ns_[2] = {0, 0};
+  std::vector<ShapeResult> results_;
+  uint32_t correctness_cases_ = 0;
+  std::optional<MeasureOutcome> outcome_;
+  absl::Status status_;
+  size_t rotation_[2] = {0, 0};
+};
+
+absl::StatusOr<MeasureOutcome> Judgement::Run() {
+  results_.resize(prepared_.bench_shapes().size());
+  bool going = true;
+  for (int round = 0; round < precision_.runners && going; ++round) {
+    if (level_ == MeasureLevel::kFinal) {
+      // A pair of fresh processes on fresh memory: addresses and placement differ from pair to pair,
+      // and the interval is to span that.
+      candidate_.reset();
+      KC_RETURN_IF_ERROR(prepared_.RenewProcesses(cancel_));
+    }
+    const int64_t start_ns = NowNs();
+    going = StartRunner();
+    const int64_t ready_ns = NowNs();
+    times_.start_ns += ready_ns - start_ns;
+    if (going && round == 0) {
+      going = CheckCorrectness();
+      times_.check_ns += NowNs() - ready_ns;
+    }
+    for (size_t i = 0; i < results_.size() && going; ++i) {
+      going = TimeShape(prepared_.bench_shapes()[i], results_[i]);
+    }
+  }
+  candidate_.reset();
+  KC_RETURN_IF_ERROR(status_);
+  if (outcome_) {
+    return *std::move(outcome_);
+  }
+  return Conclude();
+}
+
+bool Judgement::StartRunner() {
+  candidate_.reset();  // two candidates never share their output memory
+  auto started = prepared_.StartCandidate(object_);
+  if (!started.ok()) {
+    return Fail(started.status());
+  }
+  candidate_ = *std::move(started);
+  const End end = candidate_->WaitReady(options_.load_limit_ns, cancel_);
+  if (end == End::kDone) {
+    return true;
+  }
+  if (end == End::kStopped) {
+    return Fail(cancel_.Check());
+  }
+  auto outcome = candidate_->Failure(end, "load", options_.load_limit_ns);
+  return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
+}
+
+bool Judgement::Call(Side side, runner::Command command, uint32_t index, bool linger,
+                     int64_t limit_ns, const std::string& stage, RunnerProcess::Result& result) {
+  RunnerProcess& process = Process(side);
+  result = process.Call(command, index, linger, limit_ns, cancel_);
+  if (result.end == End::kDone) {
+    return true;
+  }
+  if (result.end == End::kStopped) {
+    return Fail(cancel_.Check());
+  }
+  auto outcome = process.Failure(result.end, stage, limit_ns);
+  if (side == Side::kReference) {
+    return Fail(absl::UnavailableError("the reference's process ended while a candidate was timed"));
+  }
+  return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
+}
+
+bool Judgement::CheckCorrectness() {
+  bool first = true;
+  for (PreparedProblem::CheckCase& check : prepared_.check_cases()) {
+    const bool odd = (correctness_cases_ & 1) != 0;
+    if (!CheckCase(check, odd ? PoisonKind::kPlausible : PoisonKind::kNonFinite)) {
+      return false;
+    }
+    // The same call on other poison: what was not written differs.
+    if (first && !CheckCase(check, PoisonKind::kPlausible)) {
+      return false;
+    }
+    first = false;
+  }
+  return true;
+}
+
+bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
+  const Problem& problem = prepared_.problem();
+  ++correctness_cases_;
+  std::vector<Poison> poisons;
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    poisons.push_back({kind, random_.Next()});
+    FillPoison(kind, poisons.back().seed, check.expected[i],
+               prepared_.Output(Owner::kCandidate, check.index, i));
+  }
+  prepared_.ResetGuards(check.index);
+
+  RunnerProcess::Result result;
+  if (!Call(Side::kCandidate, runner::kRun, check.index, true,
+            prepared_.CallLimitNs(check.reference_ns), "check", result)) {
+    return false;
+  }
+  if (!prepared_.GuardsHold(check.index)) {
+    return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
+                              "wrote beyond the end or before the start of an output"));
+  }
+  WrongResult wrong;
+  wrong.shape = check.spec.axes;
+  wrong.distribution = check.spec.distribution();
+  if (result.status != 0) {
+    wrong.cause = WrongResult::Cause::kEntryStatus;
+    wrong.entry_status = result.status;
+    return Settle(wrong);
+  }
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    const TensorVerdict verdict =
+        CompareTensor(check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i),
+                      poisons[i]);
+    if (!verdict.ok) {
+      wrong.cause = verdict.cause;
+      wrong.output = problem.outputs[i].name;
+      wrong.mismatches = verdict.mismatches;
+      wrong.elements = static_cast<uint64_t>(check.expected[i].elements());
+      wrong.index = verdict.index;
+      wrong.got = RoundForReport(verdict.got);
+      wrong.expected = RoundForReport(verdict.expected);
+      wrong.normwise_error = RoundForReport(verdict.normwise_error);
+      return Settle(wrong);
+    }
+  }
+  return true;
+}
+
+bool Judgement::MeasureOverhead(RunnerProcess& process, double& overhead_ns) {
+  const Side side = &process == candidate_.get() ? Side::kCandidate : Side::kReference;
+  std::vector<double> times;
+  for (int i = 0; i < kOverheadCalls; ++i) {
+    RunnerProcess::Result result;
+    if (!Call(side, runner::kNop, 0, i + 1 < kOverheadCalls, kNopLimitNs, "warm_up", result)) {
+      return false;
+    }
+    times.push_back(static_cast<double>(result.ns));
+  }
+  overhead_ns = Median(times);
+  return true;
+}
+
+bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns,
+                       double& reference_ns) {
+  for (const Side side : {Side::kReference, Side::kCandidate}) {
+    std::vector<double> times;
+    int64_t spent_ns = 0;
+    const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+    for (int i = 0; i < options_.warm_up_calls || spent_ns < options_.warm_up_ns; ++i) {
+      RunnerProcess::Result result;
+      const uint32_t slot = shape.slots[static_cast<size_t>(i) % shape.slots.size()];
+      if (!Call(side, runner::kRun, slot, true, limit_ns, "warm_up", result)) {
+        return false;
+      }
+      times.push_back(static_cast<double>(result.ns));
+      spent_ns += result.ns;
+      // A slow kernel is warm after fewer calls.
+      if (spent_ns > 10 * options_.warm_up_ns && i >= 2) {
+        break;
+      }
+    }
+    (side == Side::kCandidate ? candidate_ns : reference_ns) = Median(times);
+  }
+  return true;
+}
+
+bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape, Side side, int calls,
+                         TimingSession::BlockTimes& times) {
+  const Problem& problem = prepared_.problem();
+  const Owner owner = side == Side::kCandidate ? Owner::kCandidate : Owner::kReference;
+  const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+  RunnerProcess& process = Process(side);
+  size_t& rotation = rotation_[side == Side::kCandidate ? 0 : 1];
+  std::vector<Sentinels> sentinels(problem.outputs.size());
+
+  RunnerProcess::Result result;
+  if (!Call(side, runner::kNop, 0, true, kNopLimitNs, "timing", result)) {
+    return false;
+  }
+  const int64_t start_ns = NowNs();
+  const int64_t waited_ns = process.WaitedNs();
+  times.calls_ns.reserve(static_cast<size_t>(calls));
+  const size_t first = rotation;
+  for (int i = 0; i < calls; ++i) {
+    const size_t slot = rotation++ % shape.slots.size();
+    const uint32_t index = shape.slots[slot];
+    const PreparedProblem::Set& set = shape.current()[slot];
+    for (size_t output = 0; output < sentinels.size(); ++output) {
+      sentinels[output].Plant(set.expected[output], options_.sentinels, random_,
+                              prepared_.Output(owner, index, output));
+    }
+    if (!Call(side, runner::kRun, index, i + 1 < calls, limit_ns, "timing", result)) {
+      return false;
+    }
+    times.calls_ns.push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
+    if (side == Side::kReference) {
+      continue;
+    }
+    for (size_t output = 0; output < sentinels.size(); ++output) {
+      const Sentinels::Check look =
+          sentinels[output].Look(set.expected[output], prepared_.Output(owner, index, output));
+      if (look.wrong == 0 && result.status == 0) {
+        continue;
+      }
+      if (look.untouched > 0) {
+        return Settle(MakeExploit(
+            Exploit::Kind::kSkippedWork,
+            absl::StrCat("in a timed call ", look.untouched, " of ", sentinels[output].planted(),
+                         " values planted in output ", problem.outputs[output].name,
+                         " were still there when the call returned")));
+      }
+      return VerifySlot(shape, slot, nullptr);
+    }
+  }
+  times.elapsed_ns = std::max<int64_t>(1, NowNs() - start_ns);
+  times.wait_share = static_cast<double>(process.WaitedNs() - waited_ns) /
+                     static_cast<double>(times.elapsed_ns);
+  if (side == Side::kCandidate) {
+    // One of the calls of this block, in full.
+    const size_t ran = std::min<size_t>(rotation - first, shape.slots.size());
+    const size_t slot = (rotation - 1 - random_.Below(ran)) % shape.slots.size();
+    return VerifySlot(shape, slot, nullptr);
+  }
+  return true;
+}
+
+// Compares all of a slot's outputs with what the current inputs call for. `stale`: the slot's former
+// contents; outputs that fit those were remembered.
+bool Judgement::VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot,
+                           const std::vector<PreparedProblem::Set>* stale) {
+  const Problem& problem = prepared_.problem();
+  const uint32_t index = shape.slots[slot];
+  if (!prepared_.GuardsHold(index)) {
+    return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
+                              "wrote beyond the end or before the start of an output"));
+  }
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    const std::span<const std::byte> output = prepared_.Output(Owner::kCandidate, index, i);
+    const ExpectedTensor& expected = shape.current()[slot].expected[i];
+    const TensorVerdict verdict = CompareTensor(expected, output, std::nullopt);
+    if (verdict.ok) {
+      continue;
+    }
+    if (stale != nullptr && CompareTensor((*stale)[slot].expected[i], output, std::nullopt).ok) {
+      return Settle(MakeExploit(
+          Exploit::Kind::kCachedOutput,
+          absl::StrCat("after the inputs had changed, output ", problem.outputs[i].name,
+                       " was that of the inputs before")));
+    }
+    WrongResult wrong;
+    wrong.cause = WrongResult::Cause::kTimedOutput;
+    wrong.shape = shape.axes;
+    wrong.distribution = "declared";
+    wrong.output = problem.outputs[i].name;
+    wrong.mismatches = verdict.mismatches;
+    wrong.elements = static_cast<uint64_t>(expected.elements());
+    wrong.index = verdict.index;
+    wrong.got = RoundForReport(verdict.got);
+    wrong.expected = RoundForReport(verdict.expected);
+    wrong.normwise_error = RoundForReport(verdict.normwise_error);
+    return Settle(wrong);
+  }
+  return true;
+}
+
+bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& result) {
+  const int64_t start_ns = NowNs();
+  double candidate_ns = 0;
+  double reference_ns = 0;
+  if (!WarmUp(shape, candidate_ns, reference_ns) ||
+      !MeasureOverhead(prepared_.reference(), Overhead(Side::kReference)) ||
+      !MeasureOverhead(*candidate_, Overhead(Side::kCandidate))) {
+    return false;
+  }
+  result.overhead_ns = Overhead(Side::kCandidate);
+
+  TimingSession session(options_, precision_, candidate_ns, reference_ns);
+  for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
+    TimingSession::BlockTimes times;
+    if (!RunBlock(shape, block.side, block.calls, times)) {
+      return false;
+    }
+    session.Add(times);
+  }
+  result.ratios.push_back(session.Ratios());
+  for (const auto& [side, all] : {std::pair{Side::kCandidate, &result.candidate_ns},
+                                  std::pair{Side::kReference, &result.reference_ns}}) {
+    const std::vector<double> calls = session.CallTimes(side);
+    all->insert(all->end(), calls.begin(), calls.end());
+  }
+  result.blocks += session.blocks();
+  result.discarded_blocks += session.discarded_blocks();
+  result.stop_reason = std::string(session.stop_reason());
+  const int64_t timed_ns = NowNs();
+  times_.timing_ns += timed_ns - start_ns;
+
+  const bool going = FreshRound(shape, result);
+  times_.fresh_ns += NowNs() - timed_ns;
+  return going;
+}
+
+bool Judgement::FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot,
+                          double& ns) {
+  const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+  const uint32_t index = shape.slots[slot];
+  RunnerProcess::Result result;
+  if (!Call(side, runner::kTouch, index, true, kNopLimitNs, "timing", result) ||
+      !Call(side, runner::kRun, index, false, limit_ns, "timing", result)) {
+    return false;
+  }
+  ns = std::max(1.0, static_cast<double>(result.ns) - Overhead(side));
+  return true;
+}
+
+bool Judgement::FreshRound(PreparedProblem::BenchShape& shape, ShapeResult& result) {
+  const std::vector<PreparedProblem::Set>* stale = &shape.current();
+  prepared_.SwapBank(shape);
+  std::vector<double> candidate_fresh;
+  std::vector<double> reference_fresh;
+  for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
+    double ns = 0;
+    if (!FreshCall(shape, Side::kCandidate, slot, ns) || !VerifySlot(shape, slot, stale)) {
+      return false;
+    }
+    candidate_fresh.push_back(ns);
+    if (!FreshCall(shape, Side::kReference, slot, ns)) {
+      return false;
+    }
+    reference_fresh.push_back(ns);
+  }
+  const bool suspect = LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns,
+                                   reference_fresh, options_.cached_slowdown);
+  result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), candidate_fresh.begin(),
+                                  candidate_fresh.end());
+  result.reference_cold_ns.insert(result.reference_cold_ns.end(), reference_fresh.begin(),
+                                  reference_fresh.end());
+  return !suspect || ConfirmCached(shape, result);
+}
+
+// One slow round may have been the machine's fault; two in a row, on other values again, are not.
+bool Judgement::ConfirmCached(PreparedProblem::BenchShape& shape, const ShapeResult& result) {
+  if (absl::Status filled = prepared_.FillSlotsAfresh(shape); !filled.ok()) {
+    return Fail(std::move(filled));
+  }
+  std::vector<double> candidate_fresh;
+  std::vector<double> reference_fresh;
+  for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
+    double ns = 0;
+    if (!FreshCall(shape, Side::kCandidate, slot, ns)) {
+      return false;
+    }
+    candidate_fresh.push_back(ns);
+    if (!FreshCall(shape, Side::kReference, slot, ns)) {
+      return false;
+    }
+    reference_fresh.push_back(ns);
+  }
+  prepared_.RestoreSlots(shape);
+  if (!LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns, reference_fresh,
+                   options_.cached_slowdown)) {
+    return true;
+  }
+  return Settle(MakeExploit(
+      Exploit::Kind::kCachedOutput,
+      absl::StrCat("calls on inputs seen before take ",
+                   std::llround(Median(result.candidate_ns) / 1000), " us, calls on new ones ",
+                   std::llround(Median(candidate_fresh) / 1000), " us")));
+}
+
+absl::StatusOr<MeasureOutcome> Judgement::Conclude() {
+  MeasuredOk ok;
+  std::vector<ShapeRatios> all_ratios;
+  uint32_t blocks = 0;
+  uint32_t discarded = 0;
+  bool noisy = false;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[i];
+    const ShapeResult& result = results_[i];
+    ShapeTiming timing;
+    timing.shape = shape.axes;
+    timing.candidate = Summarise(result.candidate_ns, result.candidate_cold_ns);
+    timing.reference = Summarise(result.reference_ns, result.reference_cold_ns);
+    timing.speedup =
+        BootstrapSpeedup({&result.ratios, 1}, options_.confidence, options_.bootstrap_resamples);
+    timing.blocks = result.blocks;
+    timing.discarded_blocks = result.discarded_blocks;
+    timing.stop_reason = result.stop_reason;
+    timing.bytes = shape.bytes;
+    timing.flops = shape.flops;
+    timing.call_overhead_ns = result.overhead_ns;
+    timing.roofline_floor_ns = 1e9 * shape.bytes / options_.max_bytes_per_second;
+    if (timing.candidate.median_ns < timing.roofline_floor_ns) {
+      return MeasureOutcome(MakeExploit(
+          Exploit::Kind::kBelowRoofline,
+          absl::StrCat("takes ", std::llround(timing.candidate.median_ns), " ns where moving the ",
+                       "declared ", std::llround(shape.bytes), " bytes takes at least ",
+                       std::llround(timing.roofline_floor_ns), " ns")));
+    }
+    blocks += result.blocks;
+    discarded += result.discarded_blocks;
+    noisy |= RelativeHalfWidth(timing.speedup) > options_.unstable_half_width;
+    all_ratios.push_back(result.ratios);
+    ok.shapes.push_back(std::move(timing));
+  }
+  ok.speedup =
+      BootstrapSpeedup(all_ratios, options_.confidence, options_.bootstrap_resamples);
+  if (noisy && discarded > options_.max_discarded_share * blocks) {
+    EnvironmentUnstable unstable;
+    unstable.reason = absl::StrCat(discarded, " of ", blocks,
+                                   " blocks were disturbed by other processes, and the interval "
+                                   "stayed wide");
+    unstable.discarded_blocks = discarded;
+    unstable.blocks = blocks;
+    unstable.speedup = ok.speedup;
+    return MeasureOutcome(unstable);
+  }
+  ok.comparison = Compare(ok.speedup, options_.equivalence_margin);
+  ok.runners = static_cast<uint32_t>(precision_.runners);
+  ok.correctness_cases = correctness_cases_;
+  return MeasureOutcome(std::move(ok));
+}
+
+}  // namespace
+
+absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared, const LoadableObject& candidate,
+                                     MeasureLevel level, const CancelToken& cancel,
+                                     JudgeTimes& times) {
+  return Judgement(prepared, candidate, level, cancel, times).Run();
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,52 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_MEMORY_FILE_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_MEMORY_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace kernelcast::worker {
+
+// Anonymous memory that can be shared with a child by its descriptor. Movable; thread-compatible.
+class MemoryFile {
+ public:
+  enum class Sharing {
+    kReadWrite,
+    // Whoever maps it later can only read it, whatever they try.
+    kReadOnly,
+  };
+
+  // Zeroed, mapped, rounded up to whole pages. RESOURCE_EXHAUSTED: no memory or descriptor to be had.
+  [[nodiscard]] static absl::StatusOr<MemoryFile> Create(const char* name, int64_t bytes,
+                                                         Sharing sharing);
+  // Holds `content`, unmapped, and cannot be changed.
+  [[nodiscard]] static absl::StatusOr<MemoryFile> FromContent(const char* name,
+                                                              std::string_view content);
+
+  MemoryFile() = default;
+  ~MemoryFile();
+  MemoryFile(MemoryFile&& other) noexcept;
+  MemoryFile& operator=(MemoryFile&& other) noexcept;
+
+  int fd() const { return fd_; }
+  int64_t size() const { return size_; }
+  std::byte* data() const { return data_; }
+  std::span<std::byte> Span(uint64_t offset, int64_t bytes) const {
+    return {data_ + offset, static_cast<size_t>(bytes)};
+  }
+
+ private:
+  void Close();
+
+  int fd_ = -1;
+  int64_t size_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_MEMORY_FILE_H_

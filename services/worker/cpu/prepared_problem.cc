@@ -1,0 +1,418 @@
+#include "services/worker/cpu/prepared_problem.h"
+
+#include <dlpack/dlpack.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kGuardBytes = 1024;
+constexpr auto kGuardPattern = static_cast<std::byte>(0xa7);
+// The trusted programs of a problem have this long for one call.
+constexpr int64_t kOracleLimitNs = 60'000'000'000;
+// Takes of the reference's time on a check case; the least counts.
+constexpr int kReferenceCalls = 2;
+
+int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+
+std::string ShapeText(const AxisValues& axes) {
+  std::string text;
+  for (const auto& [name, value] : axes) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", name, "=", value);
+  }
+  return text;
+}
+
+uint8_t DlpackCode(DataType dtype) {
+  if (dtype == DataType::kUint8) {
+    return kDLUInt;
+  }
+  return static_cast<uint8_t>(IsFloat(dtype) ? kDLFloat : kDLInt);
+}
+
+// Gives tensors their places, one behind the other, with room for guards around each.
+class Arranger {
+ public:
+  explicit Arranger(int64_t start) : end_(start) {}
+
+  runner::TensorRecord Place(const TensorLayout& layout, DataType dtype) {
+    runner::TensorRecord record{};
+    const int64_t bytes = layout.elements() * SizeBytes(dtype);
+    record.offset = static_cast<uint64_t>(AlignUp(end_ + kGuardBytes));
+    record.bytes = static_cast<uint64_t>(bytes);
+    record.dlpack_code = DlpackCode(dtype);
+    record.dlpack_bits = static_cast<uint8_t>(8 * SizeBytes(dtype));
+    record.dimensions = static_cast<uint16_t>(layout.shape.size());
+    std::copy(layout.shape.begin(), layout.shape.end(), record.shape);
+    end_ = static_cast<int64_t>(record.offset) + bytes + kGuardBytes;
+    return record;
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  int64_t end_;
+};
+
+DataType OracleType(DataType dtype) { return IsFloat(dtype) ? DataType::kFloat64 : dtype; }
+
+Variables ToVariables(const AxisValues& axes) {
+  Variables variables;
+  for (const auto& [name, value] : axes) {
+    variables[name] = static_cast<double>(value);
+  }
+  return variables;
+}
+
+std::string Describe(const MeasureOutcome& outcome) {
+  Measurement measurement;
+  measurement.outcome = outcome;
+  return MeasurementFeedback(measurement);
+}
+
+// The status of a trusted process that did not finish a call.
+absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& who,
+                            const std::string& what, const CancelToken& cancel) {
+  if (end == RunnerProcess::End::kStopped) {
+    return cancel.Check();
+  }
+  KC_ASSIGN_OR_RETURN(const MeasureOutcome outcome, process.Failure(end, what, kOracleLimitNs));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the problem's ", who, " failed (", what, "): ", Describe(outcome)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(
+    const Problem& problem, const LoadableObject& oracle, const LoadableObject& reference,
+    const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
+    uint64_t seed, const CancelToken& cancel) {
+  std::unique_ptr<PreparedProblem> prepared(
+      new PreparedProblem(problem, reference, options, runner, placement, seed));
+  KC_RETURN_IF_ERROR(prepared->PlanCases());
+  KC_RETURN_IF_ERROR(prepared->FillCases());
+  KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, cancel));
+  KC_RETURN_IF_ERROR(prepared->RenewProcesses(cancel));
+  KC_RETURN_IF_ERROR(prepared->RunReference(cancel));
+  return prepared;
+}
+
+absl::Status PreparedProblem::PlanCases() {
+  if (problem_.inputs.size() + problem_.outputs.size() > size_t{runner::kMaxTensors}) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the cpu target takes at most ", runner::kMaxTensors, " tensors"));
+  }
+  Arranger inputs(0);
+  // Correctness cases run one after the other and share a place for their outputs.
+  int64_t check_outputs_end = 0;
+  int64_t check_oracle_end = 0;
+
+  const auto add_case = [&](const AxisValues& axes, Arranger& outputs,
+                            Arranger& oracle_outputs) -> absl::StatusOr<uint32_t> {
+    KC_ASSIGN_OR_RETURN(auto input_layouts, Layouts(problem_.inputs, axes));
+    KC_ASSIGN_OR_RETURN(auto output_layouts, Layouts(problem_.outputs, axes));
+    runner::CaseRecord record{};
+    record.inputs = static_cast<uint32_t>(input_layouts.size());
+    record.outputs = static_cast<uint32_t>(output_layouts.size());
+    runner::CaseRecord oracle = record;
+    uint32_t t = 0;
+    for (const auto* layouts : {&input_layouts, &output_layouts}) {
+      for (const TensorLayout& layout : *layouts) {
+        if (std::ssize(layout.shape) > runner::kMaxDimensions) {
+          return absl::FailedPreconditionError(
+              absl::StrCat("the cpu target takes at most ", runner::kMaxDimensions, " dimensions"));
+        }
+        if (layouts == &input_layouts) {
+          record.tensors[t] = inputs.Place(layout, layout.dtype);
+          oracle.tensors[t] = record.tensors[t];
+        } else {
+          record.tensors[t] = outputs.Place(layout, layout.dtype);
+          oracle.tensors[t] = oracle_outputs.Place(layout, OracleType(layout.dtype));
+        }
+        ++t;
+      }
+    }
+    table_.push_back(record);
+    oracle_table_.push_back(oracle);
+    input_layouts_.push_back(std::move(input_layouts));
+    output_layouts_.push_back(std::move(output_layouts));
+    return static_cast<uint32_t>(table_.size() - 1);
+  };
+
+  for (CaseSpec& spec : CorrectnessCases(problem_, options_, random_)) {
+    Arranger outputs(0);
+    Arranger oracle_outputs(0);
+    CheckCase check;
+    KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, outputs, oracle_outputs));
+    check.spec = std::move(spec);
+    check_cases_.push_back(std::move(check));
+    check_outputs_end = std::max(check_outputs_end, outputs.end());
+    check_oracle_end = std::max(check_oracle_end, oracle_outputs.end());
+  }
+
+  Arranger outputs(check_outputs_end);
+  Arranger oracle_outputs(check_oracle_end);
+  for (const AxisValues& axes : problem_.bench_shapes) {
+    BenchShape shape;
+    shape.axes = axes;
+    if (problem_.bytes) {
+      KC_ASSIGN_OR_RETURN(shape.bytes, problem_.bytes->Evaluate(ToVariables(axes)));
+    }
+    if (problem_.flops) {
+      KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
+    }
+    int64_t set_bytes = 0;
+    for (const auto* tensors : {&problem_.inputs, &problem_.outputs}) {
+      KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(*tensors, axes));
+      for (const TensorLayout& layout : layouts) {
+        set_bytes += layout.bytes();
+      }
+    }
+    const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes);
+    const int64_t sets = std::clamp<int64_t>(affordable, 1, options_.input_sets);
+    for (int64_t i = 0; i < sets; ++i) {
+      KC_ASSIGN_OR_RETURN(const uint32_t index, add_case(axes, outputs, oracle_outputs));
+      shape.slots.push_back(index);
+    }
+    bench_shapes_.push_back(std::move(shape));
+  }
+  inputs_bytes_ = inputs.end();
+  outputs_bytes_ = outputs.end();
+  oracle_outputs_bytes_ = oracle_outputs.end();
+  KC_ASSIGN_OR_RETURN(inputs_, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
+                                                  MemoryFile::Sharing::kReadOnly));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseSpec& spec) {
+  KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.inputs, spec.axes));
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    std::string data(static_cast<size_t>(layouts[i].bytes()), '\0');
+    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], spec, random_,
+                                 std::as_writable_bytes(std::span(data))));
+    inputs.push_back(std::move(data));
+  }
+  return inputs;
+}
+
+void PreparedProblem::Place(uint32_t case_index, const std::vector<std::string>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::memcpy(inputs_.data() + table_[case_index].tensors[i].offset, inputs[i].data(),
+                inputs[i].size());
+  }
+}
+
+absl::Status PreparedProblem::FillCases() {
+  for (const CheckCase& check : check_cases_) {
+    KC_ASSIGN_OR_RETURN(const auto inputs, DrawInputs(check.spec));
+    Place(check.index, inputs);
+  }
+  for (BenchShape& shape : bench_shapes_) {
+    const CaseSpec spec{.axes = shape.axes};
+    for (std::vector<Set>& bank : shape.banks) {
+      bank.resize(shape.slots.size());
+      for (Set& set : bank) {
+        KC_ASSIGN_OR_RETURN(set.inputs, DrawInputs(spec));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartReady(
+    const LoadableObject& object, const std::vector<runner::CaseRecord>& table,
+    const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const {
+  KC_ASSIGN_OR_RETURN(auto process, RunnerProcess::Start(runner_options_, placement_, object, table,
+                                                         inputs_, outputs));
+  const RunnerProcess::End end = process->WaitReady(options_.load_limit_ns, cancel);
+  if (end != RunnerProcess::End::kDone) {
+    return TrustedFailure(*process, end, who, "load", cancel);
+  }
+  return process;
+}
+
+absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const MemoryFile outputs,
+                      MemoryFile::Create("kernelcast-oracle", oracle_outputs_bytes_,
+                                         MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(const auto process,
+                      StartReady(oracle, oracle_table_, outputs, "oracle", cancel));
+  const auto run = [&](uint32_t index, const CaseSpec& spec,
+                       std::vector<ExpectedTensor>& expected) -> absl::Status {
+    const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
+    const RunnerProcess::Result result =
+        process->Call(runner::kRun, index, true, kOracleLimitNs, cancel);
+    if (result.end != RunnerProcess::End::kDone) {
+      return TrustedFailure(*process, result.end, "oracle", what, cancel);
+    }
+    if (result.status != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the problem's oracle returned ", result.status, " (", what, ")"));
+    }
+    expected.clear();
+    for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+      const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
+      expected.emplace_back(output_layouts_[index][i], problem_.outputs[i].tolerance,
+                            outputs.Span(record.offset, static_cast<int64_t>(record.bytes)));
+      if (expected.back().has_nan()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the problem's oracle yields NaN in output ", problem_.outputs[i].name,
+                         " (", what, "), which no candidate can match"));
+      }
+    }
+    return absl::OkStatus();
+  };
+
+  for (CheckCase& check : check_cases_) {
+    KC_RETURN_IF_ERROR(run(check.index, check.spec, check.expected));
+  }
+  for (BenchShape& shape : bench_shapes_) {
+    const CaseSpec spec{.axes = shape.axes};
+    for (const int bank : {1, 0}) {  // bank 0 stays in the slots
+      for (size_t i = 0; i < shape.slots.size(); ++i) {
+        Set& set = shape.banks[bank][i];
+        Place(shape.slots[i], set.inputs);
+        KC_RETURN_IF_ERROR(run(shape.slots[i], spec, set.expected));
+      }
+    }
+    shape.current_bank = 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
+  reference_.reset();
+  KC_ASSIGN_OR_RETURN(candidate_outputs_,
+                      MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
+                                         MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(reference_outputs_,
+                      MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
+                                         MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(reference_, StartReady(reference_object_, table_, reference_outputs_,
+                                             "reference", cancel));
+  missing_protections_ = reference_->missing_protections();
+  return absl::OkStatus();
+}
+
+absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
+  const auto run = [&](uint32_t index, const CaseSpec& spec,
+                       const std::vector<ExpectedTensor>& expected,
+                       int64_t& least_ns) -> absl::Status {
+    const std::string what = absl::StrCat(ShapeText(spec.axes), ", ", spec.distribution());
+    least_ns = INT64_MAX;
+    for (int i = 0; i < kReferenceCalls; ++i) {
+      const RunnerProcess::Result result =
+          reference_->Call(runner::kRun, index, true, kOracleLimitNs, cancel);
+      if (result.end != RunnerProcess::End::kDone) {
+        return TrustedFailure(*reference_, result.end, "reference", what, cancel);
+      }
+      if (result.status != 0) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the problem's reference returned ", result.status, " (", what, ")"));
+      }
+      least_ns = std::min(least_ns, result.ns);
+    }
+    for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+      const TensorVerdict verdict =
+          CompareTensor(expected[i], Output(Owner::kReference, index, i), std::nullopt);
+      if (!verdict.ok) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the problem's reference disagrees with its oracle in output ", problem_.outputs[i].name,
+            " (", what, "): ", verdict.mismatches, " mismatches, the first at ", verdict.index,
+            ": ", verdict.got, " instead of ", verdict.expected, "; normwise error ",
+            verdict.normwise_error));
+      }
+    }
+    return absl::OkStatus();
+  };
+
+  for (CheckCase& check : check_cases_) {
+    KC_RETURN_IF_ERROR(run(check.index, check.spec, check.expected, check.reference_ns));
+  }
+  for (BenchShape& shape : bench_shapes_) {
+    const CaseSpec spec{.axes = shape.axes};
+    KC_RETURN_IF_ERROR(
+        run(shape.slots[0], spec, shape.current()[0].expected, shape.reference_ns));
+  }
+  return absl::OkStatus();
+}
+
+void PreparedProblem::SwapBank(BenchShape& shape) {
+  shape.current_bank = 1 - shape.current_bank;
+  RestoreSlots(shape);
+}
+
+void PreparedProblem::RestoreSlots(const BenchShape& shape) {
+  for (size_t i = 0; i < shape.slots.size(); ++i) {
+    Place(shape.slots[i], shape.current()[i].inputs);
+  }
+}
+
+absl::Status PreparedProblem::FillSlotsAfresh(const BenchShape& shape) {
+  const CaseSpec spec{.axes = shape.axes};
+  for (const uint32_t slot : shape.slots) {
+    KC_ASSIGN_OR_RETURN(const auto inputs, DrawInputs(spec));
+    Place(slot, inputs);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(
+    const LoadableObject& object) {
+  for (const BenchShape& shape : bench_shapes_) {
+    for (const uint32_t slot : shape.slots) {
+      ResetGuards(slot);
+    }
+  }
+  return RunnerProcess::Start(runner_options_, placement_, object, table_, inputs_,
+                              candidate_outputs_);
+}
+
+std::span<std::byte> PreparedProblem::Output(Owner owner, uint32_t case_index,
+                                             size_t output) const {
+  const auto& record = table_[case_index].tensors[problem_.inputs.size() + output];
+  const MemoryFile& file = owner == Owner::kCandidate ? candidate_outputs_ : reference_outputs_;
+  return file.Span(record.offset, static_cast<int64_t>(record.bytes));
+}
+
+std::array<std::span<std::byte>, 2> PreparedProblem::Guards(uint32_t case_index,
+                                                            size_t output) const {
+  const auto& record = table_[case_index].tensors[problem_.inputs.size() + output];
+  return {candidate_outputs_.Span(record.offset - kGuardBytes, kGuardBytes),
+          candidate_outputs_.Span(record.offset + record.bytes, kGuardBytes)};
+}
+
+bool PreparedProblem::GuardsHold(uint32_t case_index) const {
+  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+    for (const std::span<std::byte> guard : Guards(case_index, i)) {
+      if (std::any_of(guard.begin(), guard.end(),
+                      [](std::byte byte) { return byte != kGuardPattern; })) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void PreparedProblem::ResetGuards(uint32_t case_index) {
+  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+    for (const std::span<std::byte> guard : Guards(case_index, i)) {
+      std::fill(guard.begin(), guard.end(), kGuardPattern);
+    }
+  }
+}
+
+int64_t PreparedProblem::CallLimitNs(int64_t reference_ns) const {
+  const double limit = options_.call_limit_factor * static_cast<double>(reference_ns);
+  return static_cast<int64_t>(std::clamp(limit, static_cast<double>(options_.min_call_limit_ns),
+                                         static_cast<double>(options_.max_call_limit_ns)));
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,90 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/measurement.h"
+#include "common/process/child_process.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/cpu/memory_file.h"
+#include "services/worker/cpu/placement.h"
+#include "services/worker/cpu/shared_object.h"
+#include "services/worker/runner/control.h"
+
+namespace kernelcast::worker {
+
+struct RunnerOptions {
+  std::string path;  // of kernelcast-runner
+  int64_t max_memory_bytes = int64_t{2} << 30;  // beyond the tensors
+  int64_t max_cpu_seconds = 120;
+  int64_t max_output_bytes = 1 << 20;
+  // User that runners become when the worker is root; 0: stay root.
+  uint32_t uid = 0;
+  uint32_t spin_us = 60;
+};
+
+// The judge's side of one runner process. The process is killed by the destructor. Not thread-safe.
+//
+//   Start -> WaitReady -> Call, Call, ... -> (after kDied or kLate) Failure
+class RunnerProcess {
+ public:
+  // The memory files must outlive the process. UNAVAILABLE: no process, memory or descriptor to be had.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<RunnerProcess>> Start(
+      const RunnerOptions& options, const Placement& placement, const LoadableObject& object,
+      std::span<const runner::CaseRecord> cases, const MemoryFile& inputs, const MemoryFile& outputs);
+
+  ~RunnerProcess();
+
+  enum class End {
+    kDone,
+    kDied,     // the process ended
+    kLate,     // it took longer than the limit, and was killed
+    kStopped,  // the caller's token was stopped
+  };
+  End WaitReady(int64_t limit_ns, const CancelToken& cancel);
+
+  struct Result {
+    End end = End::kDone;
+    // From just before the command was given until its end was seen.
+    int64_t ns = 0;
+    int32_t status = 0;
+  };
+  // `linger`: the runner waits for the next command awake, so that it starts at once.
+  Result Call(runner::Command command, uint32_t case_index, bool linger, int64_t limit_ns,
+              const CancelToken& cancel);
+
+  // What became of a process that died or was late, in the words of a measurement. `stage` names what
+  // it was doing. UNAVAILABLE: it died before any of the candidate's code ran, for reasons of this
+  // machine.
+  [[nodiscard]] absl::StatusOr<MeasureOutcome> Failure(End end, const std::string& stage,
+                                                       int64_t limit_ns);
+
+  // Time that the process was ready to run but had no core, so far.
+  int64_t WaitedNs() const;
+  std::vector<std::string> missing_protections() const;
+
+ private:
+  RunnerProcess() = default;
+
+  runner::ControlBlock& block() const {
+    return *reinterpret_cast<runner::ControlBlock*>(control_.data());
+  }
+  End Await(uint32_t sequence, int64_t start_ns, int64_t limit_ns, const CancelToken& cancel,
+            int64_t& end_ns);
+
+  MemoryFile control_;
+  int64_t inputs_bytes_ = 0;
+  std::unique_ptr<ChildProcess> child_;
+  bool judge_may_spin_ = true;
+  int schedstat_fd_ = -1;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_

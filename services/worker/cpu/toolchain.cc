@@ -1,0 +1,116 @@
+#include "services/worker/cpu/toolchain.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/process/child_process.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kProbeTimeoutNs = 20'000'000'000;
+
+absl::StatusOr<std::string> Ask(const std::string& compiler, std::vector<std::string> arguments) {
+  ChildOptions options;
+  options.argv = {compiler};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  options.environment = CompilerEnvironment("/tmp");
+  options.kept_output_bytes = 1 << 20;
+  KC_ASSIGN_OR_RETURN(const auto child, ChildProcess::Spawn(options));
+  const ChildExit exit = child->Wait(kProbeTimeoutNs);
+  if (!exit.exited || exit.exit_code != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(compiler, " failed: ", exit.output.substr(0, 1000)));
+  }
+  return exit.output;
+}
+
+std::string Normal(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::weakly_canonical(path, ignored).string();
+}
+
+// Name of the processor that -march=native stands for, as the driver hands it to the compiler proper.
+std::string NativeArchitecture(const std::string& output) {
+  for (const std::string mark : {" -march=", "\"-target-cpu\" \"", " -target-cpu "}) {
+    for (size_t at = output.find(mark); at != std::string::npos;
+         at = output.find(mark, at + 1)) {
+      const size_t start = at + mark.size();
+      const size_t end = output.find_first_of(" '\"\n", start);
+      const std::string name = output.substr(start, end - start);
+      if (!name.empty() && name != "native") {
+        return name;
+      }
+    }
+  }
+  return "native";
+}
+
+}  // namespace
+
+const std::vector<std::string>& BaseFlags() {
+  static const std::vector<std::string> flags = {"-std=c++20", "-fPIC", "-O3", "-march=native"};
+  return flags;
+}
+
+std::vector<std::string> CompilerEnvironment(const std::string& temporary_directory) {
+  const char* path = getenv("PATH");
+  return {absl::StrCat("PATH=", path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"),
+          "LC_ALL=C", absl::StrCat("TMPDIR=", temporary_directory)};
+}
+
+absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
+  Toolchain toolchain;
+  toolchain.compiler = compiler;
+  KC_ASSIGN_OR_RETURN(const std::string version, Ask(compiler, {"--version"}));
+  std::vector<std::string> arguments = BaseFlags();
+  for (const char* argument : {"-E", "-dM", "-v", "-x", "c++", "/dev/null"}) {
+    arguments.emplace_back(argument);
+  }
+  KC_ASSIGN_OR_RETURN(const std::string output, Ask(compiler, arguments));
+
+  ContentHasher hasher;
+  std::vector<std::string> macros;
+  bool in_list = false;
+  for (const auto line : absl::StrSplit(output, '\n')) {
+    const std::string text(line);
+    if (text.rfind("#define ", 0) == 0) {
+      macros.push_back(text);
+    } else if (text.rfind("#include <...>", 0) == 0) {
+      in_list = true;
+    } else if (text.rfind("End of search list", 0) == 0) {
+      in_list = false;
+    } else if (in_list && !text.empty() && text[0] == ' ') {
+      toolchain.include_directories.push_back(Normal(text.substr(1)));
+    }
+  }
+  std::sort(macros.begin(), macros.end());
+  if (std::find(macros.begin(), macros.end(), "#define __x86_64__ 1") == macros.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(compiler, " does not compile for x86-64, which is all that is supported"));
+  }
+  if (toolchain.include_directories.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(compiler, " -v does not say where its headers are"));
+  }
+  for (const std::string& macro : macros) {
+    hasher.Add(macro);
+  }
+  const std::string first_line = version.substr(0, version.find('\n'));
+  std::string flags;
+  for (const std::string& flag : BaseFlags()) {
+    absl::StrAppend(&flags, flags.empty() ? "" : " ", flag);
+  }
+  toolchain.description =
+      absl::StrCat(first_line, "; ", flags, "; ", hasher.Hex128().substr(0, 8));
+  toolchain.architecture = absl::StrCat("x86-64/", NativeArchitecture(output));
+  return toolchain;
+}
+
+}  // namespace kernelcast::worker

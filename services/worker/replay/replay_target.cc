@@ -1,0 +1,113 @@
+#include "services/worker/replay/replay_target.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr const char* kArchitecture = "replay";
+
+CompileResult Recorded(const std::string& id, const CompileFacts& facts) {
+  CompileSuccess success;
+  success.facts = facts;
+  success.artifact.artifact_id = id;
+  success.artifact.architecture = kArchitecture;
+  success.artifact.toolchain = kArchitecture;
+  CompileResult result;
+  result.result = std::move(success);
+  result.cached = true;
+  return result;
+}
+
+CompileResult Refused(CompileError error) {
+  CompileResult result;
+  result.result = std::move(error);
+  result.cached = true;
+  return result;
+}
+
+CompileResult NotRecorded(std::string_view what) {
+  return Refused({CompileStage::kAdmission, absl::StrCat("not recorded: ", std::string(what))});
+}
+
+}  // namespace
+
+ReplayTarget::ReplayTarget(std::string target, const std::vector<ReplayRecord>& records)
+    : target_(std::move(target)) {
+  for (const ReplayRecord& record : records) {
+    if (record.target != target_) {
+      continue;
+    }
+    Known& known = records_[record.candidate_id];
+    if (record.facts) {
+      known.facts = record.facts;
+      info_.fact_schema = record.facts->schema;
+    }
+    if (record.reference_facts) {
+      reference_facts_[record.problem_id] = *record.reference_facts;
+    }
+    if (const auto* measurement = std::get_if<Measurement>(&record.result)) {
+      known.measurement = *measurement;
+      info_.device = measurement->device;
+    } else if (const auto* error = std::get_if<CompileError>(&record.result)) {
+      known.compile_error = *error;
+    }
+  }
+  info_.target = target_;
+  info_.can_compile = true;
+  info_.can_measure = true;
+  info_.architecture = kArchitecture;
+  info_.toolchain = kArchitecture;
+}
+
+TargetInfo ReplayTarget::Describe() const { return info_; }
+
+absl::StatusOr<CompileResult> ReplayTarget::Compile(const Candidate& candidate,
+                                                    const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(cancel.Check());
+  const auto found = records_.find(candidate.candidate_id);
+  if (found == records_.end()) {
+    return NotRecorded(absl::StrCat("candidate ", candidate.candidate_id));
+  }
+  if (found->second.compile_error) {
+    return Refused(*found->second.compile_error);
+  }
+  return found->second.facts ? Recorded(candidate.candidate_id, *found->second.facts)
+                             : NotRecorded(absl::StrCat("facts of ", candidate.candidate_id));
+}
+
+absl::StatusOr<CompileResult> ReplayTarget::CompileReference(const Problem& problem,
+                                                             const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(cancel.Check());
+  const auto found = reference_facts_.find(problem.problem_id);
+  return found == reference_facts_.end()
+             ? NotRecorded(absl::StrCat("the reference of ", problem.name))
+             : Recorded(absl::StrCat("reference of ", problem.problem_id), found->second);
+}
+
+absl::StatusOr<Artifact> ReplayTarget::Resolve(const Candidate& candidate, const Artifact&) {
+  Artifact artifact;
+  artifact.artifact_id = candidate.candidate_id;
+  artifact.architecture = kArchitecture;
+  artifact.toolchain = kArchitecture;
+  return artifact;
+}
+
+absl::StatusOr<Measurement> ReplayTarget::Measure(const Problem&, const Candidate& candidate,
+                                                  const Artifact&, MeasureLevel level,
+                                                  const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(cancel.Check());
+  const auto found = records_.find(candidate.candidate_id);
+  if (found == records_.end() || !found->second.measurement) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no measurement of ", candidate.candidate_id, " is recorded"));
+  }
+  Measurement measurement = *found->second.measurement;
+  measurement.level = level;
+  return measurement;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,65 @@
+#ifndef KERNELCAST_SERVICES_WORKER_REPLAY_REPLAY_TARGET_H_
+#define KERNELCAST_SERVICES_WORKER_REPLAY_REPLAY_TARGET_H_
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/domain/candidate.h"
+#include "common/domain/facts.h"
+#include "common/domain/measurement.h"
+#include "services/worker/core/target.h"
+
+namespace kernelcast::worker {
+
+// What is known of one candidate from an earlier run.
+struct ReplayRecord {
+  std::string candidate_id;
+  std::string problem_id;
+  std::string target;
+  std::optional<CompileFacts> facts;
+  std::optional<CompileFacts> reference_facts;
+  // Nothing where the candidate was not measured.
+  std::variant<std::monostate, Measurement, CompileError> result;
+};
+
+// Answers from records, at once, under the name of the target that they were measured on: for running
+// searches, tests and comparisons without compiling or timing anything. Where a candidate is recorded
+// several times, its last measurement counts. Immutable; thread-safe.
+class ReplayTarget final : public Target {
+ public:
+  ReplayTarget(std::string target, const std::vector<ReplayRecord>& records);
+
+  TargetInfo Describe() const override;
+  // A candidate that is not recorded is an error of the admission stage.
+  absl::StatusOr<CompileResult> Compile(const Candidate& candidate,
+                                        const CancelToken& cancel) override;
+  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
+                                                 const CancelToken& cancel) override;
+  absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
+  // FAILED_PRECONDITION: no measurement is recorded.
+  absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
+                                      const Artifact& artifact, MeasureLevel level,
+                                      const CancelToken& cancel) override;
+
+  size_t size() const { return records_.size(); }
+
+ private:
+  struct Known {
+    std::optional<CompileFacts> facts;
+    std::optional<CompileError> compile_error;
+    std::optional<Measurement> measurement;
+  };
+
+  const std::string target_;
+  std::unordered_map<std::string, Known> records_;                 // by candidate
+  std::unordered_map<std::string, CompileFacts> reference_facts_;  // by problem
+  TargetInfo info_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_REPLAY_REPLAY_TARGET_H_

@@ -1,0 +1,80 @@
+#include "services/worker/rpc/record_reader.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "kernelcast/v1/orchestrator.pb.h"
+
+namespace kernelcast::worker {
+namespace {
+
+absl::StatusOr<ReplayRecord> FromLine(const std::string& line) {
+  v1::ExportRecord message;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // written by a later version
+  const auto parsed = google::protobuf::util::JsonStringToMessage(line, &message, options);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(parsed.ToString());
+  }
+  ReplayRecord record;
+  record.candidate_id = message.evaluation().candidate_id();
+  if (record.candidate_id.empty()) {
+    record.candidate_id = message.candidate().candidate_id();
+  }
+  record.problem_id = message.candidate().problem_id();
+  record.target = message.candidate().target();
+  if (message.has_facts()) {
+    record.facts = FromProto(message.facts());
+  }
+  if (message.has_reference_facts()) {
+    record.reference_facts = FromProto(message.reference_facts());
+  }
+  if (message.evaluation().has_measured()) {
+    KC_ASSIGN_OR_RETURN(Measurement measurement, FromProto(message.evaluation().measured()));
+    if (record.problem_id.empty()) {
+      record.problem_id = measurement.problem_id;
+    }
+    if (record.target.empty()) {
+      record.target = measurement.target;
+    }
+    record.result = std::move(measurement);
+  } else if (message.evaluation().rejected().has_compile_error()) {
+    KC_ASSIGN_OR_RETURN(record.result, FromProto(message.evaluation().rejected().compile_error()));
+  }
+  if (record.candidate_id.empty() || record.target.empty()) {
+    return absl::InvalidArgumentError("no candidate, or no target");
+  }
+  return record;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ReplayRecord>> ReadRecords(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
+  }
+  std::vector<ReplayRecord> records;
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) {
+      continue;
+    }
+    auto record = FromLine(line);
+    if (!record.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", number, ": ", record.status().message()));
+    }
+    records.push_back(*std::move(record));
+  }
+  return records;
+}
+
+}  // namespace kernelcast::worker

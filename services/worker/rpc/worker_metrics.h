@@ -1,0 +1,49 @@
+#ifndef KERNELCAST_SERVICES_WORKER_RPC_WORKER_METRICS_H_
+#define KERNELCAST_SERVICES_WORKER_RPC_WORKER_METRICS_H_
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/domain/measurement.h"
+#include "common/metrics/metrics.h"
+#include "services/worker/core/target.h"
+
+namespace kernelcast::worker {
+
+// The worker's own metrics, all made at once. Thread-safe.
+class WorkerMetrics {
+ public:
+  WorkerMetrics(MetricsRegistry& registry, const std::vector<std::string>& targets,
+                uint32_t compile_credits, uint32_t measure_credits);
+
+  void Compiled(const std::string& target, const absl::StatusOr<CompileResult>& result,
+                double seconds);
+  void Measured(const std::string& target, const absl::StatusOr<Measurement>& measurement,
+                double seconds);
+  void CompileWaited(const std::string& target, double seconds);
+  void MeasureWaited(const std::string& target, double seconds);
+  void CompilesInFlight(uint32_t count) { compiles_in_flight_->Set(count); }
+  void MeasuresInFlight(uint32_t count) { measures_in_flight_->Set(count); }
+
+ private:
+  struct PerTarget {
+    std::map<std::string, prometheus::Counter*, std::less<>> measurements;  // by result
+    std::map<std::string, prometheus::Counter*, std::less<>> compiles;      // by result
+    prometheus::Histogram* measure_seconds = nullptr;
+    prometheus::Histogram* measure_wait_seconds = nullptr;
+    prometheus::Histogram* compile_seconds = nullptr;
+    prometheus::Histogram* compile_wait_seconds = nullptr;
+  };
+  PerTarget* Find(const std::string& target);
+
+  std::map<std::string, PerTarget> targets_;
+  prometheus::Gauge* compiles_in_flight_;
+  prometheus::Gauge* measures_in_flight_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_RPC_WORKER_METRICS_H_

@@ -1,0 +1,425 @@
+#include "services/worker/rpc/worker_service.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/convert/convert.h"
+#include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_writer.h"
+#include "common/rpc/unary_reactor.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr size_t kMaxRequestIdBytes = 128;
+
+// The caller's deadline as a token.
+std::shared_ptr<CancelToken> MakeToken(const grpc::ServerContextBase& context) {
+  const absl::Duration left = RemainingTime(context);
+  const int64_t deadline_ns =
+      left == absl::InfiniteDuration()
+          ? CancelToken::kNoDeadline
+          : Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(left);
+  // Shared by the call, which may cancel it, and the job, which may outlast the call.
+  return std::make_shared<CancelToken>(deadline_ns);
+}
+
+void SetDuration(google::protobuf::Duration* duration, int64_t ns) {
+  duration->set_seconds(ns / 1'000'000'000);
+  duration->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+}
+
+double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+absl::Status CheckRequestId(const std::string& id) {
+  if (id.size() > kMaxRequestIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request_id: longer than ", kMaxRequestIdBytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+v1::CompileReply ToReply(const std::string& request_id, const CompileResult& compiled,
+                         bool want_artifact) {
+  v1::CompileReply reply;
+  reply.set_request_id(request_id);
+  reply.set_cached(compiled.cached);
+  SetDuration(reply.mutable_compile_time(), compiled.compile_ns);
+  if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
+    *reply.mutable_error() = ToProto(*error);
+    return reply;
+  }
+  const auto& success = std::get<CompileSuccess>(compiled.result);
+  *reply.mutable_success()->mutable_facts() = ToProto(success.facts);
+  *reply.mutable_success()->mutable_artifact() = ToProto(success.artifact);
+  if (!want_artifact) {
+    reply.mutable_success()->mutable_artifact()->clear_content();
+  }
+  reply.mutable_success()->set_log(success.log);
+  return reply;
+}
+
+v1::RequestError ToRequestError(const absl::Status& status) {
+  const grpc::Status converted = ToGrpc(status);
+  v1::RequestError error;
+  error.set_code(static_cast<int32_t>(converted.error_code()));
+  error.set_message(converted.error_message());
+  if (const auto retry = RetryAfter(status)) {
+    SetDuration(error.mutable_retry_after(), absl::ToInt64Nanoseconds(*retry));
+  }
+  return error;
+}
+
+}  // namespace
+
+struct WorkerService::MeasureJob {
+  std::string request_id;
+  Target* target = nullptr;
+  std::shared_ptr<const Problem> problem;
+  Candidate candidate;
+  MeasureLevel level = MeasureLevel::kScreen;
+  std::optional<Artifact> artifact;
+  bool resolved = false;
+  std::shared_ptr<CancelToken> cancel;
+  std::unique_ptr<Credits::Held> credit;
+  int64_t waited_ns = 0;
+  MeasureDone done;
+};
+
+WorkerService::WorkerService(const Options& options, std::map<std::string, Target*> targets,
+                             MetricsRegistry& metrics)
+    : options_(options),
+      targets_(std::move(targets)),
+      metrics_(metrics,
+               [this] {
+                 std::vector<std::string> names;
+                 for (const auto& [name, target] : targets_) {
+                   names.push_back(name);
+                 }
+                 return names;
+               }(),
+               options.compile_credits, options.measure_credits),
+      problems_(options.max_problems, options.max_problem_bytes),
+      compile_credits_(options.compile_credits),
+      measure_credits_(options.measure_credits),
+      measuring_(1),
+      compiling_(options.compile_threads) {}
+
+WorkerService::~WorkerService() = default;
+
+absl::Status WorkerService::Available() const {
+  return draining_ ? absl::UnavailableError("the worker is draining") : absl::OkStatus();
+}
+
+absl::StatusOr<Target*> WorkerService::FindTarget(const std::string& name) const {
+  const auto found = targets_.find(name);
+  if (found != targets_.end()) {
+    return found->second;
+  }
+  std::string known;
+  for (const auto& [target, unused] : targets_) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", target);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("this worker has no target '", name, "'; it has ", known));
+}
+
+absl::StatusOr<std::shared_ptr<const Problem>> WorkerService::FindProblem(const std::string& id) {
+  auto problem = problems_.Find(id);
+  if (problem == nullptr) {
+    return absl::NotFoundError(absl::StrCat("problem '", id, "' is not known here; put it first"));
+  }
+  return problem;
+}
+
+absl::StatusOr<Candidate> WorkerService::AdmitCandidate(const v1::Candidate& message) const {
+  KC_ASSIGN_OR_RETURN(Candidate candidate, FromProto(message));
+  KC_RETURN_IF_ERROR(ValidateCandidate(candidate));
+  if (candidate.candidate_id.empty()) {
+    candidate.candidate_id = CandidateId(candidate);
+  }
+  return candidate;
+}
+
+grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* context,
+                                                  const v1::WorkerDescribeRequest*,
+                                                  v1::WorkerDescription* response) {
+  response->set_worker_id(options_.worker_id);
+  response->set_version(std::string(Version()));
+  for (const auto& [name, target] : targets_) {
+    const TargetInfo info = target->Describe();
+    v1::TargetDescription* description = response->add_targets();
+    description->set_target(info.target);
+    description->set_can_compile(info.can_compile);
+    description->set_can_measure(info.can_measure);
+    *description->mutable_device() = ToProto(info.device);
+    description->set_architecture(info.architecture);
+    description->set_toolchain(info.toolchain);
+    description->set_fact_schema(info.fact_schema);
+    for (const std::string& flag : info.allowed_flags) {
+      description->add_allowed_flags(flag);
+    }
+    description->set_hardware_counters(info.hardware_counters);
+    description->set_unavailable_reason(info.unavailable_reason);
+    for (const std::string& protection : info.missing_protections) {
+      response->add_missing_protections(protection);
+    }
+  }
+  response->set_compile_credits(compile_credits_.limit());
+  response->set_measure_credits(measure_credits_.limit());
+  response->set_compiles_in_flight(compile_credits_.in_flight());
+  response->set_measures_in_flight(measure_credits_.in_flight());
+  response->set_draining(draining_);
+  return FinishNow(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext* context,
+                                                    const v1::WorkerPutProblemRequest* request,
+                                                    v1::WorkerPutProblemReply* response) {
+  const auto put = [&]() -> absl::Status {
+    KC_RETURN_IF_ERROR(Available());
+    KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(request->problem()));
+    *response->mutable_definition() = ToProto(problem);
+    problems_.Put(std::move(problem));
+    return absl::OkStatus();
+  };
+  return FinishNow(context, put());
+}
+
+grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
+                                                 const v1::CompileRequest* request,
+                                                 v1::CompileReply* response) {
+  struct Job {
+    std::string request_id;
+    std::string target_name;
+    Target* target = nullptr;
+    std::shared_ptr<const Problem> problem;
+    std::optional<Candidate> candidate;
+    bool want_artifact = false;
+    std::unique_ptr<Credits::Held> credit;
+  };
+  // Shared because a queued job has to be copyable.
+  const auto job = std::make_shared<Job>();
+  const auto admit = [&]() -> absl::Status {
+    KC_RETURN_IF_ERROR(Available());
+    KC_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
+    KC_ASSIGN_OR_RETURN(job->target, FindTarget(request->target()));
+    KC_ASSIGN_OR_RETURN(job->problem, FindProblem(request->problem_id()));
+    if (request->has_candidate()) {
+      KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request->candidate()));
+      if (job->candidate->problem_id != request->problem_id() ||
+          job->candidate->target != request->target()) {
+        return absl::InvalidArgumentError(
+            "candidate: is for another problem or target than the request");
+      }
+    } else if (!request->reference()) {
+      return absl::InvalidArgumentError("subject: neither a candidate nor the reference");
+    }
+    job->request_id = request->request_id();
+    job->target_name = request->target();
+    job->want_artifact = request->want_artifact();
+    job->credit = compile_credits_.Take();
+    if (job->credit == nullptr) {
+      return OverloadedError("the compile queue is full",
+                             absl::Milliseconds(options_.compile_retry_ms));
+    }
+    return absl::OkStatus();
+  };
+  if (const absl::Status admitted = admit(); !admitted.ok()) {
+    return FinishNow(context, admitted);
+  }
+  metrics_.CompilesInFlight(compile_credits_.in_flight());
+
+  auto* call = new AsyncUnary<v1::CompileReply>(context, response);
+  const std::shared_ptr<CancelToken> cancel = MakeToken(*context);
+  call->set_on_cancel([cancel] { cancel->Cancel(); });
+  compiling_.Submit([this, job, cancel, reply = call->reply()](int64_t waited_ns) {
+    metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    absl::StatusOr<CompileResult> result = cancel->Check();
+    if (cancel->Check().ok()) {
+      result = job->candidate ? job->target->Compile(*job->candidate, *cancel)
+                              : job->target->CompileReference(*job->problem, *cancel);
+    }
+    metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
+    job->credit.reset();  // before the reply: the caller may use it at once
+    metrics_.CompilesInFlight(compile_credits_.in_flight());
+    if (result.ok()) {
+      reply.Send(ToReply(job->request_id, *result, job->want_artifact));
+    } else {
+      reply.Fail(result.status());
+    }
+  });
+  return call;
+}
+
+absl::Status WorkerService::StartMeasure(const v1::MeasureRequest& request,
+                                         std::shared_ptr<CancelToken> cancel, MeasureDone done) {
+  KC_RETURN_IF_ERROR(Available());
+  KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  // Shared because a queued job has to be copyable, and goes from queue to queue.
+  const auto job = std::make_shared<MeasureJob>();
+  KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
+  KC_ASSIGN_OR_RETURN(job->target, FindTarget(job->candidate.target));
+  if (const TargetInfo info = job->target->Describe(); !info.can_measure) {
+    return absl::UnimplementedError(absl::StrCat("this worker does not measure target ",
+                                                 info.target, ": ", info.unavailable_reason));
+  }
+  KC_ASSIGN_OR_RETURN(job->problem, FindProblem(job->candidate.problem_id));
+  if (request.has_artifact()) {
+    KC_ASSIGN_OR_RETURN(job->artifact, FromProto(request.artifact()));
+  }
+  job->request_id = request.request_id();
+  job->level = FromProto(request.level());
+  job->credit = measure_credits_.Take();
+  if (job->credit == nullptr) {
+    return OverloadedError("as many measurements as this worker takes are in flight",
+                           absl::Milliseconds(options_.measure_retry_ms));
+  }
+  job->cancel = std::move(cancel);
+  job->done = std::move(done);
+  metrics_.MeasuresInFlight(measure_credits_.in_flight());
+  if (job->artifact) {
+    QueueMeasure(job);
+  } else {
+    compiling_.Submit([this, job](int64_t waited_ns) {
+      job->waited_ns += waited_ns;
+      CompileThenMeasure(job);
+    });
+  }
+  return absl::OkStatus();
+}
+
+void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
+  const auto compile = [&]() -> absl::StatusOr<CompileResult> {
+    KC_RETURN_IF_ERROR(job->cancel->Check());
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    auto result = job->target->Compile(job->candidate, *job->cancel);
+    metrics_.Compiled(job->candidate.target, result,
+                      Seconds(Clock::Real().MonotonicNs() - start_ns));
+    return result;
+  };
+  absl::StatusOr<CompileResult> compiled = compile();
+  if (compiled.ok() && std::holds_alternative<CompileSuccess>(compiled->result)) {
+    job->artifact = std::move(std::get<CompileSuccess>(compiled->result).artifact);
+    job->resolved = true;
+    QueueMeasure(std::move(job));
+    return;
+  }
+  job->credit.reset();
+  metrics_.MeasuresInFlight(measure_credits_.in_flight());
+  if (compiled.ok()) {
+    job->done(std::get<CompileError>(std::move(compiled->result)));
+  } else {
+    job->done(compiled.status());
+  }
+}
+
+void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
+  measuring_.Submit([this, job = std::move(job)](int64_t waited_ns) {
+    job->waited_ns += waited_ns;
+    metrics_.MeasureWaited(job->candidate.target, Seconds(job->waited_ns));
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    absl::StatusOr<Measurement> measurement = RunMeasure(*job);
+    metrics_.Measured(job->candidate.target, measurement,
+                      Seconds(Clock::Real().MonotonicNs() - start_ns));
+    job->credit.reset();  // before the reply: the caller may use it at once
+    metrics_.MeasuresInFlight(measure_credits_.in_flight());
+    if (!measurement.ok()) {
+      Log(LogLevel::kInfo, "a measurement ended without an outcome",
+          {{"request_id", job->request_id},
+           {"candidate_id", job->candidate.candidate_id},
+           {"error", std::string(measurement.status().message())}});
+      job->done(measurement.status());
+      return;
+    }
+    v1::MeasureReply reply;
+    reply.set_request_id(job->request_id);
+    *reply.mutable_measurement() = ToProto(*measurement);
+    SetDuration(reply.mutable_queue_time(), job->waited_ns);
+    job->done(std::move(reply));
+  });
+}
+
+absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job) {
+  KC_RETURN_IF_ERROR(job.cancel->Check());
+  if (!job.resolved) {
+    KC_ASSIGN_OR_RETURN(job.artifact, job.target->Resolve(job.candidate, *job.artifact));
+  }
+  return job.target->Measure(*job.problem, job.candidate, *job.artifact, job.level, *job.cancel);
+}
+
+grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* context,
+                                                 const v1::MeasureRequest* request,
+                                                 v1::MeasureReply* response) {
+  auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
+  const std::shared_ptr<CancelToken> cancel = MakeToken(*context);
+  call->set_on_cancel([cancel] { cancel->Cancel(); });
+  const auto reply = call->reply();
+  const absl::Status started =
+      StartMeasure(*request, cancel, [reply](MeasureEnd end) {
+        if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
+          reply.Send(std::move(*measured));
+        } else if (const auto* error = std::get_if<CompileError>(&end)) {
+          reply.Fail(absl::FailedPreconditionError(
+              absl::StrCat("the candidate does not compile: ", error->log.substr(0, 2000))));
+        } else {
+          reply.Fail(std::get<absl::Status>(end));
+        }
+      });
+  if (!started.ok()) {
+    reply.Fail(started);
+  }
+  return call;
+}
+
+// Requests of one stream share one token: they are dropped together when the client leaves.
+class WorkerService::Stream final
+    : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
+ public:
+  Stream(grpc::CallbackServerContext* stream_context, WorkerService* service)
+      : BidiStream(stream_context, service->options_.measure_credits),
+        service_(service),
+        cancel_(MakeToken(*stream_context)) {}
+
+ private:
+  void OnRequest(const v1::MeasureRequest& request) override {
+    const std::string id = request.request_id();
+    const absl::Status started =
+        service_->StartMeasure(request, cancel_, [sender = sender(), id](MeasureEnd end) {
+          v1::MeasureStreamReply reply;
+          reply.set_request_id(id);
+          if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
+            *reply.mutable_reply() = std::move(*measured);
+          } else if (const auto* error = std::get_if<CompileError>(&end)) {
+            *reply.mutable_compile_error() = ToProto(*error);
+          } else {
+            *reply.mutable_error() = ToRequestError(std::get<absl::Status>(end));
+          }
+          sender.Send(std::move(reply));
+        });
+    if (!started.ok()) {
+      v1::MeasureStreamReply reply;
+      reply.set_request_id(id);
+      *reply.mutable_error() = ToRequestError(started);
+      Send(std::move(reply));
+    }
+  }
+  void OnCancelled() override { cancel_->Cancel(); }
+
+  WorkerService* const service_;
+  const std::shared_ptr<CancelToken> cancel_;
+};
+
+grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureStreamReply>* WorkerService::MeasureStream(
+    grpc::CallbackServerContext* context) {
+  return new Stream(context, this);
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,128 @@
+#ifndef KERNELCAST_SERVICES_WORKER_RUNNER_CONTROL_H_
+#define KERNELCAST_SERVICES_WORKER_RUNNER_CONTROL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+// What the judge (in the worker) and the runner share. The judge makes three memory files: this block
+// followed by the table of cases, the inputs (which the runner can only read), and the outputs. It
+// believes nothing that it reads here: a candidate can write all of it. All it takes from the runner
+// is that a call ended, and it then looks at the outputs itself.
+//
+//   judge                                        runner
+//   spawn with the descriptors below             map, load the object, drop privileges, sandbox
+//                                                run the object's constructors
+//                                                state = kReady, wake
+//   command, case, then command_sequence += 1    sees it (spins, then sleeps), runs the entry
+//   wake if the runner sleeps                    entry_status, done_sequence = command_sequence
+//   sees it (spins), takes the time
+namespace kernelcast::worker::runner {
+
+inline constexpr uint32_t kMagic = 0x4b435231;
+
+// Descriptors that the runner finds open.
+inline constexpr int kControlFd = 3;
+inline constexpr int kInputsFd = 4;
+inline constexpr int kOutputsFd = 5;
+inline constexpr int kObjectFd = 6;
+
+inline constexpr int kMaxDimensions = 8;
+inline constexpr int kMaxTensors = 32;
+
+enum Command : uint32_t {
+  kNop = 1,    // answers at once: what a call costs without the entry
+  kRun = 2,    // calls the entry on a case
+  kTouch = 3,  // reads the case's inputs and outputs, so that the caches are as in repeated calls
+};
+
+enum State : uint32_t {
+  kStarting = 0,
+  kLoading = 1,       // reading the object; none of its code has run
+  kConstructing = 2,  // its constructors run
+  kReady = 3,
+};
+
+// Why the runner gave up before it was ready; also the line that it prints.
+enum Failure : uint32_t {
+  kNoFailure = 0,
+  kBadArguments = 1,
+  kMapFailed = 2,
+  kLoadFailed = 3,     // the dynamic loader refused the object
+  kSandboxFailed = 4,  // a protection that was demanded could not be had
+};
+
+// Protections that were had.
+enum Protection : uint32_t {
+  kSeccomp = 1,
+  kNoNewPrivileges = 2,
+  kResourceLimits = 4,
+  kUnprivilegedUser = 8,
+  kParentDeathSignal = 16,
+};
+
+struct TensorRecord {
+  uint64_t offset;  // in its memory file
+  uint64_t bytes;
+  uint8_t dlpack_code;
+  uint8_t dlpack_bits;
+  uint16_t dimensions;
+  uint32_t reserved;
+  int64_t shape[kMaxDimensions];
+};
+
+struct CaseRecord {
+  uint32_t inputs;
+  uint32_t outputs;
+  TensorRecord tensors[kMaxTensors];  // inputs, then outputs
+};
+
+struct ControlBlock {
+  // Set by the judge before the runner starts.
+  uint32_t magic;
+  uint32_t case_count;
+  uint64_t inputs_bytes;
+  uint64_t outputs_bytes;
+  // The object's constructors, which the judge has taken out of its dynamic section so that loading
+  // runs none of its code: addresses relative to where the object is loaded.
+  uint64_t init_function;  // 0: none
+  uint64_t init_array;
+  uint64_t init_array_entries;
+  uint64_t max_address_space_bytes;
+  uint64_t max_cpu_seconds;
+  uint32_t run_as_uid;  // 0: stay who we are
+  int32_t cpu;          // to run on; -1: any
+  uint32_t spin_us;     // for a next command, before sleeping
+
+  // Written by the judge.
+  alignas(64) std::atomic<uint32_t> command_sequence;
+  std::atomic<uint32_t> command;
+  std::atomic<uint32_t> case_index;
+  // Whether the runner is to wait for the next command awake.
+  std::atomic<uint32_t> linger;
+  std::atomic<uint32_t> judge_sleeps;  // the runner must wake it
+
+  // Written by the runner.
+  alignas(64) std::atomic<uint32_t> done_sequence;
+  std::atomic<int32_t> entry_status;
+  alignas(64) std::atomic<uint32_t> runner_sleeps;  // the judge must wake it
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> failure;
+  std::atomic<uint32_t> protections;
+  std::atomic<uint32_t> allocation_refused;
+  std::atomic<int32_t> trapped_system_call;  // -1: none
+  std::atomic<uint32_t> fault_signal;
+  std::atomic<uint64_t> fault_address;
+  std::atomic<uint64_t> inputs_address;  // where the inputs are mapped in the runner
+  std::atomic<uint64_t> outputs_address;
+};
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free &&
+              std::atomic<uint64_t>::is_always_lock_free);
+
+inline constexpr size_t kCaseTableOffset = 4096;
+static_assert(sizeof(ControlBlock) <= kCaseTableOffset);
+
+}  // namespace kernelcast::worker::runner
+
+#endif  // KERNELCAST_SERVICES_WORKER_RUNNER_CONTROL_H_

@@ -1,0 +1,164 @@
+#include "services/worker/runner/sandbox.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace kernelcast::worker::runner {
+namespace {
+
+ControlBlock* reported_to = nullptr;
+alignas(64) char signal_stack[64 << 10];
+
+void Report(int signal, siginfo_t* info, void*) {
+  reported_to->fault_signal.store(static_cast<uint32_t>(signal));
+  if (signal == SIGSYS) {
+    reported_to->trapped_system_call.store(info->si_syscall);
+    // The call was not made. The disposition is the default again, and this ends the process when the
+    // handler returns.
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSYS);
+    return;
+  }
+  reported_to->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
+  // Returning repeats the faulting instruction, which is fatal this time.
+}
+
+bool Limit(__rlimit_resource resource, rlim_t value) {
+  const rlimit limit{value, value};
+  return setrlimit(resource, &limit) == 0;
+}
+
+// Rules are added to a filter that traps what no rule names.
+class Filter {
+ public:
+  Filter() : context_(seccomp_init(SCMP_ACT_TRAP)) {}
+  ~Filter() {
+    if (context_ != nullptr) {
+      seccomp_release(context_);
+    }
+  }
+  Filter(const Filter&) = delete;
+  Filter& operator=(const Filter&) = delete;
+
+  template <class... Conditions>
+  void Allow(int call, Conditions... conditions) {
+    Add(SCMP_ACT_ALLOW, call, conditions...);
+  }
+  template <class... Conditions>
+  void Refuse(int error, int call, Conditions... conditions) {
+    Add(SCMP_ACT_ERRNO(static_cast<uint32_t>(error)), call, conditions...);
+  }
+  bool Load() {
+    return context_ != nullptr && ok_ &&
+           seccomp_attr_set(context_, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
+           seccomp_load(context_) == 0;
+  }
+
+ private:
+  template <class... Conditions>
+  void Add(uint32_t action, int call, Conditions... conditions) {
+    if (context_ != nullptr &&
+        seccomp_rule_add(context_, action, call, sizeof...(conditions), conditions...) != 0) {
+      ok_ = false;
+    }
+  }
+
+  scmp_filter_ctx context_;
+  bool ok_ = true;
+};
+
+// What memory allocation, abort(), printing and the runner's own loop need. Everything else traps:
+// files, processes, threads, signals to others, handlers, timers, sockets, executable memory.
+bool LoadFilter() {
+  const auto self = static_cast<scmp_datum_t>(getpid());
+  Filter filter;
+  for (const int call :
+       {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(futex),
+        SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),
+        SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+        SCMP_SYS(clock_getres), SCMP_SYS(time), SCMP_SYS(getrandom), SCMP_SYS(sched_yield),
+        SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)}) {
+    filter.Allow(call);
+  }
+  filter.Allow(SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+               SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS));
+  filter.Allow(SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+  filter.Allow(SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, self));
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    const auto number = static_cast<scmp_datum_t>(fd);
+    filter.Allow(SCMP_SYS(write), SCMP_A0(SCMP_CMP_EQ, number));
+    filter.Allow(SCMP_SYS(writev), SCMP_A0(SCMP_CMP_EQ, number));
+    filter.Allow(SCMP_SYS(fstat), SCMP_A0(SCMP_CMP_EQ, number));
+    filter.Allow(SCMP_SYS(newfstatat), SCMP_A0(SCMP_CMP_EQ, number));
+    filter.Refuse(ENOTTY, SCMP_SYS(ioctl), SCMP_A0(SCMP_CMP_EQ, number));
+    filter.Refuse(ESPIPE, SCMP_SYS(lseek), SCMP_A0(SCMP_CMP_EQ, number));
+  }
+  // Asked by libraries out of curiosity.
+  filter.Refuse(EPERM, SCMP_SYS(sched_getaffinity));
+  filter.Refuse(EPERM, SCMP_SYS(sysinfo));
+  filter.Refuse(EPERM, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+  return filter.Load();
+}
+
+}  // namespace
+
+void InstallFaultReporters(ControlBlock* block) {
+  reported_to = block;
+  stack_t stack{};
+  stack.ss_sp = signal_stack;
+  stack.ss_size = sizeof(signal_stack);
+  sigaltstack(&stack, nullptr);
+  struct sigaction action{};
+  action.sa_sigaction = Report;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}) {
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+uint32_t EnterSandbox(const ControlBlock& block) {
+  uint32_t had = 0;
+  if (block.run_as_uid != 0 && geteuid() == 0) {
+    const uid_t uid = block.run_as_uid;
+    if (setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+        setresuid(uid, uid, uid) == 0) {
+      had |= kUnprivilegedUser;
+    }
+  } else if (geteuid() != 0) {
+    had |= kUnprivilegedUser;
+  }
+  // After the change of user, which clears it. A parent that is gone already is seen by the judge's
+  // end of the pipe being closed: the runner then has nobody to wait for and sleeps for ever, so look.
+  const pid_t parent = getppid();
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && parent != 0) {
+    had |= kParentDeathSignal;
+  }
+  const rlim_t memory =
+      block.max_address_space_bytes > 0 ? block.max_address_space_bytes : RLIM_INFINITY;
+  const rlim_t cpu = block.max_cpu_seconds > 0 ? block.max_cpu_seconds : RLIM_INFINITY;
+  bool limits = Limit(RLIMIT_CORE, 0);
+  limits = Limit(RLIMIT_FSIZE, 0) && limits;
+  limits = Limit(RLIMIT_NPROC, 0) && limits;
+  limits = Limit(RLIMIT_NOFILE, 3) && limits;
+  limits = Limit(RLIMIT_CPU, cpu) && limits;
+  limits = Limit(RLIMIT_AS, memory) && limits;
+  if (limits) {
+    had |= kResourceLimits;
+  }
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
+    had |= kNoNewPrivileges;
+  }
+  if (LoadFilter()) {
+    had |= kSeccomp;
+  }
+  return had;
+}
+
+}  // namespace kernelcast::worker::runner
