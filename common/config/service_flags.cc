@@ -37,8 +37,8 @@ class YamlConfig final : public CLI::Config {
     } catch (const YAML::Exception& error) {
       throw Error(error.mark, error.msg);
     }
-    std::vector<CLI::ConfigItem> items;
-    if (root.IsNull()) return items;
+    std::vector<CLI::ConfigItem> flags;
+    if (root.IsNull()) return flags;
     if (!root.IsMap()) throw Error(root.Mark(), "a mapping of flag names to values is wanted");
     std::set<std::string> seen;
     for (const auto& entry : root) {
@@ -65,9 +65,9 @@ class YamlConfig final : public CLI::Config {
       } else {
         throw Error(mark, absl::StrCat("'", item.name, "' wants a value or a list of values"));
       }
-      items.push_back(std::move(item));
+      flags.push_back(std::move(item));
     }
-    return items;
+    return flags;
   }
 
  private:
