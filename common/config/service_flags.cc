@@ -2,10 +2,8 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <istream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 
@@ -22,6 +20,20 @@ namespace kernelcast {
 namespace {
 
 constexpr int kBadUsage = 2;
+
+// The program's name without its folder; known once the command line is parsed.
+std::string ProgramName(const CLI::App& app) {
+  return std::filesystem::path(app.get_name()).filename().string();
+}
+
+// Lets a duration be set in seconds.
+void AddSecondsOption(CLI::App& app, const std::string& name, absl::Duration& duration,
+                      const std::string& help) {
+  app.add_option_function<double>(
+         name, [&duration](double seconds) { duration = absl::Seconds(seconds); }, help)
+      ->check(CLI::Range(1.0, 86400.0))
+      ->default_str(absl::StrCat(absl::ToInt64Seconds(duration)));
+}
 
 // The flags of a program as a flat YAML mapping: name without dashes to a value or a list of values.
 class YamlConfig final : public CLI::Config {
@@ -71,8 +83,9 @@ class YamlConfig final : public CLI::Config {
   }
 
  private:
-  static CLI::ConfigError Error(const YAML::Mark& mark, const std::string& what) {
-    return CLI::ConfigError(absl::StrCat("--config: line ", mark.line + 1, ": ", what),
+  CLI::ConfigError Error(const YAML::Mark& mark, const std::string& what) const {
+    const std::string file = app_->get_config_ptr()->as<std::string>();
+    return CLI::ConfigError(absl::StrCat(file, ":", mark.line + 1, ": ", what),
                             CLI::ExitCodes::ConfigError);
   }
 
@@ -82,8 +95,10 @@ class YamlConfig final : public CLI::Config {
 }  // namespace
 
 void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
-  app.set_version_flag("--version", absl::StrCat(app.get_name(), " ", std::string(Version()), " (",
-                                                 std::string(Revision()), ")"));
+  app.set_version_flag("--version", [&app] {
+    return absl::StrCat(ProgramName(app), " ", std::string(Version()), " (",
+                        std::string(Revision()), ")");
+  });
   app.config_formatter(std::make_shared<YamlConfig>(&app));
   app.set_config("--config", "",
                  "YAML file of flags, names without dashes; the command line wins");
@@ -98,6 +113,15 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
   app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
                  "PEM authority that clients' certificates are checked against; turns on mTLS");
+  app.add_option("--max-message-bytes", flags.server.max_message_bytes,
+                 "Largest gRPC message taken or sent")
+      ->capture_default_str()
+      ->check(CLI::Range(1 << 20, 1 << 30));
+  AddSecondsOption(app, "--max-connection-age-seconds", flags.server.max_connection_age,
+                   "Age at which a connection is closed, so that clients find new servers");
+  AddSecondsOption(app, "--max-connection-age-grace-seconds",
+                   flags.server.max_connection_age_grace,
+                   "How long its calls may go on after that; longer than the longest call");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
       ->capture_default_str()
       ->check([](const std::string& level) {
@@ -129,7 +153,7 @@ absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_a
   nlohmann::json ready = {{"grpc", grpc_address}};
   if (!flags.metrics_address.empty()) {
     const std::string host = flags.metrics_address.substr(0, flags.metrics_address.rfind(':'));
-    ready["metrics"] = absl::StrCat(host, ":", metrics_port);
+    ready["metrics"] = absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", metrics_port);
   }
   const std::string temporary = flags.ready_file + ".part";
   {
