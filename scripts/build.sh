@@ -38,4 +38,5 @@ if [[ -t 1 ]]; then
 fi
 # Not on a terminal: a line for each step, but none when there is nothing to do.
 ninja -C "$build_dir" -j "$jobs" "$@" |
-  sed -u -e '/^ninja: Entering directory/d' -e '/^ninja: no work to do\.$/d'
+  sed -u -e '/^ninja: Entering directory/d' -e '/^ninja: no work to do\.$/d' \
+    -e '/ Re-checking globbed directories\.\.\.$/d'

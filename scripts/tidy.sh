@@ -9,6 +9,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 0
+fi
 preset=${KERNELCAST_PRESET:-ci}
 scripts/setup.sh --test
 # The database of compile commands, and the generated protos that the sources include.
@@ -17,7 +21,6 @@ KERNELCAST_PRESET=$preset scripts/build.sh kernelcast_proto
 files=()
 case "${1-}" in
   --all) mapfile -t files < <(tests/lint/sources.sh 'common/*.cc' 'services/*.cc') ;;
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 0 ;;
   '')
     base=$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse HEAD)
     mapfile -t files < <(
