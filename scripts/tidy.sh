@@ -36,4 +36,5 @@ fi
 
 printf '%s\0' "${files[@]}" |
   timeout --foreground "${KERNELCAST_TIDY_SECONDS:-1800}" \
-    xargs -0 -n 1 -P 2 clang-tidy --quiet -p "build/$preset"
+    xargs -0 -n 1 -P 2 clang-tidy --quiet -p "build/$preset" 2>&1 |
+  { grep -v '^[0-9]* warnings generated\.$' || true; }
