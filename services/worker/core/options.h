@@ -49,9 +49,8 @@ struct MeasureOptions {
   // Sampling has plateaued when this many groups have not narrowed the interval by a tenth.
   int plateau_groups = 16;
 
-  // A block is discarded when its process waited for a core for more than this share of it, or when
-  // its median is this many times the side's.
-  double max_wait_share = 0.2;
+  // A block is discarded when every call of it was disturbed, or when its median is this many times the
+  // side's.
   double wild_factor = 2;
   // No number is given when more than this share of the blocks was discarded and the interval is
   // wider than the bound.

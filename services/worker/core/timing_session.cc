@@ -2,23 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
 namespace {
 
-constexpr Side kGroup[] = {Side::kCandidate, Side::kReference, Side::kReference, Side::kCandidate};
-constexpr int kGroupBlocks = 4;
+constexpr std::array<Side, 4> kGroup = {Side::kCandidate, Side::kReference, Side::kReference,
+                                        Side::kCandidate};
 constexpr int kMaxCallsInBlock = 4096;
 // What an interval of the median needs at the very least.
-constexpr int kFewestGroups = 3;
+constexpr int kFewestRatios = 3;
 // Intervals while sampling need not be as smooth as the one that is reported.
 constexpr int kRunningResamples = 200;
+// The cap is for undisturbed time; so many times of it may pass in all.
+constexpr int kWallTimesCap = 4;
 
 int Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
 
 }  // namespace
+
+bool TimingSession::Group::clean() const {
+  return std::all_of(blocks.begin(), blocks.end(),
+                     [](const TimedBlock& block) { return block.clean; });
+}
+
+double TimingSession::Group::ratio() const {
+  return (blocks[1].median + blocks[2].median) / (blocks[0].median + blocks[3].median);
+}
 
 TimingSession::TimingSession(const MeasureOptions& options, const PrecisionOptions& precision,
                              double candidate_call_ns, double reference_call_ns)
@@ -26,108 +38,130 @@ TimingSession::TimingSession(const MeasureOptions& options, const PrecisionOptio
 
 TimingSession::Block TimingSession::Next() const {
   if (!stop_reason_.empty()) {
-    return {.finished = true};
+    Block end;
+    end.finished = true;
+    return end;
   }
   const Side side = kGroup[position_];
   const double call_ns = std::max(1.0, call_ns_[Index(side)]);
-  const auto calls = static_cast<double>(precision_.block_ns) / call_ns;
-  return {.side = side, .calls = static_cast<int>(std::clamp(calls, 1.0, double{kMaxCallsInBlock}))};
+  const auto block_ns = static_cast<double>(precision_.block_ns);
+  // A median wants three calls, if that does not make the block much longer.
+  const double calls = std::max(block_ns / call_ns, std::min(3.0, 4 * block_ns / call_ns));
+  Block block;
+  block.side = side;
+  block.calls = static_cast<int>(std::clamp(calls, 1.0, double{kMaxCallsInBlock}));
+  block.max_ns = static_cast<int64_t>(4 * std::max(block_ns, block.calls * call_ns));
+  block.give_up_ns = 4 * block.max_ns;
+  return block;
 }
 
 bool TimingSession::IsWild(Side side, double median) const {
-  const std::vector<double>& medians = block_medians_[Index(side)];
+  const std::vector<double>& medians = clean_medians_[Index(side)];
   return medians.size() >= 4 && median > options_.wild_factor * Median(medians);
 }
 
 void TimingSession::Add(const BlockTimes& block) {
   const Side side = kGroup[position_];
-  ++blocks_;
-  elapsed_ns_ += block.elapsed_ns;
-  if (!block.calls_ns.empty()) {
-    const double median = Median(block.calls_ns);
-    if (block.wait_share > options_.max_wait_share || IsWild(side, median)) {
-      ++discarded_blocks_;
-      open_.discarded = true;
-    }
-    open_.medians[Index(side)].push_back(median);
-    std::vector<double>& calls = open_.calls[Index(side)];
-    calls.insert(calls.end(), block.calls_ns.begin(), block.calls_ns.end());
-    block_medians_[Index(side)].push_back(median);
-    call_ns_[Index(side)] = Median(block_medians_[Index(side)]);
-  } else {
-    open_.discarded = true;
+  TimedBlock& timed = open_.blocks[position_];
+  const bool disturbed = block.calls_ns.empty();
+  timed.calls_ns = disturbed ? block.disturbed_calls_ns : block.calls_ns;
+  timed.median = timed.calls_ns.empty() ? 0 : Median(timed.calls_ns);
+  timed.clean = !disturbed && !IsWild(side, timed.median);
+  if (timed.clean) {
+    clean_medians_[Index(side)].push_back(timed.median);
+    call_ns_[Index(side)] = Median(clean_medians_[Index(side)]);
   }
-  if (++position_ == kGroupBlocks) {
+  ++blocks_;
+  discarded_blocks_ += timed.clean ? 0 : 1;
+  elapsed_ns_ += block.elapsed_ns;
+  if (block.disturbed_calls_ns.empty()) {
+    useful_ns_ += block.elapsed_ns;
+  } else {
+    for (const double call : block.calls_ns) {
+      useful_ns_ += static_cast<int64_t>(call);
+    }
+  }
+  if (++position_ == kGroup.size()) {
     position_ = 0;
     FinishGroup();
   }
 }
 
 void TimingSession::FinishGroup() {
-  const std::vector<double>& candidate = open_.medians[0];
-  const std::vector<double>& reference = open_.medians[1];
-  if (candidate.size() == 2 && reference.size() == 2 && candidate[0] + candidate[1] > 0 &&
-      reference[0] + reference[1] > 0) {
-    open_.ratio = (reference[0] + reference[1]) / (candidate[0] + candidate[1]);
+  const bool timed = std::all_of(open_.blocks.begin(), open_.blocks.end(),
+                                 [](const TimedBlock& block) { return block.median > 0; });
+  if (timed) {
     groups_.push_back(std::move(open_));
   }
   open_ = Group();
 
-  const std::vector<const Group*> counted = Counted();
-  const Ratio estimate = Estimate();
-  const double half_width = RelativeHalfWidth(estimate);
+  const double half_width = RelativeHalfWidth(Estimate());
   half_widths_.push_back(half_width);
-  int64_t samples[2] = {0, 0};
-  double time_ns = 0;
-  for (const Group* group : counted) {
-    for (int side = 0; side < 2; ++side) {
-      samples[side] += std::ssize(group->calls[side]);
-      for (const double call : group->calls[side]) {
-        time_ns += call;
-      }
-    }
-  }
-  const bool enough = std::ssize(counted) >= precision_.min_groups &&
-                      std::min(samples[0], samples[1]) >= precision_.min_samples &&
-                      time_ns >= static_cast<double>(precision_.min_time_ns);
+  const std::vector<double> candidate_calls = CallTimes(Side::kCandidate);
+  const std::vector<double> reference_calls = CallTimes(Side::kReference);
+  const double timed_ns =
+      std::accumulate(candidate_calls.begin(), candidate_calls.end(), 0.0) +
+      std::accumulate(reference_calls.begin(), reference_calls.end(), 0.0);
+  const bool enough =
+      std::ssize(Ratios()) >= precision_.min_groups &&
+      std::min(std::ssize(candidate_calls), std::ssize(reference_calls)) >=
+          precision_.min_samples &&
+      timed_ns >= static_cast<double>(precision_.min_time_ns);
   if (enough && half_width <= precision_.half_width) {
     stop_reason_ = "precision";
-  } else if (elapsed_ns_ >= precision_.cap_ns && std::ssize(groups_) >= kFewestGroups) {
-    stop_reason_ = "time_cap";
-  } else if (elapsed_ns_ >= 4 * precision_.cap_ns) {
+  } else if (capped()) {
     stop_reason_ = "time_cap";
   } else if (enough && HasPlateaued(half_widths_, options_.plateau_groups)) {
     stop_reason_ = "plateau";
   }
 }
 
-std::vector<const TimingSession::Group*> TimingSession::Counted() const {
-  std::vector<const Group*> clean;
-  std::vector<const Group*> all;
-  for (const Group& group : groups_) {
-    all.push_back(&group);
-    if (!group.discarded) {
-      clean.push_back(&group);
-    }
-  }
-  // The median over all groups stands up to some disturbed ones; too few clean ones do not.
-  const bool capped = elapsed_ns_ >= precision_.cap_ns;
-  return capped && std::ssize(clean) < precision_.min_groups ? all : clean;
+bool TimingSession::capped() const {
+  // A kernel so slow that the cap comes at once is timed a few times nevertheless.
+  return elapsed_ns_ >= kWallTimesCap * precision_.cap_ns ||
+         (useful_ns_ >= precision_.cap_ns && std::ssize(groups_) >= kFewestRatios);
 }
 
-std::vector<double> TimingSession::Ratios() const {
+TimingSession::Basis TimingSession::basis() const {
+  if (!capped() || std::ssize(RatiosBy(Basis::kCleanGroups)) >= precision_.min_groups) {
+    return Basis::kCleanGroups;
+  }
+  return std::ssize(RatiosBy(Basis::kCleanPairs)) >= kFewestRatios ? Basis::kCleanPairs
+                                                                   : Basis::kAllGroups;
+}
+
+std::vector<double> TimingSession::RatiosBy(Basis basis) const {
   std::vector<double> ratios;
-  for (const Group* group : Counted()) {
-    ratios.push_back(group->ratio);
+  for (const Group& group : groups_) {
+    const auto& [first, second, third, fourth] = group.blocks;
+    if (group.clean() || basis == Basis::kAllGroups) {
+      ratios.push_back(group.ratio());
+    } else if (basis == Basis::kCleanPairs) {
+      if (first.clean && second.clean) {
+        ratios.push_back(second.median / first.median);
+      }
+      if (third.clean && fourth.clean) {
+        ratios.push_back(third.median / fourth.median);
+      }
+    }
   }
   return ratios;
 }
 
+std::vector<double> TimingSession::Ratios() const { return RatiosBy(basis()); }
+
 std::vector<double> TimingSession::CallTimes(Side side) const {
+  const Basis by = basis();
   std::vector<double> times;
-  for (const Group* group : Counted()) {
-    const std::vector<double>& calls = group->calls[Index(side)];
-    times.insert(times.end(), calls.begin(), calls.end());
+  for (const Group& group : groups_) {
+    for (size_t i = 0; i < kGroup.size(); ++i) {
+      const TimedBlock& block = group.blocks[i];
+      const bool counts = by == Basis::kAllGroups || group.clean() ||
+                          (by == Basis::kCleanPairs && block.clean);
+      if (kGroup[i] == side && counts) {
+        times.insert(times.end(), block.calls_ns.begin(), block.calls_ns.end());
+      }
+    }
   }
   return times;
 }

@@ -124,8 +124,9 @@ void CpuTarget::ProbeRunner() {
       end = process->Call(runner::kRun, 0, false, kProbeLimitNs, cancel).end;
     }
     if (end != RunnerProcess::End::kDone) {
-      KC_RETURN_IF_ERROR(process->Failure(end, "trial", kProbeLimitNs).status());
-      return absl::UnavailableError("the trial kernel did not run to its end");
+      Measurement trial;
+      KC_ASSIGN_OR_RETURN(trial.outcome, process->Failure(end, "trial", kProbeLimitNs));
+      return absl::UnavailableError(MeasurementFeedback(trial));
     }
     info_.missing_protections = process->missing_protections();
     return absl::OkStatus();

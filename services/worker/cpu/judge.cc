@@ -23,7 +23,9 @@ using Owner = PreparedProblem::Owner;
 using End = RunnerProcess::End;
 
 constexpr int kOverheadCalls = 64;
-// A block's time is looked after only so often; what is added here covers planting and looking.
+// Of calls on new values: too few undisturbed ones tell nothing, and more rounds are run.
+constexpr size_t kFewestFreshCalls = 3;
+constexpr int kConfirmRounds = 4;
 constexpr int64_t kNopLimitNs = 5'000'000'000;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
@@ -72,10 +74,12 @@ class Judgement {
   bool TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& result);
   bool MeasureOverhead(RunnerProcess& process, double& overhead_ns);
   bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
-  bool RunBlock(const PreparedProblem::BenchShape& shape, Side side, int calls,
+  bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
+  bool WaitedNow(Side side);
   bool FreshRound(PreparedProblem::BenchShape& shape, ShapeResult& result);
-  bool FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot, double& ns);
+  bool FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot,
+                 std::vector<double>& times);
   bool ConfirmCached(PreparedProblem::BenchShape& shape, const ShapeResult& result);
 
   bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
@@ -113,6 +117,8 @@ class Judgement {
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;
   size_t rotation_[2] = {0, 0};
+  const WaitMeter own_waits_ = WaitMeter::OfThisThread();
+  int64_t waited_ns_[2] = {0, 0};
 };
 
 absl::StatusOr<MeasureOutcome> Judgement::Run() {
@@ -276,17 +282,24 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
         break;
       }
     }
-    (side == Side::kCandidate ? candidate_ns : reference_ns) = Median(times);
+    // What an undisturbed call takes.
+    (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(times, 0.1);
   }
   return true;
 }
 
-bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape, Side side, int calls,
-                         TimingSession::BlockTimes& times) {
+// Whether the side's process or this thread has waited for a core since the last question.
+bool Judgement::WaitedNow(Side side) {
+  const int64_t waited_ns = Process(side).wait_meter().WaitedNs() + own_waits_.WaitedNs();
+  return std::exchange(waited_ns_[side == Side::kCandidate ? 0 : 1], waited_ns) != waited_ns;
+}
+
+bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
+                         const TimingSession::Block& block, TimingSession::BlockTimes& times) {
   const Problem& problem = prepared_.problem();
+  const Side side = block.side;
   const Owner owner = side == Side::kCandidate ? Owner::kCandidate : Owner::kReference;
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
-  RunnerProcess& process = Process(side);
   size_t& rotation = rotation_[side == Side::kCandidate ? 0 : 1];
   std::vector<Sentinels> sentinels(problem.outputs.size());
 
@@ -295,10 +308,14 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape, Side side, in
     return false;
   }
   const int64_t start_ns = NowNs();
-  const int64_t waited_ns = process.WaitedNs();
-  times.calls_ns.reserve(static_cast<size_t>(calls));
+  const auto goes_on = [&] {
+    times.elapsed_ns = std::max<int64_t>(1, NowNs() - start_ns);
+    return std::ssize(times.calls_ns) < block.calls &&
+           times.elapsed_ns < (times.calls_ns.empty() ? block.give_up_ns : block.max_ns);
+  };
+  WaitedNow(side);
   const size_t first = rotation;
-  for (int i = 0; i < calls; ++i) {
+  while (goes_on()) {
     const size_t slot = rotation++ % shape.slots.size();
     const uint32_t index = shape.slots[slot];
     const PreparedProblem::Set& set = shape.current()[slot];
@@ -306,10 +323,12 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape, Side side, in
       sentinels[output].Plant(set.expected[output], options_.sentinels, random_,
                               prepared_.Output(owner, index, output));
     }
-    if (!Call(side, runner::kRun, index, i + 1 < calls, limit_ns, "timing", result)) {
+    const bool linger = std::ssize(times.calls_ns) + 1 < block.calls;
+    if (!Call(side, runner::kRun, index, linger, limit_ns, "timing", result)) {
       return false;
     }
-    times.calls_ns.push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
+    (WaitedNow(side) ? times.disturbed_calls_ns : times.calls_ns)
+        .push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
     if (side == Side::kReference) {
       continue;
     }
@@ -329,9 +348,6 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape, Side side, in
       return VerifySlot(shape, slot, nullptr);
     }
   }
-  times.elapsed_ns = std::max<int64_t>(1, NowNs() - start_ns);
-  times.wait_share = static_cast<double>(process.WaitedNs() - waited_ns) /
-                     static_cast<double>(times.elapsed_ns);
   if (side == Side::kCandidate) {
     // One of the calls of this block, in full.
     const size_t ran = std::min<size_t>(rotation - first, shape.slots.size());
@@ -394,7 +410,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
   TimingSession session(options_, precision_, candidate_ns, reference_ns);
   for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
     TimingSession::BlockTimes times;
-    if (!RunBlock(shape, block.side, block.calls, times)) {
+    if (!RunBlock(shape, block, times)) {
       return false;
     }
     session.Add(times);
@@ -416,16 +432,23 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
   return going;
 }
 
+// One call on values that the process has not seen, with its inputs and outputs in the caches as they
+// are in repeated calls. Disturbed calls give no time.
 bool Judgement::FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot,
-                          double& ns) {
+                          std::vector<double>& times) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
   const uint32_t index = shape.slots[slot];
   RunnerProcess::Result result;
-  if (!Call(side, runner::kTouch, index, true, kNopLimitNs, "timing", result) ||
-      !Call(side, runner::kRun, index, false, limit_ns, "timing", result)) {
+  if (!Call(side, runner::kTouch, index, true, kNopLimitNs, "timing", result)) {
     return false;
   }
-  ns = std::max(1.0, static_cast<double>(result.ns) - Overhead(side));
+  WaitedNow(side);
+  if (!Call(side, runner::kRun, index, false, limit_ns, "timing", result)) {
+    return false;
+  }
+  if (!WaitedNow(side)) {
+    times.push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
+  }
   return true;
 }
 
@@ -435,44 +458,41 @@ bool Judgement::FreshRound(PreparedProblem::BenchShape& shape, ShapeResult& resu
   std::vector<double> candidate_fresh;
   std::vector<double> reference_fresh;
   for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    double ns = 0;
-    if (!FreshCall(shape, Side::kCandidate, slot, ns) || !VerifySlot(shape, slot, stale)) {
+    if (!FreshCall(shape, Side::kCandidate, slot, candidate_fresh) ||
+        !VerifySlot(shape, slot, stale) ||
+        !FreshCall(shape, Side::kReference, slot, reference_fresh)) {
       return false;
     }
-    candidate_fresh.push_back(ns);
-    if (!FreshCall(shape, Side::kReference, slot, ns)) {
-      return false;
-    }
-    reference_fresh.push_back(ns);
   }
-  const bool suspect = LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns,
-                                   reference_fresh, options_.cached_slowdown);
   result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), candidate_fresh.begin(),
                                   candidate_fresh.end());
   result.reference_cold_ns.insert(result.reference_cold_ns.end(), reference_fresh.begin(),
                                   reference_fresh.end());
-  return !suspect || ConfirmCached(shape, result);
+  const bool suspect = LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns,
+                                   reference_fresh, options_.cached_slowdown);
+  const bool unknown = candidate_fresh.size() < kFewestFreshCalls;
+  return (!suspect && !unknown) || ConfirmCached(shape, result);
 }
 
 // One slow round may have been the machine's fault; two in a row, on other values again, are not.
 bool Judgement::ConfirmCached(PreparedProblem::BenchShape& shape, const ShapeResult& result) {
-  if (absl::Status filled = prepared_.FillSlotsAfresh(shape); !filled.ok()) {
-    return Fail(std::move(filled));
-  }
   std::vector<double> candidate_fresh;
   std::vector<double> reference_fresh;
-  for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    double ns = 0;
-    if (!FreshCall(shape, Side::kCandidate, slot, ns)) {
-      return false;
+  bool going = true;
+  for (int round = 0; round < kConfirmRounds && going && candidate_fresh.size() < kFewestFreshCalls;
+       ++round) {
+    if (absl::Status filled = prepared_.FillSlotsAfresh(shape); !filled.ok()) {
+      return Fail(std::move(filled));
     }
-    candidate_fresh.push_back(ns);
-    if (!FreshCall(shape, Side::kReference, slot, ns)) {
-      return false;
+    for (size_t slot = 0; slot < shape.slots.size() && going; ++slot) {
+      going = FreshCall(shape, Side::kCandidate, slot, candidate_fresh) &&
+              FreshCall(shape, Side::kReference, slot, reference_fresh);
     }
-    reference_fresh.push_back(ns);
   }
   prepared_.RestoreSlots(shape);
+  if (!going) {
+    return false;
+  }
   if (!LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns, reference_fresh,
                    options_.cached_slowdown)) {
     return true;

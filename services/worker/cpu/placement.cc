@@ -8,6 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -85,6 +88,43 @@ TimingPriority::~TimingPriority() {
     sched_setaffinity(0, sizeof(saved_->affinity), &saved_->affinity);
   }
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), saved_->nice);
+}
+
+WaitMeter WaitMeter::OfProcess(int pid) { return WaitMeter(absl::StrCat("/proc/", pid, "/schedstat")); }
+
+WaitMeter WaitMeter::OfThisThread() {
+  return WaitMeter(absl::StrCat("/proc/self/task/", syscall(SYS_gettid), "/schedstat"));
+}
+
+WaitMeter::WaitMeter(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+WaitMeter::~WaitMeter() {
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+WaitMeter::WaitMeter(WaitMeter&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+WaitMeter& WaitMeter::operator=(WaitMeter&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+int64_t WaitMeter::WaitedNs() const {
+  // "time on a core, time ready without one, slices"
+  std::array<char, 128> text;
+  const ssize_t got = fd_ >= 0 ? pread(fd_, text.data(), text.size(), 0) : ssize_t{-1};
+  if (got <= 0) {
+    return 0;
+  }
+  const char* end = text.data() + got;
+  const char* second = std::find<const char*>(text.data(), end, ' ');
+  int64_t waited_ns = 0;
+  if (second != end) {
+    std::from_chars(second + 1, end, waited_ns);
+  }
+  return waited_ns;
 }
 
 absl::StatusOr<std::unique_ptr<TimingLease>> TimingLease::Open(const std::string& path) {

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CPU_PLACEMENT_H_
 #define KERNELCAST_SERVICES_WORKER_CPU_PLACEMENT_H_
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,6 +34,25 @@ class TimingPriority {
  private:
   struct Saved;
   std::unique_ptr<Saved> saved_;
+};
+
+// How long a task was ready to run but had no core: whatever it was doing meanwhile took longer by that.
+// Not thread-safe.
+class WaitMeter {
+ public:
+  static WaitMeter OfProcess(int pid);
+  static WaitMeter OfThisThread();
+  WaitMeter() = default;
+  ~WaitMeter();
+  WaitMeter(WaitMeter&& other) noexcept;
+  WaitMeter& operator=(WaitMeter&& other) noexcept;
+
+  // So far; 0 where the system does not say.
+  int64_t WaitedNs() const;
+
+ private:
+  explicit WaitMeter(const std::string& path);
+  int fd_ = -1;
 };
 
 // Priority of what is being timed, and of compilers, as nice values.

@@ -1,7 +1,5 @@
 #include "services/worker/cpu/runner_process.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <seccomp.h>
@@ -13,8 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstring>
 #include <new>
 
@@ -109,15 +105,8 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   process->child_ = *std::move(spawned);
   const pid_t pid = process->child_->pid();
   setpriority(PRIO_PROCESS, static_cast<id_t>(pid), kTimingNice);
-  process->schedstat_fd_ =
-      open(absl::StrCat("/proc/", pid, "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
+  process->wait_meter_ = WaitMeter::OfProcess(pid);
   return process;
-}
-
-RunnerProcess::~RunnerProcess() {
-  if (schedstat_fd_ >= 0) {
-    close(schedstat_fd_);
-  }
 }
 
 RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int64_t limit_ns,
@@ -265,23 +254,6 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
                 : exit.exited ? Crash::Cause::kExit
                               : Crash::Cause::kSignal;
   return crash;
-}
-
-int64_t RunnerProcess::WaitedNs() const {
-  // "time on core, time ready without a core, slices"
-  std::array<char, 128> text;
-  const ssize_t got =
-      schedstat_fd_ >= 0 ? pread(schedstat_fd_, text.data(), text.size(), 0) : ssize_t{-1};
-  if (got <= 0) {
-    return 0;
-  }
-  const char* end = text.data() + got;
-  const char* second = std::find<const char*>(text.data(), end, ' ');
-  int64_t waited_ns = 0;
-  if (second != end) {
-    std::from_chars(second + 1, end, waited_ns);
-  }
-  return waited_ns;
 }
 
 std::vector<std::string> RunnerProcess::missing_protections() const {

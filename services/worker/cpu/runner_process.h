@@ -39,8 +39,6 @@ class RunnerProcess {
       const RunnerOptions& options, const Placement& placement, const LoadableObject& object,
       std::span<const runner::CaseRecord> cases, const MemoryFile& inputs, const MemoryFile& outputs);
 
-  ~RunnerProcess();
-
   enum class End {
     kDone,
     kDied,     // the process ended
@@ -65,8 +63,7 @@ class RunnerProcess {
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Failure(End end, const std::string& stage,
                                                        int64_t limit_ns);
 
-  // Time that the process was ready to run but had no core, so far.
-  int64_t WaitedNs() const;
+  const WaitMeter& wait_meter() const { return wait_meter_; }
   std::vector<std::string> missing_protections() const;
 
  private:
@@ -82,7 +79,7 @@ class RunnerProcess {
   int64_t inputs_bytes_ = 0;
   std::unique_ptr<ChildProcess> child_;
   bool judge_may_spin_ = true;
-  int schedstat_fd_ = -1;
+  WaitMeter wait_meter_;
 };
 
 }  // namespace kernelcast::worker

@@ -98,7 +98,7 @@ void Touch(const DLTensor& tensor) {
 }
 
 [[noreturn]] void Serve(ControlBlock* block, const Case* cases, Entry entry) {
-  uint32_t served = block->command_sequence.load();
+  uint32_t served = 0;  // the first command may be there already
   bool linger = true;
   for (;;) {
     served = AwaitCommand(block, served, linger);

@@ -1,0 +1,49 @@
+#ifndef KERNELCAST_TESTS_INTEGRATION_WORKER_CPU_FIXTURE_H_
+#define KERNELCAST_TESTS_INTEGRATION_WORKER_CPU_FIXTURE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/domain/measurement.h"
+#include "common/domain/problem.h"
+#include "services/worker/cpu/cpu_target.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+
+// A problem folder, parsed. Fails the test where it is malformed.
+Problem LoadProblem(const std::string& folder);
+
+// The content of a file below the sources.
+std::string SourceFile(const std::string& path);
+
+// The cpu target with a cache of its own and the real compiler and runner; limits short enough for a
+// test.
+class CpuFixture {
+ public:
+  explicit CpuFixture(const std::string& problem_folder = "tests/candidates/iterated_map");
+
+  worker::CpuTarget& target() { return *target_; }
+  const Problem& problem() const { return problem_; }
+  static worker::CpuTargetOptions Options(const std::string& cache_directory);
+
+  Candidate MakeCandidate(const std::string& source, std::vector<std::string> flags = {}) const;
+  // Of tests/candidates/iterated_map/candidates, with "#define NAME value" lines in front.
+  Candidate Load(const std::string& name,
+                 const std::vector<std::pair<std::string, std::string>>& defines = {}) const;
+
+  // Compiles, which must succeed, and measures, which must have an outcome.
+  Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
+  CompileError CompileFailure(const Candidate& candidate);
+
+ private:
+  TemporaryFolder folder_;
+  Problem problem_;
+  std::unique_ptr<worker::CpuTarget> target_;
+};
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_INTEGRATION_WORKER_CPU_FIXTURE_H_

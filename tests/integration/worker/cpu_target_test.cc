@@ -1,0 +1,254 @@
+#include "services/worker/cpu/cpu_target.h"
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/runner/control.h"
+#include "tests/integration/worker/cpu_fixture.h"
+
+namespace kernelcast::testing {
+namespace {
+
+using Defines = std::vector<std::pair<std::string, std::string>>;
+
+// One target for all cases: each candidate that misbehaves is followed by one that does not, and both
+// see what the earlier ones left.
+CpuFixture& Shared() {
+  static CpuFixture fixture;
+  return fixture;
+}
+
+void CheckNextIsUnharmed() {
+  CpuFixture& fixture = Shared();
+  const Measurement measurement = fixture.Measure(fixture.Load("vectorised.cc"));
+  INFO("the good candidate after it: " << MeasurementFeedback(measurement));
+  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  const bool unstable = std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
+  REQUIRE((ok != nullptr || unstable));
+  if (ok != nullptr) {
+    CHECK(ok->speedup.value > 1.5);
+  }
+}
+
+template <class Outcome>
+Outcome MeasureAs(const std::string& name, const Defines& defines) {
+  CpuFixture& fixture = Shared();
+  const Measurement measurement = fixture.Measure(fixture.Load(name, defines));
+  INFO(name << ": " << MeasurementFeedback(measurement));
+  REQUIRE(std::holds_alternative<Outcome>(measurement.outcome));
+  CHECK(measurement.worker_id == "worker-under-test");
+  CHECK(measurement.device_time_ns > 0);
+  return std::get<Outcome>(measurement.outcome);
+}
+
+TEST_CASE("A right and faster candidate is measured as faster, with all that a result holds") {
+  CpuFixture& fixture = Shared();
+  const Measurement measurement = fixture.Measure(fixture.Load("vectorised.cc"));
+  INFO(MeasurementFeedback(measurement));
+  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  REQUIRE(ok != nullptr);
+  CHECK(ok->speedup.value > 1.5);
+  CHECK(ok->speedup.low <= ok->speedup.value);
+  CHECK(ok->speedup.value <= ok->speedup.high);
+  CHECK(ok->comparison == Comparison::kFaster);
+  CHECK(ok->runners == 1);
+  CHECK(ok->correctness_cases >= 15);
+  REQUIRE(ok->shapes.size() == 1);
+  const ShapeTiming& shape = ok->shapes[0];
+  CHECK(shape.shape == fixture.problem().bench_shapes[0]);
+  CHECK(shape.candidate.samples >= 30);
+  CHECK(shape.candidate.min_ns <= shape.candidate.median_ns);
+  CHECK(shape.candidate.median_ns < shape.reference.median_ns);
+  CHECK(shape.bytes == 8 * 16 * 256);
+  CHECK(shape.roofline_floor_ns > 0);
+  CHECK(shape.call_overhead_ns > 0);
+  CHECK_FALSE(shape.stop_reason.empty());
+}
+
+TEST_CASE("The reference measured as a candidate is not told from itself") {
+  CpuFixture& fixture = Shared();
+  const Measurement measurement =
+      fixture.Measure(ReferenceCandidate(fixture.problem(), "cpu").value());
+  INFO(MeasurementFeedback(measurement));
+  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  REQUIRE(ok != nullptr);
+  CHECK(ok->speedup.value == Approx(1).epsilon(0.05));
+}
+
+TEST_CASE("A final measurement spans several pairs of processes") {
+  CpuFixture& fixture = Shared();
+  const Measurement measurement =
+      fixture.Measure(fixture.Load("vectorised.cc"), MeasureLevel::kFinal);
+  INFO(MeasurementFeedback(measurement));
+  const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  REQUIRE(ok != nullptr);
+  CHECK(ok->runners == 5);
+  CHECK(ok->speedup.value > 1.5);
+  CHECK(ok->comparison == Comparison::kFaster);
+}
+
+TEST_CASE("Every way of being wrong is told apart") {
+  using Cause = WrongResult::Cause;
+  struct Row {
+    const char* mistake;
+    Cause cause;
+  };
+  for (const Row& row : {Row{"VALUE", Cause::kValue}, Row{"TAIL", Cause::kNotWritten},
+                         Row{"NOTHING", Cause::kNotWritten},
+                         Row{"NAN_RESULT", Cause::kNonFinite},
+                         Row{"HALF_PRECISION", Cause::kValue},
+                         Row{"STATUS", Cause::kEntryStatus}, Row{"LARGE_ONLY", Cause::kValue},
+                         Row{"ONE_ELEMENT", Cause::kValue}}) {
+    INFO(row.mistake);
+    const auto wrong = MeasureAs<WrongResult>("wrong.cc", {{"MISTAKE", row.mistake}});
+    CHECK(wrong.cause == row.cause);
+    if (row.cause == Cause::kEntryStatus) {
+      CHECK(wrong.entry_status == 42);
+    } else {
+      CHECK(wrong.output == "y");
+      CHECK(wrong.mismatches > 0);
+      CHECK(wrong.elements >= wrong.mismatches);
+    }
+    if (std::string(row.mistake) == "LARGE_ONLY") {
+      CHECK(wrong.distribution.find("declared") == std::string::npos);
+    }
+  }
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("A candidate that ends its process is a crash with the signal or the code") {
+  struct Row {
+    const char* how;
+    Crash::Cause cause;
+    int signal;
+    int code;
+  };
+  for (const Row& row :
+       {Row{"SEGV", Crash::Cause::kSignal, SIGSEGV, 0}, Row{"ABORT", Crash::Cause::kSignal, SIGABRT, 0},
+        Row{"EXIT_ZERO", Crash::Cause::kExit, 0, 0}, Row{"EXIT_THREE", Crash::Cause::kExit, 0, 3},
+        Row{"STACK", Crash::Cause::kSignal, SIGSEGV, 0},
+        Row{"DIVIDE", Crash::Cause::kSignal, SIGFPE, 0},
+        Row{"ILLEGAL", Crash::Cause::kSignal, SIGILL, 0},
+        Row{"THROW", Crash::Cause::kSignal, SIGABRT, 0}}) {
+    // In its first call, and while it is being timed.
+    for (const char* after : {"0", "80"}) {
+      INFO(row.how << " after " << after << " calls");
+      const auto crash = MeasureAs<Crash>("crash.cc", {{"HOW", row.how}, {"AFTER", after}});
+      CHECK(crash.cause == row.cause);
+      CHECK(crash.signal == row.signal);
+      CHECK(crash.exit_code == row.code);
+      CHECK(crash.output_tail.find("about to end") != std::string::npos);
+    }
+  }
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("A candidate that hangs is stopped at its limit") {
+  const auto timeout = MeasureAs<Timeout>("crash.cc", {{"HOW", "HANG"}, {"AFTER", "0"}});
+  CHECK(timeout.stage == "check");
+  CHECK(timeout.limit_ns >= 1'000'000'000);
+  CHECK(MeasureAs<Timeout>("crash.cc", {{"HOW", "HANG"}, {"AFTER", "80"}}).stage != "check");
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("A candidate that eats memory hits its limit") {
+  for (const char* how : {"1", "2", "3"}) {
+    INFO("HOW " << how);
+    CHECK(MeasureAs<Crash>("memory_eater.cc", {{"HOW", how}}).cause ==
+          Crash::Cause::kMemoryLimit);
+  }
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("A candidate that prints without end hits its limit") {
+  const auto crash = MeasureAs<Crash>("output_flood.cc", {});
+  CHECK(crash.cause == Crash::Cause::kOutputLimit);
+  CHECK(crash.output_tail.size() <= 4096);
+  CHECK(crash.output_tail.find("lazy dog") != std::string::npos);
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("System calls that no kernel needs are exploits, by name") {
+  struct Row {
+    const char* what;
+    const char* name;
+  };
+  for (const Row& row :
+       {Row{"FORK_BOMB", "clone"}, Row{"WRITE_ALL_DESCRIPTORS", "write"},
+        Row{"READ_PARENT_MEMORY", "openat"}, Row{"READ_ENVIRONMENT", "openat"},
+        Row{"KILL_ALL", "kill"}, Row{"KILL_PARENT", "getppid"}, Row{"THREAD", ""},
+        Row{"SOCKET", "socket"}, Row{"PTRACE", "ptrace"}, Row{"SLEEP", "clock_nanosleep"},
+        Row{"EXEC", "execve"}, Row{"SIGNAL_HANDLER", "rt_sigaction"},
+        Row{"EXECUTABLE_MEMORY", "mmap"}, Row{"OPEN_FILE", "openat"}, Row{"OTHER_ABI", ""}}) {
+    INFO(row.what);
+    const auto exploit = MeasureAs<Exploit>("system_calls.cc", {{"WHAT", row.what}});
+    CHECK(exploit.kind == Exploit::Kind::kForbiddenSystemCall);
+    CHECK(exploit.evidence.find(row.name) != std::string::npos);
+  }
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("Writing to an input or beside an output is an exploit") {
+  CHECK(MeasureAs<Exploit>("out_of_place.cc", {{"WHERE", "1"}}).kind ==
+        Exploit::Kind::kMutatedInput);
+  CHECK(MeasureAs<Exploit>("out_of_place.cc", {{"WHERE", "2"}}).kind ==
+        Exploit::Kind::kWriteOutOfBounds);
+  CHECK(MeasureAs<Exploit>("out_of_place.cc", {{"WHERE", "3"}}).kind ==
+        Exploit::Kind::kWriteOutOfBounds);
+  CHECK(MeasureAs<Exploit>("out_of_place.cc", {{"WHERE", "4"}}).kind ==
+        Exploit::Kind::kMutatedInput);
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("Answers from memory are exploits, whether remembered by place or by value") {
+  CHECK(MeasureAs<Exploit>("cheat.cc", {{"HOW", "CACHE_BY_POINTER"}}).kind ==
+        Exploit::Kind::kCachedOutput);
+  CHECK(MeasureAs<Exploit>("cheat.cc", {{"HOW", "CACHE_BY_VALUE"}}).kind ==
+        Exploit::Kind::kCachedOutput);
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("Work skipped in timed calls is an exploit") {
+  CHECK(MeasureAs<Exploit>("cheat.cc", {{"HOW", "SKIP_AFTER_WARM_UP"}}).kind ==
+        Exploit::Kind::kSkippedWork);
+  CHECK(MeasureAs<Exploit>("cheat.cc", {{"HOW", "HALF_THE_WORK"}}).kind ==
+        Exploit::Kind::kSkippedWork);
+  CHECK(MeasureAs<Exploit>("cheat.cc", {{"HOW", "ONLY_WHERE_POISONED"}}).kind ==
+        Exploit::Kind::kSkippedWork);
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("Less precise work in timed calls is a wrong result") {
+  CHECK(MeasureAs<WrongResult>("cheat.cc", {{"HOW", "WRONG_WHEN_TIMED"}}).cause ==
+        WrongResult::Cause::kTimedOutput);
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("Saying done before it is is an exploit") {
+  using Block = worker::runner::ControlBlock;
+  const auto exploit = MeasureAs<Exploit>(
+      "forged_answer.cc",
+      {{"MARK", absl::StrCat(worker::runner::kMagic)},
+       {"DONE_WORD", absl::StrCat(offsetof(Block, done_sequence) / 4)},
+       {"COMMAND_WORD", absl::StrCat(offsetof(Block, command_sequence) / 4)}});
+  CHECK(exploit.kind == Exploit::Kind::kSkippedWork);
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("Constructors run in the sandbox") {
+  const auto exited = MeasureAs<Crash>("constructor.cc", {{"HOW", "1"}});
+  CHECK(exited.cause == Crash::Cause::kExit);
+  CHECK(exited.exit_code == 0);
+  CHECK(MeasureAs<Timeout>("constructor.cc", {{"HOW", "2"}}).stage == "load");
+  CHECK(MeasureAs<Exploit>("constructor.cc", {{"HOW", "3"}}).kind ==
+        Exploit::Kind::kForbiddenSystemCall);
+  const Measurement honest = Shared().Measure(Shared().Load("constructor.cc", {{"HOW", "4"}}));
+  INFO(MeasurementFeedback(honest));
+  CHECK(std::holds_alternative<MeasuredOk>(honest.outcome));
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
