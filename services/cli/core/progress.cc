@@ -36,9 +36,9 @@ std::optional<Limit> TightestLimit(const SearchProgress& progress) {
   consider(static_cast<double>(progress.measured), static_cast<double>(progress.max_measurements),
            absl::StrCat(FormatCount(progress.measured), " / ",
                         FormatCount(progress.max_measurements), " measurements"));
-  consider(static_cast<double>(progress.decided), static_cast<double>(progress.max_candidates),
-           absl::StrCat(FormatCount(progress.decided), " / ", FormatCount(progress.max_candidates),
-                        " candidates"));
+  consider(static_cast<double>(progress.considered), static_cast<double>(progress.max_candidates),
+           absl::StrCat(FormatCount(progress.considered), " / ",
+                        FormatCount(progress.max_candidates), " candidates"));
   consider(progress.elapsed_seconds, progress.max_wall_seconds,
            absl::StrCat(FormatClock(progress.elapsed_seconds), " / ",
                         FormatClock(progress.max_wall_seconds)));
@@ -94,6 +94,23 @@ double AvoidedShare(const SearchProgress& progress) {
 
 }  // namespace
 
+void PrunedTracker::Pruned(const std::string& candidate_id) {
+  if (is_pruned_.emplace(candidate_id, true).second) ++pruned_;
+}
+
+void PrunedTracker::Measured(const std::string& candidate_id, double device_seconds) {
+  bool& is_pruned = is_pruned_[candidate_id];
+  if (is_pruned) --pruned_;
+  is_pruned = false;
+  ++measured_;
+  measured_seconds_ += device_seconds;
+}
+
+double PrunedTracker::avoided_seconds() const {
+  if (measured_ == 0) return 0;
+  return static_cast<double>(pruned_) * measured_seconds_ / static_cast<double>(measured_);
+}
+
 double BudgetUsed(const SearchProgress& progress) {
   const std::optional<Limit> limit = TightestLimit(progress);
   return limit.has_value() ? limit->used : 0;
@@ -136,7 +153,7 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
     lines.push_back(state);
   }
 
-  lines.push_back(absl::StrCat(Figure(style, "considered", progress.decided), "   ",
+  lines.push_back(absl::StrCat(Figure(style, "considered", progress.considered), "   ",
                                Figure(style, "measured", progress.measured), "   ",
                                Figure(style, "pruned", progress.pruned), "   ",
                                Figure(style, "rejected", progress.rejected)));
@@ -184,9 +201,9 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
 
 std::string RenderProgressLine(const SearchProgress& progress) {
   std::string line = absl::StrCat(FormatClock(progress.elapsed_seconds), " considered ",
-                                  progress.decided, ", measured ", progress.measured, ", pruned ",
-                                  progress.pruned, ", deferred ", progress.deferred, ", audited ",
-                                  progress.audited, ", rejected ", progress.rejected);
+                                  progress.considered, ", measured ", progress.measured,
+                                  ", pruned ", progress.pruned, ", deferred ", progress.deferred,
+                                  ", audited ", progress.audited, ", rejected ", progress.rejected);
   if (progress.best.has_value()) {
     absl::StrAppend(&line, ", best ", FormatSpeedup(*progress.best), " ", progress.best_name);
   }

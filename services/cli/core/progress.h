@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_CLI_CORE_PROGRESS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,7 @@ struct SearchProgress {
   double max_device_seconds = 0;
 
   uint64_t proposed = 0;
-  uint64_t decided = 0;
+  uint64_t considered = 0;  // distinct candidates
   uint64_t measured = 0;
   uint64_t deferred = 0;
   uint64_t promoted = 0;
@@ -50,6 +51,22 @@ struct SearchProgress {
   // A line about the connection, when it is lost; and the newest thing that happened.
   std::string connection;
   std::string latest;
+};
+
+// Counts candidates that stand as pruned, which a later measurement ends, and the device time that
+// this avoids: the mean of what measuring took.
+class PrunedTracker {
+ public:
+  void Pruned(const std::string& candidate_id);
+  void Measured(const std::string& candidate_id, double device_seconds);
+  uint64_t pruned() const { return pruned_; }
+  double avoided_seconds() const;
+
+ private:
+  std::map<std::string, bool> is_pruned_;
+  uint64_t pruned_ = 0;
+  uint64_t measured_ = 0;
+  double measured_seconds_ = 0;
 };
 
 // Share of the tightest limit that is used up, in [0, 1]; 0 without a limit.

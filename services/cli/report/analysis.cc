@@ -138,9 +138,40 @@ void AnalyzeReliability(const ReportInput& input, ReportAnalysis& analysis) {
   analysis.reliability = std::move(points);
 }
 
+// Of several evaluations of one candidate, a measurement stands before a fact, a fact before a
+// forecast, and a forecast before a refusal.
+int Standing(const ReportCandidate& candidate) {
+  if (candidate.measurement.has_value()) return 3;
+  if (candidate.compile_error.has_value()) return 2;
+  return FateOf(candidate) == Fate::kPruned ? 1 : 0;
+}
+
+void MarkSuperseded(const ReportInput& input, ReportAnalysis& analysis) {
+  std::map<std::string, size_t> standing;
+  for (size_t i = 0; i < input.candidates.size(); ++i) {
+    analysis.superseded.push_back(false);
+    const ReportCandidate& candidate = input.candidates[i];
+    if (analysis.is_confirmation[i]) continue;
+    const auto [entry, first] = standing.emplace(candidate.candidate.candidate_id, i);
+    if (first) continue;
+    const size_t other = entry->second;
+    const int own = Standing(candidate);
+    const int others = Standing(input.candidates[other]);
+    // Two measurements of one candidate are both shown; the second is a repetition or reused.
+    if (own == 3 && others == 3) continue;
+    if (own >= others) {
+      analysis.superseded[other] = true;
+      entry->second = i;
+    } else {
+      analysis.superseded[i] = true;
+    }
+  }
+}
+
 void Count(const ReportInput& input, ReportAnalysis& analysis) {
   ReportCounts& counts = analysis.counts;
   double measured_seconds = 0;
+  std::set<std::string> seen;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
     const double seconds = candidate.measurement.has_value() && !candidate.reused
@@ -148,7 +179,9 @@ void Count(const ReportInput& input, ReportAnalysis& analysis) {
                                : 0;
     counts.device_seconds_spent += seconds;
     if (analysis.is_confirmation[i]) continue;
-    ++counts.considered;
+    ++counts.decided;
+    if (analysis.superseded[i]) continue;
+    if (seen.insert(candidate.candidate.candidate_id).second) ++counts.considered;
     const Fate fate = FateOf(candidate);
     if (fate == Fate::kPruned) ++counts.pruned;
     if (fate == Fate::kRejected) ++counts.rejected;
@@ -175,9 +208,8 @@ void Count(const ReportInput& input, ReportAnalysis& analysis) {
     counts.device_seconds_avoided = static_cast<double>(counts.pruned) * measured_seconds /
                                     static_cast<double>(counts.measured);
   }
-  if (counts.considered > 0) {
-    counts.defer_rate =
-        static_cast<double>(counts.deferred) / static_cast<double>(counts.considered);
+  if (counts.decided > 0) {
+    counts.defer_rate = static_cast<double>(counts.deferred) / static_cast<double>(counts.decided);
   }
 }
 
@@ -233,7 +265,7 @@ void Summarize(const ReportInput& input, ReportAnalysis& analysis) {
   std::map<std::string, OriginSummary> origins;
   std::map<std::string, FailureSummary> failures;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
-    if (analysis.is_confirmation[i]) continue;
+    if (analysis.is_confirmation[i] || analysis.superseded[i]) continue;
     const ReportCandidate& candidate = input.candidates[i];
     OriginSummary& origin = origins[OriginOf(candidate.candidate)];
     origin.origin = OriginOf(candidate.candidate);
@@ -433,6 +465,7 @@ ReportAnalysis Analyze(const ReportInput& input) {
       measured_before.insert(candidate.candidate.candidate_id);
     }
   }
+  MarkSuperseded(input, analysis);
   Count(input, analysis);
   FindBest(input, analysis);
   Summarize(input, analysis);

@@ -31,10 +31,11 @@ std::string TunablesOf(const Candidate& candidate);
 // Empty for candidates that did not fail.
 std::string FailurePhrase(const ReportCandidate& candidate);
 
-// Every count is of evaluations, not counting confirmations.
+// Confirmations count nowhere but in the device time.
 struct ReportCounts {
-  uint64_t considered = 0;
-  uint64_t measured = 0;  // sent to a device for this evaluation
+  uint64_t considered = 0;  // distinct candidates
+  uint64_t decided = 0;     // evaluations: a pruned candidate may be considered again
+  uint64_t measured = 0;    // evaluations for which a device was used
   uint64_t reused = 0;
   uint64_t deferred = 0;
   uint64_t promoted = 0;
@@ -46,7 +47,7 @@ struct ReportCounts {
   uint64_t faster = 0;              // measured, and faster by the interval
   double device_seconds_spent = 0;  // confirmations included
   double device_seconds_avoided = 0;
-  double defer_rate = 0;  // deferred / considered
+  double defer_rate = 0;  // deferred / decided
 };
 
 struct OriginSummary {
@@ -87,6 +88,8 @@ struct ReportAnalysis {
   bool faster = false;     // by its interval
   // Confirmations: measured again at the final level after having been measured before.
   std::vector<bool> is_confirmation;
+  // Settled without measuring, and the candidate was evaluated otherwise before or after.
+  std::vector<bool> superseded;
   std::vector<OriginSummary> origins;    // best first
   std::vector<FailureSummary> failures;  // most frequent first
   std::vector<ReliabilityPoint> reliability;

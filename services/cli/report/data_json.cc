@@ -211,6 +211,7 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
   }
   const ReportCounts& counts = analysis.counts;
   json["counts"] = {{"considered", counts.considered},
+                    {"decided", counts.decided},
                     {"measured", counts.measured},
                     {"reused", counts.reused},
                     {"pruned", counts.pruned},
@@ -296,6 +297,7 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     row["fate"] = FateName(FateOf(candidate));
     if (candidate.reused) row["reused"] = true;
     if (analysis.is_confirmation[i]) row["confirmation"] = true;
+    if (analysis.superseded[i]) row["superseded"] = true;
     if (candidate.decision.has_value()) row["decision"] = DecisionJson(*candidate.decision);
     if (candidate.forecast.has_value()) row["forecast"] = ForecastJson(*candidate.forecast);
     if (candidate.measurement.has_value()) {

@@ -526,7 +526,9 @@ std::string Candidates(const ReportInput& input, const ReportAnalysis& analysis)
                       Times(std::exp2(candidate.forecast->expected_log2_speedup)), "</small>");
     }
     body += "</td><td>";
-    if (analysis.is_confirmation[i]) {
+    if (analysis.superseded[i]) {
+      body += Chip("prune", FateOf(candidate) == Fate::kPruned ? "at first pruned" : "asked again");
+    } else if (analysis.is_confirmation[i]) {
       body += Chip("good", "confirmation");
     } else if (candidate.decision.has_value()) {
       body += Chip(ReasonStyle(candidate), ReasonWord(candidate.decision->reason));
@@ -606,13 +608,16 @@ std::string Words() {
                "one kernel source for one problem and target, named by the hash of its content");
   list += Term("reference", "the implementation that speedups are relative to");
   list += Term("speedup", "reference time / candidate time: above 1 is faster");
-  list += Term("considered", "settled by a measurement, a forecast or a fact");
+  list +=
+      Term("considered",
+           "settled by a measurement, a forecast or a fact; a candidate counts once, also where it "
+           "was pruned at first and measured later");
   list += Term(
       "forecast",
       "a distribution over bins of speedup and a probability of failure, made without running");
   list += Term("measured", "compiled, verified against the oracle and timed against the reference");
   list += Term("deferred",
-               "measured because the forecast was unsure; defer rate = deferred / considered");
+               "measured because the forecast was unsure; defer rate = deferred / decisions");
   list += Term("promoted", "measured because the forecast says it may win");
   list += Term("audit",
                "measured although it would have been pruned, by a draw with a logged probability "

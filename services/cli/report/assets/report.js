@@ -164,8 +164,8 @@
   const texts = candidates.map((c) => [c.origin, c.id, c.request_id, c.failure, c.rejection, c.decision && c.decision.reason.replace(/_/g, ' '),
     c.fate, (c.flags || []).join(' '), Object.entries(c.tunables || {}).map(([k, v]) => k + '=' + v).join(' ')].join(' ').toLowerCase());
   const kinds = candidates.map((c) => {
-    const kind = new Set(['all', c.fate]);
-    if (c.confirmation) return kind;
+    const kind = new Set(c.superseded ? ['all'] : ['all', c.fate]);
+    if (c.confirmation || c.superseded) return kind;
     if (c.measurement && !c.reused) kind.add('measured');
     if (c.measurement && c.decision && reasons[c.decision.reason]) kind.add(reasons[c.decision.reason]);
     if (c.measurement && c.measurement.speedup && c.measurement.speedup[1] > 1) kind.add('faster');

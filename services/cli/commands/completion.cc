@@ -1,0 +1,235 @@
+#include "services/cli/commands/completion.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "services/cli/commands/context.h"
+
+namespace kernelcast::cli {
+namespace {
+
+struct Flag {
+  std::vector<std::string> names;  // "--json", "-q"
+  std::string description;
+  bool takes_value = false;
+  std::vector<std::string> choices;
+  bool file = false;
+  bool folder = false;
+};
+
+struct Command {
+  std::string name;
+  std::string description;
+  std::vector<Flag> flags;
+  bool takes_problem = false;
+  bool takes_file = false;
+  std::vector<std::string> words;  // allowed positional words
+};
+
+// "{a,b,c}" as CLI11 shows a set of choices.
+std::vector<std::string> ChoicesOf(const std::string& type_name) {
+  std::vector<std::string> choices;
+  const size_t open = type_name.find('{');
+  const size_t close = type_name.find('}');
+  if (open == std::string::npos || close == std::string::npos) return choices;
+  for (size_t start = open + 1; start < close;) {
+    const size_t end = std::min(type_name.find(',', start), close);
+    choices.push_back(type_name.substr(start, end - start));
+    start = end + 1;
+  }
+  std::sort(choices.begin(), choices.end());
+  return choices;
+}
+
+std::vector<Command> CommandsOf(const CLI::App& app) {
+  std::vector<Command> commands;
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    Command command;
+    command.name = sub->get_name();
+    command.description = sub->get_description();
+    for (const CLI::Option* option : sub->get_options()) {
+      const std::string type = option->get_type_name();
+      if (option->get_positional() && option->get_lnames().empty()) {
+        const std::string name = option->get_name(true);
+        command.takes_problem = command.takes_problem || name == "PROBLEM";
+        command.takes_file = command.takes_file || name.find("FILE") == 0 || name == "DIR";
+        for (const std::string& word : ChoicesOf(type)) command.words.push_back(word);
+        continue;
+      }
+      Flag flag;
+      for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
+      flag.description = option->get_description();
+      flag.takes_value = option->get_items_expected_max() > 0;
+      flag.choices = ChoicesOf(type);
+      flag.file = type.find("FILE") != std::string::npos || type.find("PATH") != std::string::npos;
+      flag.folder = type.find("DIR") != std::string::npos;
+      command.flags.push_back(std::move(flag));
+    }
+    commands.push_back(std::move(command));
+  }
+  std::sort(commands.begin(), commands.end(),
+            [](const Command& a, const Command& b) { return a.name < b.name; });
+  return commands;
+}
+
+std::string JoinWords(const std::vector<std::string>& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) absl::StrAppend(&text, text.empty() ? "" : separator, word);
+  return text;
+}
+
+// For a single-quoted string of zsh inside a _arguments specification.
+std::string ZshText(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else if (c == '[' || c == ']' || c == ':' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string BashCompletion(const CLI::App& app) {
+  const std::vector<Command> commands = CommandsOf(app);
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.name);
+  std::string script = absl::StrCat(
+      "# Completion of kernelcast for bash; made by `kernelcast completion bash`.\n"
+      "_kernelcast() {\n"
+      "  local cur prev command word\n"
+      "  cur=${COMP_WORDS[COMP_CWORD]}\n"
+      "  prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+      "  command=\n"
+      "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+      "    if [[ $word != -* ]]; then command=$word; break; fi\n"
+      "  done\n"
+      "  COMPREPLY=()\n"
+      "  case \"$command $prev\" in\n");
+  for (const Command& command : commands) {
+    for (const Flag& flag : command.flags) {
+      if (!flag.takes_value) continue;
+      std::vector<std::string> patterns;
+      for (const std::string& name : flag.names) {
+        patterns.push_back(absl::StrCat("\"", command.name, " ", name, "\""));
+      }
+      std::string action = "return";
+      if (!flag.choices.empty()) {
+        action = absl::StrCat("mapfile -t COMPREPLY < <(compgen -W '", JoinWords(flag.choices, " "),
+                              "' -- \"$cur\"); return");
+      } else if (flag.folder) {
+        action = "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); return";
+      } else if (flag.file) {
+        action = "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return";
+      }
+      absl::StrAppend(&script, "    ", JoinWords(patterns, " | "), ") ", action, " ;;\n");
+    }
+  }
+  absl::StrAppend(&script,
+                  "  esac\n  case $command in\n    '') mapfile -t COMPREPLY < <(compgen -W '",
+                  JoinWords(names, " "), " --help --version' -- \"$cur\") ;;\n");
+  for (const Command& command : commands) {
+    std::vector<std::string> flags;
+    for (const Flag& flag : command.flags) {
+      for (const std::string& name : flag.names) flags.push_back(name);
+    }
+    absl::StrAppend(&script, "    ", command.name, ")\n      if [[ $cur == -* ]]; then\n",
+                    "        mapfile -t COMPREPLY < <(compgen -W '", JoinWords(flags, " "),
+                    "' -- \"$cur\")\n");
+    if (command.takes_problem) {
+      absl::StrAppend(&script,
+                      "      else\n        mapfile -t COMPREPLY < <(compgen -d -W "
+                      "\"$(kernelcast problems --names 2>/dev/null)\" -- \"$cur\")\n");
+    } else if (!command.words.empty()) {
+      absl::StrAppend(&script, "      else\n        mapfile -t COMPREPLY < <(compgen -W '",
+                      JoinWords(command.words, " "), "' -- \"$cur\")\n");
+    } else if (command.takes_file) {
+      absl::StrAppend(&script,
+                      "      else\n        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n");
+    }
+    absl::StrAppend(&script, "      fi\n      ;;\n");
+  }
+  absl::StrAppend(&script, "  esac\n}\ncomplete -F _kernelcast kernelcast\n");
+  return script;
+}
+
+std::string ZshCompletion(const CLI::App& app) {
+  const std::vector<Command> commands = CommandsOf(app);
+  std::string script =
+      "#compdef kernelcast\n"
+      "# Completion of kernelcast for zsh; made by `kernelcast completion zsh`.\n"
+      "_kernelcast_problems() {\n"
+      "  local -a names\n"
+      "  names=(${(f)\"$(kernelcast problems --names 2>/dev/null)\"})\n"
+      "  _alternative 'names:problem:compadd -a names' 'folders:folder:_files -/'\n"
+      "}\n"
+      "_kernelcast() {\n"
+      "  local context state state_descr line\n"
+      "  typeset -A opt_args\n"
+      "  _arguments -C '(- *)--help[Print help]' '(- *)--version[Print the version]' "
+      "'1:command:->command' '*::argument:->argument'\n"
+      "  case $state in\n"
+      "    command)\n"
+      "      local -a commands\n"
+      "      commands=(\n";
+  for (const Command& command : commands) {
+    absl::StrAppend(&script, "        '", command.name, ":", ZshText(command.description), "'\n");
+  }
+  absl::StrAppend(&script,
+                  "      )\n      _describe command commands\n      ;;\n    argument)\n"
+                  "      case $words[1] in\n");
+  for (const Command& command : commands) {
+    absl::StrAppend(&script, "        ", command.name, ")\n          _arguments");
+    for (const Flag& flag : command.flags) {
+      std::string action;
+      if (flag.takes_value) {
+        action = ":value:";
+        if (!flag.choices.empty()) {
+          absl::StrAppend(&action, "(", JoinWords(flag.choices, " "), ")");
+        } else if (flag.folder) {
+          action += "_files -/";
+        } else if (flag.file) {
+          action += "_files";
+        }
+      }
+      for (const std::string& name : flag.names) {
+        absl::StrAppend(&script, " \\\n            '", name, "[", ZshText(flag.description), "]",
+                        action, "'");
+      }
+    }
+    if (command.takes_problem) {
+      absl::StrAppend(&script, " \\\n            '1:problem:_kernelcast_problems'");
+    } else if (!command.words.empty()) {
+      absl::StrAppend(&script, " \\\n            '1:word:(", JoinWords(command.words, " "), ")'");
+    } else if (command.takes_file) {
+      absl::StrAppend(&script, " \\\n            '*:file:_files'");
+    }
+    absl::StrAppend(&script, "\n          ;;\n");
+  }
+  absl::StrAppend(&script, "      esac\n      ;;\n  esac\n}\n_kernelcast \"$@\"\n");
+  return script;
+}
+
+void AddCompletionCommand(CLI::App& app, Context& context) {
+  const auto shell = std::make_shared<std::string>();
+  CLI::App* completion =
+      AddCommand(app, context, "completion", "Print a completion script for a shell",
+                 [&app, &context, shell]() -> absl::StatusOr<ExitCode> {
+                   context.console.Out(*shell == "zsh" ? ZshCompletion(app) : BashCompletion(app));
+                   return ExitCode::kOk;
+                 });
+  completion->add_option("SHELL", *shell, "For which shell")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}));
+}
+
+}  // namespace kernelcast::cli

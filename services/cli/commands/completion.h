@@ -1,0 +1,15 @@
+#ifndef KERNELCAST_SERVICES_CLI_COMMANDS_COMPLETION_H_
+#define KERNELCAST_SERVICES_CLI_COMMANDS_COMPLETION_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace kernelcast::cli {
+
+// Completion scripts, made from the commands and flags of `app` themselves.
+std::string BashCompletion(const CLI::App& app);
+std::string ZshCompletion(const CLI::App& app);
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_COMMANDS_COMPLETION_H_

@@ -1,0 +1,140 @@
+#include "services/cli/commands/connection.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "services/cli/rpc/channel.h"
+
+namespace kernelcast::cli {
+namespace {
+
+constexpr int64_t kStartingPatienceNs = 60'000'000'000;
+
+}  // namespace
+
+void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
+  app.add_option("--state-dir", flags.state_dir,
+                 "Folder of the services' state, logs and reports [$XDG_STATE_HOME/kernelcast or "
+                 "~/.local/state/kernelcast]")
+      ->type_name("DIR");
+  app.add_option("--service-dir", flags.service_dir,
+                 "Folder of the services' programs [that of this program]")
+      ->type_name("DIR");
+}
+
+void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
+  if (needs == Needs::kOrchestrator) {
+    app.add_option(
+           "--orchestrator", flags.orchestrator,
+           "Address of a running orchestrator; without it the services are brought up on this "
+           "machine while the command runs")
+        ->envname("KERNELCAST_ORCHESTRATOR")
+        ->type_name("HOST:PORT");
+  } else {
+    app.add_option("--worker", flags.worker,
+                   "Address of a running worker; without it one is brought up on this machine")
+        ->type_name("HOST:PORT");
+  }
+  if (needs == Needs::kWorkerAndForecaster) {
+    app.add_option("--forecaster", flags.forecaster,
+                   "Address of a running forecaster; without it one is brought up on this machine")
+        ->type_name("HOST:PORT");
+  }
+  app.add_option("--tls-ca", flags.channel.tls.ca_file,
+                 "Authority that services are checked against; turns on TLS")
+      ->type_name("FILE");
+  app.add_option("--tls-certificate", flags.channel.tls.certificate_file,
+                 "Certificate to show to services")
+      ->type_name("FILE");
+  app.add_option("--tls-key", flags.channel.tls.key_file, "Its key")->type_name("FILE");
+  AddStateFlags(app, flags);
+}
+
+absl::StatusOr<std::string> StateDir(const Context& context, const ConnectionFlags& flags) {
+  if (!flags.state_dir.empty()) return flags.state_dir;
+  return DefaultStateDir(context.environment);
+}
+
+absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
+  if (services_ != nullptr) return services_->addresses();
+  KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context_, flags_));
+  LocalServicesOptions options;
+  options.state_dir = state_dir;
+  options.program_folder =
+      flags_.service_dir.empty() ? context_.program_folder : flags_.service_dir;
+  options.with_forecaster = needs_ != Needs::kWorker;
+  options.with_orchestrator = needs_ == Needs::kOrchestrator;
+  options.interrupt = &context_.interrupt;
+  options.notify = [this](const std::string& what) { context_.console.Warn(what); };
+  const int64_t give_up_ns = Clock::Real().MonotonicNs() + kStartingPatienceNs;
+  for (;;) {
+    absl::StatusOr<std::unique_ptr<LocalServices>> started = LocalServices::Start(options);
+    if (started.ok()) {
+      services_ = *std::move(started);
+      return services_->addresses();
+    }
+    if (started.status().code() != absl::StatusCode::kAlreadyExists) return started.status();
+    // Somebody else's services run on this folder: they will do, once they have started.
+    absl::StatusOr<ServiceAddresses> addresses = ReadServiceAddresses(state_dir);
+    if (addresses.ok() || context_.interrupt.requested() ||
+        Clock::Real().MonotonicNs() > give_up_ns) {
+      if (addresses.ok() && !told_) {
+        context_.console.Note(absl::StrCat("using the services of process ", addresses->supervisor,
+                                           " on ", state_dir));
+        told_ = true;
+      }
+      if (addresses.ok()) return addresses;
+      return absl::UnavailableError(std::string(started.status().message()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
+    const std::string& service, const std::string& given, std::string ServiceAddresses::*member) {
+  std::string address = given;
+  if (address.empty()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    KC_ASSIGN_OR_RETURN(const ServiceAddresses addresses, LocalAddresses());
+    address = addresses.*member;
+    if (address.empty()) {
+      return absl::UnavailableError(absl::StrCat(
+          "the services on this state folder have no ", service,
+          "; wait until the command that uses them has ended, or choose another folder "
+          "with --state-dir"));
+    }
+  }
+  KC_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
+                      Connect(service, address, given.empty() ? ChannelOptions{} : flags_.channel));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (member == &ServiceAddresses::orchestrator) orchestrator_address_ = address;
+  return channel;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Orchestrator() {
+  return Reach("orchestrator", flags_.orchestrator, &ServiceAddresses::orchestrator);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Worker() {
+  return Reach("worker", flags_.worker, &ServiceAddresses::worker);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Forecaster() {
+  return Reach("forecaster", flags_.forecaster, &ServiceAddresses::forecaster);
+}
+
+std::string Connection::orchestrator_address() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return orchestrator_address_;
+}
+
+bool Connection::owns_services() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return services_ != nullptr;
+}
+
+}  // namespace kernelcast::cli

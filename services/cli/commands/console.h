@@ -1,0 +1,70 @@
+#ifndef KERNELCAST_SERVICES_CLI_COMMANDS_CONSOLE_H_
+#define KERNELCAST_SERVICES_CLI_COMMANDS_CONSOLE_H_
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "services/cli/core/text.h"
+
+namespace kernelcast::cli {
+
+using Json = nlohmann::ordered_json;
+
+// The two streams of the program. Results go to standard output: text, or with --json JSON and
+// nothing else. Everything else goes to standard error. Thread-safe.
+class Console {
+ public:
+  Console();
+
+  void set_json(bool json) { json_ = json; }
+  void set_quiet(bool quiet) { quiet_ = quiet; }
+  bool json() const { return json_; }
+
+  // Style of standard output.
+  const Style& style() const { return out_style_; }
+  // Columns of standard output if it is a terminal, else 0.
+  int width() const;
+
+  // A result for people; not printed with --json.
+  void Out(std::string_view text);
+  // A result for machines, one line; printed with --json only.
+  void Line(const Json& json);
+  // What goes on; not printed with --quiet.
+  void Note(std::string_view text);
+  void Warn(std::string_view text);
+  // With --json an object {"error": ...} on standard output too.
+  void Error(const absl::Status& status);
+
+  // Whether a block can be redrawn on standard error: a terminal, no --quiet, and neither NO_COLOR
+  // nor a dumb TERM.
+  bool live() const { return live_; }
+  // Draws the lines in place of those drawn before. `lines` of none removes the block.
+  void Draw(const std::vector<std::string>& lines);
+  // Style and width of standard error.
+  const Style& live_style() const { return error_style_; }
+  int live_width() const;
+
+ private:
+  void Erase();
+  void Write(int fd, std::string_view text);
+
+  std::mutex mutex_;
+  bool json_ = false;
+  bool quiet_ = false;
+  bool live_ = false;
+  Style out_style_;
+  Style error_style_;
+  size_t drawn_lines_ = 0;          // guarded by mutex_
+  std::vector<std::string> block_;  // guarded by mutex_
+};
+
+// A protobuf message's JSON as a value to put into other JSON.
+Json JsonOf(std::string_view text);
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_COMMANDS_CONSOLE_H_

@@ -1,0 +1,45 @@
+#ifndef KERNELCAST_SERVICES_CLI_COMMANDS_CONTEXT_H_
+#define KERNELCAST_SERVICES_CLI_COMMANDS_CONTEXT_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/cli/commands/console.h"
+#include "services/cli/core/exit_code.h"
+#include "services/cli/core/paths.h"
+#include "services/cli/launch/interrupt.h"
+
+namespace kernelcast::cli {
+
+// What every command has at hand. Outlives the commands.
+struct Context {
+  Console& console;
+  const Interrupt& interrupt;
+  Environment environment;
+  std::string program_folder;
+  // The command that was chosen on the command line.
+  std::function<absl::StatusOr<ExitCode>()> chosen;
+};
+
+// Makes a subcommand with the flags that all have (--json, --quiet). `run` is what it does.
+CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
+                     const std::string& description, std::function<absl::StatusOr<ExitCode>()> run);
+
+// One of these for each command; the flags live in a shared pointer that the command's function
+// holds.
+void AddUpCommand(CLI::App& app, Context& context);
+void AddSearchCommands(CLI::App& app, Context& context);  // search, watch
+void AddEvaluateCommand(CLI::App& app, Context& context);
+void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, forecast
+void AddEvalCommand(CLI::App& app, Context& context);
+void AddRecordCommands(CLI::App& app, Context& context);  // export, report, searches, stop
+void AddProblemsCommand(CLI::App& app, Context& context);
+void AddDoctorCommand(CLI::App& app, Context& context);
+void AddCompletionCommand(CLI::App& app, Context& context);
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_COMMANDS_CONTEXT_H_

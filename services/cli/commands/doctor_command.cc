@@ -1,0 +1,439 @@
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/process/child_process.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "kernelcast/v1/worker.grpc.pb.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/core/table.h"
+#include "services/cli/rpc/channel.h"
+
+namespace kernelcast::cli {
+namespace {
+
+constexpr int64_t kCompilerTimeoutNs = 30'000'000'000;
+
+enum class Verdict { kGood, kNote, kMissing };
+
+struct Check {
+  std::string name;
+  Verdict verdict = Verdict::kGood;
+  std::string detail;
+};
+
+class Examination {
+ public:
+  void Good(const std::string& name, const std::string& detail) {
+    checks_.push_back({name, Verdict::kGood, detail});
+  }
+  // Works, but something could be better.
+  void Note(const std::string& name, const std::string& detail) {
+    checks_.push_back({name, Verdict::kNote, detail});
+  }
+  // Something cannot be done without it.
+  void Missing(const std::string& name, const std::string& detail) {
+    checks_.push_back({name, Verdict::kMissing, detail});
+  }
+  const std::vector<Check>& checks() const { return checks_; }
+
+ private:
+  std::vector<Check> checks_;
+};
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string FileLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+absl::StatusOr<ChildExit> RunTool(const std::vector<std::string>& argv, const std::string& folder) {
+  ChildOptions options;
+  options.argv = argv;
+  options.working_directory = folder;
+  const char* path = std::getenv("PATH");
+  options.environment = {absl::StrCat("PATH=", path == nullptr ? "/usr/bin:/bin" : path),
+                         "LC_ALL=C"};
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::Spawn(options));
+  return child->Wait(kCompilerTimeoutNs);
+}
+
+void CheckMachine(Examination& examination) {
+  utsname system{};
+  uname(&system);
+  examination.Good("system",
+                   absl::StrCat(system.sysname, " ", system.release, ", ", system.machine));
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  std::string model;
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      model = line.substr(std::min(line.size(), line.find(':') + 2));
+      break;
+    }
+  }
+  const std::string text = absl::StrCat(cores, " of ", model.empty() ? "unknown model" : model);
+  if (cores < 2) {
+    examination.Note("cores", text + "; with one core, compiling disturbs timing");
+  } else {
+    examination.Good("cores", text);
+  }
+  std::ifstream meminfo("/proc/meminfo");
+  double available_kib = 0;
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.rfind("MemAvailable:", 0) == 0)
+      available_kib = std::strtod(line.c_str() + 13, nullptr);
+  }
+  const std::string memory = FormatBytes(available_kib * 1024) + " available";
+  if (available_kib < 1.5 * 1024 * 1024) {
+    examination.Note("memory", memory + "; below 1.5 GiB compiles may fail");
+  } else {
+    examination.Good("memory", memory);
+  }
+  double load = 0;
+  if (getloadavg(&load, 1) == 1) {
+    const std::string shown = FormatFixed(load, 2) + " runnable tasks in the last minute";
+    if (load > 0.5 * cores) {
+      examination.Note("load", shown + "; other work on this machine widens intervals");
+    } else {
+      examination.Good("load", shown);
+    }
+  }
+  const std::string governor = FileLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  if (!governor.empty() && governor != "performance") {
+    examination.Note("clock",
+                     "frequency governor is '" + governor + "'; 'performance' is steadier");
+  } else if (!governor.empty()) {
+    examination.Good("clock", "frequency governor is 'performance'");
+  }
+}
+
+// Compilers that can make a candidate, checked by making one.
+void CheckCompilers(Examination& examination) {
+  std::string folder = "/tmp/kernelcast-doctor-XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) {
+    examination.Missing("compiler", "cannot make a folder in /tmp to try one in");
+    return;
+  }
+  const std::string source = folder + "/probe.cc";
+  std::ofstream(source)
+      << "#include <dlpack/dlpack.h>\n#include <cmath>\n"
+         "extern \"C\" int probe(const DLTensor* t) {\n"
+         "  float sum = 0;\n"
+         "  for (int i = 0; i < 64; ++i) sum += std::sqrt(((float*)t->data)[i]);\n"
+         "  return static_cast<int>(sum);\n}\n";
+  bool any = false;
+  for (const char* name : {"g++", "clang++"}) {
+    const absl::StatusOr<ChildExit> version = RunTool({name, "--version"}, folder);
+    if (!version.ok() || !version->exited || version->exit_code != 0) continue;
+    const std::string shown = OneLine(FirstLine(version->output));
+    const absl::StatusOr<ChildExit> compiled =
+        RunTool({name, "-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", source, "-o",
+                 folder + "/probe.so"},
+                folder);
+    if (compiled.ok() && compiled->exited && compiled->exit_code == 0) {
+      examination.Good(absl::StrCat("compiler ", name), shown);
+      any = true;
+    } else {
+      const std::string why =
+          compiled.ok() ? FirstLine(compiled->output) : std::string(compiled.status().message());
+      examination.Note(absl::StrCat("compiler ", name),
+                       absl::StrCat(shown, ", but cannot make a candidate: ", OneLine(why)));
+    }
+  }
+  if (!any) {
+    examination.Missing(
+        "compiler",
+        "neither g++ nor clang++ makes a C++20 shared object with <dlpack/dlpack.h>; "
+        "install g++ and libdlpack-dev");
+  }
+  unlink(source.c_str());
+  unlink((folder + "/probe.so").c_str());
+  rmdir(folder.c_str());
+}
+
+void CheckPrograms(Examination& examination, const std::string& folder) {
+  std::vector<std::string> missing;
+  for (const char* name : {"orchestrator", "worker", "runner", "forecaster"}) {
+    if (access(absl::StrCat(folder, "/kernelcast-", name).c_str(), X_OK) != 0) {
+      missing.push_back(absl::StrCat("kernelcast-", name));
+    }
+  }
+  if (missing.empty()) {
+    examination.Good("services", absl::StrCat("all in ", folder));
+  } else {
+    examination.Missing("services", absl::StrCat(Join(missing, ", "), " not in ", folder));
+  }
+}
+
+// A library's version through its own function, without linking it.
+void CheckLibraries(Examination& examination) {
+  const auto open = [](std::initializer_list<const char*> names) -> void* {
+    for (const char* name : names) {
+      if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return library;
+    }
+    return nullptr;
+  };
+  if (void* xgboost = open({"libxgboost.so", "libxgboost.so.0", "libxgboost.so.1"})) {
+    using VersionFunction = void (*)(int*, int*, int*);
+    const auto version = reinterpret_cast<VersionFunction>(dlsym(xgboost, "XGBoostVersion"));
+    int major = 0;
+    int minor = 0;
+    int patch = 0;
+    if (version != nullptr) version(&major, &minor, &patch);
+    examination.Good("xgboost", absl::StrCat(major, ".", minor, ".", patch));
+  } else {
+    examination.Missing("xgboost", "libxgboost cannot be loaded; the forecaster needs it");
+  }
+  if (void* sqlite = open({"libsqlite3.so.0", "libsqlite3.so"})) {
+    using VersionFunction = const char* (*)();
+    const auto version = reinterpret_cast<VersionFunction>(dlsym(sqlite, "sqlite3_libversion"));
+    examination.Good("sqlite", version == nullptr ? "present" : version());
+  } else {
+    examination.Missing("sqlite", "libsqlite3 cannot be loaded; the orchestrator needs it");
+  }
+  examination.Good("grpc", grpc::Version());
+  if (void* cuda = open({"libcuda.so.1"})) {
+    using InitFunction = int (*)(unsigned);
+    using NumberFunction = int (*)(int*);
+    const auto init = reinterpret_cast<InitFunction>(dlsym(cuda, "cuInit"));
+    const auto driver = reinterpret_cast<NumberFunction>(dlsym(cuda, "cuDriverGetVersion"));
+    const auto count = reinterpret_cast<NumberFunction>(dlsym(cuda, "cuDeviceGetCount"));
+    int version = 0;
+    int devices = 0;
+    const bool works = init != nullptr && init(0) == 0 && count != nullptr && count(&devices) == 0;
+    if (driver != nullptr) driver(&version);
+    const std::string shown =
+        absl::StrCat("driver for CUDA ", version / 1000, ".", version % 1000 / 10);
+    if (works && devices > 0) {
+      examination.Good("gpu",
+                       absl::StrCat(shown, ", ", devices, devices == 1 ? " device" : " devices"));
+    } else {
+      examination.Note("gpu", shown + ", but no usable device; the cpu target works without");
+    }
+  } else {
+    examination.Note("gpu", "no NVIDIA driver; the cpu target works without");
+  }
+}
+
+// Whether a port of this machine can be listened on.
+bool CanListen(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool good =
+      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(fd, 1) == 0;
+  close(fd);
+  return good;
+}
+
+void CheckState(Examination& examination, const absl::StatusOr<std::string>& state_dir) {
+  if (!state_dir.ok()) {
+    examination.Missing("state", std::string(state_dir.status().message()));
+    return;
+  }
+  const std::string probe = *state_dir + "/.doctor";
+  const absl::Status written = WriteFileAtomically(probe, "");
+  unlink(probe.c_str());
+  if (!written.ok()) {
+    examination.Missing("state", std::string(written.message()));
+    return;
+  }
+  struct statvfs space {};
+  double free_bytes = 0;
+  if (statvfs(state_dir->c_str(), &space) == 0) {
+    free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
+  }
+  const std::string detail = absl::StrCat(*state_dir, ", ", FormatBytes(free_bytes), " free");
+  if (free_bytes < 2e9) {
+    examination.Note("state", detail + "; logs and artefacts may need more");
+  } else {
+    examination.Good("state", detail);
+  }
+}
+
+void CheckPorts(Examination& examination) {
+  if (!CanListen(0)) {
+    examination.Missing("ports", "no port of 127.0.0.1 can be listened on");
+  } else if (!CanListen(50051)) {
+    examination.Note("ports", "50051 is in use: `kernelcast up` needs --listen, or runs already");
+  } else {
+    examination.Good("ports", "127.0.0.1:50051 is free");
+  }
+}
+
+void CheckWorker(Examination& examination, Connection& connection) {
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = connection.Worker();
+  if (!channel.ok()) {
+    examination.Missing("worker", OneLine(std::string(channel.status().message())));
+    return;
+  }
+  const auto stub = v1::Worker::NewStub(*channel);
+  v1::WorkerDescription description;
+  const absl::Status status = Call(*stub, &v1::Worker::Stub::Describe, v1::WorkerDescribeRequest(),
+                                   &description, absl::Seconds(10));
+  if (!status.ok()) {
+    examination.Missing("worker", OneLine(std::string(status.message())));
+    return;
+  }
+  for (const v1::TargetDescription& target : description.targets()) {
+    const std::string name = absl::StrCat("target ", OneLine(target.target()));
+    std::string detail = OneLine(absl::StrCat(target.device().model(), ", ", target.toolchain()));
+    if (target.can_compile() && target.can_measure()) {
+      examination.Good(name, detail);
+    } else {
+      examination.Note(name, absl::StrCat(target.can_compile() ? "compiles, cannot measure: "
+                                                               : "cannot compile: ",
+                                          OneLine(target.unavailable_reason())));
+    }
+  }
+  if (description.missing_protections().empty()) {
+    examination.Good("runner", "all protections granted");
+  } else {
+    std::vector<std::string> missing(description.missing_protections().begin(),
+                                     description.missing_protections().end());
+    examination.Note("runner",
+                     absl::StrCat("the kernel does not grant: ", OneLine(Join(missing, ", ")),
+                                  "; do not run candidates that you do not trust"));
+  }
+}
+
+void CheckOrchestrator(Examination& examination, const std::string& address,
+                       const ChannelOptions& options) {
+  if (address.empty()) {
+    examination.Good("orchestrator", "none runs here; commands bring one up");
+    return;
+  }
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      Connect("orchestrator", address, options, absl::Seconds(3));
+  if (!channel.ok()) {
+    examination.Missing("orchestrator", std::string(channel.status().message()));
+    return;
+  }
+  const auto stub = v1::Orchestrator::NewStub(*channel);
+  v1::OrchestratorDescription description;
+  const absl::Status status =
+      Call(*stub, &v1::Orchestrator::Stub::Describe, v1::OrchestratorDescribeRequest(),
+           &description, absl::Seconds(10));
+  if (!status.ok()) {
+    examination.Missing("orchestrator", OneLine(std::string(status.message())));
+    return;
+  }
+  const auto healthy = [](const auto& services) {
+    return std::count_if(services.begin(), services.end(),
+                         [](const auto& service) { return service.healthy(); });
+  };
+  const std::string detail = absl::StrCat(
+      address, ", version ", description.version(), ", ", healthy(description.workers()), " of ",
+      description.workers_size(), " workers and ", healthy(description.forecasters()), " of ",
+      description.forecasters_size(), " forecasters healthy");
+  std::string sick;
+  for (const v1::WorkerStatus& worker : description.workers()) {
+    if (!worker.healthy()) {
+      absl::StrAppend(&sick, "; worker ", worker.address(), ": ",
+                      OneLine(worker.unhealthy_reason()));
+    }
+  }
+  for (const v1::ForecasterStatus& forecaster : description.forecasters()) {
+    if (!forecaster.healthy()) {
+      absl::StrAppend(&sick, "; forecaster ", forecaster.address(), ": ",
+                      OneLine(forecaster.unhealthy_reason()));
+    }
+  }
+  if (sick.empty()) {
+    examination.Good("orchestrator", detail);
+  } else {
+    examination.Note("orchestrator", detail + sick);
+  }
+}
+
+struct DoctorFlags {
+  ConnectionFlags connection;
+  std::string orchestrator;
+};
+
+absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
+  Console& console = context.console;
+  Examination examination;
+  examination.Good("kernelcast",
+                   absl::StrCat(std::string(Version()), " ", std::string(Revision())));
+  CheckMachine(examination);
+  CheckCompilers(examination);
+  CheckPrograms(examination, flags.connection.service_dir.empty() ? context.program_folder
+                                                                  : flags.connection.service_dir);
+  CheckLibraries(examination);
+  const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
+  CheckState(examination, state_dir);
+  CheckPorts(examination);
+  // Asked before a worker of our own holds the folder.
+  std::string orchestrator = flags.orchestrator;
+  if (orchestrator.empty() && state_dir.ok() && StateIsLocked(*state_dir)) {
+    const absl::StatusOr<ServiceAddresses> running = ReadServiceAddresses(*state_dir);
+    if (running.ok()) orchestrator = running->orchestrator;
+  }
+  CheckOrchestrator(examination, orchestrator, flags.connection.channel);
+  Connection connection(context, flags.connection, Needs::kWorker);
+  CheckWorker(examination, connection);
+
+  bool all_good = true;
+  Table table({{""}, {"what"}, {"finding", Table::Align::kLeft, true}});
+  const Style& style = console.style();
+  for (const Check& check : examination.checks()) {
+    const char* word = check.verdict == Verdict::kGood   ? "ok"
+                       : check.verdict == Verdict::kNote ? "note"
+                                                         : "missing";
+    table.AddRow({check.verdict == Verdict::kGood   ? style.Green(word)
+                  : check.verdict == Verdict::kNote ? style.Yellow(word)
+                                                    : style.Red(word),
+                  check.name, check.detail});
+    all_good = all_good && check.verdict != Verdict::kMissing;
+    console.Line({{"check", check.name}, {"verdict", word}, {"detail", check.detail}});
+  }
+  console.Out(table.Render(style, 0));
+  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<DoctorFlags>();
+  CLI::App* doctor =
+      AddCommand(app, context, "doctor", "Say what this machine can do and what is missing",
+                 [&context, flags] { return RunDoctor(context, *flags); });
+  doctor->add_option("--orchestrator", flags->orchestrator, "An orchestrator to look at")
+      ->envname("KERNELCAST_ORCHESTRATOR")
+      ->type_name("HOST:PORT");
+  AddConnectionFlags(*doctor, flags->connection, Needs::kWorker);
+}
+
+}  // namespace kernelcast::cli

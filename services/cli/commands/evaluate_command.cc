@@ -1,0 +1,197 @@
+#include <cmath>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
+#include "services/cli/core/candidate_files.h"
+#include "services/cli/core/table.h"
+#include "services/cli/report/analysis.h"
+#include "services/cli/rpc/channel.h"
+#include "services/cli/rpc/evaluate_stream.h"
+#include "services/cli/rpc/proto_json.h"
+#include "services/cli/rpc/records.h"
+
+namespace kernelcast::cli {
+namespace {
+
+struct EvaluateFlags {
+  ConnectionFlags connection;
+  std::string problem;
+  std::string target = "cpu";
+  std::string candidates;
+  std::string mode = "route";
+  std::string search_id;
+  size_t max_in_flight = 64;
+};
+
+const std::map<std::string, v1::EvaluateMode>& Modes() {
+  static const auto* const modes =
+      new std::map<std::string, v1::EvaluateMode>{{"route", v1::EVALUATE_MODE_ROUTE},
+                                                  {"measure", v1::EVALUATE_MODE_MEASURE},
+                                                  {"final", v1::EVALUATE_MODE_FINAL},
+                                                  {"forecast", v1::EVALUATE_MODE_FORECAST}};
+  return *modes;
+}
+
+struct Settled {
+  std::string name;
+  std::string decision;
+  std::string forecast;
+  std::string result;
+  std::string detail;
+  bool good = false;
+};
+
+Settled Describe(const std::string& name, const v1::EvaluateReply& reply, const Style& style) {
+  Settled settled;
+  settled.name = OneLine(name);
+  if (reply.has_error()) {
+    settled.decision = "refused";
+    settled.result =
+        style.Red(absl::StatusCodeToString(static_cast<absl::StatusCode>(reply.error().code())));
+    settled.detail = OneLine(reply.error().message());
+    return settled;
+  }
+  const v1::Evaluation& evaluation = reply.evaluation();
+  const absl::StatusOr<ReportCandidate> row = ReportCandidateFromProto(evaluation, v1::Candidate());
+  if (!row.ok()) {
+    settled.result = style.Red("unreadable");
+    settled.detail = OneLine(std::string(row.status().message()));
+    return settled;
+  }
+  if (row->decision.has_value()) settled.decision = std::string(ReasonWord(row->decision->reason));
+  if (row->forecast.has_value()) {
+    settled.forecast = FormatSpeedup(std::exp2(row->forecast->expected_log2_speedup));
+  }
+  switch (FateOf(*row)) {
+    case Fate::kOk: {
+      const Ratio& speedup = *SpeedupOf(*row);
+      const std::string figure = FormatSpeedup(speedup.value);
+      settled.result =
+          (speedup.low > 1 ? style.Green(figure) : figure) + " " + FormatInterval(speedup);
+      settled.good = true;
+      if (row->reused) settled.detail = "measured before";
+      break;
+    }
+    case Fate::kPruned:
+      settled.result = "not measured";
+      settled.good = true;
+      break;
+    default:
+      settled.result =
+          style.Red(FailurePhrase(*row).empty() ? OneLine(row->rejection) : FailurePhrase(*row));
+      settled.detail = OneLine(row->feedback);
+  }
+  return settled;
+}
+
+absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flags) {
+  Console& console = context.console;
+  KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
+  KC_RETURN_IF_ERROR(CheckTarget(loaded.problem, flags.target));
+  KC_ASSIGN_OR_RETURN(const std::vector<NamedCandidate> candidates,
+                      ReadCandidates(flags.candidates, loaded.problem.problem_id, flags.target));
+
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  v1::PutProblemRequest put;
+  *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
+  v1::PutProblemReply known;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
+
+  const std::string batch = RandomId("e_");
+  std::vector<v1::EvaluateRequest> requests;
+  std::map<std::string, std::string> names;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    v1::EvaluateRequest request;
+    request.set_request_id(absl::StrCat(batch, "/", i + 1));
+    *request.mutable_candidate() = ToProto(candidates[i].candidate);
+    request.set_search_id(flags.search_id);
+    request.set_mode(Modes().at(flags.mode));
+    names[request.request_id()] = candidates[i].name;
+    requests.push_back(std::move(request));
+  }
+
+  std::map<std::string, Settled> settled;
+  EvaluateOptions options;
+  options.max_in_flight = flags.max_in_flight;
+  options.cancelled = [&context] { return context.interrupt.requested(); };
+  options.reconnect = [&connection] { return connection.Orchestrator(); };
+  options.on_trouble = [&console](const std::string& trouble) {
+    if (!trouble.empty()) console.Warn(absl::StrCat("connection lost: ", OneLine(trouble)));
+  };
+  const absl::Status status = EvaluateAll(requests, options, [&](const v1::EvaluateReply& reply) {
+    const std::string& name = names.at(reply.request_id());
+    const Settled one = Describe(name, reply, console.live_style());
+    console.Note(
+        absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ", one.result));
+    settled[reply.request_id()] = Describe(name, reply, console.style());
+    Json line = {{"name", name}};
+    if (reply.has_error()) {
+      line["error"] = JsonOf(ProtoToJson(reply.error()));
+    } else {
+      line["evaluation"] = JsonOf(ProtoToJson(reply.evaluation()));
+    }
+    console.Line(line);
+  });
+
+  bool all_good = true;
+  Table table({{"candidate", Table::Align::kLeft, true},
+               {"decision"},
+               {"forecast", Table::Align::kRight},
+               {"result"},
+               {"detail", Table::Align::kLeft, true}});
+  for (const v1::EvaluateRequest& request : requests) {
+    const auto found = settled.find(request.request_id());
+    if (found == settled.end()) continue;
+    const Settled& one = found->second;
+    all_good = all_good && one.good;
+    table.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+  }
+  if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
+  KC_RETURN_IF_ERROR(status);
+  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+}  // namespace
+
+void AddEvaluateCommand(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<EvaluateFlags>();
+  CLI::App* evaluate = AddCommand(app, context, "evaluate", "Evaluate candidates that you hand in",
+                                  [&context, flags] { return RunEvaluate(context, *flags); });
+  AddProblemArgument(*evaluate, flags->problem);
+  evaluate
+      ->add_option(
+          "--candidates", flags->candidates,
+          "A folder of sources, each with NAME.json beside it where it needs one; one source; "
+          "or a .jsonl file with a candidate a line")
+      ->required()
+      ->type_name("PATH");
+  evaluate->add_option("--target", flags->target, "What candidates run on")->capture_default_str();
+  std::vector<std::string> modes;
+  for (const auto& [name, mode] : Modes()) modes.push_back(name);
+  evaluate
+      ->add_option(
+          "--mode", flags->mode,
+          "route: the policy decides; measure; final: measure as precisely as is published; "
+          "forecast: do not measure")
+      ->check(CLI::IsMember(modes))
+      ->capture_default_str();
+  evaluate->add_option("--search-id", flags->search_id, "Search whose budget and best count")
+      ->type_name("ID");
+  evaluate->add_option("--in-flight", flags->max_in_flight, "Candidates in flight at once")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  AddConnectionFlags(*evaluate, flags->connection, Needs::kOrchestrator);
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,61 @@
+#include "services/cli/commands/problem_argument.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/cli/core/text.h"
+
+namespace kernelcast::cli {
+
+absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder) {
+  LoadedProblem loaded;
+  loaded.folder = folder;
+  absl::StatusOr<std::vector<ProblemFile>> files = ReadProblemFolder(folder);
+  absl::Status status = files.status();
+  if (files.ok()) {
+    absl::StatusOr<Problem> problem = ParseProblem(*std::move(files));
+    if (problem.ok()) {
+      loaded.problem = *std::move(problem);
+      return loaded;
+    }
+    status = problem.status();
+  }
+  // Messages name files relative to the folder.
+  std::string message(status.message());
+  if (message.find(folder) == std::string::npos) message = absl::StrCat(folder, "/", message);
+  return absl::Status(status.code(), message);
+}
+
+absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::string& argument) {
+  KC_ASSIGN_OR_RETURN(
+      const std::string folder,
+      FindProblemFolder(argument, ProblemFolders(context.environment, context.program_folder)));
+  return LoadProblemFolder(folder);
+}
+
+absl::Status CheckTarget(const Problem& problem, const std::string& target) {
+  if (problem.targets.find(target) != problem.targets.end()) return absl::OkStatus();
+  std::vector<std::string> known;
+  for (const auto& [name, unused] : problem.targets) known.push_back(name);
+  return absl::InvalidArgumentError(absl::StrCat("--target: ", problem.name,
+                                                 " has no reference for '", OneLine(target),
+                                                 "'; it has: ", Join(known, ", ")));
+}
+
+uint64_t SpacePoints(const Problem& problem, const std::string& target) {
+  const auto found = problem.targets.find(target);
+  if (found == problem.targets.end() || !found->second.space.has_value()) return 0;
+  return EnumeratePoints(*found->second.space).size();
+}
+
+void AddProblemArgument(CLI::App& app, std::string& problem) {
+  app.add_option(
+         "PROBLEM", problem,
+         "A problem's folder, or its name in $KERNELCAST_PROBLEMS, ./examples/problems or the "
+         "installed problems")
+      ->required();
+}
+
+}  // namespace kernelcast::cli

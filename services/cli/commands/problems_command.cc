@@ -1,0 +1,127 @@
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
+#include "services/cli/core/table.h"
+
+namespace kernelcast::cli {
+namespace {
+
+struct ProblemsFlags {
+  std::string folder;
+  bool names = false;
+};
+
+std::string AxisText(const Problem& problem) {
+  std::string text;
+  for (const Axis& axis : problem.axes) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", axis.name);
+  }
+  return text;
+}
+
+absl::StatusOr<ExitCode> RunProblems(Context& context, const ProblemsFlags& flags) {
+  Console& console = context.console;
+  std::vector<std::string> folders;
+  if (flags.folder.empty()) {
+    folders = ProblemFolders(context.environment, context.program_folder);
+  } else {
+    folders = {flags.folder};
+  }
+  // A name is what it is in the first folder that has it.
+  std::map<std::string, std::string> found;
+  for (const std::string& folder : folders) {
+    for (const std::string& name : ListProblems(folder)) found.emplace(name, folder + "/" + name);
+  }
+  if (found.empty() && !flags.folder.empty()) {
+    KC_ASSIGN_OR_RETURN(const std::string single, FindProblemFolder(flags.folder, {}));
+    found.emplace(single, single);
+  }
+  if (flags.names) {
+    for (const auto& [name, folder] : found) console.Out(name + "\n");
+    return ExitCode::kOk;
+  }
+  if (found.empty()) {
+    return absl::NotFoundError(absl::StrCat("no problems in ", Join(folders, ", "),
+                                            "; KERNELCAST_PROBLEMS may name other folders"));
+  }
+  Table table({{"problem"},
+               {"title", Table::Align::kLeft, true},
+               {"family"},
+               {"axes"},
+               {"shapes", Table::Align::kRight},
+               {"space"}});
+  std::string mistakes;
+  bool all_good = true;
+  for (const auto& [name, folder] : found) {
+    const absl::StatusOr<LoadedProblem> loaded = LoadProblemFolder(folder);
+    if (!loaded.ok()) {
+      all_good = false;
+      table.AddRow({OneLine(name), console.style().Red("malformed")});
+      absl::StrAppend(&mistakes, console.style().Red("malformed: "),
+                      ForTerminal(std::string(loaded.status().message())), "\n");
+      console.Line({{"name", name},
+                    {"folder", folder},
+                    {"valid", false},
+                    {"error", std::string(loaded.status().message())}});
+      continue;
+    }
+    const Problem& problem = loaded->problem;
+    std::string space;
+    Json targets = Json::object();
+    for (const auto& [target, unused] : problem.targets) {
+      const uint64_t points = SpacePoints(problem, target);
+      size_t templates = 0;
+      if (problem.targets.at(target).space.has_value()) {
+        templates = problem.targets.at(target).space->templates.size();
+      }
+      absl::StrAppend(
+          &space, space.empty() ? "" : ", ", target, ": ",
+          points == 0 ? std::string("no space")
+                      : absl::StrCat(FormatCount(points), " points, ", templates, " templates"));
+      targets[target] = {{"space_points", points}, {"templates", templates}};
+    }
+    table.AddRow({OneLine(name), OneLine(problem.title), OneLine(problem.family), AxisText(problem),
+                  absl::StrCat(problem.check_shapes.size(), " + ", problem.bench_shapes.size()),
+                  space});
+    Json axes = Json::array();
+    for (const Axis& axis : problem.axes) {
+      axes.push_back({{"name", axis.name},
+                      {"held_out", {axis.held_out_low, axis.held_out_high}},
+                      {"multiple_of", axis.multiple_of}});
+    }
+    console.Line({{"name", name},
+                  {"folder", folder},
+                  {"valid", true},
+                  {"problem_id", problem.problem_id},
+                  {"title", problem.title},
+                  {"family", problem.family},
+                  {"axes", axes},
+                  {"check_shapes", problem.check_shapes.size()},
+                  {"bench_shapes", problem.bench_shapes.size()},
+                  {"targets", targets}});
+  }
+  console.Out(table.Render(console.style(), console.width()));
+  if (!mistakes.empty()) console.Out("\n" + mistakes);
+  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+}  // namespace
+
+void AddProblemsCommand(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<ProblemsFlags>();
+  CLI::App* problems = AddCommand(app, context, "problems", "List and check problems",
+                                  [&context, flags] { return RunProblems(context, *flags); });
+  problems->add_option(
+      "DIR", flags->folder,
+      "A folder of problems, or one problem [where problems are looked up by name]");
+  problems->add_flag("--names", flags->names, "Print names only, and check nothing");
+}
+
+}  // namespace kernelcast::cli

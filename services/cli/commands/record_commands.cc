@@ -1,0 +1,338 @@
+// export, report, searches and stop: what the orchestrator remembers.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/convert/convert.h"
+#include "common/rpc/status_conversion.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/commands/reporting.h"
+#include "services/cli/core/table.h"
+#include "services/cli/report/analysis.h"
+#include "services/cli/rpc/channel.h"
+#include "services/cli/rpc/proto_json.h"
+#include "services/cli/rpc/records.h"
+
+namespace kernelcast::cli {
+namespace {
+
+struct ExportFlags {
+  ConnectionFlags connection;
+  std::string search_id;
+  bool all = false;
+  bool sources = false;
+  uint64_t from_sequence = 0;
+  std::string output = "-";
+};
+
+// Lines to a file that appears under its name only when it is complete, or to standard output.
+class LineFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<LineFile>> Open(const std::string& path) {
+    auto file = std::unique_ptr<LineFile>(new LineFile(path));
+    if (path == "-") {
+      file->file_ = stdout;
+      return file;
+    }
+    file->partial_ = absl::StrCat(path, ".", static_cast<int>(getpid()), ".partial");
+    file->file_ = std::fopen(file->partial_.c_str(), "we");
+    if (file->file_ == nullptr) {
+      return absl::PermissionDeniedError(absl::StrCat("--output: cannot write ", path));
+    }
+    return file;
+  }
+  ~LineFile() {
+    if (file_ != nullptr && file_ != stdout) {
+      std::fclose(file_);
+      unlink(partial_.c_str());
+    }
+  }
+  absl::Status Write(const std::string& line) {
+    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
+        std::fputc('\n', file_) == EOF) {
+      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write to ", path_));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Finish() {
+    if (file_ == stdout) {
+      return std::fflush(stdout) == 0
+                 ? absl::OkStatus()
+                 : absl::ResourceExhaustedError("cannot write to standard output");
+    }
+    const bool closed = std::fclose(file_) == 0;
+    file_ = nullptr;
+    if (!closed || rename(partial_.c_str(), path_.c_str()) != 0) {
+      unlink(partial_.c_str());
+      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write ", path_));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  explicit LineFile(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+  std::string partial_;
+  std::FILE* file_ = nullptr;
+};
+
+absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
+  if (flags.search_id.empty() == !flags.all) {
+    return absl::InvalidArgumentError("say which search to export, or --all");
+  }
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  grpc::ClientContext call;
+  v1::ExportRequest request;
+  request.set_search_id(flags.search_id);
+  request.set_include_sources(flags.sources);
+  request.set_from_sequence(flags.from_sequence);
+  const auto reader = stub->Export(&call, request);
+  v1::ExportRecord record;
+  uint64_t records = 0;
+  absl::Status broken;
+  while (broken.ok() && reader->Read(&record)) {
+    ++records;
+    broken = output->Write(ProtoToJson(record));
+    if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
+  }
+  if (!broken.ok()) call.TryCancel();
+  const absl::Status finished = FromGrpc(reader->Finish(), call);
+  KC_RETURN_IF_ERROR(broken);
+  KC_RETURN_IF_ERROR(finished);
+  KC_RETURN_IF_ERROR(output->Finish());
+  if (flags.output != "-") {
+    context.console.Note(absl::StrCat(FormatCount(records), " records in ", flags.output));
+    context.console.Line({{"records", records}, {"output", flags.output}});
+  }
+  return ExitCode::kOk;
+}
+
+struct ReportFlags {
+  ConnectionFlags connection;
+  std::string search_id;
+  std::string records;
+  std::string problem;
+  std::string output;
+};
+
+absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlags& flags) {
+  ReportInput input;
+  input.generated_ns = Clock::Real().WallNs();
+  input.generator_version = absl::StrCat("kernelcast ", std::string(Version()));
+  std::set<std::string> problems;
+  std::set<std::string> searches;
+  std::string problem_id;
+  KC_RETURN_IF_ERROR(ReadRecords(flags.records, [&](v1::ExportRecord record) -> absl::Status {
+    searches.insert(record.evaluation().search_id());
+    if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
+      return absl::OkStatus();
+    }
+    if (!flags.problem.empty() && record.problem_name() != flags.problem) {
+      problems.insert(record.problem_name());
+      return absl::OkStatus();
+    }
+    problems.insert(record.problem_name());
+    KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+    input.problem_name = record.problem_name();
+    problem_id = candidate.candidate.problem_id;
+    if (!candidate.candidate.target.empty()) input.target = candidate.candidate.target;
+    input.candidates.push_back(std::move(candidate));
+    return absl::OkStatus();
+  }));
+  const std::string known_problems =
+      Join(std::vector<std::string>(problems.begin(), problems.end()), ", ");
+  if (flags.problem.empty() && problems.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flags.records, " holds several problems; choose one with --problem: ", known_problems));
+  }
+  if (input.candidates.empty() && !flags.problem.empty()) {
+    return absl::NotFoundError(absl::StrCat(flags.records, " holds no record of the problem '",
+                                            flags.problem, "'; it holds: ", known_problems));
+  }
+  if (input.candidates.empty() && !flags.search_id.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        flags.records, " holds no record of the search ", flags.search_id,
+        "; it holds: ", Join(std::vector<std::string>(searches.begin(), searches.end()), ", ")));
+  }
+  AddProblemByName(context, input.problem_name, problem_id, input);
+  return input;
+}
+
+absl::StatusOr<ReportInput> ReportFromOrchestrator(Context& context, const ReportFlags& flags) {
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  v1::GetSearchRequest request;
+  request.set_search_id(flags.search_id);
+  v1::GetSearchReply reply;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
+  return FetchReport(context, *stub, reply.search(), nullptr);
+}
+
+absl::StatusOr<ExitCode> RunReport(Context& context, const ReportFlags& flags) {
+  if (flags.search_id.empty() && flags.records.empty()) {
+    return absl::InvalidArgumentError("say which search to report on, or --records FILE.jsonl");
+  }
+  absl::StatusOr<ReportInput> input = flags.records.empty() ? ReportFromOrchestrator(context, flags)
+                                                            : ReportFromRecords(context, flags);
+  if (!input.ok()) return input.status();
+  std::string output = flags.output;
+  if (output.empty()) {
+    KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context, flags.connection));
+    output = DefaultReportPath(state_dir,
+                               flags.search_id.empty() ? input->problem_name : flags.search_id);
+  }
+  KC_RETURN_IF_ERROR(WriteReport(context.console, *input, output));
+  if (output != "-") {
+    const ReportAnalysis analysis = Analyze(*input);
+    context.console.Out(
+        SummaryText(*input, analysis, context.console.style(), context.console.width()));
+    Json json = SummaryJson(*input, analysis);
+    json["report"] = output;
+    context.console.Line(json);
+  }
+  return ExitCode::kOk;
+}
+
+struct SearchesFlags {
+  ConnectionFlags connection;
+  std::string status = "any";
+};
+
+absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flags) {
+  static const std::map<std::string, v1::SearchStatus> kStatuses = {
+      {"any", v1::SEARCH_STATUS_UNSPECIFIED},
+      {"running", v1::SEARCH_STATUS_RUNNING},
+      {"finishing", v1::SEARCH_STATUS_FINISHING},
+      {"done", v1::SEARCH_STATUS_DONE},
+      {"failed", v1::SEARCH_STATUS_FAILED}};
+  Console& console = context.console;
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  Table table({{"search"},
+               {"problem"},
+               {"target"},
+               {"status"},
+               {"started"},
+               {"considered", Table::Align::kRight},
+               {"measured", Table::Align::kRight},
+               {"best"},
+               {"ended by", Table::Align::kLeft, true}});
+  v1::ListSearchesRequest request;
+  request.set_status(kStatuses.at(flags.status));
+  request.set_page_size(200);
+  do {
+    v1::ListSearchesReply reply;
+    KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::ListSearches, request, &reply));
+    for (const v1::Search& search : reply.searches()) {
+      const v1::Incumbent& best =
+          search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
+      const bool has_best = best.measurement().has_ok();
+      table.AddRow({search.search_id(), OneLine(search.problem_name()), search.spec().target(),
+                    StatusName(search.status()), FormatUtc(ToNanoseconds(search.started_at())),
+                    FormatCount(search.counts().distinct_candidates()),
+                    FormatCount(search.counts().measured()),
+                    has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
+                    OneLine(search.end_reason())});
+      console.Line(JsonOf(ProtoToJson(search)));
+    }
+    request.set_page_token(reply.next_page_token());
+  } while (!request.page_token().empty());
+  if (table.empty()) {
+    console.Out("no searches\n");
+  } else {
+    console.Out(table.Render(console.style(), console.width()));
+  }
+  return ExitCode::kOk;
+}
+
+struct StopFlags {
+  ConnectionFlags connection;
+  std::string search_id;
+};
+
+absl::StatusOr<ExitCode> RunStop(Context& context, const StopFlags& flags) {
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  v1::StopSearchRequest request;
+  request.set_search_id(flags.search_id);
+  v1::StopSearchReply reply;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::StopSearch, request, &reply));
+  context.console.Out(
+      absl::StrCat(flags.search_id, " is ", StatusName(reply.search().status()), "\n"));
+  context.console.Line(JsonOf(ProtoToJson(reply.search())));
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddRecordCommands(CLI::App& app, Context& context) {
+  const auto report_flags = std::make_shared<ReportFlags>();
+  CLI::App* report =
+      AddCommand(app, context, "report",
+                 "Write the report of a search, or of exported records, as one HTML file",
+                 [&context, report_flags] { return RunReport(context, *report_flags); });
+  report->add_option("SEARCH_ID", report_flags->search_id, "The search");
+  report
+      ->add_option("--records", report_flags->records,
+                   "Read these exported records instead of asking an orchestrator")
+      ->type_name("FILE.jsonl");
+  report->add_option("--problem", report_flags->problem, "Of these records, those of this problem")
+      ->type_name("NAME");
+  report
+      ->add_option("-o,--output", report_flags->output,
+                   "Where the report goes; - is standard output [STATE/reports/SEARCH_ID.html]")
+      ->type_name("FILE.html");
+  AddConnectionFlags(*report, report_flags->connection, Needs::kOrchestrator);
+
+  const auto export_flags = std::make_shared<ExportFlags>();
+  CLI::App* exporter =
+      AddCommand(app, context, "export", "Export settled evaluations, one JSON ExportRecord a line",
+                 [&context, export_flags] { return RunExport(context, *export_flags); });
+  exporter->add_option("SEARCH_ID", export_flags->search_id, "The search");
+  exporter->add_flag("--all", export_flags->all, "Everything that the orchestrator has settled");
+  exporter->add_flag("--sources", export_flags->sources, "With the sources of the candidates");
+  exporter
+      ->add_option("--from-sequence", export_flags->from_sequence,
+                   "From this sequence number of the log on")
+      ->type_name("N");
+  exporter
+      ->add_option("-o,--output", export_flags->output, "Where the lines go; - is standard output")
+      ->capture_default_str()
+      ->type_name("FILE.jsonl");
+  AddConnectionFlags(*exporter, export_flags->connection, Needs::kOrchestrator);
+
+  const auto searches_flags = std::make_shared<SearchesFlags>();
+  CLI::App* searches =
+      AddCommand(app, context, "searches", "List searches",
+                 [&context, searches_flags] { return RunSearches(context, *searches_flags); });
+  searches->add_option("--status", searches_flags->status, "Only those in this state")
+      ->check(CLI::IsMember({"any", "running", "finishing", "done", "failed"}))
+      ->capture_default_str();
+  AddConnectionFlags(*searches, searches_flags->connection, Needs::kOrchestrator);
+
+  const auto stop_flags = std::make_shared<StopFlags>();
+  CLI::App* stop =
+      AddCommand(app, context, "stop", "Ask a search to end; what is in flight is settled first",
+                 [&context, stop_flags] { return RunStop(context, *stop_flags); });
+  stop->add_option("SEARCH_ID", stop_flags->search_id, "The search")->required();
+  AddConnectionFlags(*stop, stop_flags->connection, Needs::kOrchestrator);
+}
+
+}  // namespace kernelcast::cli

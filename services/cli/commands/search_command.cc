@@ -1,0 +1,398 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
+#include "services/cli/commands/reporting.h"
+#include "services/cli/core/progress.h"
+#include "services/cli/rpc/channel.h"
+#include "services/cli/rpc/records.h"
+#include "services/cli/rpc/search_watch.h"
+
+namespace kernelcast::cli {
+namespace {
+
+constexpr absl::Duration kFrame = absl::Milliseconds(100);
+constexpr int64_t kLogLineNs = 10'000'000'000;
+// What is measured of a template space where no budget is given.
+constexpr double kDefaultSpaceShare = 0.2;
+constexpr uint64_t kFewestMeasurements = 20;
+
+struct SearchFlags {
+  ConnectionFlags connection;
+  std::string problem;
+  std::string target = "cpu";
+  uint64_t max_measurements = 0;
+  uint64_t max_candidates = 0;
+  double max_seconds = 0;
+  double max_device_seconds = 0;
+  std::string policy;
+  std::vector<std::string> policy_parameters;
+  uint64_t seed = 1;
+  uint32_t max_in_flight = 0;
+  bool measure_everything = false;
+  std::string search_id;
+  std::string report;
+  bool no_report = false;
+};
+
+// Shows a search while it runs, until it has ended or the user has had enough.
+class SearchFollower {
+ public:
+  SearchFollower(Context& context, Connection& connection, const v1::Search& search)
+      : context_(context), connection_(connection) {
+    UpdateProgress(search, progress_);
+    started_ns_ = Clock::Real().MonotonicNs();
+    if (search.has_started_at()) {
+      // A search that was there before: its clock goes on.
+      const int64_t age_ns = Clock::Real().WallNs() - ToNanoseconds(search.started_at());
+      if (age_ns > 0) started_ns_ -= age_ns;
+    }
+  }
+
+  // OK: the search has ended, or was stopped at the user's wish, which `interrupted` says.
+  absl::Status Follow(bool& interrupted) {
+    SearchWatch watch(progress_.search_id, [this] { return connection_.Orchestrator(); });
+    interrupted = false;
+    for (int64_t tick = 0;; ++tick) {
+      const SearchWatch::Update update = watch.Next(kFrame);
+      for (const v1::SearchEvent& event : update.events) Apply(event);
+      progress_.connection =
+          update.trouble.empty() ? "" : absl::StrCat("connection lost: ", OneLine(update.trouble));
+      progress_.elapsed_seconds =
+          static_cast<double>(Clock::Real().MonotonicNs() - started_ns_) * 1e-9;
+      Show(tick);
+      if (update.ended.has_value()) {
+        context_.console.Draw({});
+        return *update.ended;
+      }
+      if (context_.interrupt.requested() && !interrupted) {
+        interrupted = true;
+        context_.console.Note(
+            "stopping the search: what is in flight is settled first; once more to quit at once");
+        if (const absl::Status stopped = Stop(); !stopped.ok()) {
+          context_.console.Draw({});
+          return stopped;
+        }
+      }
+    }
+  }
+
+ private:
+  absl::Status Stop() {
+    KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection_.Orchestrator());
+    const auto stub = v1::Orchestrator::NewStub(channel);
+    v1::StopSearchRequest request;
+    request.set_search_id(progress_.search_id);
+    v1::StopSearchReply reply;
+    return Call(*stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
+  }
+
+  std::string NameOf(const std::string& candidate_id) const {
+    const auto origin = origins_.find(candidate_id);
+    const std::string id = candidate_id.substr(0, 10);
+    return origin == origins_.end() ? id : absl::StrCat(origin->second, " ", id);
+  }
+
+  void Apply(const v1::SearchEvent& event) {
+    progress_.phase = PhaseOf(event.status());
+    if (event.has_counts()) UpdateProgress(event.counts(), progress_);
+    switch (event.event_case()) {
+      case v1::SearchEvent::kProposed: {
+        Candidate named;
+        named.origin = event.proposed().origin();
+        origins_[event.proposed().candidate_id()] = OneLine(OriginOf(named));
+        break;
+      }
+      case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
+      case v1::SearchEvent::kImproved:
+        progress_.best = FromProto(event.improved().speedup());
+        progress_.best_name = NameOf(event.improved().candidate_id());
+        progress_.best_at_measured = progress_.measured;
+        progress_.best_history.push_back(progress_.best->value);
+        improved_ = true;
+        break;
+      default: break;
+    }
+    progress_.pruned = pruned_.pruned();
+    progress_.device_seconds_avoided = pruned_.avoided_seconds();
+  }
+
+  void ApplySettled(const v1::Evaluation& evaluation) {
+    const std::string name = NameOf(evaluation.candidate_id());
+    if (evaluation.has_forecast()) {
+      pruned_.Pruned(evaluation.candidate_id());
+      progress_.latest =
+          absl::StrCat(name, " pruned, forecast ",
+                       FormatSpeedup(std::exp2(evaluation.forecast().expected_log2_speedup())));
+      return;
+    }
+    if (evaluation.has_rejected()) {
+      progress_.latest = absl::StrCat(name, " rejected");
+      return;
+    }
+    const v1::Measurement& measured = evaluation.measured();
+    if (measured.level() != v1::MEASURE_LEVEL_FINAL && !evaluation.reused()) {
+      pruned_.Measured(evaluation.candidate_id(),
+                       static_cast<double>(ToNanoseconds(measured.device_time())) * 1e-9);
+    }
+    if (!measured.device().model().empty()) progress_.device = OneLine(measured.device().model());
+    if (measured.has_ok()) {
+      progress_.latest =
+          absl::StrCat(name, " measured ", FormatSpeedup(FromProto(measured.ok().speedup())));
+      return;
+    }
+    const absl::StatusOr<Measurement> outcome = FromProto(measured);
+    ReportCandidate failed;
+    if (outcome.ok()) failed.measurement = *outcome;
+    progress_.latest = absl::StrCat(name, " ", OneLine(FailurePhrase(failed)));
+  }
+
+  void Show(int64_t tick) {
+    Console& console = context_.console;
+    if (console.live()) {
+      console.Draw(
+          RenderProgressBlock(progress_, console.live_style(), console.live_width(), tick));
+      return;
+    }
+    const int64_t now_ns = Clock::Real().MonotonicNs();
+    const bool due = now_ns - last_line_ns_ > kLogLineNs;
+    const bool changed = progress_.phase != last_phase_ || progress_.connection != last_connection_;
+    if (!due && !changed && !improved_) return;
+    if (!progress_.connection.empty() && progress_.connection != last_connection_) {
+      console.Note(progress_.connection);
+    } else {
+      console.Note(RenderProgressLine(progress_));
+    }
+    last_line_ns_ = now_ns;
+    last_phase_ = progress_.phase;
+    last_connection_ = progress_.connection;
+    improved_ = false;
+  }
+
+  Context& context_;
+  Connection& connection_;
+  SearchProgress progress_;
+  PrunedTracker pruned_;
+  std::map<std::string, std::string> origins_;
+  int64_t started_ns_ = 0;
+  int64_t last_line_ns_ = 0;
+  SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;
+  std::string last_connection_;
+  bool improved_ = false;
+};
+
+absl::Status SetDuration(const char* flag, double seconds, google::protobuf::Duration* duration) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": ", seconds, " is not a number of seconds from 0 to 1e9"));
+  }
+  *duration = DurationToProto(static_cast<int64_t>(seconds * 1e9));
+  return absl::OkStatus();
+}
+
+// "threshold" and "margin=0.02" into the specification.
+absl::Status SetPolicy(const SearchFlags& flags, v1::SearchSpec& spec) {
+  spec.set_policy(flags.policy);
+  for (const std::string& parameter : flags.policy_parameters) {
+    const size_t equals = parameter.find('=');
+    char* end = nullptr;
+    const double value =
+        equals == std::string::npos ? 0 : std::strtod(parameter.c_str() + equals + 1, &end);
+    if (equals == 0 || equals == std::string::npos || end == parameter.c_str() + equals + 1 ||
+        *end != '\0') {
+      return absl::InvalidArgumentError(absl::StrCat("--policy-parameter: '", OneLine(parameter),
+                                                     "' is not of the form NAME=NUMBER"));
+    }
+    (*spec.mutable_policy_parameters())[parameter.substr(0, equals)] = value;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console& console,
+                       v1::SearchSpec& spec) {
+  v1::Budget* budget = spec.mutable_budget();
+  budget->set_max_measurements(flags.max_measurements);
+  budget->set_max_candidates(flags.max_candidates);
+  if (flags.max_seconds != 0) {
+    KC_RETURN_IF_ERROR(
+        SetDuration("--budget-seconds", flags.max_seconds, budget->mutable_max_wall_time()));
+  }
+  if (flags.max_device_seconds != 0) {
+    KC_RETURN_IF_ERROR(SetDuration("--budget-device-seconds", flags.max_device_seconds,
+                                   budget->mutable_max_device_time()));
+  }
+  if (flags.max_measurements == 0 && flags.max_candidates == 0 && flags.max_seconds == 0 &&
+      flags.max_device_seconds == 0) {
+    const uint64_t points = SpacePoints(problem, flags.target);
+    const auto share =
+        static_cast<uint64_t>(std::ceil(static_cast<double>(points) * kDefaultSpaceShare));
+    budget->set_max_measurements(std::max(kFewestMeasurements, share));
+    console.Note(absl::StrCat("no budget was given: measuring at most ", budget->max_measurements(),
+                              " of the ", FormatCount(points), " points of the template space"));
+  }
+  return absl::OkStatus();
+}
+
+// Reads the finished search back, writes its report and says how it went.
+absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
+                                  const std::string& search_id, const Problem* problem,
+                                  const SearchFlags& flags, bool interrupted) {
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  v1::GetSearchRequest request;
+  request.set_search_id(search_id);
+  v1::GetSearchReply reply;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
+  KC_ASSIGN_OR_RETURN(const ReportInput input,
+                      FetchReport(context, *stub, reply.search(), problem));
+  const ReportAnalysis analysis = Analyze(input);
+  Console& console = context.console;
+  std::string report = flags.report;
+  if (!flags.no_report) {
+    if (report.empty()) {
+      KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context, flags.connection));
+      report = DefaultReportPath(state_dir, search_id);
+    }
+    console.Out(SummaryText(input, analysis, console.style(), console.width()));
+    KC_RETURN_IF_ERROR(WriteReport(console, input, report));
+  } else {
+    console.Out(SummaryText(input, analysis, console.style(), console.width()));
+  }
+  Json json = SummaryJson(input, analysis);
+  if (!flags.no_report && report != "-") json["report"] = report;
+  json["interrupted"] = interrupted;
+  console.Line(json);
+  if (interrupted) return ExitCode::kInterrupted;
+  if (reply.search().status() == v1::SEARCH_STATUS_FAILED) {
+    console.Warn(absl::StrCat("the search failed: ", OneLine(reply.search().end_reason())));
+    return ExitCode::kNegative;
+  }
+  return analysis.faster ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
+  KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
+  KC_RETURN_IF_ERROR(CheckTarget(loaded.problem, flags.target));
+  v1::StartSearchRequest start;
+  v1::SearchSpec& spec = *start.mutable_spec();
+  // The id is ours so that asking again, when the answer was lost, starts no second search.
+  start.set_search_id(flags.search_id.empty() ? RandomId("s_") : flags.search_id);
+  spec.set_target(flags.target);
+  spec.set_generator(v1::GENERATOR_TEMPLATE);
+  spec.set_seed(flags.seed);
+  spec.set_max_in_flight(flags.max_in_flight);
+  spec.set_measure_everything(flags.measure_everything);
+  KC_RETURN_IF_ERROR(SetPolicy(flags, spec));
+  if (SpacePoints(loaded.problem, flags.target) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        loaded.problem.name, " has no template space for ", flags.target,
+        ", so that nothing can be proposed; hand candidates in with kernelcast evaluate"));
+  }
+  KC_RETURN_IF_ERROR(SetBudget(flags, loaded.problem, context.console, spec));
+
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  v1::PutProblemRequest put;
+  *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
+  v1::PutProblemReply known;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
+  spec.set_problem_id(known.definition().problem_id());
+  v1::StartSearchReply started;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::StartSearch, start, &started));
+  context.console.Note(absl::StrCat("search ", started.search().search_id(), " of ",
+                                    loaded.problem.name, " on ", flags.target));
+  v1::Search search = started.search();
+  if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);
+  bool interrupted = false;
+  KC_RETURN_IF_ERROR(SearchFollower(context, connection, search).Follow(interrupted));
+  return Conclude(context, connection, search.search_id(), &loaded.problem, flags, interrupted);
+}
+
+absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  v1::GetSearchRequest request;
+  request.set_search_id(flags.search_id);
+  v1::GetSearchReply reply;
+  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
+  bool interrupted = false;
+  KC_RETURN_IF_ERROR(SearchFollower(context, connection, reply.search()).Follow(interrupted));
+  return Conclude(context, connection, flags.search_id, nullptr, flags, interrupted);
+}
+
+void AddReportFlags(CLI::App& app, SearchFlags& flags) {
+  CLI::Option* report =
+      app.add_option("--report", flags.report,
+                     "Where the report goes; - is standard output [STATE/reports/SEARCH_ID.html]");
+  report->type_name("FILE.html");
+  app.add_flag("--no-report", flags.no_report, "Write no report")->excludes(report);
+}
+
+}  // namespace
+
+void AddSearchCommands(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<SearchFlags>();
+  CLI::App* search =
+      AddCommand(app, context, "search", "Search for the fastest kernel of a problem",
+                 [&context, flags] { return RunSearch(context, *flags); });
+  AddProblemArgument(*search, flags->problem);
+  search->add_option("--target", flags->target, "What candidates run on")->capture_default_str();
+  search
+      ->add_option("--budget-measurements", flags->max_measurements,
+                   "Measure at most this many candidates [a fifth of the template space]")
+      ->type_name("N");
+  search
+      ->add_option("--budget-candidates", flags->max_candidates,
+                   "Consider at most this many candidates")
+      ->type_name("N");
+  search->add_option("--budget-seconds", flags->max_seconds, "Search for at most this long")
+      ->type_name("S");
+  search
+      ->add_option("--budget-device-seconds", flags->max_device_seconds,
+                   "Use the device for at most this long")
+      ->type_name("S");
+  search->add_option("--policy", flags->policy, "What decides between forecast and measurement")
+      ->type_name("NAME");
+  search
+      ->add_option("--policy-parameter", flags->policy_parameters,
+                   "A parameter of the policy; may be given more than once")
+      ->type_name("NAME=NUMBER");
+  search->add_option("--seed", flags->seed, "Seed of the proposals and audits")
+      ->capture_default_str()
+      ->type_name("N");
+  search
+      ->add_option("--in-flight", flags->max_in_flight,
+                   "Candidates in flight at once [as many as the workers take]")
+      ->type_name("N");
+  search->add_flag("--measure-everything", flags->measure_everything,
+                   "Make no forecasts: measure every candidate until the budget ends");
+  search
+      ->add_option("--search-id", flags->search_id,
+                   "Name of the search; naming a search again goes on with it")
+      ->type_name("ID");
+  AddReportFlags(*search, *flags);
+  AddConnectionFlags(*search, flags->connection, Needs::kOrchestrator);
+
+  const auto watch_flags = std::make_shared<SearchFlags>();
+  CLI::App* watch = AddCommand(app, context, "watch", "Follow a search that was started before",
+                               [&context, watch_flags] { return RunWatch(context, *watch_flags); });
+  watch->add_option("SEARCH_ID", watch_flags->search_id, "The search")->required();
+  AddReportFlags(*watch, *watch_flags);
+  AddConnectionFlags(*watch, watch_flags->connection, Needs::kOrchestrator);
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,87 @@
+#include <poll.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/core/table.h"
+#include "services/cli/launch/local_services.h"
+
+namespace kernelcast::cli {
+namespace {
+
+struct UpFlags {
+  ConnectionFlags connection;
+  std::string listen = "127.0.0.1:50051";
+  std::string replay_file;
+  std::string log_level = "info";
+  double drain_seconds = 20;
+};
+
+absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
+  Console& console = context.console;
+  LocalServicesOptions options;
+  KC_ASSIGN_OR_RETURN(options.state_dir, StateDir(context, flags.connection));
+  options.program_folder =
+      flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
+  options.orchestrator_listen = flags.listen;
+  options.replay_file = flags.replay_file;
+  options.log_level = flags.log_level;
+  options.drain = absl::Seconds(flags.drain_seconds);
+  options.interrupt = &context.interrupt;
+  options.notify = [&console](const std::string& what) { console.Warn(what); };
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LocalServices> services, LocalServices::Start(options));
+  const ServiceAddresses addresses = services->addresses();
+  Table table({{"service"}, {"address"}, {"metrics"}, {"log"}});
+  const auto add = [&](const std::string& name, const std::string& address,
+                       const std::string& metrics) {
+    table.AddRow({name, address,
+                  metrics.empty() ? "-" : absl::StrCat("http://", metrics, "/metrics"),
+                  absl::StrCat(options.state_dir, "/log/", name, ".log")});
+  };
+  add("orchestrator", addresses.orchestrator, addresses.orchestrator_metrics);
+  add("worker", addresses.worker, addresses.worker_metrics);
+  add("forecaster", addresses.forecaster, addresses.forecaster_metrics);
+  console.Out(table.Render(console.style(), 0));
+  console.Out("\nready; Ctrl-C drains and ends the services\n");
+  console.Line({{"state_dir", options.state_dir},
+                {"orchestrator", addresses.orchestrator},
+                {"worker", addresses.worker},
+                {"forecaster", addresses.forecaster},
+                {"orchestrator_metrics", addresses.orchestrator_metrics},
+                {"worker_metrics", addresses.worker_metrics},
+                {"forecaster_metrics", addresses.forecaster_metrics}});
+  pollfd wake = {context.interrupt.fd(), POLLIN, 0};
+  while (!context.interrupt.requested()) poll(&wake, 1, -1);
+  console.Note("draining; once more to quit at once");
+  services->Drain();
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddUpCommand(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<UpFlags>();
+  CLI::App* up =
+      AddCommand(app, context, "up", "Run the three services on this machine until interrupted",
+                 [&context, flags] { return RunUp(context, *flags); });
+  up->add_option("--listen", flags->listen, "Where the orchestrator listens; port 0 picks one")
+      ->capture_default_str()
+      ->type_name("HOST:PORT");
+  up->add_option("--replay", flags->replay_file,
+                 "Answer measurements from this file of exported records instead of measuring")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE.jsonl");
+  up->add_option("--log-level", flags->log_level, "How much the services log")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+  up->add_option("--drain-seconds", flags->drain_seconds,
+                 "How long each service may take to end what is in flight")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  AddStateFlags(*up, flags->connection);
+}
+
+}  // namespace kernelcast::cli

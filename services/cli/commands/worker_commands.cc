@@ -1,0 +1,346 @@
+// compile, measure and forecast: one service asked directly, for those who work on kernels or on
+// us.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "common/domain/facts.h"
+#include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "kernelcast/v1/worker.grpc.pb.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
+#include "services/cli/core/candidate_files.h"
+#include "services/cli/core/table.h"
+#include "services/cli/report/analysis.h"
+#include "services/cli/rpc/channel.h"
+#include "services/cli/rpc/proto_json.h"
+
+namespace kernelcast::cli {
+namespace {
+
+constexpr absl::Duration kCompileTimeout = absl::Minutes(5);
+constexpr absl::Duration kMeasureTimeout = absl::Minutes(30);
+
+struct WorkerFlags {
+  ConnectionFlags connection;
+  std::string problem;
+  std::string target = "cpu";
+  std::string candidates;
+  bool reference = false;
+  bool facts = false;
+  std::string level = "screen";
+};
+
+// The facts that tell most at a glance, of those that the schema has.
+constexpr std::array<std::string_view, 5> kShownFacts = {
+    "text_bytes", "widest_vector_bytes", "loops", "inner_packed_share", "stack_accesses"};
+
+std::string FactText(const CompileFacts& facts, std::string_view name) {
+  const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
+  if (!schema.ok()) return "-";
+  const auto& names = (*schema)->names;
+  const auto found = std::find(names.begin(), names.end(), name);
+  const auto index = static_cast<size_t>(found - names.begin());
+  return index < facts.values.size() ? FormatNumber(facts.values[index]) : "-";
+}
+
+std::string StageName(v1::CompileError::Stage stage) {
+  switch (stage) {
+    case v1::CompileError::STAGE_ADMISSION: return "not admitted";
+    case v1::CompileError::STAGE_LINKER: return "does not link";
+    case v1::CompileError::STAGE_LIMIT: return "compiler limit exceeded";
+    default: return "does not compile";
+  }
+}
+
+// A problem on a worker, and its candidates.
+struct Bench {
+  LoadedProblem loaded;
+  std::vector<NamedCandidate> candidates;
+  std::unique_ptr<v1::Worker::Stub> worker;
+};
+
+absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
+                                Connection& connection) {
+  Bench bench;
+  KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem));
+  KC_RETURN_IF_ERROR(CheckTarget(bench.loaded.problem, flags.target));
+  if (!flags.candidates.empty()) {
+    KC_ASSIGN_OR_RETURN(
+        bench.candidates,
+        ReadCandidates(flags.candidates, bench.loaded.problem.problem_id, flags.target));
+  } else if (!flags.reference) {
+    return absl::InvalidArgumentError("--candidates is missing: say what to work on");
+  }
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Worker());
+  bench.worker = v1::Worker::NewStub(channel);
+  v1::WorkerPutProblemRequest put;
+  *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
+  v1::WorkerPutProblemReply known;
+  KC_RETURN_IF_ERROR(Call(*bench.worker, &v1::Worker::Stub::PutProblem, put, &known));
+  return bench;
+}
+
+// `candidate` null: the reference.
+absl::StatusOr<v1::CompileReply> Compile(const Bench& bench, const std::string& target,
+                                         const Candidate* candidate) {
+  v1::CompileRequest request;
+  request.set_request_id(RandomId("c_"));
+  request.set_problem_id(bench.loaded.problem.problem_id);
+  request.set_target(target);
+  if (candidate == nullptr) {
+    request.set_reference(true);
+  } else {
+    *request.mutable_candidate() = ToProto(*candidate);
+  }
+  v1::CompileReply reply;
+  KC_RETURN_IF_ERROR(
+      Call(*bench.worker, &v1::Worker::Stub::Compile, request, &reply, kCompileTimeout));
+  return reply;
+}
+
+absl::Status CheckInterrupt(const Context& context) {
+  return context.interrupt.requested() ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) {
+  Console& console = context.console;
+  Connection connection(context, flags.connection, Needs::kWorker);
+  KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
+  std::vector<Table::Column> columns = {
+      {"candidate", Table::Align::kLeft, true}, {"result"}, {"time", Table::Align::kRight}};
+  for (const std::string_view name : kShownFacts) {
+    columns.push_back({std::string(name), Table::Align::kRight});
+  }
+  Table table(columns);
+  Table facts_table({{"candidate"}, {"fact"}, {"value", Table::Align::kRight}, {"meaning"}});
+  std::string logs;
+  bool all_good = true;
+  std::vector<std::pair<std::string, const Candidate*>> subjects;
+  if (flags.reference) subjects.emplace_back("reference", nullptr);
+  for (const NamedCandidate& named : bench.candidates) {
+    subjects.emplace_back(named.name, &named.candidate);
+  }
+  for (const auto& [name, candidate] : subjects) {
+    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, flags.target, candidate));
+    Json line = {{"name", name}, {"compile", JsonOf(ProtoToJson(reply))}};
+    const std::string time = FormatTimeNs(static_cast<double>(ToNanoseconds(reply.compile_time())));
+    if (reply.has_error()) {
+      all_good = false;
+      table.AddRow({OneLine(name), console.style().Red(StageName(reply.error().stage())), time});
+      absl::StrAppend(&logs, "\n", OneLine(name), ":\n", ForTerminal(reply.error().log()));
+    } else {
+      const CompileFacts facts = FromProto(reply.success().facts());
+      std::vector<std::string> row = {OneLine(name), reply.cached() ? "ok, cached" : "ok", time};
+      for (const std::string_view fact : kShownFacts) row.push_back(FactText(facts, fact));
+      table.AddRow(std::move(row));
+      const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
+      if (schema.ok() && (*schema)->names.size() == facts.values.size()) {
+        Json named = Json::object();
+        for (size_t i = 0; i < facts.values.size(); ++i) {
+          named[std::string((*schema)->names[i])] = facts.values[i];
+          if (!flags.facts) continue;
+          facts_table.AddRow({OneLine(name), std::string((*schema)->names[i]),
+                              FormatNumber(facts.values[i]), std::string((*schema)->meanings[i])});
+        }
+        line["facts"] = std::move(named);
+      }
+    }
+    console.Line(line);
+  }
+  console.Out(table.Render(console.style(), console.width()));
+  if (!facts_table.empty()) {
+    console.Out("\n" + facts_table.Render(console.style(), console.width()));
+  }
+  console.Out(logs);
+  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) {
+  Console& console = context.console;
+  Connection connection(context, flags.connection, Needs::kWorker);
+  KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
+  Table table({{"candidate", Table::Align::kLeft, true},
+               {"speedup"},
+               {"shape"},
+               {"median", Table::Align::kRight},
+               {"reference", Table::Align::kRight},
+               {"device time", Table::Align::kRight}});
+  std::string details;
+  bool all_good = true;
+  for (const NamedCandidate& named : bench.candidates) {
+    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled,
+                        Compile(bench, flags.target, &named.candidate));
+    if (compiled.has_error()) {
+      all_good = false;
+      table.AddRow({OneLine(named.name), console.style().Red(StageName(compiled.error().stage()))});
+      absl::StrAppend(&details, "\n", OneLine(named.name), ":\n",
+                      ForTerminal(compiled.error().log()));
+      console.Line(
+          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.error()))}});
+      continue;
+    }
+    v1::MeasureRequest request;
+    request.set_request_id(RandomId("m_"));
+    *request.mutable_candidate() = ToProto(named.candidate);
+    request.set_level(flags.level == "final" ? v1::MEASURE_LEVEL_FINAL : v1::MEASURE_LEVEL_SCREEN);
+    v1::MeasureReply reply;
+    KC_RETURN_IF_ERROR(
+        Call(*bench.worker, &v1::Worker::Stub::Measure, request, &reply, kMeasureTimeout));
+    console.Line({{"name", named.name}, {"measurement", JsonOf(ProtoToJson(reply.measurement()))}});
+    KC_ASSIGN_OR_RETURN(const Measurement measurement, FromProto(reply.measurement()));
+    const std::string device_time = FormatTimeNs(static_cast<double>(measurement.device_time_ns));
+    const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
+    if (ok == nullptr) {
+      all_good = false;
+      ReportCandidate failed;
+      failed.measurement = measurement;
+      table.AddRow({OneLine(named.name), console.style().Red(FailurePhrase(failed)), "", "", "",
+                    device_time});
+      absl::StrAppend(&details, "\n", OneLine(named.name), ": ",
+                      ForTerminal(MeasurementFeedback(measurement)), "\n");
+      continue;
+    }
+    const std::string figure = FormatSpeedup(ok->speedup.value);
+    bool first = true;
+    for (const ShapeTiming& timing : ok->shapes) {
+      table.AddRow({first ? OneLine(named.name) : "",
+                    absl::StrCat(first && ok->speedup.low > 1 ? console.style().Green(figure)
+                                                              : FormatSpeedup(timing.speedup.value),
+                                 " ", FormatInterval(first ? ok->speedup : timing.speedup)),
+                    OneLine(FormatAxes(timing.shape)), FormatTimeNs(timing.candidate.median_ns),
+                    FormatTimeNs(timing.reference.median_ns), first ? device_time : ""});
+      first = false;
+    }
+    if (ok->shapes.empty()) {
+      table.AddRow({OneLine(named.name), FormatSpeedup(ok->speedup), "", "", "", device_time});
+    }
+  }
+  console.Out(table.Render(console.style(), console.width()));
+  console.Out(details);
+  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+std::string BinBars(const std::vector<double>& probabilities) {
+  static constexpr std::array kLevels = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::string bars;
+  for (const double p : probabilities) {
+    bars += kLevels[static_cast<size_t>(std::lround(std::clamp(p, 0.0, 1.0) * 8))];
+  }
+  return bars;
+}
+
+absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags) {
+  Console& console = context.console;
+  Connection connection(context, flags.connection, Needs::kWorkerAndForecaster);
+  KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Forecaster());
+  const auto forecaster = v1::Forecaster::NewStub(channel);
+  v1::ForecasterPutProblemRequest put;
+  *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
+  v1::ForecasterPutProblemReply known;
+  KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::PutProblem, put, &known));
+  KC_ASSIGN_OR_RETURN(const v1::CompileReply reference,
+                      Compile(bench, flags.target, /*candidate=*/nullptr));
+  if (reference.has_error()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the reference does not compile here: ", OneLine(reference.error().log())));
+  }
+  Table table({{"candidate", Table::Align::kLeft, true},
+               {"expected", Table::Align::kRight},
+               {"one deviation"},
+               {"bins, slow to fast"},
+               {"P(faster)", Table::Align::kRight},
+               {"P(fails)", Table::Align::kRight},
+               {"labels", Table::Align::kRight},
+               {"backend"}});
+  bool all_good = true;
+  for (const NamedCandidate& named : bench.candidates) {
+    KC_RETURN_IF_ERROR(CheckInterrupt(context));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled,
+                        Compile(bench, flags.target, &named.candidate));
+    if (compiled.has_error()) {
+      all_good = false;
+      table.AddRow({OneLine(named.name), console.style().Red(StageName(compiled.error().stage()))});
+      console.Line(
+          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.error()))}});
+      continue;
+    }
+    v1::ForecastRequest request;
+    request.set_request_id(RandomId("f_"));
+    *request.mutable_candidate() = ToProto(named.candidate);
+    *request.mutable_facts() = compiled.success().facts();
+    *request.mutable_reference_facts() = reference.success().facts();
+    v1::ForecastReply reply;
+    KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::Forecast, request, &reply));
+    if (reply.has_abstention()) {
+      all_good = false;
+      console.Line({{"name", named.name}, {"abstention", JsonOf(ProtoToJson(reply.abstention()))}});
+      table.AddRow({OneLine(named.name), "-", OneLine(reply.abstention().reason())});
+      continue;
+    }
+    console.Line({{"name", named.name}, {"forecast", JsonOf(ProtoToJson(reply.forecast()))}});
+    const Forecast forecast = FromProto(reply.forecast());
+    const absl::StatusOr<double> win = WinProbability(forecast, 1.0);
+    const double low = forecast.expected_log2_speedup - forecast.stddev_log2_speedup;
+    const double high = forecast.expected_log2_speedup + forecast.stddev_log2_speedup;
+    table.AddRow(
+        {OneLine(named.name), FormatSpeedup(std::exp2(forecast.expected_log2_speedup)),
+         absl::StrCat(FormatSpeedup(std::exp2(low)), " to ", FormatSpeedup(std::exp2(high))),
+         absl::StrCat("[", BinBars(forecast.bin_probabilities), "]"),
+         win.ok() ? FormatShare(*win) : "-", FormatShare(forecast.failure_probability),
+         FormatCount(forecast.labels_seen),
+         OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version))});
+  }
+  console.Out(table.Render(console.style(), console.width()));
+  return all_good ? ExitCode::kOk : ExitCode::kNegative;
+}
+
+void AddBenchFlags(CLI::App& app, WorkerFlags& flags, Needs needs) {
+  AddProblemArgument(app, flags.problem);
+  app.add_option("--candidates", flags.candidates,
+                 "A folder of sources, one source, or a .jsonl file; as for evaluate")
+      ->type_name("PATH");
+  app.add_option("--target", flags.target, "What candidates run on")->capture_default_str();
+  AddConnectionFlags(app, flags.connection, needs);
+}
+
+}  // namespace
+
+void AddWorkerCommands(CLI::App& app, Context& context) {
+  const auto compile_flags = std::make_shared<WorkerFlags>();
+  CLI::App* compile =
+      AddCommand(app, context, "compile", "Compile candidates and show what compiling tells",
+                 [&context, compile_flags] { return RunCompile(context, *compile_flags); });
+  AddBenchFlags(*compile, *compile_flags, Needs::kWorker);
+  compile->add_flag("--reference", compile_flags->reference, "Compile the problem's reference too");
+  compile->add_flag("--facts", compile_flags->facts, "Show every fact");
+
+  const auto measure_flags = std::make_shared<WorkerFlags>();
+  CLI::App* measure = AddCommand(
+      app, context, "measure", "Verify and time candidates, without forecasts or a record",
+      [&context, measure_flags] { return RunMeasure(context, *measure_flags); });
+  AddBenchFlags(*measure, *measure_flags, Needs::kWorker);
+  measure->add_option("--level", measure_flags->level, "screen: enough to rank; final: to publish")
+      ->check(CLI::IsMember({"screen", "final"}))
+      ->capture_default_str();
+
+  const auto forecast_flags = std::make_shared<WorkerFlags>();
+  CLI::App* forecast = AddCommand(
+      app, context, "forecast", "Forecast the speed of candidates from what compiling tells",
+      [&context, forecast_flags] { return RunForecast(context, *forecast_flags); });
+  AddBenchFlags(*forecast, *forecast_flags, Needs::kWorkerAndForecaster);
+}
+
+}  // namespace kernelcast::cli

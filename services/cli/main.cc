@@ -1,0 +1,78 @@
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "services/cli/commands/console.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/launch/interrupt.h"
+#include "services/cli/launch/local_services.h"
+
+namespace kernelcast::cli {
+namespace {
+
+int Main(int argc, char** argv) {
+  const Interrupt interrupt;
+  SetLogService("cli");
+  Console console;
+  Context context{console, interrupt, ProcessEnvironment(), ProgramFolder(), nullptr};
+
+  CLI::App app("Forecasts kernel run times and measures only where a forecast is not enough.",
+               "kernelcast");
+  app.set_version_flag("--version", absl::StrCat("kernelcast ", std::string(Version()), " (",
+                                                 std::string(Revision()), ")"));
+  app.require_subcommand(1);
+  app.footer(
+      absl::StrCat("kernelcast COMMAND --help tells more.\n\nEnvironment:\n"
+                   "  KERNELCAST_ORCHESTRATOR  address of a running orchestrator\n"
+                   "  KERNELCAST_PROBLEMS      folders of problems, ':' between them\n"
+                   "  NO_COLOR                 no colours, and progress as plain lines\n\n",
+                   ExitCodeHelp()));
+  AddSearchCommands(app, context);
+  AddEvaluateCommand(app, context);
+  AddUpCommand(app, context);
+  AddRecordCommands(app, context);
+  AddEvalCommand(app, context);
+  AddWorkerCommands(app, context);
+  AddProblemsCommand(app, context);
+  AddDoctorCommand(app, context);
+  AddCompletionCommand(app, context);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    app.exit(e);
+    return static_cast<int>(ExitCode::kOk);
+  } catch (const CLI::CallForAllHelp& e) {
+    app.exit(e);
+    return static_cast<int>(ExitCode::kOk);
+  } catch (const CLI::CallForVersion& e) {
+    app.exit(e);
+    return static_cast<int>(ExitCode::kOk);
+  } catch (const CLI::ParseError& e) {
+    const auto parsed = app.get_subcommands();
+    const std::string command = parsed.empty() ? "" : " " + parsed.front()->get_name();
+    console.Error(absl::InvalidArgumentError(
+        absl::StrCat(e.what(), "\nRun kernelcast", command, " --help for more.")));
+    return static_cast<int>(ExitCode::kUsage);
+  }
+
+  const absl::StatusOr<ExitCode> result = context.chosen();
+  console.Draw({});
+  if (result.ok()) return static_cast<int>(*result);
+  console.Error(result.status());
+  if (interrupt.requested()) return static_cast<int>(ExitCode::kInterrupted);
+  return static_cast<int>(ExitCodeFor(result.status()));
+}
+
+}  // namespace
+}  // namespace kernelcast::cli
+
+int main(int argc, char** argv) {
+  if (argc > 2 && std::strcmp(argv[1], kernelcast::cli::kRunServiceCommand) == 0) {
+    return kernelcast::cli::RunService(argc - 2, argv + 2);
+  }
+  return kernelcast::cli::Main(argc, argv);
+}

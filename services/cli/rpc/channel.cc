@@ -1,0 +1,31 @@
+#include "services/cli/rpc/channel.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast::cli {
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& service,
+                                                       const std::string& address,
+                                                       const ChannelOptions& options,
+                                                       absl::Duration patience) {
+  KC_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, MakeChannel(address, options));
+  const auto deadline = std::chrono::system_clock::now() +
+                        std::chrono::microseconds(absl::ToInt64Microseconds(patience));
+  if (!channel->WaitForConnected(deadline)) {
+    return absl::UnavailableError(absl::StrCat("cannot reach the ", service, " at ", address,
+                                               " within ", absl::FormatDuration(patience),
+                                               "; is it running?"));
+  }
+  return channel;
+}
+
+bool IsTransient(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kResourceExhausted ||
+         status.code() == absl::StatusCode::kCancelled;
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,177 @@
+#include "services/cli/rpc/evaluate_stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "common/rpc/status_conversion.h"
+#include "services/cli/rpc/channel.h"
+
+namespace kernelcast::cli {
+namespace {
+
+using Stream = grpc::ClientReaderWriter<v1::EvaluateRequest, v1::EvaluateReply>;
+
+constexpr int kAskMs = 50;
+constexpr int64_t kDefaultRetryNs = 500'000'000;
+constexpr int64_t kLongestPauseMs = 3'000;
+
+int64_t Now() { return Clock::Real().MonotonicNs(); }
+
+// What is still to be settled, by time at which it may be sent. Shared by the two threads of a
+// stream.
+class Queue {
+ public:
+  explicit Queue(const std::vector<v1::EvaluateRequest>& requests) {
+    for (const v1::EvaluateRequest& request : requests) {
+      unsettled_[request.request_id()] = &request;
+      waiting_.emplace(0, order_++, request.request_id());
+    }
+  }
+
+  // Of a new stream nothing is in flight yet.
+  void Restart() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const std::string& id : in_flight_) waiting_.emplace(0, order_++, id);
+    in_flight_.clear();
+    broken_ = false;
+  }
+
+  // The next request to send; null after `kAskMs` without one. `done` when all are settled or the
+  // stream is broken.
+  const v1::EvaluateRequest* Take(size_t max_in_flight, bool& done) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ready = [&] {
+      return broken_ || unsettled_.empty() ||
+             (in_flight_.size() < max_in_flight && !waiting_.empty() &&
+              std::get<0>(*waiting_.begin()) <= Now());
+    };
+    changed_.wait_for(lock, std::chrono::milliseconds(kAskMs), ready);
+    done = broken_ || unsettled_.empty();
+    if (done || !ready()) return nullptr;
+    const std::string id = std::get<2>(*waiting_.begin());
+    waiting_.erase(waiting_.begin());
+    in_flight_.insert(id);
+    return unsettled_.at(id);
+  }
+
+  // Whether the reply is to be handed on: it settles its request for the first time.
+  bool Settle(const v1::EvaluateReply& reply) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::string& id = reply.request_id();
+    in_flight_.erase(id);
+    const auto found = unsettled_.find(id);
+    if (found == unsettled_.end()) return false;
+    if (reply.has_error()) {
+      const auto code = static_cast<absl::StatusCode>(reply.error().code());
+      if (code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kUnavailable) {
+        const int64_t asked = ToNanoseconds(reply.error().retry_after());
+        waiting_.emplace(Now() + (asked > 0 ? asked : kDefaultRetryNs), order_++, id);
+        changed_.notify_all();
+        return false;
+      }
+    }
+    unsettled_.erase(found);
+    changed_.notify_all();
+    return true;
+  }
+
+  void Break() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      broken_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  bool empty() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return unsettled_.empty();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, const v1::EvaluateRequest*> unsettled_;
+  std::set<std::tuple<int64_t, uint64_t, std::string>> waiting_;  // not before, order, id
+  std::set<std::string> in_flight_;
+  uint64_t order_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+absl::Status EvaluateAll(const std::vector<v1::EvaluateRequest>& requests,
+                         const EvaluateOptions& options,
+                         const std::function<void(const v1::EvaluateReply&)>& on_reply) {
+  Queue queue(requests);
+  const auto cancelled = [&] { return options.cancelled && options.cancelled(); };
+  int64_t pause_ms = 100;
+  int64_t lost_since_ns = 0;
+  while (!queue.empty()) {
+    if (cancelled()) return absl::CancelledError("interrupted");
+    absl::Status status;
+    bool progress = false;
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = options.reconnect();
+    if (!channel.ok()) {
+      status = channel.status();
+    } else {
+      queue.Restart();
+      grpc::ClientContext context;
+      const std::unique_ptr<v1::Orchestrator::Stub> stub = v1::Orchestrator::NewStub(*channel);
+      const std::unique_ptr<Stream> stream = stub->EvaluateStream(&context);
+      std::thread writer([&] {
+        for (;;) {
+          bool done = false;
+          const v1::EvaluateRequest* request = queue.Take(options.max_in_flight, done);
+          if (cancelled()) {
+            context.TryCancel();
+            return;
+          }
+          if (done) break;
+          if (request != nullptr && !stream->Write(*request)) return;
+        }
+        stream->WritesDone();
+      });
+      v1::EvaluateReply reply;
+      while (stream->Read(&reply)) {
+        if (!progress && options.on_trouble) options.on_trouble("");
+        progress = true;
+        if (queue.Settle(reply)) on_reply(reply);
+      }
+      queue.Break();
+      writer.join();
+      status = FromGrpc(stream->Finish(), context);
+      if (cancelled()) return absl::CancelledError("interrupted");
+      // A server that ends the stream without having answered all is no different from a lost one.
+      if (status.ok()) status = absl::UnavailableError("the stream ended early");
+    }
+    if (queue.empty()) break;
+    if (!IsTransient(status)) return status;
+    const int64_t now_ns = Now();
+    if (progress) {
+      pause_ms = 100;
+      lost_since_ns = 0;
+    }
+    if (lost_since_ns == 0) lost_since_ns = now_ns;
+    if (now_ns - lost_since_ns > absl::ToInt64Nanoseconds(options.give_up_after)) return status;
+    if (options.on_trouble) options.on_trouble(std::string(status.message()));
+    for (int64_t waited = 0; waited < pause_ms && !cancelled(); waited += kAskMs) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(kAskMs));
+    }
+    pause_ms = std::min(pause_ms * 2, kLongestPauseMs);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,201 @@
+#include "services/cli/rpc/records.h"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "services/cli/core/text.h"
+#include "services/cli/rpc/proto_json.h"
+
+namespace kernelcast::cli {
+namespace {
+
+absl::Status InRecord(const std::string& request_id, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("evaluation ", request_id, ": ", std::string(status.message())));
+}
+
+std::string RejectionText(const v1::Rejection& rejection) {
+  switch (rejection.cause_case()) {
+    case v1::Rejection::kDuplicateOfRequestId:
+      return absl::StrCat("duplicate of ", rejection.duplicate_of_request_id());
+    case v1::Rejection::kBudget: return absl::StrCat("over the budget: ", rejection.budget());
+    case v1::Rejection::kUnavailable:
+      return absl::StrCat("could not be evaluated: ", rejection.unavailable());
+    case v1::Rejection::kCancelled:
+      return rejection.cancelled().empty() ? std::string("cancelled")
+                                           : absl::StrCat("cancelled: ", rejection.cancelled());
+    default: return "rejected";
+  }
+}
+
+absl::StatusOr<ReportBest> BestFromProto(const v1::Incumbent& incumbent) {
+  ReportBest best;
+  KC_ASSIGN_OR_RETURN(best.candidate, FromProto(incumbent.candidate()));
+  KC_ASSIGN_OR_RETURN(best.measurement, FromProto(incumbent.measurement()));
+  best.request_id = incumbent.request_id();
+  return best;
+}
+
+double Seconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(ToNanoseconds(duration)) * 1e-9;
+}
+
+}  // namespace
+
+absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::Evaluation& evaluation,
+                                                         const v1::Candidate& candidate) {
+  ReportCandidate row;
+  row.request_id = evaluation.request_id();
+  if (candidate.ByteSizeLong() > 0) {
+    v1::Candidate known = candidate;
+    if (known.kind() == v1::CANDIDATE_KIND_UNSPECIFIED) {
+      known.set_kind(v1::CANDIDATE_KIND_HOST_NATIVE);
+    }
+    absl::StatusOr<Candidate> converted = FromProto(known);
+    if (!converted.ok()) return InRecord(row.request_id, converted.status());
+    row.candidate = *std::move(converted);
+  }
+  if (row.candidate.candidate_id.empty()) row.candidate.candidate_id = evaluation.candidate_id();
+  if (evaluation.has_decision()) {
+    absl::StatusOr<Decision> decision = FromProto(evaluation.decision());
+    if (!decision.ok()) return InRecord(row.request_id, decision.status());
+    row.decision = *std::move(decision);
+  }
+  if (evaluation.has_decided_on()) row.forecast = FromProto(evaluation.decided_on());
+  switch (evaluation.result_case()) {
+    case v1::Evaluation::kMeasured: {
+      absl::StatusOr<Measurement> measurement = FromProto(evaluation.measured());
+      if (!measurement.ok()) return InRecord(row.request_id, measurement.status());
+      row.measurement = *std::move(measurement);
+      break;
+    }
+    case v1::Evaluation::kForecast: row.forecast = FromProto(evaluation.forecast()); break;
+    case v1::Evaluation::kRejected:
+      if (evaluation.rejected().has_compile_error()) {
+        absl::StatusOr<CompileError> error = FromProto(evaluation.rejected().compile_error());
+        if (!error.ok()) return InRecord(row.request_id, error.status());
+        row.compile_error = *std::move(error);
+      } else {
+        row.rejection = RejectionText(evaluation.rejected());
+      }
+      break;
+    default: return InRecord(row.request_id, absl::InvalidArgumentError("holds no result"));
+  }
+  row.reused = evaluation.reused();
+  row.feedback = evaluation.text_feedback();
+  if (evaluation.has_accepted_at()) row.accepted_ns = ToNanoseconds(evaluation.accepted_at());
+  if (evaluation.has_settled_at()) row.settled_ns = ToNanoseconds(evaluation.settled_at());
+  return row;
+}
+
+absl::StatusOr<ReportCandidate> ReportCandidateFromProto(const v1::ExportRecord& record) {
+  KC_ASSIGN_OR_RETURN(ReportCandidate row,
+                      ReportCandidateFromProto(record.evaluation(), record.candidate()));
+  row.sequence = record.sequence();
+  if (record.has_facts()) row.facts = FromProto(record.facts());
+  if (record.has_reference_facts()) row.reference_facts = FromProto(record.reference_facts());
+  return row;
+}
+
+absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
+  ReportSearch report;
+  report.search_id = search.search_id();
+  report.status = StatusName(search.status());
+  report.end_reason = search.end_reason();
+  report.policy = search.spec().policy();
+  report.seed = search.spec().seed();
+  report.measure_everything = search.spec().measure_everything();
+  const v1::Budget& budget = search.spec().budget();
+  if (budget.max_measurements() > 0) {
+    report.limits.emplace_back("measurements", FormatCount(budget.max_measurements()));
+  }
+  if (budget.max_candidates() > 0) {
+    report.limits.emplace_back("candidates", FormatCount(budget.max_candidates()));
+  }
+  if (budget.has_max_wall_time()) {
+    report.limits.emplace_back("wall time", FormatSeconds(Seconds(budget.max_wall_time())));
+  }
+  if (budget.has_max_device_time()) {
+    report.limits.emplace_back("device time", FormatSeconds(Seconds(budget.max_device_time())));
+  }
+  if (search.has_started_at()) report.started_ns = ToNanoseconds(search.started_at());
+  if (search.has_ended_at()) report.ended_ns = ToNanoseconds(search.ended_at());
+  if (search.has_confirmed_best()) {
+    KC_ASSIGN_OR_RETURN(report.confirmed, BestFromProto(search.confirmed_best()));
+  }
+  if (search.has_incumbent()) {
+    KC_ASSIGN_OR_RETURN(report.incumbent, BestFromProto(search.incumbent()));
+  }
+  return report;
+}
+
+SearchProgress::Phase PhaseOf(v1::SearchStatus status) {
+  switch (status) {
+    case v1::SEARCH_STATUS_RUNNING: return SearchProgress::Phase::kRunning;
+    case v1::SEARCH_STATUS_FINISHING: return SearchProgress::Phase::kFinishing;
+    case v1::SEARCH_STATUS_DONE: return SearchProgress::Phase::kDone;
+    case v1::SEARCH_STATUS_FAILED: return SearchProgress::Phase::kFailed;
+    default: return SearchProgress::Phase::kStarting;
+  }
+}
+
+std::string StatusName(v1::SearchStatus status) {
+  switch (status) {
+    case v1::SEARCH_STATUS_RUNNING: return "running";
+    case v1::SEARCH_STATUS_FINISHING: return "finishing";
+    case v1::SEARCH_STATUS_DONE: return "done";
+    case v1::SEARCH_STATUS_FAILED: return "failed";
+    default: return "unknown";
+  }
+}
+
+void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress) {
+  progress.proposed = counts.proposed();
+  progress.considered = counts.distinct_candidates();
+  progress.measured = counts.measured();
+  progress.deferred = counts.deferred();
+  progress.promoted = counts.promoted();
+  progress.audited = counts.audited();
+  progress.rejected = counts.rejected();
+  progress.failures = counts.failures();
+  progress.device_seconds_spent = Seconds(counts.device_time_spent());
+}
+
+void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
+  progress.search_id = search.search_id();
+  progress.target = search.spec().target();
+  if (!search.problem_name().empty()) progress.problem = search.problem_name();
+  progress.phase = PhaseOf(search.status());
+  const v1::Budget& budget = search.spec().budget();
+  progress.max_candidates = budget.max_candidates();
+  progress.max_measurements = budget.max_measurements();
+  progress.max_wall_seconds = Seconds(budget.max_wall_time());
+  progress.max_device_seconds = Seconds(budget.max_device_time());
+  if (search.has_counts()) UpdateProgress(search.counts(), progress);
+}
+
+absl::Status ReadRecords(const std::string& path,
+                         const std::function<absl::Status(v1::ExportRecord)>& on_record) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    v1::ExportRecord record;
+    absl::Status status = ProtoFromJson(line, &record);
+    if (status.ok()) status = on_record(std::move(record));
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+    }
+  }
+  if (file.bad()) return absl::InternalError(absl::StrCat("cannot read ", path, " to its end"));
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast::cli

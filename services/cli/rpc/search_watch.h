@@ -1,0 +1,79 @@
+#ifndef KERNELCAST_SERVICES_CLI_RPC_SEARCH_WATCH_H_
+#define KERNELCAST_SERVICES_CLI_RPC_SEARCH_WATCH_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+
+namespace kernelcast::cli {
+
+// Follows a search. A stream that breaks is opened again from the sequence number after the last
+// one seen, with a growing pause, until the search has ended or the watch is stopped. Thread-safe.
+class SearchWatch {
+ public:
+  // `reconnect` gives the channel to use, at first and after each break; it may take its time and
+  // fail.
+  using Reconnect = std::function<absl::StatusOr<std::shared_ptr<grpc::Channel>>()>;
+
+  SearchWatch(std::string search_id, Reconnect reconnect,
+              absl::Duration give_up_after = absl::Minutes(2));
+  // Stops.
+  ~SearchWatch();
+  SearchWatch(const SearchWatch&) = delete;
+  SearchWatch& operator=(const SearchWatch&) = delete;
+
+  struct Update {
+    std::vector<v1::SearchEvent> events;  // in order, each once
+    // Set while the connection is lost: what is wrong.
+    std::string trouble;
+    // Set once nothing more will come: OK when the search has ended; UNAVAILABLE when the
+    // orchestrator did not come back in time; the call's error otherwise.
+    std::optional<absl::Status> ended;
+  };
+  // What is new; waits for it at most `timeout`.
+  Update Next(absl::Duration timeout);
+
+  void Stop();
+
+ private:
+  void Run();
+  // One stream, from start to break or end.
+  absl::Status Follow(const std::shared_ptr<grpc::Channel>& channel);
+
+  const std::string search_id_;
+  const Reconnect reconnect_;
+  const absl::Duration give_up_after_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::deque<v1::SearchEvent> events_;
+  std::string trouble_;
+  std::optional<absl::Status> ended_;
+  grpc::ClientContext* context_ = nullptr;
+  bool stopped_ = false;
+
+  // The thread's own.
+  uint64_t next_sequence_ = 0;
+  bool saw_event_ = false;
+  bool saw_end_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_RPC_SEARCH_WATCH_H_
