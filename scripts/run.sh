@@ -29,4 +29,6 @@ unless_given --report kernelcast-report.html
 "$root/scripts/build.sh" --without-tests \
   kernelcast kernelcast-worker kernelcast-runner kernelcast-forecaster kernelcast-orchestrator
 
+# So that problems are found by name from any folder.
+export KERNELCAST_PROBLEMS="${KERNELCAST_PROBLEMS:+$KERNELCAST_PROBLEMS:}$root/examples/problems"
 exec "$root/build/${KERNELCAST_PRESET:-ci}/bin/kernelcast" search "$problem" "${options[@]}" "$@"
