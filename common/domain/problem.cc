@@ -64,6 +64,7 @@ std::string_view Name(Adversarial distribution) {
 
 std::string ProblemId(const std::vector<ProblemFile>& files) {
   std::vector<const ProblemFile*> sorted;
+  sorted.reserve(files.size());
   for (const ProblemFile& file : files) sorted.push_back(&file);
   std::ranges::sort(sorted, {},
                     [](const ProblemFile* file) -> const std::string& { return file->path; });

@@ -55,10 +55,11 @@ struct Uniform {
   double low = 0;
   double high = 1;
 };
+// From `low` to `high` inclusive, both over the axes.
 struct Integers {
   Expression low;
   Expression high;
-};  // inclusive, over the axes
+};
 struct Constant {
   double value = 0;
 };

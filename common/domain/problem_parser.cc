@@ -39,6 +39,8 @@ constexpr size_t kMaxValues = 1024;
 constexpr size_t kMaxFlagSets = 64;
 constexpr size_t kMaxConstraints = 32;
 constexpr int64_t kMaxPoints = 1'000'000;
+// Points times constraints, which bounds the time to list a space to a few seconds.
+constexpr int64_t kMaxConstraintChecks = 4'000'000;
 // How many points of a space to try at most when making sure that constraints admit any.
 constexpr int kConstraintTrials = 20'000;
 // dtypes that the C entry on a cpu can name without a library of its own.
@@ -742,6 +744,7 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(ExpectList(list, 1, kMaxTemplates));
     std::set<std::string> names;
     int64_t points = 0;
+    int64_t checks = 0;
     int trials = kConstraintTrials;
     for (size_t i = 0; i < list.node->items.size(); ++i) {
       const Cursor at = list.Item(i);
@@ -757,6 +760,11 @@ class ProblemParser {
       points += size;
       if (points > kMaxPoints) {
         return Error(at, absl::StrCat("the space has more than ", kMaxPoints, " points"));
+      }
+      checks += size * static_cast<int64_t>(parsed.constraints.size());
+      if (checks > kMaxConstraintChecks) {
+        return Error(at, absl::StrCat("more than ", kMaxConstraintChecks,
+                                      " points times constraints in the space"));
       }
       space.templates.push_back(std::move(parsed));
       KC_RETURN_IF_ERROR(CheckSatisfiable(at, space, static_cast<int>(i), trials));

@@ -491,6 +491,19 @@ TEST_CASE("A space has at most a million points", "[problem]") {
              StartsWith("space/cpu.yaml:8: templates[0].tunables.UNROLL: 1025 entries; from 1"));
 }
 
+TEST_CASE("A large space has few constraints", "[problem]") {
+  std::string values = "[1";
+  for (int i = 2; i <= 1000; ++i) values += ", " + std::to_string(i);
+  FileMap files = Replaced("space/cpu.yaml", "[1, 2, 4]", values + "]");
+  std::string constraints = "constraints: [";
+  for (int i = 0; i < 30; ++i) constraints += "UNROLL > 0, ";
+  std::string& yaml = files["space/cpu.yaml"];
+  yaml.replace(yaml.find("constraints: ["), 14, constraints);
+  yaml.replace(yaml.find("[4, 8]"), 6, values.substr(0, values.find(", 41,")) + "]");
+  CHECK_THAT(Error(files), StartsWith("space/cpu.yaml:4: templates[0]: more than 4000000 points "
+                                      "times constraints in the space"));
+}
+
 TEST_CASE("Constraints that would take long to try are bounded", "[problem]") {
   std::string values = "[1";
   for (int i = 2; i <= 900; ++i) values += ", " + std::to_string(i);
