@@ -281,18 +281,23 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const TimingPriority priority(placement_);
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared,
-                      Prepare(problem, oracle, reference, cancel));
-  ++prepared->candidates_served;
-  const int64_t prepared_ns = Clock::Real().MonotonicNs();
   const double clock_start_hz = ClockHz(placement_.runner_cpu);
   JudgeTimes times;
-  auto outcome = Judge(*prepared, *object, level, cancel, times);
-  if (!outcome.ok()) {
-    // Whatever went wrong, the next candidate gets new processes.
-    prepared_.pop_front();
-    return outcome.status();
+  int64_t prepare_ns = 0;
+  absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
+  // The second time because the reference's process, which is kept, may have come to harm meanwhile.
+  for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
+    const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
+    KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared,
+                        Prepare(problem, oracle, reference, cancel));
+    prepare_ns += Clock::Real().MonotonicNs() - prepare_start_ns;
+    ++prepared->candidates_served;
+    outcome = Judge(*prepared, *object, level, cancel, times);
+    if (!outcome.ok()) {
+      prepared_.pop_front();
+    }
   }
+  KC_RETURN_IF_ERROR(outcome.status());
   if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
     ok->environment.clock_start_hz = clock_start_hz;
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
@@ -314,7 +319,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
        {"outcome", OutcomeName(measurement.outcome)},
-       {"prepare_us", (prepared_ns - start_ns) / 1000},
+       {"prepare_us", prepare_ns / 1000},
        {"start_us", times.start_ns / 1000},
        {"check_us", times.check_ns / 1000},
        {"timing_us", times.timing_ns / 1000},

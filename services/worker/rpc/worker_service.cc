@@ -242,11 +242,12 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
   compiling_.Submit([this, job, cancel, reply = call->reply()](int64_t waited_ns) {
     metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
     const int64_t start_ns = Clock::Real().MonotonicNs();
-    absl::StatusOr<CompileResult> result = cancel->Check();
-    if (cancel->Check().ok()) {
-      result = job->candidate ? job->target->Compile(*job->candidate, *cancel)
-                              : job->target->CompileReference(*job->problem, *cancel);
-    }
+    const auto compile = [&]() -> absl::StatusOr<CompileResult> {
+      KC_RETURN_IF_ERROR(cancel->Check());
+      return job->candidate ? job->target->Compile(*job->candidate, *cancel)
+                            : job->target->CompileReference(*job->problem, *cancel);
+    };
+    const absl::StatusOr<CompileResult> result = compile();
     metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
     job->credit.reset();  // before the reply: the caller may use it at once
     metrics_.CompilesInFlight(compile_credits_.in_flight());

@@ -1,0 +1,520 @@
+#include "services/worker/rpc/worker_service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
+#include "common/rpc/channel.h"
+#include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/support/recorded_problem.h"
+#include "tests/integration/worker/cpu_fixture.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kCallLimit = seconds(60);
+constexpr const char* kCandidates = "tests/candidates/iterated_map/candidates/";
+
+// The worker as a process of its own, with a stub.
+class Worker {
+ public:
+  explicit Worker(std::vector<std::string> arguments = {})
+      : folder_("worker"), service_("kernelcast-worker", WithCache(std::move(arguments)), folder_) {
+    Start();
+  }
+
+  void Start() {
+    const absl::Status started = service_.Start();
+    INFO(started.ToString());
+    REQUIRE(started.ok());
+    auto channel = MakeChannel(service_.address());
+    REQUIRE(channel.ok());
+    stub_ = v1::Worker::NewStub(*channel);
+  }
+
+  v1::Worker::Stub& stub() { return *stub_; }
+  Service& service() { return service_; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+  void Put(const Problem& problem) {
+    v1::WorkerPutProblemRequest request;
+    *request.mutable_problem() = ProblemFilesToProto(problem);
+    v1::WorkerPutProblemReply reply;
+    grpc::ClientContext context;
+    const grpc::Status status = stub_->PutProblem(&context, request, &reply);
+    INFO(status.error_message());
+    REQUIRE(status.ok());
+    CHECK(reply.definition().problem_id() == problem.problem_id);
+  }
+
+  grpc::Status Compile(const v1::CompileRequest& request, v1::CompileReply* reply,
+                       std::chrono::nanoseconds limit = kCallLimit) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::duration_cast<milliseconds>(limit));
+    return stub_->Compile(&context, request, reply);
+  }
+  grpc::Status Measure(const v1::MeasureRequest& request, v1::MeasureReply* reply,
+                       std::chrono::nanoseconds limit = kCallLimit) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::duration_cast<milliseconds>(limit));
+    return stub_->Measure(&context, request, reply);
+  }
+  v1::WorkerDescription Describe() {
+    v1::WorkerDescription description;
+    grpc::ClientContext context;
+    REQUIRE(stub_->Describe(&context, v1::WorkerDescribeRequest(), &description).ok());
+    return description;
+  }
+
+ private:
+  std::vector<std::string> WithCache(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--cache-dir", folder_.File("cache")});
+    return arguments;
+  }
+
+  TemporaryFolder folder_;
+  Service service_;
+  std::unique_ptr<v1::Worker::Stub> stub_;
+};
+
+Candidate MakeCandidate(const Problem& problem, const std::string& source) {
+  Candidate candidate;
+  candidate.problem_id = problem.problem_id;
+  candidate.target = "cpu";
+  candidate.source = source;
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
+std::string Good() { return SourceFile(absl::StrCat(kCandidates, "vectorised.cc")); }
+
+std::string Hanging() {
+  return absl::StrCat("#define HOW HANG\n#define AFTER 0\n",
+                      SourceFile(absl::StrCat(kCandidates, "crash.cc")));
+}
+
+// Takes the compiler far longer than any deadline here.
+std::string CompilesForEver() {
+  return R"(#include <kernelcast/candidate.h>
+template <int N, int M> struct Bomb {
+  static constexpr long value = Bomb<N - 1, M>::value + Bomb<N - 1, M + (1 << N)>::value;
+};
+template <int M> struct Bomb<0, M> { static constexpr long value = M; };
+extern "C" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, void*) {
+  return Bomb<24, 0>::value > 0;
+}
+)";
+}
+
+v1::MeasureRequest MeasureOf(const Candidate& candidate, const std::string& request_id = "r") {
+  v1::MeasureRequest request;
+  request.set_request_id(request_id);
+  *request.mutable_candidate() = ToProto(candidate);
+  request.set_level(v1::MEASURE_LEVEL_SCREEN);
+  return request;
+}
+
+v1::CompileRequest CompileOf(const Candidate& candidate) {
+  v1::CompileRequest request;
+  request.set_request_id("c");
+  request.set_problem_id(candidate.problem_id);
+  request.set_target(candidate.target);
+  *request.mutable_candidate() = ToProto(candidate);
+  return request;
+}
+
+// Polls a condition that another process brings about.
+bool Eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) {
+      return false;
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return true;
+}
+
+// Processes whose parent is `parent`, by name.
+std::vector<pid_t> Children(pid_t parent, const std::string& name) {
+  std::vector<pid_t> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    std::ifstream file(entry.path() / "stat");
+    std::string stat;
+    if (!std::getline(file, stat)) {
+      continue;
+    }
+    const size_t close = stat.rfind(')');
+    const size_t open = stat.find('(');
+    if (close == std::string::npos || stat.substr(open + 1, close - open - 1) != name) {
+      continue;
+    }
+    // "pid (name) state parent"
+    if (std::stoi(stat.substr(close + 4)) == parent && stat[close + 2] != 'Z') {
+      found.push_back(std::stoi(stat));
+    }
+  }
+  return found;
+}
+
+TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
+  Worker worker;
+  const v1::WorkerDescription description = worker.Describe();
+  REQUIRE(description.targets_size() == 1);
+  const v1::TargetDescription& target = description.targets(0);
+  CHECK(target.target() == "cpu");
+  INFO(target.unavailable_reason());
+  CHECK(target.can_compile());
+  CHECK(target.can_measure());
+  CHECK(target.fact_schema() == "cpu-asm/1");
+  CHECK(target.allowed_flags_size() > 10);
+  CHECK(target.architecture().find("x86-64/") == 0);
+  CHECK_FALSE(target.toolchain().empty());
+  CHECK_FALSE(target.device().model().empty());
+  CHECK(description.measure_credits() > 0);
+  CHECK_FALSE(description.draining());
+
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  const Candidate candidate = MakeCandidate(problem, Good());
+  v1::CompileRequest compile = CompileOf(candidate);
+  compile.set_want_artifact(true);
+  v1::CompileReply compiled;
+  REQUIRE(worker.Compile(compile, &compiled).ok());
+  REQUIRE(compiled.has_success());
+  CHECK(compiled.request_id() == "c");
+  CHECK_FALSE(compiled.cached());
+  CHECK(compiled.success().facts().schema() == "cpu-asm/1");
+  CHECK(ValidateFacts(FromProto(compiled.success().facts())).ok());
+  CHECK(compiled.success().artifact().content().size() > 1000);
+
+  v1::CompileReply again;
+  compile.set_want_artifact(false);
+  REQUIRE(worker.Compile(compile, &again).ok());
+  CHECK(again.cached());
+  CHECK(again.success().artifact().content().empty());
+  CHECK(again.success().facts().SerializeAsString() ==
+        compiled.success().facts().SerializeAsString());
+
+  v1::CompileRequest reference;
+  reference.set_problem_id(problem.problem_id);
+  reference.set_target("cpu");
+  reference.set_reference(true);
+  v1::CompileReply reference_reply;
+  REQUIRE(worker.Compile(reference, &reference_reply).ok());
+  CHECK(reference_reply.has_success());
+
+  // With the artefact as sent, by its name only, and not at all.
+  for (int way = 0; way < 3; ++way) {
+    INFO("way " << way);
+    v1::MeasureRequest request = MeasureOf(candidate, absl::StrCat("m", way));
+    if (way < 2) {
+      *request.mutable_artifact() =
+          way == 0 ? compiled.success().artifact() : again.success().artifact();
+    }
+    v1::MeasureReply reply;
+    const grpc::Status status = worker.Measure(request, &reply);
+    INFO(status.error_message());
+    REQUIRE(status.ok());
+    CHECK(reply.request_id() == absl::StrCat("m", way));
+    CHECK(reply.measurement().candidate_id() == candidate.candidate_id);
+    CHECK(reply.measurement().protocol_version() == "cpu/1");
+    CHECK((reply.measurement().has_ok() || reply.measurement().has_environment_unstable()));
+  }
+}
+
+TEST_CASE("Requests that cannot be served are answered with the right code") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  const Candidate candidate = MakeCandidate(problem, Good());
+  v1::CompileReply compiled;
+  v1::MeasureReply measured;
+  CHECK(worker.Compile(CompileOf(candidate), &compiled).error_code() ==
+        grpc::StatusCode::NOT_FOUND);
+  CHECK(worker.Measure(MeasureOf(candidate), &measured).error_code() ==
+        grpc::StatusCode::NOT_FOUND);
+  worker.Put(problem);
+
+  Candidate other = candidate;
+  other.target = "h100";
+  other.candidate_id = CandidateId(other);
+  CHECK(worker.Measure(MeasureOf(other), &measured).error_code() ==
+        grpc::StatusCode::UNIMPLEMENTED);
+  CHECK(worker.Compile(CompileOf(other), &compiled).error_code() ==
+        grpc::StatusCode::UNIMPLEMENTED);
+
+  v1::CompileRequest no_subject = CompileOf(candidate);
+  no_subject.clear_candidate();
+  CHECK(worker.Compile(no_subject, &compiled).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::MeasureRequest wrong_id = MeasureOf(candidate);
+  wrong_id.mutable_candidate()->set_candidate_id("k_00000000000000000000000000000000");
+  CHECK(worker.Measure(wrong_id, &measured).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::MeasureRequest not_utf8 = MeasureOf(candidate);
+  not_utf8.mutable_candidate()->set_candidate_id("");
+  not_utf8.mutable_candidate()->set_source("// \xff\xfe\n");
+  CHECK(worker.Measure(not_utf8, &measured).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::MeasureRequest no_artifact = MeasureOf(candidate);
+  no_artifact.mutable_artifact()->set_artifact_id("a_00000000000000000000000000000000");
+  no_artifact.mutable_artifact()->set_format(v1::ARTIFACT_FORMAT_SHARED_OBJECT);
+  CHECK(worker.Measure(no_artifact, &measured).error_code() ==
+        grpc::StatusCode::FAILED_PRECONDITION);
+
+  // A source that does not compile is a reply of Compile, and Measure has nothing to measure.
+  const Candidate broken = MakeCandidate(problem, "int x = ;\n");
+  REQUIRE(worker.Compile(CompileOf(broken), &compiled).ok());
+  CHECK(compiled.error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(compiled.error().log().find("kernel.cc:1:") != std::string::npos);
+  CHECK(worker.Measure(MeasureOf(broken), &measured).error_code() ==
+        grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_CASE("A deadline stops what runs, and the next request is served") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  v1::CompileReply compiled;
+  CHECK(worker.Compile(CompileOf(MakeCandidate(problem, CompilesForEver())), &compiled,
+                       milliseconds(300))
+            .error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  CHECK(Eventually([&] { return worker.Describe().compiles_in_flight() == 0; }));
+  CHECK(Children(worker.service().pid(), "g++").empty());
+
+  v1::MeasureReply measured;
+  REQUIRE(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &measured).ok());
+  CHECK(worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &measured, milliseconds(600))
+            .error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  CHECK(Eventually([&] { return worker.Describe().measures_in_flight() == 0; }));
+  REQUIRE(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &measured).ok());
+}
+
+TEST_CASE("A caller that leaves frees the worker for others") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  grpc::ClientContext context;
+  v1::MeasureReply reply;
+  grpc::Status status;
+  std::thread caller([&] {
+    status = worker.stub().Measure(&context, MeasureOf(MakeCandidate(problem, Hanging())), &reply);
+  });
+  CHECK(Eventually(
+      [&] { return !Children(worker.service().pid(), "kernelcast-runn").empty(); }));
+  context.TryCancel();
+  caller.join();
+  CHECK(status.error_code() == grpc::StatusCode::CANCELLED);
+  CHECK(Eventually([&] { return worker.Describe().measures_in_flight() == 0; }));
+  v1::MeasureReply good;
+  CHECK(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &good).ok());
+}
+
+TEST_CASE("A full worker says when to come back") {
+  Worker worker({"--measure-credits", "1", "--compile-credits", "1"});
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  grpc::ClientContext first_context;
+  v1::MeasureReply first_reply;
+  std::thread first([&] {
+    (void)worker.stub().Measure(&first_context, MeasureOf(MakeCandidate(problem, Hanging())),
+                                &first_reply);
+  });
+  CHECK(Eventually([&] { return worker.Describe().measures_in_flight() == 1; }));
+  grpc::ClientContext context;
+  v1::MeasureReply reply;
+  const grpc::Status status =
+      worker.stub().Measure(&context, MeasureOf(MakeCandidate(problem, Good())), &reply);
+  CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto hint = trailers.find("retry-after-ms");
+  REQUIRE(hint != trailers.end());
+  CHECK(std::stoi(std::string(hint->second.data(), hint->second.size())) > 0);
+  first_context.TryCancel();
+  first.join();
+}
+
+TEST_CASE("A stream answers every request by its id, whatever becomes of it") {
+  Worker worker({"--measure-credits", "8"});
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  auto stream = worker.stub().MeasureStream(&context);
+  Candidate unknown_problem = MakeCandidate(problem, Good());
+  unknown_problem.problem_id = "p_00000000000000000000000000000000";
+  unknown_problem.candidate_id = CandidateId(unknown_problem);
+  const std::string wrong = absl::StrCat("#define MISTAKE VALUE\n",
+                                         SourceFile(absl::StrCat(kCandidates, "wrong.cc")));
+  REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, Good()), "good")));
+  REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, wrong), "wrong")));
+  REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, "int x = ;"), "broken")));
+  REQUIRE(stream->Write(MeasureOf(unknown_problem, "unknown")));
+  REQUIRE(stream->WritesDone());
+  std::map<std::string, v1::MeasureStreamReply> replies;
+  v1::MeasureStreamReply reply;
+  while (stream->Read(&reply)) {
+    CHECK(replies.emplace(reply.request_id(), reply).second);
+  }
+  CHECK(stream->Finish().ok());
+  REQUIRE(replies.size() == 4);
+  CHECK(replies["good"].has_reply());
+  CHECK(replies["wrong"].reply().measurement().has_wrong_result());
+  CHECK(replies["broken"].compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(replies["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
+}
+
+TEST_CASE("A runner that is killed from outside harms nobody else") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  v1::MeasureReply reply;
+  REQUIRE(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &reply).ok());
+
+  // The reference's process, which is kept between candidates.
+  for (const pid_t pid : Children(worker.service().pid(), "kernelcast-runn")) {
+    kill(pid, SIGKILL);
+  }
+  const grpc::Status status = worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &reply);
+  INFO(status.error_message());
+  CHECK(status.ok());
+
+  // A candidate's process, in the middle of a call.
+  grpc::Status killed;
+  v1::MeasureReply killed_reply;
+  std::thread caller(
+      [&] { killed = worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &killed_reply); });
+  CHECK(Eventually(
+      [&] { return Children(worker.service().pid(), "kernelcast-runn").size() >= 2; }));
+  for (const pid_t pid : Children(worker.service().pid(), "kernelcast-runn")) {
+    kill(pid, SIGKILL);
+  }
+  caller.join();
+  INFO(killed.error_message());
+  CHECK(killed.ok());
+  REQUIRE(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &reply).ok());
+}
+
+TEST_CASE("A worker that is killed leaves no runner behind and starts again on its cache") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  const Candidate candidate = MakeCandidate(problem, Good());
+  v1::MeasureReply reply;
+  REQUIRE(worker.Measure(MeasureOf(candidate), &reply).ok());
+  const std::vector<pid_t> runners = Children(worker.service().pid(), "kernelcast-runn");
+  CHECK_FALSE(runners.empty());
+  worker.service().Kill();
+  for (const pid_t pid : runners) {
+    CHECK(Eventually([&] { return kill(pid, 0) != 0; }));
+  }
+  worker.Start();
+  worker.Put(problem);
+  v1::CompileReply compiled;
+  REQUIRE(worker.Compile(CompileOf(candidate), &compiled).ok());
+  CHECK(compiled.cached());
+}
+
+TEST_CASE("A draining worker ends what it has begun and takes nothing more") {
+  Worker worker;
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  v1::MeasureReply warm;
+  REQUIRE(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &warm).ok());
+  grpc::Status status;
+  v1::MeasureReply reply;
+  std::thread caller(
+      [&] { status = worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &reply); });
+  CHECK(Eventually([&] { return worker.Describe().measures_in_flight() == 1; }));
+  CHECK(worker.service().Terminate() == 0);
+  caller.join();
+  INFO(status.error_message());
+  CHECK(status.ok());
+  CHECK(reply.measurement().has_timeout());
+}
+
+TEST_CASE("Recorded measurements are replayed under the name of their target") {
+  const TemporaryFolder folder("records");
+  const RecordedProblem recorded = MakeRecordedProblem(6, 5);
+  WriteRecords(recorded, folder.File("records.jsonl"));
+  Worker worker({"--replay", folder.File("records.jsonl")});
+  worker.Put(recorded.problem);
+  const v1::WorkerDescription description = worker.Describe();
+  REQUIRE(description.targets_size() == 1);
+  CHECK(description.targets(0).target() == "cpu");
+
+  for (const Candidate& candidate : recorded.candidates) {
+    v1::CompileReply compiled;
+    REQUIRE(worker.Compile(CompileOf(candidate), &compiled).ok());
+    CHECK(compiled.has_success());
+    v1::MeasureReply reply;
+    REQUIRE(worker.Measure(MeasureOf(candidate), &reply).ok());
+    CHECK(reply.measurement().ok().speedup().value() ==
+          Approx(RecordedSpeedup(candidate)));
+  }
+  v1::CompileRequest reference;
+  reference.set_problem_id(recorded.problem.problem_id);
+  reference.set_target("cpu");
+  reference.set_reference(true);
+  v1::CompileReply reply;
+  REQUIRE(worker.Compile(reference, &reply).ok());
+  CHECK(reply.success().facts().schema() == "cpu-asm/1");
+
+  const Candidate unknown = MakeCandidate(recorded.problem, "// not recorded\n");
+  REQUIRE(worker.Compile(CompileOf(unknown), &reply).ok());
+  CHECK(reply.error().stage() == v1::CompileError::STAGE_ADMISSION);
+  CHECK(reply.error().log().find("not recorded") != std::string::npos);
+}
+
+TEST_CASE("Thousands of recorded measurements a second go over one stream") {
+  const TemporaryFolder folder("records");
+  const RecordedProblem recorded = MakeRecordedProblem(40, 25);
+  WriteRecords(recorded, folder.File("records.jsonl"));
+  Worker worker({"--replay", folder.File("records.jsonl")});
+  worker.Put(recorded.problem);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  auto stream = worker.stub().MeasureStream(&context);
+  constexpr int kRounds = 4;
+  const auto start = std::chrono::steady_clock::now();
+  std::thread writer([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      for (const Candidate& candidate : recorded.candidates) {
+        stream->Write(MeasureOf(candidate, absl::StrCat(round, candidate.candidate_id)));
+      }
+    }
+    stream->WritesDone();
+  });
+  std::set<std::string> answered;
+  v1::MeasureStreamReply reply;
+  while (stream->Read(&reply)) {
+    CHECK(reply.has_reply());
+    answered.insert(reply.request_id());
+  }
+  writer.join();
+  CHECK(stream->Finish().ok());
+  CHECK(answered.size() == kRounds * recorded.candidates.size());
+  const double elapsed =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  // Far below what is seen on an idle machine, so that a busy one passes.
+  CHECK(static_cast<double>(answered.size()) / elapsed > 500);
+}
+
+}  // namespace
+}  // namespace kernelcast::testing
