@@ -37,6 +37,9 @@ constexpr size_t kMaxTemplates = 256;
 constexpr size_t kMaxDimensions = 32;
 constexpr size_t kMaxValues = 1024;
 constexpr size_t kMaxFlagSets = 64;
+// What the lines before a template take at most, with kMaxDimensions names and values of
+// kMaxNameBytes.
+constexpr int64_t kMaxPrologueBytes = 8 << 10;
 constexpr size_t kMaxConstraints = 32;
 constexpr int64_t kMaxPoints = 1'000'000;
 // Points times constraints, which bounds the time to list a space to a few seconds.
@@ -323,13 +326,14 @@ class ProblemParser {
   }
 
   absl::StatusOr<std::string> ReadSourceFile(const Cursor& at, const std::string& folder,
-                                             std::string& path) {
+                                             std::string& path,
+                                             int64_t max_bytes = kMaxSourceBytes) {
     KC_ASSIGN_OR_RETURN(std::string source, ReadNamedFile(at, folder, path));
     const std::string file = "file " + Quoted(path);
     if (source.empty()) return Error(at, file + " is empty");
-    if (static_cast<int64_t>(source.size()) > kMaxSourceBytes) {
-      return Error(at, absl::StrCat(file, " has ", source.size(), " bytes; at most ",
-                                    kMaxSourceBytes, " are allowed"));
+    if (static_cast<int64_t>(source.size()) > max_bytes) {
+      return Error(at, absl::StrCat(file, " has ", source.size(), " bytes; at most ", max_bytes,
+                                    " are allowed"));
     }
     if (!IsSourceText(source)) return Error(at, file + " is not UTF-8 text without NUL");
     return source;
@@ -688,8 +692,9 @@ class ProblemParser {
       return Error(targets, absl::StrCat("more than ", kMaxTargets, " targets"));
     }
     for (const auto& [key, line, value] : targets.node->entries) {
-      if (key.size() > kMaxNameBytes || !IsLowerName(key)) {
-        return ErrorAtLine(targets, line, Quoted(key) + " is not a name of a-z, 0-9 and _");
+      if (key.size() > kMaxNameBytes || !IsLowerName(key) || !IsToken(key)) {
+        return ErrorAtLine(targets, line,
+                           Quoted(key) + " is not a name of a-z, 0-9 and _ without _ in front");
       }
       const Cursor at = targets.Child(value, key);
       KC_RETURN_IF_ERROR(ExpectKeys(at, {"reference"}, {"flags", "space"}));
@@ -777,11 +782,16 @@ class ProblemParser {
         ExpectKeys(at, {"name", "file"}, {"description", "tunables", "flags", "constraints"}));
     SpaceTemplate parsed;
     KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
+    // It becomes the value of a tunable.
+    if (!IsIdentifier(parsed.name)) {
+      return Error(at.At("name"), Quoted(parsed.name) + " does not begin with a letter");
+    }
     if (at.Has("description")) {
       KC_ASSIGN_OR_RETURN(parsed.description, ReadText(at.At("description"), kMaxDescriptionBytes));
     }
     std::string path;
-    KC_ASSIGN_OR_RETURN(parsed.source, ReadSourceFile(at.At("file"), folder, path));
+    KC_ASSIGN_OR_RETURN(parsed.source, ReadSourceFile(at.At("file"), folder, path,
+                                                      kMaxSourceBytes - kMaxPrologueBytes));
     parsed.file = path.substr(folder.size());
     if (at.Has("tunables")) KC_RETURN_IF_ERROR(ParseTunables(at.At("tunables"), parsed));
     KC_RETURN_IF_ERROR(ParseFlagSets(at, parsed));

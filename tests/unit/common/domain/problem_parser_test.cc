@@ -273,7 +273,8 @@ TEST_CASE("Names are checked", "[problem]") {
        {"name: index", "name: x", "17: inputs[1].name: 'x' is the name of an earlier tensor"},
        {"name: y", "name: x", "22: outputs[0].name: 'x' is the name of an earlier tensor"},
        {"name: x", "name: a-b", "12: inputs[0].name: 'a-b' is not a name"},
-       {"  cpu:", "  CPU:", "28: targets: 'CPU' is not a name of a-z, 0-9 and _"}});
+       {"  cpu:", "  CPU:", "28: targets: 'CPU' is not a name of a-z, 0-9 and _"},
+       {"  cpu:", "  _cpu:", "28: targets: '_cpu' is not a name"}});
   CheckEdits(
       "space/cpu.yaml",
       {{"name: bare", "name: plain", "15: templates[1].name: 'plain' is the name of an earlier"},
@@ -489,6 +490,33 @@ TEST_CASE("A space has at most a million points", "[problem]") {
              StartsWith("space/cpu.yaml:4: templates[0]: the space has more than 1000000 points"));
   CHECK_THAT(Error(Replaced("space/cpu.yaml", "[1, 2, 4]", values(1025))),
              StartsWith("space/cpu.yaml:8: templates[0].tunables.UNROLL: 1025 entries; from 1"));
+}
+
+TEST_CASE("The candidates of a space are valid whatever the space may legally hold", "[problem]") {
+  CheckEdits("space/cpu.yaml", {{"name: plain", "name: 2plain",
+                                 "4: templates[0].name: '2plain' does not begin with a letter"}});
+  FileMap files = SmallProblem();
+  std::string long_name(64, 'N');
+  std::string long_value(64, 'v');
+  std::string yaml = "schema: 1\ntarget: cpu\ntemplates:\n  - name: " + std::string(64, 'n') +
+                     "\n    file: plain.cc\n    tunables:\n";
+  for (int i = 10; i < 42; ++i) {
+    yaml += "      " + long_name.substr(2) + std::to_string(i) + ": [" + long_value + "]\n";
+  }
+  yaml += "    flags: [[], [-O2]]\n";
+  files["space/cpu.yaml"] = yaml;
+  files["space/plain.cc"].assign((1 << 20) - (8 << 10), ' ');
+  files.erase("space/sub/bare.cc");
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  const Candidate candidate =
+      CandidateFromPoint(*problem->targets.at("cpu").space, {0, std::vector<int>(33, 0)},
+                         problem->problem_id, CandidateKind::kHostNative);
+  CHECK(candidate.tunables.size() == 34);
+  CHECK(ValidateCandidate(candidate).ok());
+  files["space/plain.cc"].push_back(' ');
+  CHECK_THAT(Error(files), Contains("has 1040385 bytes; at most 1040384 are allowed"));
 }
 
 TEST_CASE("A large space has few constraints", "[problem]") {
