@@ -154,11 +154,10 @@ bool ExpectedTensor::AgreesAt(int64_t i, std::span<const std::byte> output) cons
   return WithType(layout_.dtype, [&]<class T>(T) {
     const int64_t want = integer_[static_cast<size_t>(i)];
     const auto got = static_cast<int64_t>(Load<T>(output, i));
-    if (got == want) {
-      return true;
-    }
-    const double error = std::abs(static_cast<double>(got) - static_cast<double>(want));
-    return error <= tolerance_.atol + tolerance_.rtol * std::abs(static_cast<double>(want));
+    // Exact also where a double is not.
+    const uint64_t error = got > want ? static_cast<uint64_t>(got) - static_cast<uint64_t>(want)
+                                      : static_cast<uint64_t>(want) - static_cast<uint64_t>(got);
+    return static_cast<double>(error) <= tolerance_.atol + tolerance_.rtol * std::abs(static_cast<double>(want));
   });
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace kernelcast::worker {
@@ -66,6 +67,7 @@ struct Instruction {
   int store_bytes = 0;
   int64_t frame_bytes = 0;
   std::string_view jump_target;
+  bool returns = false;
   int depth = 0;
   bool inner = false;
 
@@ -80,9 +82,10 @@ struct Instruction {
   }
 };
 
+// A natural loop: the instructions from which its head is reached again.
 struct Loop {
-  size_t first = 0;
-  size_t last = 0;  // inclusive
+  size_t head = 0;
+  std::vector<size_t> instructions;
   bool inner = true;
 };
 
@@ -362,6 +365,7 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
     instruction.kind = Kind::kPrefetch;
     return instruction;
   }
+  instruction.returns = StartsWith(mnemonic, "ret") || mnemonic == "ud2";
   if (StartsWith(mnemonic, "nop") || StartsWith(mnemonic, "ret") || StartsWith(mnemonic, "push") ||
       StartsWith(mnemonic, "pop") || mnemonic == "vzeroupper" || mnemonic == "leave" ||
       mnemonic == "endbr64" || mnemonic == "ud2") {
@@ -447,6 +451,174 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
   return instruction;
 }
 
+// The basic blocks of one function, in order, and its natural loops.
+class ControlFlow {
+ public:
+  using Labels = std::unordered_map<std::string_view, size_t>;
+
+  // The function's instructions are those from `start` on; a label is the index of what follows it.
+  ControlFlow(const std::vector<Instruction>& instructions, size_t start, const Labels& labels)
+      : end_(instructions.size()) {
+    std::set<size_t> leaders = {start};
+    for (const auto& [name, at] : labels) {
+      if (at >= start && at < end_) {
+        leaders.insert(at);
+      }
+    }
+    for (size_t i = start; i + 1 < end_; ++i) {
+      if (EndsBlock(instructions[i])) {
+        leaders.insert(i + 1);
+      }
+    }
+    starts_.assign(leaders.begin(), leaders.end());
+    predecessors_.resize(starts_.size());
+    successors_.resize(starts_.size());
+    for (size_t block = 0; block < starts_.size(); ++block) {
+      const Instruction& last = instructions[BlockEnd(block) - 1];
+      const auto target = labels.find(last.jump_target);
+      if (target != labels.end() && target->second >= start && target->second < end_) {
+        Connect(block, BlockOf(target->second));
+      }
+      if (block + 1 < starts_.size() && last.kind != Kind::kJump && !last.returns) {
+        Connect(block, block + 1);
+      }
+    }
+    FindDominators();
+  }
+
+  std::vector<Loop> Loops() const {
+    std::map<size_t, std::set<size_t>> blocks_by_head;
+    for (size_t block = 0; block < starts_.size(); ++block) {
+      for (const size_t head : successors_[block]) {
+        if (Dominates(head, block)) {
+          Collect(head, block, blocks_by_head[head]);
+        }
+      }
+    }
+    std::vector<Loop> loops;
+    for (const auto& [head, blocks] : blocks_by_head) {
+      Loop loop;
+      loop.head = starts_[head];
+      for (const size_t block : blocks) {
+        for (size_t i = starts_[block]; i < BlockEnd(block); ++i) {
+          loop.instructions.push_back(i);
+        }
+      }
+      loops.push_back(std::move(loop));
+    }
+    return loops;
+  }
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  static bool EndsBlock(const Instruction& instruction) {
+    return instruction.kind == Kind::kBranch || instruction.kind == Kind::kJump ||
+           instruction.returns;
+  }
+  size_t BlockEnd(size_t block) const {
+    return block + 1 < starts_.size() ? starts_[block + 1] : end_;
+  }
+  size_t BlockOf(size_t instruction) const {
+    return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), instruction) -
+                               starts_.begin()) -
+           1;
+  }
+  void Connect(size_t from, size_t to) {
+    successors_[from].push_back(to);
+    predecessors_[to].push_back(from);
+  }
+
+  // Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm".
+  void FindDominators() {
+    std::vector<size_t> order;  // post-order
+    std::vector<size_t> next(starts_.size(), 0);
+    std::vector<bool> seen(starts_.size(), false);
+    std::vector<size_t> stack = {0};
+    seen[0] = true;
+    while (!stack.empty()) {
+      const size_t block = stack.back();
+      if (next[block] < successors_[block].size()) {
+        const size_t successor = successors_[block][next[block]++];
+        if (!seen[successor]) {
+          seen[successor] = true;
+          stack.push_back(successor);
+        }
+      } else {
+        order.push_back(block);
+        stack.pop_back();
+      }
+    }
+    std::vector<size_t> rank(starts_.size(), 0);
+    for (size_t i = 0; i < order.size(); ++i) {
+      rank[order[i]] = i;
+    }
+    dominators_.assign(starts_.size(), kNone);
+    dominators_[0] = 0;
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto block = order.rbegin(); block != order.rend(); ++block) {
+        if (*block == 0) {
+          continue;
+        }
+        size_t dominator = kNone;
+        for (size_t other : predecessors_[*block]) {
+          if (dominators_[other] == kNone) {
+            continue;
+          }
+          if (dominator == kNone) {
+            dominator = other;
+            continue;
+          }
+          while (other != dominator) {
+            while (rank[other] < rank[dominator]) {
+              other = dominators_[other];
+            }
+            while (rank[dominator] < rank[other]) {
+              dominator = dominators_[dominator];
+            }
+          }
+        }
+        changed |= std::exchange(dominators_[*block], dominator) != dominator;
+      }
+    }
+  }
+
+  bool Dominates(size_t head, size_t block) const {
+    if (dominators_[block] == kNone) {
+      return false;  // not reached from the function's start
+    }
+    while (block != head && block != 0) {
+      block = dominators_[block];
+    }
+    return block == head;
+  }
+
+  // The blocks that reach `tail` without passing `head`.
+  void Collect(size_t head, size_t tail, std::set<size_t>& blocks) const {
+    blocks.insert(head);
+    std::vector<size_t> open;
+    if (blocks.insert(tail).second) {
+      open.push_back(tail);
+    }
+    while (!open.empty()) {
+      const size_t block = open.back();
+      open.pop_back();
+      for (const size_t predecessor : predecessors_[block]) {
+        if (blocks.insert(predecessor).second) {
+          open.push_back(predecessor);
+        }
+      }
+    }
+  }
+
+  const size_t end_;
+  std::vector<size_t> starts_;
+  std::vector<std::vector<size_t>> successors_;
+  std::vector<std::vector<size_t>> predecessors_;
+  std::vector<size_t> dominators_;
+};
+
 // A file's instructions with loops marked.
 class Listing {
  public:
@@ -461,7 +633,6 @@ class Listing {
       start = end + 1;
     }
     EndFunction();
-    MarkLoops();
   }
 
   const std::vector<Instruction>& instructions() const { return instructions_; }
@@ -512,40 +683,32 @@ class Listing {
     }
   }
 
-  // Jumps to labels of the function that ends here become loops.
+  // Finds the loops of the function that ends here.
   void EndFunction() {
-    if (instructions_.size() > function_start_) {
-      ++functions_;
-    }
-    std::map<size_t, size_t> last_by_first;
-    for (size_t i = function_start_; i < instructions_.size(); ++i) {
-      const auto label = labels_.find(instructions_[i].jump_target);
-      if (label != labels_.end() && label->second <= i && label->second >= function_start_) {
-        size_t& last = last_by_first[label->second];
-        last = std::max(last, i);
-      }
-    }
-    for (const auto& [first, last] : last_by_first) {
-      loops_.push_back({first, last});
-    }
+    const size_t start = function_start_;
     function_start_ = instructions_.size();
-  }
-
-  void MarkLoops() {
-    for (Loop& loop : loops_) {
-      for (const Loop& other : loops_) {
-        if (&other != &loop && other.first >= loop.first && other.last <= loop.last) {
-          loop.inner = false;
-        }
-      }
-      for (size_t i = loop.first; i <= loop.last; ++i) {
+    if (start == instructions_.size()) {
+      return;
+    }
+    ++functions_;
+    const ControlFlow flow(instructions_, start, labels_);
+    std::vector<Loop> loops = flow.Loops();
+    std::set<size_t> heads;
+    for (const Loop& loop : loops) {
+      heads.insert(loop.head);
+    }
+    for (Loop& loop : loops) {
+      for (const size_t i : loop.instructions) {
         max_depth_ = std::max(max_depth_, ++instructions_[i].depth);
+        // Natural loops with different heads are disjoint or nested.
+        loop.inner &= i == loop.head || heads.count(i) == 0;
       }
     }
-    for (const Loop& loop : loops_) {
-      for (size_t i = loop.first; loop.inner && i <= loop.last; ++i) {
-        instructions_[i].inner = true;
+    for (Loop& loop : loops) {
+      for (const size_t i : loop.instructions) {
+        instructions_[i].inner |= loop.inner;
       }
+      loops_.push_back(std::move(loop));
     }
   }
 
@@ -740,9 +903,9 @@ CompileFacts ExtractAssemblyFacts(std::string_view assembly, int64_t text_bytes)
     }
     ++counts["inner_loops"];
     double& largest = counts["inner_largest"];
-    largest = std::max(largest, static_cast<double>(loop.last - loop.first + 1));
+    largest = std::max(largest, static_cast<double>(loop.instructions.size()));
     std::bitset<32> accumulators;
-    for (size_t i = loop.first; i <= loop.last; ++i) {
+    for (const size_t i : loop.instructions) {
       const int accumulator = listing.instructions()[i].accumulator;
       if (accumulator >= 0) {
         accumulators.set(static_cast<size_t>(accumulator));

@@ -1,0 +1,200 @@
+#include "services/worker/core/inputs.h"
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+namespace kernelcast::worker {
+namespace {
+
+Expression Parse(const std::string& text) {
+  return Expression::Parse(text, {"n", "m"}).value();
+}
+
+TensorSpec Input(InitDistribution init, DataType dtype = DataType::kFloat32) {
+  TensorSpec tensor;
+  tensor.name = std::string(1, 'x');
+  tensor.dtype = dtype;
+  tensor.shape = {Parse("n"), Parse("m")};
+  tensor.init = std::move(init);
+  tensor.adversarial = {Adversarial::kLarge, Adversarial::kEqualRows, Adversarial::kZeros,
+                        Adversarial::kExtreme};
+  return tensor;
+}
+
+template <class T>
+std::vector<T> Draw(const TensorSpec& tensor, const CaseSpec& spec, uint64_t seed = 1) {
+  TensorLayout layout{tensor.dtype, {spec.axes.at("n"), spec.axes.at("m")}};
+  std::vector<T> values(static_cast<size_t>(layout.elements()));
+  Random random(seed);
+  REQUIRE(FillInput(tensor, layout, spec, random, std::as_writable_bytes(std::span(values))).ok());
+  return values;
+}
+
+CaseSpec Declared(int64_t n = 200, int64_t m = 100) {
+  CaseSpec spec;
+  spec.axes = {{"m", m}, {"n", n}};
+  return spec;
+}
+
+double Mean(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) {
+    sum += value;
+  }
+  return sum / static_cast<double>(values.size());
+}
+
+double Deviation(const std::vector<float>& values) {
+  const double mean = Mean(values);
+  double sum = 0;
+  for (const float value : values) {
+    sum += (value - mean) * (value - mean);
+  }
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+TEST_CASE("Declared distributions have the moments and ranges they declare") {
+  const auto normal = Draw<float>(Input(Normal{3, 2}), Declared());
+  CHECK(Mean(normal) == Approx(3).epsilon(0.02));
+  CHECK(Deviation(normal) == Approx(2).epsilon(0.02));
+  const auto uniform = Draw<float>(Input(Uniform{-1, 4}), Declared());
+  CHECK(*std::min_element(uniform.begin(), uniform.end()) >= -1);
+  CHECK(*std::max_element(uniform.begin(), uniform.end()) <= 4);
+  CHECK(Mean(uniform) == Approx(1.5).epsilon(0.03));
+  const auto constant = Draw<float>(Input(Constant{2.5}), Declared());
+  CHECK(std::all_of(constant.begin(), constant.end(), [](float v) { return v == 2.5f; }));
+  const auto integers =
+      Draw<int32_t>(Input(Integers{Parse("0"), Parse("m - 1")}, DataType::kInt32), Declared(300, 7));
+  const std::set<int32_t> distinct(integers.begin(), integers.end());
+  CHECK(distinct == std::set<int32_t>{0, 1, 2, 3, 4, 5, 6});
+}
+
+TEST_CASE("The same seed draws the same values and another one others") {
+  const TensorSpec tensor = Input(Normal{0, 1});
+  CHECK(Draw<float>(tensor, Declared(), 5) == Draw<float>(tensor, Declared(), 5));
+  CHECK(Draw<float>(tensor, Declared(), 5) != Draw<float>(tensor, Declared(), 6));
+}
+
+TEST_CASE("Adversarial distributions are what they are called") {
+  const TensorSpec tensor = Input(Normal{0, 1});
+  CaseSpec spec = Declared();
+  spec.adversarial = Adversarial::kLarge;
+  CHECK(Deviation(Draw<float>(tensor, spec)) == Approx(1000).epsilon(0.03));
+  spec.adversarial = Adversarial::kEqualRows;
+  const auto rows = Draw<float>(tensor, spec);
+  std::set<float> distinct;
+  for (size_t row = 0; row < 200; ++row) {
+    distinct.insert(rows[row * 100]);
+    CHECK(std::all_of(rows.begin() + static_cast<ptrdiff_t>(row * 100),
+                      rows.begin() + static_cast<ptrdiff_t>((row + 1) * 100),
+                      [&](float v) { return v == rows[row * 100]; }));
+  }
+  CHECK(distinct.size() > 190);
+  spec.adversarial = Adversarial::kZeros;
+  const auto zeros = Draw<float>(tensor, spec);
+  CHECK(std::count(zeros.begin(), zeros.end(), 0.0f) > 9000);
+  CHECK(std::count(zeros.begin(), zeros.end(), 0.0f) < 11000);
+  spec.adversarial = Adversarial::kExtreme;
+  const auto extreme = Draw<float>(tensor, spec);
+  const auto large =
+      std::count_if(extreme.begin(), extreme.end(), [](float v) { return std::abs(v) == 1e4f; });
+  CHECK(large > 0);
+  CHECK(large < 200);
+  // Even a single element can be extreme.
+  spec.axes = {{"m", 1}, {"n", 1}};
+  CHECK(std::abs(Draw<float>(tensor, spec)[0]) == 1e4f);
+}
+
+TEST_CASE("A tensor that does not list a distribution keeps its declared one") {
+  TensorSpec tensor = Input(Normal{0, 1});
+  tensor.adversarial = {Adversarial::kZeros};
+  CaseSpec spec = Declared();
+  spec.adversarial = Adversarial::kLarge;
+  CHECK(Deviation(Draw<float>(tensor, spec)) == Approx(1).epsilon(0.03));
+}
+
+TEST_CASE("Whole numbers stay within what they are declared to be") {
+  TensorSpec tensor = Input(Integers{Parse("0"), Parse("9")}, DataType::kInt64);
+  CaseSpec spec = Declared();
+  for (const auto distribution : {Adversarial::kLarge, Adversarial::kExtreme, Adversarial::kZeros,
+                                  Adversarial::kEqualRows}) {
+    spec.adversarial = distribution;
+    const auto values = Draw<int64_t>(tensor, spec);
+    CHECK(*std::min_element(values.begin(), values.end()) >= 0);
+    CHECK(*std::max_element(values.begin(), values.end()) <= 9);
+  }
+}
+
+TEST_CASE("A range that is empty for some sizes is an error, not a crash") {
+  const TensorSpec tensor = Input(Integers{Parse("0"), Parse("m - 2")}, DataType::kInt32);
+  const TensorLayout layout{DataType::kInt32, {2, 1}};
+  std::vector<int32_t> values(2);
+  Random random(1);
+  CHECK(absl::IsInvalidArgument(
+      FillInput(tensor, layout, Declared(2, 1), random, std::as_writable_bytes(std::span(values)))));
+}
+
+Problem MakeProblem() {
+  Problem problem;
+  problem.axes = {{"m", 2, 50, 1}, {"n", 16, 64, 16}};
+  problem.inputs = {Input(Normal{0, 1})};
+  problem.check_shapes = {{{"m", 3}, {"n", 16}}, {{"m", 1}, {"n", 32}}};
+  problem.bench_shapes = {{{"m", 512}, {"n", 64}}};
+  return problem;
+}
+
+TEST_CASE("Every check shape meets every distribution, and held-out shapes join them") {
+  const Problem problem = MakeProblem();
+  const MeasureOptions options;
+  Random random(9);
+  const std::vector<CaseSpec> cases = CorrectnessCases(problem, options, random);
+  CHECK(std::ssize(cases) == 2 * 5 + options.held_out_shapes + 1);
+  std::map<std::string, int> by_distribution;
+  for (const CaseSpec& spec : cases) {
+    ++by_distribution[spec.distribution()];
+    if (spec.held_out) {
+      CHECK(spec.axes.at("m") >= 2);
+      CHECK(spec.axes.at("m") <= 50);
+      CHECK(spec.axes.at("m") % 2 == 1);
+      CHECK(spec.axes.at("n") % 16 == 0);
+      CHECK(spec.axes.at("n") >= 16);
+      CHECK(spec.axes.at("n") <= 64);
+    }
+  }
+  CHECK(by_distribution["declared"] == 3);
+  CHECK(by_distribution["equal_rows"] == 2);
+  CHECK(by_distribution["held_out"] >= 2);
+  CHECK(std::count_if(cases.begin(), cases.end(), [](const CaseSpec& spec) {
+          return !spec.held_out && spec.axes.at("m") == 512;
+        }) == 1);
+}
+
+TEST_CASE("A problem with little to check is checked on at least five seeds") {
+  Problem problem = MakeProblem();
+  problem.inputs[0].adversarial.clear();
+  problem.check_shapes.resize(1);
+  MeasureOptions options;
+  options.held_out_shapes = 0;
+  Random random(10);
+  CHECK(std::ssize(CorrectnessCases(problem, options, random)) == options.min_seeds);
+}
+
+TEST_CASE("A held-out range of one value gives that value") {
+  Problem problem = MakeProblem();
+  problem.axes = {{"m", 4, 4, 1}, {"n", 16, 16, 16}};
+  const MeasureOptions options;
+  Random random(11);
+  for (const CaseSpec& spec : CorrectnessCases(problem, options, random)) {
+    if (spec.held_out) {
+      CHECK(spec.axes.at("m") == 4);
+      CHECK(spec.axes.at("n") == 16);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::worker

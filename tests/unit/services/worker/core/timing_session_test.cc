@@ -1,0 +1,198 @@
+#include "services/worker/core/timing_session.h"
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "services/worker/core/random.h"
+#include "services/worker/core/statistics.h"
+
+namespace kernelcast::worker {
+namespace {
+
+// Time of a call of a side, at a moment of the session.
+using CallTime = std::function<double(Side, double now_ns, Random&)>;
+
+struct Simulation {
+  CallTime call;
+  // Whether a call was disturbed.
+  std::function<bool(Random&)> disturbed = [](Random&) { return false; };
+  double disturbed_factor = 8;
+  uint64_t seed = 1;
+};
+
+// Runs a session to its end against made-up calls. Returns it for inspection.
+TimingSession Run(const Simulation& simulation, const MeasureOptions& options,
+                  const PrecisionOptions& precision, double candidate_ns, double reference_ns) {
+  TimingSession session(options, precision, candidate_ns, reference_ns);
+  Random random(simulation.seed);
+  double now_ns = 0;
+  int blocks = 0;
+  for (auto block = session.Next(); !block.finished; block = session.Next()) {
+    REQUIRE(++blocks < 10'000);
+    REQUIRE(block.calls >= 1);
+    TimingSession::BlockTimes times;
+    double elapsed_ns = 0;
+    while (std::ssize(times.calls_ns) < block.calls &&
+           elapsed_ns < static_cast<double>(times.calls_ns.empty() ? block.give_up_ns
+                                                                   : block.max_ns)) {
+      double ns = simulation.call(block.side, now_ns, random);
+      if (simulation.disturbed(random)) {
+        ns *= simulation.disturbed_factor;
+        times.disturbed_calls_ns.push_back(ns);
+      } else {
+        times.calls_ns.push_back(ns);
+      }
+      elapsed_ns += ns;
+      now_ns += ns;
+    }
+    times.elapsed_ns = static_cast<int64_t>(elapsed_ns);
+    session.Add(times);
+  }
+  return session;
+}
+
+Simulation Planted(double reference_ns, double ratio, double noise) {
+  Simulation simulation;
+  simulation.call = [=](Side side, double, Random& random) {
+    const double base = side == Side::kReference ? reference_ns : reference_ns / ratio;
+    return base * (1 + noise * std::abs(random.Normal()));
+  };
+  return simulation;
+}
+
+TEST_CASE("A planted ratio is found, to the precision that was asked for") {
+  const MeasureOptions options;
+  const TimingSession session =
+      Run(Planted(200'000, 1.25, 0.01), options, options.screen, 160'000, 200'000);
+  const Ratio ratio = session.Estimate();
+  CHECK(ratio.value == Approx(1.25).epsilon(0.005));
+  CHECK(RelativeHalfWidth(ratio) <= options.screen.half_width);
+  CHECK(session.stop_reason() == "precision");
+  CHECK(session.discarded_blocks() == 0);
+  CHECK(session.blocks() >= 32);
+  CHECK(std::ssize(session.CallTimes(Side::kCandidate)) >= options.screen.min_samples);
+}
+
+TEST_CASE("A drift that both sides share does not show in the ratio") {
+  const MeasureOptions options;
+  Simulation simulation;
+  simulation.call = [](Side side, double now_ns, Random& random) {
+    // Twice as slow after a second, as when a processor gets hot.
+    const double drift = 1 + now_ns / 1e9;
+    return (side == Side::kReference ? 250'000 : 200'000) * drift *
+           (1 + 0.005 * std::abs(random.Normal()));
+  };
+  const TimingSession session = Run(simulation, options, options.screen, 200'000, 250'000);
+  CHECK(session.Estimate().value == Approx(1.25).epsilon(0.005));
+  CHECK(session.stop_reason() == "precision");
+}
+
+TEST_CASE("Calls that were disturbed do not count") {
+  const MeasureOptions options;
+  Simulation simulation = Planted(200'000, 1.25, 0.005);
+  simulation.disturbed = [](Random& random) { return random.Uniform() < 0.4; };
+  const TimingSession session = Run(simulation, options, options.screen, 160'000, 200'000);
+  CHECK(session.Estimate().value == Approx(1.25).epsilon(0.01));
+  const std::vector<double> times = session.CallTimes(Side::kCandidate);
+  CHECK(*std::max_element(times.begin(), times.end()) < 200'000);
+}
+
+TEST_CASE("On a machine where hardly a call is undisturbed neighbours are compared") {
+  const MeasureOptions options;
+  // Long calls: few a block, and few of these in peace.
+  Simulation simulation = Planted(8'000'000, 1.25, 0.002);
+  simulation.disturbed = [](Random& random) { return random.Uniform() < 0.8; };
+  simulation.disturbed_factor = 3;
+  const TimingSession session = Run(simulation, options, options.screen, 6'400'000, 8'000'000);
+  CHECK(session.stop_reason() == "time_cap");
+  CHECK(session.discarded_blocks() > 0);
+  CHECK(session.Estimate().value == Approx(1.25).epsilon(0.02));
+}
+
+TEST_CASE("Where every call was disturbed the answer is wide rather than missing") {
+  const MeasureOptions options;
+  Simulation simulation;
+  simulation.call = [](Side side, double, Random& random) {
+    return (side == Side::kReference ? 250'000 : 200'000) * (1 + 4 * random.Uniform());
+  };
+  simulation.disturbed = [](Random&) { return true; };
+  simulation.disturbed_factor = 1;
+  const TimingSession session = Run(simulation, options, options.screen, 200'000, 250'000);
+  CHECK(session.stop_reason() == "time_cap");
+  CHECK(session.discarded_blocks() == session.blocks());
+  CHECK(session.Estimate().value > 0);
+}
+
+TEST_CASE("A block far slower than its side's others is discarded") {
+  const MeasureOptions options;
+  Simulation simulation;
+  int calls = 0;
+  simulation.call = [&calls](Side side, double, Random& random) {
+    // Ten calls of five hundred at a fifth of the speed, without any wait that the system tells of.
+    const double throttled = ++calls % 500 < 60 && calls > 500 ? 5 : 1;
+    return (side == Side::kReference ? 250'000 : 200'000) * throttled *
+           (1 + 0.002 * std::abs(random.Normal()));
+  };
+  const TimingSession session = Run(simulation, options, options.screen, 200'000, 250'000);
+  CHECK(session.Estimate().value == Approx(1.25).epsilon(0.01));
+}
+
+TEST_CASE("Noise that does not shrink ends the session before the cap") {
+  MeasureOptions options;
+  options.plateau_groups = 12;
+  PrecisionOptions precision = options.screen;
+  precision.half_width = 1e-9;
+  precision.cap_ns = 60'000'000'000;
+  const TimingSession session =
+      Run(Planted(200'000, 1.25, 0.05), options, precision, 160'000, 200'000);
+  CHECK(session.stop_reason() == "plateau");
+}
+
+TEST_CASE("A kernel that takes longer than the cap is still timed a few times") {
+  const MeasureOptions options;
+  const TimingSession session = Run(Planted(2'000'000'000, 0.5, 0.001), options, options.screen,
+                                    4'000'000'000, 2'000'000'000);
+  CHECK(session.stop_reason() == "time_cap");
+  CHECK(session.Estimate().value == Approx(0.5).epsilon(0.01));
+}
+
+TEST_CASE("Very short calls fill a block, within bounds") {
+  const MeasureOptions options;
+  const TimingSession session(options, options.screen, 1, 500);
+  CHECK(session.Next().calls <= 4096);
+  CHECK(session.Next().side == Side::kCandidate);
+}
+
+TEST_CASE("Blocks come in the order that cancels a drift") {
+  const MeasureOptions options;
+  TimingSession session(options, options.screen, 100'000, 100'000);
+  std::string order;
+  for (int i = 0; i < 8; ++i) {
+    const auto block = session.Next();
+    order += block.side == Side::kCandidate ? 'A' : 'B';
+    TimingSession::BlockTimes times;
+    times.calls_ns.assign(static_cast<size_t>(block.calls), 100'000);
+    times.elapsed_ns = 4'000'000;
+    session.Add(times);
+  }
+  CHECK(order == "ABBAABBA");
+}
+
+TEST_CASE("A wrong estimate of a call's time is corrected as calls are seen") {
+  const MeasureOptions options;
+  TimingSession session(options, options.screen, 4'000, 4'000);
+  const int first = session.Next().calls;
+  for (int i = 0; i < 4; ++i) {
+    TimingSession::BlockTimes times;
+    times.calls_ns.assign(10, 400'000);
+    times.elapsed_ns = 4'000'000;
+    session.Add(times);
+  }
+  CHECK(first == 1000);
+  CHECK(session.Next().calls == 10);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker

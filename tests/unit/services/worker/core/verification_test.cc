@@ -1,0 +1,202 @@
+#include "services/worker/core/verification.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <vector>
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr Tolerance kTolerance{.atol = 1e-6, .rtol = 1e-5, .normwise = 1e-5};
+
+ExpectedTensor Expect(const std::vector<double>& values, Tolerance tolerance = kTolerance,
+                      DataType dtype = DataType::kFloat32) {
+  const TensorLayout layout{dtype, {static_cast<int64_t>(values.size())}};
+  return ExpectedTensor(layout, tolerance, std::as_bytes(std::span(values)));
+}
+
+ExpectedTensor ExpectIntegers(const std::vector<int32_t>& values, Tolerance tolerance = {}) {
+  const TensorLayout layout{DataType::kInt32, {static_cast<int64_t>(values.size())}};
+  return ExpectedTensor(layout, tolerance, std::as_bytes(std::span(values)));
+}
+
+template <class T>
+TensorVerdict Compare(const ExpectedTensor& expected, const std::vector<T>& got,
+                      std::optional<Poison> poison = std::nullopt) {
+  return CompareTensor(expected, std::as_bytes(std::span(got)), poison);
+}
+
+TEST_CASE("Values within the tolerance agree and the first beyond it is named") {
+  const ExpectedTensor expected = Expect({1, 2, 3, 4});
+  CHECK(Compare<float>(expected, {1, 2, 3, 4}).ok);
+  CHECK(Compare<float>(expected, {1.000005f, 2, 3, 4}).ok);
+  const TensorVerdict verdict = Compare<float>(expected, {1, 2, 3.5f, 4.5f});
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.cause == WrongResult::Cause::kValue);
+  CHECK(verdict.mismatches == 2);
+  CHECK(verdict.index == 2);
+  CHECK(verdict.got == 3.5);
+  CHECK(verdict.expected == 3);
+}
+
+TEST_CASE("The absolute tolerance grows with the size of the whole") {
+  // An element that is zero by cancellation among large ones may be off by what they are worth.
+  const ExpectedTensor large = Expect({1e6, 0, 1e6, 1e6}, {.atol = 1e-6, .rtol = 1e-6, .normwise = 1e-3});
+  CHECK(Compare<float>(large, {1e6, 0.5f, 1e6, 1e6}).ok);
+  const ExpectedTensor small = Expect({1, 0, 1, 1}, {.atol = 1e-6, .rtol = 1e-6, .normwise = 1e-3});
+  CHECK_FALSE(Compare<float>(small, {1, 0.5f, 1, 1}).ok);
+}
+
+TEST_CASE("NaN agrees with nothing and an infinity with itself") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const ExpectedTensor expected = Expect({1, HUGE_VAL, -HUGE_VAL, 2});
+  CHECK(Compare<float>(expected, {1, inf, -inf, 2}).ok);
+  CHECK_FALSE(Compare<float>(expected, {1, -inf, -inf, 2}).ok);
+  CHECK_FALSE(Compare<float>(expected, {1, 3e38f, -inf, 2}).ok);
+  const TensorVerdict verdict = Compare<float>(expected, {nan, inf, -inf, 2});
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.cause == WrongResult::Cause::kNonFinite);
+  const ExpectedTensor with_nan = Expect({std::nan(""), 1});
+  CHECK(with_nan.has_nan());
+  CHECK_FALSE(Compare<float>(with_nan, {nan, 1}).ok);
+}
+
+TEST_CASE("What overflows the declared type is an infinity") {
+  const ExpectedTensor expected = Expect({1e200, -1e39, 1});
+  CHECK(Compare<float>(expected, {HUGE_VALF, -HUGE_VALF, 1}).ok);
+  const ExpectedTensor wide = Expect({1e200, -1e39, 1}, kTolerance, DataType::kFloat64);
+  CHECK(Compare<double>(wide, {1e200, -1e39, 1}).ok);
+}
+
+TEST_CASE("Errors that no element shows add up in the norm") {
+  std::vector<double> want(1000, 1);
+  std::vector<float> got(1000, 1.0f + 9e-6f);
+  const Tolerance strict{.atol = 0, .rtol = 1e-5, .normwise = 1e-6};
+  const TensorVerdict verdict = Compare(Expect(want, strict), got);
+  CHECK_FALSE(verdict.ok);
+  CHECK(verdict.cause == WrongResult::Cause::kNormwise);
+  CHECK(verdict.normwise_error == Approx(9e-6).epsilon(0.05));
+  const Tolerance loose{.atol = 0, .rtol = 1e-5, .normwise = 1e-4};
+  CHECK(Compare(Expect(want, loose), got).ok);
+}
+
+TEST_CASE("A tensor that should be zero is not held to a relative norm") {
+  const ExpectedTensor expected = Expect(std::vector<double>(100, 0));
+  CHECK(Compare(expected, std::vector<float>(100, 1e-7f)).ok);
+  CHECK_FALSE(Compare(expected, std::vector<float>(100, 1e-5f)).ok);
+}
+
+TEST_CASE("Integers are exact unless a tolerance is given") {
+  CHECK(Compare<int32_t>(ExpectIntegers({1, -2, 3}), {1, -2, 3}).ok);
+  CHECK_FALSE(Compare<int32_t>(ExpectIntegers({1, -2, 3}), {1, -2, 4}).ok);
+  CHECK(Compare<int32_t>(ExpectIntegers({1, -2, 3}, {.atol = 1}), {1, -2, 4}).ok);
+}
+
+TEST_CASE("Large 64-bit integers are not compared as doubles") {
+  const std::vector<int64_t> want = {int64_t{1} << 62};
+  const ExpectedTensor expected({DataType::kInt64, {1}}, {}, std::as_bytes(std::span(want)));
+  CHECK(Compare<int64_t>(expected, {int64_t{1} << 62}).ok);
+  CHECK_FALSE(Compare<int64_t>(expected, {(int64_t{1} << 62) + 1}).ok);
+}
+
+TEST_CASE("What is left of the poison is told from wrong values") {
+  const std::vector<double> want(64, 0.5);
+  const ExpectedTensor expected = Expect(want);
+  for (const PoisonKind kind : {PoisonKind::kNonFinite, PoisonKind::kPlausible}) {
+    std::vector<float> output(64);
+    FillPoison(kind, 42, expected, std::as_writable_bytes(std::span(output)));
+    for (size_t i = 0; i < 60; ++i) {
+      output[i] = 0.5f;
+    }
+    const TensorVerdict tail = Compare(expected, output, Poison{kind, 42});
+    CHECK_FALSE(tail.ok);
+    CHECK(tail.cause == WrongResult::Cause::kNotWritten);
+    CHECK(tail.index == 60);
+    CHECK(tail.mismatches == 4);
+    // The same, with one value that is wrong by itself.
+    output[3] = 9;
+    const TensorVerdict mixed = Compare(expected, output, Poison{kind, 42});
+    CHECK(mixed.cause != WrongResult::Cause::kNotWritten);
+  }
+}
+
+TEST_CASE("Poison depends on its seed, and is plausible or not a number as asked") {
+  const ExpectedTensor expected = Expect(std::vector<double>(256, 3));
+  std::vector<float> first(256);
+  std::vector<float> second(256);
+  FillPoison(PoisonKind::kNonFinite, 1, expected, std::as_writable_bytes(std::span(first)));
+  for (const float value : first) {
+    CHECK(std::isnan(value));
+  }
+  FillPoison(PoisonKind::kNonFinite, 2, expected, std::as_writable_bytes(std::span(second)));
+  CHECK(std::memcmp(first.data(), second.data(), sizeof(float) * 256) != 0);
+  FillPoison(PoisonKind::kPlausible, 1, expected, std::as_writable_bytes(std::span(first)));
+  for (const float value : first) {
+    CHECK(std::abs(value) < 5);
+  }
+}
+
+TEST_CASE("Sentinels are wrong, look like data, and are found where they were planted") {
+  Random random(7);
+  std::vector<double> want;
+  for (int i = 0; i < 500; ++i) {
+    want.push_back(random.Normal());
+  }
+  const ExpectedTensor expected = Expect(want);
+  std::vector<float> output(want.begin(), want.end());
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(output));
+  Sentinels sentinels;
+  sentinels.Plant(expected, 16, random, bytes);
+  CHECK(sentinels.planted() <= 16);
+  CHECK(sentinels.planted() >= 14);
+  int changed = 0;
+  for (size_t i = 0; i < output.size(); ++i) {
+    CHECK(std::abs(output[i]) < 10);
+    changed += output[i] == static_cast<float>(want[i]) ? 0 : 1;
+  }
+  CHECK(changed == sentinels.planted());
+  const Sentinels::Check untouched = sentinels.Look(expected, bytes);
+  CHECK(untouched.wrong == sentinels.planted());
+  CHECK(untouched.untouched == sentinels.planted());
+
+  std::copy(want.begin(), want.end(), output.begin());
+  CHECK(sentinels.Look(expected, bytes).wrong == 0);
+  std::fill(output.begin(), output.end(), 77.0f);
+  const Sentinels::Check overwritten = sentinels.Look(expected, bytes);
+  CHECK(overwritten.wrong == sentinels.planted());
+  CHECK(overwritten.untouched == 0);
+}
+
+TEST_CASE("Sentinels are wrong in constant, zero, infinite and tiny outputs too") {
+  Random random(8);
+  for (const std::vector<double>& want :
+       {std::vector<double>(40, 0.0), std::vector<double>(40, 5.0), std::vector<double>{1.0},
+        std::vector<double>(40, HUGE_VAL), std::vector<double>(40, 1e-30)}) {
+    const ExpectedTensor expected = Expect(want);
+    std::vector<float> output(want.begin(), want.end());
+    Sentinels sentinels;
+    sentinels.Plant(expected, 16, random, std::as_writable_bytes(std::span(output)));
+    REQUIRE(sentinels.planted() > 0);
+    CHECK(sentinels.Look(expected, std::as_bytes(std::span(output))).wrong == sentinels.planted());
+  }
+  const std::vector<int32_t> counts(30, 4);
+  const ExpectedTensor expected = ExpectIntegers(counts);
+  std::vector<int32_t> output = counts;
+  Sentinels sentinels;
+  sentinels.Plant(expected, 16, random, std::as_writable_bytes(std::span(output)));
+  CHECK(sentinels.Look(expected, std::as_bytes(std::span(output))).wrong == sentinels.planted());
+}
+
+TEST_CASE("Reported values are rounded") {
+  CHECK(RoundForReport(1.23456789) == Approx(1.235));
+  CHECK(RoundForReport(-98765.4321) == Approx(-98770));
+  CHECK(RoundForReport(0) == 0);
+  CHECK(std::isinf(RoundForReport(HUGE_VAL)));
+}
+
+}  // namespace
+}  // namespace kernelcast::worker

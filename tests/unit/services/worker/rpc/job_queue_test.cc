@@ -1,0 +1,81 @@
+#include "services/worker/rpc/job_queue.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <atomic>
+#include <future>
+#include <vector>
+
+#include "services/worker/rpc/credits.h"
+
+namespace kernelcast::worker {
+namespace {
+
+TEST_CASE("One thread runs jobs in order and all of them before it ends") {
+  std::vector<int> order;
+  {
+    JobQueue queue(1);
+    for (int i = 0; i < 100; ++i) {
+      queue.Submit([&order, i](int64_t waited_ns) {
+        CHECK(waited_ns >= 0);
+        order.push_back(i);
+      });
+    }
+  }
+  REQUIRE(order.size() == 100);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("Several threads run jobs beside each other") {
+  JobQueue queue(2);
+  std::promise<void> first_runs;
+  std::promise<void> second_ran;
+  queue.Submit([&](int64_t) {
+    first_runs.set_value();
+    second_ran.get_future().wait();
+  });
+  first_runs.get_future().wait();
+  std::promise<void> done;
+  queue.Submit([&](int64_t) {
+    second_ran.set_value();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+TEST_CASE("Credits are given up to the limit and come back") {
+  Credits credits(2);
+  auto first = credits.Take();
+  auto second = credits.Take();
+  CHECK(first != nullptr);
+  CHECK(second != nullptr);
+  CHECK(credits.Take() == nullptr);
+  CHECK(credits.in_flight() == 2);
+  first.reset();
+  CHECK(credits.in_flight() == 1);
+  CHECK(credits.Take() != nullptr);
+  CHECK(credits.in_flight() == 1);
+}
+
+TEST_CASE("Credits are never given twice") {
+  Credits credits(3);
+  std::atomic<int> most = 0;
+  {
+    JobQueue queue(4);
+    for (int i = 0; i < 2000; ++i) {
+      queue.Submit([&](int64_t) {
+        if (const auto held = credits.Take()) {
+          const int now = static_cast<int>(credits.in_flight());
+          int seen = most.load();
+          while (now > seen && !most.compare_exchange_weak(seen, now)) {
+          }
+        }
+      });
+    }
+  }
+  CHECK(most <= 3);
+  CHECK(credits.in_flight() == 0);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
