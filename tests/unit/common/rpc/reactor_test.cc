@@ -596,14 +596,14 @@ TEST_CASE("A producer is held back by a reader that does not read", "[write]") {
 
 TEST_CASE("Other threads may send and finish a stream", "[write]") {
   Fixture f;
+  std::mutex mutex;
+  std::optional<EventSender> last;
   Answerers threads(2);
   f.orchestrator.watch.on_open = [&](const EventSender& sender) {
     for (uint64_t i = 0; i < 1'000; ++i) {
       threads.Add([sender, i] { sender.Send(Sequenced(i)); });
     }
   };
-  std::optional<EventSender> last;
-  std::mutex mutex;
   f.orchestrator.watch.on_writable = [&](const EventSender& sender) {
     const std::lock_guard lock(mutex);
     last = sender;

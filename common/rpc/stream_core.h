@@ -1,0 +1,183 @@
+#ifndef KERNELCAST_COMMON_RPC_STREAM_CORE_H_
+#define KERNELCAST_COMMON_RPC_STREAM_CORE_H_
+
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+
+// The part of stream_writer.h that knows nothing of gRPC, so that it can be tested without.
+
+namespace kernelcast::rpc_internal {
+
+// What a StreamCore asks of the stream that it belongs to.
+template <class Response>
+class StreamOperations {
+ public:
+  virtual void StartReading() = 0;
+  virtual void StartWriting(const Response& response) = 0;
+  virtual void FinishStream(const std::optional<absl::Status>& status) = 0;
+
+ protected:
+  ~StreamOperations() = default;
+};
+
+// The state of one server stream, which the stream shares with its senders: answers come from threads
+// that know nothing of the stream's end. Decides under its mutex which gRPC operation is due and marks
+// it as running, so that whoever found it due may start it after unlocking: the stream cannot be
+// finished, hence not deleted, before the operation's end has been reported here.
+//
+//   open --half-close, FinishWith--> ending --all answered and written--> finished
+//     \------------------ cancelled, failed write ---------write ended-->/
+template <class Response>
+class StreamCore {
+ public:
+  using Operations = StreamOperations<Response>;
+
+  // `max_in_flight` = 0: a stream without requests.
+  StreamCore(Operations* stream, size_t max_in_flight)
+      : stream_(stream), max_in_flight_(max_in_flight) {}
+
+  void Send(Response response) {
+    std::unique_lock lock(mutex_);
+    if (!dead()) {
+      queue_.push_back(std::move(response));
+      Proceed(lock);
+    }
+  }
+
+  void FinishWith(absl::Status status) {
+    std::unique_lock lock(mutex_);
+    if (!final_status_.has_value()) {
+      final_status_ = std::move(status);
+      Proceed(lock);
+    }
+  }
+
+  bool open() const {
+    const std::lock_guard lock(mutex_);
+    return !dead();
+  }
+
+  // From here on: for the stream's own reactions.
+
+  void Start() {
+    std::unique_lock lock(mutex_);
+    Proceed(lock);
+  }
+
+  // True: a request is to be handled, and ReadyToRead to be called after that.
+  bool ReadDone(bool ok) {
+    std::unique_lock lock(mutex_);
+    if (ok && !dead() && !final_status_.has_value()) {
+      ++unanswered_;
+      return true;
+    }
+    reading_ = false;
+    requests_ended_ = requests_ended_ || !ok;
+    Proceed(lock);
+    return false;
+  }
+  void ReadyToRead() {
+    std::unique_lock lock(mutex_);
+    reading_ = false;
+    Proceed(lock);
+  }
+
+  void WriteDone() {
+    std::unique_lock lock(mutex_);
+    writing_ = false;
+    if (unanswered_ > 0) {
+      --unanswered_;
+    }
+    Proceed(lock);
+  }
+
+  // True the first time, unless the stream is finished already: the caller then tells its owner, and
+  // calls Start after that.
+  bool Cancel() {
+    const std::lock_guard lock(mutex_);
+    if (dead()) {
+      return false;
+    }
+    cancelled_ = true;
+    queue_.clear();
+    return true;
+  }
+
+  // Holds back writes and the end until Release; false if there is no room or nothing more to produce.
+  bool HoldToProduce() {
+    const std::lock_guard lock(mutex_);
+    if (dead() || held_ || writing_ || !queue_.empty() || final_status_.has_value()) {
+      return false;
+    }
+    held_ = true;
+    return true;
+  }
+  void Release() {
+    std::unique_lock lock(mutex_);
+    held_ = false;
+    Proceed(lock);
+  }
+
+ private:
+  bool dead() const { return cancelled_ || finished_; }
+
+  bool all_done() const {
+    return queue_.empty() && unanswered_ == 0 && (requests_ended_ || final_status_.has_value());
+  }
+
+  // Starts what is due. Outside the stream's reactions, during which it cannot be deleted, that is one
+  // operation at most: only reactions make a read due.
+  void Proceed(std::unique_lock<std::mutex>& lock) {
+    const bool idle = !writing_ && !held_;
+    const bool write = idle && !dead() && !queue_.empty();
+    const bool read = !reading_ && !dead() && !requests_ended_ && !final_status_.has_value() &&
+                      unanswered_ < max_in_flight_;
+    const bool finish = idle && !write && !finished_ && (cancelled_ || all_done());
+    std::optional<absl::Status> status;  // none: cancelled
+    if (finish && !cancelled_) {
+      status = final_status_.value_or(absl::OkStatus());
+    }
+    if (write) {
+      current_ = std::move(queue_.front());
+      queue_.pop_front();
+      writing_ = true;
+    }
+    reading_ = reading_ || read;
+    finished_ = finished_ || finish;
+    lock.unlock();
+    if (read) {
+      stream_->StartReading();
+    }
+    if (write) {
+      stream_->StartWriting(current_);
+    }
+    if (finish) {
+      stream_->FinishStream(status);
+    }
+  }
+
+  // Constant after construction. Alive while an operation is marked as running.
+  Operations* const stream_;
+  const size_t max_in_flight_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::deque<Response> queue_;
+  Response current_;  // being written; then not guarded but owned by the write
+  bool reading_ = false;  // also while a request is being handled
+  bool writing_ = false;
+  bool held_ = false;
+  bool requests_ended_ = false;
+  bool cancelled_ = false;
+  bool finished_ = false;
+  std::optional<absl::Status> final_status_;
+  size_t unanswered_ = 0;  // requests whose answer has not been written yet
+};
+
+}  // namespace kernelcast::rpc_internal
+
+#endif  // KERNELCAST_COMMON_RPC_STREAM_CORE_H_
