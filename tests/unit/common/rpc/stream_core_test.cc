@@ -163,10 +163,13 @@ class FakeStream final : private StreamOperations<int> {
         if (unwritten > outcome_.most_unwritten) {
           outcome_.most_unwritten = unwritten;
         }
-        workers_.Post([core = core_, request] { core->Send(request); });
-        if (request == plan_.finish_after) {
-          workers_.Post([core = core_] { core->FinishWith(absl::AbortedError("enough")); });
-        }
+        workers_.Post([core = core_, request, finish = request == plan_.finish_after] {
+          if (finish) {
+            core->FinishWith(absl::AbortedError("enough"));
+          }
+          static_cast<void>(core->open());
+          core->Send(request);
+        });
         core_->ReadyToRead();
       }
       End();
