@@ -24,6 +24,10 @@ struct PrecisionOptions {
   int min_groups = 8;
   // Limit for one bench shape in one runner.
   int64_t cap_ns = 1'000'000'000;
+  // A kernel whose interval lies below this ratio need not be known as well.
+  double slow_ratio = 0.7;
+  double slow_half_width = 0.03;
+  int slow_min_groups = 4;
 };
 
 // Every value of the measuring protocol.
@@ -35,7 +39,8 @@ struct MeasureOptions {
                          .min_samples = 30,
                          .min_time_ns = 50'000'000,
                          .min_groups = 8,
-                         .cap_ns = 1'000'000'000};
+                         .cap_ns = 1'000'000'000,
+                         .slow_ratio = 0};
 
   double confidence = 0.95;
   int bootstrap_resamples = 1000;

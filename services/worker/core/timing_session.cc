@@ -95,19 +95,23 @@ void TimingSession::FinishGroup() {
   }
   open_ = Group();
 
-  const double half_width = RelativeHalfWidth(Estimate());
+  const Ratio estimate = Estimate();
+  const double half_width = RelativeHalfWidth(estimate);
   half_widths_.push_back(half_width);
   const std::vector<double> candidate_calls = CallTimes(Side::kCandidate);
   const std::vector<double> reference_calls = CallTimes(Side::kReference);
   const double timed_ns =
       std::accumulate(candidate_calls.begin(), candidate_calls.end(), 0.0) +
       std::accumulate(reference_calls.begin(), reference_calls.end(), 0.0);
+  const bool slow = estimate.value > 0 && estimate.high < precision_.slow_ratio;
+  const int min_groups = slow ? precision_.slow_min_groups : precision_.min_groups;
+  const int64_t min_samples = slow ? min_groups * 2 : precision_.min_samples;
   const bool enough =
-      std::ssize(Ratios()) >= precision_.min_groups &&
+      std::ssize(Ratios()) >= min_groups &&
       std::min(std::ssize(candidate_calls), std::ssize(reference_calls)) >=
-          precision_.min_samples &&
+          min_samples &&
       timed_ns >= static_cast<double>(precision_.min_time_ns);
-  if (enough && half_width <= precision_.half_width) {
+  if (enough && half_width <= (slow ? precision_.slow_half_width : precision_.half_width)) {
     stop_reason_ = "precision";
   } else if (capped()) {
     stop_reason_ = "time_cap";

@@ -9,6 +9,18 @@
 namespace kernelcast::worker {
 namespace {
 
+constexpr int kReportedDigits = 4;
+constexpr int kMostReportedDigits = 9;
+
+double RoundTo(double value, int digits) {
+  if (value == 0 || !std::isfinite(value)) {
+    return value;
+  }
+  const double magnitude = std::pow(10, digits - 1 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(magnitude) && magnitude > 0 ? std::round(value * magnitude) / magnitude
+                                                   : value;
+}
+
 template <class T>
 T Load(std::span<const std::byte> data, int64_t i) {
   T value;
@@ -322,13 +334,18 @@ double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i) {
   return WithType(dtype, [&]<class T>(T) { return static_cast<double>(Load<T>(output, i)); });
 }
 
-double RoundForReport(double value) {
-  if (value == 0 || !std::isfinite(value)) {
-    return value;
+double RoundForReport(double value) { return RoundTo(value, kReportedDigits); }
+
+void RoundForReport(double& got, double& expected) {
+  for (int digits = kReportedDigits; digits <= kMostReportedDigits; ++digits) {
+    const double rounded_got = RoundTo(got, digits);
+    const double rounded_expected = RoundTo(expected, digits);
+    if (rounded_got != rounded_expected || digits == kMostReportedDigits) {
+      got = rounded_got;
+      expected = rounded_expected;
+      return;
+    }
   }
-  const double magnitude = std::pow(10, 3 - std::floor(std::log10(std::abs(value))));
-  return std::isfinite(magnitude) && magnitude > 0 ? std::round(value * magnitude) / magnitude
-                                                   : value;
 }
 
 }  // namespace kernelcast::worker

@@ -117,6 +117,8 @@ double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i);
 
 // Rounded to four significant digits: enough to understand, too little to copy.
 double RoundForReport(double value);
+// The two values of a mismatch, with as many digits more as it takes to tell them apart.
+void RoundForReport(double& got, double& expected);
 
 }  // namespace kernelcast::worker
 

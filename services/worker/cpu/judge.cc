@@ -240,8 +240,9 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
       wrong.mismatches = verdict.mismatches;
       wrong.elements = static_cast<uint64_t>(check.expected[i].elements());
       wrong.index = verdict.index;
-      wrong.got = RoundForReport(verdict.got);
-      wrong.expected = RoundForReport(verdict.expected);
+      wrong.got = verdict.got;
+      wrong.expected = verdict.expected;
+      RoundForReport(wrong.got, wrong.expected);
       wrong.normwise_error = RoundForReport(verdict.normwise_error);
       return Settle(wrong);
     }
@@ -388,8 +389,9 @@ bool Judgement::VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot
     wrong.mismatches = verdict.mismatches;
     wrong.elements = static_cast<uint64_t>(expected.elements());
     wrong.index = verdict.index;
-    wrong.got = RoundForReport(verdict.got);
-    wrong.expected = RoundForReport(verdict.expected);
+    wrong.got = verdict.got;
+    wrong.expected = verdict.expected;
+    RoundForReport(wrong.got, wrong.expected);
     wrong.normwise_error = RoundForReport(verdict.normwise_error);
     return Settle(wrong);
   }

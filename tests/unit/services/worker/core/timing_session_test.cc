@@ -158,6 +158,16 @@ TEST_CASE("A kernel that takes longer than the cap is still timed a few times") 
   CHECK(session.Estimate().value == Approx(0.5).epsilon(0.01));
 }
 
+TEST_CASE("A clearly slow kernel is told sooner, unless the figure is final") {
+  const MeasureOptions options;
+  const Simulation slow = Planted(400'000, 0.1, 0.01);
+  const TimingSession screen = Run(slow, options, options.screen, 4'000'000, 400'000);
+  const TimingSession final_level = Run(slow, options, options.final, 4'000'000, 400'000);
+  CHECK(screen.stop_reason() == "precision");
+  CHECK(screen.blocks() < final_level.blocks());
+  CHECK(screen.Estimate().value == Approx(0.1).epsilon(0.03));
+}
+
 TEST_CASE("Very short calls fill a block, within bounds") {
   const MeasureOptions options;
   const TimingSession session(options, options.screen, 1, 500);

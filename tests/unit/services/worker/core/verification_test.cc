@@ -194,6 +194,11 @@ TEST_CASE("Sentinels are wrong in constant, zero, infinite and tiny outputs too"
 TEST_CASE("Reported values are rounded") {
   CHECK(RoundForReport(1.23456789) == Approx(1.235));
   CHECK(RoundForReport(-98765.4321) == Approx(-98770));
+  double got = 7990.1234;
+  double expected = 7990.1334;
+  RoundForReport(got, expected);
+  CHECK(got == Approx(7990.12).epsilon(1e-9));
+  CHECK(expected == Approx(7990.13).epsilon(1e-9));
   CHECK(RoundForReport(0) == 0);
   CHECK(std::isinf(RoundForReport(HUGE_VAL)));
 }
