@@ -20,6 +20,8 @@ constexpr double kSimplexTolerance = 1e-6;
 constexpr double kNormalFromDegrees = 200;
 // In log2 S, of a bin without an outer edge.
 constexpr double kOpenBinWidth = 1;
+// Less than this in an open bin, and the moments say nothing of what is within it.
+constexpr double kLeastOpenBinMass = 1e-9;
 
 double LogGamma(double x) {
   int sign = 0;  // std::lgamma would write a global
@@ -173,6 +175,31 @@ double StudentTUpperTail(double log2_threshold, double location, double scale,
   return StandardUpperTail((log2_threshold - location) / scale, degrees_of_freedom);
 }
 
+namespace {
+
+// Share of an open bin's mass that lies above the threshold, both in log2 S: what a normal
+// distribution with the forecast's moments puts there of what it puts into the bin. Where the moments
+// say nothing of the bin, the mass is spread over one octave next to the edge.
+double OpenBinShareAbove(const Forecast& forecast, double edge, bool upper, double threshold) {
+  if (upper ? threshold <= edge : threshold >= edge) {
+    return upper ? 1 : 0;
+  }
+  const double sigma = forecast.stddev_log2_speedup;
+  const auto above = [&](double x) {
+    return 0.5 * std::erfc((x - forecast.expected_log2_speedup) / (sigma * std::numbers::sqrt2));
+  };
+  if (sigma > 0) {
+    const double bin = upper ? above(edge) : 1 - above(edge);
+    if (bin > kLeastOpenBinMass) {
+      return upper ? above(threshold) / bin : (above(threshold) - above(edge)) / bin;
+    }
+  }
+  const double octave = std::abs(threshold - edge) / kOpenBinWidth;
+  return upper ? std::max(0.0, 1 - octave) : std::min(1.0, octave);
+}
+
+}  // namespace
+
 absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold) {
   KC_ASSIGN_OR_RETURN(const BinScheme* scheme, SchemeOf(forecast));
   KC_RETURN_IF_ERROR(CheckSimplex(forecast.bin_probabilities));
@@ -183,10 +210,15 @@ absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold
   const int last = scheme->size() - 1;
   double win = 0;
   for (int i = last; i >= 0; --i) {
-    const double low = i == 0 ? std::log2(edges[0]) - kOpenBinWidth : std::log2(edges[i - 1]);
-    const double high =
-        i == last ? std::log2(edges[last - 1]) + kOpenBinWidth : std::log2(edges[i]);
-    const double above = std::clamp((high - log2_threshold) / (high - low), 0.0, 1.0);
+    double above = 0;
+    if (i == 0 || i == last) {
+      const double edge = std::log2(i == 0 ? edges[0] : edges[last - 1]);
+      above = OpenBinShareAbove(forecast, edge, i == last, log2_threshold);
+    } else {
+      const double low = std::log2(edges[i - 1]);
+      const double high = std::log2(edges[i]);
+      above = std::clamp((high - log2_threshold) / (high - low), 0.0, 1.0);
+    }
     win += above * forecast.bin_probabilities[i];
   }
   return std::clamp((1 - forecast.failure_probability) * win, 0.0, 1.0);

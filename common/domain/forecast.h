@@ -64,8 +64,9 @@ double StudentTUpperTail(double log2_threshold, double location, double scale,
                          double degrees_of_freedom);
 
 // P(correct and S > threshold) from the binned forecast. Within the bin that holds the threshold
-// the mass is spread evenly in log2 S; the open bins are taken as one octave wide. `threshold` is
-// finite and not negative.
+// the mass is spread evenly in log2 S; within an open bin, as a normal distribution with the
+// forecast's moments would spread it, so that thresholds far beyond the last edge still tell
+// forecasts apart. `threshold` is finite and not negative.
 [[nodiscard]] absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold);
 
 // Checks lengths, simplex (to 1e-6), ranges and the scheme's id.

@@ -229,7 +229,8 @@ TEST_CASE("What cannot be normalized is refused", "[forecast]") {
 }
 
 TEST_CASE("The probability of winning spreads a bin's mass evenly", "[forecast]") {
-  const Forecast forecast = Valid();
+  Forecast forecast = Valid();
+  forecast.stddev_log2_speedup = 0;
   // 0.9 is the probability of a correct candidate.
   CHECK(*WinProbability(forecast, 0) == Approx(0.9));
   CHECK(*WinProbability(forecast, 0.125) == Approx(0.9));
@@ -242,6 +243,21 @@ TEST_CASE("The probability of winning spreads a bin's mass evenly", "[forecast]"
   CHECK(*WinProbability(forecast, std::exp2(2.5)) == Approx(0.9 * 0.025));
   CHECK(*WinProbability(forecast, 8) == Approx(0).margin(1e-15));
   CHECK(*WinProbability(forecast, 1e300) == 0);
+}
+
+TEST_CASE("Thresholds beyond the last edge still tell forecasts apart", "[forecast]") {
+  // log2 S ~ normal(mean, 0.5), nearly all of it beyond 4x; P(S > 12x) by the normal distribution.
+  const auto win = [](double mean) {
+    Forecast forecast = Valid();
+    forecast.failure_probability = 0;
+    forecast.expected_log2_speedup = mean;
+    forecast.stddev_log2_speedup = 0.5;
+    forecast.bin_probabilities = BinsFromStudentT(BinScheme::Default(), mean, 0.5, 1e9);
+    return *WinProbability(forecast, 12);
+  };
+  CHECK(win(3.0) == Approx(0.1210).margin(1e-3));
+  CHECK(win(3.585) == Approx(0.5).margin(1e-3));
+  CHECK(win(4.0) == Approx(0.7968).margin(1e-3));
 }
 
 TEST_CASE("The paper's scheme has its own edges for winning", "[forecast]") {
