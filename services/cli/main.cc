@@ -1,10 +1,13 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/domain/text.h"
 #include "services/cli/commands/console.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/launch/interrupt.h"
@@ -40,6 +43,19 @@ int Main(int argc, char** argv) {
   AddDoctorCommand(app, context);
   AddCompletionCommand(app, context);
 
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::find(commands.begin(), commands.end(), argv[1]) == commands.end()) {
+    const std::string near = NearestWord(argv[1], commands);
+    console.Error(absl::InvalidArgumentError(
+        absl::StrCat("no command ", Quoted(argv[1]), "; ",
+                     near.empty() ? absl::StrCat("there are: ", CommaList(commands))
+                                  : absl::StrCat("did you mean '", near, "'?"))));
+    return static_cast<int>(ExitCode::kUsage);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {

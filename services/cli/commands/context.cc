@@ -1,5 +1,7 @@
 #include "services/cli/commands/context.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <utility>
 
 namespace kernelcast::cli {
@@ -16,6 +18,17 @@ CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
   command->footer(ExitCodeHelp());
   command->callback([&context, run = std::move(run)] { context.chosen = run; });
   return command;
+}
+
+CLI::Validator NotNegative() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (end != text.c_str() && *end == '\0' && value >= 0 && std::isfinite(value)) return "";
+        return "'" + OneLine(text) + "' is not a number from 0 on";
+      },
+      "");
 }
 
 }  // namespace kernelcast::cli

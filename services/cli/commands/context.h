@@ -28,6 +28,9 @@ struct Context {
 CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
                      const std::string& description, std::function<absl::StatusOr<ExitCode>()> run);
 
+// Refuses what is not a number or is below zero.
+CLI::Validator NotNegative();
+
 // One of these for each command; the flags live in a shared pointer that the command's function
 // holds.
 void AddUpCommand(CLI::App& app, Context& context);

@@ -169,7 +169,9 @@ void AddEvalCommand(CLI::App& app, Context& context) {
   eval->add_option("--resamples", flags->options.max_resamples, "Bootstrap resamples at most")
       ->check(CLI::Range(40, 100000))
       ->capture_default_str();
-  eval->add_option("--seed", flags->options.seed, "Seed of the bootstrap")->capture_default_str();
+  eval->add_option("--seed", flags->options.seed, "Seed of the bootstrap")
+      ->check(NotNegative())
+      ->capture_default_str();
 }
 
 }  // namespace kernelcast::cli

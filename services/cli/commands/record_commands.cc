@@ -311,6 +311,7 @@ void AddRecordCommands(CLI::App& app, Context& context) {
   exporter
       ->add_option("--from-sequence", export_flags->from_sequence,
                    "From this sequence number of the log on")
+      ->check(NotNegative())
       ->type_name("N");
   exporter
       ->add_option("-o,--output", export_flags->output, "Where the lines go; - is standard output")

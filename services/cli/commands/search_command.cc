@@ -354,16 +354,20 @@ void AddSearchCommands(CLI::App& app, Context& context) {
   search
       ->add_option("--budget-measurements", flags->max_measurements,
                    "Measure at most this many candidates [a fifth of the template space]")
+      ->check(NotNegative())
       ->type_name("N");
   search
       ->add_option("--budget-candidates", flags->max_candidates,
                    "Consider at most this many candidates")
+      ->check(NotNegative())
       ->type_name("N");
   search->add_option("--budget-seconds", flags->max_seconds, "Search for at most this long")
+      ->check(NotNegative())
       ->type_name("S");
   search
       ->add_option("--budget-device-seconds", flags->max_device_seconds,
                    "Use the device for at most this long")
+      ->check(NotNegative())
       ->type_name("S");
   search->add_option("--policy", flags->policy, "What decides between forecast and measurement")
       ->type_name("NAME");
@@ -373,10 +377,12 @@ void AddSearchCommands(CLI::App& app, Context& context) {
       ->type_name("NAME=NUMBER");
   search->add_option("--seed", flags->seed, "Seed of the proposals and audits")
       ->capture_default_str()
+      ->check(NotNegative())
       ->type_name("N");
   search
       ->add_option("--in-flight", flags->max_in_flight,
                    "Candidates in flight at once [as many as the workers take]")
+      ->check(NotNegative())
       ->type_name("N");
   search->add_flag("--measure-everything", flags->measure_everything,
                    "Make no forecasts: measure every candidate until the budget ends");

@@ -101,6 +101,8 @@ absl::StatusOr<std::string> FindProblemFolder(const std::string& argument,
     }
     for (const std::string& name : ListProblems(folder)) known.push_back(name);
   }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   std::string message = absl::StrCat("no problem '", argument, "' in ");
   for (const std::string& folder : folders) {
     absl::StrAppend(&message, &folder == &folders.front() ? "" : ", ", folder);

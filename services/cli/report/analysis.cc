@@ -178,7 +178,10 @@ void Count(const ReportInput& input, ReportAnalysis& analysis) {
                                ? static_cast<double>(candidate.measurement->device_time_ns) * 1e-9
                                : 0;
     counts.device_seconds_spent += seconds;
-    if (analysis.is_confirmation[i]) continue;
+    if (analysis.is_confirmation[i]) {
+      counts.device_seconds_confirming += seconds;
+      continue;
+    }
     ++counts.decided;
     if (analysis.superseded[i]) continue;
     if (seen.insert(candidate.candidate.candidate_id).second) ++counts.considered;

@@ -46,6 +46,7 @@ struct ReportCounts {
   uint64_t failures = 0;            // measured, and not correct
   uint64_t faster = 0;              // measured, and faster by the interval
   double device_seconds_spent = 0;  // confirmations included
+  double device_seconds_confirming = 0;
   double device_seconds_avoided = 0;
   double defer_rate = 0;  // deferred / decided
 };

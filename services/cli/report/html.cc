@@ -212,10 +212,12 @@ std::string Cards(const ReportAnalysis& analysis) {
     const std::string text = share(part);
     return text.empty() ? text : text + " of considered";
   };
-  const double avoided_share = counts.device_seconds_spent + counts.device_seconds_avoided > 0
-                                   ? counts.device_seconds_avoided / (counts.device_seconds_spent +
-                                                                      counts.device_seconds_avoided)
-                                   : 0;
+  // Confirming is no part of what forecasts could have avoided.
+  const double searching = counts.device_seconds_spent - counts.device_seconds_confirming;
+  const double avoided_share =
+      searching + counts.device_seconds_avoided > 0
+          ? counts.device_seconds_avoided / (searching + counts.device_seconds_avoided)
+          : 0;
   std::string html = "<section class=cards>";
   html += card("", "considered", FormatCount(counts.considered),
                absl::StrCat(FormatCount(counts.rejected), " rejected by a fact"));
@@ -229,10 +231,12 @@ std::string Cards(const ReportAnalysis& analysis) {
                absl::StrCat(FormatCount(counts.faster), " measured faster"));
   html += card("k-audit", "audited", FormatCount(counts.audited), "drawn though prunable");
   html += card("", "device spent", FormatSeconds(counts.device_seconds_spent),
-               "confirmations included");
+               counts.device_seconds_confirming > 0
+                   ? absl::StrCat(FormatSeconds(counts.device_seconds_confirming), " confirming")
+                   : std::string());
   html += card("", "device avoided", FormatSeconds(counts.device_seconds_avoided),
                counts.device_seconds_avoided > 0
-                   ? absl::StrCat(FormatShare(avoided_share), " of the whole")
+                   ? absl::StrCat(FormatShare(avoided_share), " of the search's")
                    : std::string());
   return html + "</section>";
 }

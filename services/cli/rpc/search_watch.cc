@@ -98,16 +98,19 @@ absl::Status SearchWatch::Follow(const std::shared_ptr<grpc::Channel>& channel) 
   }
   v1::WatchSearchRequest request;
   request.set_search_id(search_id_);
-  request.set_from_sequence(next_sequence_);
+  request.set_from_sequence(last_sequence_);
   const std::unique_ptr<grpc::ClientReader<v1::SearchEvent>> reader =
       stub->WatchSearch(&context, request);
   v1::SearchEvent event;
   while (reader->Read(&event)) {
     // What was seen before a break may come again.
-    if (event.sequence() < next_sequence_) continue;
-    next_sequence_ = event.sequence() + 1;
+    if (event.sequence() < last_sequence_) continue;
+    if (event.sequence() > last_sequence_) last_kinds_.clear();
+    last_sequence_ = event.sequence();
+    if (!last_kinds_.insert(static_cast<int>(event.event_case())).second) continue;
     saw_event_ = true;
-    saw_end_ = saw_end_ || event.has_ended();
+    saw_end_ = saw_end_ || event.status() == v1::SEARCH_STATUS_DONE ||
+               event.status() == v1::SEARCH_STATUS_FAILED;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       events_.push_back(std::move(event));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,7 +68,9 @@ class SearchWatch {
   bool stopped_ = false;
 
   // The thread's own.
-  uint64_t next_sequence_ = 0;
+  uint64_t last_sequence_ = 0;
+  // Kinds of events seen with that number: one entry of the log may make several events.
+  std::set<int> last_kinds_;
   bool saw_event_ = false;
   bool saw_end_ = false;
 
