@@ -154,7 +154,10 @@ TEST_CASE("a stream answers every request once, good and bad, and ends when half
   constexpr int kRequests = 150;
   for (int i = 0; i < kRequests; ++i) {
     v1::EvaluateRequest request = cluster.Request("r" + std::to_string(i), static_cast<size_t>(i));
-    if (i % 10 == 3) request.mutable_candidate()->set_problem_id("p_unknown");
+    if (i % 10 == 3) {
+      request.mutable_candidate()->set_problem_id("p_unknown");
+      request.mutable_candidate()->clear_candidate_id();
+    }
     if (i % 10 == 7) request.mutable_candidate()->set_source("\xff\xfe not text");
     REQUIRE(stream->Write(request));
   }
