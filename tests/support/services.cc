@@ -18,6 +18,12 @@ namespace {
 
 constexpr auto kStartLimit = std::chrono::seconds(30);
 
+// The build's programs, or those that the environment names, such as an unpacked bundle's.
+std::string BinaryFolder() {
+  const char* folder = std::getenv("KERNELCAST_BIN_DIR");
+  return folder != nullptr ? folder : KERNELCAST_BIN_DIR;
+}
+
 }  // namespace
 
 TemporaryFolder::TemporaryFolder(const std::string& name)
@@ -40,7 +46,7 @@ Service::Service(std::string program, std::vector<std::string> arguments,
 absl::Status Service::Start() {
   std::filesystem::remove(ready_file_);
   ChildOptions options;
-  options.argv = {std::string(KERNELCAST_BIN_DIR) + "/" + program_,
+  options.argv = {BinaryFolder() + "/" + program_,
                   "--listen",
                   address_,
                   "--metrics",
