@@ -1,9 +1,9 @@
 // kernelcast-worker: compiles, verifies and times candidates.
 
-#include <CLI/CLI.hpp>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -117,8 +117,8 @@ int Fail(const absl::Status& status) {
 
 int Run(const Flags& flags) {
   TerminationSignal termination;
-  // Candidates run as this process's children, with its user where it is not root: its memory, where
-  // the expected outputs are, is not for them to read.
+  // Candidates run as this process's children, with its user where it is not root: its memory,
+  // where the expected outputs are, is not for them to read.
   prctl(PR_SET_DUMPABLE, 0);
   MetricsRegistry metrics;
 
@@ -141,7 +141,7 @@ int Run(const Flags& flags) {
   const bool replaying = !flags.replay.empty();
   options.compile_credits =
       flags.compile_credits > 0 ? flags.compile_credits
-      : replaying ? kReplayCredits
+      : replaying               ? kReplayCredits
                   : kCompileCreditsPerJob * static_cast<uint32_t>(options.compile_threads);
   options.measure_credits = flags.measure_credits > 0 ? flags.measure_credits
                             : replaying               ? kReplayCredits
@@ -201,8 +201,9 @@ int main(int argc, char** argv) {
                  "Compile requests taken at once, running and queued");
   app.add_option("--measure-credits", flags.measure_credits,
                  "Measure requests taken at once, running and queued");
-  app.add_option("--runner", flags.runner,
-                 "The program that candidates run in; kernelcast-runner beside this one unless given");
+  app.add_option(
+      "--runner", flags.runner,
+      "The program that candidates run in; kernelcast-runner beside this one unless given");
   app.add_option("--memory-limit-bytes", flags.memory_limit_bytes,
                  "Memory that a candidate may have beyond its tensors")
       ->check(CLI::PositiveNumber)

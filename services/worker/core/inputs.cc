@@ -37,8 +37,7 @@ class Sampler {
         variables[name] = static_cast<double>(value);
       }
       constexpr int64_t kLimit = int64_t{1} << 53;
-      KC_ASSIGN_OR_RETURN(sampler.low_,
-                          integers->low.EvaluateInteger(variables, -kLimit, kLimit));
+      KC_ASSIGN_OR_RETURN(sampler.low_, integers->low.EvaluateInteger(variables, -kLimit, kLimit));
       KC_ASSIGN_OR_RETURN(sampler.high_,
                           integers->high.EvaluateInteger(variables, sampler.low_, kLimit));
     } else {
@@ -50,14 +49,10 @@ class Sampler {
 
   double Real(Random& random) const {
     switch (kind_) {
-      case Kind::kNormal:
-        return a_ + b_ * random.Normal();
-      case Kind::kUniform:
-        return a_ + (b_ - a_) * random.Uniform();
-      case Kind::kIntegers:
-        return static_cast<double>(Whole(random));
-      case Kind::kConstant:
-        return a_;
+      case Kind::kNormal: return a_ + b_ * random.Normal();
+      case Kind::kUniform: return a_ + (b_ - a_) * random.Uniform();
+      case Kind::kIntegers: return static_cast<double>(Whole(random));
+      case Kind::kConstant: return a_;
     }
     return 0;
   }
@@ -134,8 +129,7 @@ void FillTyped(const Sampler& sampler, std::optional<Adversarial> adversarial, i
       }
       break;
     }
-    case Adversarial::kEqualRows:
-      break;
+    case Adversarial::kEqualRows: break;
   }
 }
 
@@ -143,7 +137,8 @@ int64_t DrawHeldOut(const Axis& axis, Random& random) {
   const int64_t multiple = std::max<int64_t>(1, axis.multiple_of);
   const int64_t first = (axis.held_out_low + multiple - 1) / multiple;
   const int64_t last = std::max(first, axis.held_out_high / multiple);
-  int64_t value = first + static_cast<int64_t>(random.Below(static_cast<uint64_t>(last - first) + 1));
+  int64_t value =
+      first + static_cast<int64_t>(random.Below(static_cast<uint64_t>(last - first) + 1));
   if (multiple == 1 && value % 2 == 0) {
     value = value < last ? value + 1 : std::max(first, value - 1);
   }
@@ -225,8 +220,7 @@ std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOpti
   for (const AxisValues& shape : problem.bench_shapes) {
     cases.push_back({.axes = shape});
   }
-  const auto& repeated =
-      problem.check_shapes.empty() ? problem.bench_shapes : problem.check_shapes;
+  const auto& repeated = problem.check_shapes.empty() ? problem.bench_shapes : problem.check_shapes;
   for (size_t i = 0; std::ssize(cases) < options.min_seeds && !repeated.empty(); ++i) {
     cases.push_back({.axes = repeated[i % repeated.size()]});
   }

@@ -27,9 +27,10 @@ struct CaseSpec {
   std::string distribution() const;
 };
 
-// Writes the values of an input: deterministic in the generator's state. Adversarial cases change the
-// declared distribution of the tensors that list them and leave the others as declared.
-// INVALID_ARGUMENT: an expression of the distribution has no value, or the dtype cannot be generated.
+// Writes the values of an input: deterministic in the generator's state. Adversarial cases change
+// the declared distribution of the tensors that list them and leave the others as declared.
+// INVALID_ARGUMENT: an expression of the distribution has no value, or the dtype cannot be
+// generated.
 [[nodiscard]] absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout,
                                      const CaseSpec& spec, Random& random,
                                      std::span<std::byte> data);

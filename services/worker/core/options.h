@@ -54,8 +54,8 @@ struct MeasureOptions {
   // Sampling has plateaued when this many groups have not narrowed the interval by a tenth.
   int plateau_groups = 16;
 
-  // A block is discarded when every call of it was disturbed, or when its median is this many times the
-  // side's.
+  // A block is discarded when every call of it was disturbed, or when its median is this many times
+  // the side's.
   double wild_factor = 2;
   // No number is given when more than this share of the blocks was discarded and the interval is
   // wider than the bound.
@@ -64,12 +64,14 @@ struct MeasureOptions {
 
   // Input sets that the timed calls rotate through, bounded by their memory.
   int input_sets = 8;
-  int64_t input_sets_bytes = int64_t{128} << 20;
+  int64_t input_sets_bytes = int64_t{64} << 20;
   // Outputs overwritten with wrong values before, and looked at after, every timed call.
   int sentinels = 16;
-  // Calls on values seen for the first time may be slower than repeated ones by this factor more than
-  // the reference's are.
-  double cached_slowdown = 1.5;
+  // Calls on values of which a few were replaced may be slower than repeated ones by this factor more
+  // than the reference's are; calls on values that are new altogether by that one, because branches
+  // that depend on them are then new too.
+  double altered_slowdown = 1.5;
+  double new_slowdown = 8;
 
   int held_out_shapes = 3;
   int min_seeds = 5;

@@ -148,7 +148,8 @@ bool HasPlateaued(std::span<const double> history, int window) {
   return std::isfinite(before) && now > 0.9 * before;
 }
 
-bool LooksCached(std::span<const double> candidate_repeated, std::span<const double> candidate_fresh,
+bool LooksCached(std::span<const double> candidate_repeated,
+                 std::span<const double> candidate_fresh,
                  std::span<const double> reference_repeated,
                  std::span<const double> reference_fresh, double factor) {
   if (candidate_repeated.empty() || candidate_fresh.size() < 3 || reference_repeated.empty() ||

@@ -38,9 +38,10 @@ Comparison Compare(const Ratio& ratio, double margin);
 // `window` groups it lost less than a tenth, where independent samples would lose more.
 bool HasPlateaued(std::span<const double> history, int window);
 
-// Whether calls on values seen for the first time are slower than repeated ones by `factor` more than
-// those of the reference, beyond what chance explains. All four are times in nanoseconds.
-bool LooksCached(std::span<const double> candidate_repeated, std::span<const double> candidate_fresh,
+// Whether calls on values seen for the first time are slower than repeated ones by `factor` more
+// than those of the reference, beyond what chance explains. All four are times in nanoseconds.
+bool LooksCached(std::span<const double> candidate_repeated,
+                 std::span<const double> candidate_fresh,
                  std::span<const double> reference_repeated,
                  std::span<const double> reference_fresh, double factor);
 

@@ -42,8 +42,8 @@ struct CompileResult {
   int64_t compile_ns = 0;
 };
 
-// What candidates run on. The calls block: they run on threads that the worker owns, and return soon
-// after the token is stopped, with its status. Thread-safe.
+// What candidates run on. The calls block: they run on threads that the worker owns, and return
+// soon after the token is stopped, with its status. Thread-safe.
 class Target {
  public:
   virtual ~Target() = default;
@@ -56,8 +56,8 @@ class Target {
                                                               const CancelToken& cancel) = 0;
 
   // The same for the problem's own reference. NOT_FOUND: the problem has none for this target.
-  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
-                                                                       const CancelToken& cancel) = 0;
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReference(
+      const Problem& problem, const CancelToken& cancel) = 0;
 
   // The artefact to measure: `sent`, with its content from the cache where it has none.
   // INVALID_ARGUMENT: not made from this candidate. FAILED_PRECONDITION: made for another
@@ -66,8 +66,8 @@ class Target {
                                                          const Artifact& sent) = 0;
 
   // Verifies and times. Waits for the timing lease. FAILED_PRECONDITION: the problem itself is at
-  // fault, its oracle or reference does not compile, run or agree. UNAVAILABLE: the machine could not
-  // start a process.
+  // fault, its oracle or reference does not compile, run or agree. UNAVAILABLE: the machine could
+  // not start a process.
   [[nodiscard]] virtual absl::StatusOr<Measurement> Measure(const Problem& problem,
                                                             const Candidate& candidate,
                                                             const Artifact& artifact,

@@ -100,16 +100,14 @@ void TimingSession::FinishGroup() {
   half_widths_.push_back(half_width);
   const std::vector<double> candidate_calls = CallTimes(Side::kCandidate);
   const std::vector<double> reference_calls = CallTimes(Side::kReference);
-  const double timed_ns =
-      std::accumulate(candidate_calls.begin(), candidate_calls.end(), 0.0) +
-      std::accumulate(reference_calls.begin(), reference_calls.end(), 0.0);
+  const double timed_ns = std::accumulate(candidate_calls.begin(), candidate_calls.end(), 0.0) +
+                          std::accumulate(reference_calls.begin(), reference_calls.end(), 0.0);
   const bool slow = estimate.value > 0 && estimate.high < precision_.slow_ratio;
   const int min_groups = slow ? precision_.slow_min_groups : precision_.min_groups;
   const int64_t min_samples = slow ? min_groups * 2 : precision_.min_samples;
   const bool enough =
       std::ssize(Ratios()) >= min_groups &&
-      std::min(std::ssize(candidate_calls), std::ssize(reference_calls)) >=
-          min_samples &&
+      std::min(std::ssize(candidate_calls), std::ssize(reference_calls)) >= min_samples &&
       timed_ns >= static_cast<double>(precision_.min_time_ns);
   if (enough && half_width <= (slow ? precision_.slow_half_width : precision_.half_width)) {
     stop_reason_ = "precision";
@@ -160,8 +158,8 @@ std::vector<double> TimingSession::CallTimes(Side side) const {
   for (const Group& group : groups_) {
     for (size_t i = 0; i < kGroup.size(); ++i) {
       const TimedBlock& block = group.blocks[i];
-      const bool counts = by == Basis::kAllGroups || group.clean() ||
-                          (by == Basis::kCleanPairs && block.clean);
+      const bool counts =
+          by == Basis::kAllGroups || group.clean() || (by == Basis::kCleanPairs && block.clean);
       if (kGroup[i] == side && counts) {
         times.insert(times.end(), block.calls_ns.begin(), block.calls_ns.end());
       }

@@ -19,10 +19,10 @@ enum class Side { kCandidate, kReference };
 //
 //   Next() -> block to run -> Add(its times) -> ... -> Next() says finished
 //
-// Blocks come in groups of four, candidate, reference, reference, candidate, so that a drift that is
-// linear over a group cancels in its ratio. A block stands for the median of those of its calls during
-// which neither the kernel nor the judge had to wait for a core; what else lengthens a call now and then
-// does not move the median.
+// Blocks come in groups of four, candidate, reference, reference, candidate, so that a drift that
+// is linear over a group cancels in its ratio. A block stands for the median of those of its calls
+// during which neither the kernel nor the judge had to wait for a core; what else lengthens a call
+// now and then does not move the median.
 class TimingSession {
  public:
   // Estimates of one undisturbed call's time, from the warm-up.
@@ -32,8 +32,8 @@ class TimingSession {
   struct Block {
     bool finished = false;
     Side side = Side::kCandidate;
-    // Undisturbed calls wanted; when to end the block although there are fewer; and when although there
-    // are none.
+    // Undisturbed calls wanted; when to end the block although there are fewer; and when although
+    // there are none.
     int calls = 0;
     int64_t max_ns = 0;
     int64_t give_up_ns = 0;

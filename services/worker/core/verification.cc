@@ -37,18 +37,12 @@ void Store(std::span<std::byte> data, int64_t i, T value) {
 template <class F>
 decltype(auto) WithType(DataType dtype, F&& f) {
   switch (dtype) {
-    case DataType::kFloat64:
-      return f(double{});
-    case DataType::kInt64:
-      return f(int64_t{});
-    case DataType::kInt32:
-      return f(int32_t{});
-    case DataType::kInt8:
-      return f(int8_t{});
-    case DataType::kUint8:
-      return f(uint8_t{});
-    default:
-      return f(float{});
+    case DataType::kFloat64: return f(double{});
+    case DataType::kInt64: return f(int64_t{});
+    case DataType::kInt32: return f(int32_t{});
+    case DataType::kInt8: return f(int8_t{});
+    case DataType::kUint8: return f(uint8_t{});
+    default: return f(float{});
   }
 }
 
@@ -169,7 +163,8 @@ bool ExpectedTensor::AgreesAt(int64_t i, std::span<const std::byte> output) cons
     // Exact also where a double is not.
     const uint64_t error = got > want ? static_cast<uint64_t>(got) - static_cast<uint64_t>(want)
                                       : static_cast<uint64_t>(want) - static_cast<uint64_t>(got);
-    return static_cast<double>(error) <= tolerance_.atol + tolerance_.rtol * std::abs(static_cast<double>(want));
+    return static_cast<double>(error) <=
+           tolerance_.atol + tolerance_.rtol * std::abs(static_cast<double>(want));
   });
 }
 
@@ -303,8 +298,8 @@ void Sentinels::Plant(const ExpectedTensor& expected, int count, Random& random,
         if constexpr (std::is_floating_point_v<T>) {
           wrong = static_cast<T>(right + std::ldexp(scale, attempt - 4) * (1 + random.Uniform()));
         } else {
-          wrong = static_cast<T>(static_cast<uint64_t>(right) + random.Below(uint64_t{2} << attempt) +
-                                 1);
+          wrong = static_cast<T>(static_cast<uint64_t>(right) +
+                                 random.Below(uint64_t{2} << attempt) + 1);
         }
         Store<T>(output, i, wrong);
       }

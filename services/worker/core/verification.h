@@ -17,8 +17,8 @@ namespace kernelcast::worker {
 // What an output must hold, from the oracle. Immutable.
 class ExpectedTensor {
  public:
-  // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond the
-  // range of the declared dtype become infinite, as a correct candidate's do.
+  // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond
+  // the range of the declared dtype become infinite, as a correct candidate's do.
   ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
                  std::span<const std::byte> oracle);
 
@@ -74,11 +74,12 @@ struct TensorVerdict {
   double normwise_error = 0;
 };
 
-// Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected)) +
-// rtol * |expected|; NaN agrees with nothing, an infinity with the same infinity. The tensor agrees
-// when all elements do and ||got - expected|| <= normwise * ||expected|| over the finite elements,
-// unless the expected values are within atol of zero. Integers are compared exactly unless a tolerance
-// is given. `poison` is what the output held before the call, for telling "not written" from "wrong".
+// Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected))
+// + rtol * |expected|; NaN agrees with nothing, an infinity with the same infinity. The tensor
+// agrees when all elements do and ||got - expected|| <= normwise * ||expected|| over the finite
+// elements, unless the expected values are within atol of zero. Integers are compared exactly
+// unless a tolerance is given. `poison` is what the output held before the call, for telling "not
+// written" from "wrong".
 struct Poison {
   PoisonKind kind = PoisonKind::kNonFinite;
   uint64_t seed = 0;
@@ -89,8 +90,8 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
 // Wrong values planted in an output before a call and looked at after it.
 class Sentinels {
  public:
-  // Plants at most `count` values at random positions; each differs from the right value by more than
-  // the tolerance and looks like data.
+  // Plants at most `count` values at random positions; each differs from the right value by more
+  // than the tolerance and looks like data.
   void Plant(const ExpectedTensor& expected, int count, Random& random,
              std::span<std::byte> output);
 

@@ -31,7 +31,9 @@ std::string Hash(std::string_view payload) { return ContentHasher().Add(payload)
 
 class Writer {
  public:
-  void Number(uint64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+  void Number(uint64_t value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
   void Real(double value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
   void Text(const std::string& text) {
     Number(text.size());
@@ -177,8 +179,8 @@ void ArtifactCache::Scan() {
     std::error_code ignored;
     const fs::file_time_type used = file.last_write_time(ignored);
     if (extension == kSuffix) {
-      found.push_back({file.path().filename().string(),
-                       static_cast<int64_t>(file.file_size(ignored)), used});
+      found.push_back(
+          {file.path().filename().string(), static_cast<int64_t>(file.file_size(ignored)), used});
     } else if (extension == kTemporarySuffix &&
                fs::file_time_type::clock::now() - used > kTemporaryAge) {
       fs::remove(file.path(), ignored);

@@ -13,10 +13,11 @@
 
 namespace kernelcast::worker {
 
-// Results of compiling, on disk, by artefact id: objects with their facts, and errors that compiling
-// again would only repeat. Bounded in size; the least recently used go first. Entries appear by rename
-// and carry a hash of themselves, so that whatever happens to the process or the file, what is read is
-// what was written or nothing. Several processes may share a folder. Thread-safe.
+// Results of compiling, on disk, by artefact id: objects with their facts, and errors that
+// compiling again would only repeat. Bounded in size; the least recently used go first. Entries
+// appear by rename and carry a hash of themselves, so that whatever happens to the process or the
+// file, what is read is what was written or nothing. Several processes may share a folder.
+// Thread-safe.
 class ArtifactCache {
  public:
   // Makes the folder. UNAVAILABLE: it cannot be made or written to.

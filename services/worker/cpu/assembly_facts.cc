@@ -37,15 +37,32 @@ std::string_view Trim(std::string_view text) {
 }
 
 enum class Kind {
-  kOther, kFloatAdd, kFloatMultiply, kFloatDivideSqrt, kFloatFma, kFloatCompare, kReciprocal,
-  kPackedInteger, kScalarInteger, kIntegerMultiplyDivide, kConversion, kShuffle, kBroadcast, kGather,
-  kScatter, kMove, kBranch, kJump, kCall, kPrefetch,
+  kOther,
+  kFloatAdd,
+  kFloatMultiply,
+  kFloatDivideSqrt,
+  kFloatFma,
+  kFloatCompare,
+  kReciprocal,
+  kPackedInteger,
+  kScalarInteger,
+  kIntegerMultiplyDivide,
+  kConversion,
+  kShuffle,
+  kBroadcast,
+  kGather,
+  kScatter,
+  kMove,
+  kBranch,
+  kJump,
+  kCall,
+  kPrefetch,
 };
 
 bool IsFloatArithmetic(Kind kind) {
   return kind == Kind::kFloatAdd || kind == Kind::kFloatMultiply ||
-         kind == Kind::kFloatDivideSqrt || kind == Kind::kFloatFma ||
-         kind == Kind::kFloatCompare || kind == Kind::kReciprocal;
+         kind == Kind::kFloatDivideSqrt || kind == Kind::kFloatFma || kind == Kind::kFloatCompare ||
+         kind == Kind::kReciprocal;
 }
 
 enum class CallKind { kMath, kMemory, kAllocation, kOther };
@@ -71,9 +88,7 @@ struct Instruction {
   int depth = 0;
   bool inner = false;
 
-  int lanes() const {
-    return packed && vector_bytes > 0 ? vector_bytes / (float64 ? 8 : 4) : 1;
-  }
+  int lanes() const { return packed && vector_bytes > 0 ? vector_bytes / (float64 ? 8 : 4) : 1; }
   double flops() const {
     if (!IsFloatArithmetic(kind)) {
       return 0;
@@ -172,18 +187,27 @@ CallKind ClassifyCall(std::string_view target) {
   if (StartsWith(name, "_ZGV")) {
     return CallKind::kMath;
   }
-  static const std::set<std::string_view> kMemory = {"memcpy", "memmove", "memset", "memcmp",
-                                                     "memchr", "strlen"};
-  static const std::set<std::string_view> kAllocation = {
-      "malloc", "calloc",  "realloc", "free", "aligned_alloc", "posix_memalign",
-      "_Znwm",  "_ZdlPvm", "_ZdlPv",  "_Znam", "_ZdaPv",       "_ZnwmSt11align_val_t",
-      "_ZdlPvmSt11align_val_t"};
+  static const std::set<std::string_view> kMemory = {"memcpy", "memmove", "memset",
+                                                     "memcmp", "memchr",  "strlen"};
+  static const std::set<std::string_view> kAllocation = {"malloc",
+                                                         "calloc",
+                                                         "realloc",
+                                                         "free",
+                                                         "aligned_alloc",
+                                                         "posix_memalign",
+                                                         "_Znwm",
+                                                         "_ZdlPvm",
+                                                         "_ZdlPv",
+                                                         "_Znam",
+                                                         "_ZdaPv",
+                                                         "_ZnwmSt11align_val_t",
+                                                         "_ZdlPvmSt11align_val_t"};
   static const std::set<std::string_view> kMath = {
-      "exp",   "exp2",  "expm1", "exp10", "log",   "log2",  "log10", "log1p", "pow",
-      "sin",   "cos",   "tan",   "asin",  "acos",  "atan",  "atan2", "sinh",  "cosh",
-      "tanh",  "erf",   "erfc",  "tgamma", "lgamma", "sqrt", "cbrt",  "hypot", "fmod",
-      "floor", "ceil",  "round", "trunc", "rint",  "nearbyint", "lrint", "llrint", "lround",
-      "fmin",  "fmax",  "fma",   "ldexp", "frexp", "sincos", "modf",  "remainder", "scalbn"};
+      "exp",   "exp2", "expm1", "exp10",  "log",    "log2",      "log10", "log1p",     "pow",
+      "sin",   "cos",  "tan",   "asin",   "acos",   "atan",      "atan2", "sinh",      "cosh",
+      "tanh",  "erf",  "erfc",  "tgamma", "lgamma", "sqrt",      "cbrt",  "hypot",     "fmod",
+      "floor", "ceil", "round", "trunc",  "rint",   "nearbyint", "lrint", "llrint",    "lround",
+      "fmin",  "fmax", "fma",   "ldexp",  "frexp",  "sincos",    "modf",  "remainder", "scalbn"};
   if (kMemory.count(name) > 0) {
     return CallKind::kMemory;
   }
@@ -281,10 +305,10 @@ Kind ClassifyGeneral(std::string_view mnemonic) {
     return Kind::kIntegerMultiplyDivide;
   }
   static const std::set<std::string_view> kStems = {
-      "add", "sub", "lea", "inc", "dec", "neg", "not", "and", "or",  "xor", "shl",  "sal",
-      "shr", "sar", "rol", "ror", "cmp", "test", "sbb", "adc", "bsf", "bsr", "sarx", "shlx",
-      "shrx", "andn", "bt", "bzhi", "lzcnt", "tzcnt", "popcnt", "rorx", "mulx", "pext", "pdep",
-      "bextr", "blsr", "bswap"};
+      "add",    "sub",  "lea",  "inc",  "dec",  "neg",   "not",  "and",  "or",    "xor",
+      "shl",    "sal",  "shr",  "sar",  "rol",  "ror",   "cmp",  "test", "sbb",   "adc",
+      "bsf",    "bsr",  "sarx", "shlx", "shrx", "andn",  "bt",   "bzhi", "lzcnt", "tzcnt",
+      "popcnt", "rorx", "mulx", "pext", "pdep", "bextr", "blsr", "bswap"};
   std::string_view stem = mnemonic;
   if (kStems.count(stem) > 0) {
     return Kind::kScalarInteger;
@@ -409,8 +433,7 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
     instruction.kind = ClassifyFloat(form.stem);
     instruction.packed = form.packed;
     instruction.float64 = form.float64;
-    if (!form.packed || Contains(operands.memory, "{1to") ||
-        instruction.kind == Kind::kBroadcast) {
+    if (!form.packed || Contains(operands.memory, "{1to") || instruction.kind == Kind::kBroadcast) {
       memory_bytes = form.float64 ? 8 : 4;
     }
     instruction.aligned_move = StartsWith(form.stem, "mova") && form.packed;
@@ -421,8 +444,8 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
                       instruction.kind == Kind::kFloatCompare ||
                       instruction.kind == Kind::kFloatMultiply;
     if (destination >= 0 && instruction.kind == Kind::kFloatFma) {
-      instruction.accumulates = Contains(form.stem, "231") || Contains(form.stem, "132") ||
-                                Contains(form.stem, "213");
+      instruction.accumulates =
+          Contains(form.stem, "231") || Contains(form.stem, "132") || Contains(form.stem, "213");
     } else if (destination >= 0 && sums) {
       for (size_t i = 0; i + 1 < operands.all.size(); ++i) {
         instruction.accumulates |= VectorRegister(operands.all[i]) == destination;
@@ -727,57 +750,29 @@ using Counts = std::unordered_map<std::string_view, double>;
 void CountArithmetic(const Instruction& instruction, Counts& counts) {
   const bool packed = instruction.packed;
   switch (instruction.kind) {
-    case Kind::kFloatAdd:
-      ++counts[packed ? "packed_float_add" : "scalar_float_add"];
-      break;
+    case Kind::kFloatAdd: ++counts[packed ? "packed_float_add" : "scalar_float_add"]; break;
     case Kind::kFloatMultiply:
       ++counts[packed ? "packed_float_multiply" : "scalar_float_multiply"];
       break;
     case Kind::kFloatDivideSqrt:
       ++counts[packed ? "packed_float_divide_sqrt" : "scalar_float_divide_sqrt"];
       break;
-    case Kind::kFloatFma:
-      ++counts[packed ? "packed_float_fma" : "scalar_float_fma"];
-      break;
+    case Kind::kFloatFma: ++counts[packed ? "packed_float_fma" : "scalar_float_fma"]; break;
     case Kind::kFloatCompare:
       ++counts[packed ? "packed_float_compare" : "scalar_float_compare"];
       break;
-    case Kind::kReciprocal:
-      ++counts["reciprocal_estimates"];
-      break;
-    case Kind::kPackedInteger:
-      ++counts["packed_integer"];
-      break;
-    case Kind::kScalarInteger:
-      ++counts["scalar_integer"];
-      break;
-    case Kind::kIntegerMultiplyDivide:
-      ++counts["integer_multiply_divide"];
-      break;
-    case Kind::kConversion:
-      ++counts["conversions"];
-      break;
-    case Kind::kShuffle:
-      ++counts["shuffles"];
-      break;
-    case Kind::kBroadcast:
-      ++counts["broadcasts"];
-      break;
-    case Kind::kGather:
-      ++counts["gathers"];
-      break;
-    case Kind::kScatter:
-      ++counts["scatters"];
-      break;
-    case Kind::kBranch:
-      ++counts["conditional_branches"];
-      break;
-    case Kind::kJump:
-      ++counts["jumps"];
-      break;
-    case Kind::kPrefetch:
-      ++counts["prefetches"];
-      break;
+    case Kind::kReciprocal: ++counts["reciprocal_estimates"]; break;
+    case Kind::kPackedInteger: ++counts["packed_integer"]; break;
+    case Kind::kScalarInteger: ++counts["scalar_integer"]; break;
+    case Kind::kIntegerMultiplyDivide: ++counts["integer_multiply_divide"]; break;
+    case Kind::kConversion: ++counts["conversions"]; break;
+    case Kind::kShuffle: ++counts["shuffles"]; break;
+    case Kind::kBroadcast: ++counts["broadcasts"]; break;
+    case Kind::kGather: ++counts["gathers"]; break;
+    case Kind::kScatter: ++counts["scatters"]; break;
+    case Kind::kBranch: ++counts["conditional_branches"]; break;
+    case Kind::kJump: ++counts["jumps"]; break;
+    case Kind::kPrefetch: ++counts["prefetches"]; break;
     case Kind::kCall:
       ++counts["calls"];
       if (instruction.call == CallKind::kMath) {
@@ -789,8 +784,7 @@ void CountArithmetic(const Instruction& instruction, Counts& counts) {
       }
       break;
     case Kind::kMove:
-    case Kind::kOther:
-      break;
+    case Kind::kOther: break;
   }
 }
 
@@ -822,7 +816,7 @@ void CountInner(const Instruction& instruction, Counts& counts) {
     ++counts["inner_float_instructions"];
     counts["inner_packed_share"] += instruction.packed ? 1 : 0;
     counts["inner_fma_share"] += instruction.kind == Kind::kFloatFma ? 1 : 0;
-    counts["inner_vector_bytes"] += instruction.packed ? instruction.vector_bytes
+    counts["inner_vector_bytes"] += instruction.packed    ? instruction.vector_bytes
                                     : instruction.float64 ? 8
                                                           : 4;
   }
@@ -834,31 +828,20 @@ void CountInner(const Instruction& instruction, Counts& counts) {
   counts["inner_stack_accesses"] += instruction.stack_access ? 1 : 0;
   switch (instruction.kind) {
     case Kind::kGather:
-    case Kind::kScatter:
-      ++counts["inner_gathers"];
-      break;
+    case Kind::kScatter: ++counts["inner_gathers"]; break;
     case Kind::kShuffle:
-    case Kind::kBroadcast:
-      ++counts["inner_shuffles"];
-      break;
-    case Kind::kConversion:
-      ++counts["inner_conversions"];
-      break;
+    case Kind::kBroadcast: ++counts["inner_shuffles"]; break;
+    case Kind::kConversion: ++counts["inner_conversions"]; break;
     case Kind::kScalarInteger:
     case Kind::kIntegerMultiplyDivide:
-    case Kind::kPackedInteger:
-      ++counts["inner_integer"];
-      break;
+    case Kind::kPackedInteger: ++counts["inner_integer"]; break;
     case Kind::kBranch:
-    case Kind::kJump:
-      ++counts["inner_branches"];
-      break;
+    case Kind::kJump: ++counts["inner_branches"]; break;
     case Kind::kCall:
       ++counts["inner_calls"];
       counts["inner_calls_math"] += instruction.call == CallKind::kMath ? 1 : 0;
       break;
-    default:
-      break;
+    default: break;
   }
 }
 

@@ -192,8 +192,9 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const std::string& director
     return Refused(CompileStage::kAdmission, *problem);
   }
   if (!compiled.ok) {
-    return Refused(compiled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
-                   std::string(TruncateUtf8(compiled.log, static_cast<size_t>(options_.max_log_bytes))));
+    return Refused(
+        compiled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
+        std::string(TruncateUtf8(compiled.log, static_cast<size_t>(options_.max_log_bytes))));
   }
   const auto assembly = ReadFile(path(kAssemblyName));
   if (!assembly) {
@@ -228,8 +229,8 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const std::string& director
   success.artifact.architecture = toolchain_.architecture;
   success.artifact.toolchain = toolchain_.description;
   success.artifact.content = *content;
-  success.log = std::string(
-      TruncateUtf8(compiled.log, static_cast<size_t>(options_.max_warning_bytes)));
+  success.log =
+      std::string(TruncateUtf8(compiled.log, static_cast<size_t>(options_.max_warning_bytes)));
   CompileResult result;
   result.result = std::move(success);
   return result;

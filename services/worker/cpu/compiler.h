@@ -24,8 +24,8 @@ struct CompilerOptions {
   int64_t max_warning_bytes = 16 << 10;
 };
 
-// Turns a source into a shared object and its facts: to assembly, of which the facts are read, and from
-// there to the object, so that the compiler proper runs once. Immutable; thread-safe.
+// Turns a source into a shared object and its facts: to assembly, of which the facts are read, and
+// from there to the object, so that the compiler proper runs once. Immutable; thread-safe.
 class CpuCompiler {
  public:
   CpuCompiler(Toolchain toolchain, CompilerOptions options)
@@ -36,8 +36,8 @@ class CpuCompiler {
   // "a_" and 32 hex digits over source, flags, toolchain and architecture.
   std::string ArtifactId(const std::string& source, const std::vector<std::string>& flags) const;
 
-  // A source that does not compile is a result. CANCELLED, DEADLINE_EXCEEDED: the token was stopped.
-  // UNAVAILABLE: no process or disk space to be had.
+  // A source that does not compile is a result. CANCELLED, DEADLINE_EXCEEDED: the token was
+  // stopped. UNAVAILABLE: no process or disk space to be had.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
                                                       const std::vector<std::string>& flags,
                                                       const CancelToken& cancel) const;

@@ -23,7 +23,8 @@ namespace {
 
 constexpr const char* kTrivialKernel =
     "#include <kernelcast/candidate.h>\n"
-    "extern \"C\" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, void*) "
+    "extern \"C\" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, "
+    "void*) "
     "{ return 0; }\n";
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
 
@@ -158,7 +159,7 @@ absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source
       KC_RETURN_IF_ERROR(cancel.Check());
       compiled_.wait_for(lock, std::chrono::milliseconds(5));
     }
-    compiling_[id] = 1;
+    compiling_.insert(id);
   }
   absl::StatusOr<CompileResult> result;
   if (auto cached = cache_->Get(id)) {
@@ -208,8 +209,7 @@ absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Ar
     return sent;
   }
   const auto cached = cache_->Get(id);
-  const auto* success =
-      cached ? std::get_if<CompileSuccess>(&cached->result) : nullptr;
+  const auto* success = cached ? std::get_if<CompileSuccess>(&cached->result) : nullptr;
   if (success == nullptr) {
     return absl::FailedPreconditionError("the artefact is neither sent nor cached");
   }
@@ -272,9 +272,10 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   if (!object.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("artifact: ", object.status().message()));
   }
-  KC_ASSIGN_OR_RETURN(const LoadableObject reference,
-                      CompileTrusted(target->second.reference_source,
-                                     target->second.reference_flags, "problem's reference", cancel));
+  KC_ASSIGN_OR_RETURN(
+      const LoadableObject reference,
+      CompileTrusted(target->second.reference_source, target->second.reference_flags,
+                     "problem's reference", cancel));
   KC_ASSIGN_OR_RETURN(const LoadableObject oracle,
                       CompileTrusted(problem.oracle_source, {}, "problem's oracle", cancel));
 
@@ -285,7 +286,8 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   JudgeTimes times;
   int64_t prepare_ns = 0;
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
-  // The second time because the reference's process, which is kept, may have come to harm meanwhile.
+  // The second time because the reference's process, which is kept, may have come to harm
+  // meanwhile.
   for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
     const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
     KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared,

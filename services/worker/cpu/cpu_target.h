@@ -4,9 +4,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,7 +82,7 @@ class CpuTarget final : public Target {
   // Sources that are being compiled, so that no other thread compiles them too.
   std::mutex compiling_mutex_;
   std::condition_variable compiled_;
-  std::map<std::string, int> compiling_;  // protected by compiling_mutex_
+  std::set<std::string> compiling_;  // protected by compiling_mutex_
 
   // Used under the timing lease; most recently used first.
   std::list<std::unique_ptr<PreparedProblem>> prepared_;

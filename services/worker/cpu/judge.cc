@@ -26,6 +26,7 @@ constexpr int kOverheadCalls = 64;
 // Of calls on new values: too few undisturbed ones tell nothing, and more rounds are run.
 constexpr size_t kFewestFreshCalls = 3;
 constexpr int kConfirmRounds = 4;
+constexpr int kTouchRounds = 2;
 constexpr int64_t kNopLimitNs = 5'000'000'000;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
@@ -77,15 +78,18 @@ class Judgement {
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
   bool WaitedNow(Side side);
-  bool FreshRound(PreparedProblem::BenchShape& shape, ShapeResult& result);
-  bool FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot,
-                 std::vector<double>& times);
-  bool ConfirmCached(PreparedProblem::BenchShape& shape, const ShapeResult& result);
+  bool NewValuesRound(const PreparedProblem::BenchShape& shape,
+                      PreparedProblem::NewValues values, ShapeResult& result);
+  bool CallSlots(const PreparedProblem::BenchShape& shape, Side side, std::vector<double>& times);
+  bool ConfirmCached(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
+                     const ShapeResult& result);
+  bool EntrySucceeded(const PreparedProblem::BenchShape& shape,
+                      const RunnerProcess::Result& result);
 
   bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
             const std::string& stage, RunnerProcess::Result& result);
   bool VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot,
-                  const std::vector<PreparedProblem::Set>* stale);
+                  const PreparedProblem::Set& set, const PreparedProblem::Set* stale);
 
   bool Settle(MeasureOutcome outcome) {
     outcome_ = std::move(outcome);
@@ -99,6 +103,10 @@ class Judgement {
     return side == Side::kCandidate ? *candidate_ : prepared_.reference();
   }
   double& Overhead(Side side) { return overhead_ns_[side == Side::kCandidate ? 0 : 1]; }
+  double AllowedSlowdown(PreparedProblem::NewValues values) const {
+    return values == PreparedProblem::NewValues::kAltered ? options_.altered_slowdown
+                                                          : options_.new_slowdown;
+  }
   absl::StatusOr<MeasureOutcome> Conclude();
 
   PreparedProblem& prepared_;
@@ -126,8 +134,8 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   bool going = true;
   for (int round = 0; round < precision_.runners && going; ++round) {
     if (level_ == MeasureLevel::kFinal) {
-      // A pair of fresh processes on fresh memory: addresses and placement differ from pair to pair,
-      // and the interval is to span that.
+      // A pair of fresh processes on fresh memory: addresses and placement differ from pair to
+      // pair, and the interval is to span that.
       candidate_.reset();
       KC_RETURN_IF_ERROR(prepared_.RenewProcesses(cancel_));
     }
@@ -181,7 +189,8 @@ bool Judgement::Call(Side side, runner::Command command, uint32_t index, bool li
   }
   auto outcome = process.Failure(result.end, stage, limit_ns);
   if (side == Side::kReference) {
-    return Fail(absl::UnavailableError("the reference's process ended while a candidate was timed"));
+    return Fail(
+        absl::UnavailableError("the reference's process ended while a candidate was timed"));
   }
   return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
 }
@@ -231,9 +240,8 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
     return Settle(wrong);
   }
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
-    const TensorVerdict verdict =
-        CompareTensor(check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i),
-                      poisons[i]);
+    const TensorVerdict verdict = CompareTensor(
+        check.expected[i], prepared_.Output(Owner::kCandidate, check.index, i), poisons[i]);
     if (!verdict.ok) {
       wrong.cause = verdict.cause;
       wrong.output = problem.outputs[i].name;
@@ -274,6 +282,9 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
       RunnerProcess::Result result;
       const uint32_t slot = shape.slots[static_cast<size_t>(i) % shape.slots.size()];
       if (!Call(side, runner::kRun, slot, true, limit_ns, "warm_up", result)) {
+        return false;
+      }
+      if (side == Side::kCandidate && !EntrySucceeded(shape, result)) {
         return false;
       }
       times.push_back(static_cast<double>(result.ns));
@@ -333,10 +344,13 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
     if (side == Side::kReference) {
       continue;
     }
+    if (!EntrySucceeded(shape, result)) {
+      return false;
+    }
     for (size_t output = 0; output < sentinels.size(); ++output) {
       const Sentinels::Check look =
           sentinels[output].Look(set.expected[output], prepared_.Output(owner, index, output));
-      if (look.wrong == 0 && result.status == 0) {
+      if (look.wrong == 0) {
         continue;
       }
       if (look.untouched > 0) {
@@ -346,22 +360,40 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
                          " values planted in output ", problem.outputs[output].name,
                          " were still there when the call returned")));
       }
-      return VerifySlot(shape, slot, nullptr);
+      // Wrong as a whole, or right by now.
+      return VerifySlot(shape, slot, set, nullptr) &&
+             Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                                absl::StrCat("output ", problem.outputs[output].name,
+                                             " was still being written after a timed call had "
+                                             "returned")));
     }
   }
   if (side == Side::kCandidate) {
     // One of the calls of this block, in full.
     const size_t ran = std::min<size_t>(rotation - first, shape.slots.size());
     const size_t slot = (rotation - 1 - random_.Below(ran)) % shape.slots.size();
-    return VerifySlot(shape, slot, nullptr);
+    return VerifySlot(shape, slot, shape.current()[slot], nullptr);
   }
   return true;
 }
 
-// Compares all of a slot's outputs with what the current inputs call for. `stale`: the slot's former
-// contents; outputs that fit those were remembered.
+bool Judgement::EntrySucceeded(const PreparedProblem::BenchShape& shape,
+                               const RunnerProcess::Result& result) {
+  if (result.status == 0) {
+    return true;
+  }
+  WrongResult wrong;
+  wrong.cause = WrongResult::Cause::kEntryStatus;
+  wrong.shape = shape.axes;
+  wrong.distribution = "declared";
+  wrong.entry_status = result.status;
+  return Settle(wrong);
+}
+
+// Compares all of a slot's outputs with what the current inputs call for. `stale`: the slot's
+// former contents; outputs that fit those were remembered.
 bool Judgement::VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot,
-                           const std::vector<PreparedProblem::Set>* stale) {
+                           const PreparedProblem::Set& set, const PreparedProblem::Set* stale) {
   const Problem& problem = prepared_.problem();
   const uint32_t index = shape.slots[slot];
   if (!prepared_.GuardsHold(index)) {
@@ -370,16 +402,16 @@ bool Judgement::VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot
   }
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     const std::span<const std::byte> output = prepared_.Output(Owner::kCandidate, index, i);
-    const ExpectedTensor& expected = shape.current()[slot].expected[i];
+    const ExpectedTensor& expected = set.expected[i];
     const TensorVerdict verdict = CompareTensor(expected, output, std::nullopt);
     if (verdict.ok) {
       continue;
     }
-    if (stale != nullptr && CompareTensor((*stale)[slot].expected[i], output, std::nullopt).ok) {
-      return Settle(MakeExploit(
-          Exploit::Kind::kCachedOutput,
-          absl::StrCat("after the inputs had changed, output ", problem.outputs[i].name,
-                       " was that of the inputs before")));
+    if (stale != nullptr && CompareTensor(stale->expected[i], output, std::nullopt).ok) {
+      return Settle(
+          MakeExploit(Exploit::Kind::kCachedOutput,
+                      absl::StrCat("after the inputs had changed, output ", problem.outputs[i].name,
+                                   " was that of the inputs before")));
     }
     WrongResult wrong;
     wrong.cause = WrongResult::Cause::kTimedOutput;
@@ -429,81 +461,94 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
 
-  const bool going = FreshRound(shape, result);
+  const bool going = NewValuesRound(shape, PreparedProblem::NewValues::kAltered, result) &&
+                     NewValuesRound(shape, PreparedProblem::NewValues::kOther, result);
+  prepared_.Swap(shape);
   times_.fresh_ns += NowNs() - timed_ns;
   return going;
 }
 
-// One call on values that the process has not seen, with its inputs and outputs in the caches as they
-// are in repeated calls. Disturbed calls give no time.
-bool Judgement::FreshCall(const PreparedProblem::BenchShape& shape, Side side, size_t slot,
+// One call on each slot, on values that the process has not seen. Before, it reads all slots in turn, so
+// that they are in the caches as they are in repeated calls. Disturbed calls give no time.
+bool Judgement::CallSlots(const PreparedProblem::BenchShape& shape, Side side,
                           std::vector<double>& times) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
-  const uint32_t index = shape.slots[slot];
   RunnerProcess::Result result;
-  if (!Call(side, runner::kTouch, index, true, kNopLimitNs, "timing", result)) {
-    return false;
+  for (int round = 0; round < kTouchRounds; ++round) {
+    for (const uint32_t slot : shape.slots) {
+      if (!Call(side, runner::kTouch, slot, true, kNopLimitNs, "timing", result)) {
+        return false;
+      }
+    }
   }
   WaitedNow(side);
-  if (!Call(side, runner::kRun, index, false, limit_ns, "timing", result)) {
-    return false;
-  }
-  if (!WaitedNow(side)) {
-    times.push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
+  for (const uint32_t slot : shape.slots) {
+    const bool linger = slot != shape.slots.back();
+    if (!Call(side, runner::kRun, slot, linger, limit_ns, "timing", result) ||
+        (side == Side::kCandidate && !EntrySucceeded(shape, result))) {
+      return false;
+    }
+    if (!WaitedNow(side)) {
+      times.push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
+    }
   }
   return true;
 }
 
-bool Judgement::FreshRound(PreparedProblem::BenchShape& shape, ShapeResult& result) {
-  const std::vector<PreparedProblem::Set>* stale = &shape.current();
-  prepared_.SwapBank(shape);
-  std::vector<double> candidate_fresh;
-  std::vector<double> reference_fresh;
+// New values at the addresses of those that the timed calls were on, verified in full. A kernel that
+// remembered is wrong on them, or slower.
+bool Judgement::NewValuesRound(const PreparedProblem::BenchShape& shape,
+                               PreparedProblem::NewValues values, ShapeResult& result) {
+  const std::vector<PreparedProblem::Set>& sets = prepared_.Put(shape, values);
+  std::vector<double> candidate_ns;
+  std::vector<double> reference_ns;
+  if (!CallSlots(shape, Side::kCandidate, candidate_ns) ||
+      !CallSlots(shape, Side::kReference, reference_ns)) {
+    return false;
+  }
   for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    if (!FreshCall(shape, Side::kCandidate, slot, candidate_fresh) ||
-        !VerifySlot(shape, slot, stale) ||
-        !FreshCall(shape, Side::kReference, slot, reference_fresh)) {
+    if (!VerifySlot(shape, slot, sets[slot], &shape.current()[slot])) {
       return false;
     }
   }
-  result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), candidate_fresh.begin(),
-                                  candidate_fresh.end());
-  result.reference_cold_ns.insert(result.reference_cold_ns.end(), reference_fresh.begin(),
-                                  reference_fresh.end());
-  const bool suspect = LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns,
-                                   reference_fresh, options_.cached_slowdown);
-  const bool unknown = candidate_fresh.size() < kFewestFreshCalls;
-  return (!suspect && !unknown) || ConfirmCached(shape, result);
+  if (values == PreparedProblem::NewValues::kOther) {
+    result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), candidate_ns.begin(),
+                                    candidate_ns.end());
+    result.reference_cold_ns.insert(result.reference_cold_ns.end(), reference_ns.begin(),
+                                    reference_ns.end());
+  }
+  const bool suspect = LooksCached(result.candidate_ns, candidate_ns, result.reference_ns,
+                                   reference_ns, AllowedSlowdown(values));
+  const bool unknown = candidate_ns.size() < kFewestFreshCalls;
+  return (!suspect && !unknown) || ConfirmCached(shape, values, result);
 }
 
 // One slow round may have been the machine's fault; two in a row, on other values again, are not.
-bool Judgement::ConfirmCached(PreparedProblem::BenchShape& shape, const ShapeResult& result) {
-  std::vector<double> candidate_fresh;
-  std::vector<double> reference_fresh;
-  bool going = true;
-  for (int round = 0; round < kConfirmRounds && going && candidate_fresh.size() < kFewestFreshCalls;
-       ++round) {
-    if (absl::Status filled = prepared_.FillSlotsAfresh(shape); !filled.ok()) {
-      return Fail(std::move(filled));
+bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
+                              PreparedProblem::NewValues values, const ShapeResult& result) {
+  std::vector<double> candidate_ns;
+  std::vector<double> reference_ns;
+  for (int round = 0; round < kConfirmRounds && candidate_ns.size() < kFewestFreshCalls; ++round) {
+    if (absl::Status put = prepared_.PutUnseen(shape, values); !put.ok()) {
+      return Fail(std::move(put));
     }
-    for (size_t slot = 0; slot < shape.slots.size() && going; ++slot) {
-      going = FreshCall(shape, Side::kCandidate, slot, candidate_fresh) &&
-              FreshCall(shape, Side::kReference, slot, reference_fresh);
+    if (!CallSlots(shape, Side::kCandidate, candidate_ns) ||
+        !CallSlots(shape, Side::kReference, reference_ns)) {
+      return false;
     }
   }
-  prepared_.RestoreSlots(shape);
-  if (!going) {
-    return false;
-  }
-  if (!LooksCached(result.candidate_ns, candidate_fresh, result.reference_ns, reference_fresh,
-                   options_.cached_slowdown)) {
+  if (!LooksCached(result.candidate_ns, candidate_ns, result.reference_ns, reference_ns,
+                   AllowedSlowdown(values))) {
     return true;
   }
   return Settle(MakeExploit(
       Exploit::Kind::kCachedOutput,
       absl::StrCat("calls on inputs seen before take ",
-                   std::llround(Median(result.candidate_ns) / 1000), " us, calls on new ones ",
-                   std::llround(Median(candidate_fresh) / 1000), " us")));
+                   std::llround(Median(result.candidate_ns) / 1000), " us, calls on ",
+                   values == PreparedProblem::NewValues::kAltered
+                       ? "the same inputs with a few values replaced "
+                       : "new ones ",
+                   std::llround(Median(candidate_ns) / 1000), " us")));
 }
 
 absl::StatusOr<MeasureOutcome> Judgement::Conclude() {
@@ -541,8 +586,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Conclude() {
     all_ratios.push_back(result.ratios);
     ok.shapes.push_back(std::move(timing));
   }
-  ok.speedup =
-      BootstrapSpeedup(all_ratios, options_.confidence, options_.bootstrap_resamples);
+  ok.speedup = BootstrapSpeedup(all_ratios, options_.confidence, options_.bootstrap_resamples);
   if (noisy && discarded > options_.max_discarded_share * blocks) {
     EnvironmentUnstable unstable;
     unstable.reason = absl::StrCat(discarded, " of ", blocks,

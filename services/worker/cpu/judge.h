@@ -19,15 +19,17 @@ struct JudgeTimes {
   int64_t fresh_ns = 0;
 };
 
-// Verifies and times one candidate, by the calling thread, which holds the timing lease. All deciding
-// is done here, in the worker: the candidate's process is told which case to run and says that it ran.
+// Verifies and times one candidate, by the calling thread, which holds the timing lease. All
+// deciding is done here, in the worker: the candidate's process is told which case to run and says
+// that it ran.
 //
 //  1. Correctness cases, each on poisoned outputs between guards.
-//  2. For each bench shape: warm-up; blocks of timed calls in turn with the reference's process. Before
-//     every timed call wrong values are planted in the outputs, and must be right after it. One call of
-//     each block is verified in full.
-//  3. New values at the same addresses, timed and verified in full: a kernel that remembered is wrong
-//     or slower now.
+//  2. For each bench shape: warm-up; blocks of timed calls in turn with the reference's process.
+//  Before
+//     every timed call wrong values are planted in the outputs, and must be right after it. One
+//     call of each block is verified in full.
+//  3. New values at the same addresses, timed and verified in full: first all but a few as before,
+//     then all new. A kernel that remembered is wrong now, or slower.
 //
 // UNAVAILABLE: the machine could not start a process. The token's status when it is stopped.
 [[nodiscard]] absl::StatusOr<MeasureOutcome> Judge(PreparedProblem& prepared,

@@ -20,7 +20,8 @@ class MemoryFile {
     kReadOnly,
   };
 
-  // Zeroed, mapped, rounded up to whole pages. RESOURCE_EXHAUSTED: no memory or descriptor to be had.
+  // Zeroed, mapped, rounded up to whole pages. RESOURCE_EXHAUSTED: no memory or descriptor to be
+  // had.
   [[nodiscard]] static absl::StatusOr<MemoryFile> Create(const char* name, int64_t bytes,
                                                          Sharing sharing);
   // Holds `content`, unmapped, and cannot be changed.

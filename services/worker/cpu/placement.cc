@@ -90,7 +90,9 @@ TimingPriority::~TimingPriority() {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), saved_->nice);
 }
 
-WaitMeter WaitMeter::OfProcess(int pid) { return WaitMeter(absl::StrCat("/proc/", pid, "/schedstat")); }
+WaitMeter WaitMeter::OfProcess(int pid) {
+  return WaitMeter(absl::StrCat("/proc/", pid, "/schedstat"));
+}
 
 WaitMeter WaitMeter::OfThisThread() {
   return WaitMeter(absl::StrCat("/proc/self/task/", syscall(SYS_gettid), "/schedstat"));
@@ -130,8 +132,12 @@ int64_t WaitMeter::WaitedNs() const {
 absl::StatusOr<std::unique_ptr<TimingLease>> TimingLease::Open(const std::string& path) {
   int fd = -1;
   if (!path.empty()) {
-    // Workers of other users take part: a lock needs no more than a descriptor for reading.
-    fd = open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    // Workers of other users take part: a lock needs no more than a descriptor for reading. In a
+    // folder that all may write to, a file of another user cannot be opened with O_CREAT.
+    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) {
+      fd = open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    }
     if (fd < 0) {
       return absl::InternalError(
           absl::StrCat("cannot open the lease file ", path, ": ", std::strerror(errno)));

@@ -36,8 +36,8 @@ class TimingPriority {
   std::unique_ptr<Saved> saved_;
 };
 
-// How long a task was ready to run but had no core: whatever it was doing meanwhile took longer by that.
-// Not thread-safe.
+// How long a task was ready to run but had no core: whatever it was doing meanwhile took longer by
+// that. Not thread-safe.
 class WaitMeter {
  public:
   static WaitMeter OfProcess(int pid);
@@ -59,12 +59,12 @@ class WaitMeter {
 inline constexpr int kTimingNice = -10;
 inline constexpr int kCompileNice = 10;
 
-// One at a time on this machine: within the process by a mutex, between processes by a lock on a file.
-// Thread-safe.
+// One at a time on this machine: within the process by a mutex, between processes by a lock on a
+// file. Thread-safe.
 class TimingLease {
  public:
-  // `path` is made if it does not exist; "" leaves other processes out of account. INTERNAL: cannot be
-  // opened.
+  // `path` is made if it does not exist; "" leaves other processes out of account. INTERNAL: cannot
+  // be opened.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<TimingLease>> Open(const std::string& path);
   ~TimingLease();
 

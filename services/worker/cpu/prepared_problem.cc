@@ -1,6 +1,7 @@
 #include "services/worker/cpu/prepared_problem.h"
 
 #include <dlpack/dlpack.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <cstring>
@@ -19,6 +20,8 @@ constexpr auto kGuardPattern = static_cast<std::byte>(0xa7);
 constexpr int64_t kOracleLimitNs = 60'000'000'000;
 // Takes of the reference's time on a check case; the least counts.
 constexpr int kReferenceCalls = 2;
+// One value in so many differs between a bank and its altered twin.
+constexpr size_t kAlteredEvery = 128;
 
 int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -204,9 +207,27 @@ absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseS
 
 void PreparedProblem::Place(uint32_t case_index, const std::vector<std::string>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    std::memcpy(inputs_.data() + table_[case_index].tensors[i].offset, inputs[i].data(),
-                inputs[i].size());
+    std::byte* const place = inputs_.data() + table_[case_index].tensors[i].offset;
+    std::memcpy(place, inputs[i].data(), inputs[i].size());
+    // Out of this core's caches: another core would go on fetching them from here, which is slower than
+    // from where they are once it has read them itself.
+    for (size_t at = 0; at < inputs[i].size(); at += kAlignment) {
+      _mm_clflush(place + at);
+    }
   }
+}
+
+std::vector<std::string> PreparedProblem::Alter(std::vector<std::string> inputs,
+                                                const std::vector<std::string>& other) {
+  for (size_t t = 0; t < inputs.size(); ++t) {
+    const auto size = static_cast<size_t>(SizeBytes(problem_.inputs[t].dtype));
+    const size_t elements = inputs[t].size() / size;
+    for (size_t i = 0; i < elements / kAlteredEvery + 1; ++i) {
+      const size_t at = random_.Below(elements) * size;
+      inputs[t].replace(at, size, other[t], at, size);
+    }
+  }
+  return inputs;
 }
 
 absl::Status PreparedProblem::FillCases() {
@@ -220,6 +241,13 @@ absl::Status PreparedProblem::FillCases() {
       bank.resize(shape.slots.size());
       for (Set& set : bank) {
         KC_ASSIGN_OR_RETURN(set.inputs, DrawInputs(spec));
+      }
+    }
+    for (size_t bank = 0; bank < 2; ++bank) {
+      shape.altered[bank].resize(shape.slots.size());
+      for (size_t i = 0; i < shape.slots.size(); ++i) {
+        shape.altered[bank][i].inputs =
+            Alter(shape.banks[bank][i].inputs, shape.banks[1 - bank][i].inputs);
       }
     }
   }
@@ -275,9 +303,11 @@ absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const Canc
   }
   for (BenchShape& shape : bench_shapes_) {
     const CaseSpec spec{.axes = shape.axes};
-    for (const int bank : {1, 0}) {  // bank 0 stays in the slots
+    // Bank 0 stays in the slots.
+    for (std::vector<Set>* const bank :
+         {&shape.altered[1], &shape.altered[0], &shape.banks[1], &shape.banks[0]}) {
       for (size_t i = 0; i < shape.slots.size(); ++i) {
-        Set& set = shape.banks[bank][i];
+        Set& set = (*bank)[i];
         Place(shape.slots[i], set.inputs);
         KC_RETURN_IF_ERROR(run(shape.slots[i], spec, set.expected));
       }
@@ -289,14 +319,12 @@ absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const Canc
 
 absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
   reference_.reset();
-  KC_ASSIGN_OR_RETURN(candidate_outputs_,
-                      MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
-                                         MemoryFile::Sharing::kReadWrite));
-  KC_ASSIGN_OR_RETURN(reference_outputs_,
-                      MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
-                                         MemoryFile::Sharing::kReadWrite));
-  KC_ASSIGN_OR_RETURN(reference_, StartReady(reference_object_, table_, reference_outputs_,
-                                             "reference", cancel));
+  KC_ASSIGN_OR_RETURN(candidate_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
+                                                             MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(reference_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
+                                                             MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(
+      reference_, StartReady(reference_object_, table_, reference_outputs_, "reference", cancel));
   missing_protections_ = reference_->missing_protections();
   return absl::OkStatus();
 }
@@ -324,10 +352,10 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
           CompareTensor(expected[i], Output(Owner::kReference, index, i), std::nullopt);
       if (!verdict.ok) {
         return absl::FailedPreconditionError(absl::StrCat(
-            "the problem's reference disagrees with its oracle in output ", problem_.outputs[i].name,
-            " (", what, "): ", verdict.mismatches, " mismatches, the first at ", verdict.index,
-            ": ", verdict.got, " instead of ", verdict.expected, "; normwise error ",
-            verdict.normwise_error));
+            "the problem's reference disagrees with its oracle in output ",
+            problem_.outputs[i].name, " (", what, "): ", verdict.mismatches,
+            " mismatches, the first at ", verdict.index, ": ", verdict.got, " instead of ",
+            verdict.expected, "; normwise error ", verdict.normwise_error));
       }
     }
     return absl::OkStatus();
@@ -338,30 +366,42 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
   }
   for (BenchShape& shape : bench_shapes_) {
     const CaseSpec spec{.axes = shape.axes};
-    KC_RETURN_IF_ERROR(
-        run(shape.slots[0], spec, shape.current()[0].expected, shape.reference_ns));
+    KC_RETURN_IF_ERROR(run(shape.slots[0], spec, shape.current()[0].expected, shape.reference_ns));
   }
   return absl::OkStatus();
 }
 
-void PreparedProblem::SwapBank(BenchShape& shape) {
-  shape.current_bank = 1 - shape.current_bank;
-  RestoreSlots(shape);
+const std::vector<PreparedProblem::Set>& PreparedProblem::Put(const BenchShape& shape,
+                                                              NewValues values) {
+  const std::vector<Set>& sets =
+      values == NewValues::kAltered ? shape.altered_current() : shape.other();
+  for (size_t i = 0; i < shape.slots.size(); ++i) {
+    Place(shape.slots[i], sets[i].inputs);
+  }
+  return sets;
 }
 
-void PreparedProblem::RestoreSlots(const BenchShape& shape) {
+absl::Status PreparedProblem::PutUnseen(const BenchShape& shape, NewValues values) {
+  const CaseSpec spec{.axes = shape.axes};
+  for (size_t i = 0; i < shape.slots.size(); ++i) {
+    KC_ASSIGN_OR_RETURN(std::vector<std::string> inputs, DrawInputs(spec));
+    if (values == NewValues::kAltered) {
+      inputs = Alter(shape.current()[i].inputs, inputs);
+    }
+    Place(shape.slots[i], inputs);
+  }
+  return absl::OkStatus();
+}
+
+void PreparedProblem::Restore(const BenchShape& shape) {
   for (size_t i = 0; i < shape.slots.size(); ++i) {
     Place(shape.slots[i], shape.current()[i].inputs);
   }
 }
 
-absl::Status PreparedProblem::FillSlotsAfresh(const BenchShape& shape) {
-  const CaseSpec spec{.axes = shape.axes};
-  for (const uint32_t slot : shape.slots) {
-    KC_ASSIGN_OR_RETURN(const auto inputs, DrawInputs(spec));
-    Place(slot, inputs);
-  }
-  return absl::OkStatus();
+void PreparedProblem::Swap(BenchShape& shape) {
+  shape.current_bank = 1 - shape.current_bank;
+  Restore(shape);
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(

@@ -22,13 +22,13 @@
 
 namespace kernelcast::worker {
 
-// Everything about a problem that candidates have in common: secret inputs, what the outputs must hold,
-// and a warm process with the reference. Kept for some candidates, then drawn anew.
+// Everything about a problem that candidates have in common: secret inputs, what the outputs must
+// hold, and a warm process with the reference. Kept for some candidates, then drawn anew.
 //
-// One memory file holds all inputs, which runners can read only. Each correctness case has its place
-// in it. Each bench shape has slots that timed calls rotate through, and two banks of contents for
-// them: one is in the slots, the other is what a candidate sees for the first time after it was timed,
-// at the same addresses. Expected outputs are in this process only.
+// One memory file holds all inputs, which runners can read only. Each correctness case has its
+// place in it. Each bench shape has slots that timed calls rotate through, and two banks of
+// contents for them: one is in the slots, the other is what a candidate sees for the first time
+// after it was timed, at the same addresses. Expected outputs are in this process only.
 //
 // Not thread-safe: used under the timing lease.
 class PreparedProblem {
@@ -50,6 +50,8 @@ class PreparedProblem {
     AxisValues axes;
     std::vector<uint32_t> slots;  // indices in the case table
     std::vector<Set> banks[2];    // by slot
+    // Each bank with a few of its values replaced.
+    std::vector<Set> altered[2];
     int current_bank = 0;
     int64_t reference_ns = 0;
     double bytes = 0;  // declared traffic and work; 0: not declared
@@ -57,10 +59,11 @@ class PreparedProblem {
 
     const std::vector<Set>& current() const { return banks[current_bank]; }
     const std::vector<Set>& other() const { return banks[1 - current_bank]; }
+    const std::vector<Set>& altered_current() const { return altered[current_bank]; }
   };
 
-  // Draws inputs, runs the oracle and the reference over all of them, and checks the one by the other.
-  // FAILED_PRECONDITION: oracle or reference crash, disagree, or the oracle yields NaN.
+  // Draws inputs, runs the oracle and the reference over all of them, and checks the one by the
+  // other. FAILED_PRECONDITION: oracle or reference crash, disagree, or the oracle yields NaN.
   // RESOURCE_EXHAUSTED: the tensors do not fit. The token's status when it is stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> Make(
       const Problem& problem, const LoadableObject& oracle, const LoadableObject& reference,
@@ -73,15 +76,24 @@ class PreparedProblem {
   RunnerProcess& reference() { return *reference_; }
   const std::vector<std::string>& missing_protections() const { return missing_protections_; }
 
-  // Puts the other bank's inputs into the slots of a bench shape, and makes it the current one.
-  void SwapBank(BenchShape& shape);
-  // Puts inputs into the slots that nobody has seen, and that have no expected outputs.
-  [[nodiscard]] absl::Status FillSlotsAfresh(const BenchShape& shape);
+  // What the slots of a bench shape hold besides their current bank.
+  enum class NewValues {
+    // The current bank but for a few values: as predictable as it to branches, but a kernel that goes by
+    // what it has seen has not seen it.
+    kAltered,
+    kOther,  // the other bank
+  };
+  // Puts new values into the slots and returns what they call for.
+  const std::vector<Set>& Put(const BenchShape& shape, NewValues values);
+  // The same kind of values, drawn on the spot, that nobody has seen; nobody knows their outputs.
+  [[nodiscard]] absl::Status PutUnseen(const BenchShape& shape, NewValues values);
   // Puts the current bank's inputs back.
-  void RestoreSlots(const BenchShape& shape);
+  void Restore(const BenchShape& shape);
+  // Makes the other bank the current one, for the next candidate.
+  void Swap(BenchShape& shape);
 
-  // A runner for a candidate on fresh output memory, or on the memory that all screenings share so that
-  // they have the same placement.
+  // A runner for a candidate on fresh output memory, or on the memory that all screenings share so
+  // that they have the same placement.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<RunnerProcess>> StartCandidate(
       const LoadableObject& object);
   // Ends the reference's process and starts another, on fresh output memory; and gives candidates
@@ -118,13 +130,14 @@ class PreparedProblem {
   absl::Status RunOracle(const LoadableObject& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
   absl::StatusOr<std::vector<std::string>> DrawInputs(const CaseSpec& spec);
+  // A few values of `inputs` replaced by those of `other` at the same places.
+  std::vector<std::string> Alter(std::vector<std::string> inputs,
+                                 const std::vector<std::string>& other);
   std::array<std::span<std::byte>, 2> Guards(uint32_t case_index, size_t output) const;
   void Place(uint32_t case_index, const std::vector<std::string>& inputs);
-  absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(const LoadableObject& object,
-                                                            const std::vector<runner::CaseRecord>& table,
-                                                            const MemoryFile& outputs,
-                                                            const std::string& who,
-                                                            const CancelToken& cancel) const;
+  absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(
+      const LoadableObject& object, const std::vector<runner::CaseRecord>& table,
+      const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const;
 
   const Problem problem_;
   const LoadableObject reference_object_;
@@ -136,7 +149,7 @@ class PreparedProblem {
   std::vector<CheckCase> check_cases_;
   std::vector<BenchShape> bench_shapes_;
   std::vector<runner::CaseRecord> table_;
-  std::vector<runner::CaseRecord> oracle_table_;  // float outputs are float64
+  std::vector<runner::CaseRecord> oracle_table_;           // float outputs are float64
   std::vector<std::vector<TensorLayout>> input_layouts_;   // by case
   std::vector<std::vector<TensorLayout>> output_layouts_;  // by case
   int64_t inputs_bytes_ = 0;

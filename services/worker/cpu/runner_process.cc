@@ -21,8 +21,8 @@
 namespace kernelcast::worker {
 namespace {
 
-// While spinning, the child and the caller are looked after this often; a system call costs the judge
-// a microsecond, but not the runner.
+// While spinning, the child and the caller are looked after this often; a system call costs the
+// judge a microsecond, but not the runner.
 constexpr int64_t kHousekeepingNs = 1'000'000;
 // Longer calls are waited for asleep: waking takes some 50 us.
 constexpr int64_t kSpinNs = 30'000'000;
@@ -62,10 +62,11 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
     const MemoryFile& outputs) {
   std::unique_ptr<RunnerProcess> process(new RunnerProcess());
   const auto table_bytes = static_cast<int64_t>(cases.size_bytes());
-  KC_ASSIGN_OR_RETURN(process->control_,
-                      MemoryFile::Create("kernelcast-control",
-                                         static_cast<int64_t>(runner::kCaseTableOffset) + table_bytes,
-                                         MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(
+      process->control_,
+      MemoryFile::Create("kernelcast-control",
+                         static_cast<int64_t>(runner::kCaseTableOffset) + table_bytes,
+                         MemoryFile::Sharing::kReadWrite));
   KC_ASSIGN_OR_RETURN(const MemoryFile content,
                       MemoryFile::FromContent("kernelcast-object", object.content));
   process->inputs_bytes_ = inputs.size();
@@ -221,9 +222,9 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
       crash.output_tail = tail;
       return crash;
     }
-    return absl::UnavailableError(
-        absl::StrCat("the runner could not start: exit code ", exit.exit_code, ", signal ",
-                     exit.signal, ": ", SanitizeUtf8(tail)));
+    return absl::UnavailableError(absl::StrCat("the runner could not start: exit code ",
+                                               exit.exit_code, ", signal ", exit.signal, ": ",
+                                               SanitizeUtf8(tail)));
   }
   if (exit.signal == SIGSYS) {
     const int number = shared.trapped_system_call.load();

@@ -20,7 +20,7 @@
 namespace kernelcast::worker {
 
 struct RunnerOptions {
-  std::string path;  // of kernelcast-runner
+  std::string path;                             // of kernelcast-runner
   int64_t max_memory_bytes = int64_t{2} << 30;  // beyond the tensors
   int64_t max_cpu_seconds = 120;
   int64_t max_output_bytes = 1 << 20;
@@ -34,10 +34,12 @@ struct RunnerOptions {
 //   Start -> WaitReady -> Call, Call, ... -> (after kDied or kLate) Failure
 class RunnerProcess {
  public:
-  // The memory files must outlive the process. UNAVAILABLE: no process, memory or descriptor to be had.
+  // The memory files must outlive the process. UNAVAILABLE: no process, memory or descriptor to be
+  // had.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RunnerProcess>> Start(
       const RunnerOptions& options, const Placement& placement, const LoadableObject& object,
-      std::span<const runner::CaseRecord> cases, const MemoryFile& inputs, const MemoryFile& outputs);
+      std::span<const runner::CaseRecord> cases, const MemoryFile& inputs,
+      const MemoryFile& outputs);
 
   enum class End {
     kDone,
@@ -57,9 +59,9 @@ class RunnerProcess {
   Result Call(runner::Command command, uint32_t case_index, bool linger, int64_t limit_ns,
               const CancelToken& cancel);
 
-  // What became of a process that died or was late, in the words of a measurement. `stage` names what
-  // it was doing. UNAVAILABLE: it died before any of the candidate's code ran, for reasons of this
-  // machine.
+  // What became of a process that died or was late, in the words of a measurement. `stage` names
+  // what it was doing. UNAVAILABLE: it died before any of the candidate's code ran, for reasons of
+  // this machine.
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Failure(End end, const std::string& stage,
                                                        int64_t limit_ns);
 

@@ -48,9 +48,8 @@ class ElfFile {
 };
 
 absl::Status CheckHeader(const Elf64_Ehdr& header) {
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64 ||
-      header.e_type != ET_DYN) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_machine != EM_X86_64 || header.e_type != ET_DYN) {
     return absl::InvalidArgumentError("not a shared object for x86-64");
   }
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_shentsize != sizeof(Elf64_Shdr)) {
@@ -123,19 +122,11 @@ absl::Status TakeConstructors(const ElfFile& file, const Elf64_Phdr& dynamic,
       return Damaged();
     }
     switch (entry.d_tag) {
-      case DT_NULL:
-        return absl::OkStatus();
-      case DT_INIT:
-        object.init_function = entry.d_un.d_ptr;
-        break;
-      case DT_INIT_ARRAY:
-        object.init_array = entry.d_un.d_ptr;
-        break;
-      case DT_INIT_ARRAYSZ:
-        object.init_array_entries = entry.d_un.d_val / sizeof(uint64_t);
-        break;
-      default:
-        continue;
+      case DT_NULL: return absl::OkStatus();
+      case DT_INIT: object.init_function = entry.d_un.d_ptr; break;
+      case DT_INIT_ARRAY: object.init_array = entry.d_un.d_ptr; break;
+      case DT_INIT_ARRAYSZ: object.init_array_entries = entry.d_un.d_val / sizeof(uint64_t); break;
+      default: continue;
     }
     entry.d_tag = DT_DEBUG;
     std::memcpy(object.content.data() + offset, &entry, sizeof(entry));

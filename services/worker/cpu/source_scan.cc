@@ -54,8 +54,8 @@ std::string JoinLines(std::string_view source) {
   return joined;
 }
 
-// Position after blanks and /* comments */ from `at` on; newlines count as blanks, because a comment
-// may hold them.
+// Position after blanks and /* comments */ from `at` on; newlines count as blanks, because a
+// comment may hold them.
 size_t SkipBlanks(std::string_view text, size_t at) {
   for (;;) {
     while (at < text.size() && IsSpace(text[at])) {
@@ -169,14 +169,16 @@ std::optional<std::string> CheckDependencies(std::string_view depfile, std::stri
     if (path.empty() || path == source_name) {
       continue;
     }
-    const bool known = path == "/usr/include/stdc-predef.h" ||
-                       std::any_of(directories.begin(), directories.end(), [&](const auto& directory) {
-                         return path.compare(0, directory.size(), directory) == 0 &&
-                                path.size() > directory.size() && path[directory.size()] == '/';
-                       });
+    const bool known =
+        path == "/usr/include/stdc-predef.h" ||
+        std::any_of(directories.begin(), directories.end(), [&](const auto& directory) {
+          return path.compare(0, directory.size(), directory) == 0 &&
+                 path.size() > directory.size() && path[directory.size()] == '/';
+        });
     if (!known) {
-      return absl::StrCat("#include of '", path,
-                          "': only headers of the toolchain and kernelcast/candidate.h are allowed");
+      return absl::StrCat(
+          "#include of '", path,
+          "': only headers of the toolchain and kernelcast/candidate.h are allowed");
     }
   }
   return std::nullopt;
@@ -184,8 +186,8 @@ std::optional<std::string> CheckDependencies(std::string_view depfile, std::stri
 
 std::optional<std::string> CheckAssembly(std::string_view assembly) {
   static constexpr std::string_view kForbidden[] = {
-      ".incbin", ".include", ".macro",  ".altmacro", ".irp",         ".rept",
-      ".rep ",   ".rep\t",   ".symver", ".print",    ".reloc",       "gnu_indirect_function",
+      ".incbin", ".include",      ".macro",  ".altmacro", ".irp",   ".rept",
+      ".rep ",   ".rep\t",        ".symver", ".print",    ".reloc", "gnu_indirect_function",
       ".dtors",  ".preinit_array"};
   std::string lower(assembly);
   std::transform(lower.begin(), lower.end(), lower.begin(),

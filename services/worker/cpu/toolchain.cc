@@ -36,11 +36,11 @@ std::string Normal(const std::string& path) {
   return std::filesystem::weakly_canonical(path, ignored).string();
 }
 
-// Name of the processor that -march=native stands for, as the driver hands it to the compiler proper.
+// Name of the processor that -march=native stands for, as the driver hands it to the compiler
+// proper.
 std::string NativeArchitecture(const std::string& output) {
   for (const std::string mark : {" -march=", "\"-target-cpu\" \"", " -target-cpu "}) {
-    for (size_t at = output.find(mark); at != std::string::npos;
-         at = output.find(mark, at + 1)) {
+    for (size_t at = output.find(mark); at != std::string::npos; at = output.find(mark, at + 1)) {
       const size_t start = at + mark.size();
       const size_t end = output.find_first_of(" '\"\n", start);
       const std::string name = output.substr(start, end - start);
@@ -107,8 +107,7 @@ absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
   for (const std::string& flag : BaseFlags()) {
     absl::StrAppend(&flags, flags.empty() ? "" : " ", flag);
   }
-  toolchain.description =
-      absl::StrCat(first_line, "; ", flags, "; ", hasher.Hex128().substr(0, 8));
+  toolchain.description = absl::StrCat(first_line, "; ", flags, "; ", hasher.Hex128().substr(0, 8));
   toolchain.architecture = absl::StrCat("x86-64/", NativeArchitecture(output));
   return toolchain;
 }

@@ -26,9 +26,9 @@ struct ReplayRecord {
   std::variant<std::monostate, Measurement, CompileError> result;
 };
 
-// Answers from records, at once, under the name of the target that they were measured on: for running
-// searches, tests and comparisons without compiling or timing anything. Where a candidate is recorded
-// several times, its last measurement counts. Immutable; thread-safe.
+// Answers from records, at once, under the name of the target that they were measured on: for
+// running searches, tests and comparisons without compiling or timing anything. Where a candidate
+// is recorded several times, its last measurement counts. Immutable; thread-safe.
 class ReplayTarget final : public Target {
  public:
   ReplayTarget(std::string target, const std::vector<ReplayRecord>& records);

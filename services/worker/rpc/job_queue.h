@@ -11,8 +11,8 @@
 
 namespace kernelcast::worker {
 
-// Threads that run jobs in order of arrival. What bounds the queue are the credits of whoever submits.
-// Thread-safe.
+// Threads that run jobs in order of arrival. What bounds the queue are the credits of whoever
+// submits. Thread-safe.
 class JobQueue {
  public:
   // A job learns how long it waited.

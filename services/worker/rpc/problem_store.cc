@@ -18,8 +18,7 @@ void ProblemStore::Put(Problem problem) {
   entries_.push_front({shared, bytes});
   by_id_[shared->problem_id] = entries_.begin();
   bytes_ += bytes;
-  while (entries_.size() > 1 &&
-         (std::ssize(entries_) > max_problems_ || bytes_ > max_bytes_)) {
+  while (entries_.size() > 1 && (std::ssize(entries_) > max_problems_ || bytes_ > max_bytes_)) {
     bytes_ -= entries_.back().bytes;
     by_id_.erase(entries_.back().problem->problem_id);
     entries_.pop_back();

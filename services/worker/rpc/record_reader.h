@@ -9,9 +9,9 @@
 
 namespace kernelcast::worker {
 
-// Reads a file with the JSON form of one ExportRecord on each line, as `kernelcast export` writes it.
-// Records that are neither measured nor refused by the compiler tell their facts only. NOT_FOUND: no
-// such file. INVALID_ARGUMENT: "FILE:LINE: what is wrong".
+// Reads a file with the JSON form of one ExportRecord on each line, as `kernelcast export` writes
+// it. Records that are neither measured nor refused by the compiler tell their facts only.
+// NOT_FOUND: no such file. INVALID_ARGUMENT: "FILE:LINE: what is wrong".
 [[nodiscard]] absl::StatusOr<std::vector<ReplayRecord>> ReadRecords(const std::string& path);
 
 }  // namespace kernelcast::worker

@@ -5,9 +5,11 @@
 namespace kernelcast::worker {
 namespace {
 
-constexpr std::string_view kMeasureResults[] = {
-    "ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable", "stopped", "error"};
-constexpr std::string_view kCompileResults[] = {"success", "cached", "rejected", "stopped", "error"};
+constexpr std::string_view kMeasureResults[] = {"ok",      "wrong_result", "crash",
+                                                "timeout", "exploit",      "environment_unstable",
+                                                "stopped", "error"};
+constexpr std::string_view kCompileResults[] = {"success", "cached", "rejected", "stopped",
+                                                "error"};
 
 bool Stopped(const absl::Status& status) {
   return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
@@ -61,8 +63,8 @@ WorkerMetrics::PerTarget* WorkerMetrics::Find(const std::string& target) {
   return found == targets_.end() ? nullptr : &found->second;
 }
 
-void WorkerMetrics::Compiled(const std::string& target,
-                             const absl::StatusOr<CompileResult>& result, double seconds) {
+void WorkerMetrics::Compiled(const std::string& target, const absl::StatusOr<CompileResult>& result,
+                             double seconds) {
   PerTarget* const metrics = Find(target);
   if (metrics == nullptr) {
     return;

@@ -1,5 +1,6 @@
 #include "services/worker/rpc/worker_service.h"
 
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -22,10 +23,9 @@ constexpr size_t kMaxRequestIdBytes = 128;
 // The caller's deadline as a token.
 std::shared_ptr<CancelToken> MakeToken(const grpc::ServerContextBase& context) {
   const absl::Duration left = RemainingTime(context);
-  const int64_t deadline_ns =
-      left == absl::InfiniteDuration()
-          ? CancelToken::kNoDeadline
-          : Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(left);
+  const int64_t deadline_ns = left == absl::InfiniteDuration()
+                                  ? CancelToken::kNoDeadline
+                                  : Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(left);
   // Shared by the call, which may cancel it, and the job, which may outlast the call.
   return std::make_shared<CancelToken>(deadline_ns);
 }
@@ -78,16 +78,24 @@ v1::RequestError ToRequestError(const absl::Status& status) {
 
 }  // namespace
 
-struct WorkerService::MeasureJob {
+// A request on its way through the queues. Whoever takes it from `queued` acts on it: the thread
+// that runs it next, or the caller's leaving, which gives its credit back at once.
+struct WorkerService::Job {
+  std::atomic<bool> queued = true;
   std::string request_id;
+  std::shared_ptr<CancelToken> cancel;
+  std::unique_ptr<Credits::Held> credit;
+
+  bool Take() { return queued.exchange(false); }
+};
+
+struct WorkerService::MeasureJob : Job {
   Target* target = nullptr;
   std::shared_ptr<const Problem> problem;
   Candidate candidate;
   MeasureLevel level = MeasureLevel::kScreen;
   std::optional<Artifact> artifact;
   bool resolved = false;
-  std::shared_ptr<CancelToken> cancel;
-  std::unique_ptr<Credits::Held> credit;
   int64_t waited_ns = 0;
   MeasureDone done;
 };
@@ -96,15 +104,16 @@ WorkerService::WorkerService(const Options& options, std::map<std::string, Targe
                              MetricsRegistry& metrics)
     : options_(options),
       targets_(std::move(targets)),
-      metrics_(metrics,
-               [this] {
-                 std::vector<std::string> names;
-                 for (const auto& [name, target] : targets_) {
-                   names.push_back(name);
-                 }
-                 return names;
-               }(),
-               options.compile_credits, options.measure_credits),
+      metrics_(
+          metrics,
+          [this] {
+            std::vector<std::string> names;
+            for (const auto& [name, target] : targets_) {
+              names.push_back(name);
+            }
+            return names;
+          }(),
+          options.compile_credits, options.measure_credits),
       problems_(options.max_problems, options.max_problem_bytes),
       compile_credits_(options.compile_credits),
       measure_credits_(options.measure_credits),
@@ -195,17 +204,15 @@ grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
                                                  const v1::CompileRequest* request,
                                                  v1::CompileReply* response) {
-  struct Job {
-    std::string request_id;
+  struct CompileJob : Job {
     std::string target_name;
     Target* target = nullptr;
     std::shared_ptr<const Problem> problem;
     std::optional<Candidate> candidate;
     bool want_artifact = false;
-    std::unique_ptr<Credits::Held> credit;
   };
-  // Shared because a queued job has to be copyable.
-  const auto job = std::make_shared<Job>();
+  // Shared by the queue and by the caller's leaving.
+  const auto job = std::make_shared<CompileJob>();
   const auto admit = [&]() -> absl::Status {
     KC_RETURN_IF_ERROR(Available());
     KC_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
@@ -237,20 +244,22 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
   metrics_.CompilesInFlight(compile_credits_.in_flight());
 
   auto* call = new AsyncUnary<v1::CompileReply>(context, response);
-  const std::shared_ptr<CancelToken> cancel = MakeToken(*context);
-  call->set_on_cancel([cancel] { cancel->Cancel(); });
-  compiling_.Submit([this, job, cancel, reply = call->reply()](int64_t waited_ns) {
+  job->cancel = MakeToken(*context);
+  call->set_on_cancel([this, job] { Leave(*job); });
+  compiling_.Submit([this, job, reply = call->reply()](int64_t waited_ns) {
+    if (!job->Take()) {
+      return;
+    }
     metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
     const int64_t start_ns = Clock::Real().MonotonicNs();
     const auto compile = [&]() -> absl::StatusOr<CompileResult> {
-      KC_RETURN_IF_ERROR(cancel->Check());
-      return job->candidate ? job->target->Compile(*job->candidate, *cancel)
-                            : job->target->CompileReference(*job->problem, *cancel);
+      KC_RETURN_IF_ERROR(job->cancel->Check());
+      return job->candidate ? job->target->Compile(*job->candidate, *job->cancel)
+                            : job->target->CompileReference(*job->problem, *job->cancel);
     };
     const absl::StatusOr<CompileResult> result = compile();
     metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
-    job->credit.reset();  // before the reply: the caller may use it at once
-    metrics_.CompilesInFlight(compile_credits_.in_flight());
+    Release(*job);  // before the reply: the caller may use it at once
     if (result.ok()) {
       reply.Send(ToReply(job->request_id, *result, job->want_artifact));
     } else {
@@ -260,12 +269,27 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
   return call;
 }
 
-absl::Status WorkerService::StartMeasure(const v1::MeasureRequest& request,
-                                         std::shared_ptr<CancelToken> cancel, MeasureDone done) {
+// The job is stopped where it runs, and gives its credit back where it waits.
+void WorkerService::Leave(Job& job) {
+  job.cancel->Cancel();
+  if (job.Take()) {
+    Release(job);
+  }
+}
+
+void WorkerService::Release(Job& job) {
+  job.credit.reset();
+  metrics_.CompilesInFlight(compile_credits_.in_flight());
+  metrics_.MeasuresInFlight(measure_credits_.in_flight());
+}
+
+absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartMeasure(
+    const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
+    MeasureDone done) {
   KC_RETURN_IF_ERROR(Available());
   KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  // Shared because a queued job has to be copyable, and goes from queue to queue.
-  const auto job = std::make_shared<MeasureJob>();
+  // Shared by the queues and by the caller's leaving.
+  auto job = std::make_shared<MeasureJob>();
   KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
   KC_ASSIGN_OR_RETURN(job->target, FindTarget(job->candidate.target));
   if (const TargetInfo info = job->target->Describe(); !info.can_measure) {
@@ -283,7 +307,7 @@ absl::Status WorkerService::StartMeasure(const v1::MeasureRequest& request,
     return OverloadedError("as many measurements as this worker takes are in flight",
                            absl::Milliseconds(options_.measure_retry_ms));
   }
-  job->cancel = std::move(cancel);
+  job->cancel = cancel;
   job->done = std::move(done);
   metrics_.MeasuresInFlight(measure_credits_.in_flight());
   if (job->artifact) {
@@ -291,10 +315,12 @@ absl::Status WorkerService::StartMeasure(const v1::MeasureRequest& request,
   } else {
     compiling_.Submit([this, job](int64_t waited_ns) {
       job->waited_ns += waited_ns;
-      CompileThenMeasure(job);
+      if (job->Take()) {
+        CompileThenMeasure(job);
+      }
     });
   }
-  return absl::OkStatus();
+  return job;
 }
 
 void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
@@ -310,11 +336,11 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
   if (compiled.ok() && std::holds_alternative<CompileSuccess>(compiled->result)) {
     job->artifact = std::move(std::get<CompileSuccess>(compiled->result).artifact);
     job->resolved = true;
+    job->queued = true;
     QueueMeasure(std::move(job));
     return;
   }
-  job->credit.reset();
-  metrics_.MeasuresInFlight(measure_credits_.in_flight());
+  Release(*job);
   if (compiled.ok()) {
     job->done(std::get<CompileError>(std::move(compiled->result)));
   } else {
@@ -325,13 +351,15 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
 void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
   measuring_.Submit([this, job = std::move(job)](int64_t waited_ns) {
     job->waited_ns += waited_ns;
+    if (!job->Take()) {
+      return;
+    }
     metrics_.MeasureWaited(job->candidate.target, Seconds(job->waited_ns));
     const int64_t start_ns = Clock::Real().MonotonicNs();
     absl::StatusOr<Measurement> measurement = RunMeasure(*job);
     metrics_.Measured(job->candidate.target, measurement,
                       Seconds(Clock::Real().MonotonicNs() - start_ns));
-    job->credit.reset();  // before the reply: the caller may use it at once
-    metrics_.MeasuresInFlight(measure_credits_.in_flight());
+    Release(*job);  // before the reply: the caller may use it at once
     if (!measurement.ok()) {
       Log(LogLevel::kInfo, "a measurement ended without an outcome",
           {{"request_id", job->request_id},
@@ -360,40 +388,36 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
                                                  const v1::MeasureRequest* request,
                                                  v1::MeasureReply* response) {
   auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
-  const std::shared_ptr<CancelToken> cancel = MakeToken(*context);
-  call->set_on_cancel([cancel] { cancel->Cancel(); });
   const auto reply = call->reply();
-  const absl::Status started =
-      StartMeasure(*request, cancel, [reply](MeasureEnd end) {
-        if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
-          reply.Send(std::move(*measured));
-        } else if (const auto* error = std::get_if<CompileError>(&end)) {
-          reply.Fail(absl::FailedPreconditionError(
-              absl::StrCat("the candidate does not compile: ", error->log.substr(0, 2000))));
-        } else {
-          reply.Fail(std::get<absl::Status>(end));
-        }
-      });
-  if (!started.ok()) {
-    reply.Fail(started);
+  const auto started = StartMeasure(*request, MakeToken(*context), [reply](MeasureEnd end) {
+    if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
+      reply.Send(std::move(*measured));
+    } else if (const auto* error = std::get_if<CompileError>(&end)) {
+      reply.Fail(absl::FailedPreconditionError(
+          absl::StrCat("the candidate does not compile: ", error->log.substr(0, 2000))));
+    } else {
+      reply.Fail(std::get<absl::Status>(end));
+    }
+  });
+  if (started.ok()) {
+    call->set_on_cancel([this, job = *started] { Leave(*job); });
+  } else {
+    reply.Fail(started.status());
   }
   return call;
 }
 
-// Requests of one stream share one token: they are dropped together when the client leaves.
-class WorkerService::Stream final
-    : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
+// Its requests are dropped together when the client leaves.
+class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
  public:
   Stream(grpc::CallbackServerContext* stream_context, WorkerService* service)
-      : BidiStream(stream_context, service->options_.measure_credits),
-        service_(service),
-        cancel_(MakeToken(*stream_context)) {}
+      : BidiStream(stream_context, service->options_.measure_credits), service_(service) {}
 
  private:
   void OnRequest(const v1::MeasureRequest& request) override {
     const std::string id = request.request_id();
-    const absl::Status started =
-        service_->StartMeasure(request, cancel_, [sender = sender(), id](MeasureEnd end) {
+    const auto started = service_->StartMeasure(
+        request, MakeToken(*context()), [sender = sender(), id](MeasureEnd end) {
           v1::MeasureStreamReply reply;
           reply.set_request_id(id);
           if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
@@ -408,14 +432,34 @@ class WorkerService::Stream final
     if (!started.ok()) {
       v1::MeasureStreamReply reply;
       reply.set_request_id(id);
-      *reply.mutable_error() = ToRequestError(started);
+      *reply.mutable_error() = ToRequestError(started.status());
       Send(std::move(reply));
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    if (jobs_.size() >= 2 * size_t{service_->options_.measure_credits}) {
+      std::erase_if(jobs_, [](const std::weak_ptr<MeasureJob>& job) { return job.expired(); });
+    }
+    jobs_.push_back(*started);
+    if (left_) {
+      service_->Leave(**started);
     }
   }
-  void OnCancelled() override { cancel_->Cancel(); }
+  void OnCancelled() override {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    for (const std::weak_ptr<MeasureJob>& weak : jobs_) {
+      if (const auto job = weak.lock()) {
+        service_->Leave(*job);
+      }
+    }
+  }
 
   WorkerService* const service_;
-  const std::shared_ptr<CancelToken> cancel_;
+  std::mutex mutex_;
+  // State below is protected by mutex_. Ended jobs are forgotten now and then.
+  std::vector<std::weak_ptr<MeasureJob>> jobs_;
+  bool left_ = false;
 };
 
 grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureStreamReply>* WorkerService::MeasureStream(

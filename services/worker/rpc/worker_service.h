@@ -25,15 +25,15 @@
 
 namespace kernelcast::worker {
 
-// The Worker service over any number of targets. Handlers validate, take a credit, queue and return;
-// targets block on the threads of two queues:
+// The Worker service over any number of targets. Handlers validate, take a credit, queue and
+// return; targets block on the threads of two queues:
 //
 //   Compile                              -> compile queue -> reply
 //   Measure without an artefact          -> compile queue -> measure queue -> reply
 //   Measure with an artefact             -> measure queue -> reply
 //
-// A request keeps its credit from admission to reply. When its caller leaves or its deadline passes it
-// is dropped where it waits and stopped where it runs.
+// A request keeps its credit from admission to reply. When its caller leaves or its deadline passes
+// it is dropped where it waits and stopped where it runs.
 class WorkerService final : public v1::Worker::CallbackService {
  public:
   struct Options {
@@ -74,6 +74,7 @@ class WorkerService final : public v1::Worker::CallbackService {
 
  private:
   class Stream;
+  struct Job;
   struct MeasureJob;
   // A measurement, or why there is none: a source that does not compile, or an error.
   using MeasureEnd = std::variant<v1::MeasureReply, CompileError, absl::Status>;
@@ -84,9 +85,12 @@ class WorkerService final : public v1::Worker::CallbackService {
   absl::StatusOr<std::shared_ptr<const Problem>> FindProblem(const std::string& id);
   absl::StatusOr<Candidate> AdmitCandidate(const v1::Candidate& message) const;
 
-  // Calls `done` once, on a thread of the queues, unless it returns an error.
-  absl::Status StartMeasure(const v1::MeasureRequest& request, std::shared_ptr<CancelToken> cancel,
-                            MeasureDone done);
+  void Leave(Job& job);
+  void Release(Job& job);
+  // Calls `done` once, on a thread of the queues, unless it returns an error or the caller leaves.
+  absl::StatusOr<std::shared_ptr<MeasureJob>> StartMeasure(
+      const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
+      MeasureDone done);
   void CompileThenMeasure(std::shared_ptr<MeasureJob> job);
   void QueueMeasure(std::shared_ptr<MeasureJob> job);
   absl::StatusOr<Measurement> RunMeasure(MeasureJob& job);

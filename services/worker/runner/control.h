@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the judge (in the worker) and the runner share. The judge makes three memory files: this block
-// followed by the table of cases, the inputs (which the runner can only read), and the outputs. It
-// believes nothing that it reads here: a candidate can write all of it. All it takes from the runner
-// is that a call ended, and it then looks at the outputs itself.
+// What the judge (in the worker) and the runner share. The judge makes three memory files: this
+// block followed by the table of cases, the inputs (which the runner can only read), and the
+// outputs. It believes nothing that it reads here: a candidate can write all of it. All it takes
+// from the runner is that a call ended, and it then looks at the outputs itself.
 //
 //   judge                                        runner
 //   spawn with the descriptors below             map, load the object, drop privileges, sandbox

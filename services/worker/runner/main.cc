@@ -1,5 +1,5 @@
-// The process that a candidate runs in: loads one shared object, gives up everything that a kernel does
-// not need, and calls the entry when the judge says so. Never started by hand.
+// The process that a candidate runs in: loads one shared object, gives up everything that a kernel
+// does not need, and calls the entry when the judge says so. Never started by hand.
 #include <dlfcn.h>
 #include <dlpack/dlpack.h>
 #include <immintrin.h>
@@ -130,8 +130,8 @@ void* Map(int fd, size_t bytes, int protection) {
 
 // Descriptions of all cases, so that a call needs nothing but its number.
 Case* BuildCases(ControlBlock* block, char* inputs, char* outputs) {
-  const auto* records = reinterpret_cast<const CaseRecord*>(reinterpret_cast<const char*>(block) +
-                                                            kCaseTableOffset);
+  const auto* records =
+      reinterpret_cast<const CaseRecord*>(reinterpret_cast<const char*>(block) + kCaseTableOffset);
   Case* cases = static_cast<Case*>(calloc(block->case_count + 1, sizeof(Case)));
   for (uint32_t i = 0; i < block->case_count; ++i) {
     const CaseRecord& record = records[i];

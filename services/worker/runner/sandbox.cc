@@ -21,8 +21,8 @@ void Report(int signal, siginfo_t* info, void*) {
   reported_to->fault_signal.store(static_cast<uint32_t>(signal));
   if (signal == SIGSYS) {
     reported_to->trapped_system_call.store(info->si_syscall);
-    // The call was not made. The disposition is the default again, and this ends the process when the
-    // handler returns.
+    // The call was not made. The disposition is the default again, and this ends the process when
+    // the handler returns.
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSYS);
     return;
   }
@@ -115,7 +115,7 @@ void InstallFaultReporters(ControlBlock* block) {
   stack.ss_sp = signal_stack;
   stack.ss_size = sizeof(signal_stack);
   sigaltstack(&stack, nullptr);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_sigaction = Report;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS}) {
@@ -135,7 +135,8 @@ uint32_t EnterSandbox(const ControlBlock& block) {
     had |= kUnprivilegedUser;
   }
   // After the change of user, which clears it. A parent that is gone already is seen by the judge's
-  // end of the pipe being closed: the runner then has nobody to wait for and sleeps for ever, so look.
+  // end of the pipe being closed: the runner then has nobody to wait for and sleeps for ever, so
+  // look.
   const pid_t parent = getppid();
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && parent != 0) {
     had |= kParentDeathSignal;

@@ -1,5 +1,5 @@
-// How well a measurement repeats: the same candidate in many fresh runners, the coefficient of variation
-// of the ratio to the reference, and beside it that of the absolute time.
+// How well a measurement repeats: the same candidate in many fresh runners, the coefficient of
+// variation of the ratio to the reference, and beside it that of the absolute time.
 //
 //   bench_worker_repeatability [--problem FOLDER] [--candidate FILE] [--runs N] [--final]
 #include <CLI/CLI.hpp>
@@ -78,7 +78,8 @@ void Print(const char* what, const Sample& sample) {
     return;
   }
   std::printf(
-      "%-28s n %2zu  ratio %.4f  CV %.3f%%  | candidate %.1f us CV %.3f%%  reference %.1f us CV %.3f%%  |"
+      "%-28s n %2zu  ratio %.4f  CV %.3f%%  | candidate %.1f us CV %.3f%%  reference %.1f us CV "
+      "%.3f%%  |"
       " half-width %.3f%%  wall %.0f ms  unstable %d\n",
       what, sample.ratios.size(), Mean(sample.ratios), VariationPercent(sample.ratios),
       Mean(sample.candidate_us), VariationPercent(sample.candidate_us), Mean(sample.reference_us),
@@ -150,7 +151,8 @@ int Run(const Flags& flags) {
   for (int i = 0; status.ok() && i < flags.runs; ++i) {
     // Another reference process, other memory, other inputs.
     target = CpuTarget::Make(Options(cache.string()));
-    status = target.ok() ? MeasureOnce(**target, *problem, candidate, level, fresh) : target.status();
+    status =
+        target.ok() ? MeasureOnce(**target, *problem, candidate, level, fresh) : target.status();
   }
   std::error_code ignored;
   std::filesystem::remove_all(cache, ignored);
@@ -171,7 +173,8 @@ int main(int argc, char** argv) {
   kernelcast::worker::Flags flags;
   CLI::App app("How well a measurement repeats.");
   app.add_option("--problem", flags.problem, "Problem folder")->capture_default_str();
-  app.add_option("--candidate", flags.candidate, "Source; the first point of the space unless given");
+  app.add_option("--candidate", flags.candidate,
+                 "Source; the first point of the space unless given");
   app.add_option("--runs", flags.runs, "Measurements of each kind")->capture_default_str();
   app.add_flag("--final", flags.final_level, "At the final level");
   app.add_flag("--verbose", flags.verbose, "Log the stages of each measurement");

@@ -28,10 +28,12 @@ using worker::CpuTarget;
 using worker::Toolchain;
 
 constexpr const char* kEntry =
-    "extern \"C\" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, void*)";
+    "extern \"C\" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int32_t, "
+    "void*)";
 
 std::string Kernel(const std::string& before, const std::string& body = "return 0;") {
-  return absl::StrCat("#include <kernelcast/candidate.h>\n", before, "\n", kEntry, " { ", body, " }\n");
+  return absl::StrCat("#include <kernelcast/candidate.h>\n", before, "\n", kEntry, " { ", body,
+                      " }\n");
 }
 
 class Fixture {
@@ -93,7 +95,8 @@ TEST_CASE("Facts follow from what the compiler made of the source") {
   Fixture fixture;
   const std::string loop = absl::StrCat(
       "#include <kernelcast/candidate.h>\n"
-      "extern \"C\" int32_t kernelcast_run(const DLTensor* in, int32_t, const DLTensor* out, int32_t, "
+      "extern \"C\" int32_t kernelcast_run(const DLTensor* in, int32_t, const DLTensor* out, "
+      "int32_t, "
       "void*) {\n"
       "  const float* __restrict x = kc_data<float>(in[0]); float* __restrict y = "
       "kc_data<float>(out[0]);\n"
@@ -167,18 +170,19 @@ TEST_CASE("A source without the entry, or with one that is not a function, is re
 
 TEST_CASE("What is missing at link time is a linker error") {
   Fixture fixture;
-  const CompileError error =
-      fixture.Refusal(Kernel("extern \"C\" int nowhere_to_be_found();", "return nowhere_to_be_found();"));
+  const CompileError error = fixture.Refusal(
+      Kernel("extern \"C\" int nowhere_to_be_found();", "return nowhere_to_be_found();"));
   CHECK(error.stage == CompileStage::kLinker);
   CHECK(error.log.find("nowhere_to_be_found") != std::string::npos);
 }
 
 TEST_CASE("A source that keeps the compiler busy hits the time limit") {
   Fixture fixture(/*timeout_ns=*/1'000'000'000);
-  const CompileError error = fixture.Refusal(Kernel(
-      "template <int N, int M> struct B { static constexpr long v = B<N - 1, M>::v + B<N - 1, M + (1 << "
-      "N)>::v; };\ntemplate <int M> struct B<0, M> { static constexpr long v = M; };",
-      "return B<24, 0>::v > 0;"));
+  const CompileError error = fixture.Refusal(
+      Kernel("template <int N, int M> struct B { static constexpr long v = B<N - 1, M>::v + B<N - "
+             "1, M + (1 << "
+             "N)>::v; };\ntemplate <int M> struct B<0, M> { static constexpr long v = M; };",
+             "return B<24, 0>::v > 0;"));
   CHECK(error.stage == CompileStage::kLimit);
 }
 
@@ -209,7 +213,8 @@ TEST_CASE("A stopped token ends the compiler") {
   Fixture fixture;
   const CancelToken cancel(Clock::Real().MonotonicNs() + 200'000'000);
   const auto result = fixture.compiler().Compile(
-      Kernel("template <int N, int M> struct B { static constexpr long v = B<N - 1, M>::v + B<N - 1, M + "
+      Kernel("template <int N, int M> struct B { static constexpr long v = B<N - 1, M>::v + B<N - "
+             "1, M + "
              "(1 << N)>::v; };\ntemplate <int M> struct B<0, M> { static constexpr long v = M; };",
              "return B<24, 0>::v > 0;"),
       {}, cancel);

@@ -64,9 +64,8 @@ Candidate CpuFixture::MakeCandidate(const std::string& source,
   return candidate;
 }
 
-Candidate CpuFixture::Load(
-    const std::string& name,
-    const std::vector<std::pair<std::string, std::string>>& defines) const {
+Candidate CpuFixture::Load(const std::string& name,
+                           const std::vector<std::pair<std::string, std::string>>& defines) const {
   std::string source;
   for (const auto& [macro, value] : defines) {
     absl::StrAppend(&source, "#define ", macro, " ", value, "\n");

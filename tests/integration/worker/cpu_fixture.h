@@ -19,8 +19,8 @@ Problem LoadProblem(const std::string& folder);
 // The content of a file below the sources.
 std::string SourceFile(const std::string& path);
 
-// The cpu target with a cache of its own and the real compiler and runner; limits short enough for a
-// test.
+// The cpu target with a cache of its own and the real compiler and runner; limits short enough for
+// a test.
 class CpuFixture {
  public:
   explicit CpuFixture(const std::string& problem_folder = "tests/candidates/iterated_map");

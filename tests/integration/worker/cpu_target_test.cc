@@ -14,8 +14,8 @@ namespace {
 
 using Defines = std::vector<std::pair<std::string, std::string>>;
 
-// One target for all cases: each candidate that misbehaves is followed by one that does not, and both
-// see what the earlier ones left.
+// One target for all cases: each candidate that misbehaves is followed by one that does not, and
+// both see what the earlier ones left.
 CpuFixture& Shared() {
   static CpuFixture fixture;
   return fixture;
@@ -97,11 +97,9 @@ TEST_CASE("Every way of being wrong is told apart") {
     Cause cause;
   };
   for (const Row& row : {Row{"VALUE", Cause::kValue}, Row{"TAIL", Cause::kNotWritten},
-                         Row{"NOTHING", Cause::kNotWritten},
-                         Row{"NAN_RESULT", Cause::kNonFinite},
-                         Row{"HALF_PRECISION", Cause::kValue},
-                         Row{"STATUS", Cause::kEntryStatus}, Row{"LARGE_ONLY", Cause::kValue},
-                         Row{"ONE_ELEMENT", Cause::kValue}}) {
+                         Row{"NOTHING", Cause::kNotWritten}, Row{"NAN_RESULT", Cause::kNonFinite},
+                         Row{"HALF_PRECISION", Cause::kValue}, Row{"STATUS", Cause::kEntryStatus},
+                         Row{"LARGE_ONLY", Cause::kValue}, Row{"ONE_ELEMENT", Cause::kValue}}) {
     INFO(row.mistake);
     const auto wrong = MeasureAs<WrongResult>("wrong.cc", {{"MISTAKE", row.mistake}});
     CHECK(wrong.cause == row.cause);
@@ -127,7 +125,8 @@ TEST_CASE("A candidate that ends its process is a crash with the signal or the c
     int code;
   };
   for (const Row& row :
-       {Row{"SEGV", Crash::Cause::kSignal, SIGSEGV, 0}, Row{"ABORT", Crash::Cause::kSignal, SIGABRT, 0},
+       {Row{"SEGV", Crash::Cause::kSignal, SIGSEGV, 0},
+        Row{"ABORT", Crash::Cause::kSignal, SIGABRT, 0},
         Row{"EXIT_ZERO", Crash::Cause::kExit, 0, 0}, Row{"EXIT_THREE", Crash::Cause::kExit, 0, 3},
         Row{"STACK", Crash::Cause::kSignal, SIGSEGV, 0},
         Row{"DIVIDE", Crash::Cause::kSignal, SIGFPE, 0},
@@ -157,8 +156,7 @@ TEST_CASE("A candidate that hangs is stopped at its limit") {
 TEST_CASE("A candidate that eats memory hits its limit") {
   for (const char* how : {"1", "2", "3"}) {
     INFO("HOW " << how);
-    CHECK(MeasureAs<Crash>("memory_eater.cc", {{"HOW", how}}).cause ==
-          Crash::Cause::kMemoryLimit);
+    CHECK(MeasureAs<Crash>("memory_eater.cc", {{"HOW", how}}).cause == Crash::Cause::kMemoryLimit);
   }
   CheckNextIsUnharmed();
 }
@@ -230,10 +228,9 @@ TEST_CASE("Less precise work in timed calls is a wrong result") {
 TEST_CASE("Saying done before it is is an exploit") {
   using Block = worker::runner::ControlBlock;
   const auto exploit = MeasureAs<Exploit>(
-      "forged_answer.cc",
-      {{"MARK", absl::StrCat(worker::runner::kMagic)},
-       {"DONE_WORD", absl::StrCat(offsetof(Block, done_sequence) / 4)},
-       {"COMMAND_WORD", absl::StrCat(offsetof(Block, command_sequence) / 4)}});
+      "forged_answer.cc", {{"MARK", absl::StrCat(worker::runner::kMagic)},
+                           {"DONE_WORD", absl::StrCat(offsetof(Block, done_sequence) / 4)},
+                           {"COMMAND_WORD", absl::StrCat(offsetof(Block, command_sequence) / 4)}});
   CHECK(exploit.kind == Exploit::Kind::kSkippedWork);
   CheckNextIsUnharmed();
 }
@@ -248,6 +245,101 @@ TEST_CASE("Constructors run in the sandbox") {
   const Measurement honest = Shared().Measure(Shared().Load("constructor.cc", {{"HOW", "4"}}));
   INFO(MeasurementFeedback(honest));
   CHECK(std::holds_alternative<MeasuredOk>(honest.outcome));
+}
+
+TEST_CASE("What is missing on a machine is said, and the rest works") {
+  const TemporaryFolder folder("degraded");
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  const Candidate candidate = ReferenceCandidate(problem, "cpu").value();
+  const worker::CancelToken cancel;
+
+  worker::CpuTargetOptions no_runner = CpuFixture::Options(folder.File("a"));
+  no_runner.runner.path = "/no/such/runner";
+  auto target = worker::CpuTarget::Make(no_runner);
+  REQUIRE(target.ok());
+  CHECK((*target)->Describe().can_compile);
+  CHECK_FALSE((*target)->Describe().can_measure);
+  CHECK((*target)->Describe().unavailable_reason.find("/no/such/runner") != std::string::npos);
+  const auto compiled = (*target)->Compile(candidate, cancel);
+  REQUIRE(compiled.ok());
+  CHECK(absl::IsUnimplemented(
+      (*target)
+          ->Measure(problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+                    MeasureLevel::kScreen, cancel)
+          .status()));
+
+  worker::CpuTargetOptions no_compiler = CpuFixture::Options(folder.File("b"));
+  no_compiler.compiler = "no-such-compiler";
+  target = worker::CpuTarget::Make(no_compiler);
+  REQUIRE(target.ok());
+  CHECK_FALSE((*target)->Describe().can_compile);
+  CHECK((*target)->Describe().unavailable_reason.find("no-such-compiler") != std::string::npos);
+  CHECK(absl::IsUnimplemented((*target)->Compile(candidate, cancel).status()));
+}
+
+TEST_CASE("A problem whose own programs are at fault is told from a wrong candidate") {
+  CpuFixture& fixture = Shared();
+  struct Row {
+    const char* file;
+    const char* from;
+    const char* to;
+    const char* says;
+  };
+  for (const Row& row :
+       {Row{"reference.cc", "0.3f", "0.4f", "reference disagrees"},
+        Row{"reference.cc", "return 0;", "return 5;", "reference returned 5"},
+        Row{"reference.cc", "return 0;", "__builtin_trap();", "reference failed"},
+        Row{"reference.cc", "return 0;", "return nowhere;", "does not compile"},
+        Row{"oracle.cc", "return 0;", "y[0] = __builtin_nan(\"\"); return 0;", "NaN"},
+        Row{"oracle.cc", "return 0;", "__builtin_trap();", "oracle failed"}}) {
+    INFO(row.file << ": " << row.to);
+    std::vector<ProblemFile> files = fixture.problem().files;
+    for (ProblemFile& file : files) {
+      if (file.path == row.file) {
+        const size_t at = file.content.rfind(row.from);
+        REQUIRE(at != std::string::npos);
+        file.content.replace(at, std::string(row.from).size(), row.to);
+      }
+    }
+    const Problem problem = ParseProblem(files).value();
+    Candidate candidate = fixture.Load("vectorised.cc");
+    candidate.problem_id = problem.problem_id;
+    candidate.candidate_id = CandidateId(candidate);
+    const worker::CancelToken cancel;
+    const auto compiled = fixture.target().Compile(candidate, cancel);
+    REQUIRE(compiled.ok());
+    const auto measured = fixture.target().Measure(
+        problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
+        MeasureLevel::kScreen, cancel);
+    REQUIRE_FALSE(measured.ok());
+    CHECK(absl::IsFailedPrecondition(measured.status()));
+    INFO(measured.status().message());
+    CHECK(std::string(measured.status().message()).find(row.says) != std::string::npos);
+  }
+  CheckNextIsUnharmed();
+}
+
+TEST_CASE("An artefact of another machine, candidate or make is refused") {
+  CpuFixture& fixture = Shared();
+  const Candidate candidate = fixture.Load("vectorised.cc");
+  const auto compiled = fixture.target().Compile(candidate, worker::CancelToken());
+  REQUIRE(compiled.ok());
+  const Artifact good = std::get<worker::CompileSuccess>(compiled->result).artifact;
+  CHECK(fixture.target().Resolve(candidate, good).ok());
+  Artifact by_name = good;
+  by_name.content.clear();
+  CHECK(fixture.target().Resolve(candidate, by_name)->content == good.content);
+  Artifact elsewhere = good;
+  elsewhere.architecture = "x86-64/other";
+  CHECK(absl::IsFailedPrecondition(fixture.target().Resolve(candidate, elsewhere).status()));
+  const Candidate other = fixture.Load("wrong.cc", {{"MISTAKE", "TAIL"}});
+  CHECK(absl::IsInvalidArgument(fixture.target().Resolve(other, good).status()));
+  Artifact damaged = good;
+  damaged.content.resize(100);
+  CHECK(absl::IsInvalidArgument(fixture.target()
+                                    .Measure(fixture.problem(), candidate, damaged,
+                                             MeasureLevel::kScreen, worker::CancelToken())
+                                    .status()));
 }
 
 }  // namespace

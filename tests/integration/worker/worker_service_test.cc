@@ -15,8 +15,8 @@
 #include "common/convert/convert.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
-#include "tests/support/recorded_problem.h"
 #include "tests/integration/worker/cpu_fixture.h"
+#include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing {
@@ -292,8 +292,9 @@ TEST_CASE("A deadline stops what runs, and the next request is served") {
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
   v1::CompileReply compiled;
-  CHECK(worker.Compile(CompileOf(MakeCandidate(problem, CompilesForEver())), &compiled,
-                       milliseconds(300))
+  CHECK(worker
+            .Compile(CompileOf(MakeCandidate(problem, CompilesForEver())), &compiled,
+                     milliseconds(300))
             .error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
   CHECK(Eventually([&] { return worker.Describe().compiles_in_flight() == 0; }));
   CHECK(Children(worker.service().pid(), "g++").empty());
@@ -316,8 +317,7 @@ TEST_CASE("A caller that leaves frees the worker for others") {
   std::thread caller([&] {
     status = worker.stub().Measure(&context, MeasureOf(MakeCandidate(problem, Hanging())), &reply);
   });
-  CHECK(Eventually(
-      [&] { return !Children(worker.service().pid(), "kernelcast-runn").empty(); }));
+  CHECK(Eventually([&] { return !Children(worker.service().pid(), "kernelcast-runn").empty(); }));
   context.TryCancel();
   caller.join();
   CHECK(status.error_code() == grpc::StatusCode::CANCELLED);
@@ -360,8 +360,8 @@ TEST_CASE("A stream answers every request by its id, whatever becomes of it") {
   Candidate unknown_problem = MakeCandidate(problem, Good());
   unknown_problem.problem_id = "p_00000000000000000000000000000000";
   unknown_problem.candidate_id = CandidateId(unknown_problem);
-  const std::string wrong = absl::StrCat("#define MISTAKE VALUE\n",
-                                         SourceFile(absl::StrCat(kCandidates, "wrong.cc")));
+  const std::string wrong =
+      absl::StrCat("#define MISTAKE VALUE\n", SourceFile(absl::StrCat(kCandidates, "wrong.cc")));
   REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, Good()), "good")));
   REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, wrong), "wrong")));
   REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, "int x = ;"), "broken")));
@@ -398,10 +398,11 @@ TEST_CASE("A runner that is killed from outside harms nobody else") {
   // A candidate's process, in the middle of a call.
   grpc::Status killed;
   v1::MeasureReply killed_reply;
-  std::thread caller(
-      [&] { killed = worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &killed_reply); });
-  CHECK(Eventually(
-      [&] { return Children(worker.service().pid(), "kernelcast-runn").size() >= 2; }));
+  std::thread caller([&] {
+    killed = worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &killed_reply);
+  });
+  CHECK(
+      Eventually([&] { return Children(worker.service().pid(), "kernelcast-runn").size() >= 2; }));
   for (const pid_t pid : Children(worker.service().pid(), "kernelcast-runn")) {
     kill(pid, SIGKILL);
   }
@@ -465,8 +466,7 @@ TEST_CASE("Recorded measurements are replayed under the name of their target") {
     CHECK(compiled.has_success());
     v1::MeasureReply reply;
     REQUIRE(worker.Measure(MeasureOf(candidate), &reply).ok());
-    CHECK(reply.measurement().ok().speedup().value() ==
-          Approx(RecordedSpeedup(candidate)));
+    CHECK(reply.measurement().ok().speedup().value() == Approx(RecordedSpeedup(candidate)));
   }
   v1::CompileRequest reference;
   reference.set_problem_id(recorded.problem.problem_id);

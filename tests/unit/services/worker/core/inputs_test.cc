@@ -1,7 +1,7 @@
 #include "services/worker/core/inputs.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <set>
@@ -10,9 +10,7 @@
 namespace kernelcast::worker {
 namespace {
 
-Expression Parse(const std::string& text) {
-  return Expression::Parse(text, {"n", "m"}).value();
-}
+Expression Parse(const std::string& text) { return Expression::Parse(text, {"n", "m"}).value(); }
 
 TensorSpec Input(InitDistribution init, DataType dtype = DataType::kFloat32) {
   TensorSpec tensor;
@@ -67,8 +65,8 @@ TEST_CASE("Declared distributions have the moments and ranges they declare") {
   CHECK(Mean(uniform) == Approx(1.5).epsilon(0.03));
   const auto constant = Draw<float>(Input(Constant{2.5}), Declared());
   CHECK(std::all_of(constant.begin(), constant.end(), [](float v) { return v == 2.5f; }));
-  const auto integers =
-      Draw<int32_t>(Input(Integers{Parse("0"), Parse("m - 1")}, DataType::kInt32), Declared(300, 7));
+  const auto integers = Draw<int32_t>(Input(Integers{Parse("0"), Parse("m - 1")}, DataType::kInt32),
+                                      Declared(300, 7));
   const std::set<int32_t> distinct(integers.begin(), integers.end());
   CHECK(distinct == std::set<int32_t>{0, 1, 2, 3, 4, 5, 6});
 }
@@ -120,8 +118,8 @@ TEST_CASE("A tensor that does not list a distribution keeps its declared one") {
 TEST_CASE("Whole numbers stay within what they are declared to be") {
   TensorSpec tensor = Input(Integers{Parse("0"), Parse("9")}, DataType::kInt64);
   CaseSpec spec = Declared();
-  for (const auto distribution : {Adversarial::kLarge, Adversarial::kExtreme, Adversarial::kZeros,
-                                  Adversarial::kEqualRows}) {
+  for (const auto distribution :
+       {Adversarial::kLarge, Adversarial::kExtreme, Adversarial::kZeros, Adversarial::kEqualRows}) {
     spec.adversarial = distribution;
     const auto values = Draw<int64_t>(tensor, spec);
     CHECK(*std::min_element(values.begin(), values.end()) >= 0);
@@ -134,8 +132,8 @@ TEST_CASE("A range that is empty for some sizes is an error, not a crash") {
   const TensorLayout layout{DataType::kInt32, {2, 1}};
   std::vector<int32_t> values(2);
   Random random(1);
-  CHECK(absl::IsInvalidArgument(
-      FillInput(tensor, layout, Declared(2, 1), random, std::as_writable_bytes(std::span(values)))));
+  CHECK(absl::IsInvalidArgument(FillInput(tensor, layout, Declared(2, 1), random,
+                                          std::as_writable_bytes(std::span(values)))));
 }
 
 Problem MakeProblem() {

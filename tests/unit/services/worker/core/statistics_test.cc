@@ -171,7 +171,8 @@ TEST_CASE("A kernel that is slow on new values only looks as if it remembered") 
   std::vector<double> mixed = Noisy(10'000, 0.01, 5, 18);
   mixed.insert(mixed.end(), {90'000, 90'000, 90'000});
   CHECK_FALSE(LooksCached(fast, mixed, reference, reference_fresh, 1.5));
-  CHECK_FALSE(LooksCached(fast, std::vector<double>{60'000, 60'000}, reference, reference_fresh, 1.5));
+  CHECK_FALSE(
+      LooksCached(fast, std::vector<double>{60'000, 60'000}, reference, reference_fresh, 1.5));
   CHECK_FALSE(LooksCached({}, slow, reference, reference_fresh, 1.5));
 }
 

@@ -1,7 +1,7 @@
 #include "services/worker/core/timing_session.h"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
@@ -35,8 +35,8 @@ TimingSession Run(const Simulation& simulation, const MeasureOptions& options,
     TimingSession::BlockTimes times;
     double elapsed_ns = 0;
     while (std::ssize(times.calls_ns) < block.calls &&
-           elapsed_ns < static_cast<double>(times.calls_ns.empty() ? block.give_up_ns
-                                                                   : block.max_ns)) {
+           elapsed_ns <
+               static_cast<double>(times.calls_ns.empty() ? block.give_up_ns : block.max_ns)) {
       double ns = simulation.call(block.side, now_ns, random);
       if (simulation.disturbed(random)) {
         ns *= simulation.disturbed_factor;

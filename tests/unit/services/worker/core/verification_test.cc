@@ -44,7 +44,8 @@ TEST_CASE("Values within the tolerance agree and the first beyond it is named") 
 
 TEST_CASE("The absolute tolerance grows with the size of the whole") {
   // An element that is zero by cancellation among large ones may be off by what they are worth.
-  const ExpectedTensor large = Expect({1e6, 0, 1e6, 1e6}, {.atol = 1e-6, .rtol = 1e-6, .normwise = 1e-3});
+  const ExpectedTensor large =
+      Expect({1e6, 0, 1e6, 1e6}, {.atol = 1e-6, .rtol = 1e-6, .normwise = 1e-3});
   CHECK(Compare<float>(large, {1e6, 0.5f, 1e6, 1e6}).ok);
   const ExpectedTensor small = Expect({1, 0, 1, 1}, {.atol = 1e-6, .rtol = 1e-6, .normwise = 1e-3});
   CHECK_FALSE(Compare<float>(small, {1, 0.5f, 1, 1}).ok);

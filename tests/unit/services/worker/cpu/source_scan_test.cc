@@ -46,8 +46,9 @@ TEST_CASE("Dependencies lie under the allowed folders") {
   const auto check = [&](const std::string& depfile) {
     return CheckDependencies(depfile, "kernel.cc", folders);
   };
-  CHECK_FALSE(check("kernel.s: kernel.cc /usr/include/math.h \\\n /usr/lib/gcc/12/include/stddef.h\n")
-                  .has_value());
+  CHECK_FALSE(
+      check("kernel.s: kernel.cc /usr/include/math.h \\\n /usr/lib/gcc/12/include/stddef.h\n")
+          .has_value());
   CHECK_FALSE(check("").has_value());
   CHECK_FALSE(check("kernel.s: kernel.cc /usr/include/stdc-predef.h\n").has_value());
   CHECK(check("kernel.s: kernel.cc /etc/passwd\n").has_value());
@@ -59,8 +60,9 @@ TEST_CASE("Dependencies lie under the allowed folders") {
 TEST_CASE("Assembler directives that read files or build others are refused") {
   CHECK_FALSE(CheckAssembly("\t.text\n\t.globl\tkernelcast_run\n\tvaddps %ymm0, %ymm1, %ymm2\n")
                   .has_value());
-  for (const char* text : {".incbin \"/x\"", "\t.INCLUDE \"/x\"", ".macro m", "a: .irp x", ".rept 9",
-                           ".type f, @gnu_indirect_function", ".section .preinit_array"}) {
+  for (const char* text :
+       {".incbin \"/x\"", "\t.INCLUDE \"/x\"", ".macro m", "a: .irp x", ".rept 9",
+        ".type f, @gnu_indirect_function", ".section .preinit_array"}) {
     CHECK(CheckAssembly(text).has_value());
   }
 }

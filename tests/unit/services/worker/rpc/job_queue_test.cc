@@ -1,8 +1,8 @@
 #include "services/worker/rpc/job_queue.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <future>
 #include <vector>
 
