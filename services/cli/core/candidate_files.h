@@ -23,7 +23,7 @@ struct NamedCandidate {
 // - NAME.jsonl: one JSON object a line, with the source as "source" or the path of one, relative to
 //   the file, as "source_file".
 // The JSON's keys, all optional: name (lines only), target, kind, flags, tunables, parent, origin,
-// launches, workspace_bytes. docs/cli.md describes them.
+// launches, workspace_bytes. examples/problems/README.md describes them.
 // INVALID_ARGUMENT names file, field and what is allowed; NOT_FOUND: no such file, or no candidate
 // in the folder. All or nothing.
 [[nodiscard]] absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(
