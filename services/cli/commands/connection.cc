@@ -24,6 +24,11 @@ void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
   app.add_option("--service-dir", flags.service_dir,
                  "Folder of the services' programs [that of this program]")
       ->type_name("DIR");
+  app.add_option(
+         "--replay", flags.replay_file,
+         "A worker brought up here answers from these exported records instead of measuring")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE.jsonl");
 }
 
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
@@ -66,6 +71,7 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
   options.state_dir = state_dir;
   options.program_folder =
       flags_.service_dir.empty() ? context_.program_folder : flags_.service_dir;
+  options.replay_file = flags_.replay_file;
   options.with_forecaster = needs_ != Needs::kWorker;
   options.with_orchestrator = needs_ == Needs::kOrchestrator;
   options.interrupt = &context_.interrupt;

@@ -20,6 +20,7 @@ struct ConnectionFlags {
   std::string forecaster;
   std::string state_dir;
   std::string service_dir;
+  std::string replay_file;
   ChannelOptions channel;
 };
 

@@ -125,27 +125,29 @@ class SearchFollower {
         break;
       default: break;
     }
-    progress_.pruned = pruned_.pruned();
-    progress_.device_seconds_avoided = pruned_.avoided_seconds();
+    progress_.pruned = standing_.pruned();
+    progress_.rejected = standing_.rejected();
+    progress_.device_seconds_avoided = standing_.avoided_seconds();
   }
 
   void ApplySettled(const v1::Evaluation& evaluation) {
     const std::string name = NameOf(evaluation.candidate_id());
     if (evaluation.has_forecast()) {
-      pruned_.Pruned(evaluation.candidate_id());
+      standing_.Pruned(evaluation.candidate_id());
       progress_.latest =
           absl::StrCat(name, " pruned, forecast ",
                        FormatSpeedup(std::exp2(evaluation.forecast().expected_log2_speedup())));
       return;
     }
     if (evaluation.has_rejected()) {
+      standing_.Rejected(evaluation.candidate_id());
       progress_.latest = absl::StrCat(name, " rejected");
       return;
     }
     const v1::Measurement& measured = evaluation.measured();
     if (measured.level() != v1::MEASURE_LEVEL_FINAL && !evaluation.reused()) {
-      pruned_.Measured(evaluation.candidate_id(),
-                       static_cast<double>(ToNanoseconds(measured.device_time())) * 1e-9);
+      standing_.Measured(evaluation.candidate_id(),
+                         static_cast<double>(ToNanoseconds(measured.device_time())) * 1e-9);
     }
     if (!measured.device().model().empty()) progress_.device = OneLine(measured.device().model());
     if (measured.has_ok()) {
@@ -184,7 +186,7 @@ class SearchFollower {
   Context& context_;
   Connection& connection_;
   SearchProgress progress_;
-  PrunedTracker pruned_;
+  StandingTracker standing_;
   std::map<std::string, std::string> origins_;
   int64_t started_ns_ = 0;
   int64_t last_line_ns_ = 0;

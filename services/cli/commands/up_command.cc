@@ -15,7 +15,6 @@ namespace {
 struct UpFlags {
   ConnectionFlags connection;
   std::string listen = "127.0.0.1:50051";
-  std::string replay_file;
   std::string log_level = "info";
   double drain_seconds = 20;
 };
@@ -27,7 +26,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   options.program_folder =
       flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
   options.orchestrator_listen = flags.listen;
-  options.replay_file = flags.replay_file;
+  options.replay_file = flags.connection.replay_file;
   options.log_level = flags.log_level;
   options.drain = absl::Seconds(flags.drain_seconds);
   options.interrupt = &context.interrupt;
@@ -70,10 +69,6 @@ void AddUpCommand(CLI::App& app, Context& context) {
   up->add_option("--listen", flags->listen, "Where the orchestrator listens; port 0 picks one")
       ->capture_default_str()
       ->type_name("HOST:PORT");
-  up->add_option("--replay", flags->replay_file,
-                 "Answer measurements from this file of exported records instead of measuring")
-      ->check(CLI::ExistingFile)
-      ->type_name("FILE.jsonl");
   up->add_option("--log-level", flags->log_level, "How much the services log")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();

@@ -94,21 +94,27 @@ double AvoidedShare(const SearchProgress& progress) {
 
 }  // namespace
 
-void PrunedTracker::Pruned(const std::string& candidate_id) {
-  if (is_pruned_.emplace(candidate_id, true).second) ++pruned_;
+void StandingTracker::Raise(const std::string& candidate_id, Standing standing) {
+  Standing& current = standing_[candidate_id];
+  if (standing <= current) return;
+  if (current != kNone) --counts_[current];
+  current = standing;
+  ++counts_[current];
 }
 
-void PrunedTracker::Measured(const std::string& candidate_id, double device_seconds) {
-  bool& is_pruned = is_pruned_[candidate_id];
-  if (is_pruned) --pruned_;
-  is_pruned = false;
-  ++measured_;
+void StandingTracker::Measured(const std::string& candidate_id, double device_seconds) {
+  Raise(candidate_id, kMeasured);
+  ++measurements_;
   measured_seconds_ += device_seconds;
 }
 
-double PrunedTracker::avoided_seconds() const {
-  if (measured_ == 0) return 0;
-  return static_cast<double>(pruned_) * measured_seconds_ / static_cast<double>(measured_);
+void StandingTracker::Pruned(const std::string& candidate_id) { Raise(candidate_id, kPruned); }
+
+void StandingTracker::Rejected(const std::string& candidate_id) { Raise(candidate_id, kRejected); }
+
+double StandingTracker::avoided_seconds() const {
+  if (measurements_ == 0) return 0;
+  return static_cast<double>(pruned()) * measured_seconds_ / static_cast<double>(measurements_);
 }
 
 double BudgetUsed(const SearchProgress& progress) {

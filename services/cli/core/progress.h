@@ -53,19 +53,24 @@ struct SearchProgress {
   std::string latest;
 };
 
-// Counts candidates that stand as pruned, which a later measurement ends, and the device time that
-// this avoids: the mean of what measuring took.
-class PrunedTracker {
+// Counts candidates by what stands of them: a measurement before a forecast, a forecast before a
+// refusal. Says how much device time pruning avoids, at the mean of what measuring took.
+class StandingTracker {
  public:
-  void Pruned(const std::string& candidate_id);
   void Measured(const std::string& candidate_id, double device_seconds);
-  uint64_t pruned() const { return pruned_; }
+  void Pruned(const std::string& candidate_id);
+  void Rejected(const std::string& candidate_id);
+  uint64_t pruned() const { return counts_[kPruned]; }
+  uint64_t rejected() const { return counts_[kRejected]; }
   double avoided_seconds() const;
 
  private:
-  std::map<std::string, bool> is_pruned_;
-  uint64_t pruned_ = 0;
-  uint64_t measured_ = 0;
+  enum Standing { kNone, kRejected, kPruned, kMeasured };
+  void Raise(const std::string& candidate_id, Standing standing);
+
+  std::map<std::string, Standing> standing_;
+  uint64_t counts_[4] = {};
+  uint64_t measurements_ = 0;
   double measured_seconds_ = 0;
 };
 

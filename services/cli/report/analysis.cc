@@ -183,28 +183,32 @@ void Count(const ReportInput& input, ReportAnalysis& analysis) {
       continue;
     }
     ++counts.decided;
+    const DecisionReason reason =
+        candidate.decision.has_value() ? candidate.decision->reason : DecisionReason::kRequested;
+    if (reason == DecisionReason::kLowConfidence) ++counts.deferred;
+    if (reason == DecisionReason::kPromising) ++counts.promoted;
+    if (reason == DecisionReason::kAudit) ++counts.audited;
     if (analysis.superseded[i]) continue;
     if (seen.insert(candidate.candidate.candidate_id).second) ++counts.considered;
     const Fate fate = FateOf(candidate);
     if (fate == Fate::kPruned) ++counts.pruned;
     if (fate == Fate::kRejected) ++counts.rejected;
-    if (candidate.measurement.has_value()) {
-      if (candidate.reused) {
-        ++counts.reused;
-      } else {
-        ++counts.measured;
-        measured_seconds += seconds;
-      }
-      if (fate == Fate::kFailed) ++counts.failures;
-      const Ratio* speedup = SpeedupOf(candidate);
-      if (speedup != nullptr && speedup->low > 1) ++counts.faster;
-      switch (candidate.decision.has_value() ? candidate.decision->reason
-                                             : DecisionReason::kRequested) {
-        case DecisionReason::kLowConfidence: ++counts.deferred; break;
-        case DecisionReason::kPromising: ++counts.promoted; break;
-        case DecisionReason::kAudit: ++counts.audited; break;
-        default: ++counts.bootstrap;
-      }
+    if (candidate.compile_error.has_value()) ++counts.failures;
+    if (!candidate.measurement.has_value()) continue;
+    if (candidate.reused) {
+      ++counts.reused;
+    } else {
+      ++counts.measured;
+      measured_seconds += seconds;
+    }
+    if (fate == Fate::kFailed) ++counts.failures;
+    const Ratio* speedup = SpeedupOf(candidate);
+    if (speedup != nullptr && speedup->low > 1) ++counts.faster;
+    switch (reason) {
+      case DecisionReason::kLowConfidence: ++counts.measured_deferred; break;
+      case DecisionReason::kPromising: ++counts.measured_promoted; break;
+      case DecisionReason::kAudit: ++counts.measured_audited; break;
+      default: ++counts.measured_otherwise;
     }
   }
   if (counts.measured > 0) {

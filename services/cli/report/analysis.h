@@ -37,10 +37,14 @@ struct ReportCounts {
   uint64_t decided = 0;     // evaluations: a pruned candidate may be considered again
   uint64_t measured = 0;    // evaluations for which a device was used
   uint64_t reused = 0;
-  uint64_t deferred = 0;
+  uint64_t deferred = 0;  // decisions, as the next two
   uint64_t promoted = 0;
   uint64_t audited = 0;
-  uint64_t bootstrap = 0;  // also those without a forecast and those asked for
+  // Of the measured, by why; those of which no worker could measure anything are not in these.
+  uint64_t measured_deferred = 0;
+  uint64_t measured_promoted = 0;
+  uint64_t measured_audited = 0;
+  uint64_t measured_otherwise = 0;
   uint64_t pruned = 0;
   uint64_t rejected = 0;
   uint64_t failures = 0;            // measured, and not correct

@@ -87,10 +87,10 @@ std::string SettledBar(const ReportCounts& counts) {
     std::string_view name;
     uint64_t count;
   };
-  const std::array parts = {Part{"promo", "promoted", counts.promoted},
-                            Part{"defer", "deferred", counts.deferred},
-                            Part{"audit", "audited", counts.audited},
-                            Part{"boot", "otherwise measured", counts.bootstrap},
+  const std::array parts = {Part{"promo", "promoted", counts.measured_promoted},
+                            Part{"defer", "deferred", counts.measured_deferred},
+                            Part{"audit", "audited", counts.measured_audited},
+                            Part{"boot", "otherwise measured", counts.measured_otherwise},
                             Part{"prune", "pruned", counts.pruned},
                             Part{"reject", "rejected", counts.rejected}};
   std::string html = absl::StrCat("<p class=settled><b>", FormatCount(counts.considered),

@@ -161,7 +161,6 @@ void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress) {
   progress.deferred = counts.deferred();
   progress.promoted = counts.promoted();
   progress.audited = counts.audited();
-  progress.rejected = counts.rejected();
   progress.failures = counts.failures();
   progress.device_seconds_spent = Seconds(counts.device_time_spent());
 }

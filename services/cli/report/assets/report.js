@@ -166,6 +166,7 @@
   const kinds = candidates.map((c) => {
     const kind = new Set(c.superseded ? ['all'] : ['all', c.fate]);
     if (c.confirmation || c.superseded) return kind;
+    if (c.failure) kind.add('failed');
     if (c.measurement && !c.reused) kind.add('measured');
     if (c.measurement && c.decision && reasons[c.decision.reason]) kind.add(reasons[c.decision.reason]);
     if (c.measurement && c.measurement.speedup && c.measurement.speedup[1] > 1) kind.add('faster');
