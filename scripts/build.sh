@@ -32,6 +32,8 @@ if [[ ! -f $build_dir/build.ninja ]] ||
   fi
 fi
 
+# What one checkout compiled serves the next one as well.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 export NINJA_STATUS='[%f/%t %es] '
 if [[ -t 1 ]]; then
   exec ninja -C "$build_dir" -j "$jobs" "$@"
