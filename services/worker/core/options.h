@@ -67,9 +67,9 @@ struct MeasureOptions {
   int64_t input_sets_bytes = int64_t{64} << 20;
   // Outputs overwritten with wrong values before, and looked at after, every timed call.
   int sentinels = 16;
-  // Calls on values of which a few were replaced may be slower than repeated ones by this factor more
-  // than the reference's are; calls on values that are new altogether by that one, because branches
-  // that depend on them are then new too.
+  // Calls on values of which a few were replaced may be slower than repeated ones by this factor
+  // more than the reference's are; calls on values that are new altogether by that one, because
+  // branches that depend on them are then new too.
   double altered_slowdown = 1.5;
   double new_slowdown = 8;
 

@@ -78,8 +78,8 @@ class Judgement {
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
   bool WaitedNow(Side side);
-  bool NewValuesRound(const PreparedProblem::BenchShape& shape,
-                      PreparedProblem::NewValues values, ShapeResult& result);
+  bool NewValuesRound(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
+                      ShapeResult& result);
   bool CallSlots(const PreparedProblem::BenchShape& shape, Side side, std::vector<double>& times);
   bool ConfirmCached(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
                      const ShapeResult& result);
@@ -468,8 +468,8 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
   return going;
 }
 
-// One call on each slot, on values that the process has not seen. Before, it reads all slots in turn, so
-// that they are in the caches as they are in repeated calls. Disturbed calls give no time.
+// One call on each slot, on values that the process has not seen. Before, it reads all slots in
+// turn, so that they are in the caches as they are in repeated calls. Disturbed calls give no time.
 bool Judgement::CallSlots(const PreparedProblem::BenchShape& shape, Side side,
                           std::vector<double>& times) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
@@ -495,8 +495,8 @@ bool Judgement::CallSlots(const PreparedProblem::BenchShape& shape, Side side,
   return true;
 }
 
-// New values at the addresses of those that the timed calls were on, verified in full. A kernel that
-// remembered is wrong on them, or slower.
+// New values at the addresses of those that the timed calls were on, verified in full. A kernel
+// that remembered is wrong on them, or slower.
 bool Judgement::NewValuesRound(const PreparedProblem::BenchShape& shape,
                                PreparedProblem::NewValues values, ShapeResult& result) {
   const std::vector<PreparedProblem::Set>& sets = prepared_.Put(shape, values);
@@ -541,14 +541,14 @@ bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                    AllowedSlowdown(values))) {
     return true;
   }
-  return Settle(MakeExploit(
-      Exploit::Kind::kCachedOutput,
-      absl::StrCat("calls on inputs seen before take ",
-                   std::llround(Median(result.candidate_ns) / 1000), " us, calls on ",
-                   values == PreparedProblem::NewValues::kAltered
-                       ? "the same inputs with a few values replaced "
-                       : "new ones ",
-                   std::llround(Median(candidate_ns) / 1000), " us")));
+  return Settle(
+      MakeExploit(Exploit::Kind::kCachedOutput,
+                  absl::StrCat("calls on inputs seen before take ",
+                               std::llround(Median(result.candidate_ns) / 1000), " us, calls on ",
+                               values == PreparedProblem::NewValues::kAltered
+                                   ? "the same inputs with a few values replaced "
+                                   : "new ones ",
+                               std::llround(Median(candidate_ns) / 1000), " us")));
 }
 
 absl::StatusOr<MeasureOutcome> Judgement::Conclude() {

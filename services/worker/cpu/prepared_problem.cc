@@ -23,6 +23,14 @@ constexpr int kReferenceCalls = 2;
 // One value in so many differs between a bank and its altered twin.
 constexpr size_t kAlteredEvery = 128;
 
+// Out of all caches. What this core has written or read lately another one would have to fetch from
+// here, or to take away from here before it could write, call after call.
+void Flush(std::span<const std::byte> data) {
+  for (size_t at = 0; at < data.size(); at += kAlignment) {
+    _mm_clflush(data.data() + at);
+  }
+}
+
 int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
 std::string ShapeText(const AxisValues& axes) {
@@ -209,11 +217,7 @@ void PreparedProblem::Place(uint32_t case_index, const std::vector<std::string>&
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::byte* const place = inputs_.data() + table_[case_index].tensors[i].offset;
     std::memcpy(place, inputs[i].data(), inputs[i].size());
-    // Out of this core's caches: another core would go on fetching them from here, which is slower than
-    // from where they are once it has read them itself.
-    for (size_t at = 0; at < inputs[i].size(); at += kAlignment) {
-      _mm_clflush(place + at);
-    }
+    Flush({place, inputs[i].size()});
   }
 }
 
@@ -378,6 +382,7 @@ const std::vector<PreparedProblem::Set>& PreparedProblem::Put(const BenchShape& 
   for (size_t i = 0; i < shape.slots.size(); ++i) {
     Place(shape.slots[i], sets[i].inputs);
   }
+  FlushOutputs(shape);
   return sets;
 }
 
@@ -390,7 +395,17 @@ absl::Status PreparedProblem::PutUnseen(const BenchShape& shape, NewValues value
     }
     Place(shape.slots[i], inputs);
   }
+  FlushOutputs(shape);
   return absl::OkStatus();
+}
+
+void PreparedProblem::FlushOutputs(const BenchShape& shape) {
+  for (const uint32_t slot : shape.slots) {
+    for (size_t output = 0; output < problem_.outputs.size(); ++output) {
+      Flush(Output(Owner::kCandidate, slot, output));
+      Flush(Output(Owner::kReference, slot, output));
+    }
+  }
 }
 
 void PreparedProblem::Restore(const BenchShape& shape) {

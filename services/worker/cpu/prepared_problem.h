@@ -78,7 +78,8 @@ class PreparedProblem {
 
   // What the slots of a bench shape hold besides their current bank.
   enum class NewValues {
-    // The current bank but for a few values: as predictable as it to branches, but a kernel that goes by
+    // The current bank but for a few values: as predictable as it to branches, but a kernel that
+    // goes by
     // what it has seen has not seen it.
     kAltered,
     kOther,  // the other bank
@@ -135,6 +136,7 @@ class PreparedProblem {
                                  const std::vector<std::string>& other);
   std::array<std::span<std::byte>, 2> Guards(uint32_t case_index, size_t output) const;
   void Place(uint32_t case_index, const std::vector<std::string>& inputs);
+  void FlushOutputs(const BenchShape& shape);
   absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(
       const LoadableObject& object, const std::vector<runner::CaseRecord>& table,
       const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const;
