@@ -342,7 +342,11 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
   }
   Release(*job);
   if (compiled.ok()) {
-    job->done(std::get<CompileError>(std::move(compiled->result)));
+    v1::MeasureReply reply;
+    reply.set_request_id(job->request_id);
+    *reply.mutable_compile_error() = ToProto(std::get<CompileError>(compiled->result));
+    SetDuration(reply.mutable_queue_time(), job->waited_ns);
+    job->done(std::move(reply));
   } else {
     job->done(compiled.status());
   }
@@ -390,14 +394,7 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
   auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
   const auto reply = call->reply();
   const auto started = StartMeasure(*request, MakeToken(*context), [reply](MeasureEnd end) {
-    if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
-      reply.Send(std::move(*measured));
-    } else if (const auto* error = std::get_if<CompileError>(&end)) {
-      reply.Fail(absl::FailedPreconditionError(
-          absl::StrCat("the candidate does not compile: ", error->log.substr(0, 2000))));
-    } else {
-      reply.Fail(std::get<absl::Status>(end));
-    }
+    reply.Finish(std::move(end));
   });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Leave(*job); });
@@ -420,12 +417,10 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
         request, MakeToken(*context()), [sender = sender(), id](MeasureEnd end) {
           v1::MeasureStreamReply reply;
           reply.set_request_id(id);
-          if (auto* measured = std::get_if<v1::MeasureReply>(&end)) {
-            *reply.mutable_reply() = std::move(*measured);
-          } else if (const auto* error = std::get_if<CompileError>(&end)) {
-            *reply.mutable_compile_error() = ToProto(*error);
+          if (end.ok()) {
+            *reply.mutable_reply() = *std::move(end);
           } else {
-            *reply.mutable_error() = ToRequestError(std::get<absl::Status>(end));
+            *reply.mutable_error() = ToRequestError(end.status());
           }
           sender.Send(std::move(reply));
         });

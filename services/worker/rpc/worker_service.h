@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,7 +76,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   struct Job;
   struct MeasureJob;
   // A measurement, or why there is none: a source that does not compile, or an error.
-  using MeasureEnd = std::variant<v1::MeasureReply, CompileError, absl::Status>;
+  using MeasureEnd = absl::StatusOr<v1::MeasureReply>;
   using MeasureDone = std::function<void(MeasureEnd)>;
 
   absl::Status Available() const;

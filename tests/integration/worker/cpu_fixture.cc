@@ -36,7 +36,7 @@ worker::CpuTargetOptions CpuFixture::Options(const std::string& cache_directory)
   options.worker_id = "worker-under-test";
   options.lease_file = "/tmp/kernelcast-timing.lock";
   options.runner.path = absl::StrCat(KERNELCAST_BIN_DIR, "/kernelcast-runner");
-  options.runner.max_memory_bytes = int64_t{512} << 20;
+  options.runner.max_memory_bytes = int64_t{128} << 20;
   options.runner.uid = 65534;
   options.measure.min_call_limit_ns = 1'000'000'000;
   options.measure.load_limit_ns = 2'000'000'000;
