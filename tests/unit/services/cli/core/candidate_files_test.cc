@@ -1,0 +1,165 @@
+#include "services/cli/core/candidate_files.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace kernelcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char kProblem[] = "p_00000000000000000000000000000000";
+
+struct Folder {
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "kernelcast-files-XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(fs::path(path) / name, std::ios::binary) << text;
+  }
+  std::string path;
+};
+
+std::string MessageOf(const std::string& json) {
+  Candidate candidate;
+  const absl::Status status = ApplyCandidateJson("c.json", json, candidate);
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST_CASE("A folder gives its sources in order, each with what its JSON says") {
+  const Folder folder;
+  folder.Write("b.cc", "int b;");
+  folder.Write("a.cc", "int a;");
+  folder.Write("a.json",
+               R"({"flags": ["-ffast-math"], "tunables": {"UNROLL": 4, "EXP": "poly"},
+                   "origin": "by hand", "parent": "k_11111111111111111111111111111111"})");
+  folder.Write("README.md", "not a candidate");
+  const auto candidates = ReadCandidates(folder.path, kProblem, "cpu");
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 2);
+  const NamedCandidate& a = (*candidates)[0];
+  CHECK(a.name == "a");
+  CHECK(a.candidate.source == "int a;");
+  CHECK(a.candidate.problem_id == kProblem);
+  CHECK(a.candidate.target == "cpu");
+  CHECK(a.candidate.flags == std::vector<std::string>{"-ffast-math"});
+  REQUIRE(a.candidate.tunables.size() == 2);
+  CHECK(a.candidate.tunables[0] == Tunable{"UNROLL", "4"});
+  CHECK(a.candidate.tunables[1] == Tunable{"EXP", "poly"});
+  CHECK(a.candidate.origin == "by hand");
+  CHECK((*candidates)[1].name == "b");
+  CHECK((*candidates)[1].candidate.origin == "file:b.cc");
+}
+
+TEST_CASE("A malformed JSON file is named with the field and what is allowed") {
+  CHECK_THAT(MessageOf("{\"flags\": [1.5]}"),
+             Catch::Contains("c.json: flags[0]: expected a string, found '1.5'"));
+  CHECK_THAT(MessageOf("{\"flag\": []}"),
+             Catch::Contains("c.json: flag: unknown field; did you mean 'flags'?"));
+  CHECK_THAT(MessageOf("{\"quux\": []}"), Catch::Contains("allowed are target, kind"));
+  CHECK_THAT(MessageOf("{\"tunables\": {\"UNROLL\": 2.5}}"),
+             Catch::Contains("tunables.UNROLL: '2.5' is neither an integer nor an identifier"));
+  CHECK_THAT(MessageOf("{\"tunables\": [1]}"), Catch::Contains("tunables: expected an object"));
+  CHECK_THAT(MessageOf("{\"kind\": \"cuda\"}"),
+             Catch::Contains("kind: 'cuda' is not one of host_native, device_cuda, python"));
+  CHECK_THAT(MessageOf("{\"flags\": [\"-O3 -march\"]}"), Catch::Contains("flags[0]"));
+  CHECK_THAT(MessageOf("{\"launches\": [{\"grid\": [\"1\"]}]}"),
+             Catch::Contains("launches[0].kernel: is missing"));
+  CHECK_THAT(MessageOf("[]"), Catch::Contains("expected an object"));
+  CHECK_THAT(MessageOf("{\n  \"flags\": [}"), Catch::Contains("c.json:2:13: not JSON"));
+  CHECK_THAT(MessageOf("{\"origin\": \"\xff\"}"), Catch::Contains("c.json:1:"));
+}
+
+TEST_CASE("A folder with a mistake gives no candidate at all") {
+  const Folder folder;
+  folder.Write("a.cc", "int a;");
+  folder.Write("b.json", "{}");
+  CHECK_THAT(std::string(ReadCandidates(folder.path, kProblem, "cpu").status().message()),
+             Catch::Contains("b.json: no source beside it, such as b.cc"));
+  folder.Write("b.cc", std::string("bad \xff utf-8"));
+  const absl::Status status = ReadCandidates(folder.path, kProblem, "cpu").status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(status.message()), Catch::Contains("b.cc: "));
+}
+
+TEST_CASE("A source that is too large is refused with its name") {
+  const Folder folder;
+  folder.Write("big.cc", std::string(static_cast<size_t>(kMaxSourceBytes) + 1, ' '));
+  const absl::Status status = ReadCandidates(folder.path, kProblem, "cpu").status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(status.message()), Catch::Contains("big.cc"));
+}
+
+TEST_CASE("Two sources of one name are ambiguous") {
+  const Folder folder;
+  folder.Write("a.cc", "int a;");
+  folder.Write("a.cpp", "int a;");
+  CHECK_THAT(std::string(ReadCandidates(folder.path, kProblem, "cpu").status().message()),
+             Catch::Contains("another source of the same name"));
+}
+
+TEST_CASE("A JSON-lines file gives one candidate a line") {
+  const Folder folder;
+  folder.Write("other.cc", "int other;");
+  folder.Write("all.jsonl",
+               "{\"name\": \"one\", \"source\": \"int one;\", \"tunables\": {\"N\": 1}}\n"
+               "\n"
+               "{\"source_file\": \"other.cc\"}\n");
+  const auto candidates = ReadCandidates(folder.path + "/all.jsonl", kProblem, "cpu");
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 2);
+  CHECK((*candidates)[0].name == "one");
+  CHECK((*candidates)[0].candidate.source == "int one;");
+  CHECK((*candidates)[1].name == "all#3");
+  CHECK((*candidates)[1].candidate.source == "int other;");
+
+  folder.Write("bad.jsonl", "{\"source\": \"int one;\"}\n{\"name\": \"two\"}\n");
+  CHECK_THAT(
+      std::string(ReadCandidates(folder.path + "/bad.jsonl", kProblem, "cpu").status().message()),
+      Catch::Contains("bad.jsonl:2: source: exactly one of source and source_file"));
+  folder.Write("worse.jsonl", "{\"source\": }\n");
+  CHECK_THAT(
+      std::string(ReadCandidates(folder.path + "/worse.jsonl", kProblem, "cpu").status().message()),
+      Catch::Contains("worse.jsonl:1:"));
+}
+
+TEST_CASE("What is not there or not a candidate is said") {
+  const Folder folder;
+  CHECK(ReadCandidates(folder.path + "/none", kProblem, "cpu").status().code() ==
+        absl::StatusCode::kNotFound);
+  CHECK_THAT(std::string(ReadCandidates(folder.path, kProblem, "cpu").status().message()),
+             Catch::Contains("holds no candidate"));
+  folder.Write("x.txt", "");
+  CHECK(ReadCandidates(folder.path + "/x.txt", kProblem, "cpu").status().code() ==
+        absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("The kind follows the file's extension unless the JSON says otherwise") {
+  const Folder folder;
+  folder.Write("a.py", "def run(): pass");
+  folder.Write("b.cu", "__global__ void k() {}");
+  folder.Write(
+      "b.json",
+      R"json({"kind": "device_cuda", "launches": [{"kernel": "k", "grid": ["ceildiv(n, 256)", 1],
+                   "block": [256], "arguments": ["x", "y", "n"]
+}], "workspace_bytes": "4*n"
+})json");
+  const auto candidates = ReadCandidates(folder.path, kProblem, "h100");
+  REQUIRE(candidates.ok());
+  CHECK((*candidates)[0].candidate.kind == CandidateKind::kPython);
+  const Candidate& cuda = (*candidates)[1].candidate;
+  CHECK(cuda.kind == CandidateKind::kDeviceCuda);
+  REQUIRE(cuda.launches.size() == 1);
+  CHECK(cuda.launches[0].grid == std::vector<std::string>{"ceildiv(n, 256)", "1"});
+  CHECK(cuda.workspace_bytes == "4*n");
+}
+
+}  // namespace
+}  // namespace kernelcast::cli

@@ -1,0 +1,92 @@
+#include "services/cli/core/paths.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace kernelcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "kernelcast-paths-XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~Folder() { fs::remove_all(path); }
+  void Write(const std::string& name, const std::string& text) const {
+    fs::create_directories((fs::path(path) / name).parent_path());
+    std::ofstream(fs::path(path) / name) << text;
+  }
+  std::string path;
+};
+
+Environment Fake(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const std::string& name) {
+    const auto found = values.find(name);
+    return found == values.end() ? std::string() : found->second;
+  };
+}
+
+TEST_CASE("The state folder follows the XDG convention") {
+  CHECK(*DefaultStateDir(Fake({{"XDG_STATE_HOME", "/x"}, {"HOME", "/h"}})) == "/x/kernelcast");
+  CHECK(*DefaultStateDir(Fake({{"HOME", "/h"}})) == "/h/.local/state/kernelcast");
+  // A relative path is to be ignored.
+  CHECK(*DefaultStateDir(Fake({{"XDG_STATE_HOME", "x"}, {"HOME", "/h"}})) ==
+        "/h/.local/state/kernelcast");
+  CHECK(DefaultStateDir(Fake({})).status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("Problems are searched in the environment's folders first") {
+  const auto folders = ProblemFolders(Fake({{"KERNELCAST_PROBLEMS", "/a::/b"}}), "/opt/kc/bin");
+  REQUIRE(folders.size() == 4);
+  CHECK(folders[0] == "/a");
+  CHECK(folders[1] == "/b");
+  CHECK(folders[2] == "examples/problems");
+  CHECK(folders[3] == "/opt/kc/share/kernelcast/problems");
+}
+
+TEST_CASE("A problem is found by its folder, its file and its name") {
+  const Folder folder;
+  folder.Write("first/softmax/problem.yaml", "");
+  folder.Write("second/softmax/problem.yaml", "");
+  folder.Write("second/matmul/problem.yaml", "");
+  const std::vector<std::string> folders = {folder.path + "/first", folder.path + "/second"};
+  CHECK(*FindProblemFolder("softmax", folders) == folder.path + "/first/softmax");
+  CHECK(*FindProblemFolder("matmul", folders) == folder.path + "/second/matmul");
+  CHECK(*FindProblemFolder(folder.path + "/second/softmax", folders) ==
+        folder.path + "/second/softmax");
+  CHECK(*FindProblemFolder(folder.path + "/second/softmax/problem.yaml", folders) ==
+        folder.path + "/second/softmax");
+
+  const absl::Status near = FindProblemFolder("sofmax", folders).status();
+  CHECK(near.code() == absl::StatusCode::kNotFound);
+  CHECK_THAT(std::string(near.message()), Catch::Contains("did you mean 'softmax'?"));
+  const absl::Status far = FindProblemFolder("zzzzzzzzzzz", folders).status();
+  CHECK_THAT(std::string(far.message()), Catch::Contains("there are: matmul, softmax"));
+  CHECK_THAT(std::string(FindProblemFolder(folder.path + "/first", folders).status().message()),
+             Catch::Contains("holds no problem.yaml"));
+  CHECK_THAT(std::string(FindProblemFolder("no/such", folders).status().message()),
+             Catch::Contains("there is no folder"));
+  CHECK(FindProblemFolder("", folders).status().code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("A file is written whole, with its folders, or not at all") {
+  const Folder folder;
+  const std::string path = folder.path + "/a/b/file";
+  REQUIRE(WriteFileAtomically(path, "one").ok());
+  REQUIRE(WriteFileAtomically(path, "two").ok());
+  CHECK(*ReadFile(path, 10) == "two");
+  CHECK(std::distance(fs::directory_iterator(folder.path + "/a/b"), fs::directory_iterator()) == 1);
+  CHECK_FALSE(WriteFileAtomically(path + "/below", "x").ok());
+  CHECK(ReadFile(path, 2).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(ReadFile(folder.path + "/none", 2).status().code() == absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace kernelcast::cli

@@ -1,0 +1,32 @@
+#include "services/cli/core/table.h"
+
+#include <catch2/catch.hpp>
+
+namespace kernelcast::cli {
+namespace {
+
+TEST_CASE("Columns are aligned and lines have no trailing blanks") {
+  Table table({{"name"}, {"count", Table::Align::kRight}, {"note"}});
+  table.AddRow({"a", "1", "x"});
+  table.AddRow({"long name", "1,000"});
+  CHECK(table.Render(Style(false)) ==
+        "name       count  note\n"
+        "a              1  x\n"
+        "long name  1,000\n");
+}
+
+TEST_CASE("A shrinking column gives way to the terminal's width") {
+  Table table({{"id"}, {"text", Table::Align::kLeft, true}});
+  table.AddRow({"1", "a rather long text that does not fit"});
+  const std::string text = table.Render(Style(false), 20);
+  CHECK(text == "id  text\n1   a rather long t…\n");
+}
+
+TEST_CASE("A table that cannot shrink is wider than the terminal rather than cut") {
+  Table table({{"id"}});
+  table.AddRow({"0123456789"});
+  CHECK(table.Render(Style(false), 5) == "id\n0123456789\n");
+}
+
+}  // namespace
+}  // namespace kernelcast::cli

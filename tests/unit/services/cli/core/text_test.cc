@@ -1,0 +1,69 @@
+#include "services/cli/core/text.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+namespace kernelcast::cli {
+namespace {
+
+TEST_CASE("Figures are written as people read them") {
+  CHECK(FormatCount(0) == "0");
+  CHECK(FormatCount(999) == "999");
+  CHECK(FormatCount(1234567) == "1,234,567");
+  CHECK(FormatSpeedup(3.4159) == "3.42x");
+  CHECK(FormatSpeedup(0.0674) == "0.067x");
+  CHECK(FormatSpeedup(125.4) == "125x");
+  CHECK(FormatSpeedup(std::nan("")) == "-");
+  CHECK(FormatShare(0.324) == "32%");
+  CHECK(FormatShare(0.004) == "0.4%");
+  CHECK(FormatShare(0.9996) == "99.9%");
+  CHECK(FormatShare(1) == "100%");
+  CHECK(FormatTimeNs(812) == "812 ns");
+  CHECK(FormatTimeNs(45'120) == "45.1 us");
+  CHECK(FormatTimeNs(3.2e6) == "3.20 ms");
+  CHECK(FormatTimeNs(12.4e9) == "12.4 s");
+  CHECK(FormatSeconds(12.41) == "12.4 s");
+  CHECK(FormatSeconds(245) == "4m 05s");
+  CHECK(FormatSeconds(7800) == "2h 10m");
+  CHECK(FormatClock(42) == "00:42");
+  CHECK(FormatClock(3723) == "1:02:03");
+  CHECK(FormatClock(-1) == "--:--");
+  CHECK(FormatBytes(512) == "512 B");
+  CHECK(FormatBytes(23.4 * 1024 * 1024 * 1024) == "23.4 GiB");
+  CHECK(FormatUtc(1'800'000'000'000'000'000) == "2027-01-15 08:00:00 UTC");
+  CHECK(FormatUtc(0).empty());
+  CHECK(FormatAxes({{"rows", 7}, {"cols", 129}}) == "cols=129 rows=7");
+}
+
+TEST_CASE("An interval has enough digits that its ends differ") {
+  CHECK(FormatInterval({3.42, 3.38, 3.46, 0.95}) == "[3.38, 3.46]");
+  CHECK(FormatInterval({1.3301, 1.3291, 1.3311, 0.95}) == "[1.329, 1.331]");
+  CHECK(FormatInterval({2.0001, 2.0000, 2.0004, 0.95}) == "[2.0000, 2.0004]");
+}
+
+TEST_CASE("Text from outside cannot drive the terminal") {
+  CHECK(ForTerminal("red \x1b[31m and \x07 bell") == "red \\x1b[31m and \\x07 bell");
+  CHECK(ForTerminal("a\tb\nc") == "a\tb\nc");
+  CHECK(OneLine("a\tb\nc") == "a b c");
+  CHECK(ForTerminal("\xff\xfe") == "\xEF\xBF\xBD\xEF\xBF\xBD");
+  CHECK(ForTerminal("\xC2\x9B") == "\\x9b");  // an 8-bit control sequence introducer
+  CHECK(ForTerminal("x\xE2\x80\xAEy") == "x\xEF\xBF\xBDy");
+}
+
+TEST_CASE("Widths count columns, not bytes or colours") {
+  CHECK(DisplayWidth("abc") == 3);
+  CHECK(DisplayWidth("×é") == 2);
+  CHECK(DisplayWidth("日本") == 4);
+  CHECK(DisplayWidth("e\xCC\x81") == 1);  // a combining accent
+  CHECK(DisplayWidth(Style(true).Green("abc")) == 3);
+  CHECK(Style(false).Green("abc") == "abc");
+  CHECK(Truncate("abcdef", 4) == "abc…");
+  CHECK(Truncate("日本語", 5) == "日本…");
+  CHECK(Truncate("abc", 3) == "abc");
+  CHECK(Truncate("abc", 0).empty());
+  CHECK(PadRight("×", 3) == "×  ");
+  CHECK(PadLeft("×", 3) == "  ×");
+}
+
+}  // namespace
+}  // namespace kernelcast::cli

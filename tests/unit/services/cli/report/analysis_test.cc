@@ -1,0 +1,165 @@
+#include "services/cli/report/analysis.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/unit/services/cli/report/sample_report.h"
+
+namespace kernelcast::cli {
+namespace {
+
+ReportInput Input(std::vector<ReportCandidate> candidates) {
+  ReportInput input;
+  input.problem_name = "p";
+  input.candidates = std::move(candidates);
+  return input;
+}
+
+TEST_CASE("Evaluations are counted by how they were settled and why") {
+  ReportCandidate failed = MeasuredCandidate("k_f", 1, DecisionReason::kAudit);
+  failed.measurement->outcome = Timeout{1'000'000'000, "check"};
+  ReportCandidate rejected = PrunedCandidate("k_r");
+  rejected.compile_error = CompileError{CompileStage::kCompiler, "no"};
+  rejected.decision->reason = DecisionReason::kCompileError;
+  const ReportAnalysis analysis = Analyze(Input(
+      {MeasuredCandidate("k_1", 2.0), MeasuredCandidate("k_2", 0.5, DecisionReason::kLowConfidence),
+       failed, PrunedCandidate("k_3"), PrunedCandidate("k_4"), rejected}));
+  const ReportCounts& counts = analysis.counts;
+  CHECK(counts.considered == 6);
+  CHECK(counts.decided == 6);
+  CHECK(counts.measured == 3);
+  CHECK(counts.promoted == 1);
+  CHECK(counts.deferred == 1);
+  CHECK(counts.audited == 1);
+  CHECK(counts.pruned == 2);
+  CHECK(counts.rejected == 1);
+  CHECK(counts.failures == 2);
+  CHECK(counts.faster == 1);
+  CHECK(counts.defer_rate == Approx(1.0 / 6));
+  CHECK(counts.device_seconds_spent == Approx(3 * 0.62));
+  CHECK(counts.device_seconds_avoided == Approx(2 * 0.62));
+  CHECK(analysis.best == 0);
+  CHECK(analysis.faster);
+  CHECK_FALSE(analysis.confirmed);
+}
+
+TEST_CASE("A forecast is never the best") {
+  ReportCandidate promising = PrunedCandidate("k_1");
+  promising.forecast->expected_log2_speedup = 5;
+  const ReportAnalysis analysis = Analyze(Input({promising}));
+  CHECK(analysis.best == -1);
+  CHECK_FALSE(analysis.shown_best.has_value());
+  CHECK_FALSE(analysis.faster);
+}
+
+TEST_CASE("A candidate that is pruned and later measured counts as measured") {
+  const ReportAnalysis analysis =
+      Analyze(Input({PrunedCandidate("k_1"), PrunedCandidate("k_2"), MeasuredCandidate("k_1", 2)}));
+  CHECK(analysis.superseded == std::vector<bool>{true, false, false});
+  CHECK(analysis.counts.considered == 2);
+  CHECK(analysis.counts.decided == 3);
+  CHECK(analysis.counts.pruned == 1);
+  CHECK(analysis.counts.measured == 1);
+}
+
+TEST_CASE("A refusal after a measurement takes nothing away from it") {
+  ReportCandidate duplicate = PrunedCandidate("k_1");
+  duplicate.rejection = "duplicate of r_1";
+  const ReportAnalysis analysis = Analyze(Input({MeasuredCandidate("k_1", 2), duplicate}));
+  CHECK(analysis.counts.considered == 1);
+  CHECK(analysis.counts.measured == 1);
+  CHECK(analysis.counts.rejected == 0);
+}
+
+TEST_CASE("A confirmation is shown as the best and counted nowhere else") {
+  ReportCandidate confirmation = MeasuredCandidate("k_1", 1.9, DecisionReason::kRequested);
+  confirmation.measurement->level = MeasureLevel::kFinal;
+  const ReportAnalysis analysis =
+      Analyze(Input({MeasuredCandidate("k_1", 2), MeasuredCandidate("k_2", 1.5), confirmation}));
+  CHECK(analysis.is_confirmation == std::vector<bool>{false, false, true});
+  CHECK(analysis.counts.considered == 2);
+  CHECK(analysis.counts.measured == 2);
+  CHECK(analysis.counts.device_seconds_confirming == Approx(0.62));
+  REQUIRE(analysis.shown_best.has_value());
+  CHECK(analysis.confirmed);
+  CHECK(MeasuredSpeedup(analysis.shown_best->measurement)->value == Approx(1.9));
+}
+
+TEST_CASE("A best whose interval reaches down to one is not called faster") {
+  const ReportAnalysis analysis = Analyze(Input({MeasuredCandidate("k_1", 1.005)}));
+  REQUIRE(analysis.shown_best.has_value());
+  CHECK_FALSE(analysis.faster);
+}
+
+TEST_CASE("Reliability weighs an audit by the inverse of its propensity") {
+  ReportCandidate audit = MeasuredCandidate("k_1", 0.4, DecisionReason::kAudit);
+  audit.decision->audit_propensity = 0.1;
+  // Certain of bin 5, (1, sqrt 2]: wrong for the audit, right for the other.
+  for (double& p : audit.forecast->bin_probabilities) p = 0;
+  audit.forecast->bin_probabilities[4] = 1;
+  ReportCandidate other = MeasuredCandidate("k_2", 1.2);
+  other.forecast->bin_probabilities = audit.forecast->bin_probabilities;
+  const ReportAnalysis analysis = Analyze(Input({audit, other}));
+  const ReliabilityPoint& last = analysis.reliability.back();
+  CHECK(last.items == 2);
+  CHECK(last.audits == 1);
+  CHECK(last.weight == Approx(11));
+  CHECK(last.accuracy == Approx(1.0 / 11));
+  CHECK(analysis.reliability_error == Approx(10.0 / 11));
+}
+
+TEST_CASE("A forecast against another baseline is compared with the ratio to that baseline") {
+  ReportCandidate first = MeasuredCandidate("k_1", 4);
+  ReportCandidate second = MeasuredCandidate("k_2", 6);
+  second.forecast->baseline_candidate_id = "k_1";
+  ReportCandidate third = MeasuredCandidate("k_3", 6);
+  third.forecast->baseline_candidate_id = "k_unknown";
+  uint64_t skipped = 0;
+  const auto outcomes = ForecastOutcomes({first, second, third}, &skipped);
+  REQUIRE(outcomes.size() == 2);
+  CHECK(*outcomes[0].speedup == Approx(4));
+  CHECK(*outcomes[1].speedup == Approx(1.5));
+  CHECK(skipped == 1);
+}
+
+TEST_CASE("A noisy machine is neither a failure of the candidate nor a label") {
+  ReportCandidate unstable = MeasuredCandidate("k_1", 1);
+  unstable.measurement->outcome = EnvironmentUnstable{"noise", 3, 4, {}};
+  CHECK(FateOf(unstable) == Fate::kUnstable);
+  CHECK(ForecastOutcomes({unstable}, nullptr).empty());
+  CHECK(Analyze(Input({unstable})).counts.failures == 0);
+}
+
+TEST_CASE("Origins are summed up best first, failures by how often") {
+  ReportCandidate slow = MeasuredCandidate("k_2", 0.5);
+  slow.candidate.origin = "template:slow";
+  ReportCandidate crash = MeasuredCandidate("k_3", 1);
+  crash.candidate.origin = "template:slow";
+  Crash segmentation;
+  segmentation.signal = 11;
+  crash.measurement->outcome = segmentation;
+  const ReportAnalysis analysis = Analyze(Input({slow, crash, MeasuredCandidate("k_1", 2)}));
+  REQUIRE(analysis.origins.size() == 2);
+  CHECK(analysis.origins[0].origin == "three_pass");
+  CHECK(analysis.origins[1].origin == "slow");
+  CHECK(analysis.origins[1].failures == 1);
+  REQUIRE(analysis.failures.size() == 1);
+  CHECK(analysis.failures[0].phrase == "crash: SIGSEGV");
+}
+
+TEST_CASE("Tunables are shown without the template and with the flags themselves") {
+  Candidate candidate;
+  candidate.tunables = {{"TEMPLATE", "x"}, {"LANES", "8"}, {"FLAGS", "1"}};
+  candidate.flags = {"-ffast-math"};
+  CHECK(TunablesOf(candidate) == "LANES=8 -ffast-math");
+}
+
+TEST_CASE("An empty set of records has no figures that are not numbers") {
+  const ReportAnalysis analysis = Analyze(Input({}));
+  CHECK(analysis.counts.defer_rate == 0);
+  CHECK(analysis.counts.device_seconds_avoided == 0);
+  CHECK(std::isnan(analysis.reliability_error));
+}
+
+}  // namespace
+}  // namespace kernelcast::cli

@@ -1,0 +1,164 @@
+#include "services/cli/report/html.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "services/cli/report/analysis.h"
+#include "services/cli/report/assets.h"
+#include "tests/unit/services/cli/report/sample_report.h"
+
+namespace kernelcast::cli {
+namespace {
+
+// What is wrong with the nesting of the page's tags; "" if nothing.
+std::string NestingMistake(const std::string& page) {
+  static const std::set<std::string> kVoid = {"meta", "input", "line", "rect", "br"};
+  // Their end tags may be left out.
+  static const std::set<std::string> kImplied = {"li", "dt", "dd", "th"};
+  std::vector<std::string> open;
+  for (size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {
+    if (page.compare(at, 2, "<!") == 0) continue;
+    const size_t end = page.find('>', at);
+    if (end == std::string::npos) return "a tag without an end";
+    const bool closing = page[at + 1] == '/';
+    size_t name_end = at + (closing ? 2 : 1);
+    while (std::isalnum(static_cast<unsigned char>(page[name_end])) != 0) ++name_end;
+    const std::string name = page.substr(at + (closing ? 2 : 1), name_end - at - (closing ? 2 : 1));
+    if (name.empty()) return "a bare '<' near " + page.substr(at, 40);
+    if (closing) {
+      while (!open.empty() && open.back() != name && kImplied.count(open.back()) > 0)
+        open.pop_back();
+      if (open.empty() || open.back() != name) {
+        return "</" + name + "> closes <" + (open.empty() ? "" : open.back()) + ">";
+      }
+      open.pop_back();
+    } else if (page[end - 1] != '/' && kVoid.count(name) == 0) {
+      open.push_back(name);
+      if (name == "script" || name == "style") {
+        at = page.find("</" + name, end) - 1;
+        continue;
+      }
+    }
+    at = end;
+  }
+  return open.empty() ? "" : "<" + open.back() + "> is not closed";
+}
+
+// The page without what a browser does not show as markup.
+std::string Markup(const std::string& page) {
+  std::string markup = page;
+  for (const char* tag : {"script", "style"}) {
+    for (size_t at = 0; (at = markup.find(std::string("<") + tag, at)) != std::string::npos;) {
+      const size_t end = markup.find(std::string("</") + tag, at);
+      markup.erase(at, end - at);
+      ++at;
+    }
+  }
+  return markup;
+}
+
+TEST_CASE("The page is complete in itself: it names no other file") {
+  const std::string page = RenderReport(SampleReport(60));
+  CHECK_FALSE(std::regex_search(
+      Markup(page), std::regex("(src|srcset|action|data)\\s*=\\s*[\"']?(https?:|//|[a-z]+\\.)")));
+  CHECK_THAT(page, !Catch::Contains("<link"));
+  CHECK_THAT(page, !Catch::Contains("http://"));
+  CHECK_THAT(page, !Catch::Contains("https://"));
+  CHECK_THAT(std::string(ReportStyleSheet()), !Catch::Contains("url("));
+  CHECK_THAT(std::string(ReportStyleSheet()), !Catch::Contains("@import"));
+  CHECK_THAT(page, Catch::Contains("default-src 'none'"));
+}
+
+TEST_CASE("The page's tags are nested as they should be, whatever is in it") {
+  for (const int count : {0, 1, 5, 60, 300}) {
+    INFO(count);
+    CHECK(NestingMistake(RenderReport(SampleReport(count))).empty());
+  }
+}
+
+TEST_CASE("Hostile text reaches the page as text") {
+  const std::string hostile =
+      "</script></style></title>\"'><img src=x onerror=alert(1)><!--\xff\x01";
+  ReportInput input = SampleReport(30);
+  input.problem_name = input.problem_title = input.problem_description = hostile;
+  input.target = input.generator_version = hostile;
+  input.search->search_id = input.search->status = input.search->end_reason = hostile;
+  input.search->policy = hostile;
+  input.search->limits = {{hostile, hostile}};
+  input.search->confirmed->candidate.origin = hostile;
+  input.search->confirmed->candidate.source = hostile;
+  input.search->confirmed->candidate.flags = {hostile};
+  input.search->confirmed->candidate.tunables = {{hostile, hostile}};
+  input.search->confirmed->measurement.device.model = hostile;
+  for (ReportCandidate& candidate : input.candidates) {
+    candidate.request_id = candidate.candidate.origin = candidate.candidate.source = hostile;
+    candidate.candidate.flags = {hostile};
+    candidate.candidate.tunables = {{hostile, hostile}};
+    candidate.feedback = hostile;
+    if (candidate.forecast.has_value()) candidate.forecast->backend = hostile;
+    if (candidate.decision.has_value()) candidate.decision->policy = hostile;
+    if (candidate.measurement.has_value()) {
+      candidate.measurement->worker_id = candidate.measurement->toolchain = hostile;
+      candidate.measurement->architecture = candidate.measurement->protocol_version = hostile;
+      if (auto* ok = std::get_if<MeasuredOk>(&candidate.measurement->outcome)) {
+        ok->shapes[0].stop_reason = hostile;
+        ok->environment.throttle_reasons = {hostile};
+      }
+    } else if (!candidate.compile_error.has_value() && candidate.sequence % 2 == 0) {
+      candidate.rejection = hostile;
+    }
+  }
+  const std::string page = RenderReport(input);
+  CHECK_THAT(page, !Catch::Contains("<img"));
+  CHECK_THAT(page, !Catch::Contains("\xff"));
+  CHECK_THAT(page, !Catch::Contains("\x01"));
+  CHECK(NestingMistake(page).empty());
+  size_t scripts = 0;
+  for (size_t at = 0; (at = page.find("</script>", at)) != std::string::npos; ++at) ++scripts;
+  CHECK(scripts == 2);
+}
+
+TEST_CASE("The headline says what is known and no more") {
+  ReportInput input = SampleReport(60);
+  CHECK_THAT(RenderReport(input), Catch::Contains("confirmed at the final level"));
+  input.search->confirmed.reset();
+  CHECK_THAT(RenderReport(input), Catch::Contains("screening measurement, not confirmed"));
+
+  ReportInput slow;
+  slow.candidates = {MeasuredCandidate("k_1", 0.9)};
+  CHECK_THAT(RenderReport(slow), Catch::Contains("No kernel faster than the reference"));
+  ReportInput pruned;
+  pruned.candidates = {PrunedCandidate("k_1")};
+  CHECK_THAT(RenderReport(pruned), Catch::Contains("No candidate was measured"));
+  ReportInput failures;
+  failures.candidates = {MeasuredCandidate("k_1", 1)};
+  failures.candidates[0].measurement->outcome = Timeout{1'000'000'000, "check"};
+  CHECK_THAT(RenderReport(failures), Catch::Contains("No candidate gave a correct, timed result"));
+  CHECK_THAT(RenderReport(ReportInput()), Catch::Contains("Nothing has been settled yet"));
+}
+
+TEST_CASE("A thousand candidates fit a page that browsers and mail like") {
+  CHECK(RenderReport(SampleReport(1000)).size() < 4'000'000);
+}
+
+TEST_CASE("The page's data can be read back") {
+  const std::string page = RenderReport(SampleReport(40));
+  const std::string open = "<script type=application/json id=data>";
+  const size_t begin = page.find(open) + open.size();
+  const auto json =
+      nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  CHECK(json["counts"]["considered"] == 40);
+}
+
+TEST_CASE("The script never writes markup") {
+  const std::string script(ReportScript());
+  CHECK_THAT(script, !Catch::Contains("innerHTML"));
+  CHECK_THAT(script, !Catch::Contains("insertAdjacentHTML"));
+  CHECK_THAT(script, !Catch::Contains("eval("));
+  CHECK_THAT(script, !Catch::Contains("</script"));
+}
+
+}  // namespace
+}  // namespace kernelcast::cli
