@@ -46,8 +46,8 @@ absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name) {
 std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view service,
                           std::string_view message, std::initializer_list<LogField> fields) {
   nlohmann::ordered_json line;
-  line["time"] = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(wall_ns),
-                                  absl::UTCTimeZone());
+  line["time"] =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(wall_ns), absl::UTCTimeZone());
   line["level"] = Name(level);
   if (!service.empty()) {
     line["service"] = service;
@@ -63,8 +63,7 @@ void Log(LogLevel level, std::string_view message, std::initializer_list<LogFiel
   if (level < minimum_level.load(std::memory_order_relaxed)) {
     return;
   }
-  const std::string line =
-      FormatLogLine(level, Clock::Real().WallNs(), Service(), message, fields);
+  const std::string line = FormatLogLine(level, Clock::Real().WallNs(), Service(), message, fields);
   // One call keeps lines whole; what a full disk or a closed pipe refuses is lost.
   ssize_t written;
   do {

@@ -14,8 +14,8 @@ struct Character {
 
 bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
-// The first character of a text that is not empty. An invalid one spans the longest prefix that could
-// have begun a valid character, at least one byte (the Unicode standard's "maximal subpart").
+// The first character of a text that is not empty. An invalid one spans the longest prefix that
+// could have begun a valid character, at least one byte (the Unicode standard's "maximal subpart").
 Character First(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(0);

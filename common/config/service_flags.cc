@@ -35,7 +35,8 @@ void AddSecondsOption(CLI::App& app, const std::string& name, absl::Duration& du
       ->default_str(absl::StrCat(absl::ToInt64Seconds(duration)));
 }
 
-// The flags of a program as a flat YAML mapping: name without dashes to a value or a list of values.
+// The flags of a program as a flat YAML mapping: name without dashes to a value or a list of
+// values.
 class YamlConfig final : public CLI::Config {
  public:
   explicit YamlConfig(const CLI::App* app) : app_(app) {}
@@ -100,8 +101,7 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
                         std::string(Revision()), ")");
   });
   app.config_formatter(std::make_shared<YamlConfig>(&app));
-  app.set_config("--config", "",
-                 "YAML file of flags, names without dashes; the command line wins");
+  app.set_config("--config", "", "YAML file of flags, names without dashes; the command line wins");
   app.add_option("--listen", flags.server.listen_address,
                  "Address to serve gRPC on, host:port (port 0: any) or unix:PATH")
       ->capture_default_str();
@@ -119,8 +119,7 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
       ->check(CLI::Range(1 << 20, 1 << 30));
   AddSecondsOption(app, "--max-connection-age-seconds", flags.server.max_connection_age,
                    "Age at which a connection is closed, so that clients find new servers");
-  AddSecondsOption(app, "--max-connection-age-grace-seconds",
-                   flags.server.max_connection_age_grace,
+  AddSecondsOption(app, "--max-connection-age-grace-seconds", flags.server.max_connection_age_grace,
                    "How long its calls may go on after that; longer than the longest call");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
       ->capture_default_str()

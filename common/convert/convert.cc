@@ -263,9 +263,7 @@ absl::StatusOr<Decision> FromProto(const v1::Decision& proto) {
   return decision;
 }
 
-v1::DecisionReason ToProto(DecisionReason reason) {
-  return EnumToProto(kDecisionReasons, reason);
-}
+v1::DecisionReason ToProto(DecisionReason reason) { return EnumToProto(kDecisionReasons, reason); }
 
 absl::StatusOr<DecisionReason> FromProto(v1::DecisionReason reason) {
   return EnumFromProto(kDecisionReasons, reason, "reason");

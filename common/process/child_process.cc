@@ -85,8 +85,8 @@ class SpawnPlan {
       highest = std::max(highest, to);
     }
     if (!wanted[STDIN_FILENO]) {
-      KC_RETURN_IF_ERROR(Ok(
-          posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0)));
+      KC_RETURN_IF_ERROR(
+          Ok(posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0)));
     }
     for (int fd = STDERR_FILENO + 1; fd < highest; ++fd) {
       if (!wanted[fd]) {
@@ -140,8 +140,7 @@ absl::Status SpawnError(int error, const ChildOptions& options) {
     case EAGAIN:
     case ENOMEM:
     case EMFILE:
-    case ENFILE:
-      return absl::ResourceExhaustedError(absl::StrCat(what, ": ", strerror(error)));
+    case ENFILE: return absl::ResourceExhaustedError(absl::StrCat(what, ": ", strerror(error)));
     case ENOENT:
     case ENOTDIR: {
       struct stat info;
@@ -154,10 +153,8 @@ absl::Status SpawnError(int error, const ChildOptions& options) {
     }
     case EACCES:
     case EPERM:
-    case ENOEXEC:
-      return absl::PermissionDeniedError(absl::StrCat(what, ": ", strerror(error)));
-    default:
-      return ErrnoStatus(error, what);
+    case ENOEXEC: return absl::PermissionDeniedError(absl::StrCat(what, ": ", strerror(error)));
+    default: return ErrnoStatus(error, what);
   }
 }
 
@@ -203,8 +200,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(const ChildOpt
     from = fcntl(from, F_DUPFD_CLOEXEC, kMaxChildDescriptor + 1);
     if (from < 0) {
       return errno == EBADF
-                 ? absl::InvalidArgumentError(absl::StrCat(
-                       "the descriptor to pass as ", to, " to ", options.argv[0], " is not open"))
+                 ? absl::InvalidArgumentError(absl::StrCat("the descriptor to pass as ", to, " to ",
+                                                           options.argv[0], " is not open"))
                  : SpawnError(errno, options);
     }
     temporary.Own(from);

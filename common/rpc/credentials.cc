@@ -58,13 +58,14 @@ absl::Status CheckKeyPair(const TlsOptions& tls) {
         absl::StrCat(tls.key_file, " holds no PEM private key without a password"));
   }
   if (!matches) {
-    return absl::InvalidArgumentError(absl::StrCat(tls.key_file, " is not the key of the certificate in ",
-                                                   tls.certificate_file));
+    return absl::InvalidArgumentError(
+        absl::StrCat(tls.key_file, " is not the key of the certificate in ", tls.certificate_file));
   }
   return absl::OkStatus();
 }
 
-// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here first.
+// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
+// first.
 absl::Status CheckFiles(const TlsOptions& tls) {
   if (tls.certificate_file.empty() != tls.key_file.empty()) {
     return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");

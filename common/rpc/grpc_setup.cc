@@ -30,9 +30,9 @@ void Write(gpr_log_func_args* args) {
       {{"source", "grpc"}, {"file", file.substr(file.rfind('/') + 1)}, {"line", args->line}});
 }
 
-// gRPC's callback threads end with the last channel or server that uses them, and whoever drops that
-// joins them. Call states hold channels and are dropped in callbacks: such a thread would join itself
-// and free what it still uses. So one channel, which leads nowhere, uses them for ever.
+// gRPC's callback threads end with the last channel or server that uses them, and whoever drops
+// that joins them. Call states hold channels and are dropped in callbacks: such a thread would join
+// itself and free what it still uses. So one channel, which leads nowhere, uses them for ever.
 void KeepCallbackThreads() {
   struct Call {
     grpc::GenericStub stub{grpc::CreateChannel("", nullptr)};  // fails every call at once
@@ -52,8 +52,8 @@ void SetUpGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
     gpr_set_log_function(&Write);
-    // Never undone: when its last user goes, the library joins a thread that may be polling for another
-    // 10 s, which is how long a process would then take to end.
+    // Never undone: when its last user goes, the library joins a thread that may be polling for
+    // another 10 s, which is how long a process would then take to end.
     grpc_init();
     KeepCallbackThreads();
     grpc::EnableDefaultHealthCheckService(true);

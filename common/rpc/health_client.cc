@@ -97,8 +97,8 @@ absl::Status WaitUntilServing(const std::shared_ptr<grpc::Channel>& channel,
     if (status.ok()) {
       return status;
     }
-    // A channel that is not connected returns when it is, or at the deadline; one that is connected to
-    // a server that does not serve is asked again a little later.
+    // A channel that is not connected returns when it is, or at the deadline; one that is connected
+    // to a server that does not serve is asked again a little later.
     constexpr absl::Duration kPause = absl::Milliseconds(20);
     if (absl::Now() + kPause >= deadline) {
       return absl::DeadlineExceededError(

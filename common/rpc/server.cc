@@ -27,8 +27,8 @@
 namespace kernelcast {
 namespace {
 
-// A bound on what all connections together may buffer; far above what is needed, so that it is met only
-// by a flood, and then by refusing, not by being killed for memory.
+// A bound on what all connections together may buffer; far above what is needed, so that it is met
+// only by a flood, and then by refusing, not by being killed for memory.
 constexpr size_t kMaxBufferBytes = size_t{1} << 30;
 
 constexpr std::string_view kUnixPrefix = "unix:";
@@ -87,8 +87,8 @@ bool SomebodyListens(const std::string& unix_path) {
 
 using OnServiceNames = std::function<void(const std::vector<std::string>&)>;
 
-// Learns which services a server has, before it takes calls. A service cannot be asked for its name;
-// this is the way by which reflection gets to know it.
+// Learns which services a server has, before it takes calls. A service cannot be asked for its
+// name; this is the way by which reflection gets to know it.
 class ServiceNamesPlugin final : public grpc::ServerBuilderPlugin {
  public:
   explicit ServiceNamesPlugin(OnServiceNames on_names) : on_names_(std::move(on_names)) {}

@@ -15,8 +15,8 @@ constexpr char kRetryPayload[] = "kernelcast.v1/retry-after-ms";
 constexpr char kRetryMetadata[] = "retry-after-ms";
 
 void SetRetryAfter(absl::Status& status, absl::Duration retry_after) {
-  const int64_t ms =
-      std::max<int64_t>(0, absl::ToInt64Milliseconds(absl::Ceil(retry_after, absl::Milliseconds(1))));
+  const int64_t ms = std::max<int64_t>(
+      0, absl::ToInt64Milliseconds(absl::Ceil(retry_after, absl::Milliseconds(1))));
   status.SetPayload(kRetryPayload, absl::Cord(absl::StrCat(ms)));
 }
 

@@ -1,7 +1,6 @@
 #include "common/base/hash.h"
 
 #include <catch2/catch.hpp>
-
 #include <cmath>
 #include <cstdint>
 #include <limits>

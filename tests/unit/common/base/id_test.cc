@@ -1,7 +1,6 @@
 #include "common/base/id.h"
 
 #include <catch2/catch.hpp>
-
 #include <set>
 
 namespace kernelcast {

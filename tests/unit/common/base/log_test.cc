@@ -1,7 +1,6 @@
 #include "common/base/log.h"
 
 #include <catch2/catch.hpp>
-
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -16,11 +15,10 @@ TEST_CASE("A log line is one JSON object with time, level, service, message and 
                      {"seed", std::numeric_limits<uint64_t>::max()},
                      {"load", 0.5},
                      {"draining", true}});
-  CHECK(line ==
-        R"({"time":"2023-11-14T22:13:20.123456Z","level":"warning","service":"worker",)"
-        R"("message":"queue full","request_id":"r1","depth":7,"offset":-3,)"
-        R"("seed":18446744073709551615,"load":0.5,"draining":true})"
-        "\n");
+  CHECK(line == R"({"time":"2023-11-14T22:13:20.123456Z","level":"warning","service":"worker",)"
+                R"("message":"queue full","request_id":"r1","depth":7,"offset":-3,)"
+                R"("seed":18446744073709551615,"load":0.5,"draining":true})"
+                "\n");
 }
 
 TEST_CASE("Newlines, quotes and bytes that are not UTF-8 stay within one valid line", "[log]") {

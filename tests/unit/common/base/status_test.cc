@@ -1,7 +1,6 @@
 #include "common/base/status.h"
 
 #include <catch2/catch.hpp>
-
 #include <memory>
 
 namespace kernelcast {

@@ -1,7 +1,6 @@
 #include "common/base/utf8.h"
 
 #include <catch2/catch.hpp>
-
 #include <random>
 
 namespace kernelcast {

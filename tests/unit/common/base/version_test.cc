@@ -1,8 +1,7 @@
 #include "common/base/version.h"
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <catch2/catch.hpp>
 
 namespace kernelcast {
 

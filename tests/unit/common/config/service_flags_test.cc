@@ -82,12 +82,32 @@ TEST_CASE("Without flags the defaults stand", "[config]") {
 }
 
 TEST_CASE("Flags are read from the command line", "[config]") {
-  const Parsed parsed = Parse(
-      {"--listen", "0.0.0.0:50051", "--metrics", "", "--tls-certificate-file", "c", "--tls-key-file",
-       "k", "--tls-client-ca-file", "a", "--max-message-bytes", "1048576",
-       "--max-connection-age-seconds", "90", "--max-connection-age-grace-seconds", "600.5",
-       "--log-level", "warning", "--drain-seconds", "2.5", "--ready-file", "r", "--forecaster", "x",
-       "--forecaster", "y"});
+  const Parsed parsed = Parse({"--listen",
+                               "0.0.0.0:50051",
+                               "--metrics",
+                               "",
+                               "--tls-certificate-file",
+                               "c",
+                               "--tls-key-file",
+                               "k",
+                               "--tls-client-ca-file",
+                               "a",
+                               "--max-message-bytes",
+                               "1048576",
+                               "--max-connection-age-seconds",
+                               "90",
+                               "--max-connection-age-grace-seconds",
+                               "600.5",
+                               "--log-level",
+                               "warning",
+                               "--drain-seconds",
+                               "2.5",
+                               "--ready-file",
+                               "r",
+                               "--forecaster",
+                               "x",
+                               "--forecaster",
+                               "y"});
   CHECK(parsed.code == -1);
   CHECK(parsed.flags.server.listen_address == "0.0.0.0:50051");
   CHECK(parsed.flags.metrics_address.empty());

@@ -8,7 +8,6 @@
 #include <limits>
 #include <random>
 
-
 namespace kernelcast {
 namespace {
 
@@ -18,8 +17,8 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::util::MessageDifferencer;
 
-// Fills messages with random content through reflection, so that a field which is added to a message
-// and forgotten in the conversion fails the round trip.
+// Fills messages with random content through reflection, so that a field which is added to a
+// message and forgotten in the conversion fails the round trip.
 class Filler {
  public:
   explicit Filler(uint64_t seed) : random_(seed) {}
@@ -96,9 +95,7 @@ class Filler {
       case FieldDescriptor::CPPTYPE_DOUBLE:
         many ? r.AddDouble(&message, field, Real()) : r.SetDouble(&message, field, Real());
         break;
-      case FieldDescriptor::CPPTYPE_BOOL:
-        r.SetBool(&message, field, Below(2) == 1);
-        break;
+      case FieldDescriptor::CPPTYPE_BOOL: r.SetBool(&message, field, Below(2) == 1); break;
       case FieldDescriptor::CPPTYPE_ENUM: {
         // Zero is "unspecified" everywhere.
         const auto& type = *field->enum_type();
@@ -114,8 +111,7 @@ class Filler {
       case FieldDescriptor::CPPTYPE_MESSAGE:
         Fill(many ? *r.AddMessage(&message, field) : *r.MutableMessage(&message, field), text);
         break;
-      case FieldDescriptor::CPPTYPE_FLOAT:
-        FAIL("no field is a float");
+      case FieldDescriptor::CPPTYPE_FLOAT: FAIL("no field is a float");
     }
   }
 

@@ -134,14 +134,14 @@ class PlannedWatch final : public WriteStream<v1::SearchEvent> {
 class TestOrchestrator final : public v1::Orchestrator::CallbackService {
  public:
   WatchPlan watch;
-  grpc::ServerWriteReactor<v1::SearchEvent>* WatchSearch(
-      grpc::CallbackServerContext* context, const v1::WatchSearchRequest*) override {
+  grpc::ServerWriteReactor<v1::SearchEvent>* WatchSearch(grpc::CallbackServerContext* context,
+                                                         const v1::WatchSearchRequest*) override {
     return new PlannedWatch(context, watch);
   }
 };
 
-// A server with both services and a client's stubs. Members are destroyed in reverse: the stubs, then
-// the server, then what its reactors refer to.
+// A server with both services and a client's stubs. Members are destroyed in reverse: the stubs,
+// then the server, then what its reactors refer to.
 struct Fixture {
   TestWorker worker;
   TestOrchestrator orchestrator;

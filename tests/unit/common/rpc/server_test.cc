@@ -46,7 +46,8 @@ std::unique_ptr<RpcServer> MustStart(const ServerOptions& options, grpc::Service
   return *std::move(server);
 }
 
-std::shared_ptr<grpc::Channel> Connect(const RpcServer& server, const ChannelOptions& options = {}) {
+std::shared_ptr<grpc::Channel> Connect(const RpcServer& server,
+                                       const ChannelOptions& options = {}) {
   auto channel = MakeChannel(server.address(), options);
   REQUIRE(channel.ok());
   return *channel;
@@ -57,8 +58,8 @@ struct Result {
   v1::CompileReply reply;
 };
 
-Result Compile(const std::shared_ptr<grpc::Channel>& channel, const v1::CompileRequest& request = {},
-               absl::Duration timeout = absl::Seconds(30)) {
+Result Compile(const std::shared_ptr<grpc::Channel>& channel,
+               const v1::CompileRequest& request = {}, absl::Duration timeout = absl::Seconds(30)) {
   Result result;
   grpc::ClientContext context;
   SetTimeout(context, timeout);
@@ -128,7 +129,8 @@ TEST_CASE("An address that is none is refused", "[server]") {
   }
 }
 
-TEST_CASE("A Unix socket serves one server at a time, and a stale file is no obstacle", "[server]") {
+TEST_CASE("A Unix socket serves one server at a time, and a stale file is no obstacle",
+          "[server]") {
   const TemporaryFolder folder;
   ServerOptions options;
   options.listen_address = "unix:" + folder.path() + "/socket";

@@ -62,11 +62,11 @@ class Threads {
 };
 
 struct Plan {
-  int requests = 0;        // then the client half-closes
+  int requests = 0;  // then the client half-closes
   size_t max_in_flight = 0;
-  int produced = 0;        // in a stream without requests, then FinishWith
-  int cancel_after = -1;   // operations
-  int finish_after = -1;   // requests, by FinishWith
+  int produced = 0;       // in a stream without requests, then FinishWith
+  int cancel_after = -1;  // operations
+  int finish_after = -1;  // requests, by FinishWith
 };
 
 // What happened, for the test to look at once the stream is gone.
@@ -88,8 +88,8 @@ struct Outcome {
   }
 };
 
-// Plays gRPC: runs each started operation on some thread, counts reactions in flight, and deletes the
-// stream when it is finished and the last reaction has returned.
+// Plays gRPC: runs each started operation on some thread, counts reactions in flight, and deletes
+// the stream when it is finished and the last reaction has returned.
 class FakeStream final : private StreamOperations<int> {
  public:
   FakeStream(const Plan& plan, Threads& grpc, Threads& workers, Outcome& outcome)

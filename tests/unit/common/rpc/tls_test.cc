@@ -114,9 +114,8 @@ TEST_CASE("TLS files that cannot do are refused by name", "[tls]") {
     server.tls = tls;
     ChannelOptions channel;
     channel.tls = tls;
-    for (const absl::Status& status :
-         {RpcServer::Start(server, {}, nullptr).status(),
-          MakeChannel("127.0.0.1:1", channel).status()}) {
+    for (const absl::Status& status : {RpcServer::Start(server, {}, nullptr).status(),
+                                       MakeChannel("127.0.0.1:1", channel).status()}) {
       CHECK(status.code() == absl::StatusCode::kInvalidArgument);
       CHECK(std::string(status.message()).find(named) != std::string::npos);
     }
