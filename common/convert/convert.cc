@@ -53,6 +53,8 @@ constexpr std::pair<DecisionReason, v1::DecisionReason> kDecisionReasons[] = {
     {DecisionReason::kRequested, v1::DECISION_REASON_REQUESTED},
     {DecisionReason::kBootstrap, v1::DECISION_REASON_BOOTSTRAP},
     {DecisionReason::kReused, v1::DECISION_REASON_REUSED},
+    {DecisionReason::kForecastOnly, v1::DECISION_REASON_FORECAST_ONLY},
+    {DecisionReason::kReused, v1::DECISION_REASON_REUSED},
     {DecisionReason::kUnpromising, v1::DECISION_REASON_UNPROMISING},
     {DecisionReason::kBudgetPace, v1::DECISION_REASON_BUDGET_PACE},
     {DecisionReason::kLikelyFailure, v1::DECISION_REASON_LIKELY_FAILURE},
