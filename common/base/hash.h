@@ -9,9 +9,9 @@
 
 namespace kernelcast {
 
-// Names content: SHA-256 over fields prefixed by their type and length, so that no two different field
-// lists collide by concatenation. The names are stored: what a list of fields hashes to never changes.
-// Not thread-safe; one instance a hash.
+// Names content: SHA-256 over fields prefixed by their type and length, so that no two different
+// field lists collide by concatenation. The names are stored: what a list of fields hashes to never
+// changes. Not thread-safe; one instance a hash.
 class ContentHasher {
  public:
   ContentHasher();

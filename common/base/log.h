@@ -27,8 +27,7 @@ struct LogField {
   LogField(std::string_view k, bool v) : key(k), value(v) {}
   LogField(std::string_view k, double v) : key(k), value(v) {}
   template <class T>
-    requires std::is_integral_v<T>
-  LogField(std::string_view k, T v)
+  requires std::is_integral_v<T> LogField(std::string_view k, T v)
       : key(k), value(static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(v)) {}
 };
 

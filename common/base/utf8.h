@@ -7,8 +7,8 @@
 
 namespace kernelcast {
 
-// UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF. NUL is valid. The same set
-// as protobuf accepts in a `string` field, where anything else fails the whole call.
+// UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF. NUL is valid. The same
+// set as protobuf accepts in a `string` field, where anything else fails the whole call.
 bool IsValidUtf8(std::string_view text);
 
 // The text with each maximal invalid part replaced by U+FFFD. May be longer than `text`.

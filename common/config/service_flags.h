@@ -2,7 +2,6 @@
 #define KERNELCAST_COMMON_CONFIG_SERVICE_FLAGS_H_
 
 #include <CLI/CLI.hpp>
-
 #include <string>
 
 #include "common/rpc/server.h"
@@ -15,24 +14,25 @@ struct ServiceFlags {
   std::string metrics_address = "127.0.0.1:0";  // "" serves no metrics
   std::string log_level = "info";
   double drain_seconds = 30;
-  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT"} once
-  // the service serves, by rename; for launchers that start it on port 0.
+  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT"}
+  // once the service serves, by rename; for launchers that start it on port 0.
   std::string ready_file;
 };
 
-// Adds the shared flags, --version and --config FILE. The file is a flat YAML mapping whose keys are
-// flag names without dashes, also those that the service itself adds; flags on the command line win.
-// An unknown key is an error that names the file, the line and the key; so is a missing file.
-// --version prints "NAME VERSION (REVISION)". `app` and `flags` are referred to until parsing is done.
+// Adds the shared flags, --version and --config FILE. The file is a flat YAML mapping whose keys
+// are flag names without dashes, also those that the service itself adds; flags on the command line
+// win. An unknown key is an error that names the file, the line and the key; so is a missing file.
+// --version prints "NAME VERSION (REVISION)". `app` and `flags` are referred to until parsing is
+// done.
 void AddServiceFlags(CLI::App& app, ServiceFlags& flags);
 
-// Parses, and sets the log level; returns the exit code to end with (0 after help or version, 2 for bad
-// usage) or -1 to go on. Prints help, version and errors itself.
+// Parses, and sets the log level; returns the exit code to end with (0 after help or version, 2 for
+// bad usage) or -1 to go on. Prints help, version and errors itself.
 int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 
 // Writes the ready file if one is asked for. UNAVAILABLE names the file.
-[[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_address,
-                                          int metrics_port);
+[[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags,
+                                          const std::string& grpc_address, int metrics_port);
 
 }  // namespace kernelcast
 

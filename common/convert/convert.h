@@ -19,10 +19,11 @@
 
 namespace kernelcast {
 
-// Between the domain's types and the messages of kernel.proto. ToProto never fails; FromProto answers
-// INVALID_ARGUMENT with the field's path for what has no domain value (unset oneof, unspecified enum
-// where one is needed). Neither validates beyond that. What is not UTF-8 becomes U+FFFD on the way into
-// a `string` field, because it would fail the whole call there; `bytes` fields take text as it is.
+// Between the domain's types and the messages of kernel.proto. ToProto never fails; FromProto
+// answers INVALID_ARGUMENT with the field's path for what has no domain value (unset oneof,
+// unspecified enum where one is needed). Neither validates beyond that. What is not UTF-8 becomes
+// U+FFFD on the way into a `string` field, because it would fail the whole call there; `bytes`
+// fields take text as it is.
 
 v1::Candidate ToProto(const Candidate& candidate);
 v1::CompileFacts ToProto(const CompileFacts& facts);
@@ -57,8 +58,8 @@ MeasureLevel FromProto(v1::MeasureLevel level);
 // Parses the files; problem_id, where set, must match.
 [[nodiscard]] absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& problem);
 
-// Nanoseconds to and from the well-known types; what 64 bits cannot hold becomes the nearest that they
-// can. Timestamps count from the Unix epoch.
+// Nanoseconds to and from the well-known types; what 64 bits cannot hold becomes the nearest that
+// they can. Timestamps count from the Unix epoch.
 google::protobuf::Duration DurationToProto(int64_t ns);
 google::protobuf::Timestamp TimestampToProto(int64_t ns);
 int64_t ToNanoseconds(const google::protobuf::Duration& duration);

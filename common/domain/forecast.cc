@@ -178,8 +178,8 @@ double StudentTUpperTail(double log2_threshold, double location, double scale,
 namespace {
 
 // Share of an open bin's mass that lies above the threshold, both in log2 S: what a normal
-// distribution with the forecast's moments puts there of what it puts into the bin. Where the moments
-// say nothing of the bin, the mass is spread over one octave next to the edge.
+// distribution with the forecast's moments puts there of what it puts into the bin. Where the
+// moments say nothing of the bin, the mass is spread over one octave next to the edge.
 double OpenBinShareAbove(const Forecast& forecast, double edge, bool upper, double threshold) {
   if (upper ? threshold <= edge : threshold >= edge) {
     return upper ? 1 : 0;

@@ -1,15 +1,15 @@
 #ifndef KERNELCAST_COMMON_METRICS_METRICS_H_
 #define KERNELCAST_COMMON_METRICS_METRICS_H_
 
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,10 +18,10 @@ namespace kernelcast {
 
 using Labels = std::map<std::string, std::string>;
 
-// The process's metrics. Every name starts with "kernelcast_" and belongs to one kind of instrument;
-// anything else is a mistake in the program and ends it. Instruments are made once, at start, with all
-// their label combinations, live as long as the registry, and are thread-safe, as is the registry.
-// Asking again for the same name and labels gives the same instrument.
+// The process's metrics. Every name starts with "kernelcast_" and belongs to one kind of
+// instrument; anything else is a mistake in the program and ends it. Instruments are made once, at
+// start, with all their label combinations, live as long as the registry, and are thread-safe, as
+// is the registry. Asking again for the same name and labels gives the same instrument.
 class MetricsRegistry {
  public:
   MetricsRegistry();  // also registers kernelcast_build_info

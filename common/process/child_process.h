@@ -19,34 +19,35 @@ struct ChildOptions {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=value"; nothing is inherited
   std::string working_directory;         // empty: the parent's
-  // {parent's descriptor, number in the child}; every other descriptor is closed, save 0, which reads
-  // /dev/null, and 1 and 2, which are the output. The parent keeps its own. The numbers in the child
-  // are below 256 and differ from each other.
+  // {parent's descriptor, number in the child}; every other descriptor is closed, save 0, which
+  // reads /dev/null, and 1 and 2, which are the output. The parent keeps its own. The numbers in
+  // the child are below 256 and differ from each other.
   std::vector<std::pair<int, int>> descriptors;
   // Standard output and error go to one pipe, of which the last bytes are kept; the child is killed
   // when it has written more than `max_output_bytes`.
   int64_t max_output_bytes = 1 << 20;
   int64_t kept_output_bytes = 64 << 10;
-  // Limits set on the child before it can run for long (prlimit); 0: none. There is never a core file.
+  // Limits set on the child before it can run for long (prlimit); 0: none. There is never a core
+  // file.
   int64_t max_address_space_bytes = 0;
   int64_t max_cpu_seconds = 0;
   int64_t max_file_bytes = 0;
 };
 
 struct ChildExit {
-  bool exited = false;    // else killed by `signal`
+  bool exited = false;  // else killed by `signal`
   int exit_code = 0;
   int signal = 0;
-  bool timed_out = false;        // this class killed it at the deadline
-  bool output_limit = false;     // it wrote too much, and was killed unless it had ended
-  std::string output;            // what was kept
+  bool timed_out = false;     // this class killed it at the deadline
+  bool output_limit = false;  // it wrote too much, and was killed unless it had ended
+  std::string output;         // what was kept
   int64_t cpu_ns = 0;
   int64_t max_resident_bytes = 0;
 };
 
-// A child in a process group of its own, made with posix_spawn, with every signal unblocked and at its
-// default. When it has ended, by itself or not, what is left of its group is killed. The destructor
-// kills the whole group and reaps the child. Not thread-safe.
+// A child in a process group of its own, made with posix_spawn, with every signal unblocked and at
+// its default. When it has ended, by itself or not, what is left of its group is killed. The
+// destructor kills the whole group and reaps the child. Not thread-safe.
 class ChildProcess {
  public:
   // NOT_FOUND / PERMISSION_DENIED: the program cannot be started. INVALID_ARGUMENT: no argv, a

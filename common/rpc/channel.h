@@ -16,9 +16,9 @@ struct ChannelOptions {
   int max_message_bytes = 64 << 20;
 };
 
-// A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to, and
-// no HTTP proxy. Plaintext unless tls.ca_file is set; with a certificate too, it is shown to servers
-// that ask. INVALID_ARGUMENT: unreadable TLS files, or a certificate without an authority.
+// A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to,
+// and no HTTP proxy. Plaintext unless tls.ca_file is set; with a certificate too, it is shown to
+// servers that ask. INVALID_ARGUMENT: unreadable TLS files, or a certificate without an authority.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     const std::string& address, const ChannelOptions& options = {});
 

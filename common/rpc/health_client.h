@@ -13,9 +13,9 @@
 namespace kernelcast {
 
 // Asks a server's grpc.health.v1.Health about `service`, which may be "". `done` gets OK when it is
-// serving, UNAVAILABLE when it is not or cannot be reached, NOT_FOUND when the server does not know the
-// service, DEADLINE_EXCEEDED after `timeout`, or the call's error. It runs once, on a gRPC thread, and
-// must not block.
+// serving, UNAVAILABLE when it is not or cannot be reached, NOT_FOUND when the server does not know
+// the service, DEADLINE_EXCEEDED after `timeout`, or the call's error. It runs once, on a gRPC
+// thread, and must not block.
 void CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::string& service,
                  absl::Duration timeout, std::function<void(const absl::Status&)> done);
 

@@ -22,8 +22,9 @@ class MethodMetrics {
  public:
   explicit MethodMetrics(MetricsRegistry* metrics);
 
-  // Makes the instruments of one service's methods; before the server takes calls. `service` is a full
-  // name such as "kernelcast.v1.Worker"; names without a linked-in descriptor are left unknown.
+  // Makes the instruments of one service's methods; before the server takes calls. `service` is a
+  // full name such as "kernelcast.v1.Worker"; names without a linked-in descriptor are left
+  // unknown.
   void AddService(const std::string& service);
 
   // What a server's builder is given; refers to this object.

@@ -15,8 +15,8 @@
 
 namespace kernelcast {
 
-// Paths of PEM files; all empty: no TLS. Files that are replaced later, as secrets are, count for new
-// connections within `reload_interval`.
+// Paths of PEM files; all empty: no TLS. Files that are replaced later, as secrets are, count for
+// new connections within `reload_interval`.
 struct TlsOptions {
   std::string certificate_file;
   std::string key_file;
@@ -36,9 +36,9 @@ struct ServerOptions {
 };
 
 // A gRPC server with health service, reflection and per-method metrics
-// (kernelcast_grpc_server_handled_total and _handling_seconds). Start order: services are registered,
-// the port is bound exclusively, health is SERVING. Thread-safe after Start. gRPC's own log lines become
-// lines of ours.
+// (kernelcast_grpc_server_handled_total and _handling_seconds). Start order: services are
+// registered, the port is bound exclusively, health is SERVING. Thread-safe after Start. gRPC's own
+// log lines become lines of ours.
 //
 // Health answers for "", "readiness", "liveness" and each service's full name.
 class RpcServer {
@@ -57,8 +57,9 @@ class RpcServer {
 
   // Health NOT_SERVING from now on, save for "liveness"; calls go on.
   void BeginDrain();
-  // Stops accepting, waits for calls in flight until the deadline, then cancels them and returns when
-  // they have ended, as every reactor must when it is cancelled. Again: waits for the first one.
+  // Stops accepting, waits for calls in flight until the deadline, then cancels them and returns
+  // when they have ended, as every reactor must when it is cancelled. Again: waits for the first
+  // one.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -67,10 +68,10 @@ class RpcServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Blocks until SIGTERM or SIGINT; must be called before any thread is started so that they inherit the
-// blocked signals: construct first, Wait later, both on the main thread. A second signal during the
-// drain ends the process. SIGPIPE is ignored from now on: a reader of the log that went away must not
-// end a service.
+// Blocks until SIGTERM or SIGINT; must be called before any thread is started so that they inherit
+// the blocked signals: construct first, Wait later, both on the main thread. A second signal during
+// the drain ends the process. SIGPIPE is ignored from now on: a reader of the log that went away
+// must not end a service.
 class TerminationSignal {
  public:
   TerminationSignal();

@@ -32,8 +32,8 @@ absl::Duration RemainingTime(const grpc::ServerContextBase& context);
 // Ends the call after `timeout`, however long; infinite: no deadline.
 void SetTimeout(grpc::ClientContext& context, absl::Duration timeout);
 
-// What to end a call with whose client has left: DEADLINE_EXCEEDED when its deadline has passed, else
-// CANCELLED.
+// What to end a call with whose client has left: DEADLINE_EXCEEDED when its deadline has passed,
+// else CANCELLED.
 absl::Status CancellationStatus(const grpc::ServerContextBase& context);
 
 }  // namespace kernelcast

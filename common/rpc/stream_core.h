@@ -25,10 +25,10 @@ class StreamOperations {
   ~StreamOperations() = default;
 };
 
-// The state of one server stream, which the stream shares with its senders: answers come from threads
-// that know nothing of the stream's end. Decides under its mutex which gRPC operation is due and marks
-// it as running, so that whoever found it due may start it after unlocking: the stream cannot be
-// finished, hence not deleted, before the operation's end has been reported here.
+// The state of one server stream, which the stream shares with its senders: answers come from
+// threads that know nothing of the stream's end. Decides under its mutex which gRPC operation is
+// due and marks it as running, so that whoever found it due may start it after unlocking: the
+// stream cannot be finished, hence not deleted, before the operation's end has been reported here.
 //
 //   open --half-close, FinishWith--> ending --all answered and written--> finished
 //     \------------------ cancelled, failed write ---------write ended-->/
@@ -96,8 +96,8 @@ class StreamCore {
     Proceed(lock);
   }
 
-  // True the first time, unless the stream is finished already: the caller then tells its owner, and
-  // calls Start after that.
+  // True the first time, unless the stream is finished already: the caller then tells its owner,
+  // and calls Start after that.
   bool Cancel() {
     const std::lock_guard lock(mutex_);
     if (dead()) {
@@ -108,7 +108,8 @@ class StreamCore {
     return true;
   }
 
-  // Holds back writes and the end until Release; false if there is no room or nothing more to produce.
+  // Holds back writes and the end until Release; false if there is no room or nothing more to
+  // produce.
   bool HoldToProduce() {
     const std::lock_guard lock(mutex_);
     if (dead() || held_ || writing_ || !queue_.empty() || final_status_.has_value()) {
@@ -130,8 +131,8 @@ class StreamCore {
     return queue_.empty() && unanswered_ == 0 && (requests_ended_ || final_status_.has_value());
   }
 
-  // Starts what is due. Outside the stream's reactions, during which it cannot be deleted, that is one
-  // operation at most: only reactions make a read due.
+  // Starts what is due. Outside the stream's reactions, during which it cannot be deleted, that is
+  // one operation at most: only reactions make a read due.
   void Proceed(std::unique_lock<std::mutex>& lock) {
     const bool idle = !writing_ && !held_;
     const bool write = idle && !dead() && !queue_.empty();
@@ -167,7 +168,7 @@ class StreamCore {
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Response> queue_;
-  Response current_;  // being written; then not guarded but owned by the write
+  Response current_;      // being written; then not guarded but owned by the write
   bool reading_ = false;  // also while a request is being handled
   bool writing_ = false;
   bool held_ = false;

@@ -14,8 +14,8 @@
 
 namespace kernelcast {
 
-// The right to write to one stream: a copyable value that may be used on any thread and may outlive the
-// stream; what it sends then is dropped.
+// The right to write to one stream: a copyable value that may be used on any thread and may outlive
+// the stream; what it sends then is dropped.
 template <class Response>
 class StreamSender {
  public:
@@ -24,8 +24,8 @@ class StreamSender {
 
   void Send(Response response) const { core_->Send(std::move(response)); }
 
-  // Ends the stream with `status` once everything has been written; on a BidiStream, once every request
-  // read so far has been answered too: no more are read. The first status counts.
+  // Ends the stream with `status` once everything has been written; on a BidiStream, once every
+  // request read so far has been answered too: no more are read. The first status counts.
   void FinishWith(absl::Status status) const { core_->FinishWith(std::move(status)); }
 
   // False once the client has left or the stream has ended.
@@ -36,10 +36,10 @@ class StreamSender {
   std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
 };
 
-// A stream of requests, each of which is answered once, in any order, from any thread. Ends with OK when
-// the client has half-closed and every answer is written. While `max_in_flight` requests are unanswered
-// or their answers unwritten, no further request is read: that, and nothing else, bounds the memory of a
-// stream whose reader is slow. Deletes itself.
+// A stream of requests, each of which is answered once, in any order, from any thread. Ends with OK
+// when the client has half-closed and every answer is written. While `max_in_flight` requests are
+// unanswered or their answers unwritten, no further request is read: that, and nothing else, bounds
+// the memory of a stream whose reader is slow. Deletes itself.
 template <class Request, class Response>
 class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
                    private rpc_internal::StreamOperations<Response> {
@@ -60,8 +60,9 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
   // One request at a time, in order. Must not block. The request is gone when it returns.
   virtual void OnRequest(const Request& request) = 0;
 
-  // At most once, when the client has left, its deadline has passed or the server shuts down before the
-  // stream was finished. Answers sent from now on are dropped. Must not block. May run beside OnRequest.
+  // At most once, when the client has left, its deadline has passed or the server shuts down before
+  // the stream was finished. Answers sent from now on are dropped. Must not block. May run beside
+  // OnRequest.
   virtual void OnCancelled() {}
 
   // As sender().Send.
@@ -104,9 +105,9 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
   Request request_;
 };
 
-// A stream of messages to the client, of which any thread sends some through sender() and at last calls
-// FinishWith. Messages are queued without bound; a producer that could go ahead of its reader instead
-// produces in OnWritable. Deletes itself.
+// A stream of messages to the client, of which any thread sends some through sender() and at last
+// calls FinishWith. Messages are queued without bound; a producer that could go ahead of its reader
+// instead produces in OnWritable. Deletes itself.
 template <class Response>
 class WriteStream : public grpc::ServerWriteReactor<Response>,
                     private rpc_internal::StreamOperations<Response> {
@@ -124,9 +125,9 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
  protected:
   ~WriteStream() override = default;
 
-  // Called when the stream is up and again each time that everything sent has been written: time to send
-  // some more, from here or later from elsewhere. What is sent from here is written after it returns.
-  // Never beside itself; must not block.
+  // Called when the stream is up and again each time that everything sent has been written: time to
+  // send some more, from here or later from elsewhere. What is sent from here is written after it
+  // returns. Never beside itself; must not block.
   virtual void OnWritable() {}
 
   // As in BidiStream. May run beside OnWritable.

@@ -25,9 +25,9 @@ inline grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context,
 template <class Response>
 class AsyncUnary;
 
-// The right to answer one unary call, for whatever works on it: a copyable value that may be used on any
-// thread and may outlive the call. The first answer wins and the others do nothing; so do all once the
-// client has left.
+// The right to answer one unary call, for whatever works on it: a copyable value that may be used
+// on any thread and may outlive the call. The first answer wins and the others do nothing; so do
+// all once the client has left.
 template <class Response>
 class UnaryReply {
  public:
@@ -85,8 +85,8 @@ class UnaryReply {
 //     return call;
 //   }
 //
-// Ends by itself when the client leaves or its deadline passes. The request lives as long as the call:
-// work that goes on beyond that needs its own copy. Deletes itself.
+// Ends by itself when the client leaves or its deadline passes. The request lives as long as the
+// call: work that goes on beyond that needs its own copy. Deletes itself.
 template <class Response>
 class AsyncUnary : public grpc::ServerUnaryReactor {
  public:
@@ -95,8 +95,8 @@ class AsyncUnary : public grpc::ServerUnaryReactor {
 
   UnaryReply<Response> reply() const { return reply_; }
 
-  // Before the handler returns: what to do, at most once and without blocking, when the client leaves
-  // or its deadline passes before the call is answered.
+  // Before the handler returns: what to do, at most once and without blocking, when the client
+  // leaves or its deadline passes before the call is answered.
   void set_on_cancel(std::function<void()> on_cancel) { on_cancel_ = std::move(on_cancel); }
 
  protected:

@@ -1,7 +1,6 @@
 // kernelcast-orchestrator: wires the parts together and waits for a signal.
 
 #include <CLI/CLI.hpp>
-
 #include <atomic>
 #include <filesystem>
 #include <iostream>
@@ -47,9 +46,8 @@ absl::Status Serve(const Flags& flags) {
   }
   MetricsRegistry metrics;
   OrchestratorMetrics observer(&metrics);
-  KC_ASSIGN_OR_RETURN(
-      auto store,
-      SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db"));
+  KC_ASSIGN_OR_RETURN(auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) /
+                                                         "orchestrator.db"));
 
   // The pool outlives the engine that it tells of changes, so it looks the engine up.
   std::atomic<Engine*> engine_for_pool = nullptr;
@@ -67,9 +65,8 @@ absl::Status Serve(const Flags& flags) {
   EngineOptions engine_options;
   engine_options.max_live_evaluations = flags.max_in_flight;
   engine_options.confirm_candidates = flags.confirm;
-  KC_ASSIGN_OR_RETURN(auto engine,
-                      Engine::Start(engine_options, store.get(), workers.get(), forecasters.get(),
-                                    &Clock::Real(), &observer));
+  KC_ASSIGN_OR_RETURN(auto engine, Engine::Start(engine_options, store.get(), workers.get(),
+                                                 forecasters.get(), &Clock::Real(), &observer));
   engine_for_pool = engine.get();
   absl::Status failure;
   {
@@ -101,14 +98,12 @@ absl::Status Serve(const Flags& flags) {
 
 int main(int argc, char** argv) {
   using kernelcast::orchestrator::Flags;
-  CLI::App app{
-      "The Kernelcast orchestrator: routes each candidate to a forecast or a measurement.",
-      "kernelcast-orchestrator"};
+  CLI::App app{"The Kernelcast orchestrator: routes each candidate to a forecast or a measurement.",
+               "kernelcast-orchestrator"};
   Flags flags;
   flags.service.server.listen_address = "127.0.0.1:50051";
   kernelcast::AddServiceFlags(app, flags.service);
-  app.add_option("--state-dir", flags.state_dir, "Folder of the event log")
-      ->capture_default_str();
+  app.add_option("--state-dir", flags.state_dir, "Folder of the event log")->capture_default_str();
   app.add_option("--worker", flags.workers,
                  "Address of a worker, host:port; may be given more than once")
       ->required();

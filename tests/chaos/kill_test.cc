@@ -1,5 +1,5 @@
-// Real processes, killed at random moments of a search: nothing accepted is lost, nothing is settled
-// twice, and what a restarted orchestrator knows is what the killed one knew.
+// Real processes, killed at random moments of a search: nothing accepted is lost, nothing is
+// settled twice, and what a restarted orchestrator knows is what the killed one knew.
 
 #include <grpcpp/grpcpp.h>
 
@@ -114,8 +114,8 @@ std::string DigestOnDisk(const std::string& log, uint64_t sequence) {
 }
 
 TEST_CASE("killing any process at any moment loses nothing and settles nothing twice") {
-  const auto seed = static_cast<uint64_t>(
-      std::chrono::steady_clock::now().time_since_epoch().count());
+  const auto seed =
+      static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   Cluster cluster;
@@ -140,7 +140,8 @@ TEST_CASE("killing any process at any moment loses nothing and settles nothing t
             return stub->StartSearch(&context, request, &reply);
           }).ok());
 
-  // A framework evaluates beside the search, asking again under the same id whenever it lost its call.
+  // A framework evaluates beside the search, asking again under the same id whenever it lost its
+  // call.
   std::atomic<int> external_failures = 0;
   std::thread framework([&] {
     auto own_stub = cluster.Stub();
@@ -181,8 +182,7 @@ TEST_CASE("killing any process at any moment loses nothing and settles nothing t
     }
     testing::Service* const victims[] = {&cluster.worker, &cluster.forecaster,
                                          cluster.orchestrator.get()};
-    testing::Service* const victim =
-        victims[std::uniform_int_distribution<size_t>(0, 2)(random)];
+    testing::Service* const victim = victims[std::uniform_int_distribution<size_t>(0, 2)(random)];
     if (victim == cluster.orchestrator.get()) {
       REQUIRE(describe(true, description).ok());
       victim->Kill();

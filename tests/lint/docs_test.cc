@@ -1,7 +1,6 @@
 // The tables of the documents are those of the code.
 
 #include <catch2/catch.hpp>
-
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -35,7 +34,8 @@ TEST_CASE("docs/protocol.md shows every bin scheme as the code has it", "[lint]"
 TEST_CASE("docs/protocol.md lists the facts of every schema in their order", "[lint]") {
   const std::string document = ReadDocument("protocol.md");
   for (const FactSchema& schema : AllFactSchemas()) {
-    std::string section = "### " + std::string(schema.id) + "\n\n| # | fact | meaning |\n|---|---|---|\n";
+    std::string section =
+        "### " + std::string(schema.id) + "\n\n| # | fact | meaning |\n|---|---|---|\n";
     for (size_t i = 0; i < schema.names.size(); ++i) {
       section += "| " + std::to_string(i + 1) + " | " + std::string(schema.names[i]) + " | " +
                  std::string(schema.meanings[i]) + " |\n";

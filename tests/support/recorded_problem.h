@@ -8,9 +8,9 @@
 
 namespace kernelcast::testing {
 
-// A problem of `blocks` x `unrolls` points whose speedups are a smooth function of the tunables, with a
-// record of every point for a worker that replays. Nothing of it compiles: its measurements are made up,
-// so that tests of routing, recovery and rate need no compiler and no quiet machine.
+// A problem of `blocks` x `unrolls` points whose speedups are a smooth function of the tunables,
+// with a record of every point for a worker that replays. Nothing of it compiles: its measurements
+// are made up, so that tests of routing, recovery and rate need no compiler and no quiet machine.
 struct RecordedProblem {
   std::vector<ProblemFile> files;
   Problem problem;

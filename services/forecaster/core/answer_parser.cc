@@ -78,13 +78,13 @@ ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
   }
   if (object.size() != expected_keys) {
     for (const auto& [key, value] : object.items()) {
-      const bool known = key == "predicted_bin" || key == "reasoning" ||
-                         (key.rfind("p_", 0) == 0 && [&] {
-                           for (int bin = 1; bin <= scheme.size(); ++bin) {
-                             if (key == "p_" + scheme.name(bin)) return true;
-                           }
-                           return false;
-                         }());
+      const bool known =
+          key == "predicted_bin" || key == "reasoning" || (key.rfind("p_", 0) == 0 && [&] {
+            for (int bin = 1; bin <= scheme.size(); ++bin) {
+              if (key == "p_" + scheme.name(bin)) return true;
+            }
+            return false;
+          }());
       if (!known) return Unparsable(absl::StrCat("'", key, "' is not a known key"));
     }
   }

@@ -46,12 +46,11 @@ ScaleCalibration FitScale(std::span<const PrequentialRecord> records, const Scal
     threshold.weight = std::min(record.weight, kMaxWeightRatio * smallest);
     weights += threshold.weight;
     squares += threshold.weight * threshold.weight;
-    const double deviation = std::abs(record.measured_log2_speedup - record.predicted.location) /
-                             record.predicted.scale;
+    const double deviation =
+        std::abs(record.measured_log2_speedup - record.predicted.location) / record.predicted.scale;
     for (size_t i = 0; i < kLevels.size(); ++i) {
       threshold.multipliers[i] =
-          deviation /
-          StudentTQuantile(0.5 * (1 + kLevels[i]), record.predicted.degrees_of_freedom);
+          deviation / StudentTQuantile(0.5 * (1 + kLevels[i]), record.predicted.degrees_of_freedom);
     }
   }
   if (thresholds.empty()) return {prior.multiplier, 0};

@@ -28,9 +28,9 @@ struct ScaleCalibration {
   std::string version() const;
 };
 
-// The factor with which the central 50% and 80% intervals cover what they say, averaged over the two.
-// Few records move it little: it is as if `prior_records` records had been seen that `prior` calibrates
-// perfectly. Always within [0.5, 3]. A weight counts at most 20 times the smallest.
+// The factor with which the central 50% and 80% intervals cover what they say, averaged over the
+// two. Few records move it little: it is as if `prior_records` records had been seen that `prior`
+// calibrates perfectly. Always within [0.5, 3]. A weight counts at most 20 times the smallest.
 ScaleCalibration FitScale(std::span<const PrequentialRecord> records,
                           const ScaleCalibration& prior = {}, double prior_records = 12);
 

@@ -17,8 +17,8 @@ inline constexpr std::string_view kEmbeddedCpuSchemaId = "embedded-cpu/1";
 // makes a new id. Counts enter as sign(x) ln(1 + |x|), so that a difference is a ratio.
 //
 // Per fact of the schema of facts: "fact.NAME" for the candidate, then "diff.NAME", candidate minus
-// reference. Then the kWorkFeatureNames of the problem. Tunables are no part of it: their names mean
-// something within one problem only (TunableEncoder).
+// reference. Then the kWorkFeatureNames of the problem. Tunables are no part of it: their names
+// mean something within one problem only (TunableEncoder).
 class FeatureSchema {
  public:
   // The schema for facts of the given schema, nullptr where there is none.

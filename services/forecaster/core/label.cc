@@ -18,16 +18,11 @@ absl::Status AtField(std::string_view field, const absl::Status& status) {
 
 std::string_view Name(FailureKind kind) {
   switch (kind) {
-    case FailureKind::kCompileError:
-      return "compile_error";
-    case FailureKind::kWrongResult:
-      return "wrong_result";
-    case FailureKind::kCrash:
-      return "crash";
-    case FailureKind::kTimeout:
-      return "timeout";
-    case FailureKind::kExploit:
-      return "exploit";
+    case FailureKind::kCompileError: return "compile_error";
+    case FailureKind::kWrongResult: return "wrong_result";
+    case FailureKind::kCrash: return "crash";
+    case FailureKind::kTimeout: return "timeout";
+    case FailureKind::kExploit: return "exploit";
   }
   return "unknown";
 }
@@ -45,17 +40,16 @@ absl::Status ValidateOptionalFacts(std::string_view field, const CompileFacts& f
 absl::Status ValidateLabel(const Label& label) {
   if (label.label_id.empty() || label.label_id.size() > kMaxLabelIdBytes ||
       !IsValidUtf8(label.label_id)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("label_id: must have 1 to ", kMaxLabelIdBytes, " bytes of UTF-8, has ",
-                     label.label_id.size()));
+    return absl::InvalidArgumentError(absl::StrCat("label_id: must have 1 to ", kMaxLabelIdBytes,
+                                                   " bytes of UTF-8, has ", label.label_id.size()));
   }
   KC_RETURN_IF_ERROR(AtField("candidate", ValidateCandidate(label.candidate)));
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("facts", label.facts));
   KC_RETURN_IF_ERROR(ValidateOptionalFacts("reference_facts", label.reference_facts));
   if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
     if (!(std::isfinite(speedup->value) && speedup->value > 0)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "speedup.value: ", speedup->value, " is not a positive finite number"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("speedup.value: ", speedup->value, " is not a positive finite number"));
     }
     if (!std::isfinite(speedup->low) || !std::isfinite(speedup->high) || speedup->low < 0 ||
         speedup->high < 0) {

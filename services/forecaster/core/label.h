@@ -47,8 +47,8 @@ struct Label {
 
 inline constexpr size_t kMaxLabelIdBytes = 128;
 
-// INVALID_ARGUMENT naming the field: id, candidate, facts where given, a speedup that is positive and
-// finite, propensity.
+// INVALID_ARGUMENT naming the field: id, candidate, facts where given, a speedup that is positive
+// and finite, propensity.
 [[nodiscard]] absl::Status ValidateLabel(const Label& label);
 
 // Facts that are absent (no schema, no values) are fine; others must be of a known schema.

@@ -15,9 +15,10 @@ namespace kernelcast::forecaster {
 // Figures of the work that a problem's largest bench shape is, on a log2 scale. One list for all
 // problems, so that a model can be shared among them.
 inline constexpr std::string_view kWorkFeatureNames[] = {
-    "work.log2_flops",          "work.log2_bytes",           "work.log2_intensity",
-    "work.log2_input_elements", "work.log2_output_elements", "work.log2_largest_axis",
-    "work.log2_smallest_axis",  "work.axes",
+    "work.log2_flops",           "work.log2_bytes",
+    "work.log2_intensity",       "work.log2_input_elements",
+    "work.log2_output_elements", "work.log2_largest_axis",
+    "work.log2_smallest_axis",   "work.axes",
 };
 
 // A problem with what forecasting derives from it once. Immutable; thread-safe.

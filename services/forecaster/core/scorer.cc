@@ -47,9 +47,9 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
       if (forecast.bin_scheme_id.empty()) forecast.bin_scheme_id = scheme.id();
       if (forecast.bin_scheme_id != scheme.id()) {
         return ItemError(i, "forecast.bin_scheme_id",
-                         absl::InvalidArgumentError(absl::StrCat(
-                             "'", forecast.bin_scheme_id, "' is not the scheme asked for, '",
-                             scheme.id(), "'")));
+                         absl::InvalidArgumentError(absl::StrCat("'", forecast.bin_scheme_id,
+                                                                 "' is not the scheme asked for, '",
+                                                                 scheme.id(), "'")));
       }
       forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
       if (const absl::Status status = ValidateForecast(forecast); !status.ok()) {
@@ -62,8 +62,8 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
       score.parse_status = answer.status;
       forecast = std::move(answer.forecast);
     }
-    const bool has_forecast = score.parse_status == ParseStatus::kOk ||
-                              score.parse_status == ParseStatus::kRenormalized;
+    const bool has_forecast =
+        score.parse_status == ParseStatus::kOk || score.parse_status == ParseStatus::kRenormalized;
     if (has_forecast) score.predicted_bin = forecast.predicted_bin;
 
     double measured_log2 = kNaN;
@@ -75,8 +75,8 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
     } else if (const auto* bin = std::get_if<TrueBin>(&item.truth)) {
       if (bin->bin < 1 || bin->bin > scheme.size()) {
         return ItemError(i, "true_bin",
-                         absl::InvalidArgumentError(absl::StrCat(
-                             bin->bin, " is not in [1, ", scheme.size(), "]")));
+                         absl::InvalidArgumentError(
+                             absl::StrCat(bin->bin, " is not in [1, ", scheme.size(), "]")));
       }
       score.true_bin = bin->bin;
     } else {

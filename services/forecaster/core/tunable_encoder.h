@@ -11,12 +11,13 @@
 
 namespace kernelcast::forecaster {
 
-// Turns the tunables, flags and template of a candidate into numbers, by what one problem's template
-// space says there is. The columns mean nothing outside that space. Immutable; thread-safe.
+// Turns the tunables, flags and template of a candidate into numbers, by what one problem's
+// template space says there is. The columns mean nothing outside that space. Immutable;
+// thread-safe.
 //
-// Columns: one per template (0 or 1); per tunable either its signed log2(1 + |value|), where all its
-// values are integers, or one per value (0 or 1); one per compiler flag that some template may add.
-// A tunable that a candidate does not have, or a value that the space does not know, is NaN.
+// Columns: one per template (0 or 1); per tunable either its signed log2(1 + |value|), where all
+// its values are integers, or one per value (0 or 1); one per compiler flag that some template may
+// add. A tunable that a candidate does not have, or a value that the space does not know, is NaN.
 class TunableEncoder {
  public:
   // No space: no columns.

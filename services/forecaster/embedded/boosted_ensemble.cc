@@ -79,8 +79,7 @@ StudentT BoostedEnsemble::Predict(std::span<const float> row) const {
   }
   const double count = static_cast<double>(members_.size());
   const double mean = sum / count;
-  const double spread =
-      count > 1 ? std::max(0.0, square - count * mean * mean) / (count - 1) : 0.0;
+  const double spread = count > 1 ? std::max(0.0, square - count * mean * mean) / (count - 1) : 0.0;
   return {centre_ + mean, std::sqrt(error_variance_ + spread), degrees_of_freedom_};
 }
 

@@ -18,8 +18,8 @@ struct EnsembleOptions {
   uint64_t seed = 0;
 };
 
-// Boosters trained on bootstrap resamples. How far they lie apart, and how far off each is on the rows
-// that it did not see, say how wide a prediction is. Immutable; thread-safe.
+// Boosters trained on bootstrap resamples. How far they lie apart, and how far off each is on the
+// rows that it did not see, say how wide a prediction is. Immutable; thread-safe.
 class BoostedEnsemble {
  public:
   // At least two rows. `prior_variance` is the variance of an error before anything is known.

@@ -98,11 +98,11 @@ class BoosterTrainer {
   static absl::StatusOr<Forest> Extract(const Booster& booster) {
     bst_ulong length = 0;
     const char* bytes = nullptr;
-    KC_RETURN_IF_ERROR(Check(
-        XGBoosterSaveModelToBuffer(booster.get(), R"({"format": "ubj"})", &length, &bytes),
-        "saving a model"));
-    const nlohmann::json model = nlohmann::json::from_ubjson(
-        bytes, bytes + length, /*strict=*/true, /*allow_exceptions=*/false);
+    KC_RETURN_IF_ERROR(
+        Check(XGBoosterSaveModelToBuffer(booster.get(), R"({"format": "ubj"})", &length, &bytes),
+              "saving a model"));
+    const nlohmann::json model = nlohmann::json::from_ubjson(bytes, bytes + length, /*strict=*/true,
+                                                             /*allow_exceptions=*/false);
     if (model.is_discarded()) return absl::InternalError("XGBoost: the saved model is unreadable");
     try {
       return Convert(model.at("learner").at("gradient_booster").at("model").at("trees"));
@@ -190,8 +190,7 @@ absl::StatusOr<Forest> TrainForest(const Matrix& rows, std::span<const float> la
   };
   for (const auto& [name, value] : parameters) KC_RETURN_IF_ERROR(booster.Set(name, value));
   for (int round = 0; round < options.rounds; ++round) {
-    KC_RETURN_IF_ERROR(
-        Check(XGBoosterUpdateOneIter(booster.get(), round, data.get()), "boosting"));
+    KC_RETURN_IF_ERROR(Check(XGBoosterUpdateOneIter(booster.get(), round, data.get()), "boosting"));
   }
   if (own_predictions != nullptr) {
     DMatrix all;

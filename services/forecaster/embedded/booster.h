@@ -21,8 +21,8 @@ struct Matrix {
   void Append(std::span<const float> row_values);
 };
 
-// Gradient-boosted trees as flat arrays: what XGBoost trained, evaluated in a fraction of the time of
-// a call through its interface. Immutable; thread-safe.
+// Gradient-boosted trees as flat arrays: what XGBoost trained, evaluated in a fraction of the time
+// of a call through its interface. Immutable; thread-safe.
 class Forest {
  public:
   // Sum over the trees, without link function. `row` has the columns of the training set.

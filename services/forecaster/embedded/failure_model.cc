@@ -78,20 +78,19 @@ FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows, uint6
 double FailureModel::Predict(const CandidateFeatures& features) const {
   const auto found = templates_.find(features.template_index);
   const Counts own = found == templates_.end() ? Counts() : found->second;
-  double p = Shrunk(own.failed_running, own.compiled,
-                    Shrunk(problem_.failed_running, problem_.compiled, kPriorRate,
-                           kProblemPriorRows),
-                    kTemplatePriorRows);
+  double p =
+      Shrunk(own.failed_running, own.compiled,
+             Shrunk(problem_.failed_running, problem_.compiled, kPriorRate, kProblemPriorRows),
+             kTemplatePriorRows);
   if (ensemble_.has_value()) {
-    const double log_odds =
-        0.5 * (LogOdds(p) + ensemble_->Mean(Row(features, ensemble_columns_)));
+    const double log_odds = 0.5 * (LogOdds(p) + ensemble_->Mean(Row(features, ensemble_columns_)));
     p = 1 / (1 + std::exp(-log_odds));
   }
   if (features.facts.empty()) {
-    const double compile = Shrunk(
-        own.failed_compiling, own.all,
-        Shrunk(problem_.failed_compiling, problem_.all, 0.05, kProblemPriorRows),
-        kTemplatePriorRows);
+    const double compile =
+        Shrunk(own.failed_compiling, own.all,
+               Shrunk(problem_.failed_compiling, problem_.all, 0.05, kProblemPriorRows),
+               kTemplatePriorRows);
     p = 1 - (1 - p) * (1 - compile);
   }
   return std::clamp(p, kLowest, kHighest);

@@ -13,9 +13,9 @@
 namespace kernelcast::forecaster {
 
 // P(failure) of candidates of one problem and target: the rate of the candidate's template, drawn
-// towards the problem's rate, drawn towards a prior; with enough failures and successes, averaged in
-// log odds with boosted trees. A candidate that has compile facts has compiled, so that for it the
-// failures of compiling do not count. Immutable; thread-safe.
+// towards the problem's rate, drawn towards a prior; with enough failures and successes, averaged
+// in log odds with boosted trees. A candidate that has compile facts has compiled, so that for it
+// the failures of compiling do not count. Immutable; thread-safe.
 class FailureModel {
  public:
   static constexpr double kPriorRate = 0.15;

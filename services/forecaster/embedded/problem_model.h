@@ -26,9 +26,9 @@ struct ProblemModelOptions {
   double column_share = 0.5;
 };
 
-// What is known of one problem on one target: what other problems tell (SharedModel), corrected by a
-// Gaussian process and a boosted ensemble over tunables and facts, weighted by how well each predicts
-// the labels that it was not given. Immutable; thread-safe.
+// What is known of one problem on one target: what other problems tell (SharedModel), corrected by
+// a Gaussian process and a boosted ensemble over tunables and facts, weighted by how well each
+// predicts the labels that it was not given. Immutable; thread-safe.
 class ProblemModel {
  public:
   // Labels beyond this are left out, the oldest first.

@@ -104,12 +104,11 @@ absl::StatusOr<SharedModel> SharedModel::Train(
   SharedModel model;
   model.problems_ = data.problems;
   model.centre_ = value_sum / weight_sum;
-  KC_ASSIGN_OR_RETURN(model.members_,
-                      TrainMembers(data, std::vector<char>(data.problems, 0), model.centre_,
-                                   kMembers, seed));
+  KC_ASSIGN_OR_RETURN(model.members_, TrainMembers(data, std::vector<char>(data.problems, 0),
+                                                   model.centre_, kMembers, seed));
 
-  // How well such a model does on problems that it has not seen: per problem, mean squared error with
-  // and without believing it.
+  // How well such a model does on problems that it has not seen: per problem, mean squared error
+  // with and without believing it.
   const double prior_variance = kPrior.scale * kPrior.scale;
   double variance_sum = kPriorProblems * prior_variance;
   double product = 0;
@@ -119,9 +118,9 @@ absl::StatusOr<SharedModel> SharedModel::Train(
     for (size_t fold = 0; fold < folds; ++fold) {
       std::vector<char> left_out(data.problems, 0);
       for (size_t p = fold; p < data.problems; p += folds) left_out[p] = 1;
-      KC_ASSIGN_OR_RETURN(
-          const std::vector<Forest> forests,
-          TrainMembers(data, left_out, model.centre_, kFoldMembers, DeriveSeed(seed, "fold", fold)));
+      KC_ASSIGN_OR_RETURN(const std::vector<Forest> forests,
+                          TrainMembers(data, left_out, model.centre_, kFoldMembers,
+                                       DeriveSeed(seed, "fold", fold)));
       std::vector<double> errors(data.problems, 0.0);
       std::vector<double> counts(data.problems, 0.0);
       for (size_t i = 0; i < n; ++i) {
@@ -144,8 +143,7 @@ absl::StatusOr<SharedModel> SharedModel::Train(
       }
     }
     model.trust_ = std::clamp(product / square, 0.0, 1.0);
-    model.error_variance_ =
-        variance_sum / (kPriorProblems + static_cast<double>(data.problems));
+    model.error_variance_ = variance_sum / (kPriorProblems + static_cast<double>(data.problems));
   } else {
     model.trust_ = 0.25;
     model.error_variance_ = prior_variance;

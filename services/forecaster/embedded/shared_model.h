@@ -13,8 +13,8 @@
 
 namespace kernelcast::forecaster {
 
-// What the labels of some problems tell about another one on the same target, from compile facts and
-// the size of the work alone. Immutable; thread-safe.
+// What the labels of some problems tell about another one on the same target, from compile facts
+// and the size of the work alone. Immutable; thread-safe.
 class SharedModel {
  public:
   // Rows by problem; those that failed or have no shared features are left out. At most

@@ -13,8 +13,7 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   const FeatureSchema* schema = FeatureSchema::ForFacts(facts.schema);
   if (schema == nullptr || facts.values.size() != schema->facts()) return features;
   features.facts = ScaledFacts(facts);
-  if (reference_facts.schema == facts.schema &&
-      reference_facts.values.size() == schema->facts()) {
+  if (reference_facts.schema == facts.schema && reference_facts.values.size() == schema->facts()) {
     features.shared = schema->Row(facts, reference_facts, problem.work_features);
   }
   return features;

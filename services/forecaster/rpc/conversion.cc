@@ -20,16 +20,11 @@ absl::Status AtField(std::string_view field, const absl::Status& status) {
 
 absl::StatusOr<FailureKind> FromProto(v1::FailureLabel failure) {
   switch (failure) {
-    case v1::FAILURE_LABEL_COMPILE_ERROR:
-      return FailureKind::kCompileError;
-    case v1::FAILURE_LABEL_WRONG_RESULT:
-      return FailureKind::kWrongResult;
-    case v1::FAILURE_LABEL_CRASH:
-      return FailureKind::kCrash;
-    case v1::FAILURE_LABEL_TIMEOUT:
-      return FailureKind::kTimeout;
-    case v1::FAILURE_LABEL_EXPLOIT:
-      return FailureKind::kExploit;
+    case v1::FAILURE_LABEL_COMPILE_ERROR: return FailureKind::kCompileError;
+    case v1::FAILURE_LABEL_WRONG_RESULT: return FailureKind::kWrongResult;
+    case v1::FAILURE_LABEL_CRASH: return FailureKind::kCrash;
+    case v1::FAILURE_LABEL_TIMEOUT: return FailureKind::kTimeout;
+    case v1::FAILURE_LABEL_EXPLOIT: return FailureKind::kExploit;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("failure: ", static_cast<int>(failure), " is not a kind of failure"));
@@ -47,14 +42,10 @@ absl::StatusOr<Candidate> ValidCandidate(const v1::Candidate& proto) {
 
 v1::ItemScore::ParseStatus ToProto(ParseStatus status) {
   switch (status) {
-    case ParseStatus::kOk:
-      return v1::ItemScore::PARSE_STATUS_OK;
-    case ParseStatus::kRenormalized:
-      return v1::ItemScore::PARSE_STATUS_RENORMALIZED;
-    case ParseStatus::kUnparsable:
-      return v1::ItemScore::PARSE_STATUS_UNPARSABLE;
-    case ParseStatus::kDeferred:
-      return v1::ItemScore::PARSE_STATUS_DEFERRED;
+    case ParseStatus::kOk: return v1::ItemScore::PARSE_STATUS_OK;
+    case ParseStatus::kRenormalized: return v1::ItemScore::PARSE_STATUS_RENORMALIZED;
+    case ParseStatus::kUnparsable: return v1::ItemScore::PARSE_STATUS_UNPARSABLE;
+    case ParseStatus::kDeferred: return v1::ItemScore::PARSE_STATUS_DEFERRED;
   }
   return v1::ItemScore::PARSE_STATUS_UNSPECIFIED;
 }
@@ -68,9 +59,7 @@ absl::StatusOr<Label> FromProto(const v1::Label& proto) {
   label.facts = kernelcast::FromProto(proto.facts());
   label.reference_facts = kernelcast::FromProto(proto.reference_facts());
   switch (proto.truth_case()) {
-    case v1::Label::kSpeedup:
-      label.truth = kernelcast::FromProto(proto.speedup());
-      break;
+    case v1::Label::kSpeedup: label.truth = kernelcast::FromProto(proto.speedup()); break;
     case v1::Label::kFailure: {
       KC_ASSIGN_OR_RETURN(label.truth, FromProto(proto.failure()));
       break;
@@ -91,8 +80,7 @@ absl::StatusOr<const BinScheme*> FindBinScheme(const std::string& id) {
   if (id.empty()) return &BinScheme::Default();
   absl::StatusOr<const BinScheme*> scheme = BinScheme::Find(id);
   if (!scheme.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bin_scheme_id: ", scheme.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat("bin_scheme_id: ", scheme.status().message()));
   }
   return scheme;
 }
@@ -125,19 +113,13 @@ absl::StatusOr<ScoreItem> FromProto(const v1::ScoreItem& proto) {
   item.item_id = proto.item_id();
   item.group_id = proto.group_id();
   switch (proto.prediction_case()) {
-    case v1::ScoreItem::kForecast:
-      item.prediction = kernelcast::FromProto(proto.forecast());
-      break;
-    case v1::ScoreItem::kAnswer:
-      item.prediction = proto.answer();
-      break;
+    case v1::ScoreItem::kForecast: item.prediction = kernelcast::FromProto(proto.forecast()); break;
+    case v1::ScoreItem::kAnswer: item.prediction = proto.answer(); break;
     case v1::ScoreItem::PREDICTION_NOT_SET:
       return absl::InvalidArgumentError("prediction: either forecast or answer must be set");
   }
   switch (proto.truth_case()) {
-    case v1::ScoreItem::kSpeedup:
-      item.truth = Speedup{proto.speedup()};
-      break;
+    case v1::ScoreItem::kSpeedup: item.truth = Speedup{proto.speedup()}; break;
     case v1::ScoreItem::kTrueBin:
       item.truth = TrueBin{static_cast<int>(std::min<uint32_t>(proto.true_bin(), 1 << 20))};
       break;
@@ -153,12 +135,9 @@ absl::StatusOr<ScoreItem> FromProto(const v1::ScoreItem& proto) {
 
 RewardKind FromProto(v1::RewardKind kind) {
   switch (kind) {
-    case v1::REWARD_KIND_HIT:
-      return RewardKind::kHit;
-    case v1::REWARD_KIND_HIT_BRIER:
-      return RewardKind::kHitBrier;
-    default:
-      return RewardKind::kHitCrps;
+    case v1::REWARD_KIND_HIT: return RewardKind::kHit;
+    case v1::REWARD_KIND_HIT_BRIER: return RewardKind::kHitBrier;
+    default: return RewardKind::kHitCrps;
   }
 }
 

@@ -25,8 +25,8 @@
 namespace kernelcast::forecaster {
 
 // The Forecaster service over any number of backends, the first of which is the default. Handlers
-// validate, admit and return: labels and problems are written by a StateWriter, scores computed on a
-// thread of their own, forecasts made by the backend, which does not block either.
+// validate, admit and return: labels and problems are written by a StateWriter, scores computed on
+// a thread of their own, forecasts made by the backend, which does not block either.
 class ForecasterService final : public v1::Forecaster::CallbackService {
  public:
   struct Options {
@@ -42,8 +42,8 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
     StateWriter::Options writer;
   };
 
-  // Backends, store, metrics and clock must outlive the service, and the service its server. At least
-  // one backend.
+  // Backends, store, metrics and clock must outlive the service, and the service its server. At
+  // least one backend.
   ForecasterService(const Options& options, LabelStore* store, std::vector<Backend*> backends,
                     MetricsRegistry* metrics, const Clock& clock);
   ~ForecasterService() override;

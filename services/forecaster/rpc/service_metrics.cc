@@ -35,15 +35,14 @@ ServiceMetrics::ServiceMetrics(MetricsRegistry& registry, const std::vector<std:
           "Half-Brier score of forecasts that were decided on, by later labels", Tenths())),
       crps_(registry.Histogram(
           "kernelcast_forecaster_crps_score",
-          "Ranked probability score of forecasts that were decided on, by later labels",
-          Tenths())),
+          "Ranked probability score of forecasts that were decided on, by later labels", Tenths())),
       queue_length_(registry.Gauge("kernelcast_forecaster_pending_writes",
                                    "Calls waiting for their labels or problem to be on disk")) {
   for (const std::string& backend : backends) {
-    durations_[backend] = &registry.Histogram(
-        "kernelcast_forecaster_forecast_duration_seconds",
-        "Time from a valid request to its forecast or abstention", ForecastDurationBounds(),
-        {{"backend", backend}});
+    durations_[backend] =
+        &registry.Histogram("kernelcast_forecaster_forecast_duration_seconds",
+                            "Time from a valid request to its forecast or abstention",
+                            ForecastDurationBounds(), {{"backend", backend}});
   }
   for (size_t i = 0; i < kBuckets; ++i) {
     const std::string bucket =
@@ -99,14 +98,12 @@ void ServiceMetrics::Observed(const Label& label, bool forecast_applies) {
   const int predicted = ArgmaxBin(forecast.bin_probabilities);
   const double p = forecast.bin_probabilities[predicted - 1];
   // A probability of exactly k/10 belongs to the lower bucket, as in ScoreForecasts.
-  const int index = std::clamp(static_cast<int>(std::ceil(p * kBuckets)) - 1, 0,
-                               static_cast<int>(kBuckets) - 1);
+  const int index =
+      std::clamp(static_cast<int>(std::ceil(p * kBuckets)) - 1, 0, static_cast<int>(kBuckets) - 1);
   buckets_[index].probability->Increment(p);
   (predicted == *bin ? buckets_[index].hits : buckets_[index].misses)->Increment();
 }
 
-void ServiceMetrics::QueueLength(size_t writes) {
-  queue_length_.Set(static_cast<double>(writes));
-}
+void ServiceMetrics::QueueLength(size_t writes) { queue_length_.Set(static_cast<double>(writes)); }
 
 }  // namespace kernelcast::forecaster

@@ -28,9 +28,9 @@ struct LabelToKeep {
   std::string content;
 };
 
-// The one thread that waits for the disk. Takes calls in the order in which they came; the labels of all
-// calls that wait are committed together. What is submitted after Stop, or beyond the bounds, is refused.
-// Thread-safe.
+// The one thread that waits for the disk. Takes calls in the order in which they came; the labels
+// of all calls that wait are committed together. What is submitted after Stop, or beyond the
+// bounds, is refused. Thread-safe.
 class StateWriter {
  public:
   struct Options {
@@ -39,8 +39,7 @@ class StateWriter {
   };
   // Asked before work on a call begins: whether anyone still waits for it.
   using Open = std::function<bool()>;
-  using ProblemDone =
-      std::function<void(absl::StatusOr<std::shared_ptr<const ProblemContext>>)>;
+  using ProblemDone = std::function<void(absl::StatusOr<std::shared_ptr<const ProblemContext>>)>;
   using ObserveDone = std::function<void(absl::StatusOr<v1::ObserveReply>)>;
 
   // All but the options must outlive the writer.
@@ -48,8 +47,8 @@ class StateWriter {
               std::vector<Backend*> backends, ServiceMetrics* metrics);
   ~StateWriter();
 
-  // RESOURCE_EXHAUSTED with a retry hint when full, UNAVAILABLE after Stop; `done` is then not called.
-  // Else it is called once, on the writer's thread.
+  // RESOURCE_EXHAUSTED with a retry hint when full, UNAVAILABLE after Stop; `done` is then not
+  // called. Else it is called once, on the writer's thread.
   [[nodiscard]] absl::Status PutProblem(v1::Problem problem, Open open, ProblemDone done);
   [[nodiscard]] absl::Status Observe(std::vector<LabelToKeep> labels, Open open, ObserveDone done);
 

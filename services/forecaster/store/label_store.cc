@@ -57,9 +57,8 @@ absl::Status Prepared(Database& database) {
         absl::StrCat(database.path(), ": a database, but not one of a forecaster"));
   }
   if (version != kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(database.path(), ": has layout ", version, ", this program knows ",
-                     kSchemaVersion));
+    return absl::FailedPreconditionError(absl::StrCat(database.path(), ": has layout ", version,
+                                                      ", this program knows ", kSchemaVersion));
   }
   return absl::OkStatus();
 }
@@ -79,8 +78,8 @@ absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& 
   const auto open = [&]() -> absl::Status {
     KC_RETURN_IF_ERROR(database.Open(path));
     sqlite3_busy_timeout(database.get(), kBusyTimeoutMs);
-    // Exclusive before the first access: then nobody else can read or write the file while it is open,
-    // and no shared-memory file is needed beside it.
+    // Exclusive before the first access: then nobody else can read or write the file while it is
+    // open, and no shared-memory file is needed beside it.
     KC_RETURN_IF_ERROR(database.Execute("PRAGMA locking_mode = EXCLUSIVE"));
     KC_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode = WAL"));
     KC_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous = FULL"));
@@ -101,18 +100,18 @@ absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& 
       database,
       "INSERT INTO labels (label_id, problem_id, target, content) VALUES (?, ?, ?, ?) "
       "ON CONFLICT (label_id) DO NOTHING"));
-  KC_RETURN_IF_ERROR(store->put_problem_.Prepare(
-      database,
-      "INSERT INTO problems (problem_id, content) VALUES (?, ?) "
-      "ON CONFLICT (problem_id) DO NOTHING"));
+  KC_RETURN_IF_ERROR(
+      store->put_problem_.Prepare(database,
+                                  "INSERT INTO problems (problem_id, content) VALUES (?, ?) "
+                                  "ON CONFLICT (problem_id) DO NOTHING"));
   KC_RETURN_IF_ERROR(store->drop_idle_problems_.Prepare(
       database,
       "DELETE FROM problems WHERE ordinal IN ("
       "  SELECT ordinal FROM problems p"
       "  WHERE NOT EXISTS (SELECT 1 FROM labels l WHERE l.problem_id = p.problem_id)"
       "  ORDER BY ordinal DESC LIMIT -1 OFFSET ?)"));
-  KC_RETURN_IF_ERROR(store->get_problem_.Prepare(
-      database, "SELECT content FROM problems WHERE problem_id = ?"));
+  KC_RETURN_IF_ERROR(
+      store->get_problem_.Prepare(database, "SELECT content FROM problems WHERE problem_id = ?"));
   KC_RETURN_IF_ERROR(store->keep_prediction_.Prepare(
       database,
       "INSERT OR REPLACE INTO predictions "
@@ -134,8 +133,8 @@ absl::StatusOr<std::vector<uint64_t>> LabelStore::Append(
     append_label_.BindBlob(4, label->content);
     KC_RETURN_IF_ERROR(append_label_.Run());
     const bool inserted = sqlite3_changes64(database_.get()) > 0;
-    sequences.push_back(
-        inserted ? static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get())) : 0);
+    sequences.push_back(inserted ? static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()))
+                                 : 0);
   }
   KC_RETURN_IF_ERROR(transaction.Commit());
   return sequences;
@@ -196,13 +195,12 @@ absl::Status LabelStore::ForEachLabel(const std::function<absl::Status(StoredLab
     if (!row) return absl::OkStatus();
     StoredLabel label;
     label.sequence = static_cast<uint64_t>(statement.Integer(0));
-    label.record = {statement.Bytes(1), statement.Bytes(2), statement.Bytes(3),
-                    statement.Bytes(4)};
+    label.record = {statement.Bytes(1), statement.Bytes(2), statement.Bytes(3), statement.Bytes(4)};
     if (!statement.IsNull(5)) {
-      label.prediction = StoredPrediction{
-          label.record.label_id,
-          statement.Bytes(5),
-          {statement.Real(6), statement.Real(7), statement.Real(8)}};
+      label.prediction =
+          StoredPrediction{label.record.label_id,
+                           statement.Bytes(5),
+                           {statement.Real(6), statement.Real(7), statement.Real(8)}};
     }
     KC_RETURN_IF_ERROR(handle(std::move(label)));
   }
@@ -213,8 +211,8 @@ absl::Status LabelStore::ForEachProblem(
         handle) {
   std::lock_guard lock(mutex_);
   Statement statement;
-  KC_RETURN_IF_ERROR(statement.Prepare(
-      database_, "SELECT problem_id, content FROM problems ORDER BY ordinal"));
+  KC_RETURN_IF_ERROR(
+      statement.Prepare(database_, "SELECT problem_id, content FROM problems ORDER BY ordinal"));
   for (;;) {
     KC_ASSIGN_OR_RETURN(const bool row, statement.Step());
     if (!row) return absl::OkStatus();

@@ -32,11 +32,11 @@ struct StoredLabel {
 };
 
 // Labels, the problems that they are about, and what was predicted of them, in one SQLite file with
-// write-ahead log and a sync at every commit. Held by one process at a time. Thread-safe; every method
-// waits for the disk.
+// write-ahead log and a sync at every commit. Held by one process at a time. Thread-safe; every
+// method waits for the disk.
 //
-// The file grows by the size of each label, for ever: labels are what was paid for with measurements.
-// Of the problems without labels only the kMaxIdleProblems put last are kept.
+// The file grows by the size of each label, for ever: labels are what was paid for with
+// measurements. Of the problems without labels only the kMaxIdleProblems put last are kept.
 class LabelStore {
  public:
   static constexpr char kFileName[] = "forecaster.db";
@@ -47,8 +47,8 @@ class LabelStore {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LabelStore>> Open(
       const std::string& directory);
 
-  // Appends all or nothing, in order. For each label its sequence, or 0 where its id is known already
-  // (also from earlier in the same list).
+  // Appends all or nothing, in order. For each label its sequence, or 0 where its id is known
+  // already (also from earlier in the same list).
   [[nodiscard]] absl::StatusOr<std::vector<uint64_t>> Append(
       std::span<const LabelRecord* const> labels);
 
@@ -59,10 +59,9 @@ class LabelStore {
 
   [[nodiscard]] absl::Status KeepPredictions(const std::vector<StoredPrediction>& predictions);
 
-  // In the order of their sequence. Ends with the first status that is not OK. The callback must not
-  // use the store.
-  [[nodiscard]] absl::Status ForEachLabel(
-      const std::function<absl::Status(StoredLabel)>& handle);
+  // In the order of their sequence. Ends with the first status that is not OK. The callback must
+  // not use the store.
+  [[nodiscard]] absl::Status ForEachLabel(const std::function<absl::Status(StoredLabel)>& handle);
   // In the order in which they were put.
   [[nodiscard]] absl::Status ForEachProblem(
       const std::function<absl::Status(const std::string& problem_id, const std::string& content)>&

@@ -46,19 +46,14 @@ absl::Status Database::Error(int code, std::string_view what) const {
                    handle_ != nullptr ? absl::StrCat(" (", sqlite3_errmsg(handle_), ")") : "");
   switch (code & 0xff) {
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return absl::UnavailableError(message);
-    case SQLITE_FULL:
-      return absl::ResourceExhaustedError(message);
+    case SQLITE_LOCKED: return absl::UnavailableError(message);
+    case SQLITE_FULL: return absl::ResourceExhaustedError(message);
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return absl::DataLossError(message);
+    case SQLITE_NOTADB: return absl::DataLossError(message);
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
-    case SQLITE_PERM:
-      return absl::PermissionDeniedError(message);
-    default:
-      return absl::InternalError(message);
+    case SQLITE_PERM: return absl::PermissionDeniedError(message);
+    default: return absl::InternalError(message);
   }
 }
 

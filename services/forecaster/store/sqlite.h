@@ -28,8 +28,9 @@ class Database {
   [[nodiscard]] absl::StatusOr<int64_t> QueryInteger(const char* sql);
   [[nodiscard]] absl::StatusOr<std::string> QueryText(const char* sql);
 
-  // The last error, translated: a busy or locked file is UNAVAILABLE, a full disk RESOURCE_EXHAUSTED,
-  // what is no database or a damaged one DATA_LOSS, a read-only one PERMISSION_DENIED, all else INTERNAL.
+  // The last error, translated: a busy or locked file is UNAVAILABLE, a full disk
+  // RESOURCE_EXHAUSTED, what is no database or a damaged one DATA_LOSS, a read-only one
+  // PERMISSION_DENIED, all else INTERNAL.
   absl::Status Error(int code, std::string_view what) const;
 
   sqlite3* get() const { return handle_; }

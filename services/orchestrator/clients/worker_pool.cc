@@ -32,17 +32,13 @@ bool IsTransient(absl::StatusCode code) {
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kAborted:
-    case absl::StatusCode::kCancelled:
-      return true;
-    default:
-      return false;
+    case absl::StatusCode::kCancelled: return true;
+    default: return false;
   }
 }
 
 // A refusal says nothing against the candidate.
-bool IsRefusal(absl::StatusCode code) {
-  return code == absl::StatusCode::kResourceExhausted;
-}
+bool IsRefusal(absl::StatusCode code) { return code == absl::StatusCode::kResourceExhausted; }
 
 enum class Kind { kCompile, kMeasure };
 
@@ -309,8 +305,9 @@ class WorkerPool::Impl {
       if (!stopping_) Dispatch(lock);
     }
     if (lost_worker) {
-      Log(LogLevel::kWarning, "worker lost", {{"address", workers_[call->worker]->view.address},
-                                              {"error", std::string(status.message())}});
+      Log(LogLevel::kWarning, "worker lost",
+          {{"address", workers_[call->worker]->view.address},
+           {"error", std::string(status.message())}});
       on_change_();
     }
     if (answered) Answer(*job, *call, final_status);
@@ -357,8 +354,8 @@ class WorkerPool::Impl {
       job.compile_done(artifact.status());
       return;
     }
-    job.compile_done(CompileResult(CompiledCandidate{
-        FromProto(call.compile_reply.success().facts()), *std::move(artifact)}));
+    job.compile_done(CompileResult(
+        CompiledCandidate{FromProto(call.compile_reply.success().facts()), *std::move(artifact)}));
   }
 
   void MarkUnhealthy(WorkerState& worker, std::string reason)
@@ -382,17 +379,16 @@ class WorkerPool::Impl {
       for (size_t i : due) {
         WorkerState& worker = *workers_[i];
         worker.describe_context = std::make_unique<grpc::ClientContext>();
-        worker.describe_context->set_deadline(
-            absl::ToChronoTime(now + options_.describe_timeout));
+        worker.describe_context->set_deadline(absl::ToChronoTime(now + options_.describe_timeout));
         ++describing_;
       }
       lock.unlock();
       for (size_t i : due) {
         WorkerState& worker = *workers_[i];
         worker.describe_reply.Clear();
-        worker.stub->async()->Describe(
-            worker.describe_context.get(), &worker.describe_request, &worker.describe_reply,
-            [this, i](grpc::Status status) { OnDescribed(i, status); });
+        worker.stub->async()->Describe(worker.describe_context.get(), &worker.describe_request,
+                                       &worker.describe_reply,
+                                       [this, i](grpc::Status status) { OnDescribed(i, status); });
       }
       lock.lock();
       Dispatch(lock);
@@ -476,8 +472,8 @@ void WorkerPool::Compile(std::shared_ptr<const Problem> problem, const Candidate
   impl_->Submit(std::move(job));
 }
 
-void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem,
-                                  const std::string& target, CompileDone done) {
+void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
+                                  CompileDone done) {
   auto job = std::make_shared<Job>();
   job->kind = Kind::kCompile;
   job->target = target;

@@ -17,8 +17,8 @@ namespace kernelcast::orchestrator {
 struct WorkerPoolOptions {
   std::vector<std::string> addresses;
   ChannelOptions channel;
-  // How often each worker is asked to describe itself; silence for longer than `silence_limit` means
-  // that it is gone.
+  // How often each worker is asked to describe itself; silence for longer than `silence_limit`
+  // means that it is gone.
   absl::Duration describe_interval = absl::Seconds(2);
   absl::Duration describe_timeout = absl::Seconds(2);
   // A call whose worker neither answers nor dies is given up after this long.
@@ -35,9 +35,9 @@ struct WorkerView {
   v1::WorkerDescription description;
 };
 
-// The workers that the orchestrator knows. Requests wait in one queue a kind until a healthy worker that
-// serves the target has a free credit; a worker that goes away while it holds one has it taken to
-// another. Thread-safe.
+// The workers that the orchestrator knows. Requests wait in one queue a kind until a healthy worker
+// that serves the target has a free credit; a worker that goes away while it holds one has it taken
+// to another. Thread-safe.
 class WorkerPool final : public Workers {
  public:
   // `on_change` is called, from a thread of the pool's, when capacity appears or goes.

@@ -61,9 +61,7 @@ Rejection RejectionFromProto(const v1::Rejection& message, absl::Status& status)
       rejection.cause = Rejection::Cause::kCancelled;
       rejection.detail = message.cancelled();
       break;
-    case v1::Rejection::CAUSE_NOT_SET:
-      status = absl::DataLossError("rejected: no cause");
-      break;
+    case v1::Rejection::CAUSE_NOT_SET: status = absl::DataLossError("rejected: no cause"); break;
   }
   return rejection;
 }
@@ -163,8 +161,8 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
     }
     case v1::Event::kReferenceDescribed: {
       const auto& message = event.reference_described();
-      return ReferenceDescribed{message.problem_id(), message.target(),
-                                FromProto(message.facts()), message.toolchain()};
+      return ReferenceDescribed{message.problem_id(), message.target(), FromProto(message.facts()),
+                                message.toolchain()};
     }
     case v1::Event::kSearchCreated: {
       KC_ASSIGN_OR_RETURN(SearchSpec spec, FromProto(event.search_created().spec()));
@@ -257,8 +255,7 @@ std::string Feedback(const EvaluationRecord& record) {
         return absl::StrCat("The budget is spent: ", rejection->detail, ".");
       case Rejection::Cause::kUnavailable:
         return absl::StrCat("Not evaluated: ", rejection->detail, ".");
-      case Rejection::Cause::kCancelled:
-        return absl::StrCat("Cancelled: ", rejection->detail, ".");
+      case Rejection::Cause::kCancelled: return absl::StrCat("Cancelled: ", rejection->detail, ".");
     }
   }
   return absl::StrCat("Settled on the forecast, not measured: probability ",
@@ -320,9 +317,9 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
     case v1::GENERATOR_EXTERNAL: spec.generator = GeneratorKind::kExternal; break;
     case v1::GENERATOR_LLM: spec.generator = GeneratorKind::kLlm; break;
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("spec.generator: is ", static_cast<int>(message.generator()),
-                       "; template, external or llm is allowed"));
+      return absl::InvalidArgumentError(absl::StrCat("spec.generator: is ",
+                                                     static_cast<int>(message.generator()),
+                                                     "; template, external or llm is allowed"));
   }
   spec.budget.max_candidates = message.budget().max_candidates();
   spec.budget.max_measurements = message.budget().max_measurements();

@@ -16,8 +16,8 @@
 
 namespace kernelcast::orchestrator {
 
-// Between the orchestrator's own types and the messages of orchestrator.proto and event.proto. FromProto
-// answers INVALID_ARGUMENT with the field's path.
+// Between the orchestrator's own types and the messages of orchestrator.proto and event.proto.
+// FromProto answers INVALID_ARGUMENT with the field's path.
 
 v1::Event ToProto(const Event& event);
 // DATA_LOSS for what no event of this version looks like.

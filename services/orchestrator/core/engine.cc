@@ -24,8 +24,7 @@ constexpr int64_t kLabelRetryNs = 2'000'000'000;
 absl::Status CheckId(std::string_view field, const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": has ", id.size(),
-                                                   " bytes; 1 to ", kMaxIdBytes,
-                                                   " are allowed"));
+                                                   " bytes; 1 to ", kMaxIdBytes, " are allowed"));
   }
   for (unsigned char c : id) {
     if (c <= ' ' || c > '~') {
@@ -106,8 +105,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
                                                       EventStore* store, Workers* workers,
                                                       Forecasters* forecasters, const Clock* clock,
                                                       EngineObserver* observer) {
-  std::unique_ptr<Engine> engine(
-      new Engine(options, store, workers, forecasters, clock, observer));
+  std::unique_ptr<Engine> engine(new Engine(options, store, workers, forecasters, clock, observer));
   KC_RETURN_IF_ERROR(engine->Recover());
   engine->thread_ = std::thread([raw = engine.get()] { raw->Run(); });
   return engine;
@@ -124,16 +122,17 @@ Engine::~Engine() {
   }
   for (auto& [request_id, waiting] : waiters_) {
     for (EvaluateDone& done : waiting) {
-      done(absl::UnavailableError("the orchestrator is stopping; ask again with the same "
-                                  "request_id"));
+      done(
+          absl::UnavailableError("the orchestrator is stopping; ask again with the same "
+                                 "request_id"));
     }
   }
 }
 
 absl::Status Engine::Recover() {
   const int64_t start_ns = clock_->MonotonicNs();
-  KC_RETURN_IF_ERROR(store_->Replay(
-      1, [this](StoredEvent stored) { return state_.Apply(stored); }));
+  KC_RETURN_IF_ERROR(
+      store_->Replay(1, [this](StoredEvent stored) { return state_.Apply(stored); }));
   Log(LogLevel::kInfo, "log replayed",
       {{"events", state_.last_sequence()},
        {"live_evaluations", state_.evaluations().size()},
@@ -308,8 +307,7 @@ absl::Status Engine::Admit(const EvaluateCommand& command) const {
   if (!command.search_id.empty()) {
     const Search* search = state_.FindSearch(command.search_id);
     if (search == nullptr) {
-      return absl::NotFoundError(
-          absl::StrCat("search_id: '", command.search_id, "' is not known"));
+      return absl::NotFoundError(absl::StrCat("search_id: '", command.search_id, "' is not known"));
     }
     if (search->status != SearchStatus::kRunning) {
       return absl::FailedPreconditionError(
@@ -317,9 +315,9 @@ absl::Status Engine::Admit(const EvaluateCommand& command) const {
     }
     if (search->spec.problem_id != candidate.problem_id ||
         search->spec.target != candidate.target) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("candidate: search ", command.search_id, " is for problem ",
-                       search->spec.problem_id, " on ", search->spec.target));
+      return absl::InvalidArgumentError(absl::StrCat("candidate: search ", command.search_id,
+                                                     " is for problem ", search->spec.problem_id,
+                                                     " on ", search->spec.target));
     }
   }
   if (state_.evaluations().size() >= options_.max_live_evaluations) {
@@ -341,14 +339,12 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
       return absl::OkStatus();
     }
     return absl::AlreadyExistsError(
-        absl::StrCat("request_id: '", command.request_id,
-                     "' was used for candidate ", candidate_id,
+        absl::StrCat("request_id: '", command.request_id, "' was used for candidate ", candidate_id,
                      "; another candidate, search or mode needs another id"));
   };
 
   if (const Evaluation* live = state_.FindEvaluation(command.request_id)) {
-    if (absl::Status same =
-            same_request(live->candidate.candidate_id, live->search_id, live->mode);
+    if (absl::Status same = same_request(live->candidate.candidate_id, live->search_id, live->mode);
         !same.ok()) {
       return answer(same);
     }
@@ -377,8 +373,7 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     return answer(admitted);
   }
 
-  const Search* search =
-      command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
+  const Search* search = command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
   std::string duplicate_of;
   bool measured_before = false;
   if (search != nullptr && command.mode != EvaluateMode::kFinal) {
@@ -444,10 +439,10 @@ void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done
   }
   if (spec.policy.empty()) spec.policy = std::string(kDefaultPolicy);
   auto shared_done = std::make_shared<SearchDone>(std::move(done));
-  if (!inbox_->Post([this, id = std::move(search_id), spec = std::move(spec),
-                     shared_done]() mutable {
-        HandleStartSearch(std::move(id), std::move(spec), std::move(*shared_done));
-      })) {
+  if (!inbox_->Post(
+          [this, id = std::move(search_id), spec = std::move(spec), shared_done]() mutable {
+            HandleStartSearch(std::move(id), std::move(spec), std::move(*shared_done));
+          })) {
     (*shared_done)(absl::UnavailableError("the orchestrator is stopping"));
   }
 }
@@ -466,8 +461,8 @@ void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDon
   if (draining_) return answer(absl::UnavailableError("the orchestrator is draining"));
   auto problem = state_.FindProblem(spec.problem_id);
   if (problem == nullptr) {
-    return answer(absl::NotFoundError(absl::StrCat(
-        "spec.problem_id: '", spec.problem_id, "' is not known; put the problem first")));
+    return answer(absl::NotFoundError(absl::StrCat("spec.problem_id: '", spec.problem_id,
+                                                   "' is not known; put the problem first")));
   }
   auto target = problem->targets.find(spec.target);
   if (target == problem->targets.end()) {
@@ -492,8 +487,7 @@ void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDon
   }
   if (search_id.empty()) search_id = RandomId("s_");
   Emit(SearchCreated{search_id, std::move(spec)});
-  Log(LogLevel::kInfo, "search started",
-      {{"search_id", search_id}, {"problem", problem->name}});
+  Log(LogLevel::kInfo, "search started", {{"search_id", search_id}, {"problem", problem->name}});
   answer(Snapshot(*state_.FindSearch(search_id), state_));
 }
 
@@ -586,8 +580,8 @@ void Engine::BeginDrain() {
 
 // --- The life of an evaluation ----------------------------------------------------------------
 
-void Engine::Accept(const std::string& request_id, const std::string& search_id,
-                    EvaluateMode mode, Candidate candidate, bool generated) {
+void Engine::Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
+                    Candidate candidate, bool generated) {
   EvaluationAccepted accepted;
   accepted.request_id = request_id;
   accepted.search_id = search_id;
@@ -680,8 +674,8 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
   if (!result.ok()) {
     failure = std::string(result.status().message());
   } else if (const auto* error = std::get_if<CompileError>(&*result)) {
-    failure = absl::StrCat("the problem's reference does not compile: ",
-                           error->log.substr(0, 2000));
+    failure =
+        absl::StrCat("the problem's reference does not compile: ", error->log.substr(0, 2000));
   } else {
     auto& compiled = std::get<CompiledCandidate>(*result);
     Emit(ReferenceDescribed{problem_id, target, std::move(compiled.facts),
@@ -779,8 +773,7 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
   PolicyInput input;
   input.forecast = evaluation.forecast ? &*evaluation.forecast : nullptr;
   input.reconsidered = evaluation.reconsidered;
-  input.audit_draw =
-      AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
+  input.audit_draw = AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
   if (search != nullptr) {
     if (search->incumbent) {
       // Never below the reference: a candidate that merely beats a slow incumbent is no win.
@@ -830,9 +823,8 @@ void Engine::Decide(const std::string& request_id) {
   }
   Emit(EvaluationDecided{request_id, decision});
   if (observer_ != nullptr) {
-    Afterwards([this, evaluation = *evaluation, decision] {
-      observer_->OnDecided(evaluation, decision);
-    });
+    Afterwards(
+        [this, evaluation = *evaluation, decision] { observer_->OnDecided(evaluation, decision); });
   }
   if (decision.kind == DecisionKind::kPrune) {
     Settle(EvaluationSettled{request_id, Pruned{}, false});
@@ -915,11 +907,11 @@ void Engine::Settle(EvaluationSettled settled) {
   }
   auto waiting = waiters_.find(settled.request_id);
   if (waiting == waiters_.end()) return;
-  Afterwards([waiting = std::move(waiting->second),
-              record = MakeRecord(evaluation, settled, batch_.back()->time_ns,
-                                  state_.last_sequence())] {
-    for (const EvaluateDone& done : waiting) done(record);
-  });
+  Afterwards(
+      [waiting = std::move(waiting->second),
+       record = MakeRecord(evaluation, settled, batch_.back()->time_ns, state_.last_sequence())] {
+        for (const EvaluateDone& done : waiting) done(record);
+      });
   waiters_.erase(waiting);
 }
 
@@ -1114,9 +1106,8 @@ void Engine::Confirm(const std::string& search_id) {
       if (known == search.history.end()) continue;
       // Settled in this very batch: readable once it is durable.
       if (settled_in_batch_.contains(known->second.request_id)) {
-        Afterwards([this, search_id] {
-          Post([this, search_id] { dirty_searches_.insert(search_id); });
-        });
+        Afterwards(
+            [this, search_id] { Post([this, search_id] { dirty_searches_.insert(search_id); }); });
         return;
       }
       chosen.emplace_back(candidate_id, known->second.request_id);
@@ -1168,22 +1159,21 @@ void Engine::OfferLabels() {
     Afterwards([this, problem_id = problem_id, labels = std::move(labels),
                 request_ids = std::move(request_ids),
                 problem = state_.FindProblem(problem_id)]() mutable {
-      forecasters_->Observe(
-          problem, std::move(labels),
-          [this, inbox = inbox_, problem_id, request_ids](absl::Status status) {
-            inbox->Post([this, problem_id, request_ids, status] {
-              problems_observing_.erase(problem_id);
-              if (status.ok()) {
-                Emit(LabelsObserved{request_ids});
-              } else {
-                next_label_offer_ns_ = clock_->MonotonicNs() + kLabelRetryNs;
-                Log(LogLevel::kWarning, "labels not taken by the forecaster",
-                    {{"problem_id", problem_id},
-                     {"labels", request_ids.size()},
-                     {"error", std::string(status.ToString())}});
-              }
-            });
-          });
+      forecasters_->Observe(problem, std::move(labels),
+                            [this, inbox = inbox_, problem_id, request_ids](absl::Status status) {
+                              inbox->Post([this, problem_id, request_ids, status] {
+                                problems_observing_.erase(problem_id);
+                                if (status.ok()) {
+                                  Emit(LabelsObserved{request_ids});
+                                } else {
+                                  next_label_offer_ns_ = clock_->MonotonicNs() + kLabelRetryNs;
+                                  Log(LogLevel::kWarning, "labels not taken by the forecaster",
+                                      {{"problem_id", problem_id},
+                                       {"labels", request_ids.size()},
+                                       {"error", std::string(status.ToString())}});
+                                }
+                              });
+                            });
     });
   }
 }

@@ -69,24 +69,22 @@ class EngineObserver {
 
 // Carries evaluations and searches from acceptance to settlement.
 //
-// One thread owns the state. It takes commands and completions from an inbox, turns them into events,
-// applies them, appends the whole batch to the store, and only when that is durable starts the actions
-// and answers the callers that follow from it. After a crash the same state comes back by replay, and
-// what was under way is started again; a completion that no longer fits its evaluation is dropped, so
-// that nothing is settled twice.
+// One thread owns the state. It takes commands and completions from an inbox, turns them into
+// events, applies them, appends the whole batch to the store, and only when that is durable starts
+// the actions and answers the callers that follow from it. After a crash the same state comes back
+// by replay, and what was under way is started again; a completion that no longer fits its
+// evaluation is dropped, so that nothing is settled twice.
 //
-// All public calls are thread-safe and return at once; callbacks run on the engine's thread and must
-// not block. Should the store fail, the engine stops: the process must end, and recover when it can.
+// All public calls are thread-safe and return at once; callbacks run on the engine's thread and
+// must not block. Should the store fail, the engine stops: the process must end, and recover when
+// it can.
 class Engine {
  public:
-  // Replays the store. The ports, the store, the clock and the observer (may be null) must outlive the
-  // engine.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options,
-                                                                     EventStore* store,
-                                                                     Workers* workers,
-                                                                     Forecasters* forecasters,
-                                                                     const Clock* clock,
-                                                                     EngineObserver* observer);
+  // Replays the store. The ports, the store, the clock and the observer (may be null) must outlive
+  // the engine.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<Engine>> Start(
+      const EngineOptions& options, EventStore* store, Workers* workers, Forecasters* forecasters,
+      const Clock* clock, EngineObserver* observer);
   // Stops; live evaluations go on after the next start. Callbacks that have not been answered get
   // UNAVAILABLE.
   ~Engine();
@@ -115,8 +113,8 @@ class Engine {
   // Workers have come or gone: searches look at their capacity again.
   void CapacityChanged();
 
-  // Called on the engine's thread with the newest durable sequence number after each commit. Returns
-  // a handle for RemoveListener, which returns when no call is under way.
+  // Called on the engine's thread with the newest durable sequence number after each commit.
+  // Returns a handle for RemoveListener, which returns when no call is under way.
   using Listener = std::function<void(uint64_t last_sequence)>;
   int AddListener(Listener listener);
   void RemoveListener(int handle);

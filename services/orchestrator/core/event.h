@@ -17,8 +17,8 @@
 
 namespace kernelcast::orchestrator {
 
-// What the log holds. An event is written before it is acted on; the state is the fold of the events
-// (state.h). Field meanings as in event.proto and orchestrator.proto.
+// What the log holds. An event is written before it is acted on; the state is the fold of the
+// events (state.h). Field meanings as in event.proto and orchestrator.proto.
 
 enum class EvaluateMode { kRoute, kMeasure, kFinal, kForecast };
 
@@ -119,10 +119,9 @@ struct SearchClosed {
   std::string reason;
 };
 
-using EventBody =
-    std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
-                 EvaluationCompiled, EvaluationForecast, EvaluationDecided, EvaluationSettled,
-                 LabelsObserved, SearchFinishing, SearchClosed>;
+using EventBody = std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
+                               EvaluationCompiled, EvaluationForecast, EvaluationDecided,
+                               EvaluationSettled, LabelsObserved, SearchFinishing, SearchClosed>;
 
 struct Event {
   int64_t time_ns = 0;  // since the Unix epoch

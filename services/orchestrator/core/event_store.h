@@ -26,8 +26,8 @@ struct AppendEntry {
   std::string search_id;
 };
 
-// The log. Append is called by one thread; the reading calls may come from any thread at the same time
-// and see whole appends only.
+// The log. Append is called by one thread; the reading calls may come from any thread at the same
+// time and see whole appends only.
 class EventStore {
  public:
   virtual ~EventStore() = default;

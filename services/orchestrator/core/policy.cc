@@ -26,7 +26,7 @@ struct ThresholdParameters {
 
 struct ParameterSpec {
   std::string_view name;
-  double ThresholdParameters::* field;
+  double ThresholdParameters::*field;
   double low;
   double high;
 };
@@ -100,8 +100,8 @@ class ThresholdPolicy final : public Policy {
     return static_cast<uint64_t>(std::ceil(std::max(p_.bootstrap_min, share)));
   }
 
-  // The budget left after the bootstrap is spent in proportion to the candidates seen, up to `pace`;
-  // what remains goes to the best of the pruned, when all are known.
+  // The budget left after the bootstrap is spent in proportion to the candidates seen, up to
+  // `pace`; what remains goes to the best of the pruned, when all are known.
   bool PaceAllows(const PolicyInput& input) const {
     if (input.max_measurements == 0 || input.expected_decisions == 0) {
       return true;
@@ -138,9 +138,9 @@ absl::StatusOr<std::unique_ptr<const Policy>> MakeThreshold(
     if (spec == nullptr) {
       std::vector<std::string> names;
       for (const ParameterSpec& known : kThresholdParameters) names.emplace_back(known.name);
-      return absl::InvalidArgumentError(
-          absl::StrCat("policy_parameters: '", name, "' is not a parameter of policy threshold; ",
-                       "it has ", absl::StrJoin(names, ", ")));
+      return absl::InvalidArgumentError(absl::StrCat("policy_parameters: '", name,
+                                                     "' is not a parameter of policy threshold; ",
+                                                     "it has ", absl::StrJoin(names, ", ")));
     }
     if (!(value >= spec->low && value <= spec->high)) {
       return absl::InvalidArgumentError(absl::StrCat("policy_parameters[", name, "]: ", value,
@@ -166,8 +166,7 @@ absl::StatusOr<std::unique_ptr<const Policy>> MakePolicy(
   if (name.empty() || name == "threshold") {
     return MakeThreshold(parameters);
   }
-  return absl::InvalidArgumentError(absl::StrCat("policy: '", std::string(name),
-                                                 "' is not one of ",
+  return absl::InvalidArgumentError(absl::StrCat("policy: '", std::string(name), "' is not one of ",
                                                  absl::StrJoin(PolicyNames(), ", ")));
 }
 

@@ -33,8 +33,8 @@ struct PolicyInput {
   double audit_draw = 0;
 };
 
-// Decides measure or prune. Pure; thread-safe. The caller has already dealt with what is settled by a
-// fact (compile errors, duplicates, an exhausted budget).
+// Decides measure or prune. Pure; thread-safe. The caller has already dealt with what is settled by
+// a fact (compile errors, duplicates, an exhausted budget).
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -50,7 +50,8 @@ inline constexpr std::string_view kDefaultPolicy = "threshold";
 // Names that MakePolicy knows.
 std::vector<std::string> PolicyNames();
 
-// INVALID_ARGUMENT: unknown name or parameter, value out of range; the message lists what is allowed.
+// INVALID_ARGUMENT: unknown name or parameter, value out of range; the message lists what is
+// allowed.
 //
 // "threshold": measures what may win, prunes what is confidently not better than the incumbent, and
 // defers what lies between while the budget's pace allows. Parameters with their defaults:

@@ -20,9 +20,9 @@
 
 namespace kernelcast::orchestrator {
 
-// What the engine asks of the outside world. Every call returns at once; `done` is called exactly once,
-// from any thread, possibly before the call returns. Implementations put problems where they are
-// missing, retry and re-dispatch; an error that reaches `done` is final for this attempt.
+// What the engine asks of the outside world. Every call returns at once; `done` is called exactly
+// once, from any thread, possibly before the call returns. Implementations put problems where they
+// are missing, retry and re-dispatch; an error that reaches `done` is final for this attempt.
 
 struct CompiledCandidate {
   CompileFacts facts;
@@ -30,7 +30,8 @@ struct CompiledCandidate {
 };
 using CompileResult = std::variant<CompiledCandidate, CompileError>;
 
-// The worker may find that the candidate no longer compiles (another toolchain): a fact, not an error.
+// The worker may find that the candidate no longer compiles (another toolchain): a fact, not an
+// error.
 using MeasureResult = std::variant<Measurement, CompileError>;
 
 class Workers {

@@ -85,8 +85,8 @@ std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& e
 
 absl::Status State::Apply(const StoredEvent& stored) {
   if (stored.sequence <= last_sequence_) {
-    return absl::FailedPreconditionError(absl::StrCat("event ", stored.sequence,
-                                                      " comes after event ", last_sequence_));
+    return absl::FailedPreconditionError(
+        absl::StrCat("event ", stored.sequence, " comes after event ", last_sequence_));
   }
   KC_RETURN_IF_ERROR(std::visit(
       [&](const auto& body) { return ApplyBody(stored.sequence, stored.event.time_ns, body); },
@@ -291,9 +291,8 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
   // A duplicate in flight must not overwrite what the first evaluation of the candidate says.
   auto entry = search.history.find(evaluation.candidate.candidate_id);
   CandidateHistory* history =
-      entry != search.history.end() && entry->second.request_id == event.request_id
-          ? &entry->second
-          : nullptr;
+      entry != search.history.end() && entry->second.request_id == event.request_id ? &entry->second
+                                                                                    : nullptr;
   if (measurement != nullptr) {
     if (!event.reused) ++search.counts.measured;
     if (history != nullptr) {
@@ -315,9 +314,8 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
                      [&](const auto& leader) { return leader.first < speedup->value; });
     search.leaders.insert(position, {speedup->value, evaluation.candidate.candidate_id});
     if (search.leaders.size() > Search::kMaxLeaders) search.leaders.pop_back();
-    const Ratio* best = search.incumbent.has_value()
-                            ? MeasuredSpeedup(search.incumbent->measurement)
-                            : nullptr;
+    const Ratio* best =
+        search.incumbent.has_value() ? MeasuredSpeedup(search.incumbent->measurement) : nullptr;
     if (best == nullptr || speedup->value > best->value) {
       search.incumbent = Incumbent{evaluation.candidate, *measurement, event.request_id};
     }
@@ -424,9 +422,9 @@ std::string State::Digest() const {
     absl::StrAppend(&text, "search ", id, " status ", static_cast<int>(s.status), " reason '",
                     s.end_reason, "' last ", s.last_sequence, " in flight ", s.in_flight,
                     " measuring ", s.measuring, " counts");
-    for (uint64_t count : {c.proposed, c.decided, c.distinct_candidates, c.measured, c.deferred,
-                           c.promoted, c.audited, c.pruned, c.rejected, c.failures,
-                           c.confirmations}) {
+    for (uint64_t count :
+         {c.proposed, c.decided, c.distinct_candidates, c.measured, c.deferred, c.promoted,
+          c.audited, c.pruned, c.rejected, c.failures, c.confirmations}) {
       absl::StrAppend(&text, " ", count);
     }
     absl::StrAppend(&text, " device ", c.device_time_spent_ns, " incumbent ",

@@ -102,8 +102,8 @@ struct CandidateHistory {
   enum class Standing { kInFlight, kMeasured, kPruned, kRejected };
   Standing standing = Standing::kInFlight;
   std::string request_id;
-  CompileFacts facts;   // of pruned candidates: they may be forecast again
-  double speedup = 0;   // of those measured as correct
+  CompileFacts facts;  // of pruned candidates: they may be forecast again
+  double speedup = 0;  // of those measured as correct
 };
 
 struct Search {
@@ -139,8 +139,8 @@ struct PendingLabel {
   LabelRecord label;
 };
 
-// The fold of the events: what the orchestrator must remember to go on. Bounded by what is live, not by
-// what has happened. Not thread-safe.
+// The fold of the events: what the orchestrator must remember to go on. Bounded by what is live,
+// not by what has happened. Not thread-safe.
 class State {
  public:
   // Applies an event. The same events give the same state; recovery and normal running call nothing

@@ -129,9 +129,8 @@ void TemplateGenerator::Reward(std::string_view candidate_id, double speedup) {
     return;
   }
   std::erase_if(elites_, [&](const Elite& elite) { return elite.point == found->second; });
-  const auto position =
-      std::find_if(elites_.begin(), elites_.end(),
-                   [&](const Elite& elite) { return elite.speedup < speedup; });
+  const auto position = std::find_if(elites_.begin(), elites_.end(),
+                                     [&](const Elite& elite) { return elite.speedup < speedup; });
   elites_.insert(position, Elite{found->second, speedup});
   if (elites_.size() > kElites) {
     elites_.pop_back();

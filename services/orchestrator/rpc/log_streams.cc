@@ -65,8 +65,8 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
   } else if (const auto* settled = std::get_if<EvaluationSettled>(&body)) {
     const Evaluation* evaluation = before.FindEvaluation(settled->request_id);
     if (evaluation == nullptr || !evaluation->decision) return std::nullopt;
-    *event.mutable_settled() = ToProto(
-        MakeRecord(*evaluation, *settled, stored.event.time_ns, stored.sequence), true);
+    *event.mutable_settled() =
+        ToProto(MakeRecord(*evaluation, *settled, stored.event.time_ns, stored.sequence), true);
   } else if (const auto* finishing = std::get_if<SearchFinishing>(&body)) {
     event.mutable_ended()->set_reason(finishing->reason);
   } else if (const auto* closed = std::get_if<SearchClosed>(&body)) {
@@ -81,8 +81,8 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
 
 class WatchCursor final : public LogStreams::Cursor {
  public:
-  WatchCursor(StreamSender<v1::SearchEvent> sender, const EventStore* store,
-              std::string search_id, uint64_t from_sequence)
+  WatchCursor(StreamSender<v1::SearchEvent> sender, const EventStore* store, std::string search_id,
+              uint64_t from_sequence)
       : sender_(std::move(sender)),
         store_(store),
         search_id_(std::move(search_id)),
@@ -119,7 +119,8 @@ class WatchCursor final : public LogStreams::Cursor {
   }
 
  private:
-  // The state is folded from the search's beginning, so that each event carries the counts of its time.
+  // The state is folded from the search's beginning, so that each event carries the counts of its
+  // time.
   bool SendEvent(const StoredEvent& stored) {
     std::optional<v1::SearchEvent> event = WatchEvent(stored, state_);
     const std::string incumbent_before = IncumbentRequest();
@@ -233,15 +234,13 @@ class ExportCursor final : public LogStreams::Cursor {
   }
 
   const Context& ContextOf(const Candidate& candidate) {
-    auto [entry, inserted] =
-        contexts_.try_emplace({candidate.problem_id, candidate.target});
+    auto [entry, inserted] = contexts_.try_emplace({candidate.problem_id, candidate.target});
     if (inserted) {
       engine_->Inspect([&, &context = entry->second](const State& state) {
         if (auto problem = state.FindProblem(candidate.problem_id)) {
           context.problem_name = problem->name;
         }
-        if (const auto* reference =
-                state.FindReference(candidate.problem_id, candidate.target)) {
+        if (const auto* reference = state.FindReference(candidate.problem_id, candidate.target)) {
           context.reference_facts = reference->facts;
         }
       });
@@ -273,8 +272,8 @@ grpc::ServerWriteReactor<v1::SearchEvent>* LogStreams::Watch(grpc::CallbackServe
                                                         from_sequence);
 }
 
-grpc::ServerWriteReactor<v1::ExportRecord>* LogStreams::Export(
-    grpc::CallbackServerContext* context, const v1::ExportRequest& request) {
+grpc::ServerWriteReactor<v1::ExportRecord>* LogStreams::Export(grpc::CallbackServerContext* context,
+                                                               const v1::ExportRequest& request) {
   return new CursorStream<v1::ExportRecord, ExportCursor>(context, this, engine_, store_, request);
 }
 

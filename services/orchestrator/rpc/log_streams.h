@@ -20,9 +20,9 @@
 
 namespace kernelcast::orchestrator {
 
-// The streams that are fed from the log: a page at a time, on a thread of its own, whenever everything
-// sent before has been written, so that a slow reader costs a page of memory. Thread-safe. The server
-// that the streams belong to must be shut down first.
+// The streams that are fed from the log: a page at a time, on a thread of its own, whenever
+// everything sent before has been written, so that a slow reader costs a page of memory.
+// Thread-safe. The server that the streams belong to must be shut down first.
 class LogStreams {
  public:
   // Both must outlive the streams.

@@ -7,7 +7,7 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr const char* kTargets[] = {"cpu", "a100", "l40s", "h100", "h200", "other"};
-constexpr const char* kOutcomes[] = {"ok",      "wrong_result", "crash",  "timeout",
+constexpr const char* kOutcomes[] = {"ok",      "wrong_result",         "crash",  "timeout",
                                      "exploit", "environment_unstable", "pruned", "rejected"};
 constexpr DecisionReason kReasons[] = {
     DecisionReason::kLowConfidence, DecisionReason::kPromising,    DecisionReason::kAudit,
@@ -23,8 +23,7 @@ constexpr DecisionReason kReasons[] = {
 OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
     : in_flight_(registry->Gauge("kernelcast_orchestrator_candidates_in_flight",
                                  "Evaluations accepted and not settled.")),
-      events_(registry->Gauge("kernelcast_orchestrator_log_events",
-                              "Events in the log.")),
+      events_(registry->Gauge("kernelcast_orchestrator_log_events", "Events in the log.")),
       running_searches_(registry->Gauge("kernelcast_orchestrator_running_searches",
                                         "Searches that have not ended.")),
       pending_labels_(registry->Gauge("kernelcast_orchestrator_pending_labels",
@@ -39,22 +38,20 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
            {"reason", std::string(Name(reason))}});
     }
     for (const char* outcome : kOutcomes) {
-      series.settled[outcome] =
-          &registry->Counter("kernelcast_orchestrator_candidates_total",
-                             "Evaluations settled, by outcome.",
-                             {{"gpu_model", target}, {"outcome", outcome}});
+      series.settled[outcome] = &registry->Counter("kernelcast_orchestrator_candidates_total",
+                                                   "Evaluations settled, by outcome.",
+                                                   {{"gpu_model", target}, {"outcome", outcome}});
     }
     const Labels labels = {{"gpu_model", target}};
     series.device_seconds_spent =
         &registry->Counter("kernelcast_orchestrator_gpu_seconds_spent_total",
                            "Time that timing leases were held.", labels);
-    series.device_seconds_avoided =
-        &registry->Counter("kernelcast_orchestrator_gpu_seconds_avoided_total",
-                           "Pruned evaluations times the mean cost of a measured one so far.",
-                           labels);
-    series.audits = &registry->Counter("kernelcast_orchestrator_audits_total",
-                                       "Candidates measured although they would be pruned.",
-                                       labels);
+    series.device_seconds_avoided = &registry->Counter(
+        "kernelcast_orchestrator_gpu_seconds_avoided_total",
+        "Pruned evaluations times the mean cost of a measured one so far.", labels);
+    series.audits =
+        &registry->Counter("kernelcast_orchestrator_audits_total",
+                           "Candidates measured although they would be pruned.", labels);
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace kernelcast::orchestrator {
 
-// The orchestrator's Prometheus metrics; docs/metrics.md is the table of record. Every combination of
-// labels exists from the start. Thread-safe.
+// The orchestrator's Prometheus metrics; docs/metrics.md is the table of record. Every combination
+// of labels exists from the start. Thread-safe.
 class OrchestratorMetrics final : public EngineObserver {
  public:
   explicit OrchestratorMetrics(MetricsRegistry* registry);

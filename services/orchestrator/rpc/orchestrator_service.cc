@@ -78,12 +78,10 @@ class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::E
       Send(ReplyFromError(request.request_id(), command.status()));
       return;
     }
-    engine_->Evaluate(*std::move(command),
-                      [sender = sender(), id = request.request_id()](
-                          const absl::StatusOr<EvaluationRecord>& record) {
-                        sender.Send(record.ok() ? ReplyFromRecord(*record)
-                                                : ReplyFromError(id, record.status()));
-                      });
+    engine_->Evaluate(*std::move(command), [sender = sender(), id = request.request_id()](
+                                               const absl::StatusOr<EvaluationRecord>& record) {
+      sender.Send(record.ok() ? ReplyFromRecord(*record) : ReplyFromError(id, record.status()));
+    });
   }
 
   Engine* const engine_;
@@ -247,10 +245,9 @@ grpc::ServerUnaryReactor* OrchestratorService::ListSearches(grpc::CallbackServer
                                                             const v1::ListSearchesRequest* request,
                                                             v1::ListSearchesReply* response) {
   if (request->page_size() > kMaxPageSize) {
-    return FinishNow(context,
-                     absl::InvalidArgumentError(absl::StrCat("page_size: is ", request->page_size(),
-                                                             "; at most ", kMaxPageSize,
-                                                             " is allowed")));
+    return FinishNow(context, absl::InvalidArgumentError(
+                                  absl::StrCat("page_size: is ", request->page_size(), "; at most ",
+                                               kMaxPageSize, " is allowed")));
   }
   const size_t page_size = request->page_size() == 0 ? 100 : request->page_size();
   auto* call = new AsyncUnary<v1::ListSearchesReply>(context, response);

@@ -14,8 +14,8 @@
 
 namespace kernelcast::orchestrator {
 
-// The gRPC face of the engine. Handlers validate, hand over and return; the log is read on a thread of
-// the service's own. Thread-safe.
+// The gRPC face of the engine. Handlers validate, hand over and return; the log is read on a thread
+// of the service's own. Thread-safe.
 class OrchestratorService final : public v1::Orchestrator::CallbackService {
  public:
   // All must outlive the service, and the service the server that it is registered with.

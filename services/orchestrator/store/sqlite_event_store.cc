@@ -159,8 +159,7 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const s
     return absl::FailedPreconditionError(
         absl::StrCat("event log: ", path, " is in use by another orchestrator"));
   }
-  KC_ASSIGN_OR_RETURN(impl->writer,
-                      OpenDatabase(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  KC_ASSIGN_OR_RETURN(impl->writer, OpenDatabase(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
   sqlite3* writer = impl->writer.get();
   KC_RETURN_IF_ERROR(Execute(writer, "PRAGMA journal_mode=WAL"));
   KC_RETURN_IF_ERROR(Execute(writer, "PRAGMA synchronous=FULL"));
@@ -169,9 +168,9 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const s
   const int found = sqlite3_column_int(version.get(), 0);
   version.reset();
   if (found > kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("event log: ", path, " has schema version ", found,
-                     "; this build knows up to ", kSchemaVersion));
+    return absl::FailedPreconditionError(absl::StrCat("event log: ", path, " has schema version ",
+                                                      found, "; this build knows up to ",
+                                                      kSchemaVersion));
   }
   KC_RETURN_IF_ERROR(Execute(writer,
                              "BEGIN IMMEDIATE;"

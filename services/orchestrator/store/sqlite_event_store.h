@@ -13,12 +13,13 @@
 
 namespace kernelcast::orchestrator {
 
-// The log in one SQLite file: write-ahead log, synchronous=FULL, one transaction an append. The file
-// is locked for this process; a second orchestrator on it is refused.
+// The log in one SQLite file: write-ahead log, synchronous=FULL, one transaction an append. The
+// file is locked for this process; a second orchestrator on it is refused.
 class SqliteEventStore final : public EventStore {
  public:
-  // Creates the file if it is missing. FAILED_PRECONDITION: another process has it, or it was written
-  // by a newer version. DATA_LOSS: it is not a database or damaged. UNAVAILABLE: it cannot be opened.
+  // Creates the file if it is missing. FAILED_PRECONDITION: another process has it, or it was
+  // written by a newer version. DATA_LOSS: it is not a database or damaged. UNAVAILABLE: it cannot
+  // be opened.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<SqliteEventStore>> Open(
       const std::string& path);
   ~SqliteEventStore() override;

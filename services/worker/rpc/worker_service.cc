@@ -393,9 +393,8 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
                                                  v1::MeasureReply* response) {
   auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
   const auto reply = call->reply();
-  const auto started = StartMeasure(*request, MakeToken(*context), [reply](MeasureEnd end) {
-    reply.Finish(std::move(end));
-  });
+  const auto started = StartMeasure(*request, MakeToken(*context),
+                                    [reply](MeasureEnd end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Leave(*job); });
   } else {

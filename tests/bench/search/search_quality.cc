@@ -61,8 +61,8 @@ struct Cluster {
     worker = std::make_unique<testing::Service>("kernelcast-worker", worker_arguments, folder);
     KC_RETURN_IF_ERROR(worker->Start());
     forecaster = std::make_unique<testing::Service>(
-        "kernelcast-forecaster",
-        std::vector<std::string>{"--state-dir", folder.File("forecaster")}, folder);
+        "kernelcast-forecaster", std::vector<std::string>{"--state-dir", folder.File("forecaster")},
+        folder);
     KC_RETURN_IF_ERROR(forecaster->Start());
     orchestrator = std::make_unique<testing::Service>(
         "kernelcast-orchestrator",
@@ -161,8 +161,8 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
     google::protobuf::util::JsonParseOptions options;
     options.ignore_unknown_fields = true;
     if (!google::protobuf::util::JsonStringToMessage(line, &record, options).ok()) {
-      return absl::DataLossError(absl::StrCat(path, ": record ", pool.points + 1,
-                                              " cannot be read"));
+      return absl::DataLossError(
+          absl::StrCat(path, ": record ", pool.points + 1, " cannot be read"));
     }
     ++pool.points;
     const auto& evaluation = record.evaluation();
@@ -180,8 +180,8 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
   return pool;
 }
 
-// Expected best of `draws` points drawn without replacement from all that compile; failures count as
-// nothing found.
+// Expected best of `draws` points drawn without replacement from all that compile; failures count
+// as nothing found.
 double ExpectedRandomBest(const Pool& pool, size_t draws) {
   const size_t total = pool.speedups.size() + pool.failures;
   draws = std::min(draws, total);
@@ -195,8 +195,7 @@ double ExpectedRandomBest(const Pool& pool, size_t draws) {
         rank < draws ? 0
                      : std::exp(log_choose(static_cast<double>(rank), static_cast<double>(draws)) -
                                 log_choose(static_cast<double>(total), static_cast<double>(draws)));
-    const double speedup =
-        rank <= pool.failures ? 0 : pool.speedups[rank - pool.failures - 1];
+    const double speedup = rank <= pool.failures ? 0 : pool.speedups[rank - pool.failures - 1];
     expected += (up_to - below) * speedup;
     below = up_to;
   }
@@ -240,8 +239,7 @@ absl::Status Run(const Options& options) {
       const size_t points = EnumeratePoints(*problem.targets.at("cpu").space).size();
       std::cerr << "measuring " << points << " points of " << problem.name << std::endl;
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      KC_RETURN_IF_ERROR(
-          cluster.Run(problem.name, Spec(problem, points + 1, 1, true)).status());
+      KC_RETURN_IF_ERROR(cluster.Run(problem.name, Spec(problem, points + 1, 1, true)).status());
       KC_RETURN_IF_ERROR(cluster.Export(problem.name, records_of(problem)));
     }
   }

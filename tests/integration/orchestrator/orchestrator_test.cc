@@ -1,4 +1,5 @@
-// The orchestrator as a process, with a worker that replays and a real forecaster, as a client sees it.
+// The orchestrator as a process, with a worker that replays and a real forecaster, as a client sees
+// it.
 
 #include <grpcpp/grpcpp.h>
 
@@ -21,8 +22,8 @@ struct Cluster {
   Cluster()
       : folder("orchestrator"),
         recorded(testing::MakeRecordedProblem(16, 12)),
-        worker("kernelcast-worker",
-               {"--replay", Records(), "--cache-dir", folder.File("cache")}, folder),
+        worker("kernelcast-worker", {"--replay", Records(), "--cache-dir", folder.File("cache")},
+               folder),
         forecaster("kernelcast-forecaster", {"--state-dir", folder.File("forecaster")}, folder) {
     Require(worker.Start());
     Require(forecaster.Start());
@@ -89,9 +90,11 @@ struct Cluster {
 TEST_CASE("a search is watched from its first event to its end, and exported") {
   Cluster cluster;
   v1::StartSearchReply started;
-  REQUIRE(cluster.Call([&](auto* context) {
-            return cluster.stub->StartSearch(context, cluster.Search("s1", 40), &started);
-          }).ok());
+  REQUIRE(cluster
+              .Call([&](auto* context) {
+                return cluster.stub->StartSearch(context, cluster.Search("s1", 40), &started);
+              })
+              .ok());
 
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
@@ -122,11 +125,13 @@ TEST_CASE("a search is watched from its first event to its end, and exported") {
   CHECK(last.ended().best_speedup().value() >= 0.95 * cluster.recorded.best_speedup);
 
   v1::GetSearchReply search;
-  REQUIRE(cluster.Call([&](auto* c) {
-            v1::GetSearchRequest request;
-            request.set_search_id("s1");
-            return cluster.stub->GetSearch(c, request, &search);
-          }).ok());
+  REQUIRE(cluster
+              .Call([&](auto* c) {
+                v1::GetSearchRequest request;
+                request.set_search_id("s1");
+                return cluster.stub->GetSearch(c, request, &search);
+              })
+              .ok());
   CHECK(search.search().counts().SerializeAsString() == last.counts().SerializeAsString());
 
   grpc::ClientContext export_context;
@@ -246,8 +251,8 @@ TEST_CASE("bad input gets the right code and names the field") {
   const grpc::Status malformed = cluster.Call(
       [&](auto* context) { return cluster.stub->PutProblem(context, put, &put_reply); });
   CHECK(malformed.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
-  CHECK_THAT(malformed.error_message(), Catch::Contains("problem.yaml:9: inputs[0].dtype") &&
-                                            Catch::Contains("float31"));
+  CHECK_THAT(malformed.error_message(),
+             Catch::Contains("problem.yaml:9: inputs[0].dtype") && Catch::Contains("float31"));
 
   grpc::ClientContext late;
   late.set_deadline(std::chrono::system_clock::now() - std::chrono::seconds(1));
@@ -265,9 +270,9 @@ TEST_CASE("bad input gets the right code and names the field") {
 
   // None of it left a trace.
   v1::OrchestratorDescription description;
-  REQUIRE(cluster.Call([&](auto* context) {
-            return cluster.stub->Describe(context, {}, &description);
-          }).ok());
+  REQUIRE(
+      cluster.Call([&](auto* context) { return cluster.stub->Describe(context, {}, &description); })
+          .ok());
   CHECK(description.events() == 1);
 }
 
@@ -276,15 +281,17 @@ TEST_CASE("a search can be stopped, is then confirmed, and its end is remembered
   v1::StartSearchRequest request = cluster.Search("s1", 10'000);
   request.mutable_spec()->set_measure_everything(true);
   v1::StartSearchReply started;
-  REQUIRE(cluster.Call([&](auto* context) {
-            return cluster.stub->StartSearch(context, request, &started);
-          }).ok());
+  REQUIRE(cluster
+              .Call([&](auto* context) {
+                return cluster.stub->StartSearch(context, request, &started);
+              })
+              .ok());
   v1::StopSearchRequest stop;
   stop.set_search_id("s1");
   v1::StopSearchReply stopped;
-  REQUIRE(cluster.Call([&](auto* context) {
-            return cluster.stub->StopSearch(context, stop, &stopped);
-          }).ok());
+  REQUIRE(
+      cluster.Call([&](auto* context) { return cluster.stub->StopSearch(context, stop, &stopped); })
+          .ok());
   // Watching until the stream ends is waiting for the search's end.
   grpc::ClientContext context;
   v1::WatchSearchRequest watch;
@@ -297,10 +304,12 @@ TEST_CASE("a search can be stopped, is then confirmed, and its end is remembered
   REQUIRE(cluster.orchestrator->Terminate() == 0);
   Cluster::Require(cluster.orchestrator->Start());
   v1::ListSearchesReply list;
-  REQUIRE(cluster.Call([&](auto* c) {
-            c->set_wait_for_ready(true);
-            return cluster.stub->ListSearches(c, {}, &list);
-          }).ok());
+  REQUIRE(cluster
+              .Call([&](auto* c) {
+                c->set_wait_for_ready(true);
+                return cluster.stub->ListSearches(c, {}, &list);
+              })
+              .ok());
   REQUIRE(list.searches_size() == 1);
   CHECK(list.searches(0).status() == v1::SEARCH_STATUS_DONE);
   CHECK(list.searches(0).end_reason() == "stopped");

@@ -1,5 +1,5 @@
-// Has code that runs when it is loaded: HOW 1 exits, 2 hangs, 3 opens a file, 4 fills a table that the
-// entry needs, as honest kernels do.
+// Has code that runs when it is loaded: HOW 1 exits, 2 hangs, 3 opens a file, 4 fills a table that
+// the entry needs, as honest kernels do.
 #include <fcntl.h>
 #include <kernelcast/candidate.h>
 #include <unistd.h>

@@ -12,7 +12,8 @@ extern "C" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int
 #elif HOW == 2
     char* p = new char[piece];
 #else
-    char* p = (char*)mmap(nullptr, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char* p =
+        (char*)mmap(nullptr, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) p = nullptr;
 #endif
     memset(p, 1, piece);

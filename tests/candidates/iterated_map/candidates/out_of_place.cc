@@ -1,5 +1,5 @@
-// Writes where it may not: WHERE 1 to an input, 2 just behind an output, 3 just before it, 4 to an input
-// made writable first.
+// Writes where it may not: WHERE 1 to an input, 2 just behind an output, 3 just before it, 4 to an
+// input made writable first.
 #include <kernelcast/candidate.h>
 #include <stdint.h>
 #include <sys/mman.h>

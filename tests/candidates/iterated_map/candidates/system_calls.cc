@@ -1,8 +1,8 @@
 // Does what no kernel needs, chosen by WHAT.
-#include <kernelcast/candidate.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <kernelcast/candidate.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

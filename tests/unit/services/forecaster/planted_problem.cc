@@ -97,12 +97,9 @@ double NormalDraw(uint64_t seed) {
 }
 
 std::vector<ProblemFile> PlantedFiles(const std::string& name) {
-  return {{"oracle.cc", "// oracle\n"},
-          {"problem.yaml", Replace(kProblemYaml, "NAME", name)},
-          {"reference.cc", "// reference\n"},
-          {"space/blocked.cc", "// blocked\n"},
-          {"space/cpu.yaml", kSpaceYaml},
-          {"space/plain.cc", "// plain\n"},
+  return {{"oracle.cc", "// oracle\n"},       {"problem.yaml", Replace(kProblemYaml, "NAME", name)},
+          {"reference.cc", "// reference\n"}, {"space/blocked.cc", "// blocked\n"},
+          {"space/cpu.yaml", kSpaceYaml},     {"space/plain.cc", "// plain\n"},
           {"space/vector.cc", "// vector\n"}};
 }
 
@@ -112,8 +109,8 @@ PlantedProblem::PlantedProblem(const std::string& name, double shift) : shift_(s
   context_ = std::make_shared<const ProblemContext>(*std::move(problem));
   const Space& space = *context_->problem.targets.at("cpu").space;
   for (const SpacePoint& point : EnumeratePoints(space)) {
-    candidates_.push_back(CandidateFromPoint(space, point, context_->problem.problem_id,
-                                             CandidateKind::kHostNative));
+    candidates_.push_back(
+        CandidateFromPoint(space, point, context_->problem.problem_id, CandidateKind::kHostNative));
   }
 }
 
@@ -160,8 +157,8 @@ CompileFacts PlantedProblem::ReferenceFacts() const {
 
 Label PlantedProblem::MakeLabel(size_t candidate, double noise, uint64_t seed) const {
   Label label;
-  label.label_id = context_->problem.name + "-" + std::to_string(candidate) + "-" +
-                   std::to_string(seed);
+  label.label_id =
+      context_->problem.name + "-" + std::to_string(candidate) + "-" + std::to_string(seed);
   label.candidate = candidates_[candidate];
   label.facts = Facts(candidate);
   label.reference_facts = ReferenceFacts();

@@ -14,8 +14,8 @@
 
 namespace kernelcast::forecaster {
 
-// A problem whose candidates' speedups are a known function of their tunables, for tests of learning.
-// Its space has 3 templates and 150 points.
+// A problem whose candidates' speedups are a known function of their tunables, for tests of
+// learning. Its space has 3 templates and 150 points.
 class PlantedProblem {
  public:
   // `name` makes problems different; `shift` moves every log2 speedup.

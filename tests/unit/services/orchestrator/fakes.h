@@ -296,8 +296,8 @@ class FakeForecasters final : public Forecasters {
     forecast.candidate_id = candidate.candidate_id;
     forecast.expected_log2_speedup = std::log2(ToySpeedup(candidate));
     forecast.stddev_log2_speedup = blur;
-    forecast.bin_probabilities = BinsFromStudentT(
-        BinScheme::Default(), forecast.expected_log2_speedup, blur, 1e9);
+    forecast.bin_probabilities =
+        BinsFromStudentT(BinScheme::Default(), forecast.expected_log2_speedup, blur, 1e9);
     forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
     forecast.backend = "fake";
     forecast.labels_seen = labels;

@@ -11,11 +11,11 @@ namespace {
 using nlohmann::json;
 
 json GoodAnswer() {
-  return {{"p_severe_slowdown", 0.0}, {"p_significant_slowdown", 0.0},
+  return {{"p_severe_slowdown", 0.0},    {"p_significant_slowdown", 0.0},
           {"p_moderate_slowdown", 0.05}, {"p_minor_slowdown", 0.1},
-          {"p_minor_speedup", 0.5}, {"p_significant_speedup", 0.25},
-          {"p_high_speedup", 0.1}, {"p_extreme_speedup", 0},
-          {"predicted_bin", 5}, {"reasoning", "fewer passes"}};
+          {"p_minor_speedup", 0.5},      {"p_significant_speedup", 0.25},
+          {"p_high_speedup", 0.1},       {"p_extreme_speedup", 0},
+          {"predicted_bin", 5},          {"reasoning", "fewer passes"}};
 }
 
 ParsedAnswer Parse(const json& answer) { return ParseAnswer(BinScheme::Default(), answer.dump()); }

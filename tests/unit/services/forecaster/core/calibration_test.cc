@@ -58,7 +58,8 @@ TEST_CASE("The factor stays within bounds whatever is recorded", "[forecaster][c
 }
 
 TEST_CASE("A record that stands for many counts for many", "[forecaster][calibration]") {
-  // Half of the records are far off but were measured for certain; the other half stand for ten each.
+  // Half of the records are far off but were measured for certain; the other half stand for ten
+  // each.
   std::vector<PrequentialRecord> records = Records(200, 3.0, 4);
   std::vector<PrequentialRecord> audited = Records(200, 1.0, 5);
   for (PrequentialRecord& record : audited) record.weight = 10;

@@ -10,8 +10,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-TEST_CASE("The cpu features are each fact, its difference and the work",
-          "[forecaster][features]") {
+TEST_CASE("The cpu features are each fact, its difference and the work", "[forecaster][features]") {
   const FeatureSchema* schema = FeatureSchema::ForFacts(kCpuAssemblySchemaId);
   REQUIRE(schema != nullptr);
   CHECK(schema->id() == "embedded-cpu/1");

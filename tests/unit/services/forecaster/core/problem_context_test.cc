@@ -12,11 +12,11 @@ TEST_CASE("The work is that of the largest bench shape", "[forecaster][problem_c
   const PlantedProblem problem;
   const std::vector<float>& work = problem.context()->work_features;
   REQUIRE(work.size() == std::size(kWorkFeatureNames));
-  CHECK(work[0] == 19);                                  // 2 * 256 * 1024 operations
-  CHECK(work[1] == 20);                                  // 4 * 256 * 1024 bytes
+  CHECK(work[0] == 19);  // 2 * 256 * 1024 operations
+  CHECK(work[1] == 20);  // 4 * 256 * 1024 bytes
   CHECK(work[2] == -1);
-  CHECK(work[3] == 18);                                  // input elements
-  CHECK(work[4] == 8);                                   // output elements
+  CHECK(work[3] == 18);  // input elements
+  CHECK(work[4] == 8);   // output elements
   CHECK(work[5] == 10);
   CHECK(work[6] == 8);
   CHECK(work[7] == 2);

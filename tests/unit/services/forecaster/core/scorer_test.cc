@@ -22,8 +22,7 @@ constexpr char kAnswer[] =
     R"("p_minor_slowdown":0,"p_minor_speedup":1,"p_significant_speedup":0,"p_high_speedup":0,)"
     R"("p_extreme_speedup":0,"predicted_bin":5})";
 
-Scores MustScore(const std::vector<ScoreItem>& items,
-                 RewardKind reward = RewardKind::kHitBrier) {
+Scores MustScore(const std::vector<ScoreItem>& items, RewardKind reward = RewardKind::kHitBrier) {
   const absl::StatusOr<Scores> scores = Score(BinScheme::Default(), reward, items);
   INFO(scores.status());
   REQUIRE(scores.ok());
@@ -106,9 +105,9 @@ TEST_CASE("Latency is averaged over forecasts", "[forecaster][scorer]") {
 
 TEST_CASE("A malformed item is named", "[forecaster][scorer]") {
   const auto message = [](ScoreItem item) {
-    const absl::StatusOr<Scores> scores = Score(
-        BinScheme::Default(), RewardKind::kHit,
-        std::vector<ScoreItem>{{"ok", "", InBin(4, 0.9), TrueBin{4}}, std::move(item)});
+    const absl::StatusOr<Scores> scores =
+        Score(BinScheme::Default(), RewardKind::kHit,
+              std::vector<ScoreItem>{{"ok", "", InBin(4, 0.9), TrueBin{4}}, std::move(item)});
     CHECK(absl::IsInvalidArgument(scores.status()));
     return std::string(scores.status().message());
   };

@@ -47,10 +47,9 @@ TEST_CASE("Columns are templates, tunables in order and flags", "[forecaster][en
 TEST_CASE("A candidate is encoded as worked by hand", "[forecaster][encoder]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
-  const Encoded row(encoder, WithTunables({{"TEMPLATE", "vector"},
-                                           {"LANES", "8"},
-                                           {"UNROLL", "1"},
-                                           {"MODE", "table"}}));
+  const Encoded row(
+      encoder,
+      WithTunables({{"TEMPLATE", "vector"}, {"LANES", "8"}, {"UNROLL", "1"}, {"MODE", "table"}}));
   CHECK(row["template=plain"] == 0);
   CHECK(row["template=vector"] == 1);
   CHECK(row["LANES"] == Approx(std::log2(9.0)));
@@ -64,8 +63,8 @@ TEST_CASE("A candidate is encoded as worked by hand", "[forecaster][encoder]") {
 TEST_CASE("Flags are read from the candidate, not from their number", "[forecaster][encoder]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
-  CHECK(Encoded(encoder, WithTunables({{"FLAGS", "0"}}, {"-O2", "-ffast-math"}))
-            ["flag:-ffast-math"] == 1);
+  CHECK(Encoded(encoder,
+                WithTunables({{"FLAGS", "0"}}, {"-O2", "-ffast-math"}))["flag:-ffast-math"] == 1);
 }
 
 TEST_CASE("Ranges are those of the space", "[forecaster][encoder]") {
@@ -78,8 +77,8 @@ TEST_CASE("Ranges are those of the space", "[forecaster][encoder]") {
 TEST_CASE("What the space does not know is missing", "[forecaster][encoder]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
-  const Candidate stranger = WithTunables(
-      {{"TEMPLATE", "unheard"}, {"MODE", "other"}, {"LANES", "wide"}, {"EXTRA", "3"}});
+  const Candidate stranger =
+      WithTunables({{"TEMPLATE", "unheard"}, {"MODE", "other"}, {"LANES", "wide"}, {"EXTRA", "3"}});
   const Encoded row(encoder, stranger);
   CHECK(encoder.TemplateIndex(stranger) == -1);
   CHECK(row["template=plain"] == 0);

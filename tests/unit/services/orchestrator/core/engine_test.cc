@@ -26,8 +26,8 @@ struct World {
   }
 
   void Start() {
-    auto started = Engine::Start(engine_options, store.get(), &workers, &forecasters,
-                                 &Clock::Real(), nullptr);
+    auto started =
+        Engine::Start(engine_options, store.get(), &workers, &forecasters, &Clock::Real(), nullptr);
     REQUIRE(started.ok());
     engine = *std::move(started);
   }
@@ -194,8 +194,8 @@ TEST_CASE("what does not compile is rejected with the compiler's words") {
 TEST_CASE("forecast mode never measures") {
   World world;
   world.Start();
-  const auto record = world.Evaluate(
-      Command("r1", world.ToyCandidate(world.PutToy()), EvaluateMode::kForecast));
+  const auto record =
+      world.Evaluate(Command("r1", world.ToyCandidate(world.PutToy()), EvaluateMode::kForecast));
   REQUIRE(record.ok());
   CHECK(std::holds_alternative<Pruned>(record->result));
   CHECK(record->decision.reason == DecisionReason::kForecastOnly);
@@ -329,12 +329,11 @@ TEST_CASE("the same candidate in flight twice in a search is measured once") {
   spec.generator = GeneratorKind::kExternal;
   REQUIRE(world.StartSearch("s1", spec).ok());
   std::promise<void> first;
-  world.engine->Evaluate(
-      Command("a", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"),
-      [&](const auto& record) {
-        CHECK(record.ok());
-        first.set_value();
-      });
+  world.engine->Evaluate(Command("a", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"),
+                         [&](const auto& record) {
+                           CHECK(record.ok());
+                           first.set_value();
+                         });
   const auto twin =
       world.Evaluate(Command("b", world.ToyCandidate(problem), EvaluateMode::kMeasure, "s1"));
   REQUIRE(twin.ok());

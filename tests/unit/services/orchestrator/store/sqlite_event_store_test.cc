@@ -13,8 +13,7 @@ namespace kernelcast::orchestrator {
 namespace {
 
 struct TemporaryFolder {
-  TemporaryFolder()
-      : path(std::filesystem::temp_directory_path() / RandomId("kernelcast-store-")) {
+  TemporaryFolder() : path(std::filesystem::temp_directory_path() / RandomId("kernelcast-store-")) {
     std::filesystem::create_directory(path);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path); }
@@ -79,8 +78,7 @@ TEST_CASE("a log of a newer version is refused") {
   { auto store = SqliteEventStore::Open(folder.File("log.db")).value(); }
   sqlite3* database = nullptr;
   REQUIRE(sqlite3_open(folder.File("log.db").c_str(), &database) == SQLITE_OK);
-  REQUIRE(sqlite3_exec(database, "PRAGMA user_version=99", nullptr, nullptr, nullptr) ==
-          SQLITE_OK);
+  REQUIRE(sqlite3_exec(database, "PRAGMA user_version=99", nullptr, nullptr, nullptr) == SQLITE_OK);
   sqlite3_close(database);
   const auto store = SqliteEventStore::Open(folder.File("log.db"));
   CHECK(store.status().code() == absl::StatusCode::kFailedPrecondition);
@@ -99,8 +97,7 @@ TEST_CASE("a damaged event is reported by its number") {
                        nullptr) == SQLITE_OK);
   sqlite3_close(database);
   auto store = SqliteEventStore::Open(folder.File("log.db")).value();
-  const absl::Status status =
-      store->Replay(1, [](StoredEvent) { return absl::OkStatus(); });
+  const absl::Status status = store->Replay(1, [](StoredEvent) { return absl::OkStatus(); });
   CHECK(status.code() == absl::StatusCode::kDataLoss);
   CHECK_THAT(std::string(status.message()), Catch::Contains("event 1"));
 }
