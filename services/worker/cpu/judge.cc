@@ -27,6 +27,7 @@ constexpr int kOverheadCalls = 64;
 constexpr size_t kFewestFreshCalls = 3;
 constexpr int kConfirmRounds = 4;
 constexpr int kTouchRounds = 2;
+constexpr int64_t kSharedCoreWaitNs = 100'000;
 constexpr int64_t kNopLimitNs = 5'000'000'000;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
@@ -300,10 +301,12 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
   return true;
 }
 
-// Whether the side's process or this thread has waited for a core since the last question.
+// Whether the side's process or this thread has waited for a core since the last question. Where
+// the two share one they wait for each other at the ends of each call.
 bool Judgement::WaitedNow(Side side) {
   const int64_t waited_ns = Process(side).wait_meter().WaitedNs() + own_waits_.WaitedNs();
-  return std::exchange(waited_ns_[side == Side::kCandidate ? 0 : 1], waited_ns) != waited_ns;
+  const int64_t before_ns = std::exchange(waited_ns_[side == Side::kCandidate ? 0 : 1], waited_ns);
+  return waited_ns - before_ns > (prepared_.placement().alone() ? kSharedCoreWaitNs : 0);
 }
 
 bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,

@@ -113,6 +113,7 @@ class PreparedProblem {
   int64_t CallLimitNs(int64_t reference_ns) const;
 
   const MeasureOptions& options() const { return options_; }
+  const Placement& placement() const { return placement_; }
   int candidates_served = 0;
 
  private:
