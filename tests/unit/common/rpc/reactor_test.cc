@@ -28,7 +28,7 @@ v1::MeasureStreamReply Answer(const std::string& request_id, size_t padding = 0)
   v1::MeasureStreamReply reply;
   reply.set_request_id(request_id);
   if (padding > 0) {
-    reply.mutable_compile_error()->set_log(std::string(padding, 'x'));
+    reply.mutable_reply()->mutable_compile_error()->set_log(std::string(padding, 'x'));
   }
   return reply;
 }
