@@ -417,6 +417,8 @@ class LocalServices::Supervisor {
 absl::StatusOr<std::unique_ptr<LocalServices>> LocalServices::Start(
     const LocalServicesOptions& options) {
   KC_ASSIGN_OR_RETURN(std::unique_ptr<StateLock> lock, StateLock::Acquire(options.state_dir));
+  // What a killed predecessor left would lead others to where nobody is.
+  RemoveServiceAddresses(options.state_dir);
   auto supervisor = std::make_unique<Supervisor>(options);
   KC_RETURN_IF_ERROR(supervisor->WaitUntilReady());
   return std::unique_ptr<LocalServices>(new LocalServices(std::move(lock), std::move(supervisor)));

@@ -1,0 +1,226 @@
+# Completion of kernelcast for bash; made by `kernelcast completion bash`.
+_kernelcast() {
+  local cur prev command word
+  cur=${COMP_WORDS[COMP_CWORD]}
+  prev=${COMP_WORDS[COMP_CWORD-1]}
+  command=
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    if [[ $word != -* ]]; then command=$word; break; fi
+  done
+  COMPREPLY=()
+  case "$command $prev" in
+    "compile --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compile --target") return ;;
+    "compile --worker") return ;;
+    "compile --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compile --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compile --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compile --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "compile --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "compile --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --orchestrator") return ;;
+    "doctor --worker") return ;;
+    "doctor --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "doctor --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "doctor --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
+    "eval --resamples") return ;;
+    "eval --seed") return ;;
+    "evaluate --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --target") return ;;
+    "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'final forecast measure route' -- "$cur"); return ;;
+    "evaluate --search-id") return ;;
+    "evaluate --in-flight") return ;;
+    "evaluate --orchestrator") return ;;
+    "evaluate --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "evaluate --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "evaluate --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --from-sequence") return ;;
+    "export --output" | "export -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --orchestrator") return ;;
+    "export --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "export --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "export --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --target") return ;;
+    "forecast --worker") return ;;
+    "forecast --forecaster") return ;;
+    "forecast --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "forecast --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "forecast --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --target") return ;;
+    "measure --worker") return ;;
+    "measure --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "measure --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "measure --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --level") mapfile -t COMPREPLY < <(compgen -W 'final screen' -- "$cur"); return ;;
+    "report --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --problem") return ;;
+    "report --output" | "report -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --orchestrator") return ;;
+    "report --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "report --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "report --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --target") return ;;
+    "search --budget-measurements") return ;;
+    "search --budget-candidates") return ;;
+    "search --budget-seconds") return ;;
+    "search --budget-device-seconds") return ;;
+    "search --policy") return ;;
+    "search --policy-parameter") return ;;
+    "search --seed") return ;;
+    "search --in-flight") return ;;
+    "search --search-id") return ;;
+    "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --orchestrator") return ;;
+    "search --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "search --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "search --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "searches --status") mapfile -t COMPREPLY < <(compgen -W 'any done failed finishing running' -- "$cur"); return ;;
+    "searches --orchestrator") return ;;
+    "searches --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "searches --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "searches --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "searches --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "searches --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "searches --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "stop --orchestrator") return ;;
+    "stop --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "stop --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "stop --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "stop --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "stop --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "stop --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --listen") return ;;
+    "up --log-level") mapfile -t COMPREPLY < <(compgen -W 'debug error info warning' -- "$cur"); return ;;
+    "up --drain-seconds") return ;;
+    "up --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "up --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "up --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --orchestrator") return ;;
+    "watch --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "watch --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  esac
+  case $command in
+    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop up watch --help --version' -- "$cur") ;;
+    compile)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --reference --facts' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    completion)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W 'bash zsh' -- "$cur")
+      fi
+      ;;
+    doctor)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    eval)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --by --unweighted --resamples --seed' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      fi
+      ;;
+    evaluate)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --search-id --in-flight --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    export)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    forecast)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    measure)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --level' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    problems)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --names' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      fi
+      ;;
+    report)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    search)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --measure-everything --search-id --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+    searches)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    stop)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    up)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --drain-seconds --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    watch)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+  esac
+}
+complete -F _kernelcast kernelcast

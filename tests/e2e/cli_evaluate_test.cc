@@ -1,0 +1,166 @@
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/e2e/program.h"
+#include "tests/fakes/fake_orchestrator.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string MakeCandidates(const TemporaryFolder& home, int count) {
+  fs::create_directories(home.path() / "candidates");
+  for (int i = 0; i < count; ++i) {
+    std::ofstream(home.path() / "candidates" / ("c" + std::to_string(i) + ".cc"))
+        << "int candidate_" << i << ";\n";
+  }
+  return home.File("candidates");
+}
+
+v1::EvaluateReply Measured(const v1::EvaluateRequest& request, double speedup) {
+  v1::EvaluateReply reply;
+  reply.set_request_id(request.request_id());
+  *reply.mutable_evaluation() = MakeSearchScript(1, speedup, 0).records[0].evaluation();
+  reply.mutable_evaluation()->set_request_id(request.request_id());
+  return reply;
+}
+
+v1::EvaluateReply Refused(const v1::EvaluateRequest& request, int code,
+                          const std::string& message) {
+  v1::EvaluateReply reply;
+  reply.set_request_id(request.request_id());
+  reply.mutable_error()->set_code(code);
+  reply.mutable_error()->set_message(message);
+  return reply;
+}
+
+TEST_CASE("Candidates are evaluated and shown in the order of their names", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+  const std::string folder = MakeCandidates(home, 3);
+  std::ofstream(folder + "/c1.json") << R"({"flags": ["-ffast-math"], "tunables": {"N": 4}})";
+  const Outcome outcome = Run(home, {"evaluate", "row_softmax", "--candidates", folder, "--mode",
+                                     "final", "--orchestrator", fake.address()});
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.out, Catch::Contains("2.50x"));
+  CHECK(outcome.out.find("c0") < outcome.out.find("c1"));
+  CHECK(outcome.out.find("c1") < outcome.out.find("c2"));
+  CHECK(fake.problems_put() == 1);
+  const auto requests = fake.evaluated();
+  REQUIRE(requests.size() == 3);
+  for (const v1::EvaluateRequest& request : requests) {
+    CHECK(request.mode() == v1::EVALUATE_MODE_FINAL);
+    if (request.candidate().source() == "int candidate_1;\n") {
+      CHECK(request.candidate().flags(0) == "-ffast-math");
+      CHECK(request.candidate().tunables(0).value() == "4");
+    }
+  }
+}
+
+TEST_CASE("With --json each evaluation is a line as it is settled", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+  const Outcome outcome =
+      Run(home, {"evaluate", "row_softmax", "--candidates", MakeCandidates(home, 4), "--json",
+                 "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 0);
+  std::set<std::string> names;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const json one = json::parse(line);
+    names.insert(one["name"]);
+    CHECK(one["evaluation"]["measured"]["ok"]["speedup"]["value"] == 2.5);
+  }
+  CHECK(names == std::set<std::string>{"c0", "c1", "c2", "c3"});
+}
+
+TEST_CASE("A failing candidate makes the result negative, a refused one too", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) -> v1::EvaluateReply {
+    if (request.candidate().source() == "int candidate_0;\n") return Measured(request, 2);
+    if (request.candidate().source() == "int candidate_1;\n") {
+      v1::EvaluateReply reply = Measured(request, 2);
+      reply.mutable_evaluation()->mutable_measured()->mutable_timeout()->set_stage("check");
+      return reply;
+    }
+    return Refused(request, 3, "flags[0]: \x1b[31mnot allowed");
+  };
+  const Outcome outcome = Run(home, {"evaluate", "row_softmax", "--candidates",
+                                     MakeCandidates(home, 3), "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 1);
+  CHECK_THAT(outcome.out, Catch::Contains("timeout"));
+  CHECK_THAT(outcome.out, Catch::Contains("INVALID_ARGUMENT"));
+  CHECK_THAT(outcome.out, Catch::Contains("\\x1b[31mnot allowed"));
+  CHECK(outcome.out.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("A busy orchestrator is asked again after the pause that it asks for", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  std::map<std::string, int> asked;
+  fake.on_evaluate = [&asked](const v1::EvaluateRequest& request) {
+    if (++asked[request.request_id()] < 3) {
+      v1::EvaluateReply busy = Refused(request, 8, "too many in flight");
+      busy.mutable_error()->mutable_retry_after()->set_nanos(20'000'000);
+      return busy;
+    }
+    return Measured(request, 2);
+  };
+  const Outcome outcome = Run(home, {"evaluate", "row_softmax", "--candidates",
+                                     MakeCandidates(home, 5), "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 0);
+  CHECK(asked.size() == 5);
+  for (const auto& [id, times] : asked) CHECK(times == 3);
+}
+
+TEST_CASE("A stream that breaks is opened again, and each candidate is answered once", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.evaluate_breaks = {3, 0, 5};
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2); };
+  const Outcome outcome =
+      Run(home, {"evaluate", "row_softmax", "--candidates", MakeCandidates(home, 12), "--json",
+                 "--in-flight", "4", "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.err, Catch::Contains("connection lost"));
+  std::map<std::string, int> answers;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) ++answers[json::parse(line)["name"]];
+  CHECK(answers.size() == 12);
+  for (const auto& [name, count] : answers) CHECK(count == 1);
+  std::set<std::string> ids;
+  for (const v1::EvaluateRequest& request : fake.evaluated()) ids.insert(request.request_id());
+  CHECK(ids.size() == 12);
+}
+
+TEST_CASE("Ctrl-C while evaluating ends with code 4 and shows what was settled", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) -> std::optional<v1::EvaluateReply> {
+    if (request.candidate().source() != "int candidate_0;\n") return std::nullopt;
+    return Measured(request, 2);
+  };
+  Program program(home, {"evaluate", "row_softmax", "--candidates", MakeCandidates(home, 3),
+                         "--orchestrator", fake.address()});
+  REQUIRE(program.AwaitErr("c0"));
+  program.Signal(SIGINT);
+  const Outcome outcome = program.Wait(20);
+  CHECK(outcome.exit_code == 4);
+  CHECK_THAT(outcome.out, Catch::Contains("2.00x"));
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

@@ -1,0 +1,168 @@
+// What needs no service.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/e2e/program.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST_CASE("Help and version are printed, and document the exit codes", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome help = Run(home, {"--help"});
+  CHECK(help.exit_code == 0);
+  CHECK(help.err.empty());
+  for (const char* text : {"search", "evaluate", "up", "report", "doctor",
+                           "Exit codes:", "KERNELCAST_ORCHESTRATOR", "4  interrupted"}) {
+    CHECK_THAT(help.out, Catch::Contains(text));
+  }
+  CHECK_THAT(Run(home, {"search", "--help"}).out, Catch::Contains("--budget-measurements"));
+  CHECK_THAT(Run(home, {"--version"}).out, Catch::StartsWith("kernelcast "));
+}
+
+TEST_CASE("Bad usage ends with code 2 and says what is allowed", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome typo = Run(home, {"serach"});
+  CHECK(typo.exit_code == 2);
+  CHECK_THAT(typo.err, Catch::Contains("did you mean 'search'?"));
+  CHECK(Run(home, {}).exit_code == 2);
+  CHECK(Run(home, {"search"}).exit_code == 2);
+  const Outcome negative = Run(home, {"search", "row_softmax", "--budget-measurements", "-1"});
+  CHECK(negative.exit_code == 2);
+  CHECK_THAT(negative.err, Catch::Contains("--budget-measurements: '-1'"));
+  const Outcome target = Run(home, {"search", "row_softmax", "--target", "abacus"});
+  CHECK(target.exit_code == 2);
+  CHECK_THAT(target.err, Catch::Contains("has no reference for 'abacus'; it has: cpu"));
+  const Outcome parameter = Run(home, {"search", "row_softmax", "--policy-parameter", "margin"});
+  CHECK(parameter.exit_code == 2);
+  CHECK_THAT(parameter.err, Catch::Contains("NAME=NUMBER"));
+  const Outcome mode =
+      Run(home, {"evaluate", "row_softmax", "--candidates", ".", "--mode", "guess"});
+  CHECK(mode.exit_code == 2);
+  CHECK_THAT(mode.err, Catch::Contains("route"));
+}
+
+TEST_CASE("With --json an error is an object on standard output", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome outcome = Run(home, {"search", "no_such_problem", "--json"});
+  CHECK(outcome.exit_code == 2);
+  const json error = json::parse(outcome.out)["error"];
+  CHECK(error["code"] == "NOT_FOUND");
+  CHECK(error["exit_code"] == 2);
+}
+
+TEST_CASE("Every example problem is well-formed and listed", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome outcome = Run(home, {"problems", "--json"});
+  CHECK(outcome.exit_code == 0);
+  std::istringstream lines(outcome.out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const json problem = json::parse(line);
+    INFO(line);
+    CHECK(problem["valid"] == true);
+    CHECK(problem["targets"]["cpu"]["space_points"].get<int>() > 0);
+  }
+  CHECK(count >= 10);
+  CHECK_THAT(Run(home, {"problems"}).out, Catch::Contains("row_softmax"));
+  CHECK_THAT(Run(home, {"problems", "--names"}).out, Catch::Contains("row_softmax\n"));
+}
+
+TEST_CASE("A malformed problem is named with file, line and field", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const fs::path copy = home.path() / "problems" / "row_softmax";
+  fs::create_directories(copy.parent_path());
+  fs::copy(std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax", copy,
+           fs::copy_options::recursive);
+  std::string text = FileText(copy / "problem.yaml");
+  const size_t at = text.find("dtype: float32");
+  const auto line =
+      std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+  text.replace(at, 14, "dtype: float31");
+  std::ofstream(copy / "problem.yaml") << text;
+  const Outcome one = Run(home, {"search", copy.string()});
+  CHECK(one.exit_code == 2);
+  CHECK_THAT(one.err, Catch::Contains("row_softmax/problem.yaml:" + std::to_string(line)));
+  CHECK_THAT(one.err, Catch::Contains("float31"));
+  CHECK_THAT(one.err, Catch::Contains("dtype"));
+  const Outcome all = Run(home, {"problems", copy.parent_path().string()});
+  CHECK(all.exit_code == 1);
+  CHECK_THAT(all.out, Catch::Contains("malformed"));
+}
+
+TEST_CASE("A candidate's malformed JSON is refused before anything is started", "[e2e]") {
+  const TemporaryFolder home("cli");
+  fs::create_directories(home.path() / "c");
+  std::ofstream(home.File("c/a.cc")) << "int x;";
+  std::ofstream(home.File("c/a.json")) << "{\"tunables\": {\"UNROLL\": 2.5}}";
+  const Outcome outcome = Run(home, {"evaluate", "row_softmax", "--candidates", home.File("c")});
+  CHECK(outcome.exit_code == 2);
+  CHECK_THAT(outcome.err, Catch::Contains("a.json: tunables.UNROLL: '2.5' is neither"));
+  CHECK_FALSE(fs::exists(home.File("state")));
+}
+
+TEST_CASE("An orchestrator that is not there is code 3", "[e2e]") {
+  const TemporaryFolder home("cli");
+  // Port 1 of the loopback interface has no service that anyone would run.
+  const Outcome outcome = Run(home, {"searches"}, {{"KERNELCAST_ORCHESTRATOR", "127.0.0.1:1"}});
+  CHECK(outcome.exit_code == 3);
+  CHECK_THAT(outcome.err, Catch::Contains("cannot reach the orchestrator at 127.0.0.1:1"));
+}
+
+TEST_CASE("Services that cannot be found are code 3 and named", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome outcome = Run(home, {"searches", "--service-dir", home.File("nowhere")});
+  CHECK(outcome.exit_code == 3);
+  CHECK_THAT(outcome.err, Catch::Contains("nowhere/kernelcast-worker"));
+}
+
+TEST_CASE("The completion scripts in the tree are those that the program makes", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const std::string folder = std::string(KERNELCAST_SOURCE_DIR) + "/scripts/completion/";
+  const Outcome bash = Run(home, {"completion", "bash"});
+  CHECK(bash.exit_code == 0);
+  CHECK(bash.out == FileText(folder + "kernelcast.bash"));
+  const Outcome zsh = Run(home, {"completion", "zsh"});
+  CHECK(zsh.exit_code == 0);
+  CHECK(zsh.out == FileText(folder + "_kernelcast"));
+  CHECK(Run(home, {"completion", "fish"}).exit_code == 2);
+}
+
+TEST_CASE("Every command and option is in docs/cli.md", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const std::string document = FileText(std::string(KERNELCAST_SOURCE_DIR) + "/docs/cli.md");
+  const std::string script = Run(home, {"completion", "bash"}).out;
+  const size_t begin = script.find("compgen -W '", script.find("'')")) + 12;
+  std::istringstream names(script.substr(begin, script.find('\'', begin) - begin));
+  for (std::string name; names >> name;) {
+    INFO(name);
+    CHECK_THAT(document, Catch::Contains("`" + (name[0] == '-' ? name : "kernelcast " + name)));
+  }
+  std::istringstream lines(script);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t list = line.find("compgen -W '--json");
+    if (list == std::string::npos) continue;
+    std::istringstream flags(line.substr(list + 12, line.find('\'', list + 12) - list - 12));
+    for (std::string flag; flags >> flag;) {
+      INFO(flag);
+      CHECK_THAT(document, Catch::Contains("`" + flag));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

@@ -1,0 +1,272 @@
+// The program with the real services. The worker answers from made-up records, so that no test
+// depends on how quiet the machine is.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "tests/e2e/program.h"
+#include "tests/support/recorded_problem.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// A home with a problem and the records of all its points.
+struct Site {
+  Site() : home("services"), recorded(MakeRecordedProblem(12, 8)) {
+    problem = home.File("problems/" + recorded.problem.name);
+    for (const ProblemFile& file : recorded.files) {
+      const fs::path path = fs::path(problem) / file.path;
+      fs::create_directories(path.parent_path());
+      std::ofstream(path, std::ios::binary) << file.content;
+    }
+    records = home.File("records.jsonl");
+    WriteRecords(recorded, records);
+  }
+
+  std::vector<std::string> Up(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"up",          "--json",   "--listen",
+                                          "127.0.0.1:0", "--replay", records};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::vector<std::string> Search(std::vector<std::string> more = {}, int measurements = 25) const {
+    std::vector<std::string> arguments = {"search",
+                                          problem,
+                                          "--json",
+                                          "--replay",
+                                          records,
+                                          "--budget-measurements",
+                                          std::to_string(measurements)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  TemporaryFolder home;
+  RecordedProblem recorded;
+  std::string problem;
+  std::string records;
+};
+
+// `up` prints one line of JSON when it is ready.
+void AwaitReady(Program& program) { REQUIRE(program.AwaitOut("}\n")); }
+
+json AddressesIn(const Site& site) {
+  std::ifstream file(site.home.File("state/kernelcast/services.json"));
+  return json::parse(file);
+}
+
+// Processes whose parent is `parent`.
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    if (!std::getline(stat, line)) continue;
+    std::istringstream fields(line.substr(line.rfind(')') + 2));
+    char state = 0;
+    pid_t ppid = 0;
+    fields >> state >> ppid;
+    if (ppid == parent && state != 'Z') {
+      children.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
+    }
+  }
+  return children;
+}
+
+template <class Condition>
+bool Eventually(const Condition& condition) {
+  for (int i = 0; i < 1500; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+pid_t ServiceOf(pid_t supervisor, const std::string& name) {
+  for (const pid_t child : ChildrenOf(supervisor)) {
+    std::error_code error;
+    if (fs::read_symlink("/proc/" + std::to_string(child) + "/exe", error).filename() == name) {
+      return child;
+    }
+  }
+  return -1;
+}
+
+TEST_CASE("up runs the services until it is told to stop, and only once a state folder", "[e2e]") {
+  const Site site;
+  Program up(site.home, site.Up());
+  AwaitReady(up);
+  const json addresses = AddressesIn(site);
+  CHECK(addresses["pid"] == up.pid());
+  const std::vector<pid_t> children = ChildrenOf(up.pid());
+  CHECK(children.size() == 3);
+
+  const Outcome second = Run(site.home, site.Up());
+  CHECK(second.exit_code == 2);
+  CHECK_THAT(second.err,
+             Catch::Contains("another kernelcast (process " + std::to_string(up.pid()) + ")"));
+
+  const Outcome doctor = Run(site.home, {"doctor", "--json"});
+  CHECK_THAT(doctor.out, Catch::Contains("1 of 1 workers"));
+
+  up.Signal(SIGTERM);
+  const Outcome outcome = up.Wait(60);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  for (const pid_t child : children) CHECK_FALSE(Alive(child));
+  CHECK_FALSE(fs::exists(site.home.File("state/kernelcast/services.json")));
+  Program again(site.home, site.Up());
+  AwaitReady(again);
+  again.Signal(SIGINT);
+  CHECK(again.Wait(60).exit_code == 0);
+}
+
+TEST_CASE("A service that dies is started again where it was", "[e2e]") {
+  const Site site;
+  Program up(site.home, site.Up());
+  AwaitReady(up);
+  const json before = AddressesIn(site);
+  for (const char* name :
+       {"kernelcast-worker", "kernelcast-forecaster", "kernelcast-orchestrator"}) {
+    INFO(name);
+    const pid_t victim = ServiceOf(up.pid(), name);
+    REQUIRE(victim > 0);
+    kill(victim, SIGKILL);
+    REQUIRE(up.AwaitErr(std::string("the ") + (name + 11) + " is back"));
+    CHECK(ServiceOf(up.pid(), name) != victim);
+  }
+  CHECK(AddressesIn(site) == before);
+  const Outcome search = Run(site.home, site.Search());
+  INFO(search.err);
+  CHECK(search.exit_code == 0);
+  up.Signal(SIGTERM);
+  CHECK(up.Wait(60).exit_code == 0);
+}
+
+TEST_CASE("Services die with the program that started them, however it ends", "[e2e]") {
+  const Site site;
+  std::vector<pid_t> children;
+  {
+    Program up(site.home, site.Up());
+    AwaitReady(up);
+    children = ChildrenOf(up.pid());
+    REQUIRE(children.size() == 3);
+    up.Signal(SIGKILL);
+    CHECK(up.Wait(20).exit_code == -SIGKILL);
+  }
+  for (const pid_t child : children) {
+    CHECK(Eventually([&] { return !Alive(child); }));
+  }
+  // Nothing is left that would keep the next one from starting.
+  Program again(site.home, site.Up());
+  AwaitReady(again);
+  again.Signal(SIGTERM);
+  CHECK(again.Wait(60).exit_code == 0);
+}
+
+TEST_CASE("search brings the services up itself, and finds a kernel near the best", "[e2e]") {
+  const Site site;
+  const Outcome outcome = Run(site.home, site.Search({"--report", site.home.File("r.html")}));
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const json result = json::parse(outcome.out);
+  CHECK(result["status"] == "done");
+  CHECK(result["best"]["confirmed"] == true);
+  CHECK(result["best"]["speedup"]["value"].get<double>() > 0.8 * site.recorded.best_speedup);
+  CHECK(result["counts"]["measured"].get<int>() <= 25);
+  CHECK(fs::file_size(site.home.File("r.html")) > 50'000);
+
+  // The state stays: the search is listed, exported and reported by services started anew.
+  const std::string id = result["search_id"];
+  CHECK_THAT(Run(site.home, {"searches"}).out, Catch::Contains(id));
+  const Outcome exported = Run(site.home, {"export", id, "-o", site.home.File("out.jsonl")});
+  CHECK(exported.exit_code == 0);
+  const Outcome report =
+      Run(site.home, {"report", id, "-o", site.home.File("again.html"), "--json"});
+  CHECK(report.exit_code == 0);
+  CHECK(json::parse(report.out)["counts"] == result["counts"]);
+  CHECK(Run(site.home, {"eval", site.home.File("out.jsonl")}).exit_code == 0);
+}
+
+TEST_CASE("What the search counts and what the report counts is the same", "[e2e]") {
+  const Site site;
+  const Outcome outcome = Run(site.home, site.Search());
+  REQUIRE(outcome.exit_code == 0);
+  const json result = json::parse(outcome.out);
+  const Outcome listed = Run(site.home, {"searches", "--json"});
+  const json counts = json::parse(listed.out)["counts"];
+  const auto number = [&](const char* name) {
+    return counts.contains(name) ? std::stoull(counts[name].get<std::string>()) : 0;
+  };
+  CHECK(result["counts"]["considered"] == number("distinct_candidates"));
+  CHECK(result["counts"]["decided"] == number("decided"));
+  CHECK(result["counts"]["measured"] == number("measured"));
+  CHECK(result["counts"]["deferred"] == number("deferred"));
+  CHECK(result["counts"]["promoted"] == number("promoted"));
+  CHECK(result["counts"]["audited"] == number("audited"));
+}
+
+TEST_CASE("A search goes on when the orchestrator is killed under it", "[e2e]") {
+  const Site site;
+  Program up(site.home, site.Up());
+  AwaitReady(up);
+  Program search(site.home, site.Search({}, 60));
+  REQUIRE(search.AwaitErr("measured"));
+  const pid_t orchestrator = ServiceOf(up.pid(), "kernelcast-orchestrator");
+  REQUIRE(orchestrator > 0);
+  kill(orchestrator, SIGKILL);
+  const Outcome outcome = search.Wait(120);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  up.Signal(SIGTERM);
+  CHECK(up.Wait(60).exit_code == 0);
+}
+
+TEST_CASE("Two searches at once share the services of the first", "[e2e]") {
+  const Site site;
+  Program first(site.home, site.Search());
+  Program second(site.home, site.Search({"--seed", "2"}));
+  const Outcome one = first.Wait(120);
+  const Outcome two = second.Wait(120);
+  INFO(one.err << two.err);
+  CHECK(one.exit_code == 0);
+  CHECK(two.exit_code == 0);
+  const Outcome list = Run(site.home, {"searches"});
+  CHECK(std::count(list.out.begin(), list.out.end(), '\n') == 3);
+}
+
+TEST_CASE("A port that is taken is told from the orchestrator's own log", "[e2e]") {
+  const Site site;
+  Program up(site.home, site.Up());
+  AwaitReady(up);
+  const std::string taken = AddressesIn(site)["orchestrator"];
+  const Outcome outcome = Run(site.home, {"up", "--listen", taken, "--replay", site.records,
+                                          "--state-dir", site.home.File("other")});
+  CHECK(outcome.exit_code == 3);
+  CHECK_THAT(outcome.err, Catch::Contains("the orchestrator exited with code"));
+  CHECK_THAT(outcome.err, Catch::Contains(taken.substr(taken.find(':') + 1)));
+  up.Signal(SIGTERM);
+  CHECK(up.Wait(60).exit_code == 0);
+}
+
+TEST_CASE("doctor finds everything that a search needs", "[e2e]") {
+  const TemporaryFolder home("doctor");
+  const Outcome outcome = Run(home, {"doctor", "--json"});
+  INFO(outcome.out);
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"target cpu\",\"verdict\":\"ok\""));
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

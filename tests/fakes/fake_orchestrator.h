@@ -1,0 +1,100 @@
+#ifndef KERNELCAST_TESTS_FAKES_FAKE_ORCHESTRATOR_H_
+#define KERNELCAST_TESTS_FAKES_FAKE_ORCHESTRATOR_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+
+namespace kernelcast::testing {
+
+// What a search is to look like from outside.
+struct SearchScript {
+  std::vector<v1::SearchEvent> events;
+  std::vector<v1::ExportRecord> records;
+  v1::Search finished;  // what GetSearch says
+};
+
+// A search that measures `measured` candidates, the n-th at a speedup of `first` + n * `step`, and
+// prunes as many; one is rejected and one crashes. It ends with its best confirmed.
+SearchScript MakeSearchScript(int measured, double first, double step);
+
+// An orchestrator that does as a test tells it, in this process. Everything that tests set is set
+// before a client calls.
+class FakeOrchestrator final : public v1::Orchestrator::Service {
+ public:
+  FakeOrchestrator();
+  ~FakeOrchestrator() override;
+
+  const std::string& address() const { return address_; }
+
+  SearchScript script;
+  // The n-th WatchSearch breaks off with UNAVAILABLE after this many events; further ones run
+  // through.
+  std::vector<size_t> watch_breaks;
+  // Holds the last event back until StopSearch is called.
+  bool wait_for_stop = false;
+  // Answers a candidate; no value: no answer. Called under a lock.
+  std::function<std::optional<v1::EvaluateReply>(const v1::EvaluateRequest&)> on_evaluate;
+  // The n-th EvaluateStream breaks off after this many requests.
+  std::vector<size_t> evaluate_breaks;
+  std::vector<v1::Search> searches;
+  // Status of a method by name, instead of its work.
+  std::map<std::string, grpc::Status> errors;
+
+  // What clients asked for.
+  std::vector<v1::StartSearchRequest> started() const;
+  std::vector<v1::WatchSearchRequest> watched() const;
+  std::vector<v1::EvaluateRequest> evaluated() const;
+  int stops() const;
+  int problems_put() const;
+
+ private:
+  grpc::Status Describe(grpc::ServerContext*, const v1::OrchestratorDescribeRequest*,
+                        v1::OrchestratorDescription* reply) override;
+  grpc::Status PutProblem(grpc::ServerContext*, const v1::PutProblemRequest* request,
+                          v1::PutProblemReply* reply) override;
+  grpc::Status StartSearch(grpc::ServerContext*, const v1::StartSearchRequest* request,
+                           v1::StartSearchReply* reply) override;
+  grpc::Status WatchSearch(grpc::ServerContext* context, const v1::WatchSearchRequest* request,
+                           grpc::ServerWriter<v1::SearchEvent>* writer) override;
+  grpc::Status StopSearch(grpc::ServerContext*, const v1::StopSearchRequest* request,
+                          v1::StopSearchReply* reply) override;
+  grpc::Status GetSearch(grpc::ServerContext*, const v1::GetSearchRequest* request,
+                         v1::GetSearchReply* reply) override;
+  grpc::Status ListSearches(grpc::ServerContext*, const v1::ListSearchesRequest* request,
+                            v1::ListSearchesReply* reply) override;
+  grpc::Status Export(grpc::ServerContext*, const v1::ExportRequest* request,
+                      grpc::ServerWriter<v1::ExportRecord>* writer) override;
+  grpc::Status EvaluateStream(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::EvaluateReply, v1::EvaluateRequest>* stream) override;
+
+  grpc::Status ErrorOf(const std::string& method) const;
+  std::string CurrentSearchId() const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<v1::StartSearchRequest> started_;
+  std::vector<v1::WatchSearchRequest> watched_;
+  std::vector<v1::EvaluateRequest> evaluated_;
+  size_t evaluate_streams_ = 0;
+  int stops_ = 0;
+  int problems_put_ = 0;
+
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_FAKES_FAKE_ORCHESTRATOR_H_
