@@ -304,8 +304,8 @@ std::string Decisions(const ReportInput& input, const ReportAnalysis& analysis) 
   return Section(
       "decisions", "Decisions over time",
       "How each candidate was settled, from the first to the last.",
-      strip +
-          "<ul class=legend><li class=promo>promoted</li><li class=defer>deferred</li><li "
+      "<div class=widechart>" + strip +
+          "</div><ul class=legend><li class=promo>promoted</li><li class=defer>deferred</li><li "
           "class=audit>audit</li><li class=boot>other measurements</li><li "
           "class=prune>pruned on the forecast</li><li class=reject>rejected by a "
           "fact</li></ul>");
