@@ -566,12 +566,13 @@ void Engine::SetFailureCallback(std::function<void()> callback) {
 }
 
 void Engine::Inspect(const std::function<void(const State&)>& read) {
-  std::promise<void> finished;
-  Post([&] {
+  // Shared: the waiter may go on, and its stack with it, while set_value is still returning.
+  auto finished = std::make_shared<std::promise<void>>();
+  Post([this, &read, finished] {
     read(state_);
-    finished.set_value();
+    finished->set_value();
   });
-  finished.get_future().wait();
+  finished->get_future().wait();
 }
 
 void Engine::BeginDrain() {
@@ -973,6 +974,11 @@ void Engine::DriveSearch(const std::string& search_id) {
 
 void Engine::Propose(const std::string& search_id) {
   const Search& search = *state_.FindSearch(search_id);
+  // Also where no forecast will ask for it: the labels and the records of the search name its
+  // facts.
+  if (state_.FindReference(search.spec.problem_id, search.spec.target) == nullptr) {
+    DescribeReference(search.spec.problem_id, search.spec.target);
+  }
   const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
   const uint64_t slots = std::max<uint64_t>(1, capacity.measure_slots);
   const uint64_t limit = search.spec.max_in_flight > 0
