@@ -1,7 +1,7 @@
-// kernelcast-forecaster: forecasts how fast candidates will be, and learns from what they turn out to be.
+// kernelcast-forecaster: forecasts how fast candidates will be, and learns from what they turn out
+// to be.
 
 #include <CLI/CLI.hpp>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,8 +29,7 @@ struct Flags {
 };
 
 int Fail(const absl::Status& status) {
-  Log(LogLevel::kError, "the forecaster cannot start",
-      {{"error", std::string(status.message())}});
+  Log(LogLevel::kError, "the forecaster cannot start", {{"error", std::string(status.message())}});
   return 1;
 }
 

@@ -93,8 +93,8 @@ class Backend {
 
   virtual std::string_view name() const = 0;
 
-  // Calls `done` exactly once, from any thread, perhaps before returning. What goes wrong upstream is
-  // an Abstention. Not called after the backend's destruction has begun.
+  // Calls `done` exactly once, from any thread, perhaps before returning. What goes wrong upstream
+  // is an Abstention. Not called after the backend's destruction has begun.
   virtual void Forecast(ForecastInput input, const ForecastCall& call, Done done) = 0;
 
   // Learns, later than it returns. Called with each label once, in the order of `sequence`; also at

@@ -47,8 +47,8 @@ struct EmbeddedBackend::Group {
   std::vector<uint64_t> sequences;
   std::vector<PrequentialRecord> records;
 
-  // The model that the next labels are held against has seen the first `checkpoint` labels; it is made
-  // when it is first needed.
+  // The model that the next labels are held against has seen the first `checkpoint` labels; it is
+  // made when it is first needed.
   size_t checkpoint = 0;
   std::shared_ptr<const ProblemModel> checkpoint_model;
 
@@ -149,8 +149,7 @@ void EmbeddedBackend::Observe(std::vector<ObservedLabel> labels) {
     if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
       entry.row.log2_speedup = std::log2(speedup->value);
     } else {
-      entry.row.compile_error =
-          std::get<FailureKind>(label.truth) == FailureKind::kCompileError;
+      entry.row.compile_error = std::get<FailureKind>(label.truth) == FailureKind::kCompileError;
     }
     entry.prediction = std::move(observed.prediction);
     entry.problem = std::move(observed.problem);
@@ -227,16 +226,14 @@ void EmbeddedBackend::TakeIn(Pending pending, std::vector<StoredPrediction>& mad
   // Forecasts from before the first label are not scaled, and tell nothing about how to.
   if (pending.row.log2_speedup.has_value() && !group.rows.empty()) {
     StudentT predicted;
-    if (pending.prediction.has_value() &&
-        pending.prediction->backend_version == kVersion) {
+    if (pending.prediction.has_value() && pending.prediction->backend_version == kVersion) {
       predicted = pending.prediction->log2_speedup;
     } else {
       if (group.checkpoint_model == nullptr) {
         group.checkpoint_model = TrainGroup(pending.key, group, group.checkpoint);
       }
       const TunableEncoder& encoder = group.problem->EncoderFor(pending.key.second);
-      predicted =
-          group.checkpoint_model->Predict(encoder, pending.row.features).log2_speedup;
+      predicted = group.checkpoint_model->Predict(encoder, pending.row.features).log2_speedup;
       made.push_back({pending.label_id, std::string(kVersion), predicted});
     }
     if (group.records.size() == kMaxRecords) group.records.erase(group.records.begin());
@@ -292,9 +289,9 @@ std::shared_ptr<const ProblemModel> EmbeddedBackend::TrainGroup(const GroupKey& 
       group.problem->EncoderFor(key.second), rows, group.shared, model_options));
 }
 
-std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(
-    const std::string& target, const std::string& without_problem,
-    uint64_t up_to_sequence) const {
+std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(const std::string& target,
+                                                                const std::string& without_problem,
+                                                                uint64_t up_to_sequence) const {
   std::map<std::string, std::vector<const TrainingRow*>> rows;
   for (const auto& [key, group] : groups_) {
     if (key.second != target || key.first == without_problem) continue;

@@ -28,11 +28,11 @@ struct EmbeddedOptions {
 
 // Forecasts from models trained in this process, learning from every label.
 //
-// A thread of its own takes labels in the order of their sequence. For each it notes what was predicted
-// before the label was known (by the model of the last checkpoint; checkpoints lie close at first and
-// about a ninth of the labels apart later), which is what the calibration rests on; then it trains the
-// models that serve, once for however many labels have come. What is served depends on the labels, their
-// order and the seed alone, as soon as all labels have been taken in.
+// A thread of its own takes labels in the order of their sequence. For each it notes what was
+// predicted before the label was known (by the model of the last checkpoint; checkpoints lie close
+// at first and about a ninth of the labels apart later), which is what the calibration rests on;
+// then it trains the models that serve, once for however many labels have come. What is served
+// depends on the labels, their order and the seed alone, as soon as all labels have been taken in.
 //
 // Forecast reads an immutable snapshot and never waits for training.
 class EmbeddedBackend final : public Backend {

@@ -17,7 +17,6 @@ constexpr float kFactDeviationFloor = 0.1f;
 constexpr double kNoiseCentre = 0.03;
 constexpr double kNoiseLogDeviation = 1.5;
 
-
 // `matrix` is n x n, symmetric; overwritten with its factor.
 bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant) {
   half_log_determinant = 0;
@@ -97,8 +96,8 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
                                      std::span<const double> values, double prior_scale) {
   GaussianProcess process;
   const size_t n = points.size();
-  const double prior_rate = kPriorShape * prior_scale * prior_scale /
-                            (Kernel().Variance() + Kernel().noise);
+  const double prior_rate =
+      kPriorShape * prior_scale * prior_scale / (Kernel().Variance() + Kernel().noise);
   process.shape_ = kPriorShape;
   process.rate_ = prior_rate;
   if (n == 0) return process;
@@ -123,8 +122,8 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
     const double variance = std::max(0.0, square / count - mean * mean);
     process.fact_means_[column] = static_cast<float>(mean);
     if (variance < 1e-10) continue;
-    process.fact_inverse_scales_[column] = static_cast<float>(
-        1 / std::sqrt(variance + kFactDeviationFloor * kFactDeviationFloor));
+    process.fact_inverse_scales_[column] =
+        static_cast<float>(1 / std::sqrt(variance + kFactDeviationFloor * kFactDeviationFloor));
   }
   for (SpacePosition& point : points) point.facts = process.ScaleFacts(point.facts);
 
@@ -150,8 +149,8 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
       matrix[i * n + i] += kernel.noise;
     }
   };
-  // Negative log marginal likelihood with the overall variance integrated out, and a weak prior on the
-  // noise.
+  // Negative log marginal likelihood with the overall variance integrated out, and a weak prior on
+  // the noise.
   const auto cost = [&](const Kernel& kernel) {
     fill(kernel);
     double half_log_determinant = 0;

@@ -8,19 +8,20 @@
 
 namespace kernelcast::forecaster {
 
-// Where a candidate lies within one problem's space. Tunables without the template's own columns, each
-// divided by its range; NaN where a template has no such tunable. Facts are scaled logarithms, NaN or
-// none at all where unknown.
+// Where a candidate lies within one problem's space. Tunables without the template's own columns,
+// each divided by its range; NaN where a template has no such tunable. Facts are scaled logarithms,
+// NaN or none at all where unknown.
 struct SpacePosition {
   int template_index = -1;
   std::vector<float> tunables;
   std::vector<float> facts;
 };
 
-// Regression by similarity: same template, near tunables, near compile facts. Exact Gaussian process
-// with an inverse-gamma prior on the overall scale, so that predictions are Student-t and as wide as
-// kPrior (in units of `prior_scale`) where nothing is known. The relative weights and length scales of
-// the terms are those of highest marginal likelihood on a coarse grid. Immutable; thread-safe.
+// Regression by similarity: same template, near tunables, near compile facts. Exact Gaussian
+// process with an inverse-gamma prior on the overall scale, so that predictions are Student-t and
+// as wide as kPrior (in units of `prior_scale`) where nothing is known. The relative weights and
+// length scales of the terms are those of highest marginal likelihood on a coarse grid. Immutable;
+// thread-safe.
 class GaussianProcess {
  public:
   // Training costs the cube and predicting the square of the number of points.

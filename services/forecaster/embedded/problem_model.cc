@@ -108,14 +108,13 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   const size_t skipped = n > GaussianProcess::kMaxPoints ? n - GaussianProcess::kMaxPoints : 0;
   std::vector<SpacePosition> positions;
   for (size_t i = skipped; i < n; ++i) positions.push_back(Position(encoder, correct[i]->features));
-  model.process_ = GaussianProcess::Fit(std::move(positions),
-                                        std::span<const double>(residuals).subspan(skipped),
-                                        prior_scale);
+  model.process_ = GaussianProcess::Fit(
+      std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale);
   if (n < kLeastRowsForEnsemble) return model;
 
   for (const TrainingRow* row : correct) {
-    model.ensemble_columns_ = std::max(
-        model.ensemble_columns_, row->features.tunables.size() + row->features.facts.size());
+    model.ensemble_columns_ = std::max(model.ensemble_columns_,
+                                       row->features.tunables.size() + row->features.facts.size());
   }
   if (model.ensemble_columns_ == 0) return model;
   Matrix matrix;

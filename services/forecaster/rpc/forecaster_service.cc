@@ -123,8 +123,8 @@ absl::Status ForecasterService::Load() {
     if (problem == problems.end()) {
       return Damaged(what, absl::NotFoundError("its problem is not stored"));
     }
-    batch.push_back({problem->second, stored.sequence, *std::move(label),
-                     std::move(stored.prediction)});
+    batch.push_back(
+        {problem->second, stored.sequence, *std::move(label), std::move(stored.prediction)});
     ++count;
     if (batch.size() == kLoadBatch) flush();
     return absl::OkStatus();
@@ -150,8 +150,7 @@ absl::StatusOr<Backend*> ForecasterService::FindBackend(const std::string& name)
   for (const Backend* backend : backends_) {
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(backend->name()));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("backend: '", name, "' is not one of ", known));
+  return absl::InvalidArgumentError(absl::StrCat("backend: '", name, "' is not one of ", known));
 }
 
 grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContext* context,
@@ -225,22 +224,22 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
   }
   const std::string request_id = input->request_id;
   const std::string backend_name(backend.value()->name());
-  (*backend)->Forecast(
-      *std::move(input), call,
-      [this, finish, request_id, backend_name, start_ns](ForecastResult result) {
-        const int64_t duration_ns = clock_.MonotonicNs() - start_ns;
-        metrics_.Forecasted(backend_name, duration_ns);
-        v1::ForecastReply reply;
-        reply.set_request_id(request_id);
-        if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
-          forecast->latency_ns = duration_ns;
-          metrics_.Confident(*forecast);
-          *reply.mutable_forecast() = kernelcast::ToProto(*forecast);
-        } else {
-          *reply.mutable_abstention() = kernelcast::ToProto(std::get<Abstention>(result));
-        }
-        finish(std::move(reply));
-      });
+  (*backend)->Forecast(*std::move(input), call,
+                       [this, finish, request_id, backend_name, start_ns](ForecastResult result) {
+                         const int64_t duration_ns = clock_.MonotonicNs() - start_ns;
+                         metrics_.Forecasted(backend_name, duration_ns);
+                         v1::ForecastReply reply;
+                         reply.set_request_id(request_id);
+                         if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
+                           forecast->latency_ns = duration_ns;
+                           metrics_.Confident(*forecast);
+                           *reply.mutable_forecast() = kernelcast::ToProto(*forecast);
+                         } else {
+                           *reply.mutable_abstention() =
+                               kernelcast::ToProto(std::get<Abstention>(result));
+                         }
+                         finish(std::move(reply));
+                       });
 }
 
 grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContext* context,
@@ -251,10 +250,9 @@ grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContex
   std::stop_source stop;
   call->set_on_cancel([stop]() mutable { stop.request_stop(); });
   const auto reply = call->reply();
-  StartForecast(*request, ForecastCall{DeadlineNs(clock_, *context), stop.get_token()},
-                [reply](absl::StatusOr<v1::ForecastReply> result) {
-                  reply.Finish(std::move(result));
-                });
+  StartForecast(
+      *request, ForecastCall{DeadlineNs(clock_, *context), stop.get_token()},
+      [reply](absl::StatusOr<v1::ForecastReply> result) { reply.Finish(std::move(result)); });
   return call;
 }
 
@@ -277,19 +275,17 @@ grpc::ServerUnaryReactor* ForecasterService::Observe(grpc::CallbackServerContext
   for (int i = 0; i < request->labels_size(); ++i) {
     absl::StatusOr<Label> label = FromProto(request->labels(i));
     if (!label.ok()) {
-      return FinishNow(context, absl::Status(label.status().code(),
-                                             absl::StrCat("labels[", i, "].",
-                                                          label.status().message())));
+      return FinishNow(context,
+                       absl::Status(label.status().code(),
+                                    absl::StrCat("labels[", i, "].", label.status().message())));
     }
     labels.push_back({*std::move(label), request->labels(i).SerializeAsString()});
   }
   auto* call = new AsyncUnary<v1::ObserveReply>(context, response);
   const auto reply = call->reply();
-  const absl::Status submitted =
-      writer_.Observe(std::move(labels), [reply] { return reply.open(); },
-                      [reply](absl::StatusOr<v1::ObserveReply> result) {
-                        reply.Finish(std::move(result));
-                      });
+  const absl::Status submitted = writer_.Observe(
+      std::move(labels), [reply] { return reply.open(); },
+      [reply](absl::StatusOr<v1::ObserveReply> result) { reply.Finish(std::move(result)); });
   if (!submitted.ok()) reply.Fail(submitted);
   return call;
 }
@@ -299,9 +295,9 @@ grpc::ServerUnaryReactor* ForecasterService::Score(grpc::CallbackServerContext* 
                                                    v1::ScoreReply* response) {
   if (const absl::Status status = Available(); !status.ok()) return FinishNow(context, status);
   if (static_cast<size_t>(request->items_size()) > options_.max_score_items) {
-    return FinishNow(context, absl::InvalidArgumentError(absl::StrCat(
-                                  "items: ", request->items_size(), " are more than ",
-                                  options_.max_score_items, " in one call")));
+    return FinishNow(context, absl::InvalidArgumentError(
+                                  absl::StrCat("items: ", request->items_size(), " are more than ",
+                                               options_.max_score_items, " in one call")));
   }
   auto* call = new AsyncUnary<v1::ScoreReply>(context, response);
   const auto reply = call->reply();

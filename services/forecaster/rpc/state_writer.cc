@@ -14,7 +14,8 @@ namespace {
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(50);
 
 const absl::Status& NobodyWaits() {
-  static const absl::Status& kStatus = *new absl::Status(absl::CancelledError("the caller has left"));
+  static const absl::Status& kStatus =
+      *new absl::Status(absl::CancelledError("the caller has left"));
   return kStatus;
 }
 
@@ -103,8 +104,7 @@ void StateWriter::Handle(PutProblemCall& call) {
     if (auto known = problems_->Find(problem.problem_id)) return known;
     auto context = std::make_shared<const ProblemContext>(std::move(problem));
     v1::Problem kept = ProblemFilesToProto(context->problem);
-    KC_RETURN_IF_ERROR(
-        store_->PutProblem(context->problem.problem_id, kept.SerializeAsString()));
+    KC_RETURN_IF_ERROR(store_->PutProblem(context->problem.problem_id, kept.SerializeAsString()));
     problems_->Put(context);
     return context;
   };
@@ -144,9 +144,9 @@ void StateWriter::Handle(std::vector<ObserveCall*>& calls) {
       if (problem.ok()) {
         entry.problems.push_back(*std::move(problem));
       } else {
-        status = absl::Status(problem.status().code(),
-                              absl::StrCat("labels[", i, "].candidate.problem_id: ",
-                                           problem.status().message()));
+        status = absl::Status(
+            problem.status().code(),
+            absl::StrCat("labels[", i, "].candidate.problem_id: ", problem.status().message()));
       }
     }
     if (!status.ok()) {
