@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "services/worker/core/random.h"
 
@@ -9,6 +10,8 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr uint64_t kBootstrapSeed = 0x5eed0fb007;
+// What the first of several calls may take to wake a process.
+constexpr double kWakingNs = 200'000;
 
 // Destroys the order of `values`.
 double MedianInPlace(std::vector<double>& values) {
@@ -152,16 +155,21 @@ bool LooksCached(std::span<const double> candidate_repeated,
                  std::span<const double> candidate_fresh,
                  std::span<const double> reference_repeated,
                  std::span<const double> reference_fresh, double factor) {
-  if (candidate_repeated.empty() || candidate_fresh.size() < 3 || reference_repeated.empty() ||
+  if (candidate_repeated.empty() || candidate_fresh.empty() || reference_repeated.empty() ||
       reference_fresh.empty()) {
     return false;
   }
-  const double allowed =
-      factor * std::max(1.0, Median(reference_fresh) / Median(reference_repeated));
-  // Not even one fresh call is as quick as the repeated ones: caches and neighbours may slow some
-  // down, but hardly all.
-  return *std::min_element(candidate_fresh.begin(), candidate_fresh.end()) >
-         allowed * Median(candidate_repeated);
+  const double allowed = factor *
+                         std::max(1.0, Median(reference_fresh) / Median(reference_repeated)) *
+                         Median(candidate_repeated);
+  // Caches and neighbours may slow some down, but hardly all.
+  if (*std::min_element(candidate_fresh.begin(), candidate_fresh.end()) > allowed) {
+    return true;
+  }
+  const double sum = std::accumulate(candidate_fresh.begin(), candidate_fresh.end(), 0.0);
+  const double longest = *std::max_element(candidate_fresh.begin(), candidate_fresh.end());
+  return candidate_fresh.size() > 2 && longest > sum / 2 &&
+         sum > allowed * static_cast<double>(candidate_fresh.size()) + kWakingNs;
 }
 
 }  // namespace kernelcast::worker

@@ -39,7 +39,8 @@ Comparison Compare(const Ratio& ratio, double margin);
 bool HasPlateaued(std::span<const double> history, int window);
 
 // Whether calls on values seen for the first time are slower than repeated ones by `factor` more
-// than those of the reference, beyond what chance explains. All four are times in nanoseconds.
+// than those of the reference: not even one is as quick, or one of them took as long as all others
+// together, as when it did their work. All four are times in nanoseconds.
 bool LooksCached(std::span<const double> candidate_repeated,
                  std::span<const double> candidate_fresh,
                  std::span<const double> reference_repeated,

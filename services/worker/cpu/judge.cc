@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,10 +25,14 @@ using End = RunnerProcess::End;
 
 constexpr int kOverheadCalls = 64;
 // Of calls on new values: too few undisturbed ones tell nothing, and more rounds are run.
-constexpr size_t kFewestFreshCalls = 3;
+constexpr size_t kFewestNewTimes = 3;
 constexpr int kConfirmRounds = 4;
 constexpr int kTouchRounds = 2;
 constexpr int64_t kSharedCoreWaitNs = 100'000;
+// Processor time that a runner may use while it has nothing to do. A tick is 10 ms at most.
+constexpr int64_t kIdleRunNs = 100'000;
+constexpr int64_t kTickNs = 12'000'000;
+constexpr int64_t kSleepLimitNs = 2'000'000'000;
 constexpr int64_t kNopLimitNs = 5'000'000'000;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
@@ -69,6 +74,12 @@ class Judgement {
     double overhead_ns = 0;
   };
 
+  // Calls on values seen for the first time.
+  struct NewTimes {
+    std::vector<double> candidate_ns;
+    std::vector<double> reference_ns;
+  };
+
   // Each step returns true to go on; false when `outcome_` or `status_` says how it ended.
   bool StartRunner();
   bool CheckCorrectness();
@@ -79,9 +90,16 @@ class Judgement {
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
   bool WaitedNow(Side side);
+  bool MarkIdle();
+  bool WasIdle();
   bool NewValuesRound(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
                       ShapeResult& result);
-  bool CallSlots(const PreparedProblem::BenchShape& shape, Side side, std::vector<double>& times);
+  bool CallSlots(const PreparedProblem::BenchShape& shape, Side side, std::vector<double>* times);
+  bool TimeNewValues(const PreparedProblem::BenchShape& shape,
+                     const std::function<absl::Status()>& put, NewTimes& times);
+  static size_t FewestNewTimes(const PreparedProblem::BenchShape& shape);
+  bool LooksRemembered(PreparedProblem::NewValues values, const ShapeResult& result,
+                       const NewTimes& times) const;
   bool ConfirmCached(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
                      const ShapeResult& result);
   bool EntrySucceeded(const PreparedProblem::BenchShape& shape,
@@ -127,6 +145,7 @@ class Judgement {
   absl::Status status_;
   size_t rotation_[2] = {0, 0};
   const WaitMeter own_waits_ = WaitMeter::OfThisThread();
+  std::optional<int64_t> ran_when_idle_ns_;
   int64_t waited_ns_[2] = {0, 0};
 };
 
@@ -309,6 +328,30 @@ bool Judgement::WaitedNow(Side side) {
   return waited_ns - before_ns > (prepared_.placement().alone() ? kSharedCoreWaitNs : 0);
 }
 
+// The candidate's process has nothing to do from now on until its next call.
+bool Judgement::MarkIdle() {
+  if (ran_when_idle_ns_) {
+    return true;
+  }
+  if (!candidate_->AwaitSleep(kSleepLimitNs)) {
+    return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                              "its process did not rest when it had nothing to do"));
+  }
+  ran_when_idle_ns_ = candidate_->RanNs();
+  return true;
+}
+
+bool Judgement::WasIdle() {
+  if (!ran_when_idle_ns_) {
+    return true;
+  }
+  const int64_t ran_ns = candidate_->RanNs() - *std::exchange(ran_when_idle_ns_, std::nullopt);
+  return ran_ns <= kIdleRunNs ||
+         Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                            absl::StrCat("its process used ", ran_ns / 1000,
+                                         " us of processor time between calls")));
+}
+
 bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
                          const TimingSession::Block& block, TimingSession::BlockTimes& times) {
   const Problem& problem = prepared_.problem();
@@ -319,7 +362,8 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
   std::vector<Sentinels> sentinels(problem.outputs.size());
 
   RunnerProcess::Result result;
-  if (!Call(side, runner::kNop, 0, true, kNopLimitNs, "timing", result)) {
+  const bool candidate_idle = side == Side::kReference ? MarkIdle() : WasIdle();
+  if (!candidate_idle || !Call(side, runner::kNop, 0, true, kNopLimitNs, "timing", result)) {
     return false;
   }
   const int64_t start_ns = NowNs();
@@ -444,6 +488,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
   }
   result.overhead_ns = Overhead(Side::kCandidate);
 
+  ran_when_idle_ns_.reset();
   TimingSession session(options_, precision_, candidate_ns, reference_ns);
   for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
     TimingSession::BlockTimes times;
@@ -471,77 +516,107 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
   return going;
 }
 
-// One call on each slot, on values that the process has not seen. Before, it reads all slots in
-// turn, so that they are in the caches as they are in repeated calls. Disturbed calls give no time.
+// One call on each slot. Disturbed calls give no time.
 bool Judgement::CallSlots(const PreparedProblem::BenchShape& shape, Side side,
-                          std::vector<double>& times) {
+                          std::vector<double>* times) {
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
-  RunnerProcess::Result result;
-  for (int round = 0; round < kTouchRounds; ++round) {
-    for (const uint32_t slot : shape.slots) {
-      if (!Call(side, runner::kTouch, slot, true, kNopLimitNs, "timing", result)) {
-        return false;
-      }
-    }
-  }
   WaitedNow(side);
   for (const uint32_t slot : shape.slots) {
     const bool linger = slot != shape.slots.back();
+    RunnerProcess::Result result;
     if (!Call(side, runner::kRun, slot, linger, limit_ns, "timing", result) ||
         (side == Side::kCandidate && !EntrySucceeded(shape, result))) {
       return false;
     }
-    if (!WaitedNow(side)) {
-      times.push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
+    if (!WaitedNow(side) && times != nullptr) {
+      times->push_back(std::max(1.0, static_cast<double>(result.ns) - Overhead(side)));
     }
   }
   return true;
+}
+
+// Times both sides on values that they have not seen, with the memory in the core's caches as it is
+// in repeated calls: outputs because each side has just written them, inputs because the
+// reference's process, on the same core, reads them. The candidate's process does not run between
+// the appearance of the new values and its calls on them.
+bool Judgement::TimeNewValues(const PreparedProblem::BenchShape& shape,
+                              const std::function<absl::Status()>& put, NewTimes& times) {
+  ran_when_idle_ns_.reset();
+  if (!CallSlots(shape, Side::kCandidate, nullptr) ||
+      !CallSlots(shape, Side::kReference, nullptr)) {
+    return false;
+  }
+  if (!MarkIdle()) {
+    return false;
+  }
+  if (absl::Status status = put(); !status.ok()) {
+    return Fail(std::move(status));
+  }
+  cancel_.SleepFor(kTickNs);
+  for (int round = 0; round < kTouchRounds; ++round) {
+    for (const uint32_t slot : shape.slots) {
+      RunnerProcess::Result result;
+      if (!Call(Side::kReference, runner::kTouch, slot, slot != shape.slots.back(), kNopLimitNs,
+                "timing", result)) {
+        return false;
+      }
+    }
+  }
+  return WasIdle() && CallSlots(shape, Side::kCandidate, &times.candidate_ns) &&
+         CallSlots(shape, Side::kReference, &times.reference_ns);
 }
 
 // New values at the addresses of those that the timed calls were on, verified in full. A kernel
 // that remembered is wrong on them, or slower.
 bool Judgement::NewValuesRound(const PreparedProblem::BenchShape& shape,
                                PreparedProblem::NewValues values, ShapeResult& result) {
-  const std::vector<PreparedProblem::Set>& sets = prepared_.Put(shape, values);
-  std::vector<double> candidate_ns;
-  std::vector<double> reference_ns;
-  if (!CallSlots(shape, Side::kCandidate, candidate_ns) ||
-      !CallSlots(shape, Side::kReference, reference_ns)) {
+  const std::vector<PreparedProblem::Set>* sets = nullptr;
+  NewTimes times;
+  const auto put = [&] {
+    sets = &prepared_.Put(shape, values);
+    return absl::OkStatus();
+  };
+  if (!TimeNewValues(shape, put, times)) {
     return false;
   }
   for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
-    if (!VerifySlot(shape, slot, sets[slot], &shape.current()[slot])) {
+    if (!VerifySlot(shape, slot, (*sets)[slot], &shape.current()[slot])) {
       return false;
     }
   }
   if (values == PreparedProblem::NewValues::kOther) {
-    result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), candidate_ns.begin(),
-                                    candidate_ns.end());
-    result.reference_cold_ns.insert(result.reference_cold_ns.end(), reference_ns.begin(),
-                                    reference_ns.end());
+    result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), times.candidate_ns.begin(),
+                                    times.candidate_ns.end());
+    result.reference_cold_ns.insert(result.reference_cold_ns.end(), times.reference_ns.begin(),
+                                    times.reference_ns.end());
   }
-  const bool suspect = LooksCached(result.candidate_ns, candidate_ns, result.reference_ns,
-                                   reference_ns, AllowedSlowdown(values));
-  const bool unknown = candidate_ns.size() < kFewestFreshCalls;
-  return (!suspect && !unknown) || ConfirmCached(shape, values, result);
+  const bool unknown = times.candidate_ns.size() < FewestNewTimes(shape);
+  return (!unknown && !LooksRemembered(values, result, times)) ||
+         ConfirmCached(shape, values, result);
+}
+
+size_t Judgement::FewestNewTimes(const PreparedProblem::BenchShape& shape) {
+  return std::min<size_t>(shape.slots.size(), kFewestNewTimes);
+}
+
+bool Judgement::LooksRemembered(PreparedProblem::NewValues values, const ShapeResult& result,
+                                const NewTimes& times) const {
+  return LooksCached(result.candidate_ns, times.candidate_ns, result.reference_ns,
+                     times.reference_ns, AllowedSlowdown(values));
 }
 
 // One slow round may have been the machine's fault; two in a row, on other values again, are not.
 bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                               PreparedProblem::NewValues values, const ShapeResult& result) {
-  std::vector<double> candidate_ns;
-  std::vector<double> reference_ns;
-  for (int round = 0; round < kConfirmRounds && candidate_ns.size() < kFewestFreshCalls; ++round) {
-    if (absl::Status put = prepared_.PutUnseen(shape, values); !put.ok()) {
-      return Fail(std::move(put));
-    }
-    if (!CallSlots(shape, Side::kCandidate, candidate_ns) ||
-        !CallSlots(shape, Side::kReference, reference_ns)) {
+  NewTimes times;
+  for (int round = 0; round < kConfirmRounds && times.candidate_ns.size() < FewestNewTimes(shape);
+       ++round) {
+    if (!TimeNewValues(
+            shape, [&] { return prepared_.PutUnseen(shape, values); }, times)) {
       return false;
     }
   }
-  if (!LooksCached(result.candidate_ns, candidate_ns, result.reference_ns, reference_ns,
-                   AllowedSlowdown(values))) {
+  if (!LooksRemembered(values, result, times)) {
     return true;
   }
   return Settle(
@@ -551,7 +626,7 @@ bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                                values == PreparedProblem::NewValues::kAltered
                                    ? "the same inputs with a few values replaced "
                                    : "new ones ",
-                               std::llround(Median(candidate_ns) / 1000), " us")));
+                               std::llround(Median(times.candidate_ns) / 1000), " us")));
 }
 
 absl::StatusOr<MeasureOutcome> Judgement::Conclude() {

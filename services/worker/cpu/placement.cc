@@ -120,11 +120,11 @@ int64_t WaitMeter::WaitedNs() const {
   if (got <= 0) {
     return 0;
   }
-  const char* end = text.data() + got;
-  const char* second = std::find<const char*>(text.data(), end, ' ');
+  const char* const end = text.data() + got;
+  const char* const space = std::find<const char*>(text.data(), end, ' ');
   int64_t waited_ns = 0;
-  if (second != end) {
-    std::from_chars(second + 1, end, waited_ns);
+  if (space != end) {
+    std::from_chars(space + 1, end, waited_ns);
   }
   return waited_ns;
 }

@@ -382,7 +382,6 @@ const std::vector<PreparedProblem::Set>& PreparedProblem::Put(const BenchShape& 
   for (size_t i = 0; i < shape.slots.size(); ++i) {
     Place(shape.slots[i], sets[i].inputs);
   }
-  FlushOutputs(shape);
   return sets;
 }
 
@@ -395,17 +394,7 @@ absl::Status PreparedProblem::PutUnseen(const BenchShape& shape, NewValues value
     }
     Place(shape.slots[i], inputs);
   }
-  FlushOutputs(shape);
   return absl::OkStatus();
-}
-
-void PreparedProblem::FlushOutputs(const BenchShape& shape) {
-  for (const uint32_t slot : shape.slots) {
-    for (size_t output = 0; output < problem_.outputs.size(); ++output) {
-      Flush(Output(Owner::kCandidate, slot, output));
-      Flush(Output(Owner::kReference, slot, output));
-    }
-  }
 }
 
 void PreparedProblem::Restore(const BenchShape& shape) {

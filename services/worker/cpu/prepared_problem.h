@@ -137,7 +137,6 @@ class PreparedProblem {
                                  const std::vector<std::string>& other);
   std::array<std::span<std::byte>, 2> Guards(uint32_t case_index, size_t output) const;
   void Place(uint32_t case_index, const std::vector<std::string>& inputs);
-  void FlushOutputs(const BenchShape& shape);
   absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(
       const LoadableObject& object, const std::vector<runner::CaseRecord>& table,
       const MemoryFile& outputs, const std::string& who, const CancelToken& cancel) const;

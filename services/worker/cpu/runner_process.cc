@@ -28,6 +28,7 @@ constexpr int64_t kHousekeepingNs = 1'000'000;
 constexpr int64_t kSpinNs = 30'000'000;
 constexpr int64_t kSleepNs = 1'000'000;
 constexpr int64_t kKeptOutputBytes = 4096;
+constexpr int64_t kFallAsleepNs = 30'000;
 
 int64_t NowNs() {
   timespec now;
@@ -107,6 +108,9 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   const pid_t pid = process->child_->pid();
   setpriority(PRIO_PROCESS, static_cast<id_t>(pid), kTimingNice);
   process->wait_meter_ = WaitMeter::OfProcess(pid);
+  if (clock_getcpuclockid(pid, &process->cpu_clock_) != 0) {
+    process->cpu_clock_ = -1;
+  }
   return process;
 }
 
@@ -255,6 +259,33 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
                 : exit.exited ? Crash::Cause::kExit
                               : Crash::Cause::kSignal;
   return crash;
+}
+
+int64_t RunnerProcess::RanNs() const {
+  timespec ran{};
+  if (cpu_clock_ == -1 || clock_gettime(cpu_clock_, &ran) != 0) {
+    return 0;
+  }
+  return int64_t{ran.tv_sec} * 1'000'000'000 + ran.tv_nsec;
+}
+
+bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
+  const int64_t start_ns = NowNs();
+  while (block().runner_sleeps.load() == 0) {
+    const int64_t waited_ns = NowNs() - start_ns;
+    if (waited_ns > limit_ns) {
+      return false;
+    }
+    if (waited_ns > kFallAsleepNs) {
+      const timespec pause{0, 100'000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+  // From saying so to being so.
+  for (const int64_t end_ns = NowNs() + kFallAsleepNs; NowNs() < end_ns;) {
+    _mm_pause();
+  }
+  return true;
 }
 
 std::vector<std::string> RunnerProcess::missing_protections() const {

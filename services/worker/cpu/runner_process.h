@@ -1,6 +1,8 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_
 #define KERNELCAST_SERVICES_WORKER_CPU_RUNNER_PROCESS_H_
 
+#include <time.h>
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -66,6 +68,11 @@ class RunnerProcess {
                                                        int64_t limit_ns);
 
   const WaitMeter& wait_meter() const { return wait_meter_; }
+  // Processor time that it has used: exact while it sleeps, else up to a tick of the system behind.
+  int64_t RanNs() const;
+  // Waits until it says that it waits for a command asleep, as it does a moment after a call
+  // without `linger`. False: it has not within the limit.
+  bool AwaitSleep(int64_t limit_ns) const;
   std::vector<std::string> missing_protections() const;
 
  private:
@@ -82,6 +89,7 @@ class RunnerProcess {
   std::unique_ptr<ChildProcess> child_;
   bool judge_may_spin_ = true;
   WaitMeter wait_meter_;
+  clockid_t cpu_clock_ = -1;
 };
 
 }  // namespace kernelcast::worker

@@ -1,7 +1,9 @@
 #include "services/worker/runner/sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
+#include <linux/futex.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -33,6 +35,10 @@ void Report(int signal, siginfo_t* info, void*) {
 bool Limit(__rlimit_resource resource, rlim_t value) {
   const rlimit limit{value, value};
   return setrlimit(resource, &limit) == 0;
+}
+
+scmp_datum_t Address(const std::atomic<uint32_t>* word) {
+  return static_cast<scmp_datum_t>(reinterpret_cast<uintptr_t>(word));
 }
 
 // Rules are added to a filter that traps what no rule names.
@@ -74,23 +80,27 @@ class Filter {
   bool ok_ = true;
 };
 
-// What memory allocation, abort(), printing and the runner's own loop need. Everything else traps:
-// files, processes, threads, signals to others, handlers, timers, sockets, executable memory.
-bool LoadFilter() {
+// What memory allocation, abort(), printing and the runner's own loop need. Nothing of it sleeps
+// but the runner's wait for its next command: a kernel cannot make itself look disturbed.
+// Everything else traps: files, processes, threads, signals to others, handlers, timers, sockets,
+// executable memory.
+bool LoadFilter(const ControlBlock& block) {
   const auto self = static_cast<scmp_datum_t>(getpid());
   Filter filter;
   for (const int call :
-       {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(futex),
-        SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask),
-        SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
-        SCMP_SYS(clock_getres), SCMP_SYS(time), SCMP_SYS(getrandom), SCMP_SYS(sched_yield),
-        SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)}) {
+       {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(exit),
+        SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask), SCMP_SYS(getpid),
+        SCMP_SYS(gettid), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(clock_getres),
+        SCMP_SYS(time), SCMP_SYS(getrandom), SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)}) {
     filter.Allow(call);
   }
   filter.Allow(SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
                SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS));
   filter.Allow(SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
   filter.Allow(SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, self));
+  filter.Allow(SCMP_SYS(futex), SCMP_A0(SCMP_CMP_EQ, Address(&block.command_sequence)),
+               SCMP_A1(SCMP_CMP_EQ, FUTEX_WAIT), SCMP_A3(SCMP_CMP_EQ, 0));
+  filter.Allow(SCMP_SYS(futex), SCMP_A1(SCMP_CMP_MASKED_EQ, FUTEX_CMD_MASK & 0xff, FUTEX_WAKE));
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     const auto number = static_cast<scmp_datum_t>(fd);
     filter.Allow(SCMP_SYS(write), SCMP_A0(SCMP_CMP_EQ, number));
@@ -100,6 +110,7 @@ bool LoadFilter() {
     filter.Refuse(ENOTTY, SCMP_SYS(ioctl), SCMP_A0(SCMP_CMP_EQ, number));
     filter.Refuse(ESPIPE, SCMP_SYS(lseek), SCMP_A0(SCMP_CMP_EQ, number));
   }
+  filter.Refuse(0, SCMP_SYS(sched_yield));  // does nothing, and says that it did
   // Asked by libraries out of curiosity.
   filter.Refuse(EPERM, SCMP_SYS(sched_getaffinity));
   filter.Refuse(EPERM, SCMP_SYS(sysinfo));
@@ -125,6 +136,10 @@ void InstallFaultReporters(ControlBlock* block) {
 
 uint32_t EnterSandbox(const ControlBlock& block) {
   uint32_t had = 0;
+  // What does not fit into the pipe is lost rather than waited for.
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  }
   if (block.run_as_uid != 0 && geteuid() == 0) {
     const uid_t uid = block.run_as_uid;
     if (setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
@@ -156,7 +171,7 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
     had |= kNoNewPrivileges;
   }
-  if (LoadFilter()) {
+  if (LoadFilter(block)) {
     had |= kSeccomp;
   }
   return had;

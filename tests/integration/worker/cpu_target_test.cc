@@ -241,6 +241,20 @@ TEST_CASE("Saying done before it is is an exploit") {
   CheckNextIsUnharmed();
 }
 
+TEST_CASE("Working ahead between calls is an exploit") {
+  using Block = worker::runner::ControlBlock;
+  const auto exploit = MeasureAs<Exploit>(
+      "usurper.cc", {{"AFTER", "40"},
+                     {"RUN", absl::StrCat(static_cast<int>(worker::runner::kRun))},
+                     {"MARK", absl::StrCat(worker::runner::kMagic)},
+                     {"DONE_WORD", absl::StrCat(offsetof(Block, done_sequence) / 4)},
+                     {"SEQUENCE_WORD", absl::StrCat(offsetof(Block, command_sequence) / 4)},
+                     {"COMMAND_WORD", absl::StrCat(offsetof(Block, command) / 4)},
+                     {"CASE_WORD", absl::StrCat(offsetof(Block, case_index) / 4)}});
+  CHECK(exploit.kind == Exploit::Kind::kBackgroundWork);
+  CheckNextIsUnharmed();
+}
+
 TEST_CASE("Constructors run in the sandbox") {
   const auto exited = MeasureAs<Crash>("constructor.cc", {{"HOW", "1"}});
   CHECK(exited.cause == Crash::Cause::kExit);

@@ -171,8 +171,13 @@ TEST_CASE("A kernel that is slow on new values only looks as if it remembered") 
   std::vector<double> mixed = Noisy(10'000, 0.01, 5, 18);
   mixed.insert(mixed.end(), {90'000, 90'000, 90'000});
   CHECK_FALSE(LooksCached(fast, mixed, reference, reference_fresh, 1.5));
-  CHECK_FALSE(
-      LooksCached(fast, std::vector<double>{60'000, 60'000}, reference, reference_fresh, 1.5));
+  // All the work in the first call.
+  std::vector<double> batched = Noisy(10'000, 0.01, 7, 19);
+  batched.insert(batched.begin(), 800'000);
+  CHECK(LooksCached(fast, batched, reference, reference_fresh, 1.5));
+  // The first call woke the process up.
+  batched[0] = 150'000;
+  CHECK_FALSE(LooksCached(fast, batched, reference, reference_fresh, 1.5));
   CHECK_FALSE(LooksCached({}, slow, reference, reference_fresh, 1.5));
 }
 

@@ -57,8 +57,8 @@ TEST_CASE("Judge and runner are on cores that this process may use") {
 
 TEST_CASE("Time waited for a core only grows") {
   const WaitMeter meter = WaitMeter::OfThisThread();
-  const int64_t before = meter.WaitedNs();
-  CHECK(meter.WaitedNs() >= before);
+  const int64_t before_ns = meter.WaitedNs();
+  CHECK(meter.WaitedNs() >= before_ns);
   CHECK(WaitMeter().WaitedNs() == 0);
   CHECK(WaitMeter::OfProcess(getpid()).WaitedNs() >= 0);
 }
