@@ -88,6 +88,7 @@ int Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   using kernelcast::forecaster::Flags;
+  kernelcast::SetLogService("forecaster");
   CLI::App app("Forecasts how fast candidate kernels will be, and learns from measurements.",
                "kernelcast-forecaster");
   Flags flags;

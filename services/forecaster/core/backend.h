@@ -79,7 +79,9 @@ struct ObservedLabel {
   // Position in the order in which labels were stored, from 1; ascending.
   uint64_t sequence = 0;
   Label label;
-  // At start: what was kept for this label, if anything.
+  // Read back at start: nobody has asked for this problem yet.
+  bool replayed = false;
+  // What was kept for a replayed label, if anything.
   std::optional<StoredPrediction> prediction;
 };
 
@@ -96,6 +98,9 @@ class Backend {
   // Calls `done` exactly once, from any thread, perhaps before returning. What goes wrong upstream
   // is an Abstention. Not called after the backend's destruction has begun.
   virtual void Forecast(ForecastInput input, const ForecastCall& call, Done done) = 0;
+
+  // Forecasts of this problem's candidates will be asked for: a chance to get ready.
+  virtual void Prepare(const std::shared_ptr<const ProblemContext>& problem) { (void)problem; }
 
   // Learns, later than it returns. Called with each label once, in the order of `sequence`; also at
   // start with all that were stored.

@@ -20,6 +20,8 @@ constexpr uint64_t kLeastSharedRows = 8;
 // Records that a calibration rests on, the newest of each problem and target.
 constexpr size_t kMaxRecords = 256;
 constexpr int kTrainerNiceness = 10;
+// Those who want more are asked to say so again.
+constexpr size_t kMaxWanted = 4096;
 
 size_t NextCheckpoint(size_t labels) { return labels + std::max<size_t>(1, labels / 9); }
 
@@ -37,6 +39,7 @@ struct EmbeddedBackend::Pending {
   std::string label_id;
   double weight = 1;
   TrainingRow row;
+  bool replayed = false;
   std::optional<StoredPrediction> prediction;
 };
 
@@ -59,7 +62,9 @@ struct EmbeddedBackend::Group {
   bool shared_is_made = false;
 
   std::shared_ptr<const ProblemModel> serving;
+  // Labels that `serving` has not seen, and since when, in labels taken in.
   bool dirty = false;
+  uint64_t dirty_since = 0;
 };
 
 struct EmbeddedBackend::Snapshot {
@@ -98,14 +103,14 @@ kernelcast::Forecast EmbeddedBackend::ForecastNow(const ForecastInput& input) co
   static const ProblemModel kNothingKnown;
   const ProblemModel* model = &kNothingKnown;
   ScaleCalibration calibration;
-  const auto group =
-      snapshot->groups.find(GroupKey(input.problem->problem.problem_id, input.candidate.target));
-  if (group != snapshot->groups.end()) {
+  const GroupKey key(input.problem->problem.problem_id, input.candidate.target);
+  if (const auto group = snapshot->groups.find(key); group != snapshot->groups.end()) {
     model = group->second.model.get();
     calibration = group->second.calibration;
-  } else if (const auto cold = snapshot->cold.find(input.candidate.target);
-             cold != snapshot->cold.end()) {
-    model = cold->second.get();
+  } else {
+    Want(key);
+    const auto cold = snapshot->cold.find(input.candidate.target);
+    if (cold != snapshot->cold.end()) model = cold->second.get();
   }
   const CandidateFeatures features =
       MakeFeatures(*input.problem, input.candidate, input.facts, input.reference_facts);
@@ -134,6 +139,22 @@ kernelcast::Forecast EmbeddedBackend::ForecastNow(const ForecastInput& input) co
   return forecast;
 }
 
+void EmbeddedBackend::Want(const GroupKey& key) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (wanted_.size() >= kMaxWanted) wanted_.clear();
+    if (!wanted_.insert(key).second) return;
+    more_wanted_ = true;
+  }
+  changed_.notify_all();
+}
+
+void EmbeddedBackend::Prepare(const std::shared_ptr<const ProblemContext>& problem) {
+  for (const auto& [target, details] : problem->problem.targets) {
+    Want({problem->problem.problem_id, target});
+  }
+}
+
 void EmbeddedBackend::Observe(std::vector<ObservedLabel> labels) {
   std::vector<Pending> pending;
   pending.reserve(labels.size());
@@ -151,6 +172,7 @@ void EmbeddedBackend::Observe(std::vector<ObservedLabel> labels) {
     } else {
       entry.row.compile_error = std::get<FailureKind>(label.truth) == FailureKind::kCompileError;
     }
+    entry.replayed = observed.replayed;
     entry.prediction = std::move(observed.prediction);
     entry.problem = std::move(observed.problem);
   }
@@ -162,6 +184,7 @@ void EmbeddedBackend::Observe(std::vector<ObservedLabel> labels) {
       counts.target = entry.key.second;
       ++counts.labels;
       if (!entry.row.log2_speedup.has_value()) ++counts.failures;
+      if (!entry.replayed) wanted_.insert(entry.key);
       queue_.push_back(std::move(entry));
       ++observed_;
     }
@@ -181,19 +204,22 @@ BackendDescription EmbeddedBackend::Describe() const {
 void EmbeddedBackend::WaitUntilTrained() const {
   std::unique_lock lock(mutex_);
   const uint64_t wanted = observed_;
-  changed_.wait(lock, [&] { return served_ >= wanted || stop_; });
+  changed_.wait(lock, [&] { return (served_ >= wanted && !more_wanted_) || stop_; });
 }
 
 void EmbeddedBackend::TrainingLoop() {
   // On Linux niceness is a thread's own: forecasts come first.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kTrainerNiceness);
+  bool up_to_date = true;
   for (;;) {
     std::deque<Pending> batch;
+    std::set<GroupKey> wanted;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      changed_.wait(lock, [&] { return stop_ || !queue_.empty() || more_wanted_ || !up_to_date; });
       if (stop_) return;
       batch.swap(queue_);
+      wanted = wanted_;
     }
     std::vector<StoredPrediction> made;
     for (Pending& pending : batch) {
@@ -209,7 +235,16 @@ void EmbeddedBackend::TrainingLoop() {
       // More has come meanwhile: take that in first and train once for all of it.
       if (!queue_.empty()) continue;
     }
-    PublishSnapshot();
+    up_to_date = !TrainOne(wanted);
+    std::shared_ptr<const Snapshot> snapshot = up_to_date ? nullptr : MakeSnapshot();
+    {
+      std::lock_guard lock(mutex_);
+      if (snapshot != nullptr) snapshot_.swap(snapshot);
+      if (!up_to_date) continue;
+      served_ = taken_in_;
+      more_wanted_ = wanted != wanted_;
+    }
+    changed_.notify_all();
   }
 }
 
@@ -246,11 +281,12 @@ void EmbeddedBackend::TakeIn(Pending pending, std::vector<StoredPrediction>& mad
     if (WorthRetraining(target.shared_rows, target.cold_rows)) {
       target.cold_rows = target.shared_rows;
       target.cold_sequence = pending.sequence;
-      target.cold = nullptr;
+      target.cold_is_due = true;
     }
   }
   group.rows.push_back(std::move(pending.row));
   group.sequences.push_back(pending.sequence);
+  if (!group.dirty) group.dirty_since = taken_in_;
   group.dirty = true;
   if (group.rows.size() >= NextCheckpoint(group.checkpoint)) {
     group.checkpoint = group.rows.size();
@@ -311,26 +347,42 @@ std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(const std::strin
   return std::make_shared<const SharedModel>(*std::move(model));
 }
 
-void EmbeddedBackend::PublishSnapshot() {
-  for (auto& [name, target] : targets_) {
-    if (target.cold != nullptr || target.cold_rows == 0) continue;
-    static const TunableEncoder kNoTunables;
-    target.cold = std::make_shared<const ProblemModel>(ProblemModel::Train(
-        kNoTunables, {}, TrainShared(name, "", target.cold_sequence), options_.model));
-  }
-  for (auto& [key, group] : groups_) {
-    if (!group->dirty) continue;
-    group->dirty = false;
-    if (group->checkpoint != group->rows.size()) {
-      group->serving = TrainGroup(key, *group, group->rows.size());
-      continue;
+bool EmbeddedBackend::TrainOne(const std::set<GroupKey>& wanted) {
+  // The group that has waited longest; before any, what problems without labels need.
+  const GroupKey* oldest = nullptr;
+  Group* group = nullptr;
+  for (const GroupKey& key : wanted) {
+    const auto found = groups_.find(key);
+    if (found == groups_.end()) {
+      const auto target = targets_.find(key.second);
+      if (target == targets_.end() || !target->second.cold_is_due) continue;
+      target->second.cold_is_due = false;
+      static const TunableEncoder kNoTunables;
+      target->second.cold = std::make_shared<const ProblemModel>(ProblemModel::Train(
+          kNoTunables, {}, TrainShared(key.second, "", target->second.cold_sequence),
+          options_.model));
+      return true;
     }
-    if (group->checkpoint_model == nullptr) {
-      group->checkpoint_model = TrainGroup(key, *group, group->checkpoint);
+    if (!found->second->dirty) continue;
+    if (group == nullptr || found->second->dirty_since < group->dirty_since) {
+      oldest = &key;
+      group = found->second.get();
     }
-    group->serving = group->checkpoint_model;
   }
+  if (group == nullptr) return false;
+  group->dirty = false;
+  if (group->checkpoint != group->rows.size()) {
+    group->serving = TrainGroup(*oldest, *group, group->rows.size());
+    return true;
+  }
+  if (group->checkpoint_model == nullptr) {
+    group->checkpoint_model = TrainGroup(*oldest, *group, group->checkpoint);
+  }
+  group->serving = group->checkpoint_model;
+  return true;
+}
 
+std::shared_ptr<const EmbeddedBackend::Snapshot> EmbeddedBackend::MakeSnapshot() const {
   auto snapshot = std::make_shared<Snapshot>();
   for (const auto& [name, target] : targets_) {
     if (target.cold != nullptr) snapshot->cold.emplace(name, target.cold);
@@ -341,16 +393,11 @@ void EmbeddedBackend::PublishSnapshot() {
     }
     const ScaleCalibration common = FitScale(all);
     for (const auto& [key, group] : groups_) {
-      if (key.second != name) continue;
+      if (key.second != name || group->serving == nullptr) continue;
       snapshot->groups[key] = {group->serving, FitScale(group->records, common)};
     }
   }
-  {
-    std::lock_guard lock(mutex_);
-    snapshot_ = std::move(snapshot);
-    served_ = taken_in_;
-  }
-  changed_.notify_all();
+  return snapshot;
 }
 
 }  // namespace kernelcast::forecaster

@@ -8,8 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "services/forecaster/core/backend.h"
@@ -31,10 +33,15 @@ struct EmbeddedOptions {
 // A thread of its own takes labels in the order of their sequence. For each it notes what was
 // predicted before the label was known (by the model of the last checkpoint; checkpoints lie close
 // at first and about a ninth of the labels apart later), which is what the calibration rests on;
-// then it trains the models that serve, once for however many labels have come. What is served
-// depends on the labels, their order and the seed alone, as soon as all labels have been taken in.
+// then it trains the models that serve, once for however many labels have come, and only for
+// problems that someone wants: by Prepare, a forecast, or a label that is not replayed. What is
+// served depends on the labels, their order and the seed alone, as soon as all labels have been
+// taken in.
 //
-// Forecast reads an immutable snapshot and never waits for training.
+// Forecast reads an immutable snapshot and never waits for training: until a problem's model is
+// there, the answer is what other problems tell, or kPrior, and its labels_seen is 0.
+//
+// Memory: about 1 KiB a label, for ever.
 class EmbeddedBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "embedded";
@@ -47,13 +54,14 @@ class EmbeddedBackend final : public Backend {
 
   std::string_view name() const override { return kName; }
   void Forecast(ForecastInput input, const ForecastCall& call, Done done) override;
+  void Prepare(const std::shared_ptr<const ProblemContext>& problem) override;
   void Observe(std::vector<ObservedLabel> labels) override;
   BackendDescription Describe() const override;
 
   // Forecasts now.
   kernelcast::Forecast ForecastNow(const ForecastInput& input) const;
 
-  // Blocks until what is served has seen every label observed so far.
+  // Blocks until what is served to those who want it has seen every label observed so far.
   void WaitUntilTrained() const;
 
  private:
@@ -62,28 +70,36 @@ class EmbeddedBackend final : public Backend {
   struct Snapshot;
   using GroupKey = std::pair<std::string, std::string>;  // problem id, target
 
+  // What problems on one target have in common. Training thread only.
+  struct Target {
+    // Labels usable by a SharedModel, in all, and per problem.
+    uint64_t shared_rows = 0;
+    std::map<std::string, uint64_t> problem_shared_rows;
+    // What problems without labels are forecast with rests on the labels up to this sequence; made
+    // when it is first wanted.
+    uint64_t cold_sequence = 0;
+    uint64_t cold_rows = 0;
+    bool cold_is_due = false;
+    std::shared_ptr<const ProblemModel> cold;
+  };
+
+  void Want(const GroupKey& key) const;
+
   void TrainingLoop();
   void TakeIn(Pending pending, std::vector<StoredPrediction>& made);
+  // Trains one model that is wanted and not up to date. False: there is none.
+  bool TrainOne(const std::set<GroupKey>& wanted);
   // The model of the group's first `labels` labels.
   std::shared_ptr<const ProblemModel> TrainGroup(const GroupKey& key, Group& group, size_t labels);
   std::shared_ptr<const SharedModel> TrainShared(const std::string& target,
                                                  const std::string& without_problem,
                                                  uint64_t up_to_sequence) const;
   void ChooseSharedLabels(const GroupKey& key, Group& group, uint64_t up_to_sequence);
-  void PublishSnapshot();
+  std::shared_ptr<const Snapshot> MakeSnapshot() const;
 
   const EmbeddedOptions options_;
 
   // The training thread's own.
-  struct Target {
-    // Labels usable by a SharedModel, in all, and per problem.
-    uint64_t shared_rows = 0;
-    std::map<std::string, uint64_t> problem_shared_rows;
-    // What problems without labels are forecast with.
-    uint64_t cold_rows = 0;
-    uint64_t cold_sequence = 0;
-    std::shared_ptr<const ProblemModel> cold;
-  };
   std::map<GroupKey, std::unique_ptr<Group>> groups_;
   std::map<std::string, Target> targets_;
   uint64_t taken_in_ = 0;
@@ -95,6 +111,8 @@ class EmbeddedBackend final : public Backend {
   uint64_t observed_ = 0;
   uint64_t served_ = 0;
   bool stop_ = false;
+  mutable std::set<GroupKey> wanted_;
+  mutable bool more_wanted_ = false;  // since the trainer last looked
   std::map<GroupKey, TargetLabels> counts_;
   // Shared by the forecasts that started on it and the trainer, which replaces it.
   std::shared_ptr<const Snapshot> snapshot_;

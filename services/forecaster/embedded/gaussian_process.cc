@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <utility>
 
 namespace kernelcast::forecaster {
 namespace {
@@ -16,6 +18,25 @@ constexpr float kOneSidedSquare = 0.25f;
 constexpr float kFactDeviationFloor = 0.1f;
 constexpr double kNoiseCentre = 0.03;
 constexpr double kNoiseLogDeviation = 1.5;
+
+// How far, in natural log, the weight of a tunable is taken to lie from one.
+constexpr double kWeightLogDeviation = 1.0;
+// With fewer points the tunables are not weighted one by one.
+constexpr size_t kLeastPointsForWeights = 8;
+
+// Matern covariance of smoothness 3/2 at a distance in units of the length.
+double Matern(double distance) {
+  const double scaled = std::numbers::sqrt3 * distance;
+  return (1 + scaled) * std::exp(-scaled);
+}
+
+// Squared distance of two values of a tunable, each of which may be missing.
+float SquaredDifference(float a, float b) {
+  const bool a_missing = std::isnan(a);
+  const bool b_missing = std::isnan(b);
+  if (a_missing || b_missing) return a_missing != b_missing ? kOneSidedSquare : 0.0f;
+  return (a - b) * (a - b);
+}
 
 // `matrix` is n x n, symmetric; overwritten with its factor.
 bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant) {
@@ -50,11 +71,11 @@ void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::vector<d
 
 double GaussianProcess::Kernel::operator()(bool same, double tunable_distance,
                                            double fact_distance) const {
-  double value = kMeanVariance + facts * std::exp(-fact_distance / facts_length);
+  double value = kMeanVariance + facts * Matern(fact_distance / facts_length);
   if (same) {
-    value += same_template + within_template * std::exp(-tunable_distance / within_length);
+    value += same_template + within_template * Matern(tunable_distance / within_length);
   }
-  if (tunables > 0) value += tunables * std::exp(-tunable_distance / tunables_length);
+  if (tunables > 0) value += tunables * Matern(tunable_distance / tunables_length);
   return value;
 }
 
@@ -62,25 +83,21 @@ double GaussianProcess::Kernel::Variance() const {
   return kMeanVariance + same_template + within_template + tunables + facts;
 }
 
-double GaussianProcess::TunableDistance(const std::vector<float>& a, const std::vector<float>& b) {
+double GaussianProcess::TunableDistance(const std::vector<float>& a,
+                                        const std::vector<float>& b) const {
   float sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const bool a_missing = std::isnan(a[i]);
-    const bool b_missing = std::isnan(b[i]);
-    if (a_missing || b_missing) {
-      if (a_missing != b_missing) sum += kOneSidedSquare;
-      continue;
-    }
-    sum += (a[i] - b[i]) * (a[i] - b[i]);
+  for (size_t i = 0; i < tunable_weights_.size(); ++i) {
+    sum += tunable_weights_[i] * SquaredDifference(a[i], b[i]);
   }
   return std::sqrt(sum);
 }
 
-double GaussianProcess::FactDistance(const std::vector<float>& a, const std::vector<float>& b) {
+double GaussianProcess::FactDistance(const std::vector<float>& a,
+                                     const std::vector<float>& b) const {
   if (a.empty()) return 0;
   float sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum / static_cast<float>(a.size()));
+  return std::sqrt(sum / active_facts_);
 }
 
 std::vector<float> GaussianProcess::ScaleFacts(const std::vector<float>& facts) const {
@@ -105,6 +122,7 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
   // Facts are standardised over the points that have them.
   size_t columns = 0;
   for (const SpacePosition& point : points) columns = std::max(columns, point.facts.size());
+  process.active_facts_ = 0;
   process.fact_means_.assign(columns, 0.0f);
   process.fact_inverse_scales_.assign(columns, 0.0f);
   for (size_t column = 0; column < columns; ++column) {
@@ -122,18 +140,23 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
     const double variance = std::max(0.0, square / count - mean * mean);
     process.fact_means_[column] = static_cast<float>(mean);
     if (variance < 1e-10) continue;
+    process.active_facts_ += 1;
     process.fact_inverse_scales_[column] =
         static_cast<float>(1 / std::sqrt(variance + kFactDeviationFloor * kFactDeviationFloor));
   }
+  process.active_facts_ = std::max(process.active_facts_, 1.0f);
   for (SpacePosition& point : points) point.facts = process.ScaleFacts(point.facts);
 
+  const size_t tunables = points[0].tunables.size();
+  process.tunable_weights_.assign(tunables, 1.0f);
   std::vector<double> tunable_distances(n * n);
   std::vector<double> fact_distances(n * n);
   std::vector<char> same(n * n);
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = 0; j <= i; ++j) {
-      tunable_distances[i * n + j] = TunableDistance(points[i].tunables, points[j].tunables);
-      fact_distances[i * n + j] = FactDistance(points[i].facts, points[j].facts);
+      tunable_distances[i * n + j] =
+          process.TunableDistance(points[i].tunables, points[j].tunables);
+      fact_distances[i * n + j] = process.FactDistance(points[i].facts, points[j].facts);
       same[i * n + j] = points[i].template_index == points[j].template_index ? 1 : 0;
     }
   }
@@ -201,6 +224,50 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
         }
       }
       if (!changed) break;
+    }
+  }
+
+  // Then how much each tunable matters, one after the other, with a price for being different.
+  if (n >= kLeastPointsForWeights) {
+    const auto price = [](float weight) {
+      const double deviation = std::log(static_cast<double>(weight)) / kWeightLogDeviation;
+      return 0.5 * deviation * deviation;
+    };
+    double prices = 0;  // part of best_cost
+    std::vector<double> others(n * n);
+    for (size_t column = 0; column < tunables; ++column) {
+      float& weight = process.tunable_weights_[column];
+      bool varies = false;
+      for (size_t i = 0; i < n; ++i) {
+        for (size_t j = 0; j <= i; ++j) {
+          const float square =
+              SquaredDifference(points[i].tunables[column], points[j].tunables[column]);
+          varies = varies || square > 0;
+          const double distance = tunable_distances[i * n + j];
+          others[i * n + j] = std::max(0.0, distance * distance - weight * square);
+        }
+      }
+      if (!varies) continue;
+      const auto apply = [&](float value) {
+        for (size_t i = 0; i < n; ++i) {
+          for (size_t j = 0; j <= i; ++j) {
+            tunable_distances[i * n + j] = std::sqrt(
+                others[i * n + j] +
+                value * SquaredDifference(points[i].tunables[column], points[j].tunables[column]));
+          }
+        }
+      };
+      for (const float value : {0.1f, 0.33f, 3.0f, 9.0f}) {
+        apply(value);
+        const double trial_prices = prices - price(weight) + price(value);
+        const double trial_cost = cost(best) + trial_prices;
+        if (trial_cost < best_cost - 1e-9) {
+          best_cost = trial_cost;
+          prices = trial_prices;
+          weight = value;
+        }
+      }
+      apply(weight);
     }
   }
 

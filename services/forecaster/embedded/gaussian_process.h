@@ -20,8 +20,8 @@ struct SpacePosition {
 // Regression by similarity: same template, near tunables, near compile facts. Exact Gaussian
 // process with an inverse-gamma prior on the overall scale, so that predictions are Student-t and
 // as wide as kPrior (in units of `prior_scale`) where nothing is known. The relative weights and
-// length scales of the terms are those of highest marginal likelihood on a coarse grid. Immutable;
-// thread-safe.
+// length scales of the terms, and how much each tunable matters, are those of highest marginal
+// likelihood on a coarse grid. Immutable; thread-safe.
 class GaussianProcess {
  public:
   // Training costs the cube and predicting the square of the number of points.
@@ -53,13 +53,15 @@ class GaussianProcess {
   };
 
   std::vector<float> ScaleFacts(const std::vector<float>& facts) const;
-  static double TunableDistance(const std::vector<float>& a, const std::vector<float>& b);
-  static double FactDistance(const std::vector<float>& a, const std::vector<float>& b);
+  double TunableDistance(const std::vector<float>& a, const std::vector<float>& b) const;
+  double FactDistance(const std::vector<float>& a, const std::vector<float>& b) const;
 
   Kernel kernel_;
   std::vector<SpacePosition> points_;  // facts standardised
+  std::vector<float> tunable_weights_;
   std::vector<float> fact_means_;
   std::vector<float> fact_inverse_scales_;
+  float active_facts_ = 1;              // facts that vary among the points
   std::vector<double> inverse_factor_;  // inverse of the Cholesky factor, row-major lower triangle
   std::vector<double> alpha_;
   double shape_ = 1.5;

@@ -15,8 +15,8 @@ namespace {
 // How firmly the slope on the shared model's prediction is held at its trust, in squared octaves.
 constexpr double kSlopePrior = 3;
 // The weight of the process before labels say otherwise, and how many labels that counts for.
-constexpr double kProcessWeightPrior = 0.7;
-constexpr double kProcessWeightPriorRows = 6;
+constexpr double kProcessWeightPrior = 0.85;
+constexpr double kProcessWeightPriorRows = 20;
 // Beyond this number of labels fewer members do, and training stays quick.
 constexpr size_t kManyRows = 150;
 constexpr int kMembersForManyRows = 6;

@@ -123,8 +123,8 @@ absl::Status ForecasterService::Load() {
     if (problem == problems.end()) {
       return Damaged(what, absl::NotFoundError("its problem is not stored"));
     }
-    batch.push_back(
-        {problem->second, stored.sequence, *std::move(label), std::move(stored.prediction)});
+    batch.push_back({problem->second, stored.sequence, *std::move(label), /*replayed=*/true,
+                     std::move(stored.prediction)});
     ++count;
     if (batch.size() == kLoadBatch) flush();
     return absl::OkStatus();

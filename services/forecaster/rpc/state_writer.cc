@@ -101,11 +101,16 @@ void StateWriter::Handle(PutProblemCall& call) {
   if (!call.open()) return call.done(NobodyWaits());
   const auto put = [&]() -> absl::StatusOr<std::shared_ptr<const ProblemContext>> {
     KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(call.problem));
-    if (auto known = problems_->Find(problem.problem_id)) return known;
-    auto context = std::make_shared<const ProblemContext>(std::move(problem));
+    std::shared_ptr<const ProblemContext> context = problems_->Find(problem.problem_id);
+    if (context != nullptr) {
+      for (Backend* backend : backends_) backend->Prepare(context);
+      return context;
+    }
+    context = std::make_shared<const ProblemContext>(std::move(problem));
     v1::Problem kept = ProblemFilesToProto(context->problem);
     KC_RETURN_IF_ERROR(store_->PutProblem(context->problem.problem_id, kept.SerializeAsString()));
     problems_->Put(context);
+    for (Backend* backend : backends_) backend->Prepare(context);
     return context;
   };
   call.done(put());

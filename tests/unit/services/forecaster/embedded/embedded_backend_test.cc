@@ -1,0 +1,358 @@
+#include "services/forecaster/embedded/embedded_backend.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "common/domain/scoring.h"
+#include "tests/unit/services/forecaster/planted_problem.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+ForecastInput Input(const PlantedProblem& problem, size_t candidate) {
+  ForecastInput input;
+  input.problem = problem.context();
+  input.candidate = problem.candidates()[candidate];
+  input.facts = problem.Facts(candidate);
+  input.reference_facts = problem.ReferenceFacts();
+  return input;
+}
+
+// Feeds labels with rising sequences, as the service does.
+class Feeder {
+ public:
+  explicit Feeder(EmbeddedBackend& backend) : backend_(backend) {}
+
+  void Observe(const PlantedProblem& problem, Label label, bool replayed = false,
+               std::optional<StoredPrediction> prediction = std::nullopt) {
+    std::vector<ObservedLabel> labels;
+    labels.push_back(
+        {problem.context(), ++sequence_, std::move(label), replayed, std::move(prediction)});
+    backend_.Observe(std::move(labels));
+  }
+  void ObserveMany(const PlantedProblem& problem, const std::vector<size_t>& candidates,
+                   double noise, uint64_t seed, bool at_once) {
+    std::vector<ObservedLabel> labels;
+    for (const size_t candidate : candidates) {
+      labels.push_back({problem.context(), ++sequence_, problem.MakeLabel(candidate, noise, seed),
+                        false, std::nullopt});
+      if (at_once) continue;
+      backend_.Observe(std::move(labels));
+      labels.clear();
+      // Each label is taken in before the next one comes.
+      backend_.WaitUntilTrained();
+    }
+    if (at_once) backend_.Observe(std::move(labels));
+    backend_.WaitUntilTrained();
+  }
+
+ private:
+  EmbeddedBackend& backend_;
+  uint64_t sequence_ = 0;
+};
+
+std::vector<size_t> First(std::vector<size_t> order, size_t count) {
+  order.resize(count);
+  return order;
+}
+
+double Entropy(const std::vector<double>& p) {
+  double entropy = 0;
+  for (const double value : p) {
+    if (value > 0) entropy -= value * std::log2(value);
+  }
+  return entropy;
+}
+
+EmbeddedOptions QuickOptions() {
+  EmbeddedOptions options;
+  options.model.members = 4;
+  options.model.rounds = 20;
+  return options;
+}
+
+void CheckForecast(const Forecast& forecast) {
+  CHECK(ValidateForecast(forecast).ok());
+  CHECK(forecast.failure_probability > 0);
+  CHECK(forecast.failure_probability < 1);
+  CHECK(forecast.stddev_log2_speedup > 0);
+  CHECK(std::isfinite(forecast.expected_log2_speedup));
+  CHECK(forecast.predicted_bin == ArgmaxBin(forecast.bin_probabilities));
+}
+
+TEST_CASE("Before any label forecasts are wide and say so", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  const EmbeddedBackend backend(QuickOptions());
+  const Forecast forecast = backend.ForecastNow(Input(problem, 5));
+  CheckForecast(forecast);
+  CHECK(Entropy(forecast.bin_probabilities) > 2.6);  // of 3 bits
+  CHECK(forecast.labels_seen == 0);
+  CHECK(forecast.backend == "embedded");
+  CHECK(forecast.backend_version == EmbeddedBackend::kVersion);
+  CHECK(forecast.calibrator_version == "none");
+  CHECK(forecast.expected_log2_speedup == 0);
+}
+
+TEST_CASE("Forecasts are simplexes whatever is asked and known",
+          "[forecaster][embedded][property]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  const std::vector<size_t> order = problem.Shuffled(1);
+  for (size_t labels = 0; labels < 12; ++labels) {
+    for (size_t candidate = 0; candidate < problem.size(); candidate += 7) {
+      ForecastInput input = Input(problem, candidate);
+      if (candidate % 2 == 0) input.bin_scheme = *BinScheme::Find("paper-floor/1");
+      if (candidate % 3 == 0) input.facts = {};
+      if (candidate % 5 == 0) input.reference_facts = {};
+      if (candidate % 4 == 0) input.baseline_speedup = 37.5;
+      CheckForecast(backend.ForecastNow(input));
+    }
+    feeder.Observe(problem, labels % 4 == 3
+                                ? problem.MakeFailure(order[labels], FailureKind::kWrongResult)
+                                : problem.MakeLabel(order[labels], 20.0, labels));
+    backend.WaitUntilTrained();
+  }
+}
+
+TEST_CASE("Forecasts follow the labels", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend({});
+  Feeder feeder(backend);
+  const std::vector<size_t> order = problem.Shuffled(2);
+  feeder.ObserveMany(problem, First(order, 40), 0.05, 1, true);
+  std::vector<double> predicted;
+  std::vector<double> truth;
+  for (size_t i = 40; i < order.size(); ++i) {
+    const Forecast forecast = backend.ForecastNow(Input(problem, order[i]));
+    CHECK(forecast.labels_seen == 40);
+    predicted.push_back(forecast.expected_log2_speedup);
+    truth.push_back(problem.Log2Speedup(order[i]));
+  }
+  CHECK(Spearman(predicted, truth) > 0.9);
+}
+
+TEST_CASE("Calibrated intervals cover what they say, also on noise", "[forecaster][embedded]") {
+  for (const double noise : {0.3, 3.0}) {
+    double covered = 0;
+    double count = 0;
+    for (const uint64_t seed : {1, 2, 3}) {
+      const PlantedProblem problem;
+      EmbeddedBackend backend(QuickOptions());
+      Feeder feeder(backend);
+      const std::vector<size_t> order = problem.Shuffled(seed);
+      feeder.ObserveMany(problem, First(order, 50), noise, seed, true);
+      for (size_t i = 50; i < order.size(); ++i) {
+        const Forecast forecast = backend.ForecastNow(Input(problem, order[i]));
+        // Degrees of freedom are high by now: a normal interval will do.
+        const double truth =
+            std::log2(std::get<Ratio>(problem.MakeLabel(order[i], noise, seed).truth).value);
+        if (std::abs(truth - forecast.expected_log2_speedup) <=
+            1.2816 * forecast.stddev_log2_speedup) {
+          ++covered;
+        }
+        ++count;
+      }
+    }
+    CAPTURE(noise);
+    CHECK(covered / count == Approx(0.8).margin(0.08));
+  }
+}
+
+TEST_CASE("The same labels give the same forecasts, however they arrive",
+          "[forecaster][embedded]") {
+  const PlantedProblem one("one");
+  const PlantedProblem two("two", 0.4);
+  const auto forecasts = [&](bool at_once, uint64_t seed) {
+    EmbeddedOptions options = QuickOptions();
+    options.seed = seed;
+    EmbeddedBackend backend(options);
+    Feeder feeder(backend);
+    feeder.ObserveMany(one, First(one.Shuffled(1), 14), 0.1, 1, at_once);
+    feeder.ObserveMany(two, First(two.Shuffled(2), 11), 0.1, 1, at_once);
+    std::vector<double> values;
+    for (size_t i = 0; i < one.size(); i += 10) {
+      for (const PlantedProblem* problem : {&one, &two}) {
+        const Forecast forecast = backend.ForecastNow(Input(*problem, i));
+        values.push_back(forecast.expected_log2_speedup);
+        values.push_back(forecast.stddev_log2_speedup);
+        values.push_back(forecast.failure_probability);
+      }
+    }
+    return values;
+  };
+  const std::vector<double> at_once = forecasts(true, 1);
+  CHECK(at_once == forecasts(false, 1));
+  CHECK(at_once != forecasts(true, 2));
+}
+
+TEST_CASE("Kept predictions give the same forecasts as made ones", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  const std::vector<size_t> chosen = First(problem.Shuffled(3), 20);
+  std::mutex mutex;
+  std::map<std::string, StoredPrediction> kept;
+  EmbeddedOptions options = QuickOptions();
+  options.keep_predictions = [&](const std::vector<StoredPrediction>& predictions) {
+    std::lock_guard lock(mutex);
+    for (const StoredPrediction& prediction : predictions) kept[prediction.label_id] = prediction;
+  };
+  EmbeddedBackend first(options);
+  Feeder feeder(first);
+  feeder.ObserveMany(problem, chosen, 0.2, 1, false);
+  CHECK(kept.size() == 19);  // the first label had no forecast of learning behind it
+
+  int made = 0;
+  options.keep_predictions = [&](const std::vector<StoredPrediction>& predictions) {
+    made += static_cast<int>(predictions.size());
+  };
+  EmbeddedBackend again(options);
+  Feeder replay(again);
+  for (const size_t candidate : chosen) {
+    Label label = problem.MakeLabel(candidate, 0.2, 1);
+    const auto found = kept.find(label.label_id);
+    std::optional<StoredPrediction> prediction;
+    if (found != kept.end()) prediction = found->second;
+    replay.Observe(problem, std::move(label), true, prediction);
+  }
+  again.WaitUntilTrained();
+  // Nobody has asked for it yet.
+  CHECK(again.ForecastNow(Input(problem, 0)).labels_seen == 0);
+  again.WaitUntilTrained();
+  CHECK(made == 0);
+  for (size_t i = 0; i < problem.size(); i += 9) {
+    const Forecast a = first.ForecastNow(Input(problem, i));
+    const Forecast b = again.ForecastNow(Input(problem, i));
+    CHECK(a.bin_probabilities == b.bin_probabilities);
+    CHECK(a.calibrator_version == b.calibrator_version);
+  }
+}
+
+TEST_CASE("Predictions of another version are made anew", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  std::atomic<int> made = 0;
+  EmbeddedOptions options = QuickOptions();
+  options.keep_predictions = [&](const std::vector<StoredPrediction>& predictions) {
+    made += static_cast<int>(predictions.size());
+  };
+  EmbeddedBackend backend(options);
+  Feeder feeder(backend);
+  for (size_t i = 0; i < 3; ++i) {
+    Label label = problem.MakeLabel(i);
+    const StoredPrediction stale = {label.label_id, "embedded/0", {9, 9, 9}};
+    feeder.Observe(problem, std::move(label), true, stale);
+  }
+  backend.WaitUntilTrained();
+  CHECK(made == 2);
+}
+
+TEST_CASE("Other problems help one that has no labels", "[forecaster][embedded]") {
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  std::vector<PlantedProblem> problems;
+  for (int i = 0; i < 4; ++i) problems.emplace_back("p" + std::to_string(i));
+  for (const PlantedProblem& problem : problems) {
+    feeder.ObserveMany(problem, First(problem.Shuffled(4), 30), 0.05, 1, true);
+  }
+  const PlantedProblem unseen("unseen");
+  backend.Prepare(unseen.context());
+  backend.WaitUntilTrained();
+  std::vector<double> predicted;
+  std::vector<double> truth;
+  double width = 0;
+  for (size_t i = 0; i < unseen.size(); ++i) {
+    const Forecast forecast = backend.ForecastNow(Input(unseen, i));
+    CHECK(forecast.labels_seen == 0);
+    predicted.push_back(forecast.expected_log2_speedup);
+    truth.push_back(unseen.Log2Speedup(i));
+    width += forecast.stddev_log2_speedup / static_cast<double>(unseen.size());
+  }
+  CHECK(Spearman(predicted, truth) > 0.5);
+  CHECK(width < StandardDeviation(kPrior));
+  CHECK(width > 0.5);
+}
+
+TEST_CASE("A forecast against a faster baseline is shifted by it", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  feeder.ObserveMany(problem, First(problem.Shuffled(1), 10), 0.1, 1, true);
+  ForecastInput input = Input(problem, 3);
+  const Forecast against_reference = backend.ForecastNow(input);
+  input.baseline_candidate_id = "k_incumbent";
+  input.baseline_speedup = 4;
+  const Forecast against_incumbent = backend.ForecastNow(input);
+  CHECK(against_incumbent.expected_log2_speedup ==
+        Approx(against_reference.expected_log2_speedup - 2));
+  CHECK(against_incumbent.stddev_log2_speedup == Approx(against_reference.stddev_log2_speedup));
+  CHECK(against_incumbent.baseline_candidate_id == "k_incumbent");
+}
+
+TEST_CASE("Failures raise the probability of failing", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  const double before = backend.ForecastNow(Input(problem, 0)).failure_probability;
+  for (size_t i = 1; i < 6; ++i) {
+    feeder.Observe(problem, problem.MakeFailure(i, FailureKind::kWrongResult));
+  }
+  backend.WaitUntilTrained();
+  CHECK(backend.ForecastNow(Input(problem, 0)).failure_probability > before + 0.3);
+}
+
+TEST_CASE("Labels are counted by problem and target", "[forecaster][embedded]") {
+  const PlantedProblem one("one");
+  const PlantedProblem two("two");
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  feeder.ObserveMany(one, {1, 2, 3}, 0, 1, true);
+  feeder.Observe(two, two.MakeFailure(1, FailureKind::kTimeout));
+  const BackendDescription description = backend.Describe();
+  CHECK(description.name == "embedded");
+  CHECK(description.ready);
+  REQUIRE(description.labels.size() == 2);
+  for (const TargetLabels& labels : description.labels) {
+    CHECK(labels.target == "cpu");
+    if (labels.problem_id == one.context()->problem.problem_id) {
+      CHECK(labels.labels == 3);
+      CHECK(labels.failures == 0);
+    } else {
+      CHECK(labels.labels == 1);
+      CHECK(labels.failures == 1);
+    }
+  }
+}
+
+TEST_CASE("Forecasting goes on while models are trained", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  std::atomic<int> bad = 0;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = t; !stop; i = (i + 1) % problem.size()) {
+        if (!ValidateForecast(backend.ForecastNow(Input(problem, i))).ok()) ++bad;
+      }
+    });
+  }
+  feeder.ObserveMany(problem, First(problem.Shuffled(1), 12), 0.1, 1, false);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  CHECK(bad == 0);
+}
+
+TEST_CASE("A backend with labels still waiting can be destroyed", "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend({});
+  Feeder feeder(backend);
+  for (size_t i = 0; i < 30; ++i) feeder.Observe(problem, problem.MakeLabel(i));
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster

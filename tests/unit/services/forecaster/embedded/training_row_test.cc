@@ -1,0 +1,40 @@
+#include "services/forecaster/embedded/training_row.h"
+
+#include <catch2/catch.hpp>
+
+#include "services/forecaster/core/feature_schema.h"
+#include "tests/unit/services/forecaster/planted_problem.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+TEST_CASE("A candidate with facts has features of every level", "[forecaster][training_row]") {
+  const PlantedProblem problem;
+  const CandidateFeatures features = MakeFeatures(*problem.context(), problem.candidates()[40],
+                                                  problem.Facts(40), problem.ReferenceFacts());
+  CHECK(features.template_index == 1);
+  CHECK(features.tunables.size() == problem.context()->EncoderFor("cpu").columns());
+  CHECK(features.facts.size() == problem.Facts(40).values.size());
+  CHECK(features.shared.size() == FeatureSchema::ForFacts(kCpuAssemblySchemaId)->names().size());
+}
+
+TEST_CASE("Levels whose facts are missing are left empty", "[forecaster][training_row]") {
+  const PlantedProblem problem;
+  const Candidate& candidate = problem.candidates()[40];
+  const CandidateFeatures bare = MakeFeatures(*problem.context(), candidate, {}, {});
+  CHECK(bare.facts.empty());
+  CHECK(bare.shared.empty());
+  CHECK_FALSE(bare.tunables.empty());
+
+  const CandidateFeatures no_reference =
+      MakeFeatures(*problem.context(), candidate, problem.Facts(40), {});
+  CHECK_FALSE(no_reference.facts.empty());
+  CHECK(no_reference.shared.empty());
+
+  CompileFacts foreign = problem.Facts(40);
+  foreign.schema = "ptx/1";
+  CHECK(MakeFeatures(*problem.context(), candidate, foreign, foreign).facts.empty());
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster

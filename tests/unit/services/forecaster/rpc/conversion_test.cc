@@ -1,0 +1,129 @@
+#include "services/forecaster/rpc/conversion.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "common/convert/convert.h"
+#include "common/rpc/status_conversion.h"
+#include "tests/unit/services/forecaster/planted_problem.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+using Catch::Matchers::StartsWith;
+
+v1::Label GoodLabel() {
+  const PlantedProblem problem;
+  v1::Label label;
+  label.set_label_id("l1");
+  *label.mutable_candidate() = kernelcast::ToProto(problem.candidates()[3]);
+  *label.mutable_facts() = kernelcast::ToProto(problem.Facts(3));
+  *label.mutable_reference_facts() = kernelcast::ToProto(problem.ReferenceFacts());
+  label.mutable_speedup()->set_value(1.5);
+  label.set_propensity(0.25);
+  label.set_decision_reason(v1::DECISION_REASON_AUDIT);
+  return label;
+}
+
+v1::ForecastRequest GoodRequest() {
+  const v1::Label label = GoodLabel();
+  v1::ForecastRequest request;
+  request.set_request_id("r1");
+  *request.mutable_candidate() = label.candidate();
+  *request.mutable_facts() = label.facts();
+  *request.mutable_reference_facts() = label.reference_facts();
+  return request;
+}
+
+TEST_CASE("A label arrives whole", "[forecaster][conversion]") {
+  const absl::StatusOr<Label> label = FromProto(GoodLabel());
+  INFO(label.status());
+  REQUIRE(label.ok());
+  CHECK(label->label_id == "l1");
+  CHECK(std::get<Ratio>(label->truth).value == 1.5);
+  CHECK(label->propensity == 0.25);
+  CHECK(label->decision_reason == DecisionReason::kAudit);
+  CHECK_FALSE(label->forecast.has_value());
+
+  v1::Label failure = GoodLabel();
+  failure.set_failure(v1::FAILURE_LABEL_CRASH);
+  CHECK(std::get<FailureKind>(FromProto(failure)->truth) == FailureKind::kCrash);
+}
+
+TEST_CASE("A label without truth, or with an unknown one, is refused", "[forecaster][conversion]") {
+  v1::Label label = GoodLabel();
+  label.clear_truth();
+  CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("truth:"));
+  label.set_failure(v1::FAILURE_LABEL_UNSPECIFIED);
+  CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("failure:"));
+}
+
+TEST_CASE("A request has defaults where it says nothing", "[forecaster][conversion]") {
+  const absl::StatusOr<ForecastInput> input = FromProto(GoodRequest());
+  INFO(input.status());
+  REQUIRE(input.ok());
+  CHECK(input->bin_scheme->id() == "sqrt2/1");
+  CHECK(input->baseline_speedup == 1);
+  CHECK(input->problem == nullptr);
+}
+
+TEST_CASE("A malformed request is refused by the name of its field", "[forecaster][conversion]") {
+  const auto message = [](auto&& spoil) {
+    v1::ForecastRequest request = GoodRequest();
+    spoil(request);
+    const absl::Status status = FromProto(request).status();
+    CHECK(absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  CHECK_THAT(message([](auto& r) { r.set_request_id(std::string(257, 'x')); }),
+             StartsWith("request_id:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_candidate()->set_source("\xff"); }),
+             StartsWith("candidate:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_candidate()->set_candidate_id("k_0"); }),
+             StartsWith("candidate:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_facts()->add_values(1); }), StartsWith("facts:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_facts()->set_schema("ptx/9"); }),
+             StartsWith("facts:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_facts()->set_values(0, std::nan("")); }),
+             StartsWith("facts:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_reference_facts()->clear_values(); }),
+             StartsWith("reference_facts:"));
+  CHECK_THAT(message([](auto& r) { r.set_bin_scheme_id("thirds/1"); }),
+             StartsWith("bin_scheme_id:"));
+  CHECK_THAT(message([](auto& r) { r.set_baseline_speedup(-2); }), StartsWith("baseline_speedup:"));
+  CHECK_THAT(
+      message([](auto& r) { r.set_baseline_speedup(std::numeric_limits<double>::infinity()); }),
+      StartsWith("baseline_speedup:"));
+}
+
+TEST_CASE("Facts may be absent", "[forecaster][conversion]") {
+  v1::ForecastRequest request = GoodRequest();
+  request.clear_facts();
+  request.clear_reference_facts();
+  CHECK(FromProto(request).ok());
+}
+
+TEST_CASE("Items to score need a prediction and a truth", "[forecaster][conversion]") {
+  v1::ScoreItem item;
+  item.set_true_bin(3);
+  CHECK_THAT(std::string(FromProto(item).status().message()), StartsWith("prediction:"));
+  item.set_answer("{}");
+  CHECK(FromProto(item).ok());
+  item.clear_truth();
+  CHECK_THAT(std::string(FromProto(item).status().message()), StartsWith("truth:"));
+  item.set_true_bin(4'000'000'000u);
+  CHECK(std::get<TrueBin>(FromProto(item)->truth).bin > 8);
+}
+
+TEST_CASE("An error on a stream keeps code and retry hint", "[forecaster][conversion]") {
+  const v1::RequestError error = ToRequestError(OverloadedError("full", absl::Milliseconds(50)));
+  CHECK(error.code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(error.message() == "full");
+  CHECK(ToNanoseconds(error.retry_after()) == 50'000'000);
+  CHECK_FALSE(ToRequestError(absl::NotFoundError("x")).has_retry_after());
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster
