@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -90,5 +92,10 @@ int main(int argc, char** argv) {
   if (argc > 2 && std::strcmp(argv[1], kernelcast::cli::kRunServiceCommand) == 0) {
     return kernelcast::cli::RunService(argc - 2, argv + 2);
   }
-  return kernelcast::cli::Main(argc, argv);
+  try {
+    return kernelcast::cli::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kernelcast: internal error: %s\n", e.what());
+    return static_cast<int>(kernelcast::cli::ExitCode::kInternal);
+  }
 }

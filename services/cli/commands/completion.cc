@@ -102,6 +102,7 @@ std::string ZshText(const std::string& text) {
 std::string BashCompletion(const CLI::App& app) {
   const std::vector<Command> commands = CommandsOf(app);
   std::vector<std::string> names;
+  names.reserve(commands.size());
   for (const Command& command : commands) names.push_back(command.name);
   std::string script = absl::StrCat(
       "# Completion of kernelcast for bash; made by `kernelcast completion bash`.\n"

@@ -111,7 +111,7 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
 absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
   std::map<std::string, std::vector<ReportCandidate>> groups;
   for (const std::string& file : flags.files) {
-    KC_RETURN_IF_ERROR(ReadRecords(file, [&](v1::ExportRecord record) -> absl::Status {
+    KC_RETURN_IF_ERROR(ReadRecords(file, [&](const v1::ExportRecord& record) -> absl::Status {
       KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
       std::string group = "all forecasts";
       if (flags.by == "problem") {

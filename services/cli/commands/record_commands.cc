@@ -136,23 +136,24 @@ absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlag
   std::set<std::string> problems;
   std::set<std::string> searches;
   std::string problem_id;
-  KC_RETURN_IF_ERROR(ReadRecords(flags.records, [&](v1::ExportRecord record) -> absl::Status {
-    searches.insert(record.evaluation().search_id());
-    if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
-      return absl::OkStatus();
-    }
-    if (!flags.problem.empty() && record.problem_name() != flags.problem) {
-      problems.insert(record.problem_name());
-      return absl::OkStatus();
-    }
-    problems.insert(record.problem_name());
-    KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
-    input.problem_name = record.problem_name();
-    problem_id = candidate.candidate.problem_id;
-    if (!candidate.candidate.target.empty()) input.target = candidate.candidate.target;
-    input.candidates.push_back(std::move(candidate));
-    return absl::OkStatus();
-  }));
+  KC_RETURN_IF_ERROR(
+      ReadRecords(flags.records, [&](const v1::ExportRecord& record) -> absl::Status {
+        searches.insert(record.evaluation().search_id());
+        if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
+          return absl::OkStatus();
+        }
+        if (!flags.problem.empty() && record.problem_name() != flags.problem) {
+          problems.insert(record.problem_name());
+          return absl::OkStatus();
+        }
+        problems.insert(record.problem_name());
+        KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+        input.problem_name = record.problem_name();
+        problem_id = candidate.candidate.problem_id;
+        if (!candidate.candidate.target.empty()) input.target = candidate.candidate.target;
+        input.candidates.push_back(std::move(candidate));
+        return absl::OkStatus();
+      }));
   const std::string known_problems =
       Join(std::vector<std::string>(problems.begin(), problems.end()), ", ");
   if (flags.problem.empty() && problems.size() > 1) {

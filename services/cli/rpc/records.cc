@@ -179,7 +179,7 @@ void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
 }
 
 absl::Status ReadRecords(const std::string& path,
-                         const std::function<absl::Status(v1::ExportRecord)>& on_record) {
+                         const std::function<absl::Status(const v1::ExportRecord&)>& on_record) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   std::string line;
@@ -187,7 +187,7 @@ absl::Status ReadRecords(const std::string& path,
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     v1::ExportRecord record;
     absl::Status status = ProtoFromJson(line, &record);
-    if (status.ok()) status = on_record(std::move(record));
+    if (status.ok()) status = on_record(record);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat(path, ":", number, ": ", std::string(status.message())));

@@ -33,7 +33,7 @@ std::string StatusName(v1::SearchStatus status);
 
 // Reads a file of exported records, one JSON object a line. INVALID_ARGUMENT names file and line.
 [[nodiscard]] absl::Status ReadRecords(
-    const std::string& path, const std::function<absl::Status(v1::ExportRecord)>& on_record);
+    const std::string& path, const std::function<absl::Status(const v1::ExportRecord&)>& on_record);
 
 }  // namespace kernelcast::cli
 
