@@ -48,6 +48,7 @@ struct Flags {
   uint32_t runner_uid = 65534;
   std::string lease_file = "/tmp/kernelcast-timing.lock";
   std::vector<std::string> replay;
+  double replay_pace = 0;
 };
 
 // Of this program, so that what is installed beside it is found.
@@ -87,7 +88,7 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     recorded.insert(record.target);
   }
   for (const std::string& target : recorded) {
-    auto replay = std::make_unique<ReplayTarget>(target, records);
+    auto replay = std::make_unique<ReplayTarget>(target, records, flags.replay_pace);
     Log(LogLevel::kInfo, "replaying", {{"target", target}, {"candidates", replay->size()}});
     targets[target] = std::move(replay);
   }
@@ -138,7 +139,7 @@ int Run(const Flags& flags) {
 
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options.compile_threads = flags.compile_jobs > 0 ? flags.compile_jobs : cores;
-  const bool replaying = !flags.replay.empty();
+  const bool replaying = !flags.replay.empty() && flags.replay_pace == 0;
   options.compile_credits =
       flags.compile_credits > 0 ? flags.compile_credits
       : replaying               ? kReplayCredits
@@ -216,6 +217,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--replay", flags.replay,
                  "Records of an export; their targets answer from them instead of measuring");
+  app.add_option("--replay-pace", flags.replay_pace,
+                 "Share of its recorded device time that a replayed measurement takes, one after "
+                 "the other; 0: at once")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   const int exit_code = kernelcast::ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
   return kernelcast::worker::Run(flags);

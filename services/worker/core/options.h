@@ -72,6 +72,9 @@ struct MeasureOptions {
   // branches that depend on them are then new too.
   double altered_slowdown = 1.5;
   double new_slowdown = 8;
+  // Calls on memory that was just written elsewhere, with known values, may take longer by as much
+  // as reading all of it at this speed takes.
+  double cold_bytes_per_second = 1.2e10;
 
   int held_out_shapes = 3;
   int min_seeds = 5;

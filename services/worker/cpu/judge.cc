@@ -605,28 +605,55 @@ bool Judgement::LooksRemembered(PreparedProblem::NewValues values, const ShapeRe
                      times.reference_ns, AllowedSlowdown(values));
 }
 
-// One slow round may have been the machine's fault; two in a row, on other values again, are not.
+// A slow round may be due to memory that was just written by someone else: it counts against what
+// calls take after the same has happened with values that are known. These must not be much slower
+// than the timed calls were, or a kernel could pass by being slow after every pause.
 bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                               PreparedProblem::NewValues values, const ShapeResult& result) {
-  NewTimes times;
-  for (int round = 0; round < kConfirmRounds && times.candidate_ns.size() < FewestNewTimes(shape);
-       ++round) {
-    if (!TimeNewValues(
-            shape, [&] { return prepared_.PutUnseen(shape, values); }, times)) {
-      return false;
+  const auto time = [&](const std::function<absl::Status()>& put, NewTimes& times) {
+    for (int round = 0; round < kConfirmRounds && times.candidate_ns.size() < FewestNewTimes(shape);
+         ++round) {
+      if (!TimeNewValues(shape, put, times)) {
+        return false;
+      }
     }
+    return true;
+  };
+  NewTimes known;
+  prepared_.Restore(shape);
+  if (!time([&] { return prepared_.Restore(shape), absl::OkStatus(); }, known)) {
+    return false;
   }
-  if (!LooksRemembered(values, result, times)) {
+  NewTimes unseen;
+  if (!time([&] { return prepared_.PutUnseen(shape, values); }, unseen)) {
+    return false;
+  }
+  if (known.candidate_ns.empty() || unseen.candidate_ns.empty()) {
     return true;
   }
-  return Settle(
-      MakeExploit(Exploit::Kind::kCachedOutput,
-                  absl::StrCat("calls on inputs seen before take ",
-                               std::llround(Median(result.candidate_ns) / 1000), " us, calls on ",
-                               values == PreparedProblem::NewValues::kAltered
-                                   ? "the same inputs with a few values replaced "
-                                   : "new ones ",
-                               std::llround(Median(times.candidate_ns) / 1000), " us")));
+  const double factor = AllowedSlowdown(values);
+  const double timed_ns = Median(result.candidate_ns);
+  const double known_ns = Median(known.candidate_ns);
+  if (known_ns > factor * timed_ns +
+                     1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second) {
+    return Settle(MakeExploit(
+        Exploit::Kind::kCachedOutput,
+        absl::StrCat("timed calls take ", std::llround(timed_ns / 1000),
+                     " us, calls after the same inputs were written anew ",
+                     std::llround(known_ns / 1000), " us, more than cold memory explains")));
+  }
+  if (!LooksCached(known.candidate_ns, unseen.candidate_ns, known.reference_ns, unseen.reference_ns,
+                   factor)) {
+    return true;
+  }
+  return Settle(MakeExploit(
+      Exploit::Kind::kCachedOutput,
+      absl::StrCat("calls on inputs seen before take ", std::llround(known_ns / 1000),
+                   " us, calls on ",
+                   values == PreparedProblem::NewValues::kAltered
+                       ? "the same inputs with a few values replaced "
+                       : "new ones ",
+                   std::llround(Median(unseen.candidate_ns) / 1000), " us")));
 }
 
 absl::StatusOr<MeasureOutcome> Judgement::Conclude() {

@@ -54,7 +54,8 @@ class PreparedProblem {
     std::vector<Set> altered[2];
     int current_bank = 0;
     int64_t reference_ns = 0;
-    double bytes = 0;  // declared traffic and work; 0: not declared
+    int64_t set_bytes = 0;  // of one slot: inputs and outputs
+    double bytes = 0;       // declared traffic and work; 0: not declared
     double flops = 0;
 
     const std::vector<Set>& current() const { return banks[current_bank]; }

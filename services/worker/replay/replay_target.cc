@@ -1,8 +1,10 @@
 #include "services/worker/replay/replay_target.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace kernelcast::worker {
@@ -35,8 +37,9 @@ CompileResult NotRecorded(std::string_view what) {
 
 }  // namespace
 
-ReplayTarget::ReplayTarget(std::string target, const std::vector<ReplayRecord>& records)
-    : target_(std::move(target)) {
+ReplayTarget::ReplayTarget(std::string target, const std::vector<ReplayRecord>& records,
+                           double pace)
+    : target_(std::move(target)), pace_(pace) {
   for (const ReplayRecord& record : records) {
     if (record.target != target_) {
       continue;
@@ -107,7 +110,23 @@ absl::StatusOr<Measurement> ReplayTarget::Measure(const Problem&, const Candidat
   }
   Measurement measurement = *found->second.measurement;
   measurement.level = level;
+  if (pace_ > 0) {
+    WaitAsLongAs(measurement, cancel);
+    KC_RETURN_IF_ERROR(cancel.Check());
+  }
   return measurement;
+}
+
+void ReplayTarget::WaitAsLongAs(const Measurement& measurement, const CancelToken& cancel) {
+  const int64_t now_ns = Clock::Real().MonotonicNs();
+  int64_t end_ns = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    end_ns = std::max(now_ns, free_from_ns_) +
+             static_cast<int64_t>(pace_ * static_cast<double>(measurement.device_time_ns));
+    free_from_ns_ = end_ns;
+  }
+  cancel.SleepFor(end_ns - now_ns);
 }
 
 }  // namespace kernelcast::worker

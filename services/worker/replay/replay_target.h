@@ -1,6 +1,8 @@
 #ifndef KERNELCAST_SERVICES_WORKER_REPLAY_REPLAY_TARGET_H_
 #define KERNELCAST_SERVICES_WORKER_REPLAY_REPLAY_TARGET_H_
 
+#include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -26,12 +28,14 @@ struct ReplayRecord {
   std::variant<std::monostate, Measurement, CompileError> result;
 };
 
-// Answers from records, at once, under the name of the target that they were measured on: for
-// running searches, tests and comparisons without compiling or timing anything. Where a candidate
-// is recorded several times, its last measurement counts. Immutable; thread-safe.
+// Answers from records under the name of the target that they were measured on: for running
+// searches, tests and comparisons without compiling or timing anything. Where a candidate is
+// recorded several times, its last measurement counts. Thread-safe.
 class ReplayTarget final : public Target {
  public:
-  ReplayTarget(std::string target, const std::vector<ReplayRecord>& records);
+  // Measurements follow each other and take `pace` times the device time on record, so that labels
+  // come to a search as they did from the device, or `1 / pace` times as fast. 0: all at once.
+  ReplayTarget(std::string target, const std::vector<ReplayRecord>& records, double pace = 0);
 
   TargetInfo Describe() const override;
   // A candidate that is not recorded is an error of the admission stage.
@@ -54,10 +58,16 @@ class ReplayTarget final : public Target {
     std::optional<Measurement> measurement;
   };
 
+  void WaitAsLongAs(const Measurement& measurement, const CancelToken& cancel);
+
   const std::string target_;
+  const double pace_;
   std::unordered_map<std::string, Known> records_;                 // by candidate
   std::unordered_map<std::string, CompileFacts> reference_facts_;  // by problem
   TargetInfo info_;
+
+  std::mutex mutex_;
+  int64_t free_from_ns_ = 0;  // monotonic; protected by mutex_
 };
 
 }  // namespace kernelcast::worker

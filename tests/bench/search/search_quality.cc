@@ -1,11 +1,13 @@
 // How near the best of a template space a search comes on a fifth of the measurements.
 //
 //   bench_search_quality --records DIR [--problems DIR] [--only NAME ...] [--seeds 5]
-//                        [--budget-share 0.2] [--measure]
+//                        [--budget-share 0.2] [--pace 0.1] [--measure]
 //
 // --measure first measures every point of every space that has no record in DIR yet, with the real
 // worker. The searches then run against those records, through three real processes, each seed with
-// a forecaster that has seen nothing. Beside each: what as many points drawn at random would find.
+// a forecaster that has seen nothing; a measurement takes --pace times what it took on the device,
+// since a search that hears of its labels too late is another search. Beside each: what as many
+// points drawn at random would find.
 
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
@@ -40,6 +42,7 @@ struct Options {
   std::vector<std::string> only;
   int seeds = 5;
   double budget_share = 0.2;
+  double pace = 0.1;
   bool measure = false;
 };
 
@@ -53,10 +56,10 @@ struct Cluster {
   std::unique_ptr<testing::Service> worker, forecaster, orchestrator;
   std::unique_ptr<v1::Orchestrator::Stub> stub;
 
-  absl::Status Start(const std::string& replay_file) {
+  absl::Status Start(const std::string& replay_file, double pace = 0) {
     std::vector<std::string> worker_arguments = {"--cache-dir", folder.File("cache")};
     if (!replay_file.empty()) {
-      worker_arguments.insert(worker_arguments.end(), {"--replay", replay_file});
+      worker_arguments.insert(worker_arguments.end(), {"--replay", replay_file, "--replay-pace", absl::StrCat(pace)});
     }
     worker = std::make_unique<testing::Service>("kernelcast-worker", worker_arguments, folder);
     KC_RETURN_IF_ERROR(worker->Start());
@@ -265,7 +268,7 @@ absl::Status Run(const Options& options) {
     double spent = 0;
     for (int seed = 1; seed <= options.seeds; ++seed) {
       Cluster cluster;
-      KC_RETURN_IF_ERROR(cluster.Start(records_of(problem)));
+      KC_RETURN_IF_ERROR(cluster.Start(records_of(problem), options.pace));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
       KC_ASSIGN_OR_RETURN(
           v1::Search search,
@@ -301,6 +304,8 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "Names of problems");
   app.add_option("--seeds", options.seeds, "Searches a problem")->capture_default_str();
   app.add_option("--budget-share", options.budget_share, "Measurements as a share of the space")
+      ->capture_default_str();
+  app.add_option("--pace", options.pace, "Share of the recorded device time that a replay takes")
       ->capture_default_str();
   app.add_flag("--measure", options.measure, "Measure what has no record yet");
   CLI11_PARSE(app, argc, argv);

@@ -209,6 +209,24 @@ TEST_CASE("Answers from memory are exploits, whether remembered by place or by v
   CheckNextIsUnharmed();
 }
 
+TEST_CASE("A quick kernel that reads much memory is not taken for one that remembers") {
+  CpuFixture fixture("examples/problems/rmsnorm");
+  const Space& space = *fixture.problem().targets.at("cpu").space;
+  int measured = 0;
+  for (const SpacePoint& point : EnumeratePoints(space)) {
+    const Candidate candidate =
+        CandidateFromPoint(space, point, fixture.problem().problem_id, CandidateKind::kHostNative);
+    if (candidate.origin != "template:vector_rows" || ++measured > 4) {
+      continue;
+    }
+    const Measurement measurement = fixture.Measure(candidate);
+    INFO(MeasurementFeedback(measurement));
+    CHECK((std::holds_alternative<MeasuredOk>(measurement.outcome) ||
+           std::holds_alternative<EnvironmentUnstable>(measurement.outcome)));
+  }
+  CHECK(measured > 4);
+}
+
 TEST_CASE("Work skipped in timed calls is an exploit") {
   CHECK(MeasureAs<Exploit>("cheat.cc", {{"HOW", "SKIP_AFTER_WARM_UP"}}).kind ==
         Exploit::Kind::kSkippedWork);

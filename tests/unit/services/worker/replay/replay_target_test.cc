@@ -1,7 +1,12 @@
 #include "services/worker/replay/replay_target.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 #include <variant>
+#include <vector>
+
+#include "common/base/clock.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -102,6 +107,29 @@ TEST_CASE("Records of other targets are left to them") {
   CHECK(target.size() == 0);
   CHECK(target.Describe().target == "cpu");
   CHECK(ReplayTarget("h100", {other}).Describe().device.model == "recorded device");
+}
+
+TEST_CASE("Paced measurements follow each other and take their share of the recorded time") {
+  ReplayRecord record = Measured("k_1", 2);
+  std::get<Measurement>(record.result).device_time_ns = 400'000'000;
+  ReplayTarget target("cpu", {record}, 0.05);
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  std::vector<std::jthread> callers;
+  std::atomic<int> answered = 0;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      const CancelToken cancel;
+      answered += target.Measure({}, Named("k_1"), {}, MeasureLevel::kScreen, cancel).ok();
+    });
+  }
+  callers.clear();
+  CHECK(answered == 3);
+  CHECK(Clock::Real().MonotonicNs() - start_ns >= 60'000'000);
+
+  const CancelToken expired(Clock::Real().MonotonicNs() + 1'000'000);
+  ReplayTarget slow("cpu", {record}, 1000);
+  CHECK(slow.Measure({}, Named("k_1"), {}, MeasureLevel::kScreen, expired).status().code() ==
+        absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_CASE("A stopped token stops a replay too") {
