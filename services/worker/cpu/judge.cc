@@ -646,14 +646,13 @@ bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                    factor)) {
     return true;
   }
-  return Settle(MakeExploit(
-      Exploit::Kind::kCachedOutput,
-      absl::StrCat("calls on inputs seen before take ", std::llround(known_ns / 1000),
-                   " us, calls on ",
-                   values == PreparedProblem::NewValues::kAltered
-                       ? "the same inputs with a few values replaced "
-                       : "new ones ",
-                   std::llround(Median(unseen.candidate_ns) / 1000), " us")));
+  return Settle(MakeExploit(Exploit::Kind::kCachedOutput,
+                            absl::StrCat("calls on inputs seen before take ",
+                                         std::llround(known_ns / 1000), " us, calls on ",
+                                         values == PreparedProblem::NewValues::kAltered
+                                             ? "the same inputs with a few values replaced "
+                                             : "new ones ",
+                                         std::llround(Median(unseen.candidate_ns) / 1000), " us")));
 }
 
 absl::StatusOr<MeasureOutcome> Judgement::Conclude() {

@@ -1,7 +1,7 @@
 // How near the best of a template space a search comes on a fifth of the measurements.
 //
 //   bench_search_quality --records DIR [--problems DIR] [--only NAME ...] [--seeds 5]
-//                        [--budget-share 0.2] [--pace 0.1] [--measure]
+//                        [--budget-share 0.2] [--pace 0.1] [--measure] [--keep DIR]
 //
 // --measure first measures every point of every space that has no record in DIR yet, with the real
 // worker. The searches then run against those records, through three real processes, each seed with
@@ -44,6 +44,8 @@ struct Options {
   double budget_share = 0.2;
   double pace = 0.1;
   bool measure = false;
+  std::string keep;
+  std::map<std::string, double> parameters;
 };
 
 absl::Status FromStatus(const grpc::Status& status) {
@@ -59,7 +61,8 @@ struct Cluster {
   absl::Status Start(const std::string& replay_file, double pace = 0) {
     std::vector<std::string> worker_arguments = {"--cache-dir", folder.File("cache")};
     if (!replay_file.empty()) {
-      worker_arguments.insert(worker_arguments.end(), {"--replay", replay_file, "--replay-pace", absl::StrCat(pace)});
+      worker_arguments.insert(worker_arguments.end(),
+                              {"--replay", replay_file, "--replay-pace", absl::StrCat(pace)});
     }
     worker = std::make_unique<testing::Service>("kernelcast-worker", worker_arguments, folder);
     KC_RETURN_IF_ERROR(worker->Start());
@@ -270,9 +273,14 @@ absl::Status Run(const Options& options) {
       Cluster cluster;
       KC_RETURN_IF_ERROR(cluster.Start(records_of(problem), options.pace));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      KC_ASSIGN_OR_RETURN(
-          v1::Search search,
-          cluster.Run("quality", Spec(problem, budget, static_cast<uint64_t>(seed), false)));
+      v1::SearchSpec spec = Spec(problem, budget, static_cast<uint64_t>(seed), false);
+      spec.mutable_policy_parameters()->insert(options.parameters.begin(),
+                                               options.parameters.end());
+      KC_ASSIGN_OR_RETURN(v1::Search search, cluster.Run("quality", spec));
+      if (!options.keep.empty()) {
+        KC_RETURN_IF_ERROR(cluster.Export(
+            "quality", absl::StrCat(options.keep, "/", problem.name, "-", seed, ".jsonl")));
+      }
       found.push_back(search.has_incumbent()
                           ? search.incumbent().measurement().ok().speedup().value() / best
                           : 0);
@@ -307,8 +315,13 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--pace", options.pace, "Share of the recorded device time that a replay takes")
       ->capture_default_str();
+  std::vector<std::pair<std::string, double>> parameters;
+  app.add_option("--policy-parameter", parameters, "NAME VALUE: a parameter of the policy");
+  app.add_option("--keep", options.keep,
+                 "Folder for the records of the searches, PROBLEM-SEED.jsonl");
   app.add_flag("--measure", options.measure, "Measure what has no record yet");
   CLI11_PARSE(app, argc, argv);
+  options.parameters.insert(parameters.begin(), parameters.end());
   if (absl::Status status = kernelcast::Run(options); !status.ok()) {
     std::cerr << status.ToString() << "\n";
     return 1;
