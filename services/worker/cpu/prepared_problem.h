@@ -15,7 +15,7 @@
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/verification.h"
-#include "services/worker/cpu/memory_file.h"
+#include "common/process/memory_file.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/runner_process.h"
 #include "services/worker/cpu/shared_object.h"

@@ -14,7 +14,7 @@
 #include "common/domain/measurement.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/cancel.h"
-#include "services/worker/cpu/memory_file.h"
+#include "common/process/memory_file.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/shared_object.h"
 #include "services/worker/runner/control.h"

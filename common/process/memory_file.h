@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_WORKER_CPU_MEMORY_FILE_H_
-#define KERNELCAST_SERVICES_WORKER_CPU_MEMORY_FILE_H_
+#ifndef KERNELCAST_COMMON_PROCESS_MEMORY_FILE_H_
+#define KERNELCAST_COMMON_PROCESS_MEMORY_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace kernelcast::worker {
+namespace kernelcast {
 
 // Anonymous memory that can be shared with a child by its descriptor. Movable; thread-compatible.
 class MemoryFile {
@@ -48,6 +48,6 @@ class MemoryFile {
   std::byte* data_ = nullptr;
 };
 
-}  // namespace kernelcast::worker
+}  // namespace kernelcast
 
-#endif  // KERNELCAST_SERVICES_WORKER_CPU_MEMORY_FILE_H_
+#endif  // KERNELCAST_COMMON_PROCESS_MEMORY_FILE_H_

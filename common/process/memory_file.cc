@@ -1,4 +1,4 @@
-#include "services/worker/cpu/memory_file.h"
+#include "common/process/memory_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace kernelcast::worker {
+namespace kernelcast {
 namespace {
 
 // Whole huge pages, where the system grants them: placement in the caches then varies less between
@@ -106,4 +106,4 @@ void MemoryFile::Close() {
   }
 }
 
-}  // namespace kernelcast::worker
+}  // namespace kernelcast

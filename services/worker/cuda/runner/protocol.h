@@ -1,0 +1,128 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
+
+#include <cstdint>
+#include <type_traits>
+
+// What the worker and its CUDA runner say to each other, over a socket of whole packets. One
+// request at a time, each answered by one reply; bulk data travels as a memory file that is
+// attached to the request.
+//
+//   worker (judge)                                runner
+//   spawn with kSocketFd                          driver, context, stream, L2 buffer; kHello
+//   kMap: an arena's memory                       maps it, to read or to write
+//   kLoad: a cubin and its kernels' names         loads it into a module slot
+//   kPrograms: launches with their arguments      keeps them; addresses become the runner's own
+//   kRun: programs                                runs them one after the other, synchronises
+//   kTime: samples                                for each: poison, L2 flush, event, program, event
+//   kUnload                                       unloads the module
+//
+// A request that fails leaves the runner as it was, save where the context is lost: then it says so
+// (`context_lost`) and is of no more use.
+namespace kernelcast::worker::cuda_runner {
+
+inline constexpr uint32_t kMagic = 0x4b434752;
+inline constexpr int kSocketFd = 3;
+
+// Module and program slots.
+inline constexpr uint32_t kCandidate = 0;
+inline constexpr uint32_t kReference = 1;
+inline constexpr uint32_t kSlots = 2;
+
+inline constexpr uint32_t kMaxArenas = 8;
+inline constexpr uint32_t kMaxPrograms = 512;
+inline constexpr uint32_t kMaxLaunches = 64;
+inline constexpr uint32_t kMaxArguments = 128;
+inline constexpr uint32_t kMaxRuns = 512;
+inline constexpr uint32_t kMaxSamples = 128;
+inline constexpr uint32_t kMaxPoisons = 1024;
+inline constexpr size_t kMaxPacketBytes = 64 << 10;
+
+enum class Command : uint32_t {
+  kHello = 1,
+  kMap,
+  kUnmap,
+  kLoad,
+  kUnload,
+  kPrograms,
+  kRun,
+  kTime,
+};
+
+enum class Failure : uint32_t {
+  kNone = 0,
+  kDriver,   // a call of the driver failed; `cuda_error` says how
+  kRequest,  // the request makes no sense
+};
+
+struct Request {
+  Command command;
+  uint32_t slot;      // kMap, kUnmap: arena; kLoad, kUnload, kPrograms: module slot
+  uint64_t bytes;     // kMap: of the arena; kLoad: of the cubin; kPrograms: of the file
+  uint32_t count;     // kLoad: kernels; kPrograms: programs; kRun: runs; kTime: samples
+  uint32_t extra;     // kLoad: bytes of the names, each ended by NUL, after the cubin;
+                      // kTime: poisons
+  uint32_t writable;  // kMap
+  uint32_t flush_l2;  // kTime
+};
+
+// kRun: `count` of these follow the request.
+struct RunRecord {
+  uint32_t slot;
+  uint32_t program;
+};
+
+// kTime: `count` of these follow the request, then `extra` PoisonRecords.
+struct SampleRecord {
+  uint32_t slot;
+  uint32_t program;
+  uint32_t first_poison;
+  uint32_t poisons;
+};
+struct PoisonRecord {
+  uint32_t arena;
+  uint32_t pattern;  // repeated; `bytes` is a multiple of 4, as is `offset`
+  uint64_t offset;
+  uint64_t bytes;
+};
+
+// kPrograms: the file holds, for each program, a ProgramRecord and its launches, each followed by
+// its arguments.
+struct ProgramRecord {
+  uint32_t launches;
+};
+struct LaunchRecord {
+  uint32_t kernel;  // position among the names of kLoad
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t cluster[3];  // all 0: no cluster
+  uint32_t shared_memory_bytes;
+  uint32_t arguments;
+};
+struct ArgumentRecord {
+  uint32_t arena;  // kLiteral: `value` holds the argument's bytes, else an offset in the arena
+  uint32_t bytes;
+  uint64_t value;
+};
+inline constexpr uint32_t kLiteral = ~0u;
+
+struct Reply {
+  Command command;
+  Failure failure;
+  int32_t cuda_error;
+  uint32_t context_lost;
+  int64_t wall_ns;   // of kRun, kTime: from before the first launch until all had ended
+  uint64_t values;   // kTime: floats that follow, two a sample: flush and program, microseconds
+  char where[64];    // the failed call
+};
+
+static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyable_v<Reply>);
+static_assert(sizeof(Reply) + 2 * kMaxSamples * sizeof(float) <= kMaxPacketBytes);
+static_assert(sizeof(Request) + kMaxSamples * sizeof(SampleRecord) +
+                  kMaxPoisons * sizeof(PoisonRecord) <=
+              kMaxPacketBytes);
+static_assert(sizeof(Request) + kMaxRuns * sizeof(RunRecord) <= kMaxPacketBytes);
+
+}  // namespace kernelcast::worker::cuda_runner
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
