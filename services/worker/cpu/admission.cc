@@ -1,4 +1,4 @@
-#include "services/worker/cpu/source_scan.h"
+#include "services/worker/cpu/admission.h"
 
 #include <algorithm>
 #include <cctype>
@@ -32,73 +32,6 @@ constexpr std::string_view kAllowedFlags[] = {
 };
 
 bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-// As the compiler's second phase: a backslash, blanks and a newline join two lines.
-std::string JoinLines(std::string_view source) {
-  std::string joined;
-  joined.reserve(source.size());
-  for (size_t i = 0; i < source.size(); ++i) {
-    if (source[i] == '\\') {
-      size_t end = i + 1;
-      while (end < source.size() && source[end] != '\n' && IsSpace(source[end])) {
-        ++end;
-      }
-      if (end < source.size() && source[end] == '\n') {
-        i = end;
-        continue;
-      }
-    }
-    joined += source[i];
-  }
-  return joined;
-}
-
-// Position after blanks and /* comments */ from `at` on; newlines count as blanks, because a
-// comment may hold them.
-size_t SkipBlanks(std::string_view text, size_t at) {
-  for (;;) {
-    while (at < text.size() && IsSpace(text[at])) {
-      ++at;
-    }
-    if (text.substr(at, 2) != "/*") {
-      return at;
-    }
-    const size_t end = text.find("*/", at + 2);
-    if (end == std::string_view::npos) {
-      return text.size();
-    }
-    at = end + 2;
-  }
-}
-
-std::string_view Word(std::string_view text, size_t at) {
-  size_t end = at;
-  while (end < text.size() && IsWord(text[end])) {
-    ++end;
-  }
-  return text.substr(at, end - at);
-}
-
-std::optional<std::string> CheckIncludeOperand(std::string_view text, size_t at) {
-  at = SkipBlanks(text, at);
-  const char open = at < text.size() ? text[at] : '\0';
-  const char close = open == '<' ? '>' : open == '"' ? '"' : '\0';
-  if (close == '\0') {
-    return "#include must name its file literally";
-  }
-  const size_t end = text.find(close, at + 1);
-  const std::string_view name =
-      end == std::string_view::npos ? std::string_view() : text.substr(at + 1, end - at - 1);
-  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return IsWord(c) || c == '.' || c == '/' || c == '-' || c == '+';
-  });
-  if (!plain || name[0] == '/' || name.find("..") != std::string_view::npos) {
-    return absl::StrCat("#include of '", std::string(name.substr(0, 200)),
-                        "': only headers of the toolchain and kernelcast/candidate.h are allowed");
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -113,38 +46,6 @@ std::optional<std::string> CheckFlags(const std::vector<std::string>& flags) {
         absl::StrAppend(&allowed, " ", std::string(name));
       }
       return absl::StrCat("flag '", flag.substr(0, 200), "' is not one of", allowed);
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> CheckIncludeDirectives(std::string_view source) {
-  const std::string text = JoinLines(source);
-  for (size_t i = 0; i < text.size(); ++i) {
-    size_t after = 0;
-    if (text[i] == '#') {
-      after = i + 1;
-    } else if (text.compare(i, 2, "%:") == 0) {
-      after = i + 2;
-    } else if (text.compare(i, 3, "?\?=") == 0) {
-      after = i + 3;
-    } else {
-      continue;
-    }
-    const size_t at = SkipBlanks(text, after);
-    const std::string_view word = Word(text, at);
-    if (word == "include" || word == "include_next" || word == "import" || word == "embed") {
-      if (auto problem = CheckIncludeOperand(text, at + word.size())) {
-        return problem;
-      }
-    } else if (word == "pragma") {
-      // `#pragma GCC dependency` and its kin open files.
-      const size_t next = SkipBlanks(text, at + word.size());
-      const std::string_view space = Word(text, next);
-      const std::string_view name = Word(text, SkipBlanks(text, next + space.size()));
-      if (space == "GCC" && (name == "dependency" || name == "pch_preprocess")) {
-        return absl::StrCat("#pragma GCC ", std::string(name), " is not allowed");
-      }
     }
   }
   return std::nullopt;
