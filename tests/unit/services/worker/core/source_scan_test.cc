@@ -56,7 +56,8 @@ TEST_CASE("Directives are found by name, however they are written") {
     INFO(source);
     CHECK(CheckNoDirective(source, kForbidden).has_value());
   }
-  for (const char* source : {"#include <x>", "int line = 3;", "#define line 3", "#pragma unroll", "#", "#x"}) {
+  for (const char* source :
+       {"#include <x>", "int line = 3;", "#define line 3", "#pragma unroll", "#", "#x"}) {
     INFO(source);
     CHECK_FALSE(CheckNoDirective(source, kForbidden).has_value());
   }
