@@ -21,7 +21,13 @@ jobs=${KERNELCAST_JOBS:-$((cores < 2 ? cores : 2))}
 build_dir=build/$preset
 log=$build_dir/configure.log
 
-if [[ ! -f $build_dir/build.ninja ]] ||
+# What setup.sh has put there since is found by configuring again.
+cuda_is_new() {
+  [[ -f .setup/cuda/include/nvrtc.h ]] &&
+    grep -q '^KERNELCAST_CUDA_INCLUDE_DIR:PATH=.*-NOTFOUND$' "$build_dir/CMakeCache.txt"
+}
+
+if [[ ! -f $build_dir/build.ninja ]] || cuda_is_new ||
   { [[ $with_tests == ON ]] && grep -q '^KERNELCAST_BUILD_TESTS:BOOL=OFF' "$build_dir/CMakeCache.txt"; }; then
   mkdir -p "$build_dir"
   printf 'build: configuring %s\n' "$build_dir" >&2

@@ -7,6 +7,12 @@
 #
 # Needs root or sudo only when a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
 # are missing and cannot be installed from here (the message lists them).
+#
+# Where no CUDA toolkit is found (CUDA_HOME, /usr/local/cuda), NVIDIA's compiler library and headers
+# are downloaded into .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
+#
+# KERNELCAST_CUDA=off    does without the cuda target
+# KERNELCAST_WHEELS_DIR  folder with the wheels of scripts/cuda_wheels.txt, instead of downloading
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,7 +30,7 @@ tools=.setup
 buf_version=1.75.0
 
 say() { printf 'setup: %s\n' "$*" >&2; }
-usage() { sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 with_tests=1
 case "${1-}" in
@@ -120,6 +126,73 @@ install_tools() {
   ln -sfn "../buf-$buf_version/node_modules/.bin/buf" "$tools/bin/buf"
 }
 
+# Unpacks wheels: what they hold under nvidia/cu13, without the variants of libraries that nothing
+# here loads.
+unpack_wheels() {
+  python3 - "$@" <<'PYTHON'
+import os
+import sys
+import zipfile
+
+target, *wheels = sys.argv[1:]
+for wheel in wheels:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            folder, _, path = name.partition("nvidia/cu13/")
+            licence = "/licenses/" in name
+            if licence:
+                path = "licenses/" + os.path.basename(wheel).split("-")[0] + ".txt"
+            elif folder or path.startswith((".", "lib/cmake/")) or ".alt." in path or path.endswith((".a", "/")):
+                continue
+            full = os.path.join(target, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "wb") as file:
+                file.write(archive.read(name))
+PYTHON
+}
+
+# NVIDIA's compiler library and headers, into a folder of this checkout.
+install_cuda() {
+  local left_out="the cuda target is left out"
+  local toolkit
+  [[ ${KERNELCAST_CUDA-} == off || -f $tools/cuda/include/nvrtc.h ]] && return
+  for toolkit in "${CUDA_HOME-}" /usr/local/cuda; do
+    [[ -n $toolkit && -f $toolkit/include/nvrtc.h ]] && return
+  done
+  if [[ $(uname -m) != x86_64 ]]; then
+    say "no CUDA toolkit is found, and it is downloaded for x86-64 only: $left_out"
+    return
+  fi
+  local failed=$tools/cuda.failed
+  if [[ -z ${KERNELCAST_WHEELS_DIR-} && -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
+    say "no CUDA toolkit, and downloading one failed lately: $left_out (rm $failed tries again)"
+    return
+  fi
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    missing=(python3-pip)
+    install_packages
+  fi
+  local source=()
+  [[ -n ${KERNELCAST_WHEELS_DIR-} ]] && source=(--no-index --find-links "$KERNELCAST_WHEELS_DIR")
+  say "no CUDA toolkit is found; taking NVIDIA's wheels (92 MB, scripts/cuda_wheels.txt)"
+  local staging=$tools/cuda.$$
+  rm -rf "$tools"/cuda.[0-9]*
+  mkdir -p "$staging/wheels"
+  if ! python3 -m pip download --no-deps --only-binary :all: --require-hashes --quiet \
+    --disable-pip-version-check --retries 1 --timeout 20 "${source[@]}" \
+    --dest "$staging/wheels" -r scripts/cuda_wheels.txt >"$tools/pip.log" 2>&1 </dev/null; then
+    tail -n 5 "$tools/pip.log" >&2
+    say "pip could not download them (see $tools/pip.log): $left_out"
+    rm -rf "$staging"
+    touch "$failed"
+    return
+  fi
+  unpack_wheels "$staging/home" "$staging"/wheels/*.whl
+  rm -rf "$tools/cuda" "$failed"
+  mv "$staging/home" "$tools/cuda"
+  rm -rf "$staging"
+}
+
 mapfile -t missing < <(missing_packages "${wanted[@]}")
 if ((${#missing[@]})); then
   install_packages
@@ -129,6 +202,7 @@ if ((${#missing[@]})); then
     exit 1
   fi
 fi
+install_cuda
 if ((with_tests)); then
   install_tools
 fi

@@ -99,6 +99,92 @@ constexpr Fact kCpuAssemblyFacts[] = {
     {"weighted_divide_sqrt", "divisions and square roots, weighted by loop depth"},
 };
 
+// PTX counts are of instructions as written, summed over all kernels. "Weighted" as above.
+constexpr Fact kCudaPtxFacts[] = {
+    {"kernels", "kernels in the cubin"},
+    {"registers", "registers per thread, largest of the kernels"},
+    {"spill_store_bytes", "bytes of spill stores, all kernels"},
+    {"spill_load_bytes", "bytes of spill loads, all kernels"},
+    {"stack_bytes", "local memory per thread, largest of the kernels"},
+    {"static_shared_bytes", "static shared memory per block, largest of the kernels"},
+    {"constant_bytes", "bytes of constant banks, all kernels"},
+    {"code_bytes", "bytes of machine code, all kernels"},
+    {"bound_threads",
+     "threads per block that launch bounds declare, largest of the kernels; 0 where none does"},
+    {"bound_blocks",
+     "resident blocks that launch bounds declare, largest of the kernels; 0 where none does"},
+    {"instructions", "PTX instructions"},
+    {"fp32_fma", "fused multiply-adds in float32"},
+    {"fp32_add", "additions and subtractions in float32"},
+    {"fp32_multiply", "multiplications in float32"},
+    {"fp32_compare", "minima, maxima, comparisons, absolute values and negations in float32"},
+    {"half_scalar", "arithmetic on one float16 or bfloat16"},
+    {"half_packed", "arithmetic on pairs of float16 or bfloat16"},
+    {"fp64", "arithmetic in float64"},
+    {"float_divide", "float divisions and square roots that are not approximate"},
+    {"special_functions",
+     "approximate reciprocals, roots, exponentials, logarithms, sines and tanh"},
+    {"integer", "integer additions, logic, shifts and comparisons"},
+    {"integer_multiply", "integer multiplications and multiply-adds"},
+    {"integer_divide", "integer divisions and remainders"},
+    {"conversions", "conversions between number types"},
+    {"predicates", "instructions that set or combine predicates, and selections"},
+    {"predicated", "instructions other than branches that run under a predicate"},
+    {"branches", "branches"},
+    {"calls", "calls"},
+    {"loops", "loops: backward branches with different heads"},
+    {"loop_depth", "deepest nesting of loops"},
+    {"inner_instructions", "instructions in loops that contain no other loop"},
+    {"barriers", "barriers of a block, a warp or a cluster"},
+    {"mbarriers", "operations on mbarrier objects"},
+    {"warp_shuffles", "shuffles between the lanes of a warp"},
+    {"warp_votes", "votes, matches and reductions over a warp"},
+    {"atomics_global", "atomics and reductions on global memory"},
+    {"atomics_shared", "atomics and reductions on shared memory"},
+    {"fences", "memory fences"},
+    {"load_global_1", "global loads of 1 byte"},
+    {"load_global_2", "global loads of 2 bytes"},
+    {"load_global_4", "global loads of 4 bytes"},
+    {"load_global_8", "global loads of 8 bytes"},
+    {"load_global_16", "global loads of 16 bytes or more"},
+    {"load_global_readonly", "global loads by the read-only path"},
+    {"store_global_1", "global stores of 1 byte"},
+    {"store_global_2", "global stores of 2 bytes"},
+    {"store_global_4", "global stores of 4 bytes"},
+    {"store_global_8", "global stores of 8 bytes"},
+    {"store_global_16", "global stores of 16 bytes or more"},
+    {"cache_hints", "loads, stores and prefetches that carry a cache hint or prefetch"},
+    {"load_shared", "loads from shared memory"},
+    {"load_shared_bytes", "bytes of them"},
+    {"store_shared", "stores to shared memory"},
+    {"store_shared_bytes", "bytes of them"},
+    {"load_local", "loads from local memory"},
+    {"store_local", "stores to local memory"},
+    {"cp_async", "asynchronous copies from global to shared memory by a thread"},
+    {"bulk_copies", "bulk and tensor copies"},
+    {"mma_sync", "matrix multiplications of a warp: mma.sync and wmma.mma"},
+    {"wgmma", "matrix multiplications of a warp group"},
+    {"matrix_loads", "ldmatrix, stmatrix and wmma loads and stores"},
+    {"setmaxnreg", "changes of the register budget of a warp"},
+    {"weighted_instructions", "all instructions, weighted by loop depth"},
+    {"weighted_flops",
+     "float operations, weighted by loop depth; a fused multiply-add is two, a pair counts twice, "
+     "matrix multiplications not"},
+    {"weighted_special", "float_divide and special_functions, weighted by loop depth"},
+    {"weighted_global_bytes", "bytes of global loads and stores, weighted by loop depth"},
+    {"weighted_shared_bytes", "bytes of shared loads and stores, weighted by loop depth"},
+    {"weighted_matrix", "matrix multiplications, weighted by loop depth"},
+    {"weighted_barriers", "barriers, weighted by loop depth"},
+    {"launches", "launches of the candidate"},
+    {"launch_block_threads", "threads per block of the first launch; 0 where that depends on axes"},
+    {"launch_dynamic_shared_bytes",
+     "dynamic shared memory of the first launch; 0 where that depends on axes"},
+    {"launch_blocks_per_sm",
+     "blocks of the first launch that fit on a multiprocessor of the architecture; 0 where the two "
+     "before are not known"},
+    {"launch_occupancy", "share of the multiprocessor's warps that those blocks fill"},
+};
+
 template <size_t N>
 constexpr auto Names(const Fact (&facts)[N]) {
   std::array<std::string_view, N> names;
@@ -120,8 +206,12 @@ constexpr auto Meanings(const Fact (&facts)[N]) {
 constexpr auto kCpuAssemblyNames = Names(kCpuAssemblyFacts);
 constexpr auto kCpuAssemblyMeanings = Meanings(kCpuAssemblyFacts);
 
+constexpr auto kCudaPtxNames = Names(kCudaPtxFacts);
+constexpr auto kCudaPtxMeanings = Meanings(kCudaPtxFacts);
+
 constexpr FactSchema kSchemas[] = {
     {kCpuAssemblySchemaId, kCpuAssemblyNames, kCpuAssemblyMeanings},
+    {kCudaPtxSchemaId, kCudaPtxNames, kCudaPtxMeanings},
 };
 
 }  // namespace

@@ -5,12 +5,13 @@
 #include <cassert>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "services/worker/core/control_flow.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -95,13 +96,6 @@ struct Instruction {
     }
     return static_cast<double>(lanes()) * (kind == Kind::kFloatFma ? 2 : 1);
   }
-};
-
-// A natural loop: the instructions from which its head is reached again.
-struct Loop {
-  size_t head = 0;
-  std::vector<size_t> instructions;
-  bool inner = true;
 };
 
 // The memory operand, the register operands and the destination of an instruction.
@@ -474,174 +468,6 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
   return instruction;
 }
 
-// The basic blocks of one function, in order, and its natural loops.
-class ControlFlow {
- public:
-  using Labels = std::unordered_map<std::string_view, size_t>;
-
-  // The function's instructions are those from `start` on; a label is the index of what follows it.
-  ControlFlow(const std::vector<Instruction>& instructions, size_t start, const Labels& labels)
-      : end_(instructions.size()) {
-    std::set<size_t> leaders = {start};
-    for (const auto& [name, at] : labels) {
-      if (at >= start && at < end_) {
-        leaders.insert(at);
-      }
-    }
-    for (size_t i = start; i + 1 < end_; ++i) {
-      if (EndsBlock(instructions[i])) {
-        leaders.insert(i + 1);
-      }
-    }
-    starts_.assign(leaders.begin(), leaders.end());
-    predecessors_.resize(starts_.size());
-    successors_.resize(starts_.size());
-    for (size_t block = 0; block < starts_.size(); ++block) {
-      const Instruction& last = instructions[BlockEnd(block) - 1];
-      const auto target = labels.find(last.jump_target);
-      if (target != labels.end() && target->second >= start && target->second < end_) {
-        Connect(block, BlockOf(target->second));
-      }
-      if (block + 1 < starts_.size() && last.kind != Kind::kJump && !last.returns) {
-        Connect(block, block + 1);
-      }
-    }
-    FindDominators();
-  }
-
-  std::vector<Loop> Loops() const {
-    std::map<size_t, std::set<size_t>> blocks_by_head;
-    for (size_t block = 0; block < starts_.size(); ++block) {
-      for (const size_t head : successors_[block]) {
-        if (Dominates(head, block)) {
-          Collect(head, block, blocks_by_head[head]);
-        }
-      }
-    }
-    std::vector<Loop> loops;
-    for (const auto& [head, blocks] : blocks_by_head) {
-      Loop loop;
-      loop.head = starts_[head];
-      for (const size_t block : blocks) {
-        for (size_t i = starts_[block]; i < BlockEnd(block); ++i) {
-          loop.instructions.push_back(i);
-        }
-      }
-      loops.push_back(std::move(loop));
-    }
-    return loops;
-  }
-
- private:
-  static constexpr size_t kNone = SIZE_MAX;
-
-  static bool EndsBlock(const Instruction& instruction) {
-    return instruction.kind == Kind::kBranch || instruction.kind == Kind::kJump ||
-           instruction.returns;
-  }
-  size_t BlockEnd(size_t block) const {
-    return block + 1 < starts_.size() ? starts_[block + 1] : end_;
-  }
-  size_t BlockOf(size_t instruction) const {
-    return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), instruction) -
-                               starts_.begin()) -
-           1;
-  }
-  void Connect(size_t from, size_t to) {
-    successors_[from].push_back(to);
-    predecessors_[to].push_back(from);
-  }
-
-  // Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm".
-  void FindDominators() {
-    std::vector<size_t> order;  // post-order
-    std::vector<size_t> next(starts_.size(), 0);
-    std::vector<bool> seen(starts_.size(), false);
-    std::vector<size_t> stack = {0};
-    seen[0] = true;
-    while (!stack.empty()) {
-      const size_t block = stack.back();
-      if (next[block] < successors_[block].size()) {
-        const size_t successor = successors_[block][next[block]++];
-        if (!seen[successor]) {
-          seen[successor] = true;
-          stack.push_back(successor);
-        }
-      } else {
-        order.push_back(block);
-        stack.pop_back();
-      }
-    }
-    std::vector<size_t> rank(starts_.size(), 0);
-    for (size_t i = 0; i < order.size(); ++i) {
-      rank[order[i]] = i;
-    }
-    dominators_.assign(starts_.size(), kNone);
-    dominators_[0] = 0;
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (auto block = order.rbegin(); block != order.rend(); ++block) {
-        if (*block == 0) {
-          continue;
-        }
-        size_t dominator = kNone;
-        for (size_t other : predecessors_[*block]) {
-          if (dominators_[other] == kNone) {
-            continue;
-          }
-          if (dominator == kNone) {
-            dominator = other;
-            continue;
-          }
-          while (other != dominator) {
-            while (rank[other] < rank[dominator]) {
-              other = dominators_[other];
-            }
-            while (rank[dominator] < rank[other]) {
-              dominator = dominators_[dominator];
-            }
-          }
-        }
-        changed |= std::exchange(dominators_[*block], dominator) != dominator;
-      }
-    }
-  }
-
-  bool Dominates(size_t head, size_t block) const {
-    if (dominators_[block] == kNone) {
-      return false;  // not reached from the function's start
-    }
-    while (block != head && block != 0) {
-      block = dominators_[block];
-    }
-    return block == head;
-  }
-
-  // The blocks that reach `tail` without passing `head`.
-  void Collect(size_t head, size_t tail, std::set<size_t>& blocks) const {
-    blocks.insert(head);
-    std::vector<size_t> open;
-    if (blocks.insert(tail).second) {
-      open.push_back(tail);
-    }
-    while (!open.empty()) {
-      const size_t block = open.back();
-      open.pop_back();
-      for (const size_t predecessor : predecessors_[block]) {
-        if (blocks.insert(predecessor).second) {
-          open.push_back(predecessor);
-        }
-      }
-    }
-  }
-
-  const size_t end_;
-  std::vector<size_t> starts_;
-  std::vector<std::vector<size_t>> successors_;
-  std::vector<std::vector<size_t>> predecessors_;
-  std::vector<size_t> dominators_;
-};
-
 // A file's instructions with loops marked.
 class Listing {
  public:
@@ -714,22 +540,28 @@ class Listing {
       return;
     }
     ++functions_;
-    const ControlFlow flow(instructions_, start, labels_);
-    std::vector<Loop> loops = flow.Loops();
-    std::set<size_t> heads;
-    for (const Loop& loop : loops) {
-      heads.insert(loop.head);
-    }
-    for (Loop& loop : loops) {
-      for (const size_t i : loop.instructions) {
-        max_depth_ = std::max(max_depth_, ++instructions_[i].depth);
-        // Natural loops with different heads are disjoint or nested.
-        loop.inner &= i == loop.head || heads.count(i) == 0;
+    std::vector<FlowStep> steps(instructions_.size() - start);
+    for (size_t i = start; i < instructions_.size(); ++i) {
+      const Instruction& instruction = instructions_[i];
+      FlowStep& step = steps[i - start];
+      step.branches = instruction.kind == Kind::kBranch || instruction.kind == Kind::kJump;
+      step.falls_through = instruction.kind != Kind::kJump && !instruction.returns;
+      const auto target = labels_.find(instruction.jump_target);
+      if (target != labels_.end() && target->second >= start &&
+          target->second < instructions_.size()) {
+        step.targets.push_back(target->second - start);
       }
     }
-    for (Loop& loop : loops) {
-      for (const size_t i : loop.instructions) {
-        instructions_[i].inner |= loop.inner;
+    LoopNest nest = FindLoops(steps);
+    max_depth_ = std::max(max_depth_, nest.max_depth);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      instructions_[start + i].depth = nest.depth[i];
+      instructions_[start + i].inner = nest.inner[i];
+    }
+    for (Loop& loop : nest.loops) {
+      loop.head += start;
+      for (size_t& i : loop.instructions) {
+        i += start;
       }
       loops_.push_back(std::move(loop));
     }

@@ -16,14 +16,16 @@
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/process/child_process.h"
+#include "services/worker/core/source_scan.h"
+#include "services/worker/cpu/admission.h"
 #include "services/worker/cpu/assembly_facts.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/shared_object.h"
-#include "services/worker/cpu/source_scan.h"
 
 namespace kernelcast::worker {
 namespace {
 
+constexpr std::string_view kAllowedHeaders = "headers of the toolchain and kernelcast/candidate.h";
 constexpr const char* kSourceName = "kernel.cc";
 constexpr const char* kAssemblyName = "kernel.s";
 constexpr const char* kDependencyName = "kernel.d";
@@ -148,7 +150,7 @@ absl::StatusOr<CompileResult> CpuCompiler::Compile(const std::string& source,
   if (auto problem = CheckFlags(flags)) {
     return Refused(CompileStage::kAdmission, *problem);
   }
-  if (auto problem = CheckIncludeDirectives(source)) {
+  if (auto problem = CheckIncludeDirectives(source, kAllowedHeaders)) {
     return Refused(CompileStage::kAdmission, *problem);
   }
   const int64_t start_ns = Clock::Real().MonotonicNs();

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -15,8 +14,8 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/worker/cpu/admission.h"
 #include "services/worker/cpu/judge.h"
-#include "services/worker/cpu/source_scan.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -67,8 +66,9 @@ DeviceInfo Device(const Toolchain* toolchain) {
 
 absl::StatusOr<std::unique_ptr<CpuTarget>> CpuTarget::Make(CpuTargetOptions options) {
   std::unique_ptr<CpuTarget> target(new CpuTarget(std::move(options)));
-  KC_ASSIGN_OR_RETURN(target->cache_, ArtifactCache::Open(target->options_.cache_directory,
+  KC_ASSIGN_OR_RETURN(auto artifacts, ArtifactCache::Open(target->options_.cache_directory,
                                                           target->options_.max_cache_bytes));
+  target->cache_ = std::make_unique<CompileCache>(std::move(artifacts));
   KC_ASSIGN_OR_RETURN(target->lease_, TimingLease::Open(target->options_.lease_file));
   target->placement_ = Placement::Choose();
   target->info_.target = std::string(kCpuTargetName);
@@ -152,30 +152,8 @@ absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source
   if (compiler_ == nullptr) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  const std::string id = compiler_->ArtifactId(source, flags);
-  {
-    std::unique_lock lock(compiling_mutex_);
-    while (compiling_.count(id) > 0) {
-      KC_RETURN_IF_ERROR(cancel.Check());
-      compiled_.wait_for(lock, std::chrono::milliseconds(5));
-    }
-    compiling_.insert(id);
-  }
-  absl::StatusOr<CompileResult> result;
-  if (auto cached = cache_->Get(id)) {
-    result = *std::move(cached);
-  } else {
-    result = compiler_->Compile(source, flags, cancel);
-    if (result.ok()) {
-      cache_->Put(id, *result);
-    }
-  }
-  {
-    const std::lock_guard lock(compiling_mutex_);
-    compiling_.erase(id);
-    compiled_.notify_all();
-  }
-  return result;
+  return cache_->GetOrCompile(compiler_->ArtifactId(source, flags), cancel,
+                              [&] { return compiler_->Compile(source, flags, cancel); });
 }
 
 absl::StatusOr<CompileResult> CpuTarget::Compile(const Candidate& candidate,
@@ -208,12 +186,11 @@ absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Ar
   if (!sent.content.empty()) {
     return sent;
   }
-  const auto cached = cache_->Get(id);
-  const auto* success = cached ? std::get_if<CompileSuccess>(&cached->result) : nullptr;
-  if (success == nullptr) {
+  auto cached = cache_->Find(id);
+  if (!cached) {
     return absl::FailedPreconditionError("the artefact is neither sent nor cached");
   }
-  return success->artifact;
+  return *std::move(cached);
 }
 
 absl::StatusOr<LoadableObject> CpuTarget::CompileTrusted(const std::string& source,

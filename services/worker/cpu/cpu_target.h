@@ -1,19 +1,16 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CPU_CPU_TARGET_H_
 #define KERNELCAST_SERVICES_WORKER_CPU_CPU_TARGET_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/target.h"
-#include "services/worker/cpu/artifact_cache.h"
 #include "services/worker/cpu/compiler.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
@@ -76,13 +73,8 @@ class CpuTarget final : public Target {
   TargetInfo info_;
   Placement placement_;
   std::unique_ptr<CpuCompiler> compiler_;
-  std::unique_ptr<ArtifactCache> cache_;
+  std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<TimingLease> lease_;
-
-  // Sources that are being compiled, so that no other thread compiles them too.
-  std::mutex compiling_mutex_;
-  std::condition_variable compiled_;
-  std::set<std::string> compiling_;  // protected by compiling_mutex_
 
   // Used under the timing lease; most recently used first.
   std::list<std::unique_ptr<PreparedProblem>> prepared_;

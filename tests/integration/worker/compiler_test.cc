@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "services/worker/cpu/artifact_cache.h"
+#include "services/worker/artifacts/artifact_cache.h"
 #include "services/worker/cpu/cpu_target.h"
 #include "services/worker/cpu/shared_object.h"
 #include "tests/integration/worker/cpu_fixture.h"

@@ -1,4 +1,4 @@
-#include "services/worker/cpu/artifact_cache.h"
+#include "services/worker/artifacts/artifact_cache.h"
 
 #include <errno.h>
 #include <sys/stat.h>

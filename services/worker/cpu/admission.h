@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_WORKER_CPU_SOURCE_SCAN_H_
-#define KERNELCAST_SERVICES_WORKER_CPU_SOURCE_SCAN_H_
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_ADMISSION_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_ADMISSION_H_
 
 #include <optional>
 #include <span>
@@ -9,17 +9,12 @@
 
 namespace kernelcast::worker {
 
-// What a source may not say, checked before and after the compiler has read it, because its
-// messages and its output would otherwise carry files of the host to whoever sent the source. Each
-// function returns what is wrong, in one sentence, or nothing.
+// What a candidate for the cpu target may not ask of the compiler, besides what core/source_scan.h
+// finds in its source. Each function returns what is wrong, in one sentence, or nothing.
 
 // Compiler flags that a candidate may ask for.
 std::span<const std::string_view> AllowedCpuFlags();
 std::optional<std::string> CheckFlags(const std::vector<std::string>& flags);
-
-// Every #include must name its file literally, relative and without "..". Also looks into strings
-// and comments: it would rather refuse an odd source than miss a directive.
-std::optional<std::string> CheckIncludeDirectives(std::string_view source);
 
 // `depfile` is what -MD wrote: every file but `source_name` must lie under one of `directories`.
 std::optional<std::string> CheckDependencies(std::string_view depfile, std::string_view source_name,
@@ -31,4 +26,4 @@ std::optional<std::string> CheckAssembly(std::string_view assembly);
 
 }  // namespace kernelcast::worker
 
-#endif  // KERNELCAST_SERVICES_WORKER_CPU_SOURCE_SCAN_H_
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_ADMISSION_H_

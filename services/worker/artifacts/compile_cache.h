@@ -1,0 +1,46 @@
+#ifndef KERNELCAST_SERVICES_WORKER_ARTIFACTS_COMPILE_CACHE_H_
+#define KERNELCAST_SERVICES_WORKER_ARTIFACTS_COMPILE_CACHE_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "services/worker/artifacts/artifact_cache.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/target.h"
+
+namespace kernelcast::worker {
+
+// Compiles each artefact once, however many threads ask for it and however often: what was compiled
+// is taken from disk, and who asks while it is being compiled waits for it. Thread-safe.
+class CompileCache {
+ public:
+  explicit CompileCache(std::unique_ptr<ArtifactCache> artifacts)
+      : artifacts_(std::move(artifacts)) {}
+
+  // `compile` makes the artefact of that id; it is called on this thread, at most once. Its status
+  // is returned as it is, and not remembered. CANCELLED, DEADLINE_EXCEEDED: the token was stopped
+  // while another thread compiled.
+  [[nodiscard]] absl::StatusOr<CompileResult> GetOrCompile(
+      const std::string& artifact_id, const CancelToken& cancel,
+      const std::function<absl::StatusOr<CompileResult>()>& compile);
+
+  // What is on disk; nothing where it is not, or where compiling it failed.
+  std::optional<Artifact> Find(const std::string& artifact_id);
+
+ private:
+  const std::unique_ptr<ArtifactCache> artifacts_;
+  std::mutex mutex_;
+  std::condition_variable compiled_;
+  std::set<std::string> compiling_;  // protected by mutex_
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_ARTIFACTS_COMPILE_CACHE_H_

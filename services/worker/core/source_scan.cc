@@ -1,0 +1,168 @@
+#include "services/worker/core/source_scan.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::worker {
+namespace {
+
+bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// As the compiler's second phase: a backslash, blanks and a newline join two lines.
+std::string JoinLines(std::string_view source) {
+  std::string joined;
+  joined.reserve(source.size());
+  for (size_t i = 0; i < source.size(); ++i) {
+    if (source[i] == '\\') {
+      size_t end = i + 1;
+      while (end < source.size() && source[end] != '\n' && IsSpace(source[end])) {
+        ++end;
+      }
+      if (end < source.size() && source[end] == '\n') {
+        i = end;
+        continue;
+      }
+    }
+    joined += source[i];
+  }
+  return joined;
+}
+
+// Position after blanks and /* comments */ from `at` on; newlines count as blanks, because a
+// comment may hold them.
+size_t SkipBlanks(std::string_view text, size_t at) {
+  for (;;) {
+    while (at < text.size() && IsSpace(text[at])) {
+      ++at;
+    }
+    if (text.substr(at, 2) != "/*") {
+      return at;
+    }
+    const size_t end = text.find("*/", at + 2);
+    if (end == std::string_view::npos) {
+      return text.size();
+    }
+    at = end + 2;
+  }
+}
+
+std::string_view Word(std::string_view text, size_t at) {
+  size_t end = at;
+  while (end < text.size() && IsWord(text[end])) {
+    ++end;
+  }
+  return text.substr(at, end - at);
+}
+
+// The file that an #include names, its mark '<' or '"', and what is wrong with it.
+struct Operand {
+  IncludedFile file;
+  std::optional<std::string> problem;
+};
+
+Operand ReadOperand(std::string_view text, size_t at, std::string_view allowed) {
+  Operand operand;
+  at = SkipBlanks(text, at);
+  const char open = at < text.size() ? text[at] : '\0';
+  const char close = open == '<' ? '>' : open == '"' ? '"' : '\0';
+  if (close == '\0') {
+    operand.problem = "#include must name its file literally";
+    return operand;
+  }
+  const size_t end = text.find(close, at + 1);
+  const std::string_view name =
+      end == std::string_view::npos ? std::string_view() : text.substr(at + 1, end - at - 1);
+  operand.file = {std::string(name), open == '"'};
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return IsWord(c) || c == '.' || c == '/' || c == '-' || c == '+';
+  });
+  if (!plain || name[0] == '/' || name.find("..") != std::string_view::npos) {
+    operand.problem = absl::StrCat("#include of '", std::string(name.substr(0, 200)), "': only ",
+                                   std::string(allowed), " are allowed");
+  }
+  return operand;
+}
+
+bool IsInclude(std::string_view word) {
+  return word == "include" || word == "include_next" || word == "import" || word == "embed";
+}
+
+// Calls `see` with each directive's name and the position after it, until it answers false. What
+// looks like a directive in a string or a comment counts too.
+template <class See>
+void ForEachDirective(std::string_view text, See see) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    size_t after = 0;
+    if (text[i] == '#') {
+      after = i + 1;
+    } else if (text.compare(i, 2, "%:") == 0) {
+      after = i + 2;
+    } else if (text.compare(i, 3, "?\?=") == 0) {
+      after = i + 3;
+    } else {
+      continue;
+    }
+    const size_t at = SkipBlanks(text, after);
+    const std::string_view word = Word(text, at);
+    if (!see(word, at + word.size())) {
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> CheckIncludeDirectives(std::string_view source,
+                                                  std::string_view allowed) {
+  const std::string text = JoinLines(source);
+  std::optional<std::string> problem;
+  ForEachDirective(text, [&](std::string_view word, size_t at) {
+    if (IsInclude(word)) {
+      problem = ReadOperand(text, at, allowed).problem;
+    } else if (word == "pragma") {
+      // `#pragma GCC dependency` and its kin open files.
+      const size_t next = SkipBlanks(text, at);
+      const std::string_view space = Word(text, next);
+      const std::string_view name = Word(text, SkipBlanks(text, next + space.size()));
+      if (space == "GCC" && (name == "dependency" || name == "pch_preprocess")) {
+        problem = absl::StrCat("#pragma GCC ", std::string(name), " is not allowed");
+      }
+    }
+    return !problem.has_value();
+  });
+  return problem;
+}
+
+std::optional<std::string> CheckNoDirective(std::string_view source,
+                                            std::span<const std::string_view> forbidden) {
+  const std::string text = JoinLines(source);
+  std::optional<std::string> problem;
+  ForEachDirective(text, [&](std::string_view word, size_t) {
+    const bool marker = !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) != 0;
+    if (std::find(forbidden.begin(), forbidden.end(), marker ? "line" : word) != forbidden.end()) {
+      problem = absl::StrCat("#", std::string(word), " is not allowed");
+    }
+    return !problem.has_value();
+  });
+  return problem;
+}
+
+std::vector<IncludedFile> IncludedFiles(std::string_view source) {
+  const std::string text = JoinLines(source);
+  std::vector<IncludedFile> files;
+  ForEachDirective(text, [&](std::string_view word, size_t at) {
+    if (IsInclude(word)) {
+      Operand operand = ReadOperand(text, at, "");
+      if (!operand.file.name.empty()) {
+        files.push_back(std::move(operand.file));
+      }
+    }
+    return true;
+  });
+  return files;
+}
+
+}  // namespace kernelcast::worker

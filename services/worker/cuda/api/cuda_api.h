@@ -1,0 +1,107 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_API_CUDA_API_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_API_CUDA_API_H_
+
+#include <cuda.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/worker/cuda/api/shared_library.h"
+
+namespace kernelcast::worker {
+
+// Member of CudaApi, function of the driver. cuda.h renames many of the latter by macro to the
+// version that its declaration is of (cuMemAlloc is cuMemAlloc_v2); the symbol that is looked up is
+// the renamed one.
+#define KERNELCAST_CUDA_FUNCTIONS(X)                                                        \
+  X(Init, cuInit)                                                                           \
+  X(DriverGetVersion, cuDriverGetVersion)                                                   \
+  X(GetErrorName, cuGetErrorName)                                                           \
+  X(GetErrorString, cuGetErrorString)                                                       \
+  X(DeviceGetCount, cuDeviceGetCount)                                                       \
+  X(DeviceGet, cuDeviceGet)                                                                 \
+  X(DeviceGetAttribute, cuDeviceGetAttribute)                                               \
+  X(DeviceGetName, cuDeviceGetName)                                                         \
+  X(DeviceGetUuid, cuDeviceGetUuid)                                                         \
+  X(DeviceTotalMem, cuDeviceTotalMem)                                                       \
+  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                       \
+  X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease)                                     \
+  X(DevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags)                                   \
+  X(CtxSetCurrent, cuCtxSetCurrent)                                                         \
+  X(CtxSynchronize, cuCtxSynchronize)                                                       \
+  X(CtxSetLimit, cuCtxSetLimit)                                                             \
+  X(CtxResetPersistingL2Cache, cuCtxResetPersistingL2Cache)                                 \
+  X(ModuleLoadData, cuModuleLoadData)                                                       \
+  X(ModuleUnload, cuModuleUnload)                                                           \
+  X(ModuleGetFunction, cuModuleGetFunction)                                                 \
+  X(ModuleGetGlobal, cuModuleGetGlobal)                                                     \
+  X(FuncGetAttribute, cuFuncGetAttribute)                                                   \
+  X(FuncSetAttribute, cuFuncSetAttribute)                                                   \
+  X(OccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+  X(LaunchKernel, cuLaunchKernel)                                                           \
+  X(LaunchKernelEx, cuLaunchKernelEx)                                                       \
+  X(StreamCreate, cuStreamCreate)                                                           \
+  X(StreamDestroy, cuStreamDestroy)                                                         \
+  X(StreamSynchronize, cuStreamSynchronize)                                                 \
+  X(StreamQuery, cuStreamQuery)                                                             \
+  X(StreamWaitEvent, cuStreamWaitEvent)                                                     \
+  X(EventCreate, cuEventCreate)                                                             \
+  X(EventDestroy, cuEventDestroy)                                                           \
+  X(EventRecord, cuEventRecord)                                                             \
+  X(EventQuery, cuEventQuery)                                                               \
+  X(EventSynchronize, cuEventSynchronize)                                                   \
+  X(EventElapsedTime, cuEventElapsedTime)                                                   \
+  X(MemAlloc, cuMemAlloc)                                                                   \
+  X(MemFree, cuMemFree)                                                                     \
+  X(MemGetInfo, cuMemGetInfo)                                                               \
+  X(MemHostAlloc, cuMemHostAlloc)                                                           \
+  X(MemFreeHost, cuMemFreeHost)                                                             \
+  X(MemsetD8Async, cuMemsetD8Async)                                                         \
+  X(MemsetD32Async, cuMemsetD32Async)                                                       \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync)                                                     \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync)                                                     \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync)                                                     \
+  X(MemCreate, cuMemCreate)                                                                 \
+  X(MemRelease, cuMemRelease)                                                               \
+  X(MemExportToShareableHandle, cuMemExportToShareableHandle)                               \
+  X(MemImportFromShareableHandle, cuMemImportFromShareableHandle)                           \
+  X(MemAddressReserve, cuMemAddressReserve)                                                 \
+  X(MemAddressFree, cuMemAddressFree)                                                       \
+  X(MemMap, cuMemMap)                                                                       \
+  X(MemUnmap, cuMemUnmap)                                                                   \
+  X(MemSetAccess, cuMemSetAccess)                                                           \
+  X(MemGetAllocationGranularity, cuMemGetAllocationGranularity)
+
+// The driver's functions. Thread-safe as the driver is; contexts are current by thread.
+struct CudaApi {
+#define KERNELCAST_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
+  KERNELCAST_CUDA_FUNCTIONS(KERNELCAST_CUDA_MEMBER)
+#undef KERNELCAST_CUDA_MEMBER
+};
+
+// Opens the driver's library at the first call; does not initialise it. NOT_FOUND: there is none.
+// UNIMPLEMENTED: it lacks functions, which the message names. Lives as long as the process.
+[[nodiscard]] absl::StatusOr<const CudaApi*> LoadCudaApi();
+
+// The table that `lookup` yields. UNIMPLEMENTED as above.
+[[nodiscard]] absl::StatusOr<CudaApi> FillCudaApi(const SymbolLookup& lookup);
+
+// OK, or "`what`: CUDA_ERROR_NAME: text" with
+//   RESOURCE_EXHAUSTED    no memory left
+//   INVALID_ARGUMENT      what was asked for can never work: arguments, image, launch too large
+//   ABORTED               a kernel failed; the context is of no more use (see IsSticky)
+//   NOT_FOUND             no such symbol
+//   PERMISSION_DENIED     not permitted
+//   UNIMPLEMENTED         not supported here
+//   UNAVAILABLE           no device, or it cannot be used now
+//   INTERNAL              anything else
+[[nodiscard]] absl::Status CudaStatus(const CudaApi& api, CUresult result, std::string_view what);
+
+// Whether every later call in the context fails with it too.
+bool IsSticky(CUresult result);
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_API_CUDA_API_H_

@@ -1,0 +1,76 @@
+#include "services/worker/core/source_scan.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr std::string_view kAllowed = "headers of the toolchain";
+
+TEST_CASE("Headers by name are allowed") {
+  for (const char* source :
+       {"#include <math.h>\n", "#include <kernelcast/candidate.h>", "  #  include \"string.h\"\n",
+        "#include <c++/12/cmath>\n", "#/* why */include <math.h>", "#in\\\nclude <math.h>\n",
+        "#define N 3\nint include = 4;\n", "// includes nothing\n", "#pragma GCC unroll 8\n",
+        "#pragma omp simd\n", "", "#", "#include <bits/stdc++.h>\n", "int a = 5 %: 2;"}) {
+    INFO(source);
+    CHECK_FALSE(CheckIncludeDirectives(source, kAllowed).has_value());
+  }
+}
+
+TEST_CASE("Files of the host, and names that are not literal, are refused") {
+  for (const char* source :
+       {"#include \"/etc/passwd\"\n", "#include </etc/passwd>\n", "#include \"../x.h\"\n",
+        "#include <a/../../x.h>\n", "#include NAME\n", "#include\n", "#include <unterminated\n",
+        "#include \"\"\n", "#\t/* a */ /* b\n c */ include \"/x\"\n", "%:include \"/x\"\n",
+        "?\?=include \"/x\"\n", "#inc\\\n\\\nlude \"/x\"\n", "#inc\\ \t\nlude \"/x\"\n",
+        "#import \"/x\"\n", "#include_next \"/x\"\n", "#embed \"/x\"\n",
+        "#pragma GCC dependency \"/x\"\n", "#pragma /**/ GCC pch_preprocess \"/x\"\n",
+        "/*\n*/#include \"/x\"", "#include <x\ny>", "#include \"a b\"",
+        // Would not be read by the compiler; refused all the same.
+        "const char* s = \"#include </x>\";\n"}) {
+    INFO(source);
+    CHECK(CheckIncludeDirectives(source, kAllowed).has_value());
+  }
+}
+
+TEST_CASE("An endless comment does not run off the end") {
+  CHECK_FALSE(CheckIncludeDirectives("#/* never closed", kAllowed).has_value());
+  CHECK_FALSE(CheckIncludeDirectives("#pragma GCC", kAllowed).has_value());
+  CHECK(CheckIncludeDirectives("#include/*", kAllowed).has_value());
+  CHECK_FALSE(CheckIncludeDirectives("\\", kAllowed).has_value());
+}
+
+TEST_CASE("A refusal names the file and says what is allowed") {
+  CHECK(CheckIncludeDirectives("#include </etc/passwd>", kAllowed) ==
+        "#include of '/etc/passwd': only headers of the toolchain are allowed");
+}
+
+TEST_CASE("Directives are found by name, however they are written") {
+  constexpr std::string_view kForbidden[] = {"embed", "line"};
+  for (const char* source : {"#embed <x>", " #  line 3", "# 1 \"/etc/passwd\"", "%:embed \"x\"",
+                             "#em\\\nbed <x>", "#/* a */line 7", "?\?=line 4"}) {
+    INFO(source);
+    CHECK(CheckNoDirective(source, kForbidden).has_value());
+  }
+  for (const char* source :
+       {"#include <x>", "int line = 3;", "#define line 3", "#pragma unroll", "#", "#x"}) {
+    INFO(source);
+    CHECK_FALSE(CheckNoDirective(source, kForbidden).has_value());
+  }
+}
+
+TEST_CASE("Included files are listed with their marks, conditions or not") {
+  using List = std::vector<IncludedFile>;
+  CHECK(IncludedFiles("int a;").empty());
+  CHECK(IncludedFiles("#include <mma.h>\n#if 0\n # include \"crt/mma.h\"\n#endif\n#include X\n") ==
+        List{{"mma.h", false}, {"crt/mma.h", true}});
+  CHECK(IncludedFiles("#inc\\\nlude /* why */ <cuda/std/array>") ==
+        List{{"cuda/std/array", false}});
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
