@@ -107,9 +107,12 @@ absl::StatusOr<Candidate> ReferenceCandidate(const Problem& problem, std::string
   Candidate candidate;
   candidate.problem_id = problem.problem_id;
   candidate.target = found->first;
-  candidate.kind = CandidateKind::kHostNative;
-  candidate.source = found->second.reference_source;
-  candidate.flags = found->second.reference_flags;
+  const KernelProgram& reference = found->second.reference;
+  candidate.kind = found->second.kind;
+  candidate.source = reference.source;
+  candidate.flags = reference.flags;
+  candidate.launches = reference.launches;
+  candidate.workspace_bytes = reference.workspace_bytes;
   candidate.origin = "reference";
   candidate.candidate_id = CandidateId(candidate);
   return candidate;
