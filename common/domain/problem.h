@@ -201,6 +201,9 @@ std::string ProblemId(const std::vector<ProblemFile>& files);
 [[nodiscard]] absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
                                                                const AxisValues& axes);
 
+// The corners of the box of axis ranges that held-out shapes are drawn from.
+std::vector<AxisValues> HeldOutCorners(const Problem& problem);
+
 // The reference of a target as a candidate, so that it is compiled and described like any other.
 // NOT_FOUND: the problem has no reference for the target.
 [[nodiscard]] absl::StatusOr<Candidate> ReferenceCandidate(const Problem& problem,

@@ -396,7 +396,7 @@ class ProblemParser {
       if (at.Has("multiple_of")) {
         KC_ASSIGN_OR_RETURN(axis.multiple_of, ReadInteger(at.At("multiple_of"), 1, kMaxExtent));
       }
-      if (FirstMultiple(axis) > axis.held_out_high) {
+      if ((axis.held_out_low - 1) / axis.multiple_of == axis.held_out_high / axis.multiple_of) {
         return Error(range, absl::StrCat("no multiple of ", axis.multiple_of, " lies in [",
                                          axis.held_out_low, ", ", axis.held_out_high, "]"));
       }
@@ -404,13 +404,6 @@ class ProblemParser {
       axis_names_.push_back(axis.name);
     }
     return absl::OkStatus();
-  }
-
-  static int64_t FirstMultiple(const Axis& axis) {
-    return (axis.held_out_low + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of;
-  }
-  static int64_t LastMultiple(const Axis& axis) {
-    return axis.held_out_high / axis.multiple_of * axis.multiple_of;
   }
 
   absl::Status ParseTensors(const Cursor& list, bool is_input, std::vector<TensorSpec>& tensors) {
@@ -642,15 +635,7 @@ class ProblemParser {
   // Held-out shapes are drawn from the whole box of axis ranges, so its corners must be legal.
   absl::Status CheckHeldOutCorners(const Cursor& top) const {
     const Cursor at = top.At("axes");
-    const uint32_t corners = 1u << problem_.axes.size();
-    std::vector<AxisValues> shapes(corners);
-    for (uint32_t corner = 0; corner < corners; ++corner) {
-      AxisValues& shape = shapes[corner];
-      for (size_t i = 0; i < problem_.axes.size(); ++i) {
-        const Axis& axis = problem_.axes[i];
-        shape[axis.name] = (corner >> i & 1) != 0 ? LastMultiple(axis) : FirstMultiple(axis);
-      }
-    }
+    const std::vector<AxisValues> shapes = HeldOutCorners(problem_);
     const AxisValues* failed = nullptr;
     if (const absl::Status status = CheckShapes(shapes, failed); !status.ok()) {
       return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(*failed), ", at which ",
