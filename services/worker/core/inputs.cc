@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "services/worker/core/narrow_float.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -16,6 +17,8 @@ constexpr double kLargeFactor = 1e3;
 constexpr double kExtremeValue = 1e4;
 // One entry in so many is extreme.
 constexpr int64_t kExtremeEvery = 256;
+// One value in so many is replaced where inputs are altered.
+constexpr size_t kAlteredEvery = 128;
 
 // Draws values of a declared distribution.
 class Sampler {
@@ -183,14 +186,37 @@ absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, con
     case DataType::kUint8:
       FillTyped<uint8_t>(sampler, adversarial, row, random, data);
       return absl::OkStatus();
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", tensor.name, ": the cpu target has no values of this dtype"));
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+    case DataType::kFloat8E4m3:
+    case DataType::kFloat8E5m2: {
+      std::vector<float> values(static_cast<size_t>(layout.elements()));
+      FillTyped<float>(sampler, adversarial, row, random, std::as_writable_bytes(std::span(values)));
+      const auto size = static_cast<size_t>(SizeBytes(layout.dtype));
+      for (size_t i = 0; i < values.size(); ++i) {
+        const uint32_t bits = EncodeNarrow(layout.dtype, values[i]);
+        std::memcpy(data.data() + i * size, &bits, size);
+      }
+      return absl::OkStatus();
+    }
+  }
+  return absl::InternalError("a dtype of no kind");
+}
+
+void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::string>& other,
+                 Random& random, std::vector<std::string>& inputs) {
+  for (size_t t = 0; t < inputs.size(); ++t) {
+    const auto size = static_cast<size_t>(SizeBytes(tensors[t].dtype));
+    const size_t elements = inputs[t].size() / size;
+    for (size_t i = 0; i < elements / kAlteredEvery + 1; ++i) {
+      const size_t at = random.Below(elements) * size;
+      inputs[t].replace(at, size, other[t], at, size);
+    }
   }
 }
 
-std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOptions& options,
-                                       Random& random) {
+std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const ProblemTarget& target,
+                                       const MeasureOptions& options, Random& random) {
   std::vector<Adversarial> adversarial;
   for (const TensorSpec& input : problem.inputs) {
     for (const Adversarial distribution : input.adversarial) {
@@ -201,7 +227,7 @@ std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOpti
   }
 
   std::vector<CaseSpec> cases;
-  for (const AxisValues& shape : problem.check_shapes) {
+  for (const AxisValues& shape : target.check_shapes) {
     cases.push_back({.axes = shape});
     for (const Adversarial distribution : adversarial) {
       cases.push_back({.axes = shape, .adversarial = distribution});
@@ -217,10 +243,10 @@ std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOpti
     }
     cases.push_back(std::move(held_out));
   }
-  for (const AxisValues& shape : problem.bench_shapes) {
+  for (const AxisValues& shape : target.bench_shapes) {
     cases.push_back({.axes = shape});
   }
-  const auto& repeated = problem.check_shapes.empty() ? problem.bench_shapes : problem.check_shapes;
+  const auto& repeated = target.check_shapes.empty() ? target.bench_shapes : target.check_shapes;
   for (size_t i = 0; std::ssize(cases) < options.min_seeds && !repeated.empty(); ++i) {
     cases.push_back({.axes = repeated[i % repeated.size()]});
   }

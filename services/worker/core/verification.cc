@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "services/worker/core/narrow_float.h"
+
 namespace kernelcast::worker {
 namespace {
 
@@ -326,6 +328,12 @@ Sentinels::Check Sentinels::Look(const ExpectedTensor& expected,
 }
 
 double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i) {
+  if (IsNarrowFloat(dtype)) {
+    const auto size = static_cast<size_t>(SizeBytes(dtype));
+    uint32_t bits = 0;
+    std::memcpy(&bits, output.data() + static_cast<size_t>(i) * size, size);
+    return DecodeNarrow(dtype, bits);
+  }
   return WithType(dtype, [&]<class T>(T) { return static_cast<double>(Load<T>(output, i)); });
 }
 

@@ -20,8 +20,6 @@ constexpr auto kGuardPattern = static_cast<std::byte>(0xa7);
 constexpr int64_t kOracleLimitNs = 60'000'000'000;
 // Takes of the reference's time on a check case; the least counts.
 constexpr int kReferenceCalls = 2;
-// One value in so many differs between a bank and its altered twin.
-constexpr size_t kAlteredEvery = 128;
 
 // Out of all caches. What this core has written or read lately another one would have to fetch from
 // here, or to take away from here before it could write, call after call.
@@ -119,6 +117,10 @@ absl::Status PreparedProblem::PlanCases() {
     return absl::FailedPreconditionError(
         absl::StrCat("the cpu target takes at most ", runner::kMaxTensors, " tensors"));
   }
+  const auto target = problem_.targets.find(kCpuTargetName);
+  if (target == problem_.targets.end()) {
+    return absl::FailedPreconditionError("the problem has no reference for target cpu");
+  }
   Arranger inputs(0);
   // Correctness cases run one after the other and share a place for their outputs.
   int64_t check_outputs_end = 0;
@@ -156,7 +158,7 @@ absl::Status PreparedProblem::PlanCases() {
     return static_cast<uint32_t>(table_.size() - 1);
   };
 
-  for (CaseSpec& spec : CorrectnessCases(problem_, options_, random_)) {
+  for (CaseSpec& spec : CorrectnessCases(problem_, target->second, options_, random_)) {
     Arranger outputs(0);
     Arranger oracle_outputs(0);
     CheckCase check;
@@ -169,7 +171,7 @@ absl::Status PreparedProblem::PlanCases() {
 
   Arranger outputs(check_outputs_end);
   Arranger oracle_outputs(check_oracle_end);
-  for (const AxisValues& axes : problem_.bench_shapes) {
+  for (const AxisValues& axes : target->second.bench_shapes) {
     BenchShape shape;
     shape.axes = axes;
     if (problem_.bytes) {
@@ -222,19 +224,6 @@ void PreparedProblem::Place(uint32_t case_index, const std::vector<std::string>&
   }
 }
 
-std::vector<std::string> PreparedProblem::Alter(std::vector<std::string> inputs,
-                                                const std::vector<std::string>& other) {
-  for (size_t t = 0; t < inputs.size(); ++t) {
-    const auto size = static_cast<size_t>(SizeBytes(problem_.inputs[t].dtype));
-    const size_t elements = inputs[t].size() / size;
-    for (size_t i = 0; i < elements / kAlteredEvery + 1; ++i) {
-      const size_t at = random_.Below(elements) * size;
-      inputs[t].replace(at, size, other[t], at, size);
-    }
-  }
-  return inputs;
-}
-
 absl::Status PreparedProblem::FillCases() {
   for (const CheckCase& check : check_cases_) {
     KC_ASSIGN_OR_RETURN(const auto inputs, DrawInputs(check.spec));
@@ -251,8 +240,9 @@ absl::Status PreparedProblem::FillCases() {
     for (size_t bank = 0; bank < 2; ++bank) {
       shape.altered[bank].resize(shape.slots.size());
       for (size_t i = 0; i < shape.slots.size(); ++i) {
-        shape.altered[bank][i].inputs =
-            Alter(shape.banks[bank][i].inputs, shape.banks[1 - bank][i].inputs);
+        std::vector<std::string>& altered = shape.altered[bank][i].inputs;
+        altered = shape.banks[bank][i].inputs;
+        AlterInputs(problem_.inputs, shape.banks[1 - bank][i].inputs, random_, altered);
       }
     }
   }
@@ -391,7 +381,9 @@ absl::Status PreparedProblem::PutUnseen(const BenchShape& shape, NewValues value
   for (size_t i = 0; i < shape.slots.size(); ++i) {
     KC_ASSIGN_OR_RETURN(std::vector<std::string> inputs, DrawInputs(spec));
     if (values == NewValues::kAltered) {
-      inputs = Alter(shape.current()[i].inputs, inputs);
+      const std::vector<std::string> other = std::move(inputs);
+      inputs = shape.current()[i].inputs;
+      AlterInputs(problem_.inputs, other, random_, inputs);
     }
     Place(shape.slots[i], inputs);
   }

@@ -133,9 +133,6 @@ class PreparedProblem {
   absl::Status RunOracle(const LoadableObject& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
   absl::StatusOr<std::vector<std::string>> DrawInputs(const CaseSpec& spec);
-  // A few values of `inputs` replaced by those of `other` at the same places.
-  std::vector<std::string> Alter(std::vector<std::string> inputs,
-                                 const std::vector<std::string>& other);
   std::array<std::span<std::byte>, 2> Guards(uint32_t case_index, size_t output) const;
   void Place(uint32_t case_index, const std::vector<std::string>& inputs);
   absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(

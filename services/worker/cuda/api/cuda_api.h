@@ -38,6 +38,7 @@ namespace kernelcast::worker {
   X(ModuleGetFunction, cuModuleGetFunction)                                                 \
   X(ModuleGetGlobal, cuModuleGetGlobal)                                                     \
   X(FuncGetAttribute, cuFuncGetAttribute)                                                   \
+  X(FuncGetParamInfo, cuFuncGetParamInfo)                                                   \
   X(FuncSetAttribute, cuFuncSetAttribute)                                                   \
   X(OccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
   X(LaunchKernel, cuLaunchKernel)                                                           \
