@@ -191,7 +191,8 @@ absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, con
     case DataType::kFloat8E4m3:
     case DataType::kFloat8E5m2: {
       std::vector<float> values(static_cast<size_t>(layout.elements()));
-      FillTyped<float>(sampler, adversarial, row, random, std::as_writable_bytes(std::span(values)));
+      FillTyped<float>(sampler, adversarial, row, random,
+                       std::as_writable_bytes(std::span(values)));
       const auto size = static_cast<size_t>(SizeBytes(layout.dtype));
       for (size_t i = 0; i < values.size(); ++i) {
         const uint32_t bits = EncodeNarrow(layout.dtype, values[i]);

@@ -57,8 +57,8 @@ uint32_t EncodeNarrow(DataType dtype, double value) {
     return sign | static_cast<uint32_t>(mantissa);  // subnormal
   }
   const int field = unit + format.mantissa_bits + format.bias();
-  const uint64_t bits = (static_cast<uint64_t>(field) << format.mantissa_bits) |
-                        (mantissa & format.mantissa_mask());
+  const uint64_t bits =
+      (static_cast<uint64_t>(field) << format.mantissa_bits) | (mantissa & format.mantissa_mask());
   return sign | static_cast<uint32_t>(std::min<uint64_t>(bits, format.top()));
 }
 

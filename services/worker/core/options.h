@@ -10,6 +10,7 @@ namespace kernelcast::worker {
 
 // Version of the measuring protocol; a change of what a number means makes a new one.
 inline constexpr std::string_view kProtocolVersion = "cpu/1";
+inline constexpr std::string_view kCudaProtocolVersion = "cuda/1";
 
 // How precise, and at what cost.
 struct PrecisionOptions {
@@ -95,6 +96,39 @@ struct MeasureOptions {
     return level == MeasureLevel::kFinal ? final : screen;
   }
 };
+
+// The values for GPUs: events time kernels to a fraction of a microsecond, and every call starts
+// with a cold L2 cache, so that fewer calls tell as much.
+inline MeasureOptions CudaMeasureOptions() {
+  MeasureOptions options;
+  options.screen = {.runners = 1,
+                    .half_width = 0.01,
+                    .block_ns = 800'000,
+                    .min_samples = 30,
+                    .min_time_ns = 5'000'000,
+                    .min_groups = 4,
+                    .cap_ns = 2'000'000'000,
+                    .slow_ratio = 0.7,
+                    .slow_half_width = 0.03,
+                    .slow_min_groups = 2};
+  options.final = {.runners = 5,
+                   .half_width = 0.005,
+                   .block_ns = 1'600'000,
+                   .min_samples = 30,
+                   .min_time_ns = 50'000'000,
+                   .min_groups = 8,
+                   .cap_ns = 3'000'000'000,
+                   .slow_ratio = 0};
+  options.warm_up_calls = 10;
+  options.warm_up_ns = 25'000'000;
+  options.input_sets_bytes = int64_t{8} << 30;
+  // The cache is cold for every call, known values or new ones.
+  options.new_slowdown = 1.5;
+  // Beyond what any device's memory moves; below it a time is not a kernel's.
+  options.max_bytes_per_second = 9e12;
+  options.min_call_limit_ns = 2'000'000'000;
+  return options;
+}
 
 }  // namespace kernelcast::worker
 

@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "services/worker/core/statistics.h"
 #include "services/worker/core/timing_session.h"
+#include "services/worker/core/verdict.h"
 #include "services/worker/core/verification.h"
 
 namespace kernelcast::worker {
@@ -37,14 +38,6 @@ constexpr int64_t kNopLimitNs = 5'000'000'000;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
-// The sentence with a count of what was seen.
-Exploit MakeExploit(Exploit::Kind kind, std::string evidence) {
-  Exploit exploit;
-  exploit.kind = kind;
-  exploit.evidence = std::move(evidence);
-  return exploit;
-}
-
 class Judgement {
  public:
   Judgement(PreparedProblem& prepared, const LoadableObject& candidate, MeasureLevel level,
@@ -61,19 +54,6 @@ class Judgement {
   absl::StatusOr<MeasureOutcome> Run();
 
  private:
-  // What one bench shape has given so far, over all runners.
-  struct ShapeResult {
-    ShapeRatios ratios;
-    std::vector<double> candidate_ns;
-    std::vector<double> reference_ns;
-    std::vector<double> candidate_cold_ns;
-    std::vector<double> reference_cold_ns;
-    uint32_t blocks = 0;
-    uint32_t discarded_blocks = 0;
-    std::string stop_reason;
-    double overhead_ns = 0;
-  };
-
   // Calls on values seen for the first time.
   struct NewTimes {
     std::vector<double> candidate_ns;
@@ -84,7 +64,7 @@ class Judgement {
   bool StartRunner();
   bool CheckCorrectness();
   bool CheckCase(PreparedProblem::CheckCase& check, PoisonKind poison);
-  bool TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& result);
+  bool TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result);
   bool MeasureOverhead(RunnerProcess& process, double& overhead_ns);
   bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
@@ -93,15 +73,15 @@ class Judgement {
   bool MarkIdle();
   bool WasIdle();
   bool NewValuesRound(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
-                      ShapeResult& result);
+                      TimedShape& result);
   bool CallSlots(const PreparedProblem::BenchShape& shape, Side side, std::vector<double>* times);
   bool TimeNewValues(const PreparedProblem::BenchShape& shape,
                      const std::function<absl::Status()>& put, NewTimes& times);
   static size_t FewestNewTimes(const PreparedProblem::BenchShape& shape);
-  bool LooksRemembered(PreparedProblem::NewValues values, const ShapeResult& result,
+  bool LooksRemembered(PreparedProblem::NewValues values, const TimedShape& result,
                        const NewTimes& times) const;
   bool ConfirmCached(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
-                     const ShapeResult& result);
+                     const TimedShape& result);
   bool EntrySucceeded(const PreparedProblem::BenchShape& shape,
                       const RunnerProcess::Result& result);
 
@@ -126,7 +106,6 @@ class Judgement {
     return values == PreparedProblem::NewValues::kAltered ? options_.altered_slowdown
                                                           : options_.new_slowdown;
   }
-  absl::StatusOr<MeasureOutcome> Conclude();
 
   PreparedProblem& prepared_;
   const LoadableObject& object_;
@@ -139,7 +118,7 @@ class Judgement {
 
   std::unique_ptr<RunnerProcess> candidate_;
   double overhead_ns_[2] = {0, 0};
-  std::vector<ShapeResult> results_;
+  std::vector<TimedShape> results_;
   uint32_t correctness_cases_ = 0;
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;
@@ -150,7 +129,9 @@ class Judgement {
 };
 
 absl::StatusOr<MeasureOutcome> Judgement::Run() {
-  results_.resize(prepared_.bench_shapes().size());
+  for (const PreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
+    results_.push_back({.axes = shape.axes, .bytes = shape.bytes, .flops = shape.flops});
+  }
   bool going = true;
   for (int round = 0; round < precision_.runners && going; ++round) {
     if (level_ == MeasureLevel::kFinal) {
@@ -176,7 +157,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   if (outcome_) {
     return *std::move(outcome_);
   }
-  return Conclude();
+  return Conclude(results_, options_, level_, correctness_cases_);
 }
 
 bool Judgement::StartRunner() {
@@ -477,7 +458,7 @@ bool Judgement::VerifySlot(const PreparedProblem::BenchShape& shape, size_t slot
   return true;
 }
 
-bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& result) {
+bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result) {
   const int64_t start_ns = NowNs();
   double candidate_ns = 0;
   double reference_ns = 0;
@@ -497,15 +478,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, ShapeResult& resul
     }
     session.Add(times);
   }
-  result.ratios.push_back(session.Ratios());
-  for (const auto& [side, all] : {std::pair{Side::kCandidate, &result.candidate_ns},
-                                  std::pair{Side::kReference, &result.reference_ns}}) {
-    const std::vector<double> calls = session.CallTimes(side);
-    all->insert(all->end(), calls.begin(), calls.end());
-  }
-  result.blocks += session.blocks();
-  result.discarded_blocks += session.discarded_blocks();
-  result.stop_reason = std::string(session.stop_reason());
+  result.Add(session);
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
 
@@ -569,7 +542,7 @@ bool Judgement::TimeNewValues(const PreparedProblem::BenchShape& shape,
 // New values at the addresses of those that the timed calls were on, verified in full. A kernel
 // that remembered is wrong on them, or slower.
 bool Judgement::NewValuesRound(const PreparedProblem::BenchShape& shape,
-                               PreparedProblem::NewValues values, ShapeResult& result) {
+                               PreparedProblem::NewValues values, TimedShape& result) {
   const std::vector<PreparedProblem::Set>* sets = nullptr;
   NewTimes times;
   const auto put = [&] {
@@ -599,7 +572,7 @@ size_t Judgement::FewestNewTimes(const PreparedProblem::BenchShape& shape) {
   return std::min<size_t>(shape.slots.size(), kFewestNewTimes);
 }
 
-bool Judgement::LooksRemembered(PreparedProblem::NewValues values, const ShapeResult& result,
+bool Judgement::LooksRemembered(PreparedProblem::NewValues values, const TimedShape& result,
                                 const NewTimes& times) const {
   return LooksCached(result.candidate_ns, times.candidate_ns, result.reference_ns,
                      times.reference_ns, AllowedSlowdown(values));
@@ -609,7 +582,7 @@ bool Judgement::LooksRemembered(PreparedProblem::NewValues values, const ShapeRe
 // calls take after the same has happened with values that are known. These must not be much slower
 // than the timed calls were, or a kernel could pass by being slow after every pause.
 bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
-                              PreparedProblem::NewValues values, const ShapeResult& result) {
+                              PreparedProblem::NewValues values, const TimedShape& result) {
   const auto time = [&](const std::function<absl::Status()>& put, NewTimes& times) {
     for (int round = 0; round < kConfirmRounds && times.candidate_ns.size() < FewestNewTimes(shape);
          ++round) {
@@ -653,58 +626,6 @@ bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                                              ? "the same inputs with a few values replaced "
                                              : "new ones ",
                                          std::llround(Median(unseen.candidate_ns) / 1000), " us")));
-}
-
-absl::StatusOr<MeasureOutcome> Judgement::Conclude() {
-  MeasuredOk ok;
-  std::vector<ShapeRatios> all_ratios;
-  uint32_t blocks = 0;
-  uint32_t discarded = 0;
-  bool noisy = false;
-  for (size_t i = 0; i < results_.size(); ++i) {
-    const PreparedProblem::BenchShape& shape = prepared_.bench_shapes()[i];
-    const ShapeResult& result = results_[i];
-    ShapeTiming timing;
-    timing.shape = shape.axes;
-    timing.candidate = Summarise(result.candidate_ns, result.candidate_cold_ns);
-    timing.reference = Summarise(result.reference_ns, result.reference_cold_ns);
-    timing.speedup =
-        BootstrapSpeedup({&result.ratios, 1}, options_.confidence, options_.bootstrap_resamples);
-    timing.blocks = result.blocks;
-    timing.discarded_blocks = result.discarded_blocks;
-    timing.stop_reason = result.stop_reason;
-    timing.bytes = shape.bytes;
-    timing.flops = shape.flops;
-    timing.call_overhead_ns = result.overhead_ns;
-    timing.roofline_floor_ns = 1e9 * shape.bytes / options_.max_bytes_per_second;
-    if (timing.candidate.median_ns < timing.roofline_floor_ns) {
-      return MeasureOutcome(MakeExploit(
-          Exploit::Kind::kBelowRoofline,
-          absl::StrCat("takes ", std::llround(timing.candidate.median_ns), " ns where moving the ",
-                       "declared ", std::llround(shape.bytes), " bytes takes at least ",
-                       std::llround(timing.roofline_floor_ns), " ns")));
-    }
-    blocks += result.blocks;
-    discarded += result.discarded_blocks;
-    noisy |= RelativeHalfWidth(timing.speedup) > options_.unstable_half_width;
-    all_ratios.push_back(result.ratios);
-    ok.shapes.push_back(std::move(timing));
-  }
-  ok.speedup = BootstrapSpeedup(all_ratios, options_.confidence, options_.bootstrap_resamples);
-  if (noisy && discarded > options_.max_discarded_share * blocks) {
-    EnvironmentUnstable unstable;
-    unstable.reason = absl::StrCat(discarded, " of ", blocks,
-                                   " blocks were disturbed by other processes, and the interval "
-                                   "stayed wide");
-    unstable.discarded_blocks = discarded;
-    unstable.blocks = blocks;
-    unstable.speedup = ok.speedup;
-    return MeasureOutcome(unstable);
-  }
-  ok.comparison = Compare(ok.speedup, options_.equivalence_margin);
-  ok.runners = static_cast<uint32_t>(precision_.runners);
-  ok.correctness_cases = correctness_cases_;
-  return MeasureOutcome(std::move(ok));
 }
 
 }  // namespace

@@ -184,9 +184,9 @@ bool Runner::Map(const Request& request, int fd) {
   Arena arena;
   arena.bytes = request.bytes;
   CUmemGenericAllocationHandle handle = 0;
-  if (!Check(api_.MemImportFromShareableHandle(
-                 &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
-                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+  if (!Check(api_.MemImportFromShareableHandle(&handle,
+                                               reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
              "cuMemImportFromShareableHandle")) {
     return false;
   }
@@ -397,10 +397,9 @@ bool Runner::Poison(const PoisonRecord& record) {
       record.bytes > arena.bytes - record.offset || ((record.bytes | record.offset) & 3) != 0) {
     return Refuse("kTime: poison");
   }
-  return record.bytes == 0 ||
-         Check(api_.MemsetD32Async(arena.address + record.offset, record.pattern, record.bytes / 4,
-                                   stream_),
-               "cuMemsetD32Async");
+  return record.bytes == 0 || Check(api_.MemsetD32Async(arena.address + record.offset,
+                                                        record.pattern, record.bytes / 4, stream_),
+                                    "cuMemsetD32Async");
 }
 
 bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
@@ -427,8 +426,7 @@ bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                        "cuMemsetD32Async");
     }
     ok = ok && Check(api_.EventRecord(events_[3 * i + 1], stream_), "cuEventRecord") &&
-         Enqueue(*program) &&
-         Check(api_.EventRecord(events_[3 * i + 2], stream_), "cuEventRecord");
+         Enqueue(*program) && Check(api_.EventRecord(events_[3 * i + 2], stream_), "cuEventRecord");
   }
   const CUresult ended = api_.CtxSynchronize();
   reply_.wall_ns = NowNs() - start_ns;

@@ -111,9 +111,9 @@ struct Reply {
   Failure failure;
   int32_t cuda_error;
   uint32_t context_lost;
-  int64_t wall_ns;   // of kRun, kTime: from before the first launch until all had ended
-  uint64_t values;   // kTime: floats that follow, two a sample: flush and program, microseconds
-  char where[64];    // the failed call
+  int64_t wall_ns;  // of kRun, kTime: from before the first launch until all had ended
+  uint64_t values;  // kTime: floats that follow, two a sample: flush and program, microseconds
+  char where[64];   // the failed call
 };
 
 static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyable_v<Reply>);

@@ -28,8 +28,8 @@ TEST_CASE("Known values have their known bits") {
 }
 
 TEST_CASE("Every value of a narrow type survives decoding and encoding") {
-  for (const DataType dtype : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4m3,
-                               DataType::kFloat8E5m2}) {
+  for (const DataType dtype :
+       {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
     const uint32_t count = SizeBytes(dtype) == 1 ? 0x100 : 0x10000;
     int values = 0;
     for (uint32_t bits = 0; bits < count; ++bits) {
@@ -48,8 +48,8 @@ TEST_CASE("Every value of a narrow type survives decoding and encoding") {
 }
 
 TEST_CASE("Encoding rounds to the nearest, and never across a neighbour") {
-  for (const DataType dtype : {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4m3,
-                               DataType::kFloat8E5m2}) {
+  for (const DataType dtype :
+       {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
     for (uint32_t bits = 0; bits < 0x70; ++bits) {
       const double low = DecodeNarrow(dtype, bits);
       const double high = DecodeNarrow(dtype, bits + 1);

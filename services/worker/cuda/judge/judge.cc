@@ -1,0 +1,654 @@
+#include "services/worker/cuda/judge/judge.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "services/worker/core/narrow_float.h"
+#include "services/worker/core/random.h"
+#include "services/worker/core/statistics.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/core/verdict.h"
+#include "services/worker/core/verification.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using cuda_runner::PoisonRecord;
+using cuda_runner::RunRecord;
+using cuda_runner::SampleRecord;
+using End = CudaRunner::End;
+using Bank = CudaPreparedProblem::Bank;
+using Case = CudaPreparedProblem::Case;
+
+// Clock below which a block counts as disturbed, relative to that at the start.
+constexpr double kLeastClockShare = 0.95;
+// What the events of a request may fall short of the time that passed on the host: launching, and
+// one flush ahead of the first.
+constexpr double kUnexplainedShare = 0.1;
+constexpr double kUnexplainedUs = 500;
+// How much longer preparing a call may take beside the candidate than beside the reference.
+constexpr double kFlushFactor = 1.3;
+constexpr double kFlushSlackUs = 10;
+constexpr double kSlowestFillBytesPerUs = 5e5;
+constexpr size_t kEmptySamples = 16;
+// More requests a block tell little more.
+constexpr size_t kMaxRequestsInBlock = 2;
+
+int64_t NowNs() { return Clock::Real().MonotonicNs(); }
+
+class Judgement {
+ public:
+  Judgement(CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
+            CudaDevice& device, JudgeKernels& kernels, CudaRunner* runner, const RenewRunner& renew,
+            DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times)
+      : prepared_(prepared),
+        program_(candidate),
+        options_(prepared.options()),
+        precision_(options_.Precision(level)),
+        level_(level),
+        device_(device),
+        kernels_(kernels),
+        runner_(runner),
+        renew_(renew),
+        monitor_(monitor),
+        cancel_(cancel),
+        times_(times),
+        random_(SecretSeed()) {}
+
+  absl::StatusOr<MeasureOutcome> Run();
+
+ private:
+  // One comparison of an output, and where its result lies.
+  struct Looked {
+    size_t index;  // of the case
+    size_t output;
+    const CudaExpected* expected;
+  };
+
+  // Each step returns true to go on; false when `outcome_` or `status_` says how it ended.
+  bool LoadCandidate();
+  bool CheckCorrectness();
+  bool TimeShape(size_t shape_index);
+  bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
+  bool RunBlock(size_t shape_index, const TimingSession::Block& block,
+                TimingSession::BlockTimes& times);
+  bool FreshRound(size_t shape_index, Bank bank, TimedShape& result);
+  // One call on each slot, or the first `calls` of them; `pattern` is what their outputs held
+  // before.
+  bool TimeCalls(size_t shape_index, Side side, size_t calls, std::vector<double>& calls_ns,
+                 uint32_t& pattern);
+  bool MeasureOverhead(size_t shape_index);
+  bool Verify(const std::vector<Looked>& looks, Side side, uint32_t poison, bool timed,
+              std::vector<TensorComparison>& found);
+  bool VerifySlots(size_t shape_index, Side side, size_t slots, Bank bank, uint32_t poison,
+                   std::optional<Bank> stale);
+  bool Wrong(const Looked& look, const TensorComparison& comparison, const CudaVerdict& verdict,
+             bool timed);
+  bool Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
+              int64_t limit_ns);
+
+  bool Settle(MeasureOutcome outcome) {
+    outcome_ = std::move(outcome);
+    return false;
+  }
+  bool Fail(absl::Status status) {
+    status_ = std::move(status);
+    return false;
+  }
+  bool Must(absl::Status status) { return status.ok() || Fail(std::move(status)); }
+  uint32_t SlotOf(Side side) const {
+    return side == Side::kCandidate ? cuda_runner::kCandidate : cuda_runner::kReference;
+  }
+  const CudaPreparedProblem::Programs& ProgramsOf(Side side) const {
+    return side == Side::kCandidate ? programs_ : prepared_.reference_programs();
+  }
+  // A word that is NaN in every floating-point type that repeats it, and differs each time.
+  uint32_t NextNanPattern() {
+    return 0x7ff07ff0u | 0x00010001u | static_cast<uint32_t>(random_.Below(7) << 1) |
+           static_cast<uint32_t>(random_.Below(7) << 17);
+  }
+  uint32_t PlausiblePattern(const CudaExpected& expected);
+
+  CudaPreparedProblem& prepared_;
+  const CudaProgram& program_;
+  const MeasureOptions& options_;
+  const PrecisionOptions& precision_;
+  const MeasureLevel level_;
+  CudaDevice& device_;
+  JudgeKernels& kernels_;
+  CudaRunner* runner_;
+  const RenewRunner& renew_;
+  DeviceMonitor& monitor_;
+  const CancelToken& cancel_;
+  CudaJudgeTimes& times_;
+  Random random_;
+
+  CudaPreparedProblem::Programs programs_;
+  DeviceBuffer comparisons_;
+  size_t comparisons_held_ = 0;
+  std::vector<TimedShape> results_;
+  // Median time of what comes before a call of the reference.
+  double reference_flush_us_ = 0;
+  uint32_t correctness_cases_ = 0;
+  double clock_hz_ = 0;
+  std::optional<MeasureOutcome> outcome_;
+  absl::Status status_;
+};
+
+absl::StatusOr<MeasureOutcome> Judgement::Run() {
+  auto programs = prepared_.MakePrograms(program_, Side::kCandidate);
+  if (!programs.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("candidate: ", programs.status().message()));
+  }
+  programs_ = *std::move(programs);
+  programs_.programs.emplace_back();  // nothing, for the cost of a call
+  for (const CudaPreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
+    results_.push_back({.axes = shape.axes, .bytes = shape.bytes, .flops = shape.flops});
+  }
+  monitor_.Begin();
+  clock_hz_ = monitor_.ClockHz();
+  bool going = true;
+  for (int round = 0; round < precision_.runners && going; ++round) {
+    const int64_t start_ns = NowNs();
+    // A final figure spans processes, and with them addresses and the placement of memory.
+    if (level_ == MeasureLevel::kFinal || runner_ == nullptr || !runner_->alive()) {
+      KC_ASSIGN_OR_RETURN(runner_, renew_());
+    }
+    going = LoadCandidate();
+    const int64_t loaded_ns = NowNs();
+    times_.load_ns += loaded_ns - start_ns;
+    if (going && round == 0) {
+      going = CheckCorrectness();
+      times_.check_ns += NowNs() - loaded_ns;
+    }
+    for (size_t i = 0; i < results_.size() && going; ++i) {
+      going = TimeShape(i);
+    }
+  }
+  if (runner_->alive()) {
+    runner_->Unload(cuda_runner::kCandidate, cancel_);
+  }
+  KC_RETURN_IF_ERROR(status_);
+  MeasureOutcome outcome =
+      outcome_ ? *std::move(outcome_) : Conclude(results_, options_, level_, correctness_cases_);
+  if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
+    monitor_.Look();
+    monitor_.Fill(ok->environment);
+  }
+  return outcome;
+}
+
+// Translates what the runner answered; the times are those of the candidate's own doing.
+bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
+                       int64_t limit_ns) {
+  switch (answer.end) {
+    case End::kDone: return true;
+    case End::kStopped: return Fail(cancel_.Check());
+    case End::kTimeout:
+      if (side == Side::kReference) {
+        return Fail(absl::UnavailableError("the reference did not end in time"));
+      }
+      return Settle(Timeout{limit_ns, stage});
+    case End::kGone: break;
+    case End::kFailed: break;
+  }
+  std::string text = CudaRunner::FailureText(answer);
+  absl::Status driver;
+  if (answer.end == End::kFailed && answer.reply.failure == cuda_runner::Failure::kDriver) {
+    driver = device_.Check(static_cast<CUresult>(answer.reply.cuda_error),
+                           std::string(answer.reply.where));
+    text = std::string(driver.message());
+  }
+  if (side == Side::kReference) {
+    return Fail(absl::UnavailableError(absl::StrCat("the reference: ", text)));
+  }
+  Crash crash;
+  crash.cause = stage == "load" ? Crash::Cause::kLoad : Crash::Cause::kDeviceError;
+  crash.output_tail = absl::StrCat(text, "\n");
+  return Settle(std::move(crash));
+}
+
+bool Judgement::LoadCandidate() {
+  const int64_t limit_ns = options_.load_limit_ns;
+  if (!Must(prepared_.ReserveScratch(programs_.max_workspace_bytes, *runner_, cancel_)) ||
+      !Must(prepared_.LoadReference(*runner_, cancel_))) {
+    return false;
+  }
+  auto loaded =
+      runner_->Load(cuda_runner::kCandidate, program_.cubin, program_.KernelNames(), cancel_);
+  if (!loaded.ok()) {
+    return Fail(loaded.status());
+  }
+  if (!Accept(*loaded, Side::kCandidate, "load", limit_ns)) {
+    return false;
+  }
+  auto taken = runner_->SetPrograms(cuda_runner::kCandidate, programs_.programs, cancel_);
+  if (!taken.ok()) {
+    return Fail(taken.status());
+  }
+  ++runner_->candidates;
+  return Accept(*taken, Side::kCandidate, "load", limit_ns);
+}
+
+uint32_t Judgement::PlausiblePattern(const CudaExpected& expected) {
+  const double scale = std::isfinite(expected.rms) && expected.rms > 0 ? expected.rms : 1;
+  const double value = scale * (0.25 + random_.Uniform()) * (random_.Next() & 1 ? 1 : -1);
+  switch (expected.dtype) {
+    case DataType::kFloat32: {
+      return std::bit_cast<uint32_t>(static_cast<float>(value));
+    }
+    // The upper half of a double says how large it is.
+    case DataType::kFloat64: return static_cast<uint32_t>(std::bit_cast<uint64_t>(value) >> 32);
+    case DataType::kFloat16:
+    case DataType::kBfloat16: return EncodeNarrow(expected.dtype, value) * 0x00010001u;
+    case DataType::kFloat8E4m3:
+    case DataType::kFloat8E5m2: return EncodeNarrow(expected.dtype, value) * 0x01010101u;
+    default: return static_cast<uint32_t>(random_.Below(100)) + 1;
+  }
+}
+
+bool Judgement::Verify(const std::vector<Looked>& looks, Side side, uint32_t poison, bool timed,
+                       std::vector<TensorComparison>& found) {
+  if (looks.size() > comparisons_held_) {
+    auto buffer = DeviceBuffer::Allocate(device_, looks.size() * sizeof(TensorComparison));
+    if (!buffer.ok()) {
+      return Fail(buffer.status());
+    }
+    comparisons_ = *std::move(buffer);
+    comparisons_held_ = looks.size();
+  }
+  found.assign(looks.size(), {});
+  const std::vector<Case>& cases = prepared_.cases();
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const Looked& look = looks[i];
+    const CudaExpected& expected = *look.expected;
+    if (!Must(kernels_.Compare(
+            {.dtype = expected.dtype,
+             .got = prepared_.OutputAddress(side, cases[look.index].outputs[look.output]),
+             .expected = expected.values.address(),
+             .count = expected.count,
+             .absolute = expected.absolute,
+             .rtol = expected.tolerance.rtol,
+             .poison = poison,
+             .result = comparisons_.address() + i * sizeof(TensorComparison)}))) {
+      return false;
+    }
+  }
+  const CudaApi& api = device_.api();
+  if (!Must(device_.Check(
+          api.MemcpyDtoHAsync(found.data(), comparisons_.address(),
+                              found.size() * sizeof(TensorComparison), device_.stream()),
+          "reading comparisons")) ||
+      !Must(device_.Synchronize())) {
+    return false;
+  }
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const CudaVerdict verdict = JudgeComparison(*looks[i].expected, found[i], true);
+    if (verdict.ok) {
+      continue;
+    }
+    if (side == Side::kReference) {
+      return Fail(absl::UnavailableError(
+          "the reference's results are not what they were before the candidate came"));
+    }
+    return Wrong(looks[i], found[i], verdict, timed);
+  }
+  return true;
+}
+
+bool Judgement::Wrong(const Looked& look, const TensorComparison& comparison,
+                      const CudaVerdict& verdict, bool timed) {
+  const Case& at = prepared_.cases()[look.index];
+  const CudaExpected& expected = *look.expected;
+  WrongResult wrong;
+  wrong.cause = timed ? WrongResult::Cause::kTimedOutput : verdict.cause;
+  wrong.shape = at.axes;
+  wrong.distribution = at.distribution;
+  wrong.output = prepared_.problem().outputs[look.output].name;
+  wrong.mismatches = comparison.mismatches;
+  wrong.elements = static_cast<uint64_t>(expected.count);
+  wrong.normwise_error = RoundForReport(verdict.normwise_error);
+  if (comparison.mismatches > 0) {
+    wrong.index = comparison.first;
+    const DataType kept = IsFloat(expected.dtype) ? DataType::kFloat64 : expected.dtype;
+    std::array<std::byte, 8> got{};
+    std::array<std::byte, 8> right{};
+    const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));
+    const auto right_bytes = static_cast<size_t>(SizeBytes(kept));
+    const CudaApi& api = device_.api();
+    const CUdeviceptr output = prepared_.OutputAddress(Side::kCandidate, at.outputs[look.output]);
+    if (!Must(device_.Check(api.MemcpyDtoHAsync(got.data(), output + wrong.index * got_bytes,
+                                                got_bytes, device_.stream()),
+                            "reading a value")) ||
+        !Must(device_.Check(
+            api.MemcpyDtoHAsync(right.data(), expected.values.address() + wrong.index * right_bytes,
+                                right_bytes, device_.stream()),
+            "reading a value")) ||
+        !Must(device_.Synchronize())) {
+      return false;
+    }
+    wrong.got = ElementAt(expected.dtype, got, 0);
+    wrong.expected = ElementAt(kept, right, 0);
+    RoundForReport(wrong.got, wrong.expected);
+  }
+  if (timed && comparison.mismatches > 0 && comparison.unwritten == comparison.mismatches) {
+    return Settle(
+        MakeExploit(Exploit::Kind::kSkippedWork,
+                    absl::StrCat("in a timed call ", comparison.unwritten, " of ", expected.count,
+                                 " values of output ", wrong.output, " were not written")));
+  }
+  return Settle(std::move(wrong));
+}
+
+bool Judgement::CheckCorrectness() {
+  const std::vector<Case>& cases = prepared_.cases();
+  const CudaApi& api = device_.api();
+  std::vector<RunRecord> runs;
+  std::vector<Looked> looks;
+  int64_t limit_ns = 0;
+  for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
+    runs.push_back({cuda_runner::kCandidate, static_cast<uint32_t>(check.index)});
+    limit_ns += prepared_.CallLimitNs(cases[check.index].reference_ns);
+    for (size_t i = 0; i < check.expected.size(); ++i) {
+      looks.push_back({check.index, i, &check.expected[i]});
+    }
+    if (!Must(prepared_.ResetGuards(cases[check.index]))) {
+      return false;
+    }
+  }
+  // A kernel that hangs at once shall not be waited for as long as all cases may take.
+  limit_ns = std::min(limit_ns, options_.max_call_limit_ns);
+  auto changed = DeviceBuffer::Allocate(device_, 8);
+  if (!changed.ok()) {
+    return Fail(changed.status());
+  }
+  for (const bool plausible : {false, true}) {
+    const uint32_t pattern =
+        plausible && !looks.empty() ? PlausiblePattern(*looks[0].expected) : NextNanPattern();
+    for (const RunRecord& run : runs) {
+      if (!Must(prepared_.FillOutputs(Side::kCandidate, cases[run.program], pattern))) {
+        return false;
+      }
+    }
+    if (!Must(device_.Synchronize()) ||
+        !Accept(runner_->Run(runs, limit_ns, cancel_), Side::kCandidate, "check", limit_ns)) {
+      return false;
+    }
+    correctness_cases_ += static_cast<uint32_t>(runs.size());
+    std::vector<TensorComparison> found;
+    if (!Verify(looks, Side::kCandidate, pattern, false, found)) {
+      return false;
+    }
+  }
+  if (!Must(device_.Check(api.MemsetD8Async(changed->address(), 0, 8, device_.stream()),
+                          "clearing a counter"))) {
+    return false;
+  }
+  for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
+    for (const CudaPreparedProblem::Place& place : cases[check.index].outputs) {
+      for (const CUdeviceptr guard : prepared_.GuardAddresses(place)) {
+        if (!Must(kernels_.CountChanged(guard, CudaPreparedProblem::kGuardBytes / 4,
+                                        CudaPreparedProblem::kGuardPattern, changed->address()))) {
+          return false;
+        }
+      }
+    }
+  }
+  uint64_t count = 0;
+  if (!Must(device_.Check(
+          api.MemcpyDtoHAsync(&count, changed->address(), sizeof(count), device_.stream()),
+          "reading a counter")) ||
+      !Must(device_.Synchronize())) {
+    return false;
+  }
+  return count == 0 || Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
+                                          "wrote beyond the end or before the start of an output"));
+}
+
+bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
+                          std::vector<double>& calls_ns, uint32_t& pattern) {
+  const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  const CudaPreparedProblem::Programs& programs = ProgramsOf(side);
+  std::vector<SampleRecord> samples;
+  std::vector<PoisonRecord> poisons;
+  calls = std::min(calls, shape.slots.size());
+  pattern = NextNanPattern();
+  uint64_t workspace_bytes = 0;
+  for (size_t slot = 0; slot < calls; ++slot) {
+    const size_t index = shape.slots[slot];
+    SampleRecord sample{SlotOf(side), static_cast<uint32_t>(index),
+                        static_cast<uint32_t>(poisons.size()), 0};
+    workspace_bytes = programs.workspace_bytes[index];
+    prepared_.AddPoisons(side, index, workspace_bytes, pattern, poisons);
+    if (side == Side::kCandidate && slot == 0) {
+      // Nothing of the reference's results is left for a candidate to find.
+      for (const size_t other : shape.slots) {
+        prepared_.AddPoisons(Side::kReference, other, 0, pattern, poisons);
+      }
+    }
+    sample.poisons = static_cast<uint32_t>(poisons.size()) - sample.first_poison;
+    samples.push_back(sample);
+  }
+  const int64_t limit_ns =
+      prepared_.CallLimitNs(shape.reference_ns) + 50 * shape.reference_ns * std::ssize(samples);
+  const CudaRunner::Answer answer = runner_->Time(samples, poisons, true, limit_ns, cancel_);
+  if (!Accept(answer, side, "timing", limit_ns)) {
+    return false;
+  }
+  double explained_us = 0;
+  std::vector<double> flushes_us;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const double flush_us = answer.values_us[2 * i];
+    const double call_us = answer.values_us[2 * i + 1];
+    if (i > 0 || samples.size() == 1) {
+      flushes_us.push_back(flush_us);
+    }
+    explained_us += flush_us + call_us;
+    calls_ns.push_back(std::max(1.0, 1000 * call_us - results_[shape_index].overhead_ns));
+  }
+  const double flush_us = Median(flushes_us);
+  if (side == Side::kReference) {
+    reference_flush_us_ = flush_us;
+    return true;
+  }
+  // The events' times lie in memory that device code could reach: they must add up to what passed
+  // on the host, and preparing a call must take as long as it does for the reference.
+  const double wall_us = 1e-3 * static_cast<double>(answer.reply.wall_ns);
+  if (wall_us - explained_us > kUnexplainedShare * wall_us + kUnexplainedUs) {
+    return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                              absl::StrCat("its timed calls took ", std::llround(wall_us),
+                                           " us on the host, of which the device's events explain ",
+                                           std::llround(explained_us))));
+  }
+  const double workspace_us = static_cast<double>(workspace_bytes) / kSlowestFillBytesPerUs;
+  if (reference_flush_us_ > 0 &&
+      flush_us > kFlushFactor * (reference_flush_us_ + workspace_us) + kFlushSlackUs) {
+    return Settle(MakeExploit(
+        Exploit::Kind::kBackgroundWork,
+        absl::StrCat("what runs between its calls took ", std::llround(flush_us),
+                     " us, beside the reference's ", std::llround(reference_flush_us_))));
+  }
+  return true;
+}
+
+bool Judgement::MeasureOverhead(size_t shape_index) {
+  // The last program has no launches.
+  const SampleRecord nothing{cuda_runner::kCandidate,
+                             static_cast<uint32_t>(prepared_.cases().size()), 0, 0};
+  const std::vector<SampleRecord> samples(kEmptySamples, nothing);
+  const int64_t limit_ns = options_.min_call_limit_ns;
+  const CudaRunner::Answer answer = runner_->Time(samples, {}, true, limit_ns, cancel_);
+  if (!Accept(answer, Side::kCandidate, "warm_up", limit_ns)) {
+    return false;
+  }
+  std::vector<double> calls_ns;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    calls_ns.push_back(1000.0 * answer.values_us[2 * i + 1]);
+  }
+  results_[shape_index].overhead_ns = Median(calls_ns);
+  return true;
+}
+
+bool Judgement::WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns) {
+  const size_t slots = prepared_.bench_shapes()[shape_index].slots.size();
+  const bool warm = monitor_.IsWarm();
+  for (const Side side : {Side::kReference, Side::kCandidate}) {
+    std::vector<double> calls_ns;
+    const int64_t start_ns = NowNs();
+    int64_t spent_ns = 0;
+    uint32_t pattern = 0;
+    do {
+      if (!TimeCalls(shape_index, side, slots, calls_ns, pattern)) {
+        return false;
+      }
+      spent_ns = NowNs() - start_ns;
+    } while (!warm &&
+             (std::ssize(calls_ns) < options_.warm_up_calls || spent_ns < options_.warm_up_ns));
+    (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(calls_ns, 0.1);
+  }
+  clock_hz_ = monitor_.ClockHz();
+  return true;
+}
+
+bool Judgement::RunBlock(size_t shape_index, const TimingSession::Block& block,
+                         TimingSession::BlockTimes& times) {
+  const size_t slots = prepared_.bench_shapes()[shape_index].slots.size();
+  const size_t wanted =
+      std::min<size_t>(static_cast<size_t>(block.calls), kMaxRequestsInBlock * slots);
+  std::vector<double> calls_ns;
+  const int64_t start_ns = NowNs();
+  uint32_t pattern = 0;
+  size_t last = 0;
+  while (calls_ns.size() < wanted && times.elapsed_ns < block.max_ns) {
+    last = std::min(slots, wanted - calls_ns.size());
+    if (!TimeCalls(shape_index, block.side, last, calls_ns, pattern)) {
+      return false;
+    }
+    times.elapsed_ns = std::max<int64_t>(1, NowNs() - start_ns);
+  }
+  const bool slowed = monitor_.Look() < kLeastClockShare * clock_hz_;
+  (slowed ? times.disturbed_calls_ns : times.calls_ns) = std::move(calls_ns);
+  return VerifySlots(shape_index, block.side, last, Bank::kBase, pattern, std::nullopt);
+}
+
+bool Judgement::TimeShape(size_t shape_index) {
+  TimedShape& result = results_[shape_index];
+  const int64_t start_ns = NowNs();
+  double candidate_ns = 0;
+  double reference_ns = 0;
+  if (!MeasureOverhead(shape_index) || !WarmUp(shape_index, candidate_ns, reference_ns)) {
+    return false;
+  }
+  TimingSession session(options_, precision_, candidate_ns, reference_ns);
+  for (TimingSession::Block block = session.Next(); !block.finished; block = session.Next()) {
+    TimingSession::BlockTimes times;
+    if (!RunBlock(shape_index, block, times)) {
+      return false;
+    }
+    session.Add(times);
+  }
+  result.Add(session);
+  const int64_t timed_ns = NowNs();
+  times_.timing_ns += timed_ns - start_ns;
+  const bool going = FreshRound(shape_index, Bank::kAltered, result) &&
+                     FreshRound(shape_index, Bank::kOther, result);
+  if (status_.ok() &&
+      !Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase))) {
+    return false;
+  }
+  monitor_.NoteWork();
+  times_.fresh_ns += NowNs() - timed_ns;
+  return going;
+}
+
+// New values at the addresses of those that the timed calls were on. The cache is as cold as
+// before, so that the calls take as long as before unless the kernel remembered.
+bool Judgement::FreshRound(size_t shape_index, Bank bank, TimedShape& result) {
+  const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  const size_t slots = shape.slots.size();
+  if (!Must(prepared_.PutBank(shape, bank)) || !Must(device_.Synchronize())) {
+    return false;
+  }
+  std::vector<double> candidate_ns;
+  std::vector<double> reference_ns;
+  uint32_t pattern = 0;
+  if (!TimeCalls(shape_index, Side::kCandidate, slots, candidate_ns, pattern) ||
+      !VerifySlots(shape_index, Side::kCandidate, slots, bank, pattern, Bank::kBase) ||
+      !TimeCalls(shape_index, Side::kReference, slots, reference_ns, pattern)) {
+    return false;
+  }
+  if (bank == Bank::kOther) {
+    result.candidate_cold_ns.insert(result.candidate_cold_ns.end(), candidate_ns.begin(),
+                                    candidate_ns.end());
+    result.reference_cold_ns.insert(result.reference_cold_ns.end(), reference_ns.begin(),
+                                    reference_ns.end());
+  }
+  const double factor = bank == Bank::kAltered ? options_.altered_slowdown : options_.new_slowdown;
+  if (!LooksCached(result.candidate_ns, candidate_ns, result.reference_ns, reference_ns, factor)) {
+    return true;
+  }
+  return Settle(MakeExploit(
+      Exploit::Kind::kCachedOutput,
+      absl::StrCat(
+          "calls on inputs seen before take ", std::llround(Median(result.candidate_ns) / 1000),
+          " us, calls on ",
+          bank == Bank::kAltered ? "the same inputs with a few values replaced " : "new ones ",
+          std::llround(Median(candidate_ns) / 1000), " us")));
+}
+
+bool Judgement::VerifySlots(size_t shape_index, Side side, size_t slots, Bank bank, uint32_t poison,
+                            std::optional<Bank> stale) {
+  const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
+  std::vector<Looked> looks;
+  std::vector<Looked> stale_looks;
+  for (size_t slot = 0; slot < std::min(slots, shape.slots.size()); ++slot) {
+    const std::vector<CudaExpected>& expected = shape.sets[slot][bank].expected;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      looks.push_back({shape.slots[slot], i, &expected[i]});
+      if (stale) {
+        stale_looks.push_back({shape.slots[slot], i, &shape.sets[slot][*stale].expected[i]});
+      }
+    }
+  }
+  std::vector<TensorComparison> found;
+  if (Verify(looks, side, poison, true, found)) {
+    return true;
+  }
+  // Wrong now, but right for the values before: remembered.
+  if (stale && status_.ok() && outcome_) {
+    const MeasureOutcome first = *std::move(outcome_);
+    outcome_.reset();
+    if (Verify(stale_looks, side, poison, true, found)) {
+      return Settle(MakeExploit(Exploit::Kind::kCachedOutput,
+                                "after the inputs had changed, outputs were those of the inputs "
+                                "before"));
+    }
+    outcome_ = first;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<MeasureOutcome> JudgeCuda(CudaPreparedProblem& prepared,
+                                         const CudaProgram& candidate, MeasureLevel level,
+                                         CudaDevice& device, JudgeKernels& kernels,
+                                         CudaRunner* runner, const RenewRunner& renew,
+                                         DeviceMonitor& monitor, const CancelToken& cancel,
+                                         CudaJudgeTimes& times) {
+  return Judgement(prepared, candidate, level, device, kernels, runner, renew, monitor, cancel,
+                   times)
+      .Run();
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,256 @@
+#include "services/worker/cuda/judge/judge_kernels.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int kBlocksPerMultiprocessor = 8;
+
+// In the order of the kernels below.
+constexpr DataType kDataTypes[] = {DataType::kFloat64,   DataType::kFloat32, DataType::kFloat16,
+                                   DataType::kBfloat16,  DataType::kInt64,   DataType::kInt32,
+                                   DataType::kInt8,      DataType::kUint8,   DataType::kFloat8E4m3,
+                                   DataType::kFloat8E5m2};
+constexpr size_t kTypes = std::size(kDataTypes);
+
+constexpr std::string_view kSource = R"cuda(
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+typedef unsigned long long u64;
+
+struct Statistics { double squares; u64 finite; u64 nan; };
+struct Comparison { u64 mismatches; u64 first; u64 unwritten; u64 non_finite; double error_squares; };
+
+__device__ double ToDouble(double v) { return v; }
+__device__ double ToDouble(float v) { return v; }
+__device__ double ToDouble(__half v) { return __half2float(v); }
+__device__ double ToDouble(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ double ToDouble(__nv_fp8_e4m3 v) { return float(v); }
+__device__ double ToDouble(__nv_fp8_e5m2 v) { return float(v); }
+
+template <class T> struct Largest;
+template <> struct Largest<double> { static constexpr double value = 1.7976931348623157e308; };
+template <> struct Largest<float> { static constexpr double value = 3.4028235677973366e38; };
+template <> struct Largest<__half> { static constexpr double value = 65520; };
+template <> struct Largest<__nv_bfloat16> { static constexpr double value = 3.3961775292304601e38; };
+template <> struct Largest<__nv_fp8_e5m2> { static constexpr double value = 61440; };
+
+__device__ double SumOverBlock(double value) {
+  __shared__ double parts[32];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = threadIdx.x < blockDim.x / 32 ? parts[threadIdx.x] : 0;
+  if (threadIdx.x < 32) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
+  }
+  return value;
+}
+
+template <class T> __device__ double Saturate(double v) {
+  if (fabs(v) < Largest<T>::value) return v;
+  return v > 0 ? __longlong_as_double(0x7ff0000000000000ll) : __longlong_as_double(0xfff0000000000000ll);
+}
+// Without infinities: conversions stop at the largest value.
+template <> __device__ double Saturate<__nv_fp8_e4m3>(double v) { return fmin(fmax(v, -448.0), 448.0); }
+
+template <class T> __device__ void DescribeAs(double* values, long long count, Statistics* statistics) {
+  double squares = 0;
+  u64 finite = 0, nan = 0;
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const double v = values[i];
+    if (isnan(v)) { ++nan; continue; }
+    const double held = Saturate<T>(v);
+    if (held != v) values[i] = held;
+    if (isinf(held)) continue;
+    squares += held * held;
+    ++finite;
+  }
+  squares = SumOverBlock(squares);
+  if (threadIdx.x == 0) atomicAdd(&statistics->squares, squares);
+  if (finite) atomicAdd(&statistics->finite, finite);
+  if (nan) atomicAdd(&statistics->nan, nan);
+}
+
+template <class T> __device__ unsigned Bits(T value) {
+  if constexpr (sizeof(T) == 1) return *reinterpret_cast<const unsigned char*>(&value);
+  else if constexpr (sizeof(T) == 2) return *reinterpret_cast<const unsigned short*>(&value);
+  else return *reinterpret_cast<const unsigned*>(&value);
+}
+
+// Whether the element holds what the repeated word put there.
+template <class T> __device__ bool IsPoison(T value, long long i, unsigned poison) {
+  if constexpr (sizeof(T) == 1) return Bits(value) == ((poison >> (8 * (i & 3))) & 0xff);
+  else if constexpr (sizeof(T) == 2) return Bits(value) == ((poison >> (16 * (i & 1))) & 0xffff);
+  else if constexpr (sizeof(T) == 4) return Bits(value) == poison;
+  else return *reinterpret_cast<const u64*>(&value) == ((u64)poison << 32 | poison);
+}
+
+__device__ void Report(u64 i, bool poisoned, bool non_finite, Comparison* result) {
+  atomicAdd(&result->mismatches, 1ull);
+  atomicMin(&result->first, i);
+  if (poisoned) atomicAdd(&result->unwritten, 1ull);
+  if (non_finite) atomicAdd(&result->non_finite, 1ull);
+}
+
+template <class T>
+__device__ void CompareReal(const T* got, const double* expected, long long count, double absolute,
+                            double rtol, unsigned poison, Comparison* result) {
+  double error_squares = 0;
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const T held = got[i];
+    const double g = ToDouble(held), e = expected[i];
+    const bool g_finite = isfinite(g), e_finite = isfinite(e);
+    bool agrees;
+    if (g_finite && e_finite) {
+      const double error = fabs(g - e);
+      error_squares += error * error;
+      agrees = error <= absolute + rtol * fabs(e);
+    } else {
+      agrees = g == e;
+    }
+    if (!agrees) Report(i, IsPoison(held, i, poison), !g_finite, result);
+  }
+  error_squares = SumOverBlock(error_squares);
+  if (threadIdx.x == 0 && error_squares > 0) atomicAdd(&result->error_squares, error_squares);
+}
+
+template <class T>
+__device__ void CompareWhole(const T* got, const T* expected, long long count, double absolute,
+                             double rtol, unsigned poison, Comparison* result) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const long long g = got[i], e = expected[i];
+    const u64 error = g > e ? (u64)g - (u64)e : (u64)e - (u64)g;
+    if (error != 0 && !((double)error <= absolute + rtol * fabs((double)e))) {
+      Report(i, IsPoison(got[i], i, poison), false, result);
+    }
+  }
+}
+
+#define REAL(NAME, T)                                                                              \
+  extern "C" __global__ void describe_##NAME(double* v, long long n, Statistics* s) {             \
+    DescribeAs<T>(v, n, s);                                                                        \
+  }                                                                                                \
+  extern "C" __global__ void compare_##NAME(const T* g, const double* e, long long n, double a,   \
+                                            double r, unsigned p, Comparison* c) {                \
+    CompareReal<T>(g, e, n, a, r, p, c);                                                           \
+  }
+#define WHOLE(NAME, T)                                                                             \
+  extern "C" __global__ void compare_##NAME(const T* g, const T* e, long long n, double a,        \
+                                            double r, unsigned p, Comparison* c) {                \
+    CompareWhole<T>(g, e, n, a, r, p, c);                                                          \
+  }
+REAL(float64, double)
+REAL(float32, float)
+REAL(float16, __half)
+REAL(bfloat16, __nv_bfloat16)
+REAL(float8_e4m3, __nv_fp8_e4m3)
+REAL(float8_e5m2, __nv_fp8_e5m2)
+WHOLE(int64, long long)
+WHOLE(int32, int)
+WHOLE(int8, signed char)
+WHOLE(uint8, unsigned char)
+
+extern "C" __global__ void count_changed(const unsigned* words, long long n, unsigned pattern, u64* count) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  u64 changed = 0;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    changed += words[i] != pattern;
+  }
+  if (changed) atomicAdd(count, changed);
+}
+)cuda";
+
+size_t TypeIndex(DataType dtype) {
+  return static_cast<size_t>(std::find(std::begin(kDataTypes), std::end(kDataTypes), dtype) -
+                             std::begin(kDataTypes));
+}
+
+// Position among the names: comparing kernels first, then describing ones, then count_changed.
+size_t DescribeIndex(DataType dtype) { return kTypes + TypeIndex(dtype); }
+constexpr size_t kCountChanged = 2 * kTypes;
+
+}  // namespace
+
+std::string_view JudgeKernelsSource() { return kSource; }
+
+std::vector<std::string> JudgeKernelNames() {
+  std::vector<std::string> names;
+  for (const DataType dtype : kDataTypes) {
+    names.push_back(absl::StrCat("compare_", std::string(Name(dtype))));
+  }
+  for (const DataType dtype : kDataTypes) {
+    // Whole numbers are compared as they are.
+    names.push_back(IsFloat(dtype) ? absl::StrCat("describe_", std::string(Name(dtype)))
+                                   : std::string("count_changed"));
+  }
+  names.emplace_back("count_changed");
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<JudgeKernels>> JudgeKernels::Load(CudaDevice& device,
+                                                                 const std::string& cubin) {
+  std::unique_ptr<JudgeKernels> kernels(new JudgeKernels(device));
+  KC_RETURN_IF_ERROR(device.Check(device.api().ModuleLoadData(&kernels->module_, cubin.data()),
+                                  "loading the judge's kernels"));
+  for (const std::string& name : JudgeKernelNames()) {
+    CUfunction function = nullptr;
+    KC_RETURN_IF_ERROR(device.Check(
+        device.api().ModuleGetFunction(&function, kernels->module_, name.c_str()), name));
+    kernels->functions_.push_back(function);
+  }
+  return kernels;
+}
+
+JudgeKernels::~JudgeKernels() {
+  if (module_ != nullptr) device_.api().ModuleUnload(module_);
+}
+
+absl::Status JudgeKernels::Launch(CUfunction function, int64_t elements, void** parameters) {
+  const int64_t wanted = (elements + kBlock - 1) / kBlock;
+  const auto blocks = static_cast<unsigned int>(
+      std::clamp<int64_t>(wanted, 1, device_.multiprocessors() * kBlocksPerMultiprocessor));
+  return device_.Check(device_.api().LaunchKernel(function, blocks, 1, 1, kBlock, 1, 1, 0,
+                                                  device_.stream(), parameters, nullptr),
+                       "launching a kernel of the judge");
+}
+
+absl::Status JudgeKernels::Fill(CUdeviceptr at, const void* content, size_t bytes) {
+  return device_.Check(device_.api().MemcpyHtoDAsync(at, content, bytes, device_.stream()),
+                       "copying to the device");
+}
+
+absl::Status JudgeKernels::Describe(DataType dtype, CUdeviceptr values, int64_t count,
+                                    CUdeviceptr statistics) {
+  const ExpectedStatistics zero;
+  KC_RETURN_IF_ERROR(Fill(statistics, &zero, sizeof(zero)));
+  void* parameters[] = {&values, &count, &statistics};
+  return Launch(functions_[DescribeIndex(dtype)], count, parameters);
+}
+
+absl::Status JudgeKernels::Compare(const Comparison& comparison) {
+  const TensorComparison zero;
+  KC_RETURN_IF_ERROR(Fill(comparison.result, &zero, sizeof(zero)));
+  Comparison c = comparison;
+  void* parameters[] = {&c.got, &c.expected, &c.count, &c.absolute, &c.rtol, &c.poison, &c.result};
+  return Launch(functions_[TypeIndex(c.dtype)], c.count, parameters);
+}
+
+absl::Status JudgeKernels::CountChanged(CUdeviceptr words, int64_t word_count, uint32_t pattern,
+                                        CUdeviceptr count) {
+  void* parameters[] = {&words, &word_count, &pattern, &count};
+  return Launch(functions_[kCountChanged], word_count, parameters);
+}
+
+}  // namespace kernelcast::worker

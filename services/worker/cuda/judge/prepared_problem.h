@@ -1,0 +1,183 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PREPARED_PROBLEM_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PREPARED_PROBLEM_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/inputs.h"
+#include "services/worker/core/options.h"
+#include "services/worker/core/random.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/judge/runner_client.h"
+#include "services/worker/cuda/runner/program_table.h"
+
+namespace kernelcast::worker {
+
+// A program of device code, compiled: a candidate, a reference or an oracle.
+struct CudaProgram {
+  std::string cubin;
+  std::vector<Launch> launches;
+  std::string workspace_bytes;
+  std::vector<Tunable> tunables;
+
+  // Names of its kernels, each once, in the order of the launches.
+  std::vector<std::string> KernelNames() const;
+};
+
+// What an output must hold, on the device, in memory that no runner sees.
+struct CudaExpected {
+  DataType dtype = DataType::kFloat32;
+  Tolerance tolerance;
+  int64_t count = 0;
+  DeviceBuffer values;  // doubles, or elements of the integer type
+  double rms = 0;
+  double norm = 0;
+  double absolute = 0;  // atol * max(1, rms)
+};
+
+// A problem with its inputs drawn, its outputs known and its reference tried, on one device. Inputs
+// and outputs live in arenas that runners map: the inputs to read only.
+class CudaPreparedProblem {
+ public:
+  // Arenas, as runners number them.
+  enum Arena : uint32_t { kInputs = 0, kCandidateOutputs = 1, kReferenceOutputs = 2, kScratch = 3 };
+  // Values that the inputs of the bench shapes can have.
+  enum Bank : size_t { kBase = 0, kAltered = 1, kOther = 2 };
+  static constexpr size_t kBanks = 3;
+  static constexpr uint32_t kGuardPattern = 0xa5c35a3c;
+
+  struct Place {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+  // One call of the program; its position in cases() is the number of its program.
+  struct Case {
+    AxisValues axes;
+    std::string distribution;
+    std::vector<Place> inputs;
+    std::vector<Place> outputs;
+    int64_t reference_ns = 0;
+  };
+  struct Set {
+    std::vector<DeviceBuffer> inputs;
+    std::vector<CudaExpected> expected;
+  };
+  struct CheckCase {
+    size_t index = 0;
+    std::vector<CudaExpected> expected;
+  };
+  struct BenchShape {
+    AxisValues axes;
+    std::vector<size_t> slots;                  // positions in cases()
+    std::vector<std::array<Set, kBanks>> sets;  // by slot
+    int64_t reference_ns = 0;
+    double bytes = 0;  // declared traffic and work; 0: not declared
+    double flops = 0;
+  };
+
+  // Draws inputs, runs the oracle over all of them, runs the reference in `runner` and checks it.
+  // FAILED_PRECONDITION: oracle or reference is at fault. RESOURCE_EXHAUSTED: too large for the
+  // device. UNAVAILABLE: the runner came to harm otherwise.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> Make(
+      const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
+      const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
+      uint64_t seed, const CancelToken& cancel);
+
+  const Problem& problem() const { return problem_; }
+  const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
+  const MeasureOptions& options() const { return options_; }
+  const std::vector<Case>& cases() const { return cases_; }
+  const std::vector<CheckCase>& check_cases() const { return check_cases_; }
+  const std::vector<BenchShape>& bench_shapes() const { return bench_shapes_; }
+
+  // Maps the arenas into a runner that has none mapped, loads the reference and its programs.
+  [[nodiscard]] absl::Status Attach(CudaRunner& runner, const CancelToken& cancel);
+  [[nodiscard]] absl::Status Detach(CudaRunner& runner, const CancelToken& cancel);
+
+  // The programs of a candidate, one for each of cases(). INVALID_ARGUMENT: a launch has no plan.
+  struct Programs {
+    std::vector<cuda_runner::Program> programs;
+    std::vector<uint64_t> workspace_bytes;  // by case
+    uint64_t max_workspace_bytes = 0;
+  };
+  [[nodiscard]] absl::StatusOr<Programs> MakePrograms(const CudaProgram& program, Side side) const;
+  const Programs& reference_programs() const { return reference_programs_; }
+  // Loads the reference's module anew, with its programs.
+  [[nodiscard]] absl::Status LoadReference(CudaRunner& runner, const CancelToken& cancel);
+  // Makes the scratch arena as large as asked and maps it into the runner. Programs that use it are
+  // to be set again.
+  [[nodiscard]] absl::Status ReserveScratch(uint64_t bytes, CudaRunner& runner,
+                                            const CancelToken& cancel);
+
+  // Into the device's stream: guards of a case's outputs, wrong words over the outputs, values of a
+  // bank into the inputs of a shape.
+  [[nodiscard]] absl::Status ResetGuards(const Case& at);
+  [[nodiscard]] absl::Status FillOutputs(Side side, const Case& at, uint32_t pattern);
+  [[nodiscard]] absl::Status PutBank(const BenchShape& shape, Bank bank);
+
+  // What the runner writes over a case's outputs and workspace before a timed call.
+  void AddPoisons(Side side, size_t index, uint64_t workspace_bytes, uint32_t pattern,
+                  std::vector<cuda_runner::PoisonRecord>& poisons) const;
+
+  CUdeviceptr OutputAddress(Side side, const Place& place) const;
+  // Of kGuardBytes each, before and after an output.
+  std::array<CUdeviceptr, 2> GuardAddresses(const Place& place) const;
+  static constexpr int64_t kGuardBytes = 4096;
+
+  // Of one call, given what the reference takes.
+  int64_t CallLimitNs(int64_t reference_ns) const;
+
+  int candidates_served = 0;
+
+ private:
+  CudaPreparedProblem(const Problem& problem, const MeasureOptions& options, CudaDevice& device,
+                      JudgeKernels& kernels, uint64_t seed)
+      : problem_(problem), options_(options), device_(device), kernels_(kernels), random_(seed) {}
+
+  absl::Status Arrange();
+  absl::Status FillInputs();
+  absl::Status RunOracle(const CudaProgram& oracle);
+  absl::Status RunReference(CudaRunner& runner, const CancelToken& cancel);
+  absl::StatusOr<std::vector<CudaExpected>> AllocateExpected(const AxisValues& axes);
+
+  const Problem problem_;
+  const MeasureOptions options_;
+  CudaDevice& device_;
+  JudgeKernels& kernels_;
+  Random random_;
+  CudaProgram reference_;
+  Programs reference_programs_;
+  std::vector<Case> cases_;
+  std::vector<CaseSpec> check_specs_;  // by position in check_cases_
+  std::vector<CheckCase> check_cases_;
+  std::vector<BenchShape> bench_shapes_;
+  uint64_t inputs_bytes_ = 0;
+  uint64_t outputs_bytes_ = 0;
+  SharedArena inputs_;
+  SharedArena candidate_outputs_;
+  SharedArena reference_outputs_;
+  SharedArena scratch_;
+};
+
+// What comparing a candidate's output with the right one found, as in CompareTensor.
+struct CudaVerdict {
+  bool ok = true;
+  WrongResult::Cause cause = WrongResult::Cause::kValue;
+  double normwise_error = 0;
+};
+CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison& comparison,
+                            bool poisoned);
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PREPARED_PROBLEM_H_

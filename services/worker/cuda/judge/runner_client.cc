@@ -1,0 +1,263 @@
+#include "services/worker/cuda/judge/runner_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/process/memory_file.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using cuda_runner::Command;
+using cuda_runner::Failure;
+using cuda_runner::Reply;
+using cuda_runner::Request;
+
+// How often a stopped token is looked at while the runner works.
+constexpr int kPollMs = 20;
+constexpr int64_t kMaxOutputBytes = 4 << 20;
+constexpr int64_t kReapLimitNs = 10'000'000'000;
+
+// What the driver goes by; nothing else is inherited.
+std::vector<std::string> DriverEnvironment() {
+  std::vector<std::string> environment;
+  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                           "NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"}) {
+    if (const char* value = std::getenv(name)) {
+      environment.push_back(absl::StrCat(name, "=", value));
+    }
+  }
+  return environment;
+}
+
+template <class Record>
+std::span<const std::byte> Bytes(std::span<const Record> records) {
+  return std::as_bytes(records);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOptions& options,
+                                                              const CancelToken& cancel) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return absl::UnavailableError(absl::StrCat("socketpair: ", std::strerror(errno)));
+  }
+  const int buffer = 4 * static_cast<int>(cuda_runner::kMaxPacketBytes);
+  for (const int socket : sockets) {
+    setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+  }
+  ChildOptions child;
+  child.argv = {options.path};
+  child.environment = DriverEnvironment();
+  child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
+  child.max_output_bytes = kMaxOutputBytes;
+  auto spawned = ChildProcess::Spawn(child);
+  close(sockets[1]);
+  if (!spawned.ok()) {
+    close(sockets[0]);
+    return absl::UnavailableError(
+        absl::StrCat("the runner cannot be started: ", spawned.status().message()));
+  }
+  std::unique_ptr<CudaRunner> runner(
+      new CudaRunner(*std::move(spawned), sockets[0], options.start_limit_ns));
+  Request hello{};
+  hello.command = Command::kHello;
+  const Answer answer = runner->Ask(hello, {}, -1, options.start_limit_ns, cancel);
+  if (answer.end == End::kStopped) {
+    return cancel.Check();
+  }
+  if (!answer.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("the runner cannot use the device: ", FailureText(answer),
+                     runner->child_->output().empty() ? "" : "; ", runner->child_->output()));
+  }
+  return runner;
+}
+
+CudaRunner::~CudaRunner() { close(socket_); }
+
+CudaRunner::Answer CudaRunner::Lost(End end) {
+  alive_ = false;
+  child_->Kill();
+  child_->Wait(kReapLimitNs);
+  Answer answer;
+  answer.end = end;
+  return answer;
+}
+
+CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::byte> records,
+                                   int fd, int64_t limit_ns, const CancelToken& cancel) {
+  if (!alive_) {
+    return Lost(End::kGone);
+  }
+  iovec parts[2] = {{const_cast<Request*>(&request), sizeof(request)},
+                    {const_cast<std::byte*>(records.data()), records.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = records.empty() ? 1 : 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  while (sendmsg(socket_, &message, MSG_NOSIGNAL) < 0) {
+    if (errno != EINTR) {
+      return Lost(End::kGone);
+    }
+  }
+  const int64_t deadline_ns = Clock::Real().MonotonicNs() + limit_ns;
+  for (;;) {
+    const int64_t left_ns = deadline_ns - Clock::Real().MonotonicNs();
+    pollfd ready{socket_, POLLIN, 0};
+    const int wait_ms = static_cast<int>(std::clamp<int64_t>(left_ns / 1'000'000 + 1, 0, kPollMs));
+    const int events = poll(&ready, 1, wait_ms);
+    if (events > 0) {
+      break;
+    }
+    // Reads what it prints; kills it where that is too much.
+    child_->Poll();
+    if (left_ns <= 0) {
+      return Lost(End::kTimeout);
+    }
+    if (cancel.stopped()) {
+      return Lost(End::kStopped);
+    }
+  }
+  std::vector<std::byte> packet(cuda_runner::kMaxPacketBytes);
+  const ssize_t got = recv(socket_, packet.data(), packet.size(), 0);
+  Answer answer;
+  if (got < static_cast<ssize_t>(sizeof(Reply))) {
+    return Lost(End::kGone);
+  }
+  std::memcpy(&answer.reply, packet.data(), sizeof(Reply));
+  const size_t values = (static_cast<size_t>(got) - sizeof(Reply)) / sizeof(float);
+  if (answer.reply.values != values) {
+    return Lost(End::kGone);
+  }
+  answer.values_us.resize(values);
+  if (values > 0) {
+    std::memcpy(answer.values_us.data(), packet.data() + sizeof(Reply), values * sizeof(float));
+  }
+  if (answer.reply.failure != Failure::kNone) {
+    answer.end = End::kFailed;
+    alive_ = answer.reply.context_lost == 0;
+  }
+  return answer;
+}
+
+CudaRunner::Answer CudaRunner::Map(uint32_t arena, int fd, uint64_t bytes, bool writable,
+                                   const CancelToken& cancel) {
+  Request request{};
+  request.command = Command::kMap;
+  request.slot = arena;
+  request.bytes = bytes;
+  request.writable = writable ? 1 : 0;
+  return Ask(request, {}, fd, start_limit_ns_, cancel);
+}
+
+CudaRunner::Answer CudaRunner::Unmap(uint32_t arena, const CancelToken& cancel) {
+  Request request{};
+  request.command = Command::kUnmap;
+  request.slot = arena;
+  return Ask(request, {}, -1, start_limit_ns_, cancel);
+}
+
+absl::StatusOr<CudaRunner::Answer> CudaRunner::Load(uint32_t slot, const std::string& cubin,
+                                                    const std::vector<std::string>& kernels,
+                                                    const CancelToken& cancel) {
+  std::string content = cubin;
+  for (const std::string& kernel : kernels) {
+    content += kernel;
+    content += '\0';
+  }
+  KC_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::FromContent("kernelcast-cubin", content));
+  Request request{};
+  request.command = Command::kLoad;
+  request.slot = slot;
+  request.bytes = cubin.size();
+  request.count = static_cast<uint32_t>(kernels.size());
+  request.extra = static_cast<uint32_t>(content.size() - cubin.size());
+  return Ask(request, {}, file.fd(), start_limit_ns_, cancel);
+}
+
+CudaRunner::Answer CudaRunner::Unload(uint32_t slot, const CancelToken& cancel) {
+  Request request{};
+  request.command = Command::kUnload;
+  request.slot = slot;
+  return Ask(request, {}, -1, start_limit_ns_, cancel);
+}
+
+absl::StatusOr<CudaRunner::Answer> CudaRunner::SetPrograms(
+    uint32_t slot, std::span<const cuda_runner::Program> programs, const CancelToken& cancel) {
+  const std::vector<std::byte> content = cuda_runner::WritePrograms(programs);
+  KC_ASSIGN_OR_RETURN(
+      const MemoryFile file,
+      MemoryFile::FromContent("kernelcast-programs",
+                              {reinterpret_cast<const char*>(content.data()), content.size()}));
+  Request request{};
+  request.command = Command::kPrograms;
+  request.slot = slot;
+  request.bytes = content.size();
+  request.count = static_cast<uint32_t>(programs.size());
+  return Ask(request, {}, file.fd(), start_limit_ns_, cancel);
+}
+
+CudaRunner::Answer CudaRunner::Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
+                                   const CancelToken& cancel) {
+  Request request{};
+  request.command = Command::kRun;
+  request.count = static_cast<uint32_t>(runs.size());
+  return Ask(request, Bytes(runs), -1, limit_ns, cancel);
+}
+
+CudaRunner::Answer CudaRunner::Time(std::span<const cuda_runner::SampleRecord> samples,
+                                    std::span<const cuda_runner::PoisonRecord> poisons,
+                                    bool flush_l2, int64_t limit_ns, const CancelToken& cancel) {
+  Request request{};
+  request.command = Command::kTime;
+  request.count = static_cast<uint32_t>(samples.size());
+  request.extra = static_cast<uint32_t>(poisons.size());
+  request.flush_l2 = flush_l2 ? 1 : 0;
+  std::vector<std::byte> records(samples.size_bytes() + poisons.size_bytes());
+  std::copy_n(Bytes(samples).data(), samples.size_bytes(), records.data());
+  std::copy_n(Bytes(poisons).data(), poisons.size_bytes(), records.data() + samples.size_bytes());
+  Answer answer = Ask(request, records, -1, limit_ns, cancel);
+  if (answer.ok() && answer.values_us.size() != 2 * samples.size()) {
+    return Lost(End::kGone);
+  }
+  return answer;
+}
+
+std::string CudaRunner::FailureText(const Answer& answer) {
+  switch (answer.end) {
+    case End::kDone: return "";
+    case End::kTimeout: return "it did not answer in time";
+    case End::kGone: return "it ended";
+    case End::kStopped: return "it was stopped";
+    case End::kFailed: break;
+  }
+  const std::string where(answer.reply.where,
+                          strnlen(answer.reply.where, sizeof(answer.reply.where)));
+  if (answer.reply.failure == Failure::kRequest) {
+    return where;
+  }
+  return absl::StrCat(where, ": CUDA error ", answer.reply.cuda_error);
+}
+
+}  // namespace kernelcast::worker
