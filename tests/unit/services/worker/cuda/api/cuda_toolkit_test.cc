@@ -46,7 +46,8 @@ TEST_CASE("What is missing is said of each folder") {
   Touch(folder.path().string() + "/b/lib64/libnvrtc.so.13");
   Touch(folder.path().string() + "/b/lib64/libnvrtc-builtins.so.13.0");
   const auto toolkit =
-      FindCudaToolkit({folder.path().string() + "/a", folder.path().string() + "/b", folder.path().string() + "/c"});
+      FindCudaToolkit({folder.path().string() + "/a", folder.path().string() + "/b",
+                       folder.path().string() + "/c"});
   REQUIRE(absl::IsNotFound(toolkit.status()));
   CHECK_THAT(std::string(toolkit.status().message()),
              Catch::Contains("/a: libnvrtc, but no libnvrtc-builtins.so beside it") &&
