@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -210,12 +211,14 @@ std::string CompilerProcess::Obituary() {
                       output.empty() ? "" : ": ", output);
 }
 
-int64_t CompilerProcess::resident_bytes() const {
-  std::ifstream file(absl::StrCat("/proc/", child_->pid(), "/statm"));
-  int64_t total_pages = 0;
-  int64_t resident_pages = 0;
-  file >> total_pages >> resident_pages;
-  return resident_pages * sysconf(_SC_PAGESIZE);
+int64_t CompilerProcess::peak_resident_bytes() const {
+  std::ifstream file(absl::StrCat("/proc/", child_->pid(), "/status"));
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) {
+      return strtoll(line.c_str() + 6, nullptr, 10) * 1024;
+    }
+  }
+  return 0;
 }
 
 }  // namespace kernelcast::worker

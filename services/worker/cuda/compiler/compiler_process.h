@@ -56,7 +56,11 @@ class CompilerProcess {
   // Of a process that died, for the log: "signal 11", "exit code 1", and the end of its output.
   std::string Obituary();
 
-  int64_t resident_bytes() const;
+  // Whether it still runs.
+  bool Alive() { return !child_->Poll(); }
+
+  // The most memory that it has had resident.
+  int64_t peak_resident_bytes() const;
 
  private:
   explicit CompilerProcess(const CompilerProcessOptions& options) : options_(options) {}

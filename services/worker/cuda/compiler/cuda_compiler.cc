@@ -97,14 +97,20 @@ absl::StatusOr<std::unique_ptr<CompilerProcess>> CudaCompiler::TakeProcess(
     const CancelToken& cancel) {
   {
     std::unique_lock lock(mutex_);
-    while (idle_.empty() && processes_ >= options_.max_processes) {
+    for (;;) {
+      while (!idle_.empty()) {
+        std::unique_ptr<CompilerProcess> process = std::move(idle_.back());
+        idle_.pop_back();
+        if (process->Alive()) {
+          return process;
+        }
+        --processes_;
+      }
+      if (processes_ < options_.max_processes) {
+        break;
+      }
       KC_RETURN_IF_ERROR(cancel.Check());
       returned_.wait_for(lock, kLook);
-    }
-    if (!idle_.empty()) {
-      std::unique_ptr<CompilerProcess> process = std::move(idle_.back());
-      idle_.pop_back();
-      return process;
     }
     ++processes_;
   }
@@ -209,14 +215,18 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   compiler_wire::CompileReply reply;
   KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
   const CompilerProcess::End end = process->Compile(request, options_.timeout_ns, cancel, reply);
-  const bool healthy = end == CompilerProcess::End::kAnswered &&
-                       reply.code != compiler_wire::ReplyCode::kOutOfMemory;
+  // NVRTC reports memory that it was refused as an error of the source, in words.
+  const bool grown = process->peak_resident_bytes() > options_.process.max_memory_bytes / 2;
+  if (grown && reply.code == compiler_wire::ReplyCode::kRefused) {
+    reply.code = compiler_wire::ReplyCode::kOutOfMemory;
+  }
   std::string obituary;
   if (end == CompilerProcess::End::kDied) {
     obituary = process->Obituary();
     Log(LogLevel::kWarning, "a CUDA compiler died and is replaced", {{"cause", obituary}});
   }
-  if (!healthy) {
+  if (end != CompilerProcess::End::kAnswered || grown ||
+      reply.code == compiler_wire::ReplyCode::kOutOfMemory) {
     process.reset();
   }
   ReturnProcess(std::move(process));

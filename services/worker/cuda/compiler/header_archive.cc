@@ -47,9 +47,10 @@ void Collect(const fs::path& root, bool only_known, std::map<std::string, std::s
   static constexpr std::string_view kFolders[] = {
       "crt", "cooperative_groups", "cuda", "cub", "nv", "thrust"};
   static constexpr std::string_view kFiles[] = {
-      "cu",       "mma.h",         "vector_", "device_",     "driver_",
-      "host_",    "math_",         "sm_",     "texture",     "surface",
-      "library_", "builtin_types", "channel", "common_func", "fatbinary"};
+      "cu",      "mma.h",       "vector_",   "device_",
+      "driver_", "host_",       "math_",     "sm_",
+      "texture", "surface",     "library_",  "builtin_types",
+      "channel", "common_func", "fatbinary", "cooperative_groups.h"};
   const auto known = [&](std::string_view name, auto& prefixes) {
     return std::any_of(std::begin(prefixes), std::end(prefixes), [&](std::string_view prefix) {
       return name.substr(0, prefix.size()) == prefix;

@@ -43,6 +43,11 @@ constexpr const char* kRuntime =
     "#include <cuda/std/cstdint>\n#include <cuda/std/climits>\n#include <float.h>\n"
     "#include <math.h>\n#include <vector_types.h>\n";
 
+// The driver's interface is for hosts; a type of it is an argument of device code.
+constexpr const char* kDriver =
+    "#pragma once\n"
+    "typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;\n";
+
 constexpr StandardHeader kHeaders[] = {
     {"assert.h", kNothing},
     {"cassert", kNothing},
@@ -63,6 +68,7 @@ constexpr StandardHeader kHeaders[] = {
     {"stdlib.h", kNothing},
     {"string.h", kNothing},
     {"cuda_runtime.h", kRuntime},
+    {"cuda.h", kDriver},
 };
 
 }  // namespace

@@ -11,8 +11,8 @@ struct StandardHeader {
 };
 
 // Headers that sources for nvcc include out of habit and NVRTC does not have: integer types,
-// limits, and empty ones for what is built in. <cuda_runtime.h> is among them, since the toolkit's
-// is for hosts.
+// limits, and empty ones for what is built in. <cuda_runtime.h> and <cuda.h> are among them, since
+// the toolkit's are for hosts.
 std::span<const StandardHeader> StandardHeaders();
 
 }  // namespace kernelcast::worker
