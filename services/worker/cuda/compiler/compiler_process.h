@@ -1,0 +1,84 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_COMPILER_PROCESS_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_COMPILER_PROCESS_H_
+
+#include <time.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/process/child_process.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/compiler/wire.h"
+
+namespace kernelcast::worker {
+
+struct CompilerProcessOptions {
+  std::string program;  // path of kernelcast-cuda-compiler
+  CudaToolkit toolkit;
+  // User that the process becomes when the worker is root; 0: stays root.
+  uint32_t uid = 0;
+  int64_t start_timeout_ns = 60'000'000'000;
+  int64_t max_memory_bytes = int64_t{4} << 30;  // address space
+  int64_t max_reply_bytes = 64 << 20;
+  int64_t max_output_bytes = 1 << 20;
+};
+
+// The worker's side of one kernelcast-cuda-compiler, which it keeps warm. The destructor kills it.
+// Not thread-safe.
+class CompilerProcess {
+ public:
+  // Starts it and waits until it can compile. UNAVAILABLE: it cannot be started, or it cannot
+  // compile; the message says why. CANCELLED, DEADLINE_EXCEEDED: the token was stopped.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CompilerProcess>> Start(
+      const CompilerProcessOptions& options, int headers_fd, const CancelToken& cancel);
+  ~CompilerProcess();
+  CompilerProcess(const CompilerProcess&) = delete;
+  CompilerProcess& operator=(const CompilerProcess&) = delete;
+
+  const compiler_wire::Hello& hello() const { return hello_; }
+  int compiles() const { return compiles_; }
+
+  enum class End {
+    kAnswered,
+    kLate,     // it took longer than the limit
+    kTooMuch,  // its answer or its output was too large
+    kDied,
+    kStopped,  // the token was stopped
+  };
+  // After anything but kAnswered the process is of no more use.
+  End Compile(const compiler_wire::CompileRequest& request, int64_t limit_ns,
+              const CancelToken& cancel, compiler_wire::CompileReply& reply);
+
+  // Of a process that died, for the log: "signal 11", "exit code 1", and the end of its output.
+  std::string Obituary();
+
+  // Whether it still runs.
+  bool Alive() { return !child_->Poll(); }
+
+  // The most memory that it has had resident.
+  int64_t peak_resident_bytes() const;
+
+ private:
+  explicit CompilerProcess(const CompilerProcessOptions& options) : options_(options) {}
+
+  End Send(const std::string& frame, int64_t deadline_ns, const CancelToken& cancel);
+  End Receive(int64_t deadline_ns, const CancelToken& cancel, std::string& content);
+  // Waits until the socket can be used, the process ends or the time is up.
+  End Await(short events, int64_t deadline_ns, const CancelToken& cancel);
+  // Lets it use so much more processor time; the kernel ends it beyond.
+  void AllowCpu(int64_t limit_ns);
+
+  const CompilerProcessOptions options_;
+  std::unique_ptr<ChildProcess> child_;
+  int socket_fd_ = -1;
+  compiler_wire::Hello hello_;
+  int compiles_ = 0;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_COMPILER_PROCESS_H_

@@ -1,0 +1,282 @@
+#include "services/worker/cuda/compiler/cuda_compiler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/utf8.h"
+#include "services/worker/core/source_scan.h"
+#include "services/worker/cuda/compiler/cubin.h"
+#include "services/worker/cuda/compiler/cuda_flags.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr std::string_view kAllowedHeaders = "headers of the CUDA toolkit";
+// They read files, or make messages speak of others.
+constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next", "line"};
+// Not for candidates to change; what it is called by here goes into the description.
+constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no-cache",
+                                      "--modify-stack-limit=false"};
+constexpr std::chrono::milliseconds kLook(5);
+
+CompileResult Refused(CompileStage stage, std::string log) {
+  CompileResult result;
+  result.result = CompileError{stage, std::move(log)};
+  return result;
+}
+
+std::string Quoted(const std::vector<CubinKernel>& kernels) {
+  std::string names;
+  for (const CubinKernel& kernel : kernels) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", kernel.name);
+  }
+  return names;
+}
+
+std::optional<std::string> CheckHeaders(const HeaderArchive& headers,
+                                        std::span<const IncludedFile> included) {
+  for (const IncludedFile& file : included) {
+    if (!headers.Has(file.name)) {
+      return absl::StrCat("#include of '", file.name.substr(0, 200), "': there is no such header; ",
+                          "only ", std::string(kAllowedHeaders), " can be included");
+    }
+  }
+  return std::nullopt;
+}
+
+// A candidate's own assembly can hold directives, but none that opens a file.
+std::optional<std::string> CheckPtx(std::string_view ptx) {
+  for (const std::string_view word : {".include", ".incbin", ".file"}) {
+    if (ptx.find(word) != std::string_view::npos) {
+      return absl::StrCat("the PTX says '", std::string(word), "', which is not allowed");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(
+    CudaCompilerOptions options, std::unique_ptr<CompileCache> cache) {
+  std::unique_ptr<CudaCompiler> compiler(new CudaCompiler(std::move(options), std::move(cache)));
+  auto headers = HeaderArchive::Read(compiler->options_.process.toolkit.include_directory);
+  if (!headers.ok()) {
+    return absl::UnavailableError(headers.status().message());
+  }
+  compiler->headers_ = *std::move(headers);
+  KC_ASSIGN_OR_RETURN(auto process, compiler->TakeProcess(CancelToken()));
+  const compiler_wire::Hello& hello = process->hello();
+  CudaToolchain& toolchain = compiler->toolchain_;
+  toolchain.nvrtc_version = hello.version;
+  toolchain.description = absl::StrCat("NVRTC ", hello.version);
+  for (const char* flag : kBaseFlags) {
+    absl::StrAppend(&toolchain.description, flag == kBaseFlags[0] ? "; " : " ", flag);
+  }
+  absl::StrAppend(&toolchain.description, "; ", compiler->headers_->hash().substr(0, 8));
+  for (const uint64_t number : hello.architectures) {
+    toolchain.architectures.push_back(absl::StrCat("sm_", number));
+    if (number >= 90) {
+      toolchain.architectures.push_back(absl::StrCat("sm_", number, "a"));
+    }
+  }
+  compiler->missing_protections_ = hello.missing_protections;
+  compiler->ReturnProcess(std::move(process));
+  return compiler;
+}
+
+CudaCompiler::~CudaCompiler() = default;
+
+absl::StatusOr<std::unique_ptr<CompilerProcess>> CudaCompiler::TakeProcess(
+    const CancelToken& cancel) {
+  {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      while (!idle_.empty()) {
+        std::unique_ptr<CompilerProcess> process = std::move(idle_.back());
+        idle_.pop_back();
+        if (process->Alive()) {
+          return process;
+        }
+        --processes_;
+      }
+      if (processes_ < options_.max_processes) {
+        break;
+      }
+      KC_RETURN_IF_ERROR(cancel.Check());
+      returned_.wait_for(lock, kLook);
+    }
+    ++processes_;
+  }
+  auto process = CompilerProcess::Start(options_.process, headers_->fd(), cancel);
+  if (!process.ok()) {
+    ReturnProcess(nullptr);
+  }
+  return process;
+}
+
+void CudaCompiler::ReturnProcess(std::unique_ptr<CompilerProcess> process) {
+  if (process != nullptr && process->compiles() >= options_.compiles_per_process) {
+    process.reset();
+  }
+  const std::lock_guard lock(mutex_);
+  if (process != nullptr) {
+    idle_.push_back(std::move(process));
+  } else {
+    --processes_;
+  }
+  returned_.notify_one();
+}
+
+std::string CudaCompiler::ArtifactId(const std::string& source,
+                                     const std::vector<std::string>& flags,
+                                     const std::string& architecture) const {
+  ContentHasher hasher;
+  hasher.Add("cuda artifact 1").Add(toolchain_.description).Add(architecture).Add(source);
+  hasher.Add(flags.size());
+  for (const std::string& flag : flags) {
+    hasher.Add(flag);
+  }
+  return absl::StrCat("a_", hasher.Hex128());
+}
+
+absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
+                                                    const std::vector<std::string>& flags,
+                                                    std::span<const LaunchShape> launches,
+                                                    const std::string& architecture,
+                                                    const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(cancel.Check());
+  if (auto problem = CheckCudaFlags(flags)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  if (std::find(toolchain_.architectures.begin(), toolchain_.architectures.end(), architecture) ==
+      toolchain_.architectures.end()) {
+    return Refused(CompileStage::kAdmission, absl::StrCat("NVRTC ", toolchain_.nvrtc_version,
+                                                          " does not compile for ", architecture));
+  }
+  KC_ASSIGN_OR_RETURN(CompileResult result,
+                      cache_->GetOrCompile(ArtifactId(source, flags, architecture), cancel, [&] {
+                        return CompileFresh(source, flags, architecture, cancel);
+                      }));
+  auto* success = std::get_if<CompileSuccess>(&result.result);
+  if (success == nullptr) {
+    return result;
+  }
+  // Of the launches, after the cache: candidates that differ in them share the cubin.
+  KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success->artifact.content));
+  for (const LaunchShape& launch : launches) {
+    const bool found =
+        std::any_of(cubin.kernels.begin(), cubin.kernels.end(),
+                    [&](const auto& kernel) { return kernel.name == launch.kernel; });
+    if (!found) {
+      return Refused(
+          CompileStage::kAdmission,
+          absl::StrCat("no kernel '", launch.kernel.substr(0, 200), "' in the source; there ",
+                       cubin.kernels.empty() ? "is none" : "are ", Quoted(cubin.kernels),
+                       " (a kernel is launched by its plain name if it is extern \"C\")"));
+    }
+  }
+  AddLaunchFacts(launches, cubin, architecture, success->facts);
+  return result;
+}
+
+absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& source,
+                                                         const std::vector<std::string>& flags,
+                                                         const std::string& architecture,
+                                                         const CancelToken& cancel) {
+  if (auto problem = CheckIncludeDirectives(source, kAllowedHeaders)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  if (auto problem = CheckNoDirective(source, kForbiddenDirectives)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  if (source.find('\0') != std::string::npos) {
+    return Refused(CompileStage::kAdmission, "the source holds a NUL");
+  }
+  const std::vector<IncludedFile> included = IncludedFiles(source);
+  if (auto problem = CheckHeaders(*headers_, included)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+
+  compiler_wire::CompileRequest request;
+  request.source = source;
+  request.options.push_back(absl::StrCat("-arch=", architecture));
+  request.options.insert(request.options.end(), std::begin(kBaseFlags), std::end(kBaseFlags));
+  request.options.insert(request.options.end(), flags.begin(), flags.end());
+  request.headers = headers_->Reach(included);
+
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  compiler_wire::CompileReply reply;
+  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
+  const CompilerProcess::End end = process->Compile(request, options_.timeout_ns, cancel, reply);
+  // NVRTC reports memory that it was refused as an error of the source, in words.
+  const bool grown = process->peak_resident_bytes() > options_.process.max_memory_bytes / 2;
+  if (grown && reply.code == compiler_wire::ReplyCode::kRefused) {
+    reply.code = compiler_wire::ReplyCode::kOutOfMemory;
+  }
+  std::string obituary;
+  if (end == CompilerProcess::End::kDied) {
+    obituary = process->Obituary();
+    Log(LogLevel::kWarning, "a CUDA compiler died and is replaced", {{"cause", obituary}});
+  }
+  if (end != CompilerProcess::End::kAnswered || grown ||
+      reply.code == compiler_wire::ReplyCode::kOutOfMemory) {
+    process.reset();
+  }
+  ReturnProcess(std::move(process));
+
+  switch (end) {
+    case CompilerProcess::End::kAnswered: break;
+    case CompilerProcess::End::kStopped: return cancel.Check();
+    case CompilerProcess::End::kLate:
+      return Refused(CompileStage::kLimit, absl::StrCat("stopped: the compiler ran for more than ",
+                                                        options_.timeout_ns / 1'000'000'000, " s"));
+    case CompilerProcess::End::kTooMuch:
+      return Refused(CompileStage::kLimit, "stopped: the compiler's output is too large");
+    case CompilerProcess::End::kDied:
+      return Refused(CompileStage::kLimit,
+                     absl::StrCat("the compiler crashed or exceeded its memory or time limit (",
+                                  obituary.substr(0, obituary.find(':')), ")"));
+  }
+  std::string log = WithoutPtxasInfo(reply.log);
+  const auto truncated = [&log](int64_t max_bytes) {
+    return std::string(TruncateUtf8(log, static_cast<size_t>(max_bytes)));
+  };
+  switch (reply.code) {
+    case compiler_wire::ReplyCode::kCompiled: break;
+    case compiler_wire::ReplyCode::kRefused:
+      return Refused(CompileStage::kCompiler, truncated(options_.max_log_bytes));
+    case compiler_wire::ReplyCode::kOutOfMemory:
+      return Refused(CompileStage::kLimit, "stopped: the compiler exceeded its memory limit");
+    case compiler_wire::ReplyCode::kBroken:
+      return absl::UnavailableError(absl::StrCat("the CUDA compiler: ", reply.log));
+  }
+  if (auto problem = CheckPtx(reply.ptx)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  const auto cubin = ReadCubin(reply.cubin);
+  if (!cubin.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("the CUDA compiler: ", std::string(cubin.status().message())));
+  }
+  CompileSuccess success;
+  success.facts = ExtractPtxFacts(reply.ptx, *cubin, ReadPtxasInfo(reply.log));
+  success.artifact.artifact_id = ArtifactId(source, flags, architecture);
+  success.artifact.format = ArtifactFormat::kCubin;
+  success.artifact.architecture = architecture;
+  success.artifact.toolchain = toolchain_.description;
+  success.artifact.content = std::move(reply.cubin);
+  success.log = truncated(options_.max_warning_bytes);
+  CompileResult result;
+  result.result = std::move(success);
+  result.compile_ns = Clock::Real().MonotonicNs() - start_ns;
+  return result;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,222 @@
+#include "services/worker/cuda/compiler/header_archive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "services/worker/cuda/compiler/standard_headers.h"
+
+namespace kernelcast::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxHeaderBytes = 8 << 20;
+
+// Parts of the toolkit that device code has no use for.
+bool IsForHosts(std::string_view name) {
+  static constexpr std::string_view kPrefixes[] = {
+      "cccl/",   "cupti",        "Open",       "cudaGL",          "cudaEGL",    "cudaVDPAU",
+      "cuda_gl", "cuda_egl",     "cuda_vdpau", "nvperf",          "generated_", "nvrtc.h",
+      "nvvm.h",  "cudaProfiler", "nvml.h",     "cuda_occupancy.h"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view prefix) {
+    return name.substr(0, prefix.size()) == prefix;
+  });
+}
+
+absl::Status Unavailable(const char* what) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot ", what, " the memory of the CUDA headers: ", std::strerror(errno)));
+}
+
+// Adds what lies below `root` and is of the toolkit, by its path from there. Folders of other
+// packages, where the root is the system's, are left alone.
+void Collect(const fs::path& root, bool only_known, std::map<std::string, std::string>& texts) {
+  static constexpr std::string_view kFolders[] = {
+      "crt", "cooperative_groups", "cuda", "cub", "nv", "thrust"};
+  static constexpr std::string_view kFiles[] = {
+      "cu",      "mma.h",       "vector_",   "device_",
+      "driver_", "host_",       "math_",     "sm_",
+      "texture", "surface",     "library_",  "builtin_types",
+      "channel", "common_func", "fatbinary", "cooperative_groups.h"};
+  const auto known = [&](std::string_view name, auto& prefixes) {
+    return std::any_of(std::begin(prefixes), std::end(prefixes), [&](std::string_view prefix) {
+      return name.substr(0, prefix.size()) == prefix;
+    });
+  };
+  std::error_code error;
+  auto entry = fs::recursive_directory_iterator(root, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().lexically_relative(root).generic_string();
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) {
+      const bool wanted = entry.depth() > 0 || std::find(std::begin(kFolders), std::end(kFolders),
+                                                         name) != std::end(kFolders);
+      if (!wanted) {
+        entry.disable_recursion_pending();
+      }
+      continue;
+    }
+    if (!entry->is_regular_file(ignored) || IsForHosts(name) || texts.count(name) > 0 ||
+        (only_known && entry.depth() == 0 && !known(name, kFiles)) ||
+        entry->file_size(ignored) > kMaxHeaderBytes) {
+      continue;
+    }
+    std::ifstream file(entry->path(), std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    std::string content = std::move(text).str();
+    // A NUL ends a header in the archive.
+    if (file && content.find('\0') == std::string::npos) {
+      texts.emplace(name, std::move(content));
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HeaderArchive>> HeaderArchive::Read(
+    const std::string& include_directory) {
+  std::map<std::string, std::string> texts;
+  const fs::path root(include_directory);
+  Collect(root, true, texts);
+  Collect(root / "cccl", false, texts);
+  if (texts.count("cuda_fp16.h") == 0) {
+    return absl::NotFoundError(absl::StrCat("no cuda_fp16.h in ", include_directory));
+  }
+  for (const StandardHeader& header : StandardHeaders()) {
+    texts[header.name] = header.text;
+  }
+
+  std::unique_ptr<HeaderArchive> archive(new HeaderArchive());
+  ContentHasher hasher;
+  std::string memory;
+  for (const auto& [name, text] : texts) {
+    hasher.Add(name).Add(text);
+    archive->by_name_.emplace(name, archive->files_.size());
+    archive->files_.push_back({name, memory.size(), text.size()});
+    memory.append(text).push_back('\0');
+  }
+  archive->hash_ = hasher.Hex128();
+  archive->memory_bytes_ = memory.size();
+
+  archive->fd_ = memfd_create("kernelcast-cuda-headers", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (archive->fd_ < 0) {
+    return Unavailable("make");
+  }
+  for (size_t written = 0; written < memory.size();) {
+    const ssize_t count = write(archive->fd_, memory.data() + written, memory.size() - written);
+    if (count < 0 && errno != EINTR) {
+      return Unavailable("fill");
+    }
+    written += count > 0 ? static_cast<size_t>(count) : 0;
+  }
+  if (fcntl(archive->fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) !=
+      0) {
+    return Unavailable("seal");
+  }
+  void* mapped = mmap(nullptr, memory.size(), PROT_READ, MAP_SHARED, archive->fd_, 0);
+  if (mapped == MAP_FAILED) {
+    return Unavailable("map");
+  }
+  archive->memory_ = static_cast<const char*>(mapped);
+  return archive;
+}
+
+HeaderArchive::~HeaderArchive() {
+  if (memory_ != nullptr) {
+    munmap(const_cast<char*>(memory_), memory_bytes_);
+  }
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+std::optional<std::string_view> HeaderArchive::Text(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) {
+    return std::nullopt;
+  }
+  const File& file = files_[found->second];
+  return std::string_view(memory_ + file.offset, file.size);
+}
+
+const std::vector<IncludedFile>& HeaderArchive::IncludesOf(size_t file) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = includes_.find(file);
+  if (found != includes_.end()) {
+    return found->second;
+  }
+  const std::string_view text(memory_ + files_[file].offset, files_[file].size);
+  return includes_.emplace(file, IncludedFiles(text)).first->second;
+}
+
+std::optional<size_t> HeaderArchive::Find(const IncludedFile& included,
+                                          const std::string* includer) const {
+  const auto beside = [&]() -> std::optional<size_t> {
+    if (includer == nullptr) {
+      return std::nullopt;
+    }
+    const std::string path =
+        (fs::path(*includer).parent_path() / included.name).lexically_normal().generic_string();
+    const auto found = by_name_.find(path);
+    return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+  };
+  if (included.quoted) {
+    if (const auto file = beside()) {
+      return file;
+    }
+  }
+  const auto found = by_name_.find(included.name);
+  if (found != by_name_.end()) {
+    return found->second;
+  }
+  return included.quoted ? std::nullopt : beside();
+}
+
+std::vector<compiler_wire::NamedHeader> HeaderArchive::Reach(
+    std::span<const IncludedFile> included) const {
+  std::vector<compiler_wire::NamedHeader> headers;
+  // The compiler knows headers by what the #include says, and by nothing else: a file that is
+  // included by two names is handed over under both.
+  std::set<std::string, std::less<>> names;
+  std::set<size_t> seen;
+  std::deque<size_t> open;
+  const auto reach = [&](const IncludedFile& file, const std::string* includer) {
+    const auto found = Find(file, includer);
+    if (!found) {
+      return;
+    }
+    if (names.insert(file.name).second) {
+      headers.push_back({file.name, files_[*found].offset});
+    }
+    if (seen.insert(*found).second) {
+      open.push_back(*found);
+    }
+  };
+  for (const IncludedFile& file : included) {
+    reach(file, nullptr);
+  }
+  while (!open.empty()) {
+    const size_t file = open.front();
+    open.pop_front();
+    for (const IncludedFile& next : IncludesOf(file)) {
+      reach(next, &files_[file].name);
+    }
+  }
+  return headers;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,73 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_HEADER_ARCHIVE_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_HEADER_ARCHIVE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/worker/core/source_scan.h"
+#include "services/worker/cuda/compiler/wire.h"
+
+namespace kernelcast::worker {
+
+// The toolkit's headers for device code in one piece of memory that compilers map, so that they
+// open no file; and a few headers of the standard library, as far as device code has use for them,
+// for sources that were written for nvcc. Thread-safe.
+class HeaderArchive {
+ public:
+  // Reads the headers below a toolkit's include folder. NOT_FOUND: there are none. UNAVAILABLE: no
+  // memory or descriptor to be had.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<HeaderArchive>> Read(
+      const std::string& include_directory);
+  ~HeaderArchive();
+  HeaderArchive(const HeaderArchive&) = delete;
+  HeaderArchive& operator=(const HeaderArchive&) = delete;
+
+  // Of the memory, which nobody can write to any more. Closed by the destructor.
+  int fd() const { return fd_; }
+  // Names the content: 32 hex digits.
+  const std::string& hash() const { return hash_; }
+  size_t size() const { return files_.size(); }
+  bool Has(std::string_view name) const { return by_name_.count(name) > 0; }
+  // A header's text.
+  std::optional<std::string_view> Text(std::string_view name) const;
+
+  // Those that `included` reach, directly or not and whatever conditions stand in between, under
+  // the names that they are reached by. What is not in the archive is left out.
+  std::vector<compiler_wire::NamedHeader> Reach(std::span<const IncludedFile> included) const;
+
+ private:
+  struct File {
+    std::string name;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+
+  HeaderArchive() = default;
+  const std::vector<IncludedFile>& IncludesOf(size_t file) const;
+  std::optional<size_t> Find(const IncludedFile& included, const std::string* includer) const;
+
+  // Constant after construction.
+  int fd_ = -1;
+  const char* memory_ = nullptr;
+  uint64_t memory_bytes_ = 0;
+  std::string hash_;
+  std::vector<File> files_;
+  std::map<std::string, size_t, std::less<>> by_name_;
+
+  mutable std::mutex mutex_;
+  // By file, once they were asked for; protected by mutex_.
+  mutable std::map<size_t, std::vector<IncludedFile>> includes_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_HEADER_ARCHIVE_H_

@@ -1,0 +1,103 @@
+#include "services/worker/cuda/compiler/sandbox.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "services/worker/cuda/compiler/wire.h"
+
+namespace kernelcast::worker {
+namespace {
+
+bool Limit(__rlimit_resource resource, rlim_t value) {
+  const rlimit limit{value, value};
+  return setrlimit(resource, &limit) == 0;
+}
+
+// Memory, time, and the descriptors that are open. Everything else is refused rather than fatal:
+// the compiler looks for files that it can do without.
+bool LoadFilter() {
+  const scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+  if (filter == nullptr) {
+    return false;
+  }
+  bool ok = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0;
+  for (const int call : {SCMP_SYS(brk),           SCMP_SYS(munmap),
+                         SCMP_SYS(mremap),        SCMP_SYS(madvise),
+                         SCMP_SYS(exit),          SCMP_SYS(exit_group),
+                         SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
+                         SCMP_SYS(rt_sigaction),  SCMP_SYS(sigaltstack),
+                         SCMP_SYS(getpid),        SCMP_SYS(gettid),
+                         SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+                         SCMP_SYS(clock_getres),  SCMP_SYS(time),
+                         SCMP_SYS(times),         SCMP_SYS(getrusage),
+                         SCMP_SYS(getrandom),     SCMP_SYS(restart_syscall),
+                         SCMP_SYS(getcpu),        SCMP_SYS(sched_yield),
+                         SCMP_SYS(futex),         SCMP_SYS(fstat),
+                         SCMP_SYS(close)}) {
+    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0) == 0;
+  }
+  const auto read_fd = static_cast<scmp_datum_t>(compiler_wire::kSocketFd);
+  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(read), 1,
+                              SCMP_A0(SCMP_CMP_EQ, read_fd)) == 0;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO, compiler_wire::kSocketFd}) {
+    const auto number = static_cast<scmp_datum_t>(fd);
+    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
+                                SCMP_A0(SCMP_CMP_EQ, number)) == 0;
+    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(writev), 1,
+                                SCMP_A0(SCMP_CMP_EQ, number)) == 0;
+  }
+  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
+                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+                              SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS)) == 0;
+  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
+  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+                              SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid()))) == 0;
+  // A file that cannot be opened is one that is not there.
+  for (const int call :
+       {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(newfstatat),
+        SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2),
+        SCMP_SYS(readlink), SCMP_SYS(readlinkat)}) {
+    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOENT), call, 0) == 0;
+  }
+  ok = ok && seccomp_load(filter) == 0;
+  seccomp_release(filter);
+  return ok;
+}
+
+}  // namespace
+
+std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes) {
+  std::vector<std::string> missing;
+  if (geteuid() == 0) {
+    const bool changed = uid != 0 && setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+                         setresuid(uid, uid, uid) == 0;
+    if (!changed) {
+      missing.emplace_back("unprivileged_user");
+    }
+  }
+  bool limits = Limit(RLIMIT_CORE, 0);
+  limits = Limit(RLIMIT_FSIZE, 0) && limits;
+  limits = Limit(RLIMIT_NPROC, 0) && limits;
+  limits = Limit(RLIMIT_NOFILE, compiler_wire::kHeadersFd + 1) && limits;
+  if (max_memory_bytes > 0) {
+    limits = Limit(RLIMIT_AS, static_cast<rlim_t>(max_memory_bytes)) && limits;
+  }
+  if (!limits) {
+    missing.emplace_back("resource_limits");
+  }
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    missing.emplace_back("no_new_privileges");
+  }
+  if (!LoadFilter()) {
+    missing.emplace_back("seccomp");
+  }
+  return missing;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,480 @@
+#include "services/worker/cuda/compiler/cuda_compiler.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+namespace {
+
+using worker::ArtifactCache;
+using worker::CancelToken;
+using worker::CompileCache;
+using worker::CompileResult;
+using worker::CompileSuccess;
+using worker::CudaCompiler;
+using worker::CudaCompilerOptions;
+using worker::FindCudaToolkit;
+using worker::LaunchShape;
+
+constexpr const char* kScale =
+    "#include <cuda_fp16.h>\n"
+    "extern \"C\" __global__ void scale(const __half* x, float* y, long long n, float f) {\n"
+    "  const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  if (i < n) y[i] = f * __half2float(x[i]);\n"
+    "}\n";
+const std::vector<LaunchShape> kScaleLaunch = {{"scale", 256, 0}};
+
+bool HaveNvrtc() {
+  const bool have = FindCudaToolkit({KERNELCAST_CUDA_HOME}).ok();
+  if (!have) {
+    WARN("no NVRTC beside the headers that this was built with: nothing is tried");
+  }
+  return have;
+}
+
+class Fixture {
+ public:
+  explicit Fixture(CudaCompilerOptions options = {}) : folder_("cuda") {
+    options.process.program = KERNELCAST_BIN_DIR "/kernelcast-cuda-compiler";
+    options.process.toolkit = *FindCudaToolkit({KERNELCAST_CUDA_HOME});
+    options.process.uid = 65534;
+    auto artifacts = ArtifactCache::Open(folder_.File("artifacts"), 64 << 20);
+    REQUIRE(artifacts.ok());
+    auto compiler =
+        CudaCompiler::Make(options, std::make_unique<CompileCache>(*std::move(artifacts)));
+    INFO(compiler.status().ToString());
+    REQUIRE(compiler.ok());
+    compiler_ = *std::move(compiler);
+  }
+
+  CudaCompiler& compiler() { return *compiler_; }
+
+  CompileResult Compile(const std::string& source, const std::vector<std::string>& flags = {},
+                        const std::vector<LaunchShape>& launches = {},
+                        const std::string& architecture = "sm_90a") {
+    auto result = compiler_->Compile(source, flags, launches, architecture, CancelToken());
+    INFO(result.status().ToString());
+    REQUIRE(result.ok());
+    return *std::move(result);
+  }
+  CompileSuccess Success(const std::string& source, const std::vector<std::string>& flags = {},
+                         const std::vector<LaunchShape>& launches = {},
+                         const std::string& architecture = "sm_90a") {
+    CompileResult result = Compile(source, flags, launches, architecture);
+    if (const auto* error = std::get_if<CompileError>(&result.result)) {
+      FAIL(error->log);
+    }
+    return std::get<CompileSuccess>(std::move(result.result));
+  }
+  CompileError Refusal(const std::string& source, const std::vector<std::string>& flags = {},
+                       const std::vector<LaunchShape>& launches = {},
+                       const std::string& architecture = "sm_90a") {
+    CompileResult result = Compile(source, flags, launches, architecture);
+    REQUIRE(std::holds_alternative<CompileError>(result.result));
+    return std::get<CompileError>(result.result);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::unique_ptr<CudaCompiler> compiler_;
+};
+
+double Fact(const CompileFacts& facts, std::string_view name) {
+  const auto names = (*FindFactSchema(facts.schema))->names;
+  const auto at = std::find(names.begin(), names.end(), name);
+  REQUIRE(at != names.end());
+  return facts.values.at(static_cast<size_t>(at - names.begin()));
+}
+
+// Of the compilers that this process has started, which are its children.
+std::vector<pid_t> CompilerProcesses() {
+  std::vector<pid_t> found;
+  std::ifstream children(absl::StrCat("/proc/self/task/", gettid(), "/children"));
+  for (pid_t pid = 0; children >> pid;) {
+    std::ifstream name(absl::StrCat("/proc/", pid, "/comm"));
+    std::string comm;
+    std::getline(name, comm);
+    if (comm.rfind("kernelcast-cuda", 0) == 0) {
+      found.push_back(pid);
+    }
+  }
+  return found;
+}
+
+TEST_CASE("A kernel becomes a cubin with facts, once", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const CompileResult first = fixture.Compile(kScale, {}, kScaleLaunch);
+  const auto& success = std::get<CompileSuccess>(first.result);
+  CHECK_FALSE(first.cached);
+  CHECK(first.compile_ns > 0);
+  CHECK(success.artifact.format == ArtifactFormat::kCubin);
+  CHECK(success.artifact.architecture == "sm_90a");
+  CHECK_THAT(success.artifact.toolchain, Catch::StartsWith("NVRTC "));
+  CHECK_THAT(success.artifact.content, Catch::StartsWith("\x7f"
+                                                         "ELF"));
+  CHECK(success.log.empty());
+  CHECK(ValidateFacts(success.facts).ok());
+  CHECK(Fact(success.facts, "kernels") == 1);
+  CHECK(Fact(success.facts, "launch_occupancy") == Approx(1));
+  CHECK(Fact(success.facts, "conversions") >= 1);
+
+  // Another launch is other facts of the same cubin.
+  const CompileResult second = fixture.Compile(kScale, {}, {{"scale", 32, 0}});
+  CHECK(second.cached);
+  const auto& shared = std::get<CompileSuccess>(second.result);
+  CHECK(shared.artifact.content == success.artifact.content);
+  CHECK(Fact(shared.facts, "launch_occupancy") == Approx(0.5));
+  const auto found = fixture.compiler().Find(fixture.compiler().ArtifactId(kScale, {}, "sm_90a"));
+  REQUIRE(found.has_value());
+  CHECK(found->content == success.artifact.content);
+}
+
+TEST_CASE("The sandbox is complete where this machine allows it", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  CHECK(fixture.compiler().missing_protections().empty());
+  const auto& toolchain = fixture.compiler().toolchain();
+  CHECK(toolchain.nvrtc_version.find('.') != std::string::npos);
+  CHECK(std::count(toolchain.architectures.begin(), toolchain.architectures.end(), "sm_90a") == 1);
+}
+
+TEST_CASE("Every architecture that NVRTC says it knows compiles inside the sandbox",
+          "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  for (const std::string& architecture : fixture.compiler().toolchain().architectures) {
+    INFO(architecture);
+    CHECK(fixture.Success(kScale, {}, kScaleLaunch, architecture).artifact.architecture ==
+          architecture);
+  }
+  const CompileError unknown = fixture.Refusal(kScale, {}, kScaleLaunch, "sm_42");
+  CHECK(unknown.stage == CompileStage::kAdmission);
+  CHECK_THAT(unknown.log, Catch::Contains("does not compile for sm_42"));
+}
+
+TEST_CASE("What sources for nvcc include is there", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const std::string body =
+      "extern \"C\" __global__ void k(float* y) {\n"
+      "  uint32_t bits = INT_MAX; y[0] = bits; y[1] = FLT_MAX; y[2] = INFINITY;\n"
+      "  y[3] = fmaxf(y[4], sqrtf(y[5])); y[6] = M_PI;\n"
+      "}\n";
+  fixture.Success("#include <cuda_runtime.h>\n" + body);
+  fixture.Success(
+      "#include <cstdint>\n#include <climits>\n#include <cfloat>\n#include <cmath>\n"
+      "#include <stdio.h>\n#include <stdint.h>\n#include <math.h>\n#include <cuda_runtime.h>\n" +
+      body);
+  for (const char* header :
+       {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "mma.h", "cooperative_groups.h", "cuda.h",
+        "cooperative_groups/reduce.h", "cuda_pipeline.h", "cuda/std/array", "cuda/barrier",
+        "cuda/pipeline", "cuda/std/type_traits", "vector_types.h", "math_constants.h", "cuda/ptx",
+        "cub/block/block_reduce.cuh", "cub/warp/warp_reduce.cuh"}) {
+    INFO(header);
+    fixture.Success(absl::StrCat("#include <", header,
+                                 ">\nextern \"C\" __global__ void k(int* y) { y[0] = 1; }\n"));
+  }
+}
+
+TEST_CASE("Every allowed flag is one that NVRTC takes", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  for (const char* flag : {"-std=c++17",
+                           "-std=c++20",
+                           "--use_fast_math",
+                           "-ftz=true",
+                           "-ftz=false",
+                           "-prec-div=true",
+                           "-prec-div=false",
+                           "-prec-sqrt=true",
+                           "-prec-sqrt=false",
+                           "-fmad=true",
+                           "-fmad=false",
+                           "--extra-device-vectorization",
+                           "--restrict",
+                           "--device-as-default-execution-space",
+                           "--device-int128",
+                           "-Xptxas=-O1",
+                           "-Xptxas=-O2",
+                           "-Xptxas=-O3",
+                           "-Xptxas=-dlcm=ca",
+                           "-Xptxas=-dlcm=cg",
+                           "-Xptxas=-dlcm=cs",
+                           "-Xptxas=-dscm=wb",
+                           "-Xptxas=-dscm=cg",
+                           "-Xptxas=-dscm=cs",
+                           "-Xptxas=--allow-expensive-optimizations=true",
+                           "-Xptxas=--allow-expensive-optimizations=false",
+                           "-maxrregcount=32",
+                           "-DTILE=32"}) {
+    INFO(flag);
+    // The assembler's report must survive other options for it.
+    CHECK(Fact(fixture.Success(kScale, {flag}, kScaleLaunch).facts, "registers") >= 4);
+  }
+  const CompileError refused = fixture.Refusal(kScale, {"-I/etc"}, kScaleLaunch);
+  CHECK(refused.stage == CompileStage::kAdmission);
+}
+
+TEST_CASE("A macro of the command line reaches the source", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const std::string source =
+      "extern \"C\" __global__ void k(float* y) { __shared__ float s[TILE]; s[threadIdx.x] = "
+      "y[0];\n"
+      "  __syncthreads(); y[1] = s[TILE - 1 - threadIdx.x]; }\n";
+  CHECK(Fact(fixture.Success(source, {"-DTILE=64"}).facts, "static_shared_bytes") == 256);
+  CHECK(Fact(fixture.Success(source, {"-DTILE=128"}).facts, "static_shared_bytes") == 512);
+}
+
+TEST_CASE("What does not compile is a result with the compiler's words", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const CompileError error = fixture.Refusal("__global__ void k() { nonsense; }\n");
+  CHECK(error.stage == CompileStage::kCompiler);
+  CHECK_THAT(error.log, Catch::Contains("kernel.cu(1): error: identifier \"nonsense\""));
+  CHECK(error.log.find('\0') == std::string::npos);
+  const CompileError assembler = fixture.Refusal(
+      "extern \"C\" __global__ void k() { asm volatile(\"no_such_instruction;\"); }\n");
+  CHECK(assembler.stage == CompileStage::kCompiler);
+  CHECK_FALSE(assembler.log.empty());
+  const CompileError shared = fixture.Refusal(
+      "extern \"C\" __global__ void k(float* y) { __shared__ float s[90000]; s[y[0] > 0] = 1; "
+      "__syncthreads(); y[0] = s[1]; }\n");
+  CHECK_THAT(shared.log, Catch::Contains("shared data"));
+  // The process that refused goes on.
+  fixture.Success(kScale, {}, kScaleLaunch);
+}
+
+TEST_CASE("A kernel that is launched must be in the source", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const std::string source =
+      "__global__ void mangled(int* p) { *p = 1; }\nextern \"C\" __global__ void plain(int* p) { "
+      "*p "
+      "= 2; }\n";
+  fixture.Success(source, {}, {{"plain", 32, 0}});
+  const CompileError error = fixture.Refusal(source, {}, {{"plain", 32, 0}, {"mangled", 32, 0}});
+  CHECK(error.stage == CompileStage::kAdmission);
+  CHECK_THAT(error.log, Catch::Contains("no kernel 'mangled'") && Catch::Contains("plain") &&
+                            Catch::Contains("_Z7mangledPi") && Catch::Contains("extern \"C\""));
+}
+
+TEST_CASE("A source reads no file of the host", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const std::string kernel = "\nextern \"C\" __global__ void k(int* p) { *p = 1; }\n";
+  for (const char* line :
+       {"#include \"/etc/passwd\"", "#include </etc/passwd>", "#include \"../etc/passwd\"",
+        "#define F \"/etc/passwd\"\n#include F", "#embed \"/etc/passwd\"", "#import <x>",
+        "#include \"etc/passwd\"", "#include <stdlib.hpp>", "#line 1 \"/etc/passwd\"",
+        "# 1 \"/etc/passwd\"", "%:include \"/etc/passwd\"", "#include_next <mma.h>",
+        "#pragma GCC dependency \"/etc/passwd\""}) {
+    INFO(line);
+    const CompileError error = fixture.Refusal(line + kernel);
+    CHECK(error.stage == CompileStage::kAdmission);
+    CHECK(error.log.find("root:") == std::string::npos);
+  }
+  // A file that is there looks to the compiler as if it were not.
+  const CompileError there = fixture.Refusal(
+      "#if __has_include(\"/etc/passwd\") || __has_include(</etc/passwd>) || "
+      "__has_include(\"etc/passwd\")\n#error there\n#else\n#error not there\n#endif\n" +
+      kernel);
+  CHECK_THAT(there.log, Catch::Contains("not there"));
+  const CompileError assembly = fixture.Refusal(
+      "extern \"C\" __global__ void k() { asm volatile(\".file 1 \\\"/etc/passwd\\\"\\n\"); }\n");
+  CHECK(assembly.log.find("root:") == std::string::npos);
+}
+
+TEST_CASE("Threads compile in parallel, each source once", "[integration]") {
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.max_processes = 2;
+  Fixture fixture(options);
+  std::atomic<int> good = 0;
+  std::atomic<int> cached = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 3; ++i) {
+        const std::string source = absl::StrCat(kScale, "// ", i, "\n");
+        const auto result =
+            fixture.compiler().Compile(source, {}, kScaleLaunch, "sm_90a", CancelToken());
+        if (result.ok() && std::holds_alternative<CompileSuccess>(result->result)) {
+          ++good;
+          cached += result->cached ? 1 : 0;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(good == 12);
+  CHECK(cached == 9);
+}
+
+TEST_CASE("A source that compiles for ever is stopped, and the next has a fresh compiler",
+          "[integration]") {
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.timeout_ns = 1'500'000'000;
+  Fixture fixture(options);
+  const std::vector<pid_t> before = CompilerProcesses();
+  REQUIRE(before.size() == 1);
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  const CompileError error = fixture.Refusal(
+      "template <int N, int M> struct F { static constexpr int v = F<N - 1, M>::v + F<N - 1, M + "
+      "N>::v; };\n"
+      "template <int M> struct F<0, M> { static constexpr int v = M; };\n"
+      "extern \"C\" __global__ void k(int* p) { *p = F<60, 0>::v; }\n");
+  CHECK(error.stage == CompileStage::kLimit);
+  CHECK_THAT(error.log, Catch::Contains("more than 1 s") || Catch::Contains("memory"));
+  CHECK(Clock::Real().MonotonicNs() - start_ns < 20'000'000'000);
+  CHECK(CompilerProcesses().empty());
+  fixture.Success("extern \"C\" __global__ void k(int* p) { *p = 1; }\n");
+  const std::vector<pid_t> after = CompilerProcesses();
+  REQUIRE(after.size() == 1);
+  CHECK(after[0] != before[0]);
+}
+
+TEST_CASE("A source that wants all memory is stopped", "[integration]") {
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.process.max_memory_bytes = 600 << 20;
+  options.timeout_ns = 60'000'000'000;
+  Fixture fixture(options);
+  const CompileError error = fixture.Refusal(
+      "template <int N> struct L { L<N - 1> a; L<N - 1> b; __device__ constexpr L() : a(), b() {} "
+      "};\n"
+      "template <> struct L<0> { int v = 1; };\n"
+      "__device__ constexpr L<27> big;\n"
+      "extern \"C\" __global__ void k(int* p, int n) { *p = ((const int*)&big)[n]; }\n");
+  INFO(error.log);
+  CHECK(error.stage == CompileStage::kLimit);
+  fixture.Success(kScale, {}, kScaleLaunch);
+}
+
+TEST_CASE("A compiler that is killed while it waits is replaced, and nobody notices",
+          "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const std::vector<pid_t> before = CompilerProcesses();
+  REQUIRE(before.size() == 1);
+  kill(before[0], SIGKILL);
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(before[0]), &info, WEXITED | WNOWAIT) == 0);
+  fixture.Success(kScale, {}, kScaleLaunch);
+  REQUIRE(CompilerProcesses().size() == 1);
+  CHECK(CompilerProcesses()[0] != before[0]);
+}
+
+TEST_CASE("A compiler that is killed at work is a limit that was hit, and not remembered",
+          "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  const pid_t victim = CompilerProcesses().at(0);
+  kill(victim, SIGSTOP);
+  std::thread killer([&] {
+    // It cannot answer, so what is compiling waits for this.
+    std::ifstream status(absl::StrCat("/proc/", victim, "/status"));
+    CHECK(status.good());
+    kill(victim, SIGKILL);
+  });
+  const CompileResult unlucky = fixture.Compile(kScale, {}, kScaleLaunch);
+  killer.join();
+  if (const auto* error = std::get_if<CompileError>(&unlucky.result)) {
+    CHECK(error->stage == CompileStage::kLimit);
+    CHECK_THAT(error->log, Catch::Contains("signal 9"));
+  }
+  fixture.Success(kScale, {}, kScaleLaunch);
+}
+
+TEST_CASE("A compiler is replaced after so many compiles", "[integration]") {
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.compiles_per_process = 2;
+  Fixture fixture(options);
+  const pid_t first = CompilerProcesses().at(0);
+  fixture.Success(absl::StrCat(kScale, "// 1"));
+  CHECK(CompilerProcesses().at(0) == first);
+  fixture.Success(absl::StrCat(kScale, "// 2"));
+  CHECK(CompilerProcesses().empty());
+  fixture.Success(absl::StrCat(kScale, "// 3"));
+  CHECK(CompilerProcesses().at(0) != first);
+}
+
+TEST_CASE("Who has left gets no answer, and his compiler is stopped", "[integration]") {
+  if (!HaveNvrtc()) return;
+  Fixture fixture;
+  CancelToken gone;
+  gone.Cancel();
+  CHECK(absl::IsCancelled(
+      fixture.compiler().Compile(kScale, {}, kScaleLaunch, "sm_90a", gone).status()));
+  const CancelToken late(Clock::Real().MonotonicNs() + 300'000'000);
+  const auto result = fixture.compiler().Compile(
+      "template <int N, int M> struct F { static constexpr int v = F<N - 1, M>::v + F<N - 1, M + "
+      "N>::v; };\n"
+      "template <int M> struct F<0, M> { static constexpr int v = M; };\n"
+      "extern \"C\" __global__ void k(int* p) { *p = F<60, 0>::v; }\n",
+      {}, {}, "sm_90a", late);
+  CHECK(absl::IsDeadlineExceeded(result.status()));
+  CHECK(CompilerProcesses().empty());
+}
+
+TEST_CASE("The same source gives the same cubin in another process", "[integration]") {
+  if (!HaveNvrtc()) return;
+  const std::string source =
+      "namespace { __device__ int hidden; template <class T> __device__ T f(T t) { return t + "
+      "hidden; } }\n"
+      "static __global__ void internal(int* p) { *p = f(2); }\n"
+      "extern \"C\" __global__ void k(int* p) { *p = f(1); hidden = *p; }\n";
+  Fixture one;
+  Fixture two;
+  CHECK(one.Success(source).artifact.content == two.Success(source).artifact.content);
+}
+
+TEST_CASE("What is missing is said", "[integration]") {
+  const TemporaryFolder folder("cuda");
+  const auto make = [&](const CudaCompilerOptions& options) {
+    auto artifacts = ArtifactCache::Open(folder.File("artifacts"), 1 << 20);
+    REQUIRE(artifacts.ok());
+    return CudaCompiler::Make(options, std::make_unique<CompileCache>(*std::move(artifacts)))
+        .status();
+  };
+  CudaCompilerOptions nowhere;
+  nowhere.process.toolkit.include_directory = "/nonexistent";
+  CHECK(absl::IsUnavailable(make(nowhere)));
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.process.toolkit = *FindCudaToolkit({KERNELCAST_CUDA_HOME});
+  options.process.program = "/nonexistent/kernelcast-cuda-compiler";
+  CHECK_THAT(std::string(make(options).message()),
+             Catch::Contains("/nonexistent/kernelcast-cuda-compiler"));
+  options.process.program = "/bin/true";
+  CHECK(absl::IsUnavailable(make(options)));
+  options.process.program = KERNELCAST_BIN_DIR "/kernelcast-cuda-compiler";
+  options.process.toolkit.nvrtc_builtins = "/nonexistent/libnvrtc-builtins.so";
+  CHECK_THAT(std::string(make(options).message()),
+             Catch::Contains("/nonexistent/libnvrtc-builtins.so"));
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

@@ -1,0 +1,132 @@
+#include "services/worker/cuda/compiler/header_archive.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/services.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using testing::TemporaryFolder;
+
+void Write(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
+  std::filesystem::create_directories((folder.path() / name).parent_path());
+  std::ofstream(folder.path() / name) << text;
+}
+
+class Toolkit {
+ public:
+  Toolkit() : folder_("headers") {
+    Write(folder_, "cuda_fp16.h", "#include \"vector_types.h\"\n#include <nv/target>\n");
+    Write(folder_, "vector_types.h", "struct int2;\n");
+    Write(folder_, "mma.h", "#include \"crt/mma.h\"\n");
+    Write(folder_, "crt/mma.h", "#ifdef X\n#include \"mma.hpp\"\n#endif\n#include <missing.h>\n");
+    Write(folder_, "crt/mma.hpp", "int mma;\n");
+    Write(folder_, "cccl/nv/target", "#include \"../cuda/x\"\n");
+    Write(folder_, "cccl/cuda/x", "int x;\n");
+    Write(folder_, "cupti.h", "host\n");
+    Write(folder_, "other_package.h", "not NVIDIA's\n");
+    Write(folder_, "python3/x.h", "not NVIDIA's\n");
+  }
+  std::unique_ptr<HeaderArchive> Read() const {
+    auto archive = HeaderArchive::Read(folder_.path().string());
+    INFO(archive.status().ToString());
+    REQUIRE(archive.ok());
+    return *std::move(archive);
+  }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  const TemporaryFolder folder_;
+};
+
+std::vector<std::string> Names(const std::vector<compiler_wire::NamedHeader>& headers) {
+  std::vector<std::string> names;
+  for (const auto& header : headers) {
+    names.push_back(header.name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST_CASE("The toolkit's headers are there, and nothing else of the folder") {
+  const Toolkit toolkit;
+  const auto archive = toolkit.Read();
+  for (const char* name : {"cuda_fp16.h", "crt/mma.hpp", "nv/target", "cuda/x", "stdint.h"}) {
+    INFO(name);
+    CHECK(archive->Has(name));
+  }
+  for (const char* name : {"cupti.h", "other_package.h", "python3/x.h", "cccl/nv/target", ""}) {
+    INFO(name);
+    CHECK_FALSE(archive->Has(name));
+  }
+  CHECK(archive->Text("crt/mma.hpp") == "int mma;\n");
+  CHECK_FALSE(archive->Text("nothing").has_value());
+}
+
+TEST_CASE("What headers include is reached, under the names that they say") {
+  const Toolkit toolkit;
+  const auto archive = toolkit.Read();
+  const std::vector<IncludedFile> fp16 = {{"cuda_fp16.h", false}};
+  CHECK(Names(archive->Reach(fp16)) ==
+        std::vector<std::string>{"../cuda/x", "cuda_fp16.h", "nv/target", "vector_types.h"});
+  const std::vector<IncludedFile> mma = {{"mma.h", false}, {"unknown.h", true}};
+  const auto headers = archive->Reach(mma);
+  CHECK(Names(headers) == std::vector<std::string>{"crt/mma.h", "mma.h", "mma.hpp"});
+  for (const auto& header : headers) {
+    if (header.name == "mma.hpp") {
+      CHECK(archive->Text("crt/mma.hpp")->size() == 9);
+      char text[10] = {};
+      REQUIRE(pread(archive->fd(), text, 10, static_cast<off_t>(header.offset)) == 10);
+      CHECK(std::string(text) == "int mma;\n");  // and a NUL, where it ends
+    }
+  }
+}
+
+TEST_CASE("The hash is of the content") {
+  const Toolkit toolkit;
+  const std::string before = toolkit.Read()->hash();
+  CHECK(toolkit.Read()->hash() == before);
+  Write(toolkit.folder(), "vector_types.h", "struct int3;\n");
+  CHECK(toolkit.Read()->hash() != before);
+}
+
+TEST_CASE("Nobody can write to the memory of the headers") {
+  const Toolkit toolkit;
+  const auto archive = toolkit.Read();
+  CHECK(write(archive->fd(), "x", 1) == -1);
+  CHECK(ftruncate(archive->fd(), 0) == -1);
+  CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, archive->fd(), 0) == MAP_FAILED);
+}
+
+TEST_CASE("A folder without the toolkit's headers is told") {
+  const TemporaryFolder empty("headers");
+  CHECK(absl::IsNotFound(HeaderArchive::Read(empty.path().string()).status()));
+  CHECK(absl::IsNotFound(HeaderArchive::Read("/nonexistent").status()));
+}
+
+TEST_CASE("The real toolkit's headers reach no name that means two files") {
+  const auto archive = HeaderArchive::Read(KERNELCAST_CUDA_HOME "/include");
+  if (!archive.ok()) {
+    WARN("no headers where this was built: nothing is tried");
+    return;
+  }
+  CHECK((*archive)->Has("cuda_bf16.h"));
+  const std::vector<IncludedFile> all = {
+      {"cuda_fp16.h", false}, {"cuda_bf16.h", false},          {"cuda_fp8.h", false},
+      {"mma.h", false},       {"cooperative_groups.h", false}, {"cuda_pipeline.h", false}};
+  const std::vector<std::string> names = Names((*archive)->Reach(all));
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  CHECK(std::count(names.begin(), names.end(), "mma.hpp") == 1);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker

@@ -1,0 +1,63 @@
+#include "services/worker/cuda/compiler/wire.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace kernelcast::worker::compiler_wire {
+namespace {
+
+std::string Content(const std::string& frame) {
+  uint64_t size = 0;
+  std::memcpy(&size, frame.data(), sizeof(size));
+  REQUIRE(frame.size() == size + sizeof(size));
+  return frame.substr(sizeof(size));
+}
+
+TEST_CASE("Messages arrive as they were sent") {
+  CompileRequest request;
+  request.source = std::string("source\0with a NUL", 17);
+  request.options = {"-arch=sm_90a", ""};
+  request.headers = {{"cuda_fp16.h", 12}, {"nv/target", 9999}};
+  const auto got = CompileRequest::Decode(Content(request.Encode()));
+  REQUIRE(got.has_value());
+  CHECK(got->source == request.source);
+  CHECK(got->options == request.options);
+  REQUIRE(got->headers.size() == 2);
+  CHECK(got->headers[1].name == "nv/target");
+  CHECK(got->headers[1].offset == 9999);
+
+  Hello hello;
+  hello.version = "13.0.88";
+  hello.architectures = {80, 90};
+  hello.missing_protections = {"seccomp"};
+  const auto greeted = Hello::Decode(Content(hello.Encode()));
+  REQUIRE(greeted.has_value());
+  CHECK(greeted->architectures == hello.architectures);
+  CHECK(greeted->missing_protections == hello.missing_protections);
+
+  CompileReply reply;
+  reply.code = ReplyCode::kRefused;
+  reply.log = "kernel.cu(1): error";
+  const auto replied = CompileReply::Decode(Content(reply.Encode()));
+  REQUIRE(replied.has_value());
+  CHECK(replied->code == ReplyCode::kRefused);
+  CHECK(replied->log == reply.log);
+}
+
+TEST_CASE("What is cut short, or longer than it says, is no message") {
+  CompileRequest request;
+  request.source = "x";
+  request.options = {"-a", "-b"};
+  const std::string content = Content(request.Encode());
+  for (size_t size = 0; size < content.size(); ++size) {
+    CHECK_FALSE(CompileRequest::Decode(content.substr(0, size)).has_value());
+  }
+  CHECK_FALSE(CompileRequest::Decode(content + "x").has_value());
+  // A count that no frame could hold.
+  CHECK_FALSE(Hello::Decode(Content(Encoder().Text("").Text("").Number(UINT64_MAX).Take())));
+  CHECK_FALSE(
+      CompileReply::Decode(Content(Encoder().Number(99).Text("").Text("").Text("").Take())));
+}
+
+}  // namespace
+}  // namespace kernelcast::worker::compiler_wire
