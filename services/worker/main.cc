@@ -21,6 +21,9 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/worker/cpu/cpu_target.h"
+#ifdef KERNELCAST_HAS_CUDA
+#include "services/worker/cuda/target/cuda_target.h"
+#endif
 #include "services/worker/replay/replay_target.h"
 #include "services/worker/rpc/record_reader.h"
 #include "services/worker/rpc/worker_service.h"
@@ -47,6 +50,8 @@ struct Flags {
   int64_t memory_limit_bytes = RunnerOptions().max_memory_bytes;
   uint32_t runner_uid = 65534;
   std::string lease_file = "/tmp/kernelcast-timing.lock";
+  std::string cuda_home;
+  std::string cuda_architecture;
   std::vector<std::string> replay;
   double replay_pace = 0;
 };
@@ -72,6 +77,11 @@ std::vector<std::string> IncludeFolders(const Flags& flags) {
     }
   }
   return folders;
+}
+
+int CompileThreads(const Flags& flags) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return flags.compile_jobs > 0 ? flags.compile_jobs : cores;
 }
 
 absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
@@ -108,6 +118,23 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
   cpu.runner.max_memory_bytes = flags.memory_limit_bytes;
   cpu.runner.uid = flags.runner_uid;
   KC_ASSIGN_OR_RETURN(targets[std::string(kCpuTargetName)], CpuTarget::Make(std::move(cpu)));
+#ifdef KERNELCAST_HAS_CUDA
+  if (recorded.count(std::string(kCudaTargetName)) == 0) {
+    CudaTargetOptions cuda;
+    cuda.cuda_home = flags.cuda_home;
+    cuda.program_folder = OwnFolder().string();
+    cuda.architecture = flags.cuda_architecture;
+    cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
+    cuda.max_cache_bytes = flags.cache_max_bytes;
+    cuda.compile_processes = CompileThreads(flags);
+    cuda.compiler_uid = flags.runner_uid;
+    cuda.lease_directory = flags.lease_file.empty()
+                               ? ""
+                               : std::filesystem::path(flags.lease_file).parent_path().string();
+    cuda.worker_id = worker_id;
+    KC_ASSIGN_OR_RETURN(targets[std::string(kCudaTargetName)], CudaTarget::Make(std::move(cuda)));
+  }
+#endif
   return targets;
 }
 
@@ -137,8 +164,7 @@ int Run(const Flags& flags) {
     }
   }
 
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  options.compile_threads = flags.compile_jobs > 0 ? flags.compile_jobs : cores;
+  options.compile_threads = CompileThreads(flags);
   const bool replaying = !flags.replay.empty() && flags.replay_pace == 0;
   options.compile_credits =
       flags.compile_credits > 0 ? flags.compile_credits
@@ -215,6 +241,11 @@ int main(int argc, char** argv) {
   app.add_option("--lease-file", flags.lease_file,
                  "Lock of the timing lease that all workers of this machine share; may be empty")
       ->capture_default_str();
+  app.add_option("--cuda-home", flags.cuda_home,
+                 "Folder of NVIDIA's toolkit; CUDA_HOME or the usual places unless given");
+  app.add_option("--cuda-architecture", flags.cuda_architecture,
+                 "What the cuda target compiles for, such as sm_80; the device's own, or sm_90a "
+                 "where there is none, unless given");
   app.add_option("--replay", flags.replay,
                  "Records of an export; their targets answer from them instead of measuring");
   app.add_option("--replay-pace", flags.replay_pace,

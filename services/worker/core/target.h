@@ -51,8 +51,10 @@ class Target {
   virtual TargetInfo Describe() const = 0;
 
   // Deterministic; identical calls at one time compile once. A source that does not compile is a
-  // result. INVALID_ARGUMENT: a candidate of a kind that the target does not take.
-  [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const Candidate& candidate,
+  // result, and so are launches that have no plan at some shape of the problem. INVALID_ARGUMENT: a
+  // candidate of a kind that the target does not take.
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const Problem& problem,
+                                                              const Candidate& candidate,
                                                               const CancelToken& cancel) = 0;
 
   // The same for the problem's own reference. NOT_FOUND: the problem has none for this target.

@@ -156,7 +156,7 @@ absl::StatusOr<CompileResult> CpuTarget::CompileSource(const std::string& source
                               [&] { return compiler_->Compile(source, flags, cancel); });
 }
 
-absl::StatusOr<CompileResult> CpuTarget::Compile(const Candidate& candidate,
+absl::StatusOr<CompileResult> CpuTarget::Compile(const Problem&, const Candidate& candidate,
                                                  const CancelToken& cancel) {
   if (candidate.kind != CandidateKind::kHostNative) {
     return absl::InvalidArgumentError("the cpu target takes host-native candidates only");
@@ -167,7 +167,7 @@ absl::StatusOr<CompileResult> CpuTarget::Compile(const Candidate& candidate,
 absl::StatusOr<CompileResult> CpuTarget::CompileReference(const Problem& problem,
                                                           const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(const Candidate reference, ReferenceCandidate(problem, kCpuTargetName));
-  return Compile(reference, cancel);
+  return Compile(problem, reference, cancel);
 }
 
 absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Artifact& sent) {

@@ -15,6 +15,7 @@
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/prepared_problem.h"
 #include "services/worker/cpu/runner_process.h"
+#include "services/worker/lease/timing_lease.h"
 
 namespace kernelcast::worker {
 
@@ -42,7 +43,7 @@ class CpuTarget final : public Target {
   ~CpuTarget() override;
 
   TargetInfo Describe() const override;
-  absl::StatusOr<CompileResult> Compile(const Candidate& candidate,
+  absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
                                         const CancelToken& cancel) override;
   absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
                                                  const CancelToken& cancel) override;

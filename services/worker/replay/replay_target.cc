@@ -68,7 +68,7 @@ ReplayTarget::ReplayTarget(std::string target, const std::vector<ReplayRecord>& 
 
 TargetInfo ReplayTarget::Describe() const { return info_; }
 
-absl::StatusOr<CompileResult> ReplayTarget::Compile(const Candidate& candidate,
+absl::StatusOr<CompileResult> ReplayTarget::Compile(const Problem&, const Candidate& candidate,
                                                     const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(cancel.Check());
   const auto found = records_.find(candidate.candidate_id);

@@ -39,7 +39,7 @@ class ReplayTarget final : public Target {
 
   TargetInfo Describe() const override;
   // A candidate that is not recorded is an error of the admission stage.
-  absl::StatusOr<CompileResult> Compile(const Candidate& candidate,
+  absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
                                         const CancelToken& cancel) override;
   absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
                                                  const CancelToken& cancel) override;

@@ -254,7 +254,7 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
     const int64_t start_ns = Clock::Real().MonotonicNs();
     const auto compile = [&]() -> absl::StatusOr<CompileResult> {
       KC_RETURN_IF_ERROR(job->cancel->Check());
-      return job->candidate ? job->target->Compile(*job->candidate, *job->cancel)
+      return job->candidate ? job->target->Compile(*job->problem, *job->candidate, *job->cancel)
                             : job->target->CompileReference(*job->problem, *job->cancel);
     };
     const absl::StatusOr<CompileResult> result = compile();
@@ -327,7 +327,7 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
   const auto compile = [&]() -> absl::StatusOr<CompileResult> {
     KC_RETURN_IF_ERROR(job->cancel->Check());
     const int64_t start_ns = Clock::Real().MonotonicNs();
-    auto result = job->target->Compile(job->candidate, *job->cancel);
+    auto result = job->target->Compile(*job->problem, job->candidate, *job->cancel);
     metrics_.Compiled(job->candidate.target, result,
                       Seconds(Clock::Real().MonotonicNs() - start_ns));
     return result;

@@ -90,7 +90,7 @@ void Print(const char* what, const Sample& sample) {
 absl::Status MeasureOnce(CpuTarget& target, const Problem& problem, const Candidate& candidate,
                          MeasureLevel level, Sample& sample) {
   const CancelToken cancel;
-  auto compiled = target.Compile(candidate, cancel);
+  auto compiled = target.Compile(problem, candidate, cancel);
   if (!compiled.ok()) {
     return compiled.status();
   }

@@ -229,7 +229,7 @@ TEST_CASE("Identical compiles at one time run once, and later ones come from the
   std::vector<int> outcome(4);
   for (size_t i = 0; i < cached.size(); ++i) {
     threads.emplace_back([&, i] {
-      auto result = fixture.target().Compile(candidate, CancelToken());
+      auto result = fixture.target().Compile(fixture.problem(), candidate, CancelToken());
       outcome[i] = result.ok() ? 1 + static_cast<int>(result->cached) : 0;
     });
   }
@@ -248,7 +248,8 @@ TEST_CASE("A damaged cache entry is made again") {
     Candidate candidate;
     candidate.target = "cpu";
     candidate.source = Kernel("// cached");
-    auto result = (*target)->Compile(candidate, CancelToken());
+    auto result =
+        (*target)->Compile(LoadProblem("tests/candidates/iterated_map"), candidate, CancelToken());
     REQUIRE(result.ok());
     CHECK(std::holds_alternative<CompileSuccess>(result->result));
     CHECK(result->cached == expect_cached);

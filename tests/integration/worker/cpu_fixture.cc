@@ -77,7 +77,7 @@ Candidate CpuFixture::Load(const std::string& name,
 
 Measurement CpuFixture::Measure(const Candidate& candidate, MeasureLevel level) {
   const worker::CancelToken cancel;
-  auto compiled = target_->Compile(candidate, cancel);
+  auto compiled = target_->Compile(problem_, candidate, cancel);
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   if (const auto* error = std::get_if<CompileError>(&compiled->result)) {
@@ -92,7 +92,7 @@ Measurement CpuFixture::Measure(const Candidate& candidate, MeasureLevel level) 
 }
 
 CompileError CpuFixture::CompileFailure(const Candidate& candidate) {
-  auto compiled = target_->Compile(candidate, worker::CancelToken());
+  auto compiled = target_->Compile(problem_, candidate, worker::CancelToken());
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   REQUIRE(std::holds_alternative<CompileError>(compiled->result));

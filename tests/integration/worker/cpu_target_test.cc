@@ -214,8 +214,7 @@ TEST_CASE("A quick kernel that reads much memory is not taken for one that remem
   const Space& space = *fixture.problem().targets.at("cpu").space;
   int measured = 0;
   for (const SpacePoint& point : EnumeratePoints(space)) {
-    const Candidate candidate =
-        CandidateFromPoint(space, point, fixture.problem().problem_id, CandidateKind::kHostNative);
+    const Candidate candidate = CandidateFromPoint(space, point, fixture.problem().problem_id);
     if (candidate.origin != "template:vector_rows" || ++measured > 4) {
       continue;
     }
@@ -298,7 +297,7 @@ TEST_CASE("What is missing on a machine is said, and the rest works") {
   CHECK((*target)->Describe().can_compile);
   CHECK_FALSE((*target)->Describe().can_measure);
   CHECK((*target)->Describe().unavailable_reason.find("/no/such/runner") != std::string::npos);
-  const auto compiled = (*target)->Compile(candidate, cancel);
+  const auto compiled = (*target)->Compile(problem, candidate, cancel);
   REQUIRE(compiled.ok());
   CHECK(absl::IsUnimplemented(
       (*target)
@@ -312,7 +311,7 @@ TEST_CASE("What is missing on a machine is said, and the rest works") {
   REQUIRE(target.ok());
   CHECK_FALSE((*target)->Describe().can_compile);
   CHECK((*target)->Describe().unavailable_reason.find("no-such-compiler") != std::string::npos);
-  CHECK(absl::IsUnimplemented((*target)->Compile(candidate, cancel).status()));
+  CHECK(absl::IsUnimplemented((*target)->Compile(problem, candidate, cancel).status()));
 }
 
 TEST_CASE("A problem whose own programs are at fault is told from a wrong candidate") {
@@ -344,7 +343,7 @@ TEST_CASE("A problem whose own programs are at fault is told from a wrong candid
     candidate.problem_id = problem.problem_id;
     candidate.candidate_id = CandidateId(candidate);
     const worker::CancelToken cancel;
-    const auto compiled = fixture.target().Compile(candidate, cancel);
+    const auto compiled = fixture.target().Compile(fixture.problem(), candidate, cancel);
     REQUIRE(compiled.ok());
     const auto measured = fixture.target().Measure(
         problem, candidate, std::get<worker::CompileSuccess>(compiled->result).artifact,
@@ -360,7 +359,8 @@ TEST_CASE("A problem whose own programs are at fault is told from a wrong candid
 TEST_CASE("An artefact of another machine, candidate or make is refused") {
   CpuFixture& fixture = Shared();
   const Candidate candidate = fixture.Load("vectorised.cc");
-  const auto compiled = fixture.target().Compile(candidate, worker::CancelToken());
+  const auto compiled =
+      fixture.target().Compile(fixture.problem(), candidate, worker::CancelToken());
   REQUIRE(compiled.ok());
   const Artifact good = std::get<worker::CompileSuccess>(compiled->result).artifact;
   CHECK(fixture.target().Resolve(candidate, good).ok());

@@ -56,7 +56,7 @@ TEST_CASE("What was recorded is answered, and what was not is refused") {
   const CancelToken cancel;
   const Problem problem;
 
-  auto compiled = target.Compile(Named("k_1"), cancel);
+  auto compiled = target.Compile({}, Named("k_1"), cancel);
   REQUIRE(compiled.ok());
   CHECK(std::get<CompileSuccess>(compiled->result).facts.values[0] == 1);
   auto measurement =
@@ -65,13 +65,13 @@ TEST_CASE("What was recorded is answered, and what was not is refused") {
   CHECK(MeasuredSpeedup(*measurement)->value == 1.5);
   CHECK(measurement->level == MeasureLevel::kFinal);
 
-  compiled = target.Compile(Named("k_2"), cancel);
+  compiled = target.Compile({}, Named("k_2"), cancel);
   CHECK(std::get<CompileError>(compiled->result).stage == CompileStage::kCompiler);
-  compiled = target.Compile(Named("k_3"), cancel);
+  compiled = target.Compile({}, Named("k_3"), cancel);
   CHECK(std::holds_alternative<CompileSuccess>(compiled->result));
   CHECK(absl::IsFailedPrecondition(
       target.Measure(problem, Named("k_3"), Artifact(), MeasureLevel::kScreen, cancel).status()));
-  compiled = target.Compile(Named("k_9"), cancel);
+  compiled = target.Compile({}, Named("k_9"), cancel);
   CHECK(std::get<CompileError>(compiled->result).stage == CompileStage::kAdmission);
   CHECK(absl::IsFailedPrecondition(
       target.Measure(problem, Named("k_9"), Artifact(), MeasureLevel::kScreen, cancel).status()));
@@ -136,7 +136,7 @@ TEST_CASE("A stopped token stops a replay too") {
   ReplayTarget target("cpu", {Measured("k_1", 1.5)});
   CancelToken cancel;
   cancel.Cancel();
-  CHECK(absl::IsCancelled(target.Compile(Named("k_1"), cancel).status()));
+  CHECK(absl::IsCancelled(target.Compile({}, Named("k_1"), cancel).status()));
 }
 
 }  // namespace

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Makes one archive of the programs with the libraries that they need, for machines with another
+# distribution (glibc 2.36 or later, x86-64) or without any of the packages. A GPU node needs its
+# driver and, for compiling candidates, NVIDIA's toolkit besides.
+#
+#   scripts/bundle.sh [--tests] [--folder]
+#
+#   --tests     with the tests and benchmarks that a GPU node can run
+#   --folder    leaves the folder, build/PRESET/bundle/kernelcast, and makes no archive
+#
+# Prints the path of what it has made.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() { sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+
+with_tests=0
+archive=1
+while (($#)); do
+  case "$1" in
+    --tests) with_tests=1 ;;
+    --folder) archive=0 ;;
+    -h | --help) usage; exit 0 ;;
+    *) printf "bundle: unknown option '%s'\n" "$1" >&2; usage; exit 2 ;;
+  esac
+  shift
+done
+
+preset=${KERNELCAST_PRESET:-ci}
+build_dir=build/$preset
+folder=$build_dir/bundle/kernelcast
+scripts/build.sh >&2
+rm -rf "$folder"
+cmake --install "$build_dir" --prefix "$folder" --strip >/dev/null
+if ((with_tests)); then
+  for program in "$build_dir"/bin/gpu_* "$build_dir"/bin/bench_*; do
+    [[ -x $program ]] && install -s "$program" "$folder/bin/"
+  done
+fi
+
+# The C library is the system's own: it goes with its kernel and its loader.
+mkdir -p "$folder/lib"
+own='^(ld-linux-x86-64|libc|libm|libmvec|libpthread|libdl|librt|libresolv|libutil|libanl|libnss_.*)\.so'
+for program in "$folder"/bin/*; do
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }'
+done | sort -u | while read -r library; do
+  [[ $(basename "$library") =~ $own ]] && continue
+  install -m 755 "$(readlink -f "$library")" "$folder/lib/$(basename "$library")"
+done
+strip --strip-unneeded "$folder"/lib/*.so* 2>/dev/null || true
+
+if ((archive)); then
+  version=$(sed -n 's/^project(kernelcast VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+  file=$build_dir/kernelcast-$version-linux-x86_64.tar.gz
+  tar -C "$folder/.." -czf "$file" kernelcast
+  printf '%s\n' "$file"
+else
+  printf '%s\n' "$folder"
+fi

@@ -1,0 +1,380 @@
+#include "services/worker/cuda/target/cuda_target.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "services/worker/artifacts/artifact_cache.h"
+#include "services/worker/artifacts/compile_cache.h"
+#include "services/worker/core/launch_plan.h"
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/api/nvml_api.h"
+#include "services/worker/cuda/compiler/cuda_flags.h"
+
+namespace kernelcast::worker {
+namespace {
+
+// The launches as far as they are the same at every shape.
+std::vector<LaunchShape> ShapesOf(const std::vector<Launch>& launches,
+                                  const std::vector<Tunable>& tunables) {
+  const Variables variables = LaunchVariables(tunables, {});
+  std::vector<std::string> names;
+  for (const auto& [name, value] : variables) names.push_back(name);
+  const auto evaluate = [&](const std::string& text, int64_t unknown) {
+    const auto expression = Expression::Parse(text, names);
+    if (!expression.ok()) return unknown;
+    return expression->EvaluateInteger(variables, 0, int64_t{1} << 40).value_or(unknown);
+  };
+  std::vector<LaunchShape> shapes;
+  for (const Launch& launch : launches) {
+    LaunchShape shape{.kernel = launch.kernel, .block_threads = 1};
+    for (const std::string& extent : launch.block) {
+      shape.block_threads *= evaluate(extent, 0);
+    }
+    shape.dynamic_shared_bytes =
+        launch.shared_memory_bytes.empty() ? 0 : evaluate(launch.shared_memory_bytes, -1);
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+std::string DriverVersion(const NvmlApi& nvml) {
+  std::array<char, 96> version{};
+  return nvml.SystemGetDriverVersion(version.data(), version.size()) == nvml::kSuccess
+             ? std::string(version.data())
+             : "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions options) {
+  std::unique_ptr<CudaTarget> target(new CudaTarget(std::move(options)));
+  TargetInfo& info = target->info_;
+  info.target = std::string(kCudaTargetName);
+  info.fact_schema = std::string(kCudaPtxSchemaId);
+  for (const std::string_view flag : AllowedCudaFlags()) {
+    info.allowed_flags.emplace_back(flag);
+  }
+  const absl::Status device = target->ProbeDevice();
+  if (info.architecture.empty()) {
+    info.architecture = target->options_.architecture.empty() ? std::string(kDefaultArchitecture)
+                                                              : target->options_.architecture;
+  }
+  const absl::Status toolchain = target->ProbeToolchain();
+  info.can_compile = toolchain.ok();
+  if (!toolchain.ok()) {
+    if (absl::IsInternal(toolchain)) return toolchain;
+    info.unavailable_reason = absl::StrCat("cannot compile: ", toolchain.message());
+    return target;
+  }
+  if (!device.ok()) {
+    info.unavailable_reason = absl::StrCat("cannot measure: ", device.message());
+    return target;
+  }
+  KC_ASSIGN_OR_RETURN(
+      target->lease_,
+      TimingLease::Open(target->options_.lease_directory.empty()
+                            ? ""
+                            : absl::StrCat(target->options_.lease_directory, "/kernelcast-",
+                                           info.device.uuid, ".lock")));
+  target->runner_options_.path =
+      absl::StrCat(target->options_.program_folder, "/kernelcast-cuda-runner");
+  auto runner = CudaRunner::Start(target->runner_options_, CancelToken());
+  if (!runner.ok()) {
+    info.unavailable_reason = absl::StrCat("cannot measure: ", runner.status().message());
+    return target;
+  }
+  target->runner_ = *std::move(runner);
+  info.can_measure = true;
+  return target;
+}
+
+CudaTarget::~CudaTarget() { DropDevice(); }
+
+absl::Status CudaTarget::ProbeDevice() {
+  KC_ASSIGN_OR_RETURN(api_, LoadCudaApi());
+  KC_ASSIGN_OR_RETURN(DeviceFacts facts, DescribeDevice(*api_));
+  info_.device = facts.info;
+  if (options_.architecture.empty() || options_.architecture == facts.architecture) {
+    info_.architecture = facts.architecture;
+  } else {
+    return absl::FailedPreconditionError(absl::StrCat("compiles for ", options_.architecture,
+                                                      ", and the device is ", facts.architecture));
+  }
+  const auto nvml = LoadNvmlApi();
+  if (nvml.ok()) {
+    info_.device.driver_version = DriverVersion(**nvml);
+  } else {
+    Log(LogLevel::kWarning, "clocks and temperatures are not watched",
+        {{"reason", std::string(nvml.status().message())}});
+  }
+  monitor_ = std::make_unique<DeviceMonitor>(nvml.ok() ? *nvml : nullptr, info_.device.uuid);
+  return absl::OkStatus();
+}
+
+absl::Status CudaTarget::ProbeToolchain() {
+  KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit,
+                      FindCudaToolkit(CudaHomes(options_.cuda_home, options_.program_folder)));
+  KC_ASSIGN_OR_RETURN(auto artifacts,
+                      ArtifactCache::Open(options_.cache_directory, options_.max_cache_bytes));
+  CudaCompilerOptions compiler;
+  compiler.process.program = absl::StrCat(options_.program_folder, "/kernelcast-cuda-compiler");
+  compiler.process.toolkit = toolkit;
+  compiler.process.uid = options_.compiler_uid;
+  compiler.max_processes = options_.compile_processes;
+  KC_ASSIGN_OR_RETURN(compiler_,
+                      CudaCompiler::Make(std::move(compiler),
+                                         std::make_unique<CompileCache>(std::move(artifacts))));
+  info_.toolchain = compiler_->toolchain().description;
+  info_.missing_protections = compiler_->missing_protections();
+  const std::vector<std::string>& known = compiler_->toolchain().architectures;
+  if (std::find(known.begin(), known.end(), info_.architecture) == known.end()) {
+    return absl::UnavailableError(
+        absl::StrCat("this toolkit does not compile for ", info_.architecture));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
+                                                  const Candidate& candidate,
+                                                  const CancelToken& cancel) {
+  if (candidate.kind != CandidateKind::kDeviceCuda) {
+    return absl::InvalidArgumentError("the cuda target takes device-CUDA candidates only");
+  }
+  if (!info_.can_compile) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  const auto target = problem.targets.find(kCudaTargetName);
+  if (target == problem.targets.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("problem ", problem.name, " has no reference for target cuda"));
+  }
+  const absl::Status plans = CheckPlans(problem, target->second, candidate.launches,
+                                        candidate.workspace_bytes, candidate.tunables);
+  if (!plans.ok()) {
+    CompileResult refused;
+    refused.result = CompileError{CompileStage::kAdmission, std::string(plans.message())};
+    return refused;
+  }
+  return compiler_->Compile(candidate.source, candidate.flags,
+                            ShapesOf(candidate.launches, candidate.tunables), info_.architecture,
+                            cancel);
+}
+
+absl::StatusOr<CompileResult> CudaTarget::CompileReference(const Problem& problem,
+                                                           const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const Candidate reference, ReferenceCandidate(problem, kCudaTargetName));
+  return Compile(problem, reference, cancel);
+}
+
+absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const Artifact& sent) {
+  if (!info_.can_compile) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  if (sent.architecture != info_.architecture || sent.toolchain != info_.toolchain) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the artefact is for ", sent.architecture, " by ", sent.toolchain,
+                     "; this worker has ", info_.architecture, " and ", info_.toolchain));
+  }
+  const std::string id =
+      compiler_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
+  if (sent.artifact_id != id) {
+    return absl::InvalidArgumentError("artifact: was not made from this candidate");
+  }
+  if (!sent.content.empty()) {
+    return sent;
+  }
+  auto cached = compiler_->Find(id);
+  if (!cached) {
+    return absl::FailedPreconditionError("the artefact is neither sent nor cached");
+  }
+  return *std::move(cached);
+}
+
+absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& program,
+                                                       const std::string& what,
+                                                       const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(
+      const CompileResult compiled,
+      compiler_->Compile(program.source, program.flags, ShapesOf(program.launches, {}),
+                         info_.architecture, cancel));
+  if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the ", what, " does not compile: ", error->log.substr(0, 2000)));
+  }
+  return CudaProgram{std::get<CompileSuccess>(compiled.result).artifact.content,
+                     program.launches,
+                     program.workspace_bytes,
+                     {}};
+}
+
+void CudaTarget::DropDevice() {
+  if (device_ != nullptr) {
+    // What is freed below belongs to the context, which is some other thread's otherwise.
+    (void)device_->Bind();
+  }
+  runner_.reset();
+  attached_ = nullptr;
+  prepared_.clear();
+  kernels_.reset();
+  device_.reset();
+}
+
+absl::Status CudaTarget::PrepareDevice(const CancelToken& cancel) {
+  if (device_ != nullptr) {
+    KC_RETURN_IF_ERROR(device_->Bind());
+    if (device_->Synchronize().ok()) {
+      return absl::OkStatus();
+    }
+    // A kernel of the judge or of an oracle has failed: the context is lost.
+    DropDevice();
+  }
+  KernelProgram judge;
+  judge.source = std::string(JudgeKernelsSource());
+  KC_ASSIGN_OR_RETURN(const CudaProgram program, CompileTrusted(judge, "judge", cancel));
+  KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(*api_));
+  KC_ASSIGN_OR_RETURN(kernels_, JudgeKernels::Load(*device, program.cubin));
+  device_ = std::move(device);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CudaRunner*> CudaTarget::FreshRunner(const CancelToken& cancel) {
+  runner_.reset();
+  attached_ = nullptr;
+  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(runner_options_, cancel));
+  return runner_.get();
+}
+
+absl::StatusOr<CudaPreparedProblem*> CudaTarget::Prepare(const Problem& problem,
+                                                         const CudaProgram& oracle,
+                                                         const CudaProgram& reference,
+                                                         const CancelToken& cancel) {
+  if (runner_ == nullptr || !runner_->alive() ||
+      runner_->candidates >= options_.candidates_per_runner) {
+    KC_RETURN_IF_ERROR(FreshRunner(cancel).status());
+  }
+  const auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& prepared) {
+    return prepared->problem().problem_id == problem.problem_id;
+  });
+  const bool fresh =
+      found != prepared_.end() && (*found)->candidates_served < options_.measure.candidates_a_pool;
+  CudaPreparedProblem* const wanted = fresh ? found->get() : nullptr;
+  if (attached_ != nullptr && attached_ != wanted) {
+    KC_RETURN_IF_ERROR(attached_->Detach(*runner_, cancel));
+    attached_ = nullptr;
+  }
+  if (wanted != nullptr) {
+    prepared_.splice(prepared_.begin(), prepared_, found);
+    if (attached_ == nullptr) {
+      KC_RETURN_IF_ERROR(wanted->Attach(*runner_, cancel));
+      attached_ = wanted;
+    }
+    return wanted;
+  }
+  if (found != prepared_.end()) {
+    prepared_.erase(found);
+  }
+  while (std::ssize(prepared_) >= options_.prepared_problems) {
+    prepared_.pop_back();
+  }
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(auto prepared, CudaPreparedProblem::Make(
+                                         problem, oracle, reference, options_.measure, *device_,
+                                         *kernels_, *runner_, SecretSeed(), cancel));
+  Log(LogLevel::kDebug, "prepared a problem",
+      {{"problem", problem.name},
+       {"cases", prepared->cases().size()},
+       {"prepare_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
+  prepared_.push_front(std::move(prepared));
+  attached_ = prepared_.front().get();
+  return attached_;
+}
+
+absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
+                                                const Artifact& artifact, MeasureLevel level,
+                                                const CancelToken& cancel) {
+  if (!info_.can_measure) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  const auto target = problem.targets.find(kCudaTargetName);
+  if (target == problem.targets.end() || !target->second.oracle) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("problem ", problem.name, " has no reference or no oracle for target cuda"));
+  }
+  KC_ASSIGN_OR_RETURN(const CudaProgram reference,
+                      CompileTrusted(target->second.reference, "problem's reference", cancel));
+  KC_ASSIGN_OR_RETURN(const CudaProgram oracle,
+                      CompileTrusted(*target->second.oracle, "problem's oracle", cancel));
+  const CudaProgram program{artifact.content, candidate.launches, candidate.workspace_bytes,
+                            candidate.tunables};
+
+  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  last_times_ = {};
+  int64_t prepare_ns = 0;
+  absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
+  // The second time because what is kept between candidates may have come to harm meanwhile.
+  for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
+    const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
+    KC_RETURN_IF_ERROR(PrepareDevice(cancel));
+    auto prepared = Prepare(problem, oracle, reference, cancel);
+    prepare_ns += Clock::Real().MonotonicNs() - prepare_start_ns;
+    if (!prepared.ok()) {
+      // The runner may hold anything now.
+      runner_.reset();
+      attached_ = nullptr;
+      return prepared.status();
+    }
+    ++(*prepared)->candidates_served;
+    const RenewRunner renew = [&]() -> absl::StatusOr<CudaRunner*> {
+      KC_RETURN_IF_ERROR(FreshRunner(cancel).status());
+      KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
+      attached_ = *prepared;
+      return runner_.get();
+    };
+    outcome = JudgeCuda(**prepared, program, level, *device_, *kernels_, runner_.get(), renew,
+                        *monitor_, cancel, last_times_);
+    if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
+      runner_.reset();
+      attached_ = nullptr;
+    }
+    if (!outcome.ok()) {
+      prepared_.pop_front();
+    }
+  }
+  KC_RETURN_IF_ERROR(outcome.status());
+  if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
+    ok->environment.counters_unavailable_reason = "hardware counters are not read yet";
+  }
+  Measurement measurement;
+  measurement.candidate_id = candidate.candidate_id;
+  measurement.problem_id = problem.problem_id;
+  measurement.target = std::string(kCudaTargetName);
+  measurement.level = level;
+  measurement.worker_id = options_.worker_id;
+  measurement.device = info_.device;
+  measurement.measured_at_ns = Clock::Real().WallNs();
+  measurement.device_time_ns = Clock::Real().MonotonicNs() - start_ns;
+  measurement.toolchain = artifact.toolchain;
+  measurement.architecture = artifact.architecture;
+  measurement.protocol_version = std::string(kCudaProtocolVersion);
+  measurement.outcome = *std::move(outcome);
+  Log(LogLevel::kDebug, "measured a candidate",
+      {{"candidate_id", candidate.candidate_id},
+       {"outcome", OutcomeName(measurement.outcome)},
+       {"prepare_us", prepare_ns / 1000},
+       {"load_us", last_times_.load_ns / 1000},
+       {"check_us", last_times_.check_ns / 1000},
+       {"timing_us", last_times_.timing_ns / 1000},
+       {"fresh_us", last_times_.fresh_ns / 1000}});
+  return measurement;
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,109 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_TARGET_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_TARGET_H_
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/worker/core/options.h"
+#include "services/worker/core/target.h"
+#include "services/worker/cuda/api/cuda_api.h"
+#include "services/worker/cuda/compiler/cuda_compiler.h"
+#include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/device_monitor.h"
+#include "services/worker/cuda/judge/judge.h"
+#include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/judge/prepared_problem.h"
+#include "services/worker/cuda/judge/runner_client.h"
+#include "services/worker/lease/timing_lease.h"
+
+namespace kernelcast::worker {
+
+struct CudaTargetOptions {
+  // Where NVIDIA's toolkit is; empty: it is looked for.
+  std::string cuda_home;
+  // Of this program; what it starts is beside it, and a toolkit may be in ../cuda.
+  std::string program_folder;
+  // What to compile for where there is no device, or for others; empty: the device's own, or
+  // kDefaultArchitecture.
+  std::string architecture;
+  std::string cache_directory;
+  int64_t max_cache_bytes = int64_t{1} << 30;
+  int compile_processes = 1;
+  // User that compilers become where the worker is root; 0: they stay root.
+  uint32_t compiler_uid = 0;
+  // Locks of the timing leases of this machine's devices are DIRECTORY/kernelcast-UUID.lock; "":
+  // this process only.
+  std::string lease_directory;
+  std::string worker_id;
+  MeasureOptions measure = CudaMeasureOptions();
+  // Problems whose inputs and expected outputs are kept on the device.
+  int prepared_problems = 2;
+  // A runner is replaced by a fresh one after so many candidates.
+  int candidates_per_runner = 200;
+};
+
+// Candidates of device CUDA, for the first device that the driver shows this process. Without a
+// device it compiles for those that have one; without a toolkit it does nothing, and says why.
+class CudaTarget final : public Target {
+ public:
+  static constexpr std::string_view kDefaultArchitecture = "sm_90a";
+
+  // UNAVAILABLE: the cache folder cannot be used. INTERNAL: the lease file cannot. What else is
+  // missing is said by Describe.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaTarget>> Make(CudaTargetOptions options);
+  ~CudaTarget() override;
+
+  TargetInfo Describe() const override { return info_; }
+  absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
+                                        const CancelToken& cancel) override;
+  absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
+                                                 const CancelToken& cancel) override;
+  absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
+  absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
+                                      const Artifact& artifact, MeasureLevel level,
+                                      const CancelToken& cancel) override;
+
+  // Where the time of the last measurement went; not while another is under way.
+  const CudaJudgeTimes& last_times() const { return last_times_; }
+
+ private:
+  explicit CudaTarget(CudaTargetOptions options) : options_(std::move(options)) {}
+
+  absl::Status ProbeToolchain();
+  absl::Status ProbeDevice();
+  absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
+                                             const CancelToken& cancel);
+  // The following are called under the timing lease.
+  absl::Status PrepareDevice(const CancelToken& cancel);
+  absl::StatusOr<CudaRunner*> FreshRunner(const CancelToken& cancel);
+  absl::StatusOr<CudaPreparedProblem*> Prepare(const Problem& problem, const CudaProgram& oracle,
+                                               const CudaProgram& reference,
+                                               const CancelToken& cancel);
+  void DropDevice();
+
+  const CudaTargetOptions options_;
+  // Constant after construction.
+  TargetInfo info_;
+  const CudaApi* api_ = nullptr;
+  std::unique_ptr<CudaCompiler> compiler_;
+  std::unique_ptr<TimingLease> lease_;
+  CudaRunnerOptions runner_options_;
+
+  // Used under the timing lease.
+  std::unique_ptr<DeviceMonitor> monitor_;
+  std::unique_ptr<CudaDevice> device_;
+  std::unique_ptr<JudgeKernels> kernels_;
+  std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
+  std::unique_ptr<CudaRunner> runner_;
+  CudaPreparedProblem* attached_ = nullptr;  // whose arenas the runner has mapped
+  CudaJudgeTimes last_times_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_TARGET_H_

@@ -1,0 +1,101 @@
+#include "tests/gpu/gpu_fixture.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::testing {
+namespace {
+
+std::string FromEnvironment(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+worker::CudaTargetOptions Options(const std::string& cache_directory) {
+  worker::CudaTargetOptions options;
+  options.program_folder = ProgramFolder();
+  options.cache_directory = cache_directory;
+  options.compile_processes = 2;
+  options.worker_id = "worker-under-test";
+  return options;
+}
+
+}  // namespace
+
+std::string SourcePath(const std::string& path) {
+  return absl::StrCat(FromEnvironment("KERNELCAST_SOURCE_DIR", KERNELCAST_SOURCE_DIR), "/", path);
+}
+
+std::string ProgramFolder() { return FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR); }
+
+Problem LoadGpuProblem(const std::string& folder) {
+  auto files = ReadProblemFolder(SourcePath(folder));
+  INFO(files.status().ToString());
+  REQUIRE(files.ok());
+  auto problem = ParseProblem(*std::move(files));
+  INFO(problem.status().ToString());
+  REQUIRE(problem.ok());
+  return *std::move(problem);
+}
+
+std::optional<std::string> NoGpu() {
+  static const auto* const reason = [] {
+    const TemporaryFolder folder("gpu-probe");
+    const auto target = worker::CudaTarget::Make(Options(folder.path().string()));
+    if (!target.ok()) {
+      return new std::optional<std::string>(target.status().ToString());
+    }
+    const worker::TargetInfo info = (*target)->Describe();
+    return info.can_measure ? new std::optional<std::string>()
+                            : new std::optional<std::string>(info.unavailable_reason);
+  }();
+  return *reason;
+}
+
+GpuFixture::GpuFixture(const std::string& problem_folder, worker::MeasureOptions options)
+    : folder_("gpu"), problem_(LoadGpuProblem(problem_folder)) {
+  worker::CudaTargetOptions with = Options(folder_.path().string());
+  with.measure = options;
+  auto target = worker::CudaTarget::Make(std::move(with));
+  INFO(target.status().ToString());
+  REQUIRE(target.ok());
+  target_ = *std::move(target);
+  INFO(target_->Describe().unavailable_reason);
+  REQUIRE(target_->Describe().can_measure);
+}
+
+Candidate GpuFixture::MakeCandidate(const std::string& body,
+                                    const std::vector<std::pair<std::string, std::string>>& defines,
+                                    std::vector<Launch> launches) const {
+  Candidate candidate = ReferenceCandidate(problem_, kCudaTargetName).value();
+  candidate.source.clear();
+  for (const auto& [name, value] : defines) {
+    absl::StrAppend(&candidate.source, "#define ", name, " ", value, "\n");
+  }
+  absl::StrAppend(&candidate.source, body);
+  if (!launches.empty()) {
+    candidate.launches = std::move(launches);
+  }
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
+Measurement GpuFixture::Measure(const Candidate& candidate, MeasureLevel level) {
+  const worker::CancelToken cancel;
+  auto compiled = target_->Compile(problem_, candidate, cancel);
+  INFO(compiled.status().ToString());
+  REQUIRE(compiled.ok());
+  if (const auto* error = std::get_if<CompileError>(&compiled->result)) {
+    FAIL("does not compile: " << error->log);
+  }
+  auto measurement =
+      target_->Measure(problem_, candidate,
+                       std::get<worker::CompileSuccess>(compiled->result).artifact, level, cancel);
+  INFO(measurement.status().ToString());
+  REQUIRE(measurement.ok());
+  return *std::move(measurement);
+}
+
+}  // namespace kernelcast::testing

@@ -1,0 +1,58 @@
+#ifndef KERNELCAST_TESTS_GPU_GPU_FIXTURE_H_
+#define KERNELCAST_TESTS_GPU_GPU_FIXTURE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/domain/problem.h"
+#include "services/worker/cuda/target/cuda_target.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::testing {
+
+// A file or folder below the sources, wherever they are now: KERNELCAST_SOURCE_DIR in the
+// environment, or where they were built.
+std::string SourcePath(const std::string& path);
+// Folder of the programs: KERNELCAST_BIN_DIR in the environment, or where they were built.
+std::string ProgramFolder();
+
+Problem LoadGpuProblem(const std::string& folder);
+
+// The cuda target with the real compiler, runner and device.
+class GpuFixture {
+ public:
+  explicit GpuFixture(const std::string& problem_folder, worker::MeasureOptions options);
+
+  worker::CudaTarget& target() { return *target_; }
+  const Problem& problem() const { return problem_; }
+
+  // `body` after the lines of `defines`, launched as the problem's reference is unless told.
+  Candidate MakeCandidate(const std::string& body,
+                          const std::vector<std::pair<std::string, std::string>>& defines = {},
+                          std::vector<Launch> launches = {}) const;
+  // Compiles, which must succeed, and measures, which must have an outcome.
+  Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
+
+ private:
+  TemporaryFolder folder_;
+  Problem problem_;
+  std::unique_ptr<worker::CudaTarget> target_;
+};
+
+// Why this machine cannot measure, or nothing. ctest takes a test that prints "skipped: REASON" as
+// skipped.
+std::optional<std::string> NoGpu();
+
+#define KERNELCAST_NEEDS_GPU()                                      \
+  if (const auto reason = ::kernelcast::testing::NoGpu(); reason) { \
+    std::printf("skipped: %s\n", reason->c_str());                  \
+    SUCCEED("skipped: " << *reason);                                \
+    return;                                                         \
+  }
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_GPU_GPU_FIXTURE_H_
