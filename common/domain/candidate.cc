@@ -1,7 +1,12 @@
 #include "common/domain/candidate.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
@@ -15,8 +20,6 @@ constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kMaxFlagBytes = 256;
 constexpr size_t kMaxOriginBytes = 256;
 constexpr size_t kMaxExpressionBytes = 1024;
-constexpr size_t kMaxLaunches = 64;
-constexpr size_t kMaxArguments = 64;
 
 std::string_view KindName(CandidateKind kind) {
   switch (kind) {
@@ -94,6 +97,21 @@ absl::Status CheckTunables(const std::vector<Tunable>& tunables) {
   return absl::OkStatus();
 }
 
+absl::Status CheckArgument(const std::string& field, const std::string& argument,
+                           bool has_workspace) {
+  if (argument == kWorkspaceArgument && !has_workspace) {
+    return Invalid(field, "'workspace' needs workspace_bytes");
+  }
+  if (argument.size() <= kMaxNameBytes && IsIdentifier(argument)) return absl::OkStatus();
+  if (argument.find(':') != std::string::npos) {
+    const absl::StatusOr<LaunchLiteral> literal = ParseLaunchLiteral(argument);
+    return literal.ok() ? absl::OkStatus()
+                        : Invalid(field, std::string(literal.status().message()));
+  }
+  return Invalid(
+      field, Quoted(argument) + " is not a tensor, an axis, workspace, or a literal such as 3:i32");
+}
+
 absl::Status CheckLaunches(const Candidate& candidate) {
   const std::vector<Launch>& launches = candidate.launches;
   if (candidate.kind != CandidateKind::kDeviceCuda) {
@@ -118,12 +136,12 @@ absl::Status CheckLaunches(const Candidate& candidate) {
       KC_RETURN_IF_ERROR(
           CheckExpressionText(field + ".shared_memory_bytes", launch.shared_memory_bytes));
     }
-    if (launch.arguments.size() > kMaxArguments) {
-      return TooMany(field + ".arguments", launch.arguments.size(), kMaxArguments);
+    if (launch.arguments.size() > kMaxLaunchArguments) {
+      return TooMany(field + ".arguments", launch.arguments.size(), kMaxLaunchArguments);
     }
     for (size_t j = 0; j < launch.arguments.size(); ++j) {
-      KC_RETURN_IF_ERROR(
-          CheckExpressionText(absl::StrCat(field, ".arguments[", j, "]"), launch.arguments[j]));
+      KC_RETURN_IF_ERROR(CheckArgument(absl::StrCat(field, ".arguments[", j, "]"),
+                                       launch.arguments[j], !candidate.workspace_bytes.empty()));
     }
   }
   if (!candidate.workspace_bytes.empty()) {
@@ -137,7 +155,53 @@ void AddList(ContentHasher& hasher, const std::vector<std::string>& list) {
   for (const std::string& entry : list) hasher.Add(entry);
 }
 
+template <class Integer>
+bool ParseWhole(std::string_view text, int64_t& value) {
+  Integer parsed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, parsed);
+  value = parsed;
+  return error == std::errc() && stop == end;
+}
+
 }  // namespace
+
+absl::StatusOr<LaunchLiteral> ParseLaunchLiteral(std::string_view text) {
+  const auto invalid = [&](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " ", what));
+  };
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view number = text.substr(0, colon);
+  const std::string_view suffix = text.substr(colon);
+  LaunchLiteral literal;
+  if (suffix == ":i32") {
+    literal.type = LaunchLiteral::Type::kInt32;
+    if (!ParseWhole<int32_t>(number, literal.integer)) {
+      return invalid("is not a whole number of 32 bits");
+    }
+    return literal;
+  }
+  if (suffix == ":i64") {
+    literal.type = LaunchLiteral::Type::kInt64;
+    if (!ParseWhole<int64_t>(number, literal.integer)) {
+      return invalid("is not a whole number of 64 bits");
+    }
+    return literal;
+  }
+  if (suffix != ":f32" && suffix != ":f64") {
+    return invalid("is not a literal: a number, then one of :i32, :i64, :f32, :f64");
+  }
+  const bool single = suffix == ":f32";
+  literal.type = single ? LaunchLiteral::Type::kFloat32 : LaunchLiteral::Type::kFloat64;
+  const char* const end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, literal.real);
+  const double most =
+      single ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  if (error != std::errc() || stop != end || !(std::abs(literal.real) <= most)) {
+    return invalid(single ? "is not a finite number of float32" : "is not a finite number");
+  }
+  return literal;
+}
 
 std::string CandidateId(const Candidate& candidate) {
   ContentHasher hasher;

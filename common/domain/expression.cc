@@ -179,8 +179,7 @@ absl::StatusOr<Expression> Expression::Parse(std::string_view text,
   Expression expression;
   expression.text_ = std::string(text);
   expression.names_.assign(used.begin(), used.end());
-  Compiled compiled;
-  KC_RETURN_IF_ERROR(Compile(expression.text_, expression.names_, compiled));
+  KC_RETURN_IF_ERROR(CompiledOnThisThread(expression.text_, expression.names_).status());
   return expression;
 }
 

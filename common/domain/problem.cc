@@ -95,6 +95,19 @@ absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor, const
   return shape;
 }
 
+std::vector<AxisValues> HeldOutCorners(const Problem& problem) {
+  std::vector<AxisValues> corners(size_t{1} << problem.axes.size());
+  for (size_t corner = 0; corner < corners.size(); ++corner) {
+    for (size_t i = 0; i < problem.axes.size(); ++i) {
+      const Axis& axis = problem.axes[i];
+      const int64_t first = (axis.held_out_low + axis.multiple_of - 1) / axis.multiple_of;
+      const int64_t last = axis.held_out_high / axis.multiple_of;
+      corners[corner][axis.name] = ((corner >> i & 1) != 0 ? last : first) * axis.multiple_of;
+    }
+  }
+  return corners;
+}
+
 absl::StatusOr<Candidate> ReferenceCandidate(const Problem& problem, std::string_view target) {
   const auto found = problem.targets.find(target);
   if (found == problem.targets.end()) {
@@ -107,9 +120,12 @@ absl::StatusOr<Candidate> ReferenceCandidate(const Problem& problem, std::string
   Candidate candidate;
   candidate.problem_id = problem.problem_id;
   candidate.target = found->first;
-  candidate.kind = CandidateKind::kHostNative;
-  candidate.source = found->second.reference_source;
-  candidate.flags = found->second.reference_flags;
+  const KernelProgram& reference = found->second.reference;
+  candidate.kind = found->second.kind;
+  candidate.source = reference.source;
+  candidate.flags = reference.flags;
+  candidate.launches = reference.launches;
+  candidate.workspace_bytes = reference.workspace_bytes;
   candidate.origin = "reference";
   candidate.candidate_id = CandidateId(candidate);
   return candidate;

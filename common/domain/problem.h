@@ -97,6 +97,9 @@ struct SpaceTemplate {
   std::vector<Dimension> dimensions;
   std::vector<std::vector<std::string>> flag_sets;  // at least one
   std::vector<Expression> constraints;
+  // Device CUDA only, over axes and the tunables that only have integer values.
+  std::vector<Launch> launches;
+  std::string workspace_bytes;  // empty: none
 };
 
 // A point: a template and one value index per dimension.
@@ -108,6 +111,7 @@ struct SpacePoint {
 
 struct Space {
   std::string target;
+  CandidateKind kind = CandidateKind::kHostNative;
   std::vector<SpaceTemplate> templates;
 };
 
@@ -118,16 +122,35 @@ bool Admits(const Space& space, const SpacePoint& point);
 bool NextPoint(const SpaceTemplate& space_template, SpacePoint& point);
 // Every admitted point, in lexicographic order. At most `limit`.
 std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit = 1'000'000);
-// Source, flags and tunables of a point; `problem_id` and `origin` ("template:NAME") are set, the
-// id too. The tunables are the template's dimensions, preceded by TEMPLATE. The point must exist.
+// Source, flags, tunables and launches of a point; `problem_id` and `origin` ("template:NAME") are
+// set, the id too. The tunables are the template's dimensions, preceded by TEMPLATE. The point must
+// exist.
 Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
-                             const std::string& problem_id, CandidateKind kind);
+                             const std::string& problem_id);
+
+inline constexpr std::string_view kCpuTargetName = "cpu";
+inline constexpr std::string_view kCudaTargetName = "cuda";
+
+// A program that comes with a problem: a reference or an oracle.
+struct KernelProgram {
+  std::string file;    // as written in problem.yaml
+  std::string source;  // its content
+  std::vector<std::string> flags;
+  std::vector<Launch> launches;  // empty: host-native
+  std::string workspace_bytes;   // empty: none
+};
 
 struct ProblemTarget {
-  std::string reference_file;
-  std::string reference_source;
-  std::vector<std::string> reference_flags;
+  // Of the reference, and of the candidates that the space makes.
+  CandidateKind kind = CandidateKind::kHostNative;
+  KernelProgram reference;
+  // Device CUDA in double precision: floating-point outputs are written as float64, inputs and
+  // integer outputs are as declared. Absent: the problem's own oracle.
+  std::optional<KernelProgram> oracle;
   std::optional<Space> space;
+  // The target's own, or else the problem's.
+  std::vector<AxisValues> check_shapes;
+  std::vector<AxisValues> bench_shapes;
 };
 
 struct ProblemFile {
@@ -146,8 +169,10 @@ struct Problem {
   std::vector<Axis> axes;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
+  // Host-native; empty only where every target has an oracle of its own.
   std::string oracle_source;
   std::map<std::string, ProblemTarget, std::less<>> targets;
+  // Of targets that do not bring their own: what runs on a target uses ProblemTarget's.
   std::vector<AxisValues> check_shapes;
   std::vector<AxisValues> bench_shapes;
   std::optional<Expression> flops;
@@ -175,6 +200,9 @@ std::string ProblemId(const std::vector<ProblemFile>& files);
 // Sizes of a tensor for given axes; each in [1, 2^40], their product at most kMaxTensorElements.
 [[nodiscard]] absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
                                                                const AxisValues& axes);
+
+// The corners of the box of axis ranges that held-out shapes are drawn from.
+std::vector<AxisValues> HeldOutCorners(const Problem& problem);
 
 // The reference of a target as a candidate, so that it is compiled and described like any other.
 // NOT_FOUND: the problem has no reference for the target.

@@ -342,8 +342,8 @@ class ProblemParser {
   absl::Status ParseTop(const Cursor& top) {
     KC_RETURN_IF_ERROR(ExpectKeys(top,
                                   {"schema", "name", "title", "family", "axes", "inputs", "outputs",
-                                   "oracle", "targets", "check_shapes", "bench_shapes"},
-                                  {"description", "flops", "bytes"}));
+                                   "targets", "check_shapes", "bench_shapes"},
+                                  {"oracle", "description", "flops", "bytes"}));
     KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
     KC_ASSIGN_OR_RETURN(problem_.name, ReadLowerName(top.At("name")));
     KC_ASSIGN_OR_RETURN(problem_.title, ReadText(top.At("title"), kMaxTitleBytes));
@@ -367,8 +367,11 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(CheckHeldOutCorners(top));
     KC_RETURN_IF_ERROR(ParseShapes(top, "check_shapes", kMaxCheckShapes, problem_.check_shapes));
     KC_RETURN_IF_ERROR(ParseShapes(top, "bench_shapes", kMaxBenchShapes, problem_.bench_shapes));
-    std::string oracle_path;
-    KC_ASSIGN_OR_RETURN(problem_.oracle_source, ReadSourceFile(top.At("oracle"), "", oracle_path));
+    if (top.Has("oracle")) {
+      std::string oracle_path;
+      KC_ASSIGN_OR_RETURN(problem_.oracle_source,
+                          ReadSourceFile(top.At("oracle"), "", oracle_path));
+    }
     return ParseTargets(top);
   }
 
@@ -393,7 +396,7 @@ class ProblemParser {
       if (at.Has("multiple_of")) {
         KC_ASSIGN_OR_RETURN(axis.multiple_of, ReadInteger(at.At("multiple_of"), 1, kMaxExtent));
       }
-      if (FirstMultiple(axis) > axis.held_out_high) {
+      if ((axis.held_out_low - 1) / axis.multiple_of == axis.held_out_high / axis.multiple_of) {
         return Error(range, absl::StrCat("no multiple of ", axis.multiple_of, " lies in [",
                                          axis.held_out_low, ", ", axis.held_out_high, "]"));
       }
@@ -401,13 +404,6 @@ class ProblemParser {
       axis_names_.push_back(axis.name);
     }
     return absl::OkStatus();
-  }
-
-  static int64_t FirstMultiple(const Axis& axis) {
-    return (axis.held_out_low + axis.multiple_of - 1) / axis.multiple_of * axis.multiple_of;
-  }
-  static int64_t LastMultiple(const Axis& axis) {
-    return axis.held_out_high / axis.multiple_of * axis.multiple_of;
   }
 
   absl::Status ParseTensors(const Cursor& list, bool is_input, std::vector<TensorSpec>& tensors) {
@@ -448,7 +444,7 @@ class ProblemParser {
     if (std::ranges::find(axis_names_, tensor.name) != axis_names_.end()) {
       return Error(at, Quoted(tensor.name) + " is the name of an axis");
     }
-    if (tensor.name == "workspace") return Error(at, "'workspace' is reserved");
+    if (tensor.name == kWorkspaceArgument) return Error(at, "'workspace' is reserved");
     if (!tensor_names_.insert(tensor.name).second) {
       return Error(at, Quoted(tensor.name) + " is the name of an earlier tensor");
     }
@@ -639,15 +635,7 @@ class ProblemParser {
   // Held-out shapes are drawn from the whole box of axis ranges, so its corners must be legal.
   absl::Status CheckHeldOutCorners(const Cursor& top) const {
     const Cursor at = top.At("axes");
-    const uint32_t corners = 1u << problem_.axes.size();
-    std::vector<AxisValues> shapes(corners);
-    for (uint32_t corner = 0; corner < corners; ++corner) {
-      AxisValues& shape = shapes[corner];
-      for (size_t i = 0; i < problem_.axes.size(); ++i) {
-        const Axis& axis = problem_.axes[i];
-        shape[axis.name] = (corner >> i & 1) != 0 ? LastMultiple(axis) : FirstMultiple(axis);
-      }
-    }
+    const std::vector<AxisValues> shapes = HeldOutCorners(problem_);
     const AxisValues* failed = nullptr;
     if (const absl::Status status = CheckShapes(shapes, failed); !status.ok()) {
       return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(*failed), ", at which ",
@@ -656,9 +644,9 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  absl::Status ParseShapes(const Cursor& top, std::string_view key, size_t at_most,
+  absl::Status ParseShapes(const Cursor& parent, std::string_view key, size_t at_most,
                            std::vector<AxisValues>& shapes) {
-    const Cursor list = top.At(key);
+    const Cursor list = parent.At(key);
     KC_RETURN_IF_ERROR(ExpectList(list, 1, at_most));
     for (size_t i = 0; i < list.node->items.size(); ++i) {
       const Cursor at = list.Item(i);
@@ -696,21 +684,146 @@ class ProblemParser {
         return ErrorAtLine(targets, line,
                            Quoted(key) + " is not a name of a-z, 0-9 and _ without _ in front");
       }
-      const Cursor at = targets.Child(value, key);
-      KC_RETURN_IF_ERROR(ExpectKeys(at, {"reference"}, {"flags", "space"}));
-      if (key == "cpu") KC_RETURN_IF_ERROR(CheckCpuDataTypes(top));
-      ProblemTarget target;
-      KC_ASSIGN_OR_RETURN(target.reference_source,
-                          ReadSourceFile(at.At("reference"), "", target.reference_file));
-      if (at.Has("flags")) {
-        KC_ASSIGN_OR_RETURN(target.reference_flags, ReadFlags(at.At("flags")));
-      }
-      if (at.Has("space")) {
-        KC_ASSIGN_OR_RETURN(target.space, ParseSpace(at.At("space"), key));
-      }
+      KC_ASSIGN_OR_RETURN(ProblemTarget target, ParseTarget(top, targets.Child(value, key), key));
       problem_.targets.emplace(key, std::move(target));
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<ProblemTarget> ParseTarget(const Cursor& top, const Cursor& at,
+                                            const std::string& name) {
+    const bool is_cpu = name == kCpuTargetName;
+    KC_RETURN_IF_ERROR(ExpectMapping(at));
+    const bool is_device =
+        !is_cpu && at.Has("reference") && at.At("reference").node->kind == YamlNode::Kind::kMapping;
+    std::vector<std::string> required = {"reference"};
+    std::vector<std::string> optional = {"space", "check_shapes", "bench_shapes"};
+    if (!is_device) optional.insert(optional.begin(), "flags");
+    if (!is_cpu) {
+      const bool needs_oracle = is_device || name == kCudaTargetName;
+      (needs_oracle ? required : optional).emplace_back("oracle");
+    }
+    KC_RETURN_IF_ERROR(ExpectKeys(at, required, optional));
+    if (is_cpu) KC_RETURN_IF_ERROR(CheckCpuDataTypes(top));
+
+    ProblemTarget target;
+    if (is_device) {
+      target.kind = CandidateKind::kDeviceCuda;
+      KC_ASSIGN_OR_RETURN(target.reference, ParseDeviceProgram(at.At("reference")));
+    } else {
+      KC_ASSIGN_OR_RETURN(target.reference.source,
+                          ReadSourceFile(at.At("reference"), "", target.reference.file));
+      if (at.Has("flags")) {
+        KC_ASSIGN_OR_RETURN(target.reference.flags, ReadFlags(at.At("flags")));
+      }
+    }
+    if (at.Has("oracle")) {
+      KC_ASSIGN_OR_RETURN(target.oracle, ParseDeviceProgram(at.At("oracle")));
+    } else if (!top.Has("oracle")) {
+      return Error(top, absl::StrCat("missing key 'oracle', which target ", name, " needs"));
+    }
+    target.check_shapes = problem_.check_shapes;
+    if (at.Has("check_shapes")) {
+      target.check_shapes.clear();
+      KC_RETURN_IF_ERROR(ParseShapes(at, "check_shapes", kMaxCheckShapes, target.check_shapes));
+    }
+    target.bench_shapes = problem_.bench_shapes;
+    if (at.Has("bench_shapes")) {
+      target.bench_shapes.clear();
+      KC_RETURN_IF_ERROR(ParseShapes(at, "bench_shapes", kMaxBenchShapes, target.bench_shapes));
+    }
+    if (at.Has("space")) {
+      KC_ASSIGN_OR_RETURN(target.space, ParseSpace(at.At("space"), name, target.kind));
+    }
+    return target;
+  }
+
+  // Device CUDA: a source and how its kernels are launched.
+  absl::StatusOr<KernelProgram> ParseDeviceProgram(const Cursor& at) {
+    KC_RETURN_IF_ERROR(ExpectKeys(at, {"file", "launches"}, {"workspace_bytes", "flags"}));
+    KernelProgram program;
+    KC_ASSIGN_OR_RETURN(program.source, ReadSourceFile(at.At("file"), "", program.file));
+    if (at.Has("flags")) {
+      KC_ASSIGN_OR_RETURN(program.flags, ReadFlags(at.At("flags")));
+    }
+    KC_RETURN_IF_ERROR(ParseLaunches(at, axis_names_, program.launches, program.workspace_bytes));
+    return program;
+  }
+
+  // `launches` and `workspace_bytes` of a mapping, with expressions over `names`.
+  absl::Status ParseLaunches(const Cursor& parent, const std::vector<std::string>& names,
+                             std::vector<Launch>& launches, std::string& workspace_bytes) const {
+    if (parent.Has("workspace_bytes")) {
+      KC_ASSIGN_OR_RETURN(workspace_bytes, ReadExpressionText(parent.At("workspace_bytes"), names));
+    }
+    const Cursor list = parent.At("launches");
+    KC_RETURN_IF_ERROR(ExpectList(list, 1, kMaxLaunches));
+    for (size_t i = 0; i < list.node->items.size(); ++i) {
+      const Cursor at = list.Item(i);
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"kernel", "grid", "block", "arguments"},
+                                    {"shared_memory_bytes", "cluster"}));
+      Launch launch;
+      KC_ASSIGN_OR_RETURN(launch.kernel, ReadText(at.At("kernel"), kMaxNameBytes));
+      if (!IsIdentifier(launch.kernel)) {
+        return Error(at.At("kernel"), Quoted(launch.kernel) + " is not the name of a kernel");
+      }
+      KC_ASSIGN_OR_RETURN(launch.grid, ReadExtent(at.At("grid"), 1, names));
+      KC_ASSIGN_OR_RETURN(launch.block, ReadExtent(at.At("block"), 1, names));
+      if (at.Has("cluster")) {
+        KC_ASSIGN_OR_RETURN(launch.cluster, ReadExtent(at.At("cluster"), 0, names));
+      }
+      if (at.Has("shared_memory_bytes")) {
+        KC_ASSIGN_OR_RETURN(launch.shared_memory_bytes,
+                            ReadExpressionText(at.At("shared_memory_bytes"), names));
+      }
+      const Cursor arguments = at.At("arguments");
+      KC_RETURN_IF_ERROR(ExpectList(arguments, 0, kMaxLaunchArguments));
+      for (size_t j = 0; j < arguments.node->items.size(); ++j) {
+        KC_ASSIGN_OR_RETURN(std::string argument,
+                            ReadArgument(arguments.Item(j), !workspace_bytes.empty()));
+        launch.arguments.push_back(std::move(argument));
+      }
+      launches.push_back(std::move(launch));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::StatusOr<std::string> ReadExpressionText(const Cursor& at,
+                                                        const std::vector<std::string>& names) {
+    KC_ASSIGN_OR_RETURN(const Expression expression, ReadExpression(at, names));
+    return expression.text();
+  }
+
+  static absl::StatusOr<std::vector<std::string>> ReadExtent(
+      const Cursor& at, size_t at_least, const std::vector<std::string>& names) {
+    KC_RETURN_IF_ERROR(ExpectList(at, at_least, 3));
+    std::vector<std::string> extent;
+    for (size_t i = 0; i < at.node->items.size(); ++i) {
+      KC_ASSIGN_OR_RETURN(std::string text, ReadExpressionText(at.Item(i), names));
+      extent.push_back(std::move(text));
+    }
+    return extent;
+  }
+
+  absl::StatusOr<std::string> ReadArgument(const Cursor& at, bool has_workspace) const {
+    KC_ASSIGN_OR_RETURN(std::string text, ReadText(at, kMaxNameBytes));
+    if (text.find(':') != std::string::npos) {
+      const absl::StatusOr<LaunchLiteral> literal = ParseLaunchLiteral(text);
+      if (!literal.ok()) return Error(at, literal.status());
+      return text;
+    }
+    if (text == kWorkspaceArgument) {
+      if (!has_workspace) return Error(at, "'workspace' needs the key workspace_bytes");
+      return text;
+    }
+    if (tensor_names_.contains(text) || std::ranges::find(axis_names_, text) != axis_names_.end()) {
+      return text;
+    }
+    std::vector<std::string> known(tensor_names_.begin(), tensor_names_.end());
+    known.insert(known.end(), axis_names_.begin(), axis_names_.end());
+    known.emplace_back(kWorkspaceArgument);
+    return Error(at, absl::StrCat(Quoted(text), " is not one of ", CommaList(known),
+                                  ", or a literal such as 3:i32 or 0.5:f32"));
   }
 
   absl::Status CheckCpuDataTypes(const Cursor& top) const {
@@ -730,7 +843,8 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Space> ParseSpace(const Cursor& space_at, const std::string& target) {
+  absl::StatusOr<Space> ParseSpace(const Cursor& space_at, const std::string& target,
+                                   CandidateKind kind) {
     std::string file;
     KC_ASSIGN_OR_RETURN(const std::string content, ReadNamedFile(space_at, "", file));
     KC_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(file, content));
@@ -738,6 +852,7 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(ExpectKeys(top, {"schema", "target", "templates"}, {}));
     KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
     Space space;
+    space.kind = kind;
     KC_ASSIGN_OR_RETURN(space.target, ReadLowerName(top.At("target")));
     if (space.target != target) {
       return Error(top.At("target"), absl::StrCat(Quoted(space.target), " is not the target '",
@@ -753,7 +868,7 @@ class ProblemParser {
     int trials = kConstraintTrials;
     for (size_t i = 0; i < list.node->items.size(); ++i) {
       const Cursor at = list.Item(i);
-      KC_ASSIGN_OR_RETURN(SpaceTemplate parsed, ParseTemplate(at, folder));
+      KC_ASSIGN_OR_RETURN(SpaceTemplate parsed, ParseTemplate(at, folder, kind));
       if (!names.insert(parsed.name).second) {
         return Error(at.At("name"), Quoted(parsed.name) + " is the name of an earlier template");
       }
@@ -777,9 +892,16 @@ class ProblemParser {
     return space;
   }
 
-  absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string& folder) {
-    KC_RETURN_IF_ERROR(
-        ExpectKeys(at, {"name", "file"}, {"description", "tunables", "flags", "constraints"}));
+  absl::StatusOr<SpaceTemplate> ParseTemplate(const Cursor& at, const std::string& folder,
+                                              CandidateKind kind) {
+    const bool is_device = kind == CandidateKind::kDeviceCuda;
+    std::vector<std::string> required = {"name", "file"};
+    std::vector<std::string> optional = {"description", "tunables", "flags", "constraints"};
+    if (is_device) {
+      required.emplace_back("launches");
+      optional.emplace_back("workspace_bytes");
+    }
+    KC_RETURN_IF_ERROR(ExpectKeys(at, required, optional));
     SpaceTemplate parsed;
     KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
     // It becomes the value of a tunable.
@@ -793,13 +915,23 @@ class ProblemParser {
     KC_ASSIGN_OR_RETURN(parsed.source, ReadSourceFile(at.At("file"), folder, path,
                                                       kMaxSourceBytes - kMaxPrologueBytes));
     parsed.file = path.substr(folder.size());
-    if (at.Has("tunables")) KC_RETURN_IF_ERROR(ParseTunables(at.At("tunables"), parsed));
+    if (at.Has("tunables")) {
+      KC_RETURN_IF_ERROR(ParseTunables(at.At("tunables"), is_device, parsed));
+    }
     KC_RETURN_IF_ERROR(ParseFlagSets(at, parsed));
-    if (at.Has("constraints")) KC_RETURN_IF_ERROR(ParseConstraints(at.At("constraints"), parsed));
+    const std::vector<std::string> numeric = NumericTunables(parsed);
+    if (at.Has("constraints")) {
+      KC_RETURN_IF_ERROR(ParseConstraints(at.At("constraints"), numeric, parsed));
+    }
+    if (is_device) {
+      std::vector<std::string> names = axis_names_;
+      names.insert(names.end(), numeric.begin(), numeric.end());
+      KC_RETURN_IF_ERROR(ParseLaunches(at, names, parsed.launches, parsed.workspace_bytes));
+    }
     return parsed;
   }
 
-  absl::Status ParseTunables(const Cursor& at, SpaceTemplate& parsed) {
+  absl::Status ParseTunables(const Cursor& at, bool is_device, SpaceTemplate& parsed) const {
     KC_RETURN_IF_ERROR(ExpectMapping(at));
     if (at.node->entries.size() > kMaxDimensions) {
       return Error(at, absl::StrCat(at.node->entries.size(), " tunables; at most ", kMaxDimensions,
@@ -809,6 +941,9 @@ class ProblemParser {
       KC_RETURN_IF_ERROR(CheckVariableName(at, line, key));
       if (key == "FLAGS" || key == "TEMPLATE") {
         return ErrorAtLine(at, line, Quoted(key) + " is reserved");
+      }
+      if (is_device && std::ranges::find(axis_names_, key) != axis_names_.end()) {
+        return ErrorAtLine(at, line, Quoted(key) + " is the name of an axis");
       }
       const Cursor values = at.Child(value, key);
       KC_RETURN_IF_ERROR(ExpectList(values, 1, kMaxValues));
@@ -854,8 +989,8 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  absl::Status ParseConstraints(const Cursor& at, SpaceTemplate& parsed) {
-    KC_RETURN_IF_ERROR(ExpectList(at, 0, kMaxConstraints));
+  // Those that only have integer values, so that expressions may use them.
+  static std::vector<std::string> NumericTunables(const SpaceTemplate& parsed) {
     std::vector<std::string> numeric;
     for (const SpaceTemplate::Dimension& dimension : parsed.dimensions) {
       if (std::ranges::all_of(dimension.values,
@@ -863,6 +998,12 @@ class ProblemParser {
         numeric.push_back(dimension.name);
       }
     }
+    return numeric;
+  }
+
+  static absl::Status ParseConstraints(const Cursor& at, const std::vector<std::string>& numeric,
+                                       SpaceTemplate& parsed) {
+    KC_RETURN_IF_ERROR(ExpectList(at, 0, kMaxConstraints));
     for (size_t i = 0; i < at.node->items.size(); ++i) {
       KC_ASSIGN_OR_RETURN(Expression constraint, ReadExpression(at.Item(i), numeric));
       parsed.constraints.push_back(std::move(constraint));

@@ -65,12 +65,12 @@ std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit) {
 }
 
 Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
-                             const std::string& problem_id, CandidateKind kind) {
+                             const std::string& problem_id) {
   const SpaceTemplate& space_template = space.templates[point.template_index];
   Candidate candidate;
   candidate.problem_id = problem_id;
   candidate.target = space.target;
-  candidate.kind = kind;
+  candidate.kind = space.kind;
   candidate.origin = "template:" + space_template.name;
   candidate.tunables.push_back({.name = "TEMPLATE", .value = space_template.name});
   size_t flag_set = 0;
@@ -87,6 +87,8 @@ Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
   if (flag_set < space_template.flag_sets.size()) {
     candidate.flags = space_template.flag_sets[flag_set];
   }
+  candidate.launches = space_template.launches;
+  candidate.workspace_bytes = space_template.workspace_bytes;
   // Compiler messages then speak of the author's file and lines.
   absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n",
                   space_template.source);

@@ -54,8 +54,7 @@ void Use(const Problem& problem) {
     if (!target.space.has_value()) continue;
     for (const SpacePoint& point : EnumeratePoints(*target.space, 100)) {
       Require(Admits(*target.space, point), "listed points are admitted");
-      const Candidate candidate =
-          CandidateFromPoint(*target.space, point, problem.problem_id, CandidateKind::kHostNative);
+      const Candidate candidate = CandidateFromPoint(*target.space, point, problem.problem_id);
       Require(ValidateCandidate(candidate).ok(), "candidates of points are valid");
     }
   }

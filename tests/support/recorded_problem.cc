@@ -80,8 +80,7 @@ bench_shapes:
   recorded.problem = ParseProblem(recorded.files).value();
   const Space& space = *recorded.problem.targets.at("cpu").space;
   for (const SpacePoint& point : EnumeratePoints(space)) {
-    recorded.candidates.push_back(
-        CandidateFromPoint(space, point, recorded.problem.problem_id, CandidateKind::kHostNative));
+    recorded.candidates.push_back(CandidateFromPoint(space, point, recorded.problem.problem_id));
     recorded.best_speedup =
         std::max(recorded.best_speedup, RecordedSpeedup(recorded.candidates.back()));
   }

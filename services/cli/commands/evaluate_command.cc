@@ -25,7 +25,7 @@ namespace {
 struct EvaluateFlags {
   ConnectionFlags connection;
   std::string problem;
-  std::string target = "cpu";
+  std::string target;
   std::string candidates;
   std::string mode = "route";
   std::string search_id;
@@ -96,9 +96,9 @@ Settled Describe(const std::string& name, const v1::EvaluateReply& reply, const 
 absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flags) {
   Console& console = context.console;
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
-  KC_RETURN_IF_ERROR(CheckTarget(loaded.problem, flags.target));
+  KC_ASSIGN_OR_RETURN(const std::string target, ChooseTarget(loaded.problem, flags.target));
   KC_ASSIGN_OR_RETURN(const std::vector<NamedCandidate> candidates,
-                      ReadCandidates(flags.candidates, loaded.problem.problem_id, flags.target));
+                      ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
@@ -176,7 +176,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
           "or a .jsonl file with a candidate a line")
       ->required()
       ->type_name("PATH");
-  evaluate->add_option("--target", flags->target, "What candidates run on")->capture_default_str();
+  AddTargetOption(*evaluate, flags->target);
   std::vector<std::string> modes;
   for (const auto& [name, mode] : Modes()) modes.push_back(name);
   evaluate

@@ -35,12 +35,16 @@ absl::StatusOr<LoadedProblem> LoadProblem(const Context& context, const std::str
   return LoadProblemFolder(folder);
 }
 
-absl::Status CheckTarget(const Problem& problem, const std::string& target) {
-  if (problem.targets.find(target) != problem.targets.end()) return absl::OkStatus();
+absl::StatusOr<std::string> ChooseTarget(const Problem& problem, const std::string& asked) {
+  if (asked.empty()) {
+    const auto cpu = problem.targets.find(kCpuTargetName);
+    return (cpu != problem.targets.end() ? cpu : problem.targets.begin())->first;
+  }
+  if (problem.targets.find(asked) != problem.targets.end()) return asked;
   std::vector<std::string> known;
   for (const auto& [name, unused] : problem.targets) known.push_back(name);
   return absl::InvalidArgumentError(absl::StrCat("--target: ", problem.name,
-                                                 " has no reference for '", OneLine(target),
+                                                 " has no reference for '", OneLine(asked),
                                                  "'; it has: ", Join(known, ", ")));
 }
 
@@ -56,6 +60,11 @@ void AddProblemArgument(CLI::App& app, std::string& problem) {
          "A problem's folder, or its name in $KERNELCAST_PROBLEMS, ./examples/problems or the "
          "installed problems")
       ->required();
+}
+
+void AddTargetOption(CLI::App& app, std::string& target) {
+  app.add_option("--target", target,
+                 "What candidates run on [cpu, or else the first that the problem has]");
 }
 
 }  // namespace kernelcast::cli

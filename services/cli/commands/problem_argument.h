@@ -21,14 +21,18 @@ struct LoadedProblem {
                                                         const std::string& argument);
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder);
 
-// INVALID_ARGUMENT, listing what there is, unless the problem has a reference for the target.
-[[nodiscard]] absl::Status CheckTarget(const Problem& problem, const std::string& target);
+// The target to work on: the one asked for, or, where `asked` is empty, cpu if the problem has it
+// and else its first. INVALID_ARGUMENT, listing what there is: the problem has no reference for it.
+[[nodiscard]] absl::StatusOr<std::string> ChooseTarget(const Problem& problem,
+                                                       const std::string& asked);
 
 // Points of the target's space; 0 where it has none.
 uint64_t SpacePoints(const Problem& problem, const std::string& target);
 
 // The positional argument PROBLEM, with what it may be.
 void AddProblemArgument(CLI::App& app, std::string& problem);
+// The option --target, for ChooseTarget.
+void AddTargetOption(CLI::App& app, std::string& target);
 
 }  // namespace kernelcast::cli
 

@@ -69,7 +69,7 @@ void AddProblem(const Problem& problem, const std::string& target, ReportInput& 
   input.problem_description = problem.description;
   input.space_points = SpacePoints(problem, target);
   const auto found = problem.targets.find(target);
-  if (found != problem.targets.end()) input.reference_source = found->second.reference_source;
+  if (found != problem.targets.end()) input.reference_source = found->second.reference.source;
 }
 
 void AddProblemByName(const Context& context, const std::string& name,

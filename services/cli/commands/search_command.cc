@@ -32,7 +32,7 @@ constexpr uint64_t kFewestMeasurements = 20;
 struct SearchFlags {
   ConnectionFlags connection;
   std::string problem;
-  std::string target = "cpu";
+  std::string target;
   uint64_t max_measurements = 0;
   uint64_t max_candidates = 0;
   double max_seconds = 0;
@@ -237,7 +237,7 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
   }
   if (flags.max_measurements == 0 && flags.max_candidates == 0 && flags.max_seconds == 0 &&
       flags.max_device_seconds == 0) {
-    const uint64_t points = SpacePoints(problem, flags.target);
+    const uint64_t points = SpacePoints(problem, spec.target());
     const auto share =
         static_cast<uint64_t>(std::ceil(static_cast<double>(points) * kDefaultSpaceShare));
     budget->set_max_measurements(std::max(kFewestMeasurements, share));
@@ -286,20 +286,20 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
 
 absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
-  KC_RETURN_IF_ERROR(CheckTarget(loaded.problem, flags.target));
+  KC_ASSIGN_OR_RETURN(const std::string target, ChooseTarget(loaded.problem, flags.target));
   v1::StartSearchRequest start;
   v1::SearchSpec& spec = *start.mutable_spec();
   // The id is ours so that asking again, when the answer was lost, starts no second search.
   start.set_search_id(flags.search_id.empty() ? RandomId("s_") : flags.search_id);
-  spec.set_target(flags.target);
+  spec.set_target(target);
   spec.set_generator(v1::GENERATOR_TEMPLATE);
   spec.set_seed(flags.seed);
   spec.set_max_in_flight(flags.max_in_flight);
   spec.set_measure_everything(flags.measure_everything);
   KC_RETURN_IF_ERROR(SetPolicy(flags, spec));
-  if (SpacePoints(loaded.problem, flags.target) == 0) {
+  if (SpacePoints(loaded.problem, target) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        loaded.problem.name, " has no template space for ", flags.target,
+        loaded.problem.name, " has no template space for ", target,
         ", so that nothing can be proposed; hand candidates in with kernelcast evaluate"));
   }
   KC_RETURN_IF_ERROR(SetBudget(flags, loaded.problem, context.console, spec));
@@ -315,7 +315,7 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   v1::StartSearchReply started;
   KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::StartSearch, start, &started));
   context.console.Note(absl::StrCat("search ", started.search().search_id(), " of ",
-                                    loaded.problem.name, " on ", flags.target));
+                                    loaded.problem.name, " on ", target));
   v1::Search search = started.search();
   if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);
   bool interrupted = false;
@@ -352,7 +352,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
       AddCommand(app, context, "search", "Search for the fastest kernel of a problem",
                  [&context, flags] { return RunSearch(context, *flags); });
   AddProblemArgument(*search, flags->problem);
-  search->add_option("--target", flags->target, "What candidates run on")->capture_default_str();
+  AddTargetOption(*search, flags->target);
   search
       ->add_option("--budget-measurements", flags->max_measurements,
                    "Measure at most this many candidates [a fifth of the template space]")

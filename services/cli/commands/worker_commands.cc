@@ -33,7 +33,7 @@ constexpr absl::Duration kMeasureTimeout = absl::Minutes(30);
 struct WorkerFlags {
   ConnectionFlags connection;
   std::string problem;
-  std::string target = "cpu";
+  std::string target;
   std::string candidates;
   bool reference = false;
   bool facts = false;
@@ -41,8 +41,10 @@ struct WorkerFlags {
 };
 
 // The facts that tell most at a glance, of those that the schema has.
-constexpr std::array<std::string_view, 5> kShownFacts = {
+constexpr std::array<std::string_view, 5> kShownCpuFacts = {
     "text_bytes", "widest_vector_bytes", "loops", "inner_packed_share", "stack_accesses"};
+constexpr std::array<std::string_view, 5> kShownCudaFacts = {
+    "code_bytes", "registers", "spill_load_bytes", "static_shared_bytes", "launch_occupancy"};
 
 std::string FactText(const CompileFacts& facts, std::string_view name) {
   const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
@@ -65,6 +67,7 @@ std::string StageName(v1::CompileError::Stage stage) {
 // A problem on a worker, and its candidates.
 struct Bench {
   LoadedProblem loaded;
+  std::string target;
   std::vector<NamedCandidate> candidates;
   std::unique_ptr<v1::Worker::Stub> worker;
 };
@@ -73,11 +76,11 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
                                 Connection& connection) {
   Bench bench;
   KC_ASSIGN_OR_RETURN(bench.loaded, LoadProblem(context, flags.problem));
-  KC_RETURN_IF_ERROR(CheckTarget(bench.loaded.problem, flags.target));
+  KC_ASSIGN_OR_RETURN(bench.target, ChooseTarget(bench.loaded.problem, flags.target));
   if (!flags.candidates.empty()) {
     KC_ASSIGN_OR_RETURN(
         bench.candidates,
-        ReadCandidates(flags.candidates, bench.loaded.problem.problem_id, flags.target));
+        ReadCandidates(flags.candidates, bench.loaded.problem.problem_id, bench.target));
   } else if (!flags.reference) {
     return absl::InvalidArgumentError("--candidates is missing: say what to work on");
   }
@@ -91,12 +94,11 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
 }
 
 // `candidate` null: the reference.
-absl::StatusOr<v1::CompileReply> Compile(const Bench& bench, const std::string& target,
-                                         const Candidate* candidate) {
+absl::StatusOr<v1::CompileReply> Compile(const Bench& bench, const Candidate* candidate) {
   v1::CompileRequest request;
   request.set_request_id(RandomId("c_"));
   request.set_problem_id(bench.loaded.problem.problem_id);
-  request.set_target(target);
+  request.set_target(bench.target);
   if (candidate == nullptr) {
     request.set_reference(true);
   } else {
@@ -118,7 +120,10 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
   std::vector<Table::Column> columns = {
       {"candidate", Table::Align::kLeft, true}, {"result"}, {"time", Table::Align::kRight}};
-  for (const std::string_view name : kShownFacts) {
+  const bool on_device =
+      bench.loaded.problem.targets.at(bench.target).kind == CandidateKind::kDeviceCuda;
+  const auto& shown_facts = on_device ? kShownCudaFacts : kShownCpuFacts;
+  for (const std::string_view name : shown_facts) {
     columns.push_back({std::string(name), Table::Align::kRight});
   }
   Table table(columns);
@@ -132,7 +137,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   }
   for (const auto& [name, candidate] : subjects) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
-    KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, flags.target, candidate));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, candidate));
     Json line = {{"name", name}, {"compile", JsonOf(ProtoToJson(reply))}};
     const std::string time = FormatTimeNs(static_cast<double>(ToNanoseconds(reply.compile_time())));
     if (reply.has_error()) {
@@ -142,7 +147,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
     } else {
       const CompileFacts facts = FromProto(reply.success().facts());
       std::vector<std::string> row = {OneLine(name), reply.cached() ? "ok, cached" : "ok", time};
-      for (const std::string_view fact : kShownFacts) row.push_back(FactText(facts, fact));
+      for (const std::string_view fact : shown_facts) row.push_back(FactText(facts, fact));
       table.AddRow(std::move(row));
       const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
       if (schema.ok() && (*schema)->names.size() == facts.values.size()) {
@@ -180,8 +185,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
   bool all_good = true;
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
-    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled,
-                        Compile(bench, flags.target, &named.candidate));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
     if (compiled.has_error()) {
       all_good = false;
       table.AddRow({OneLine(named.name), console.style().Red(StageName(compiled.error().stage()))});
@@ -251,8 +255,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
   v1::ForecasterPutProblemReply known;
   KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::PutProblem, put, &known));
-  KC_ASSIGN_OR_RETURN(const v1::CompileReply reference,
-                      Compile(bench, flags.target, /*candidate=*/nullptr));
+  KC_ASSIGN_OR_RETURN(const v1::CompileReply reference, Compile(bench, /*candidate=*/nullptr));
   if (reference.has_error()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the reference does not compile here: ", OneLine(reference.error().log())));
@@ -268,8 +271,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   bool all_good = true;
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
-    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled,
-                        Compile(bench, flags.target, &named.candidate));
+    KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
     if (compiled.has_error()) {
       all_good = false;
       table.AddRow({OneLine(named.name), console.style().Red(StageName(compiled.error().stage()))});
@@ -312,7 +314,7 @@ void AddBenchFlags(CLI::App& app, WorkerFlags& flags, Needs needs) {
   app.add_option("--candidates", flags.candidates,
                  "A folder of sources, one source, or a .jsonl file; as for evaluate")
       ->type_name("PATH");
-  app.add_option("--target", flags.target, "What candidates run on")->capture_default_str();
+  AddTargetOption(app, flags.target);
   AddConnectionFlags(app, flags.connection, needs);
 }
 

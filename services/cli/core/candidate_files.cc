@@ -81,6 +81,13 @@ class Fields {
     return value->get<std::string>();
   }
 
+  // A number may stand for the expression that it is.
+  absl::StatusOr<std::string> ExpressionText(std::string_view field) const {
+    const Json* value = Find(field);
+    if (value != nullptr && value->is_number_integer()) return value->dump();
+    return Text(field);
+  }
+
   absl::StatusOr<std::vector<std::string>> Texts(std::string_view field) const {
     std::vector<std::string> texts;
     const Json* value = Find(field);
@@ -177,7 +184,7 @@ absl::Status ApplyLaunches(const std::string& where, const Fields& fields, Candi
     KC_ASSIGN_OR_RETURN(launch.kernel, entry.Text("kernel"));
     KC_ASSIGN_OR_RETURN(launch.grid, entry.Texts("grid"));
     KC_ASSIGN_OR_RETURN(launch.block, entry.Texts("block"));
-    KC_ASSIGN_OR_RETURN(launch.shared_memory_bytes, entry.Text("shared_memory_bytes"));
+    KC_ASSIGN_OR_RETURN(launch.shared_memory_bytes, entry.ExpressionText("shared_memory_bytes"));
     KC_ASSIGN_OR_RETURN(launch.arguments, entry.Texts("arguments"));
     KC_ASSIGN_OR_RETURN(launch.cluster, entry.Texts("cluster"));
     if (launch.kernel.empty()) return entry.Error("kernel", "is missing");
@@ -220,7 +227,12 @@ absl::Status ApplyFields(const std::string& where, const Json& object, bool is_l
   KC_ASSIGN_OR_RETURN(const std::string origin, fields.Text("origin"));
   if (!origin.empty()) candidate.origin = origin;
   KC_RETURN_IF_ERROR(ApplyLaunches(where, fields, candidate));
-  KC_ASSIGN_OR_RETURN(candidate.workspace_bytes, fields.Text("workspace_bytes"));
+  KC_ASSIGN_OR_RETURN(candidate.workspace_bytes, fields.ExpressionText("workspace_bytes"));
+  // Code that comes with launches has no entry on the host.
+  if (fields.Find("kind") == nullptr && candidate.kind == CandidateKind::kHostNative &&
+      !candidate.launches.empty()) {
+    candidate.kind = CandidateKind::kDeviceCuda;
+  }
   return absl::OkStatus();
 }
 
@@ -326,7 +338,9 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
     }
     if (!source_file.empty()) {
       const fs::path file = path.parent_path() / source_file;
-      if (fields.Find("kind") == nullptr) candidate.kind = KindOfFile(file);
+      if (fields.Find("kind") == nullptr && KindOfFile(file) == CandidateKind::kPython) {
+        candidate.kind = CandidateKind::kPython;
+      }
       KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(file.string(), kMaxSourceBytes));
     }
     KC_RETURN_IF_ERROR(WithFile(where, ValidateCandidate(candidate)));

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "common/domain/launch_geometry.h"
+
 namespace kernelcast::forecaster {
 namespace {
 
@@ -34,16 +36,20 @@ double Evaluate(const std::optional<Expression>& expression, const AxisValues& a
   return value.ok() ? *value : 0;
 }
 
-std::vector<float> WorkFeatures(const Problem& problem) {
+AxisValues LargestBenchShape(const Problem& problem, const ProblemTarget& target) {
   AxisValues largest;
   double largest_elements = -1;
-  for (const AxisValues& shape : problem.bench_shapes) {
+  for (const AxisValues& shape : target.bench_shapes) {
     const double elements = Elements(problem.inputs, shape) + Elements(problem.outputs, shape);
     if (elements > largest_elements) {
       largest_elements = elements;
       largest = shape;
     }
   }
+  return largest;
+}
+
+std::vector<float> WorkFeatures(const Problem& problem, const AxisValues& largest) {
   const double flops = Evaluate(problem.flops, largest);
   const double bytes = Evaluate(problem.bytes, largest);
   double high = 0;
@@ -65,13 +71,17 @@ std::vector<float> WorkFeatures(const Problem& problem) {
 
 }  // namespace
 
-ProblemContext::ProblemContext(Problem parsed)
-    : problem(std::move(parsed)), work_features(WorkFeatures(problem)) {
+ProblemContext::ProblemContext(Problem parsed) : problem(std::move(parsed)) {
   for (const auto& [target, details] : problem.targets) {
+    const AxisValues& largest =
+        largest_shapes_.emplace(target, LargestBenchShape(problem, details)).first->second;
+    work_features.emplace(target, WorkFeatures(problem, largest));
     encoders.emplace(target,
                      details.space.has_value() ? TunableEncoder(*details.space) : TunableEncoder());
     const absl::StatusOr<Candidate> reference = ReferenceCandidate(problem, target);
-    if (reference.ok()) reference_ids.emplace(target, reference->candidate_id);
+    if (!reference.ok()) continue;
+    reference_ids.emplace(target, reference->candidate_id);
+    reference_launch_features.emplace(target, LaunchFeatures(*reference));
   }
 }
 
@@ -79,6 +89,36 @@ const TunableEncoder& ProblemContext::EncoderFor(std::string_view target) const 
   static const TunableEncoder& kEmpty = *new TunableEncoder();
   const auto found = encoders.find(target);
   return found == encoders.end() ? kEmpty : found->second;
+}
+
+std::vector<float> ProblemContext::LaunchFeatures(const Candidate& candidate) const {
+  std::vector<float> features(std::size(kLaunchFeatureNames), kMissing);
+  const auto shape = largest_shapes_.find(candidate.target);
+  if (candidate.launches.empty() || shape == largest_shapes_.end()) return features;
+  const Variables variables = LaunchVariables(candidate.tunables, shape->second);
+  std::vector<LaunchGeometry> launches;
+  double blocks = 0;
+  double threads = 0;
+  for (const Launch& launch : candidate.launches) {
+    const absl::StatusOr<LaunchGeometry> geometry = EvaluateGeometry(launch, variables, "launch");
+    if (!geometry.ok()) return features;
+    const auto launch_blocks = static_cast<double>(geometry->grid_blocks());
+    blocks += launch_blocks;
+    threads += launch_blocks * static_cast<double>(geometry->block_threads());
+    launches.push_back(*geometry);
+  }
+  const absl::StatusOr<int64_t> workspace =
+      EvaluateWorkspaceBytes(candidate.workspace_bytes, variables);
+  if (!workspace.ok()) return features;
+  const auto log2 = [](double value) { return static_cast<float>(std::log2(1 + value)); };
+  const LaunchGeometry& first = launches.front();
+  return {static_cast<float>(launches.size()),
+          log2(blocks),
+          log2(threads),
+          log2(static_cast<double>(first.block_threads())),
+          log2(static_cast<double>(first.grid_blocks())),
+          log2(first.shared_memory_bytes),
+          log2(static_cast<double>(*workspace))};
 }
 
 size_t ProblemContext::SizeBytes() const {

@@ -12,7 +12,7 @@
 
 namespace kernelcast::forecaster {
 
-// Figures of the work that a problem's largest bench shape is, on a log2 scale. One list for all
+// Figures of the work that a target's largest bench shape is, on a log2 scale. One list for all
 // problems, so that a model can be shared among them.
 inline constexpr std::string_view kWorkFeatureNames[] = {
     "work.log2_flops",           "work.log2_bytes",
@@ -21,23 +21,44 @@ inline constexpr std::string_view kWorkFeatureNames[] = {
     "work.log2_smallest_axis",   "work.axes",
 };
 
+// Figures of the launches of a device CUDA candidate at the target's largest bench shape; those
+// named log2 are log2(1 + value).
+inline constexpr std::string_view kLaunchFeatureNames[] = {
+    "launch.launches",            // how many there are
+    "launch.log2_blocks",         // of all launches
+    "launch.log2_threads",        // of all launches
+    "launch.log2_block_threads",  // of the first
+    "launch.log2_first_blocks",   // of the first
+    "launch.log2_shared_bytes",   // dynamic, of the first
+    "launch.log2_workspace_bytes",
+};
+
 // A problem with what forecasting derives from it once. Immutable; thread-safe.
 struct ProblemContext {
   explicit ProblemContext(Problem parsed);
 
   Problem problem;
-  // One value per kWorkFeatureNames; NaN where the problem does not say.
-  std::vector<float> work_features;
   // Per target that the problem has.
   std::map<std::string, TunableEncoder, std::less<>> encoders;
+  // Per target; one value per kWorkFeatureNames, NaN where the problem does not say.
+  std::map<std::string, std::vector<float>, std::less<>> work_features;
+  // Launch features of the reference, per target.
+  std::map<std::string, std::vector<float>, std::less<>> reference_launch_features;
 
   // Id of the reference as a candidate, per target.
   std::map<std::string, std::string, std::less<>> reference_ids;
 
   // The encoder of a target; one without columns where the target has no space.
   const TunableEncoder& EncoderFor(std::string_view target) const;
+  // One value per kLaunchFeatureNames. NaN: the candidate has no launches, or they cannot be
+  // evaluated.
+  std::vector<float> LaunchFeatures(const Candidate& candidate) const;
   // Bytes of the problem's files.
   size_t SizeBytes() const;
+
+ private:
+  // Of each target, the largest bench shape.
+  std::map<std::string, AxisValues, std::less<>> largest_shapes_;
 };
 
 }  // namespace kernelcast::forecaster

@@ -13,8 +13,18 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   const FeatureSchema* schema = FeatureSchema::ForFacts(facts.schema);
   if (schema == nullptr || facts.values.size() != schema->facts()) return features;
   features.facts = ScaledFacts(facts);
-  if (reference_facts.schema == facts.schema && reference_facts.values.size() == schema->facts()) {
-    features.shared = schema->Row(facts, reference_facts, problem.work_features);
+  std::vector<float> launch;
+  if (schema->has_launches()) {
+    launch = problem.LaunchFeatures(candidate);
+    features.facts.insert(features.facts.end(), launch.begin(), launch.end());
+  }
+  const auto work = problem.work_features.find(candidate.target);
+  const auto reference_launch = problem.reference_launch_features.find(candidate.target);
+  if (reference_facts.schema == facts.schema && reference_facts.values.size() == schema->facts() &&
+      work != problem.work_features.end() &&
+      reference_launch != problem.reference_launch_features.end()) {
+    features.shared =
+        schema->Row(facts, reference_facts, launch, reference_launch->second, work->second);
   }
   return features;
 }

@@ -16,7 +16,8 @@ struct CandidateFeatures {
   int template_index = -1;
   // Columns of the problem's TunableEncoder.
   std::vector<float> tunables;
-  // Scaled facts; empty where there are none of a schema that has features.
+  // Scaled facts, and of device code the launch features; empty where there are no facts of a
+  // schema that has features.
   std::vector<float> facts;
   // Row of the FeatureSchema; empty unless candidate and reference have such facts.
   std::vector<float> shared;

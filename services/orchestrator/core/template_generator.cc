@@ -38,9 +38,7 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
   seen_.assign(points_.size(), false);
   for (size_t i = 0; i < points_.size(); ++i) {
     index_by_point_[points_[i]] = i;
-    index_by_id_[CandidateFromPoint(space(), points_[i], problem_->problem_id,
-                                    CandidateKind::kHostNative)
-                     .candidate_id] = i;
+    index_by_id_[CandidateFromPoint(space(), points_[i], problem_->problem_id).candidate_id] = i;
   }
 }
 
@@ -58,8 +56,7 @@ std::optional<Candidate> TemplateGenerator::Next() const {
   if (!index) {
     index = RandomUnseen(random);
   }
-  return CandidateFromPoint(space(), points_[*index], problem_->problem_id,
-                            CandidateKind::kHostNative);
+  return CandidateFromPoint(space(), points_[*index], problem_->problem_id);
 }
 
 std::optional<size_t> TemplateGenerator::Vary(uint64_t& random) const {
@@ -142,8 +139,7 @@ std::optional<Candidate> TemplateGenerator::Find(std::string_view candidate_id) 
   if (found == index_by_id_.end()) {
     return std::nullopt;
   }
-  return CandidateFromPoint(space(), points_[found->second], problem_->problem_id,
-                            CandidateKind::kHostNative);
+  return CandidateFromPoint(space(), points_[found->second], problem_->problem_id);
 }
 
 }  // namespace kernelcast::orchestrator

@@ -6,7 +6,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr const char* kTargets[] = {"cpu", "a100", "l40s", "h100", "h200", "other"};
+constexpr const char* kTargets[] = {"cpu", "cuda", "a100", "l40s", "h100", "h200", "other"};
 constexpr const char* kOutcomes[] = {"ok",      "wrong_result",         "crash",  "timeout",
                                      "exploit", "environment_unstable", "pruned", "rejected"};
 constexpr DecisionReason kReasons[] = {

@@ -189,8 +189,8 @@ absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, con
   }
 }
 
-std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOptions& options,
-                                       Random& random) {
+std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const ProblemTarget& target,
+                                       const MeasureOptions& options, Random& random) {
   std::vector<Adversarial> adversarial;
   for (const TensorSpec& input : problem.inputs) {
     for (const Adversarial distribution : input.adversarial) {
@@ -201,7 +201,7 @@ std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOpti
   }
 
   std::vector<CaseSpec> cases;
-  for (const AxisValues& shape : problem.check_shapes) {
+  for (const AxisValues& shape : target.check_shapes) {
     cases.push_back({.axes = shape});
     for (const Adversarial distribution : adversarial) {
       cases.push_back({.axes = shape, .adversarial = distribution});
@@ -217,10 +217,10 @@ std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOpti
     }
     cases.push_back(std::move(held_out));
   }
-  for (const AxisValues& shape : problem.bench_shapes) {
+  for (const AxisValues& shape : target.bench_shapes) {
     cases.push_back({.axes = shape});
   }
-  const auto& repeated = problem.check_shapes.empty() ? problem.bench_shapes : problem.check_shapes;
+  const auto& repeated = target.check_shapes.empty() ? target.bench_shapes : target.check_shapes;
   for (size_t i = 0; std::ssize(cases) < options.min_seeds && !repeated.empty(); ++i) {
     cases.push_back({.axes = repeated[i % repeated.size()]});
   }

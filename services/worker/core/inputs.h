@@ -37,9 +37,10 @@ struct CaseSpec {
 
 // The correctness cases of one sitting: every check shape with the declared and each adversarial
 // distribution, held-out shapes drawn from the axes' ranges (odd where any value is legal), every
-// bench shape once; more draws of the check shapes until there are `min_seeds` cases.
-std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const MeasureOptions& options,
-                                       Random& random);
+// bench shape once; more draws of the check shapes until there are `min_seeds` cases. The shapes
+// are those of `target`, which is one of the problem's.
+std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const ProblemTarget& target,
+                                       const MeasureOptions& options, Random& random);
 
 // Sizes of all inputs or outputs for given axes.
 [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Layouts(

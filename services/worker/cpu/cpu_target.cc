@@ -251,7 +251,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   }
   KC_ASSIGN_OR_RETURN(
       const LoadableObject reference,
-      CompileTrusted(target->second.reference_source, target->second.reference_flags,
+      CompileTrusted(target->second.reference.source, target->second.reference.flags,
                      "problem's reference", cancel));
   KC_ASSIGN_OR_RETURN(const LoadableObject oracle,
                       CompileTrusted(problem.oracle_source, {}, "problem's oracle", cancel));

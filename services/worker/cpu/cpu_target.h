@@ -18,8 +18,6 @@
 
 namespace kernelcast::worker {
 
-inline constexpr std::string_view kCpuTargetName = "cpu";
-
 struct CpuTargetOptions {
   std::string compiler = "g++";
   std::string cache_directory;

@@ -119,6 +119,10 @@ absl::Status PreparedProblem::PlanCases() {
     return absl::FailedPreconditionError(
         absl::StrCat("the cpu target takes at most ", runner::kMaxTensors, " tensors"));
   }
+  const auto target = problem_.targets.find(kCpuTargetName);
+  if (target == problem_.targets.end()) {
+    return absl::FailedPreconditionError("the problem has no reference for target cpu");
+  }
   Arranger inputs(0);
   // Correctness cases run one after the other and share a place for their outputs.
   int64_t check_outputs_end = 0;
@@ -156,7 +160,7 @@ absl::Status PreparedProblem::PlanCases() {
     return static_cast<uint32_t>(table_.size() - 1);
   };
 
-  for (CaseSpec& spec : CorrectnessCases(problem_, options_, random_)) {
+  for (CaseSpec& spec : CorrectnessCases(problem_, target->second, options_, random_)) {
     Arranger outputs(0);
     Arranger oracle_outputs(0);
     CheckCase check;
@@ -169,7 +173,7 @@ absl::Status PreparedProblem::PlanCases() {
 
   Arranger outputs(check_outputs_end);
   Arranger oracle_outputs(check_oracle_end);
-  for (const AxisValues& axes : problem_.bench_shapes) {
+  for (const AxisValues& axes : target->second.bench_shapes) {
     BenchShape shape;
     shape.axes = axes;
     if (problem_.bytes) {

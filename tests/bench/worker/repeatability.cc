@@ -133,8 +133,7 @@ int Run(const Flags& flags) {
     candidate.source = ReadFile(flags.candidate);
     candidate.candidate_id = CandidateId(candidate);
   } else if (const auto& space = problem->targets.at("cpu").space) {
-    candidate = CandidateFromPoint(*space, EnumeratePoints(*space, 1).front(), problem->problem_id,
-                                   CandidateKind::kHostNative);
+    candidate = CandidateFromPoint(*space, EnumeratePoints(*space, 1).front(), problem->problem_id);
   }
   const MeasureLevel level = flags.final_level ? MeasureLevel::kFinal : MeasureLevel::kScreen;
   const std::filesystem::path cache =

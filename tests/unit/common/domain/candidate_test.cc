@@ -1,11 +1,15 @@
 #include "common/domain/candidate.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace kernelcast {
 namespace {
@@ -52,6 +56,44 @@ TEST_CASE("Complete candidates are valid", "[candidate]") {
   candidate.parent_candidate_id = candidate.candidate_id;
   candidate.origin = "mutation: \xC3\xA9";
   CHECK(ValidateCandidate(candidate).ok());
+}
+
+TEST_CASE("Literals among the arguments of a launch have the type of their suffix",
+          "[candidate][cuda]") {
+  const auto parse = [](const char* text) {
+    const absl::StatusOr<LaunchLiteral> literal = ParseLaunchLiteral(text);
+    INFO(text << ": " << literal.status());
+    REQUIRE(literal.ok());
+    return *literal;
+  };
+  CHECK(parse("3:i32").type == LaunchLiteral::Type::kInt32);
+  CHECK(parse("3:i32").integer == 3);
+  CHECK(parse("-2147483648:i32").integer == std::numeric_limits<int32_t>::min());
+  CHECK(parse("9223372036854775807:i64").integer == std::numeric_limits<int64_t>::max());
+  CHECK(parse("0.5:f32").type == LaunchLiteral::Type::kFloat32);
+  CHECK(parse("0.5:f32").real == 0.5);
+  CHECK(parse("-1e-5:f64").type == LaunchLiteral::Type::kFloat64);
+  CHECK(parse("-1e-5:f64").real == -1e-5);
+  CHECK(parse("2:f64").real == 2);
+}
+
+TEST_CASE("What is no literal is refused with what would be", "[candidate][cuda]") {
+  const auto error = [](const char* text) {
+    return std::string(ParseLaunchLiteral(text).status().message());
+  };
+  CHECK(error("2147483648:i32") == "'2147483648:i32' is not a whole number of 32 bits");
+  CHECK(error("9223372036854775808:i64") ==
+        "'9223372036854775808:i64' is not a whole number of 64 bits");
+  CHECK(error("1.5:i32") == "'1.5:i32' is not a whole number of 32 bits");
+  CHECK(error(":i32") == "':i32' is not a whole number of 32 bits");
+  CHECK(error("1e39:f32") == "'1e39:f32' is not a finite number of float32");
+  CHECK(error("nan:f64") == "'nan:f64' is not a finite number");
+  CHECK(error("1 :f64") == "'1 :f64' is not a finite number");
+  for (const char* text : {"3", "3:", "3:u32", "3:i32 ", "", "x:i8:i32"}) {
+    CHECK(error(text) == absl::StrCat("'", text,
+                                      "' is not a literal: a number, then one of :i32, :i64, :f32, "
+                                      ":f64"));
+  }
 }
 
 TEST_CASE("A candidate's id is a prefix and 32 hex digits", "[candidate]") {
@@ -162,6 +204,16 @@ TEST_CASE("An invalid launch is answered with its field", "[candidate]") {
       {[](Candidate& c) { c.launches[0].arguments.assign(65, "x"); },
        "launches[0].arguments: 65 entries"},
       {[](Candidate& c) { c.launches[0].arguments[1] = ""; }, "launches[0].arguments[1]: "},
+      {[](Candidate& c) { c.launches[0].arguments[1] = "2*rows"; },
+       "launches[0].arguments[1]: '2*rows' is not a tensor, an axis, workspace, or a literal"},
+      {[](Candidate& c) { c.launches[0].arguments[2] = "3:u32"; },
+       "launches[0].arguments[2]: '3:u32' is not a literal"},
+      {[](Candidate& c) {
+         c.launches[0].arguments[0] = "workspace";
+         c.workspace_bytes.clear();
+       },
+       "launches[0].arguments[0]: 'workspace' needs workspace_bytes"},
+      {[](Candidate& c) { c.launches[0].kernel.assign(129, 'k'); }, "launches[0].kernel: 'kkk"},
       {[](Candidate& c) { c.workspace_bytes.assign(1025, '1'); }, "workspace_bytes: "},
   };
   for (const auto& [change, message] : cases) {

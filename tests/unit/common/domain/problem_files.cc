@@ -67,6 +67,62 @@ std::map<std::string, std::string> SmallProblem() {
   };
 }
 
+std::map<std::string, std::string> SmallCudaProblem() {
+  std::map<std::string, std::string> files = SmallProblem();
+  std::string yaml = files["problem.yaml"];
+  const size_t from = yaml.find("oracle: oracle.cc");
+  const size_t to = yaml.find("check_shapes:");
+  yaml.replace(from, to - from,
+               "targets:\n"                                                // 26
+               "  cuda:\n"                                                 // 27
+               "    reference:\n"                                          // 28
+               "      file: reference.cu\n"                                // 29
+               "      flags: [--use_fast_math]\n"                          // 30
+               "      launches:\n"                                         // 31
+               "        - kernel: scale\n"                                 // 32
+               "          grid: [rows]\n"                                  // 33
+               "          block: [256]\n"                                  // 34
+               "          arguments: [x, index, y, cols]\n"                // 35
+               "    oracle:\n"                                             // 36
+               "      file: oracle.cu\n"                                   // 37
+               "      workspace_bytes: 8*rows\n"                           // 38
+               "      launches:\n"                                         // 39
+               "        - kernel: factors\n"                               // 40
+               "          grid: [\"ceildiv(rows, 128)\"]\n"                // 41
+               "          block: [128]\n"                                  // 42
+               "          arguments: [index, workspace, rows, 0.5:f64]\n"  // 43
+               "        - kernel: exact\n"                                 // 44
+               "          grid: [rows, 1, 2]\n"                            // 45
+               "          block: [32, 4]\n"                                // 46
+               "          cluster: [1]\n"                                  // 47
+               "          shared_memory_bytes: 8*cols\n"                   // 48
+               "          arguments: [x, workspace, y, cols, 3:i32]\n"     // 49
+               "    bench_shapes:\n"                                       // 50
+               "      - {rows: 4096, cols: 4096}\n"                        // 51
+               "    space: space/cuda.yaml\n");                            // 52
+  return {
+      {"problem.yaml", yaml},
+      {"reference.cu", "// reference\n"},
+      {"oracle.cu", "// oracle\n"},
+      {"space/cuda.yaml",
+       "schema: 1\n"                                                          // 1
+       "target: cuda\n"                                                       // 2
+       "templates:\n"                                                         // 3
+       "  - name: rows\n"                                                     // 4
+       "    file: rows.cu\n"                                                  // 5
+       "    tunables:\n"                                                      // 6
+       "      BLOCK: [128, 256]\n"                                            // 7
+       "      LOADS: [plain, cached]\n"                                       // 8
+       "    workspace_bytes: 4*BLOCK\n"                                       // 9
+       "    launches:\n"                                                      // 10
+       "      - kernel: scale_rows\n"                                         // 11
+       "        grid: [\"ceildiv(rows, BLOCK/32)\"]\n"                        // 12
+       "        block: [BLOCK]\n"                                             // 13
+       "        arguments: [x, index, y, workspace, rows, cols, -1:i64]\n"},  // 14
+      {"space/rows.cu", "// rows\n"},
+  };
+}
+
 std::vector<ProblemFile> AsFiles(const std::map<std::string, std::string>& files) {
   std::vector<ProblemFile> list;
   for (const auto& [path, content] : files) list.push_back({path, content});

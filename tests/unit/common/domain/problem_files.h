@@ -12,6 +12,9 @@ namespace kernelcast {
 // A small complete problem, path to content, for tests that change one thing in it.
 std::map<std::string, std::string> SmallProblem();
 
+// The same operation for device CUDA alone.
+std::map<std::string, std::string> SmallCudaProblem();
+
 std::vector<ProblemFile> AsFiles(const std::map<std::string, std::string>& files);
 
 }  // namespace kernelcast

@@ -26,8 +26,8 @@ struct Edit {
   std::string message;  // starts with this
 };
 
-FileMap Replaced(const std::string& path, const std::string& from, const std::string& to) {
-  FileMap files = SmallProblem();
+FileMap Replaced(const std::string& path, const std::string& from, const std::string& to,
+                 FileMap files = SmallProblem()) {
   const size_t at = files[path].find(from);
   INFO(path << " holds " << from);
   REQUIRE(at != std::string::npos);
@@ -42,10 +42,12 @@ std::string Error(const FileMap& files) {
   return std::string(problem.status().message());
 }
 
-void CheckEdits(const std::string& path, const std::vector<Edit>& edits) {
+void CheckEdits(const std::string& path, const std::vector<Edit>& edits,
+                const FileMap& files = SmallProblem()) {
   for (const Edit& edit : edits) {
     CAPTURE(edit.from, edit.to);
-    CHECK_THAT(Error(Replaced(path, edit.from, edit.to)), StartsWith(path + ":" + edit.message));
+    CHECK_THAT(Error(Replaced(path, edit.from, edit.to, files)),
+               StartsWith(path + ":" + edit.message));
   }
 }
 
@@ -86,9 +88,9 @@ TEST_CASE("A complete problem is understood", "[problem]") {
   CHECK(problem.oracle_source == "// oracle\n");
   REQUIRE(problem.targets.size() == 1);
   const ProblemTarget& cpu = problem.targets.at("cpu");
-  CHECK(cpu.reference_file == "reference.cc");
-  CHECK(cpu.reference_source == "// reference\n");
-  CHECK(cpu.reference_flags == std::vector<std::string>{"-O2"});
+  CHECK(cpu.reference.file == "reference.cc");
+  CHECK(cpu.reference.source == "// reference\n");
+  CHECK(cpu.reference.flags == std::vector<std::string>{"-O2"});
   REQUIRE(cpu.space.has_value());
   CHECK(cpu.space->target == "cpu");
   REQUIRE(cpu.space->templates.size() == 2);
@@ -119,6 +121,174 @@ TEST_CASE("A complete problem is understood", "[problem]") {
   CHECK(problem.problem_id == ProblemId(AsFiles(SmallProblem())));
   REQUIRE(problem.files.size() == 6);
   CHECK(std::ranges::is_sorted(problem.files, {}, &ProblemFile::path));
+}
+
+TEST_CASE("A problem of device CUDA is understood", "[problem][cuda]") {
+  const absl::StatusOr<Problem> parsed = ParseProblem(AsFiles(SmallCudaProblem()));
+  INFO(parsed.status());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->oracle_source.empty());
+  REQUIRE(parsed->targets.size() == 1);
+  const ProblemTarget& cuda = parsed->targets.at("cuda");
+  CHECK(cuda.kind == CandidateKind::kDeviceCuda);
+  CHECK(cuda.reference.file == "reference.cu");
+  CHECK(cuda.reference.source == "// reference\n");
+  CHECK(cuda.reference.flags == std::vector<std::string>{"--use_fast_math"});
+  CHECK(cuda.reference.workspace_bytes.empty());
+  CHECK(cuda.reference.launches == std::vector<Launch>{{.kernel = "scale",
+                                                        .grid = {"rows"},
+                                                        .block = {"256"},
+                                                        .shared_memory_bytes = "",
+                                                        .arguments = {"x", "index", "y", "cols"},
+                                                        .cluster = {}}});
+  REQUIRE(cuda.oracle.has_value());
+  CHECK(cuda.oracle->source == "// oracle\n");
+  CHECK(cuda.oracle->workspace_bytes == "8*rows");
+  REQUIRE(cuda.oracle->launches.size() == 2);
+  CHECK(cuda.oracle->launches[0].arguments.back() == "0.5:f64");
+  CHECK(cuda.oracle->launches[1] == Launch{.kernel = "exact",
+                                           .grid = {"rows", "1", "2"},
+                                           .block = {"32", "4"},
+                                           .shared_memory_bytes = "8*cols",
+                                           .arguments = {"x", "workspace", "y", "cols", "3:i32"},
+                                           .cluster = {"1"}});
+  CHECK(cuda.check_shapes == parsed->check_shapes);
+  CHECK(cuda.bench_shapes == std::vector<AxisValues>{{{"rows", 4096}, {"cols", 4096}}});
+  CHECK(parsed->bench_shapes == std::vector<AxisValues>{{{"rows", 256}, {"cols", 1024}}});
+  REQUIRE(cuda.space.has_value());
+  CHECK(cuda.space->kind == CandidateKind::kDeviceCuda);
+  const SpaceTemplate& rows = cuda.space->templates.at(0);
+  CHECK(rows.workspace_bytes == "4*BLOCK");
+  REQUIRE(rows.launches.size() == 1);
+  CHECK(rows.launches[0].grid == std::vector<std::string>{"ceildiv(rows, BLOCK/32)"});
+}
+
+TEST_CASE("A target's shapes are its own or the problem's", "[problem]") {
+  FileMap files =
+      Replaced("problem.yaml", "    flags: [-O2]\n", "    check_shapes: [{rows: 3, cols: 8}]\n");
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  const ProblemTarget& cpu = problem->targets.at("cpu");
+  CHECK(cpu.kind == CandidateKind::kHostNative);
+  CHECK_FALSE(cpu.oracle.has_value());
+  CHECK(cpu.check_shapes == std::vector<AxisValues>{{{"rows", 3}, {"cols", 8}}});
+  CHECK(cpu.bench_shapes == problem->bench_shapes);
+  CHECK(problem->check_shapes.size() == 2);
+}
+
+TEST_CASE("A problem may have targets of both kinds", "[problem][cuda]") {
+  FileMap files = SmallCudaProblem();
+  for (const auto& [path, content] : SmallProblem()) files.emplace(path, content);
+  std::string& yaml = files["problem.yaml"];
+  const std::string with_cpu = "oracle: oracle.cc\ntargets:\n  cpu: {reference: reference.cc}\n";
+  yaml.replace(yaml.find("targets:\n"), 9, with_cpu);
+  for (const char* path : {"space/cpu.yaml", "space/plain.cc", "space/sub/bare.cc"}) {
+    files.erase(path);
+  }
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  CHECK(problem->oracle_source == "// oracle\n");
+  CHECK(problem->targets.at("cpu").kind == CandidateKind::kHostNative);
+  CHECK(problem->targets.at("cuda").kind == CandidateKind::kDeviceCuda);
+
+  const size_t line = yaml.find("oracle: oracle.cc\n");
+  yaml.erase(line, 18);
+  CHECK_THAT(Error(files), Equals("problem.yaml:1: missing key 'oracle', which target cpu needs"));
+}
+
+TEST_CASE("A host-native reference for target cuda has a device oracle", "[problem][cuda]") {
+  FileMap files = SmallCudaProblem();
+  std::string& yaml = files["problem.yaml"];
+  const size_t from = yaml.find("    reference:\n");
+  yaml.replace(from, yaml.find("    oracle:\n") - from,
+               "    reference: reference.cu\n    flags: [-O3]\n");
+  files.erase("space/cuda.yaml");
+  files.erase("space/rows.cu");
+  yaml.erase(yaml.find("    space: space/cuda.yaml\n"), 27);
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  const ProblemTarget& cuda = problem->targets.at("cuda");
+  CHECK(cuda.kind == CandidateKind::kHostNative);
+  CHECK(cuda.reference.launches.empty());
+  CHECK(cuda.reference.flags == std::vector<std::string>{"-O3"});
+  CHECK(cuda.oracle->launches.size() == 2);
+}
+
+TEST_CASE("Mistakes in launches are named where they stand", "[problem][cuda]") {
+  const FileMap cuda = SmallCudaProblem();
+  CheckEdits(
+      "problem.yaml",
+      {{"kernel: scale", "kernel: 2scale",
+        "32: targets.cuda.reference.launches[0].kernel: '2scale' is not the name of a kernel"},
+       {"grid: [rows]", "grid: []",
+        "33: targets.cuda.reference.launches[0].grid: is an empty list; at least 1"},
+       {"grid: [rows]", "grid: [1, 1, 1, rows]",
+        "33: targets.cuda.reference.launches[0].grid: 4 entries; from 1 to 3 are allowed"},
+       {"grid: [rows]", "grid: [depth]",
+        "33: targets.cuda.reference.launches[0].grid[0]: expression 'depth', character 1: unknown "
+        "name 'depth'; known names are rows, cols"},
+       {"block: [256]", "block: 256",
+        "34: targets.cuda.reference.launches[0].block: expected a list, found '256'"},
+       {"          block: [256]\n", "",
+        "32: targets.cuda.reference.launches[0]: missing key 'block'"},
+       {"[x, index, y, cols]", "[x, index, z, cols]",
+        "35: targets.cuda.reference.launches[0].arguments[2]: 'z' is not one of index, x, y, rows, "
+        "cols, workspace, or a literal such as 3:i32 or 0.5:f32"},
+       {"[x, index, y, cols]", "[x, workspace]",
+        "35: targets.cuda.reference.launches[0].arguments[1]: 'workspace' needs the key "
+        "workspace_bytes"},
+       {"3:i32", "3:u8", "49: targets.cuda.oracle.launches[1].arguments[4]: '3:u8' is not a lit"},
+       {"3:i32", "3000000000:i32",
+        "49: targets.cuda.oracle.launches[1].arguments[4]: '3000000000:i32' is not a whole number "
+        "of 32 bits"},
+       {"cluster: [1]", "cluster: [1, 1, 1, 1]",
+        "47: targets.cuda.oracle.launches[1].cluster: 4 entries; from 0 to 3"},
+       {"shared_memory_bytes: 8*cols", "shared_memory_bytes: [8]",
+        "48: targets.cuda.oracle.launches[1].shared_memory_bytes: expected an expression"},
+       {"workspace_bytes: 8*rows", "workspace_bytes: 8*",
+        "38: targets.cuda.oracle.workspace_bytes: expression '8*'"},
+       {"      launches:\n        - kernel: scale\n", "      launch:\n        - kernel: scale\n",
+        "31: targets.cuda.reference: unknown key 'launch'; did you mean 'launches'?"},
+       {"file: oracle.cu", "file: oracle.cuh",
+        "37: targets.cuda.oracle.file: file 'oracle.cuh': is missing"},
+       {"    oracle:\n", "    oracles:\n", "36: targets.cuda: unknown key 'oracles'; did you mean"},
+       {"rows: 4096, cols: 4096", "rows: 4096, cols: 4095",
+        "51: targets.cuda.bench_shapes[0].cols: 4095 is not a multiple of 4"},
+       {"      - {rows: 4096, cols: 4096}\n", "      []\n",
+        "51: targets.cuda.bench_shapes: is an empty list"}},
+      cuda);
+  CheckEdits("space/cuda.yaml",
+             {{"BLOCK: [128, 256]", "cols: [128, 256]",
+               "7: templates[0].tunables: 'cols' is the name of an axis"},
+              {"4*BLOCK", "4*LOADS",
+               "9: templates[0].workspace_bytes: expression '4*LOADS', character 3: unknown name "
+               "'LOADS'; known names are rows, cols, BLOCK"},
+              {"    workspace_bytes: 4*BLOCK\n", "",
+               "13: templates[0].launches[0].arguments[3]: 'workspace' needs the key"},
+              {"-1:i64", "1.5:i64", "14: templates[0].launches[0].arguments[6]: '1.5:i64' is not"},
+              {"    launches:\n", "    lunches:\n",
+               "10: templates[0]: unknown key 'lunches'; did you mean 'launches'?"}},
+             cuda);
+
+  FileMap without = cuda;
+  std::string& yaml = without["problem.yaml"];
+  const size_t from = yaml.find("    oracle:\n");
+  yaml.erase(from, yaml.find("    bench_shapes:\n") - from);
+  CHECK_THAT(Error(without), Equals("problem.yaml:28: targets.cuda: missing key 'oracle'"));
+}
+
+TEST_CASE("Device code is for targets other than cpu", "[problem][cuda]") {
+  CheckEdits("problem.yaml",
+             {{"    reference: reference.cc\n", "    reference: {file: reference.cc}\n",
+               "29: targets.cpu.reference: expected text, found a mapping"},
+              {"    flags: [-O2]\n", "    oracle: oracle.cc\n",
+               "30: targets.cpu: unknown key 'oracle'; allowed are reference, flags, space, "
+               "check_shapes, bench_shapes"}});
+  CheckEdits("space/cpu.yaml", {{"    description: One loop\n", "    launches: []\n",
+                                 "6: templates[0]: unknown key 'launches'; allowed are name"}});
 }
 
 TEST_CASE("What may be left out has its default", "[problem]") {
@@ -510,9 +680,8 @@ TEST_CASE("The candidates of a space are valid whatever the space may legally ho
   const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
   INFO(problem.status());
   REQUIRE(problem.ok());
-  const Candidate candidate =
-      CandidateFromPoint(*problem->targets.at("cpu").space, {0, std::vector<int>(33, 0)},
-                         problem->problem_id, CandidateKind::kHostNative);
+  const Candidate candidate = CandidateFromPoint(*problem->targets.at("cpu").space,
+                                                 {0, std::vector<int>(33, 0)}, problem->problem_id);
   CHECK(candidate.tunables.size() == 34);
   CHECK(ValidateCandidate(candidate).ok());
   files["space/plain.cc"].push_back(' ');
@@ -751,9 +920,8 @@ TEST_CASE("The example problems are read", "[problem]") {
       CHECK(ReferenceCandidate(*problem, target).ok());
       if (!content.space.has_value()) continue;
       for (const SpacePoint& point : EnumeratePoints(*content.space)) {
-        REQUIRE(ValidateCandidate(CandidateFromPoint(*content.space, point, problem->problem_id,
-                                                     CandidateKind::kHostNative))
-                    .ok());
+        REQUIRE(
+            ValidateCandidate(CandidateFromPoint(*content.space, point, problem->problem_id)).ok());
       }
     }
     ++problems;

@@ -93,6 +93,15 @@ TEST_CASE("A reference is a candidate like any other", "[problem]") {
   CHECK(reference->origin == "reference");
   CHECK(reference->candidate_id == CandidateId(*reference));
   CHECK(ValidateCandidate(*reference).ok());
+
+  const Problem device = *ParseProblem(AsFiles(SmallCudaProblem()));
+  const absl::StatusOr<Candidate> kernel = ReferenceCandidate(device, "cuda");
+  REQUIRE(kernel.ok());
+  CHECK(kernel->kind == CandidateKind::kDeviceCuda);
+  CHECK(kernel->launches == device.targets.at("cuda").reference.launches);
+  CHECK(kernel->candidate_id == CandidateId(*kernel));
+  CHECK(ValidateCandidate(*kernel).ok());
+
   const absl::Status missing = ReferenceCandidate(problem, "h100").status();
   CHECK(missing.code() == absl::StatusCode::kNotFound);
   CHECK_THAT(std::string(missing.message()),

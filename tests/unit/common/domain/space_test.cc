@@ -61,8 +61,7 @@ TEST_CASE("A constraint that is not finite admits nothing", "[space]") {
 
 TEST_CASE("A point becomes a candidate", "[space]") {
   const Space space = SmallSpace();
-  const Candidate candidate =
-      CandidateFromPoint(space, {0, {2, 1, 1, 1}}, "p_1", CandidateKind::kHostNative);
+  const Candidate candidate = CandidateFromPoint(space, {0, {2, 1, 1, 1}}, "p_1");
   CHECK(candidate.source ==
         "#define UNROLL 4\n"
         "#define LANES 8\n"
@@ -83,9 +82,24 @@ TEST_CASE("A point becomes a candidate", "[space]") {
   CHECK(ValidateCandidate(candidate).ok());
 }
 
+TEST_CASE("A point of device CUDA carries its launches", "[space][cuda]") {
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(SmallCudaProblem()));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  const Space& space = *problem->targets.at("cuda").space;
+  const Candidate candidate = CandidateFromPoint(space, {0, {1, 0}}, "p_1");
+  CHECK(candidate.target == "cuda");
+  CHECK(candidate.kind == CandidateKind::kDeviceCuda);
+  CHECK(candidate.source ==
+        "#define BLOCK 256\n#define LOADS plain\n#line 1 \"rows.cu\"\n// rows\n");
+  CHECK(candidate.launches == space.templates[0].launches);
+  CHECK(candidate.workspace_bytes == "4*BLOCK");
+  CHECK(candidate.candidate_id == CandidateId(candidate));
+  CHECK(ValidateCandidate(candidate).ok());
+}
+
 TEST_CASE("A template without tunables has one point", "[space]") {
-  const Candidate candidate =
-      CandidateFromPoint(SmallSpace(), {1, {}}, "p_1", CandidateKind::kHostNative);
+  const Candidate candidate = CandidateFromPoint(SmallSpace(), {1, {}}, "p_1");
   CHECK(candidate.source == "#line 1 \"sub/bare.cc\"\nint bare;\n");
   CHECK(candidate.flags.empty());
   CHECK(candidate.tunables == std::vector<Tunable>{{"TEMPLATE", "bare"}});
@@ -99,7 +113,7 @@ TEST_CASE("A single set of flags is used without being a tunable", "[space]") {
   REQUIRE(problem.ok());
   const Space& space = *problem->targets.at("cpu").space;
   CHECK(space.templates[1].dimensions.empty());
-  const Candidate candidate = CandidateFromPoint(space, {1, {}}, "p_1", CandidateKind::kHostNative);
+  const Candidate candidate = CandidateFromPoint(space, {1, {}}, "p_1");
   CHECK(candidate.flags == std::vector<std::string>{"-ffast-math"});
   CHECK(candidate.tunables == std::vector<Tunable>{{"TEMPLATE", "bare"}});
 }
@@ -108,9 +122,7 @@ TEST_CASE("Different points are different candidates", "[space]") {
   const Space space = SmallSpace();
   std::set<std::string> ids;
   for (const SpacePoint& point : EnumeratePoints(space)) {
-    CHECK(
-        ids.insert(CandidateFromPoint(space, point, "p_1", CandidateKind::kHostNative).candidate_id)
-            .second);
+    CHECK(ids.insert(CandidateFromPoint(space, point, "p_1").candidate_id).second);
   }
 }
 

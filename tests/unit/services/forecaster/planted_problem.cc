@@ -109,8 +109,7 @@ PlantedProblem::PlantedProblem(const std::string& name, double shift) : shift_(s
   context_ = std::make_shared<const ProblemContext>(*std::move(problem));
   const Space& space = *context_->problem.targets.at("cpu").space;
   for (const SpacePoint& point : EnumeratePoints(space)) {
-    candidates_.push_back(
-        CandidateFromPoint(space, point, context_->problem.problem_id, CandidateKind::kHostNative));
+    candidates_.push_back(CandidateFromPoint(space, point, context_->problem.problem_id));
   }
 }
 

@@ -161,5 +161,68 @@ TEST_CASE("The kind follows the file's extension unless the JSON says otherwise"
   CHECK(cuda.workspace_bytes == "4*n");
 }
 
+TEST_CASE("Launches make a candidate device code", "[cuda]") {
+  const Folder folder;
+  folder.Write("a.cu", "__global__ void k() {}");
+  folder.Write("a.json", R"json({"launches": [{"kernel": "k", "grid": [1], "block": [32, 4],
+      "shared_memory_bytes": 2048, "cluster": [1], "arguments": ["x", "rows", "workspace", "1:i32"]}],
+      "workspace_bytes": 64})json");
+  folder.Write("b.cu", "int host;");
+  folder.Write("lines.jsonl",
+               "{\"source_file\": \"a.cu\", \"launches\": [{\"kernel\": \"k\", "
+               "\"grid\": [1], \"block\": [32]}]}\n"
+               "{\"source_file\": \"b.cu\"}\n");
+  const auto candidates = ReadCandidates(folder.path, kProblem, "cuda");
+  INFO(candidates.status());
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 2);
+  const Candidate& device = (*candidates)[0].candidate;
+  CHECK(device.kind == CandidateKind::kDeviceCuda);
+  CHECK(device.launches == std::vector<Launch>{{.kernel = "k",
+                                                .grid = {"1"},
+                                                .block = {"32", "4"},
+                                                .shared_memory_bytes = "2048",
+                                                .arguments = {"x", "rows", "workspace", "1:i32"},
+                                                .cluster = {"1"}}});
+  CHECK(device.workspace_bytes == "64");
+  CHECK((*candidates)[1].candidate.kind == CandidateKind::kHostNative);
+
+  const auto lines = ReadCandidates(folder.path + "/lines.jsonl", kProblem, "cuda");
+  INFO(lines.status());
+  REQUIRE(lines.ok());
+  CHECK((*lines)[0].candidate.kind == CandidateKind::kDeviceCuda);
+  CHECK((*lines)[1].candidate.kind == CandidateKind::kHostNative);
+}
+
+TEST_CASE("Mistakes in launches are told with file and field", "[cuda]") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"launches": {}})", "launches: expected a list of objects"},
+      {R"({"launches": [3]})", "launches[0]: expected an object"},
+      {R"({"launches": [{"grid": [1], "block": [1]}]})", "launches[0].kernel: is missing"},
+      {R"({"launches": [{"kernel": "k", "grid": 1, "block": [1]}]})",
+       "launches[0].grid: expected a list of strings, found '1'"},
+      {R"({"launches": [{"kernel": "k", "grid": [1.5], "block": [1]}]})",
+       "launches[0].grid[0]: expected a string, found '1.5'"},
+      {R"({"launches": [{"kernel": "k", "grid": [1], "block": []}]})",
+       "launches[0].block: 0 entries; from 1 to 3 are allowed"},
+      {R"({"launches": [{"kernel": "k", "grid": [1], "block": [1], "shared": "4"}]})",
+       "launches[0].shared: unknown field"},
+      {R"({"launches": [{"kernel": "k", "grid": [1], "block": [1], "arguments": ["1:u8"]}]})",
+       "launches[0].arguments[0]: '1:u8' is not a literal"},
+      {R"({"kind": "device_cuda"})", "launches: a device_cuda candidate needs at least one"},
+      {R"({"kind": "host_native", "launches": [{"kernel": "k", "grid": [1], "block": [1]}]})",
+       "launches: only device_cuda candidates have launches"},
+  };
+  for (const auto& [json, message] : cases) {
+    const Folder folder;
+    folder.Write("a.cu", "__global__ void k() {}");
+    folder.Write("a.json", json);
+    const absl::Status status = ReadCandidates(folder.path, kProblem, "cuda").status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains(message));
+    CHECK_THAT(std::string(status.message()), Catch::Contains(folder.path + "/a."));
+  }
+}
+
 }  // namespace
 }  // namespace kernelcast::cli

@@ -1,6 +1,7 @@
 #include "services/forecaster/embedded/training_row.h"
 
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "services/forecaster/core/feature_schema.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
@@ -16,6 +17,28 @@ TEST_CASE("A candidate with facts has features of every level", "[forecaster][tr
   CHECK(features.tunables.size() == problem.context()->EncoderFor("cpu").columns());
   CHECK(features.facts.size() == problem.Facts(40).values.size());
   CHECK(features.shared.size() == FeatureSchema::ForFacts(kCpuAssemblySchemaId)->names().size());
+}
+
+TEST_CASE("Features of device code tell of its launches", "[forecaster][training_row][cuda]") {
+  Problem problem = PlantedProblem().context()->problem;
+  ProblemTarget& target = problem.targets["cuda"];
+  target.kind = CandidateKind::kDeviceCuda;
+  target.reference.source = "kernel";
+  target.reference.launches = {{.kernel = "k",
+                                .grid = {"8"},
+                                .block = {"128"},
+                                .shared_memory_bytes = "",
+                                .arguments = {},
+                                .cluster = {}}};
+  target.bench_shapes = problem.bench_shapes;
+  const ProblemContext context(std::move(problem));
+  const Candidate candidate = *ReferenceCandidate(context.problem, "cuda");
+  const FeatureSchema& schema = *FeatureSchema::ForFacts(kCudaPtxSchemaId);
+  const CompileFacts facts{std::string(kCudaPtxSchemaId), std::vector<double>(schema.facts(), 1)};
+  const CandidateFeatures features = MakeFeatures(context, candidate, facts, facts);
+  CHECK(features.facts.size() == schema.facts() + std::size(kLaunchFeatureNames));
+  CHECK(features.facts[schema.facts()] == 1);
+  CHECK(features.shared.size() == schema.names().size());
 }
 
 TEST_CASE("Levels whose facts are missing are left empty", "[forecaster][training_row]") {

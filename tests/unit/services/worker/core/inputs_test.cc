@@ -136,12 +136,20 @@ TEST_CASE("A range that is empty for some sizes is an error, not a crash") {
                                           std::as_writable_bytes(std::span(values)))));
 }
 
+// The shapes are the target's; the problem's own are never looked at.
+ProblemTarget MakeTarget() {
+  ProblemTarget target;
+  target.check_shapes = {{{"m", 3}, {"n", 16}}, {{"m", 1}, {"n", 32}}};
+  target.bench_shapes = {{{"m", 512}, {"n", 64}}};
+  return target;
+}
+
 Problem MakeProblem() {
   Problem problem;
   problem.axes = {{"m", 2, 50, 1}, {"n", 16, 64, 16}};
   problem.inputs = {Input(Normal{0, 1})};
-  problem.check_shapes = {{{"m", 3}, {"n", 16}}, {{"m", 1}, {"n", 32}}};
-  problem.bench_shapes = {{{"m", 512}, {"n", 64}}};
+  problem.check_shapes = {{{"m", 4}, {"n", 48}}};
+  problem.bench_shapes = {{{"m", 256}, {"n", 64}}};
   return problem;
 }
 
@@ -149,7 +157,7 @@ TEST_CASE("Every check shape meets every distribution, and held-out shapes join 
   const Problem problem = MakeProblem();
   const MeasureOptions options;
   Random random(9);
-  const std::vector<CaseSpec> cases = CorrectnessCases(problem, options, random);
+  const std::vector<CaseSpec> cases = CorrectnessCases(problem, MakeTarget(), options, random);
   CHECK(std::ssize(cases) == 2 * 5 + options.held_out_shapes + 1);
   std::map<std::string, int> by_distribution;
   for (const CaseSpec& spec : cases) {
@@ -174,11 +182,12 @@ TEST_CASE("Every check shape meets every distribution, and held-out shapes join 
 TEST_CASE("A problem with little to check is checked on at least five seeds") {
   Problem problem = MakeProblem();
   problem.inputs[0].adversarial.clear();
-  problem.check_shapes.resize(1);
+  ProblemTarget target = MakeTarget();
+  target.check_shapes.resize(1);
   MeasureOptions options;
   options.held_out_shapes = 0;
   Random random(10);
-  CHECK(std::ssize(CorrectnessCases(problem, options, random)) == options.min_seeds);
+  CHECK(std::ssize(CorrectnessCases(problem, target, options, random)) == options.min_seeds);
 }
 
 TEST_CASE("A held-out range of one value gives that value") {
@@ -186,7 +195,7 @@ TEST_CASE("A held-out range of one value gives that value") {
   problem.axes = {{"m", 4, 4, 1}, {"n", 16, 16, 16}};
   const MeasureOptions options;
   Random random(11);
-  for (const CaseSpec& spec : CorrectnessCases(problem, options, random)) {
+  for (const CaseSpec& spec : CorrectnessCases(problem, MakeTarget(), options, random)) {
     if (spec.held_out) {
       CHECK(spec.axes.at("m") == 4);
       CHECK(spec.axes.at("n") == 16);
