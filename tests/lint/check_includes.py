@@ -60,7 +60,8 @@ EXTERNAL = [
     ("OpenSSL", r"openssl/", ["common/base/*.cc", "common/rpc/*.cc", "services/cli/report/*.cc"]),
     ("JSON", r"nlohmann/", ["common/*", "services/*"]),
     ("Abseil", r"absl/", ["common/*", "services/*"]),
-    ("libseccomp", r"seccomp", ["services/worker/cpu/*", "services/worker/runner/*"]),
+    ("libseccomp", r"seccomp", ["services/worker/cpu/*", "services/worker/cuda/*",
+                                 "services/worker/runner/*"]),
     ("Catch2", r"catch2/", ["tests/*"]),
 ]
 

@@ -26,6 +26,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/core/cuda_findings.h"
 #include "services/cli/core/table.h"
 #include "services/cli/rpc/channel.h"
 
@@ -33,32 +34,24 @@ namespace kernelcast::cli {
 namespace {
 
 constexpr int64_t kCompilerTimeoutNs = 30'000'000'000;
-
-enum class Verdict { kGood, kNote, kMissing };
-
-struct Check {
-  std::string name;
-  Verdict verdict = Verdict::kGood;
-  std::string detail;
-};
+constexpr int64_t kProbeTimeoutNs = 30'000'000'000;
 
 class Examination {
  public:
   void Good(const std::string& name, const std::string& detail) {
     checks_.push_back({name, Verdict::kGood, detail});
   }
-  // Works, but something could be better.
   void Note(const std::string& name, const std::string& detail) {
     checks_.push_back({name, Verdict::kNote, detail});
   }
-  // Something cannot be done without it.
   void Missing(const std::string& name, const std::string& detail) {
     checks_.push_back({name, Verdict::kMissing, detail});
   }
-  const std::vector<Check>& checks() const { return checks_; }
+  void Add(Finding finding) { checks_.push_back(std::move(finding)); }
+  const std::vector<Finding>& checks() const { return checks_; }
 
  private:
-  std::vector<Check> checks_;
+  std::vector<Finding> checks_;
 };
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -218,26 +211,31 @@ void CheckLibraries(Examination& examination) {
     examination.Missing("sqlite", "libsqlite3 cannot be loaded; the orchestrator needs it");
   }
   examination.Good("grpc", grpc::Version());
-  if (void* cuda = open({"libcuda.so.1"})) {
-    using InitFunction = int (*)(unsigned);
-    using NumberFunction = int (*)(int*);
-    const auto init = reinterpret_cast<InitFunction>(dlsym(cuda, "cuInit"));
-    const auto driver = reinterpret_cast<NumberFunction>(dlsym(cuda, "cuDriverGetVersion"));
-    const auto count = reinterpret_cast<NumberFunction>(dlsym(cuda, "cuDeviceGetCount"));
-    int version = 0;
-    int devices = 0;
-    const bool works = init != nullptr && init(0) == 0 && count != nullptr && count(&devices) == 0;
-    if (driver != nullptr) driver(&version);
-    const std::string shown =
-        absl::StrCat("driver for CUDA ", version / 1000, ".", version % 1000 / 10);
-    if (works && devices > 0) {
-      examination.Good("gpu",
-                       absl::StrCat(shown, ", ", devices, devices == 1 ? " device" : " devices"));
-    } else {
-      examination.Note("gpu", shown + ", but no usable device; the cpu target works without");
+}
+
+// What of CUDA there is, asked of a program of its own: NVIDIA's libraries may be in any state.
+void CheckCuda(Examination& examination, const std::string& folder) {
+  const std::string program = folder + "/kernelcast-cuda-probe";
+  if (access(program.c_str(), X_OK) != 0) {
+    examination.Note("cuda",
+                     "built without it, for NVIDIA's headers were not there; scripts/setup.sh gets "
+                     "them, then build again");
+    return;
+  }
+  ChildOptions options;
+  options.argv = {program};
+  options.kept_output_bytes = options.max_output_bytes;
+  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "KERNELCAST_CUDA_HOME", "CUDA_HOME",
+                           "CUDA_PATH", "CUDA_VISIBLE_DEVICES"}) {
+    if (const char* value = std::getenv(name)) {
+      options.environment.push_back(absl::StrCat(name, "=", value));
     }
-  } else {
-    examination.Note("gpu", "no NVIDIA driver; the cpu target works without");
+  }
+  const absl::StatusOr<std::unique_ptr<ChildProcess>> child = ChildProcess::Spawn(options);
+  const std::string output =
+      child.ok() ? (*child)->Wait(kProbeTimeoutNs).output : std::string(child.status().message());
+  for (Finding& finding : CudaFindings(output)) {
+    examination.Add(std::move(finding));
   }
 }
 
@@ -392,6 +390,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   CheckPrograms(examination, flags.connection.service_dir.empty() ? context.program_folder
                                                                   : flags.connection.service_dir);
   CheckLibraries(examination);
+  CheckCuda(examination, context.program_folder);
   const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
   CheckState(examination, state_dir);
   CheckPorts(examination);
@@ -408,7 +407,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   bool all_good = true;
   Table table({{""}, {"what"}, {"finding", Table::Align::kLeft, true}});
   const Style& style = console.style();
-  for (const Check& check : examination.checks()) {
+  for (const Finding& check : examination.checks()) {
     const char* word = check.verdict == Verdict::kGood   ? "ok"
                        : check.verdict == Verdict::kNote ? "note"
                                                          : "missing";

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/domain/launch_geometry.h"
 #include "services/worker/core/control_flow.h"
 #include "services/worker/cuda/compiler/occupancy.h"
 
@@ -648,6 +649,16 @@ CompileFacts ExtractPtxFacts(std::string_view ptx, const Cubin& cubin,
   return facts;
 }
 
+std::vector<LaunchShape> LaunchShapesOf(const std::vector<Launch>& launches,
+                                        const std::vector<Tunable>& tunables) {
+  std::vector<LaunchShape> shapes;
+  for (const Launch& launch : launches) {
+    const ShapelessLaunch known = WithoutShape(launch, tunables);
+    shapes.push_back({launch.kernel, known.block_threads, known.shared_memory_bytes});
+  }
+  return shapes;
+}
+
 void AddLaunchFacts(std::span<const LaunchShape> launches, const Cubin& cubin,
                     std::string_view architecture, CompileFacts& facts) {
   const std::span<const std::string_view> names = (*FindFactSchema(kCudaPtxSchemaId))->names;
@@ -661,19 +672,18 @@ void AddLaunchFacts(std::span<const LaunchShape> launches, const Cubin& cubin,
     return;
   }
   const LaunchShape& first = launches.front();
-  set("launch_block_threads", static_cast<double>(first.block_threads));
-  set("launch_dynamic_shared_bytes",
-      static_cast<double>(std::max<int64_t>(0, first.dynamic_shared_bytes)));
+  set("launch_block_threads", static_cast<double>(first.block_threads.value_or(0)));
+  set("launch_dynamic_shared_bytes", static_cast<double>(first.dynamic_shared_bytes.value_or(0)));
   const auto kernel =
       std::find_if(cubin.kernels.begin(), cubin.kernels.end(),
                    [&](const CubinKernel& candidate) { return candidate.name == first.kernel; });
   const auto limits = LimitsOf(architecture);
-  if (kernel == cubin.kernels.end() || !limits || first.block_threads <= 0 ||
-      first.dynamic_shared_bytes < 0) {
+  if (kernel == cubin.kernels.end() || !limits || !first.block_threads ||
+      !first.dynamic_shared_bytes) {
     return;
   }
-  const Occupancy occupancy = ComputeOccupancy(*limits, first.block_threads, kernel->registers,
-                                               kernel->shared_bytes + first.dynamic_shared_bytes);
+  const Occupancy occupancy = ComputeOccupancy(*limits, *first.block_threads, kernel->registers,
+                                               kernel->shared_bytes + *first.dynamic_shared_bytes);
   set("launch_blocks_per_sm", occupancy.blocks);
   set("launch_occupancy", occupancy.warp_share);
 }

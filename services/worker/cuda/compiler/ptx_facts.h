@@ -2,11 +2,13 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_COMPILER_PTX_FACTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/domain/candidate.h"
 #include "common/domain/facts.h"
 #include "services/worker/cuda/compiler/cubin.h"
 
@@ -29,12 +31,14 @@ std::vector<PtxasFunction> ReadPtxasInfo(std::string_view log);
 // The log without those lines: what is left is of interest to the author of a source.
 std::string WithoutPtxasInfo(std::string_view log);
 
-// A launch as far as it does not depend on axes; 0 threads and -1 bytes where it does.
+// A launch as far as it does not depend on axes.
 struct LaunchShape {
   std::string kernel;
-  int64_t block_threads = 0;
-  int64_t dynamic_shared_bytes = -1;
+  std::optional<int64_t> block_threads;
+  std::optional<int64_t> dynamic_shared_bytes;
 };
+std::vector<LaunchShape> LaunchShapesOf(const std::vector<Launch>& launches,
+                                        const std::vector<Tunable>& tunables);
 
 // Facts of schema "cuda-ptx/1" of what NVRTC made of one source, without those of its launches,
 // which stay 0. What is not understood is counted as an instruction and nothing else.

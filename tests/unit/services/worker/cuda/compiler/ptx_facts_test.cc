@@ -253,12 +253,25 @@ TEST_CASE("Launches add their occupancy where it is known") {
   CHECK(Value(facts, "launch_occupancy") == Approx(0.25));
 
   CompileFacts unknown = ExtractPtxFacts("", cubin, {});
-  const LaunchShape by_axes[] = {{"k", 256, -1}};
+  const LaunchShape by_axes[] = {{"k", 256, std::nullopt}};
   AddLaunchFacts(by_axes, cubin, "sm_90a", unknown);
   CHECK(Value(unknown, "launch_block_threads") == 256);
   CHECK(Value(unknown, "launch_dynamic_shared_bytes") == 0);
   CHECK(Value(unknown, "launch_blocks_per_sm") == 0);
   CHECK(ValidateFacts(unknown).ok());
+}
+
+TEST_CASE("What launches say before there is a shape is taken from their expressions") {
+  Launch launch;
+  launch.kernel = "k";
+  launch.grid = {"rows"};
+  launch.block = {"32 * warps", "2"};
+  launch.shared_memory_bytes = "4 * tile";
+  const auto shapes = LaunchShapesOf({launch, launch}, {{"warps", "4"}});
+  REQUIRE(shapes.size() == 2);
+  CHECK(shapes[0].kernel == "k");
+  CHECK(shapes[0].block_threads == 256);
+  CHECK_FALSE(shapes[0].dynamic_shared_bytes.has_value());
 }
 
 TEST_CASE("Facts of what NVRTC made") {

@@ -1,0 +1,25 @@
+// kernelcast-cuda-probe: prints what of CUDA this machine has, as one JSON object. A program of its
+// own because it opens NVIDIA's libraries, which may be of any age and in any state.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/probe/machine.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Prints what of CUDA this machine has, as JSON.", "kernelcast-cuda-probe");
+  std::string home;
+  app.add_option("--cuda-home", home,
+                 "Folder of the CUDA toolkit; KERNELCAST_CUDA_HOME, CUDA_HOME and the usual places "
+                 "unless given");
+  CLI11_PARSE(app, argc, argv);
+  std::error_code ignored;
+  const std::string folder =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
+  const std::string report = kernelcast::worker::ToJson(
+      kernelcast::worker::ReportMachine(kernelcast::worker::CudaHomes(home, folder)));
+  return std::puts(report.c_str()) < 0 ? 1 : 0;
+}

@@ -1,0 +1,94 @@
+#include "services/cli/core/cuda_findings.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace kernelcast::cli {
+namespace {
+
+const Finding& Named(const std::vector<Finding>& findings, const std::string& name) {
+  const auto found = std::find_if(findings.begin(), findings.end(),
+                                  [&](const Finding& finding) { return finding.name == name; });
+  INFO(name);
+  REQUIRE(found != findings.end());
+  return *found;
+}
+
+constexpr const char* kServer = R"({
+  "driver": {"found": true, "version": "580.82.07", "cuda_version": "13.0", "error": ""},
+  "gpus": [
+    {"name": "NVIDIA H200", "uuid": "GPU-1", "architecture": "sm_90",
+     "memory_bytes": 150000000000, "multiprocessors": 132, "clock_mhz": 345,
+     "max_clock_mhz": 1980, "temperature_celsius": 31, "clock_reasons": [], "mig": false,
+     "processes": []},
+    {"name": "NVIDIA H200", "uuid": "GPU-2", "architecture": "sm_90",
+     "memory_bytes": 150000000000, "multiprocessors": 132, "clock_mhz": null,
+     "max_clock_mhz": null, "clock_reasons": ["power_cap"], "mig": true,
+     "processes": [{"pid": 1, "memory_bytes": 1073741824}, {"pid": 2, "memory_bytes": null}]}],
+  "nvrtc": {"found": true, "path": "/opt/cuda/lib64/libnvrtc.so.13", "version": "13.0",
+            "error": "", "architectures": ["sm_75", "sm_90", "sm_121"]},
+  "nvcc": {"found": false, "path": "", "version": "", "error": "no nvcc"},
+  "cupti": {"found": true, "path": "/opt/cuda/lib64/libcupti.so.13", "version": "API 130000"},
+  "counters": {"permitted": false, "reason": "the driver lets administrators only read them"}})";
+
+TEST_CASE("GPUs, tools and counters are found, with what could be better") {
+  const auto findings = CudaFindings(kServer);
+  CHECK(Named(findings, "gpu driver").verdict == Verdict::kGood);
+  CHECK(Named(findings, "gpu driver").detail == "NVIDIA driver 580.82.07, for CUDA up to 13.0");
+  const Finding& good = Named(findings, "gpu 0");
+  CHECK(good.verdict == Verdict::kGood);
+  CHECK(good.detail ==
+        "NVIDIA H200, sm_90, 140 GiB, 132 multiprocessors, 345 of 1980 MHz, 31 C, GPU-1");
+  const Finding& busy = Named(findings, "gpu 1");
+  CHECK(busy.verdict == Verdict::kNote);
+  CHECK_THAT(busy.detail, Catch::Contains("MIG") &&
+                              Catch::Contains("2 processes compute on it with 1.00 GiB") &&
+                              Catch::Contains("power_cap"));
+  CHECK_THAT(Named(findings, "nvrtc").detail,
+             Catch::StartsWith("13.0, /opt/cuda/lib64") && Catch::Contains("sm_75 to sm_121"));
+  CHECK(Named(findings, "nvcc").verdict == Verdict::kNote);
+  CHECK_THAT(Named(findings, "nvcc").detail, Catch::Contains("install"));
+  CHECK(Named(findings, "cupti").verdict == Verdict::kGood);
+  CHECK(Named(findings, "gpu counters").verdict == Verdict::kNote);
+  CHECK_THAT(Named(findings, "gpu counters").detail,
+             Catch::Contains("NVreg_RestrictProfilingToAdminUsers=0"));
+}
+
+TEST_CASE("A machine without a GPU is told how to compile for one, and no more") {
+  const auto findings = CudaFindings(
+      R"({"driver": {"found": false, "version": "", "cuda_version": "",
+                     "error": "libcuda.so.1: cannot open"},
+          "gpus": [], "nvrtc": {"found": false, "error": "/usr: no libnvrtc.so"}})");
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[0].verdict == Verdict::kNote);
+  CHECK_THAT(findings[0].detail, Catch::StartsWith("none"));
+  CHECK(findings[1].name == "nvrtc");
+  CHECK_THAT(findings[1].detail,
+             Catch::Contains("/usr: no libnvrtc.so") && Catch::Contains("scripts/setup.sh"));
+}
+
+TEST_CASE("A driver that is there and does not work says why") {
+  const auto findings = CudaFindings(
+      R"({"driver": {"found": false, "version": "580", "cuda_version": "13.0",
+                     "error": "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}})");
+  CHECK_THAT(findings.at(0).detail, Catch::Contains("does not work: cuInit: CUDA_ERROR_SYSTEM"));
+}
+
+TEST_CASE("Whatever a probe prints is survived, and nothing of it is a terminal's command") {
+  for (const char* output : {"", "Segmentation fault", "[]", "null", "{}", R"({"gpus": [1, {}]})",
+                             R"({"gpus": {}, "nvrtc": [], "driver": 7})"}) {
+    INFO(output);
+    const auto findings = CudaFindings(output);
+    REQUIRE_FALSE(findings.empty());
+    for (const Finding& finding : findings) {
+      CHECK(finding.verdict != Verdict::kMissing);
+    }
+  }
+  const auto odd =
+      CudaFindings(R"({"driver": {"found": true}, "gpus": [{"name": "a\u001b[2Jb"}]})");
+  CHECK(Named(odd, "gpu 0").detail.find('\x1b') == std::string::npos);
+}
+
+}  // namespace
+}  // namespace kernelcast::cli
