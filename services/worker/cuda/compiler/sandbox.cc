@@ -26,7 +26,9 @@ bool LoadFilter() {
   if (filter == nullptr) {
     return false;
   }
-  bool ok = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0;
+  // The compiler has threads of its own already.
+  bool ok = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
+            seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) == 0;
   for (const int call : {SCMP_SYS(brk),           SCMP_SYS(munmap),
                          SCMP_SYS(mremap),        SCMP_SYS(madvise),
                          SCMP_SYS(exit),          SCMP_SYS(exit_group),

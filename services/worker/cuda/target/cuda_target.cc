@@ -21,30 +21,6 @@
 namespace kernelcast::worker {
 namespace {
 
-// The launches as far as they are the same at every shape.
-std::vector<LaunchShape> ShapesOf(const std::vector<Launch>& launches,
-                                  const std::vector<Tunable>& tunables) {
-  const Variables variables = LaunchVariables(tunables, {});
-  std::vector<std::string> names;
-  for (const auto& [name, value] : variables) names.push_back(name);
-  const auto evaluate = [&](const std::string& text, int64_t unknown) {
-    const auto expression = Expression::Parse(text, names);
-    if (!expression.ok()) return unknown;
-    return expression->EvaluateInteger(variables, 0, int64_t{1} << 40).value_or(unknown);
-  };
-  std::vector<LaunchShape> shapes;
-  for (const Launch& launch : launches) {
-    LaunchShape shape{.kernel = launch.kernel, .block_threads = 1};
-    for (const std::string& extent : launch.block) {
-      shape.block_threads *= evaluate(extent, 0);
-    }
-    shape.dynamic_shared_bytes =
-        launch.shared_memory_bytes.empty() ? 0 : evaluate(launch.shared_memory_bytes, -1);
-    shapes.push_back(std::move(shape));
-  }
-  return shapes;
-}
-
 std::string DriverVersion(const NvmlApi& nvml) {
   std::array<char, 96> version{};
   return nvml.SystemGetDriverVersion(version.data(), version.size()) == nvml::kSuccess
@@ -164,8 +140,8 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
     return refused;
   }
   return compiler_->Compile(candidate.source, candidate.flags,
-                            ShapesOf(candidate.launches, candidate.tunables), info_.architecture,
-                            cancel);
+                            LaunchShapesOf(candidate.launches, candidate.tunables),
+                            info_.architecture, cancel);
 }
 
 absl::StatusOr<CompileResult> CudaTarget::CompileReference(const Problem& problem,
@@ -203,7 +179,7 @@ absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& prog
                                                        const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(
       const CompileResult compiled,
-      compiler_->Compile(program.source, program.flags, ShapesOf(program.launches, {}),
+      compiler_->Compile(program.source, program.flags, LaunchShapesOf(program.launches, {}),
                          info_.architecture, cancel));
   if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
     return absl::FailedPreconditionError(
