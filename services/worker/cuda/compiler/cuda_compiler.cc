@@ -245,6 +245,9 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
                                   obituary.substr(0, obituary.find(':')), ")"));
   }
   std::string log = WithoutPtxasInfo(reply.log);
+  if (log.empty() && reply.code == compiler_wire::ReplyCode::kRefused) {
+    log = reply.log;
+  }
   const auto truncated = [&log](int64_t max_bytes) {
     return std::string(TruncateUtf8(log, static_cast<size_t>(max_bytes)));
   };

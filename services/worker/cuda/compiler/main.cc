@@ -141,7 +141,12 @@ class Compiler {
         reply.cubin = Output(program, api_.GetCubinSize, api_.GetCubin);
         break;
       case NVRTC_ERROR_OUT_OF_MEMORY: reply.code = ReplyCode::kOutOfMemory; break;
-      case NVRTC_ERROR_COMPILATION: reply.code = ReplyCode::kRefused; break;
+      case NVRTC_ERROR_COMPILATION:
+        reply.code = ReplyCode::kRefused;
+        if (reply.log.empty()) {
+          reply.log = "NVRTC does not say why it failed";
+        }
+        break;
       default:
         reply.code = ReplyCode::kRefused;
         absl::StrAppend(&reply.log, reply.log.empty() ? "" : "\n", api_.GetErrorString(result));

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,6 +18,18 @@ namespace {
 bool Limit(__rlimit_resource resource, rlim_t value) {
   const rlimit limit{value, value};
   return setrlimit(resource, &limit) == 0;
+}
+
+// Of this process, now; 0 where the system does not say.
+rlim_t AddressSpaceBytes() {
+  unsigned long long pages = 0;
+  FILE* const file = fopen("/proc/self/statm", "re");
+  if (file == nullptr) {
+    return 0;
+  }
+  const bool read = fscanf(file, "%llu", &pages) == 1;
+  fclose(file);
+  return read ? static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
 // Memory, time, and the descriptors that are open. Everything else is refused rather than fatal:
@@ -95,7 +108,9 @@ std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_b
   limits = Limit(RLIMIT_FSIZE, 0) && limits;
   limits = Limit(RLIMIT_NOFILE, compiler_wire::kHeadersFd + 1) && limits;
   if (max_memory_bytes > 0) {
-    limits = Limit(RLIMIT_AS, static_cast<rlim_t>(max_memory_bytes)) && limits;
+    // Beyond what it has reserved by now, which is much where there are many cores.
+    limits =
+        Limit(RLIMIT_AS, AddressSpaceBytes() + static_cast<rlim_t>(max_memory_bytes)) && limits;
   }
   if (!limits) {
     missing.emplace_back("resource_limits");
