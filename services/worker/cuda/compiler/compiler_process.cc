@@ -107,6 +107,9 @@ CompilerProcess::End CompilerProcess::Await(short events, int64_t deadline_ns,
     if (child_->Poll()) {
       return End::kDied;
     }
+    if (peak_resident_bytes() > options_.max_memory_bytes) {
+      return End::kTooLarge;
+    }
   }
 }
 

@@ -22,7 +22,7 @@ struct CompilerProcessOptions {
   // User that the process becomes when the worker is root; 0: stays root.
   uint32_t uid = 0;
   int64_t start_timeout_ns = 60'000'000'000;
-  int64_t max_memory_bytes = int64_t{4} << 30;  // address space
+  int64_t max_memory_bytes = int64_t{4} << 30;  // resident
   int64_t max_reply_bytes = 64 << 20;
   int64_t max_output_bytes = 1 << 20;
 };
@@ -44,8 +44,9 @@ class CompilerProcess {
 
   enum class End {
     kAnswered,
-    kLate,     // it took longer than the limit
-    kTooMuch,  // its answer or its output was too large
+    kLate,      // it took longer than the limit
+    kTooMuch,   // its answer or its output was too large
+    kTooLarge,  // it took more memory than it may
     kDied,
     kStopped,  // the token was stopped
   };

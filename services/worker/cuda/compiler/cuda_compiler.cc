@@ -239,6 +239,8 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
                                                         options_.timeout_ns / 1'000'000'000, " s"));
     case CompilerProcess::End::kTooMuch:
       return Refused(CompileStage::kLimit, "stopped: the compiler's output is too large");
+    case CompilerProcess::End::kTooLarge:
+      return Refused(CompileStage::kLimit, "stopped: the compiler exceeded its memory limit");
     case CompilerProcess::End::kDied:
       return Refused(CompileStage::kLimit,
                      absl::StrCat("the compiler crashed or exceeded its memory or time limit (",
