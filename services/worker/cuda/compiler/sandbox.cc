@@ -97,6 +97,9 @@ bool LoadFilter() {
 
 std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes) {
   std::vector<std::string> missing;
+  // NVRTC reserves a tenth of the machine's memory as addresses, and may do so once more; what it
+  // really uses is watched from outside. Read while files can still be opened.
+  const rlim_t address_space_bytes = AddressSpaceBytes();
   if (geteuid() == 0) {
     const bool changed = uid != 0 && setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
                          setresuid(uid, uid, uid) == 0;
@@ -108,9 +111,9 @@ std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_b
   limits = Limit(RLIMIT_FSIZE, 0) && limits;
   limits = Limit(RLIMIT_NOFILE, compiler_wire::kHeadersFd + 1) && limits;
   if (max_memory_bytes > 0) {
-    // Beyond what it has reserved by now, which is much where there are many cores.
-    limits =
-        Limit(RLIMIT_AS, AddressSpaceBytes() + static_cast<rlim_t>(max_memory_bytes)) && limits;
+    limits = address_space_bytes > 0 &&
+             Limit(RLIMIT_AS, 2 * address_space_bytes + static_cast<rlim_t>(max_memory_bytes)) &&
+             limits;
   }
   if (!limits) {
     missing.emplace_back("resource_limits");
