@@ -14,11 +14,11 @@ constexpr const char* kHead =
     "extern \"C\" __global__ void map(const float* x, float* y, long long n) {\n"
     "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n";
 constexpr const char* kTail = "}\n";
-constexpr const char* kStep = "v = v - v * v * v * (1.0f / 3) + 0.1f;";
+constexpr const char* kStep = "v = v * 0.99f + __fdividef(from, 2.0f + v * v);";
 
 std::string Good() {
   return absl::StrCat(kHead,
-                      "  if (i >= n) return;\n  float v = x[i];\n"
+                      "  if (i >= n) return;\n  const float from = x[i];\n  float v = 0;\n"
                       "#pragma unroll 8\n  for (int step = 0; step < 256; ++step) ",
                       kStep, "\n  y[i] = v;\n", kTail);
 }
@@ -123,9 +123,10 @@ TEST_CASE("Less precise arithmetic shows") {
   KERNELCAST_NEEDS_GPU();
   const auto wrong = MeasureAs<WrongResult>(
       absl::StrCat("#include <cuda_fp16.h>\n", kHead,
-                   "  if (i >= n) return;\n  __half v = __float2half(x[i]);\n"
+                   "  if (i >= n) return;\n  const __half from = __float2half(x[i]);\n"
+                   "  __half v = __float2half(0.0f);\n"
                    "  for (int step = 0; step < 256; ++step)\n"
-                   "    v = v - v * v * v * __float2half(1.0f / 3) + __float2half(0.1f);\n"
+                   "    v = v * __float2half(0.99f) + from / (__float2half(2.0f) + v * v);\n"
                    "  y[i] = __half2float(v);\n",
                    kTail));
   CHECK(
@@ -201,10 +202,10 @@ TEST_CASE("Results remembered by place are an exploit") {
       "  if (n == (1 << 20)) {\n"
       "    const int slot = (int)(((unsigned long long)x >> 22) & 7);\n"
       "    if (filled[slot][i] > 2) { y[i] = kept_y[slot][i]; return; }\n"
-      "    float v = x[i];\n    for (int step = 0; step < 256; ++step) ",
+      "    const float from = x[i];\n    float v = 0;\n    for (int step = 0; step < 256; ++step) ",
       kStep,
       "\n    kept_y[slot][i] = v;\n    ++filled[slot][i];\n    y[i] = v;\n    return;\n  }\n"
-      "  float v = x[i];\n  for (int step = 0; step < 256; ++step) ",
+      "  const float from = x[i];\n  float v = 0;\n  for (int step = 0; step < 256; ++step) ",
       kStep, "\n  y[i] = v;\n", kTail));
   CHECK(exploit.kind == Exploit::Kind::kCachedOutput);
 }
@@ -218,7 +219,7 @@ TEST_CASE("Results remembered by value are an exploit") {
       "  const float from = x[i];\n"
       "  if (n == (1 << 20) && __float_as_int(kept_x[slot][i]) == __float_as_int(from)) {\n"
       "    y[i] = kept_y[slot][i];\n    return;\n  }\n"
-      "  float v = from;\n  for (int step = 0; step < 256; ++step) ",
+      "  float v = 0;\n  for (int step = 0; step < 256; ++step) ",
       kStep,
       "\n  y[i] = v;\n  if (n == (1 << 20)) { kept_x[slot][i] = from; kept_y[slot][i] = v; }\n",
       kTail));
@@ -230,7 +231,7 @@ TEST_CASE("Work that is left out once the checks are over is an exploit") {
   const auto exploit = MeasureAs<Exploit>(
       absl::StrCat("__device__ int calls[1 << 20];\n", kHead,
                    "  if (i >= n) return;\n  if (n == (1 << 20) && calls[i]++ > 20) return;\n"
-                   "  float v = x[i];\n  for (int step = 0; step < 256; ++step) ",
+                   "  const float from = x[i];\n  float v = 0;\n  for (int step = 0; step < 256; ++step) ",
                    kStep, "\n  y[i] = v;\n", kTail));
   CHECK(exploit.kind == Exploit::Kind::kSkippedWork);
 }
@@ -241,7 +242,7 @@ TEST_CASE("Less work once the checks are over is a wrong result") {
       absl::StrCat("__device__ int calls[1 << 20];\n", kHead,
                    "  if (i >= n) return;\n"
                    "  const int steps = n == (1 << 20) && calls[i]++ > 20 ? 128 : 256;\n"
-                   "  float v = x[i] * (steps == 128 ? 0.5f : 1.0f);\n"
+                   "  const float from = x[i];\n  float v = 0;\n"
                    "  for (int step = 0; step < steps; ++step) ",
                    kStep, "\n  y[i] = v;\n", kTail));
   CHECK((wrong.cause == WrongResult::Cause::kTimedOutput ||
@@ -255,13 +256,14 @@ TEST_CASE("Launches follow each other and share a workspace") {
   candidate.source =
       "extern \"C\" __global__ void first(const float* x, float* w, long long n) {\n"
       "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
-      "  if (i >= n) return;\n  float v = x[i];\n"
-      "  for (int step = 0; step < 128; ++step) v = v - v * v * v * (1.0f / 3) + 0.1f;\n"
+      "  if (i >= n) return;\n  float v = 0;\n"
+      "  for (int step = 0; step < 128; ++step) v = v * 0.99f + __fdividef(x[i], 2.0f + v * v);\n"
       "  w[i] = v;\n}\n"
-      "extern \"C\" __global__ void second(const float* w, float* y, long long n, int steps) {\n"
+      "extern \"C\" __global__ void second(const float* w, const float* x, float* y, long long n, "
+      "int steps) {\n"
       "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
       "  if (i >= n) return;\n  float v = w[i];\n"
-      "  for (int step = 0; step < steps; ++step) v = v - v * v * v * (1.0f / 3) + 0.1f;\n"
+      "  for (int step = 0; step < steps; ++step) v = v * 0.99f + __fdividef(x[i], 2.0f + v * v);\n"
       "  y[i] = v;\n}\n";
   Launch first;
   first.kernel = "first";
@@ -270,7 +272,7 @@ TEST_CASE("Launches follow each other and share a workspace") {
   first.arguments = {"x", "workspace", "n"};
   Launch second = first;
   second.kernel = "second";
-  second.arguments = {"workspace", "y", "n", "128:i32"};
+  second.arguments = {"workspace", "x", "y", "n", "128:i32"};
   candidate.launches = {first, second};
   candidate.workspace_bytes = "4 * n";
   candidate.candidate_id = CandidateId(candidate);
