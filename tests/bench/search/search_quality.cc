@@ -231,6 +231,7 @@ absl::Status Run(const Options& options) {
   for (const fs::path& folder : folders) {
     KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
     KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
+    if (!problem.targets.contains(kCpuTargetName)) continue;
     problems.push_back(std::move(problem));
   }
   auto records_of = [&](const Problem& problem) {

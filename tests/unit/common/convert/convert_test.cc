@@ -317,8 +317,10 @@ TEST_CASE("A problem travels as its files and is described as it was understood"
   CHECK(definition.outputs(0).tolerance().rtol() == problem.outputs[0].tolerance.rtol);
   CHECK(definition.bench_shapes_size() == static_cast<int>(problem.bench_shapes.size()));
   CHECK(definition.check_shapes_size() == static_cast<int>(problem.check_shapes.size()));
-  REQUIRE(definition.targets_size() == 1);
+  REQUIRE(definition.targets_size() == 2);
   CHECK(definition.targets(0) == "cpu");
+  CHECK(definition.targets(1) == "cuda");
+  CHECK(definition.space_points().at("cuda") > 0);
   CHECK(definition.space_points().at("cpu") > 0);
 }
 

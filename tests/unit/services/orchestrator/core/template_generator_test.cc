@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <set>
+#include <utility>
 
 #include "tests/unit/services/orchestrator/fakes.h"
 
@@ -25,6 +26,38 @@ TEST_CASE("every point of a space is proposed once and then nothing") {
   }
   CHECK(proposed.size() == 40);
   CHECK(generator.proposed() == 40);
+}
+
+TEST_CASE("proposals have the kind and the launches of the target's space", "[cuda]") {
+  std::vector<ProblemFile> files = testing::SmallProblemFiles();
+  Problem problem = ParseProblem(std::move(files)).value();
+  ProblemTarget device = problem.targets.at("cpu");
+  device.kind = CandidateKind::kDeviceCuda;
+  device.space->target = "cuda";
+  device.space->kind = CandidateKind::kDeviceCuda;
+  for (SpaceTemplate& entry : device.space->templates) {
+    entry.launches = {{.kernel = "k",
+                       .grid = {"1"},
+                       .block = {"32"},
+                       .shared_memory_bytes = "",
+                       .arguments = {"workspace"},
+                       .cluster = {}}};
+    entry.workspace_bytes = "64";
+  }
+  problem.targets.emplace("cuda", std::move(device));
+  TemplateGenerator generator(std::make_shared<const Problem>(std::move(problem)), "cuda", 7);
+  size_t proposed = 0;
+  while (auto candidate = generator.Next()) {
+    CHECK(candidate->target == "cuda");
+    CHECK(candidate->kind == CandidateKind::kDeviceCuda);
+    CHECK(candidate->launches.size() == 1);
+    CHECK(candidate->workspace_bytes == "64");
+    CHECK(ValidateCandidate(*candidate).ok());
+    CHECK(generator.Find(candidate->candidate_id)->kind == CandidateKind::kDeviceCuda);
+    generator.Accept(candidate->candidate_id);
+    ++proposed;
+  }
+  CHECK(proposed == generator.space_size());
 }
 
 TEST_CASE("asking without accepting proposes the same again") {

@@ -193,7 +193,7 @@ TEST_CASE("Every example for device CUDA has plans at all its shapes", "[launch_
       }
     }
   }
-  CHECK(programs >= 0);
+  CHECK(programs > 100);
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// Root-mean-square normalisation in double precision, one warp a row.
+#include <cuda_bf16.h>
+
+extern "C" __global__ void rmsnorm_oracle(const __nv_bfloat16* x, const __nv_bfloat16* weight,
+                                          double* y, long long cols) {
+  x += blockIdx.x * cols;
+  y += blockIdx.x * cols;
+  double squares = 0;
+  for (long long c = threadIdx.x; c < cols; c += 32) {
+    const double value = __bfloat162float(x[c]);
+    squares += value * value;
+  }
+  for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
+  const double scale = 1.0 / sqrt(squares / cols + 1e-6);
+  for (long long c = threadIdx.x; c < cols; c += 32) {
+    y[c] = (double)__bfloat162float(x[c]) * scale * __bfloat162float(weight[c]);
+  }
+}
