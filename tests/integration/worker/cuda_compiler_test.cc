@@ -154,6 +154,9 @@ TEST_CASE("The sandbox is complete where this machine allows it", "[integration]
   const auto& toolchain = fixture.compiler().toolchain();
   CHECK(toolchain.nvrtc_version.find('.') != std::string::npos);
   CHECK(std::count(toolchain.architectures.begin(), toolchain.architectures.end(), "sm_90a") == 1);
+  CHECK(toolchain.ArchitectureOf(9, 0) == "sm_90a");
+  CHECK(toolchain.ArchitectureOf(8, 9) == "sm_89");
+  CHECK_FALSE(toolchain.ArchitectureOf(3, 5).has_value());
 }
 
 TEST_CASE("Every architecture that NVRTC says it knows compiles inside the sandbox",

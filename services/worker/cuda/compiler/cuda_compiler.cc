@@ -63,6 +63,16 @@ std::optional<std::string> CheckPtx(std::string_view ptx) {
 
 }  // namespace
 
+std::optional<std::string> CudaToolchain::ArchitectureOf(int major, int minor) const {
+  const std::string plain = absl::StrCat("sm_", major, minor);
+  for (const std::string& name : {plain + "a", plain}) {
+    if (std::find(architectures.begin(), architectures.end(), name) != architectures.end()) {
+      return name;
+    }
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(
     CudaCompilerOptions options, std::unique_ptr<CompileCache> cache) {
   std::unique_ptr<CudaCompiler> compiler(new CudaCompiler(std::move(options), std::move(cache)));
