@@ -1,0 +1,57 @@
+// One block a row. Each thread keeps ITEMS logits in registers, so that the row is read once; what a
+// long row has beyond BLOCK * ITEMS is read again.
+constexpr float kLowest = -3.402823466e38f;
+
+// The maximum over the block, for every thread.
+__device__ float MaxBlock(float value) {
+  __shared__ float partial[32];
+  for (int step = 16; step > 0; step /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  }
+  const int lane = threadIdx.x % 32;
+  __syncthreads();
+  if (lane == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = lane < BLOCK / 32 ? partial[lane] : kLowest;
+  for (int step = 16; step > 0; step /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+  }
+  return value;
+}
+
+// The sum over the block, for every thread.
+__device__ float SumBlock(float value) {
+  __shared__ float partial[32];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  const int lane = threadIdx.x % 32;
+  // The last call's sums may still be read.
+  __syncthreads();
+  if (lane == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = lane < BLOCK / 32 ? partial[lane] : 0;
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  return value;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    register_rows(const float* __restrict__ logits, const int* __restrict__ labels,
+       float* __restrict__ loss, long long classes_wide) {
+  const int classes = (int)classes_wide;
+  const float* x = logits + (long long)blockIdx.x * classes;
+  float kept[ITEMS];
+  float top = kLowest;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    const int c = i * BLOCK + threadIdx.x;
+    kept[i] = c < classes ? x[c] : kLowest;
+    top = fmaxf(top, kept[i]);
+  }
+  for (int c = BLOCK * ITEMS + threadIdx.x; c < classes; c += BLOCK) top = fmaxf(top, x[c]);
+  top = MaxBlock(top);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) sum += __expf(kept[i] - top);
+  for (int c = BLOCK * ITEMS + threadIdx.x; c < classes; c += BLOCK) sum += __expf(x[c] - top);
+  sum = SumBlock(sum);
+  if (threadIdx.x == 0) loss[blockIdx.x] = logf(sum) + top - x[labels[blockIdx.x]];
+}

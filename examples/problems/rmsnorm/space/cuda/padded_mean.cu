@@ -1,0 +1,42 @@
+// Takes the mean over whole vectors, of which the last may be half empty.
+struct __align__(4 * VEC) Vector {
+  float at[VEC];
+};
+
+// The sum over the block, for every thread.
+__device__ float SumBlock(float value) {
+  __shared__ float partial[32];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  const int lane = threadIdx.x % 32;
+  // The last call's sums may still be read.
+  __syncthreads();
+  if (lane == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = lane < BLOCK / 32 ? partial[lane] : 0;
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  return value;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    padded_mean(const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ y,
+       long long cols_wide) {
+  const int cols = (int)cols_wide;
+  x += (long long)blockIdx.x * cols;
+  y += (long long)blockIdx.x * cols;
+  const int vectors = cols % VEC == 0 ? cols / VEC : 0;
+  const int tail = vectors * VEC;
+  float squares = 0;
+  for (int v = threadIdx.x; v < vectors; v += BLOCK) {
+    const Vector value = ((const Vector*)x)[v];
+    for (int i = 0; i < VEC; ++i) squares += value.at[i] * value.at[i];
+  }
+  for (int c = tail + threadIdx.x; c < cols; c += BLOCK) squares += x[c] * x[c];
+  const float scale = rsqrtf(SumBlock(squares) / ((cols + VEC - 1) / VEC * VEC) + 1e-6f);
+  for (int v = threadIdx.x; v < vectors; v += BLOCK) {
+    Vector value = ((const Vector*)x)[v];
+    const Vector w = ((const Vector*)weight)[v];
+    for (int i = 0; i < VEC; ++i) value.at[i] *= scale * w.at[i];
+    ((Vector*)y)[v] = value;
+  }
+  for (int c = tail + threadIdx.x; c < cols; c += BLOCK) y[c] = x[c] * scale * weight[c];
+}
