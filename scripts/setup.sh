@@ -168,9 +168,10 @@ install_cuda() {
     say "no CUDA toolkit, and downloading one failed lately: $left_out (rm $failed tries again)"
     return
   fi
-  if ! python3 -m pip --version >/dev/null 2>&1; then
-    missing=(python3-pip)
-    install_packages
+  # In a shell of its own, for it ends the script where it cannot.
+  if ! python3 -m pip --version >/dev/null 2>&1 && ! (missing=(python3-pip) && install_packages); then
+    say "no CUDA toolkit, and no pip to download one with: $left_out"
+    return
   fi
   local source=()
   [[ -n ${KERNELCAST_WHEELS_DIR-} ]] && source=(--no-index --find-links "$KERNELCAST_WHEELS_DIR")

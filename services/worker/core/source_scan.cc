@@ -57,6 +57,46 @@ std::string_view Word(std::string_view text, size_t at) {
   return text.substr(at, end - at);
 }
 
+// Relative and without "..".
+bool IsPlainName(std::string_view name) {
+  return !name.empty() && name[0] != '/' && name.find("..") == std::string_view::npos &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return IsWord(c) || c == '.' || c == '/' || c == '-' || c == '+';
+         });
+}
+
+bool IsNumber(std::string_view word) {
+  return !word.empty() &&
+         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Compilers print lines of the file that a #line or a line marker names. `at` is after the
+// directive's name or, of a marker, its number.
+std::optional<std::string> CheckLineOperand(std::string_view text, size_t at, bool marker) {
+  if (!marker) {
+    at = SkipBlanks(text, at);
+    const std::string_view number = Word(text, at);
+    if (!IsNumber(number)) {
+      return "#line must give its number literally";
+    }
+    at += number.size();
+  }
+  const size_t next = SkipBlanks(text, at);
+  const bool same_line = text.substr(at, next - at).find('\n') == std::string_view::npos;
+  if (next < text.size() && text[next] == '"') {
+    const size_t end = text.find('"', next + 1);
+    const std::string_view name =
+        end == std::string_view::npos ? std::string_view() : text.substr(next + 1, end - next - 1);
+    if (!IsPlainName(name)) {
+      return absl::StrCat("#line of '", std::string(name.substr(0, 200)),
+                          "': must name a relative path without \"..\"");
+    }
+  } else if (!marker && same_line && next < text.size()) {
+    return "#line must name its file literally";
+  }
+  return std::nullopt;
+}
+
 // The file that an #include names, its mark '<' or '"', and what is wrong with it.
 struct Operand {
   IncludedFile file;
@@ -76,10 +116,7 @@ Operand ReadOperand(std::string_view text, size_t at, std::string_view allowed) 
   const std::string_view name =
       end == std::string_view::npos ? std::string_view() : text.substr(at + 1, end - at - 1);
   operand.file = {std::string(name), open == '"'};
-  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
-    return IsWord(c) || c == '.' || c == '/' || c == '-' || c == '+';
-  });
-  if (!plain || name[0] == '/' || name.find("..") != std::string_view::npos) {
+  if (!IsPlainName(name)) {
     operand.problem = absl::StrCat("#include of '", std::string(name.substr(0, 200)), "': only ",
                                    std::string(allowed), " are allowed");
   }
@@ -122,6 +159,10 @@ std::optional<std::string> CheckIncludeDirectives(std::string_view source,
   ForEachDirective(text, [&](std::string_view word, size_t at) {
     if (IsInclude(word)) {
       problem = ReadOperand(text, at, allowed).problem;
+    } else if (word == "line") {
+      problem = CheckLineOperand(text, at, false);
+    } else if (IsNumber(word)) {
+      problem = CheckLineOperand(text, at, true);
     } else if (word == "pragma") {
       // `#pragma GCC dependency` and its kin open files.
       const size_t next = SkipBlanks(text, at);
@@ -141,8 +182,7 @@ std::optional<std::string> CheckNoDirective(std::string_view source,
   const std::string text = JoinLines(source);
   std::optional<std::string> problem;
   ForEachDirective(text, [&](std::string_view word, size_t) {
-    const bool marker = !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) != 0;
-    if (std::find(forbidden.begin(), forbidden.end(), marker ? "line" : word) != forbidden.end()) {
+    if (std::find(forbidden.begin(), forbidden.end(), word) != forbidden.end()) {
       problem = absl::StrCat("#", std::string(word), " is not allowed");
     }
     return !problem.has_value();

@@ -14,12 +14,12 @@ namespace kernelcast::worker {
 // into strings and comments too: it would rather refuse an odd source than miss a directive. The
 // checks return what is wrong, in one sentence, or nothing.
 
-// Every #include must name its file literally, relative and without "..". `allowed` completes
-// "only ... are allowed".
+// Every #include must name its file literally, relative and without "..", and so must every #line
+// and line marker that names one. `allowed` completes "only ... are allowed".
 std::optional<std::string> CheckIncludeDirectives(std::string_view source,
                                                   std::string_view allowed);
 
-// None of the directives, e.g. "embed"; "line" stands for line markers (# 1 "file") too.
+// None of the directives, e.g. "embed".
 std::optional<std::string> CheckNoDirective(std::string_view source,
                                             std::span<const std::string_view> forbidden);
 

