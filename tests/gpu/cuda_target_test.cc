@@ -228,11 +228,11 @@ TEST_CASE("Results remembered by value are an exploit") {
 
 TEST_CASE("Work that is left out once the checks are over is an exploit") {
   KERNELCAST_NEEDS_GPU();
-  const auto exploit = MeasureAs<Exploit>(
-      absl::StrCat("__device__ int calls[1 << 20];\n", kHead,
-                   "  if (i >= n) return;\n  if (n == (1 << 20) && calls[i]++ > 20) return;\n"
-                   "  const float from = x[i];\n  float v = 0;\n  for (int step = 0; step < 256; ++step) ",
-                   kStep, "\n  y[i] = v;\n", kTail));
+  const auto exploit = MeasureAs<Exploit>(absl::StrCat(
+      "__device__ int calls[1 << 20];\n", kHead,
+      "  if (i >= n) return;\n  if (n == (1 << 20) && calls[i]++ > 20) return;\n"
+      "  const float from = x[i];\n  float v = 0;\n  for (int step = 0; step < 256; ++step) ",
+      kStep, "\n  y[i] = v;\n", kTail));
   CHECK(exploit.kind == Exploit::Kind::kSkippedWork);
 }
 

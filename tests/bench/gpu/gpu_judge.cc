@@ -1,0 +1,341 @@
+// How many candidates of device CUDA are judged a second, and how well a figure repeats.
+//
+//   bench_gpu_judge [--problems DIR] [--only NAME ...] [--candidates 40] [--json FILE]
+//   bench_gpu_judge --repeat 20 [--kernels 30] ...
+//
+// The first compiles, verifies and times points of the problems' spaces, none of them seen before:
+// compilers run ahead of the one thread that measures. The second measures each kernel again and
+// again, every time in a fresh runner, and prints the coefficient of variation of its speedup, and
+// that of its time beside it.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/random.h"
+#include "services/worker/cuda/target/cuda_target.h"
+#include "tests/support/services.h"
+
+namespace kernelcast::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string problems;
+  std::vector<std::string> only;
+  int candidates = 40;
+  int repeat = 0;
+  int kernels = 30;
+  std::string level = "screen";
+  std::string json;
+};
+
+std::string FromEnvironment(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+struct Item {
+  const Problem* problem = nullptr;
+  Candidate candidate;
+  std::optional<Artifact> artifact;  // nothing: does not compile
+  int64_t compile_ns = 0;
+};
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Relative to the mean.
+double Variation(const std::vector<double>& values) {
+  double sum = 0;
+  double squares = 0;
+  for (const double value : values) sum += value;
+  const double mean = sum / static_cast<double>(values.size());
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1)) / mean;
+}
+
+absl::StatusOr<std::vector<Problem>> ReadProblems(const Options& options) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(options.problems)) {
+    const std::string name = entry.path().filename();
+    if (fs::exists(entry.path() / "problem.yaml") &&
+        (options.only.empty() ||
+         std::find(options.only.begin(), options.only.end(), name) != options.only.end())) {
+      folders.push_back(entry.path());
+    }
+  }
+  std::sort(folders.begin(), folders.end());
+  std::vector<Problem> problems;
+  for (const fs::path& folder : folders) {
+    KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
+    KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
+    const auto target = problem.targets.find(kCudaTargetName);
+    if (target != problem.targets.end() && target->second.space) {
+      problems.push_back(std::move(problem));
+    }
+  }
+  return problems;
+}
+
+std::vector<Item> DrawCandidates(const Problem& problem, size_t count, uint64_t seed) {
+  const Space& space = *problem.targets.find(kCudaTargetName)->second.space;
+  std::vector<SpacePoint> points = EnumeratePoints(space);
+  Random random(seed);
+  std::vector<Item> items;
+  while (!points.empty() && items.size() < count) {
+    const size_t at = random.Below(points.size());
+    Item item;
+    item.problem = &problem;
+    item.candidate = CandidateFromPoint(space, points[at], problem.problem_id);
+    items.push_back(std::move(item));
+    points.erase(points.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  return items;
+}
+
+absl::Status CompileOne(CudaTarget& target, Item& item) {
+  const CancelToken cancel;
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(CompileResult compiled,
+                      target.Compile(*item.problem, item.candidate, cancel));
+  item.compile_ns = Clock::Real().MonotonicNs() - start_ns;
+  if (auto* success = std::get_if<CompileSuccess>(&compiled.result)) {
+    item.artifact = std::move(success->artifact);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Throughput(const Options& options, CudaTarget& target,
+                        const std::vector<Problem>& problems, int compilers, std::ofstream& json) {
+  std::printf("%-20s %5s %5s %5s | %8s | %7s %7s %7s %7s %7s | %7s %9s\n", "problem", "cand", "ok",
+              "other", "cand / s", "prepare", "load", "check", "timing", "fresh", "compile",
+              "kernel us");
+  int64_t all_ns = 0;
+  size_t all = 0;
+  for (const Problem& problem : problems) {
+    std::vector<Item> items =
+        DrawCandidates(problem, static_cast<size_t>(options.candidates) + 1, 1);
+    if (items.size() < 2) continue;
+    // The first candidate pays for drawing inputs and running the oracle, and is not counted.
+    KC_RETURN_IF_ERROR(CompileOne(target, items[0]));
+    const CancelToken cancel;
+    int64_t prepare_ns = Clock::Real().MonotonicNs();
+    if (items[0].artifact) {
+      const auto first = target.Measure(problem, items[0].candidate, *items[0].artifact,
+                                        MeasureLevel::kScreen, cancel);
+      if (!first.ok()) {
+        std::printf("%-20s %s\n", problem.name.c_str(), first.status().ToString().c_str());
+        continue;
+      }
+    }
+    prepare_ns = Clock::Real().MonotonicNs() - prepare_ns;
+
+    std::mutex mutex;
+    std::condition_variable compiled;
+    std::vector<char> ready(items.size(), 0);
+    absl::Status failure;
+    std::atomic<size_t> next = 1;
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < compilers; ++i) {
+      threads.emplace_back([&] {
+        for (size_t at = next++; at < items.size(); at = next++) {
+          const absl::Status status = CompileOne(target, items[at]);
+          const std::lock_guard lock(mutex);
+          if (!status.ok()) failure = status;
+          ready[at] = 1;
+          compiled.notify_all();
+        }
+      });
+    }
+    CudaJudgeTimes sum;
+    std::vector<double> kernels_us;
+    double compile_ms = 0;
+    size_t ok = 0;
+    for (size_t at = 1; at < items.size(); ++at) {
+      {
+        std::unique_lock lock(mutex);
+        compiled.wait(lock, [&] { return ready[at] != 0; });
+        KC_RETURN_IF_ERROR(failure);
+      }
+      compile_ms += 1e-6 * static_cast<double>(items[at].compile_ns);
+      if (!items[at].artifact) continue;
+      KC_ASSIGN_OR_RETURN(const Measurement measurement,
+                          target.Measure(problem, items[at].candidate, *items[at].artifact,
+                                         MeasureLevel::kScreen, cancel));
+      sum.load_ns += target.last_times().load_ns;
+      sum.check_ns += target.last_times().check_ns;
+      sum.timing_ns += target.last_times().timing_ns;
+      sum.fresh_ns += target.last_times().fresh_ns;
+      if (const auto* measured = std::get_if<MeasuredOk>(&measurement.outcome)) {
+        ++ok;
+        kernels_us.push_back(1e-3 * measured->shapes[0].candidate.median_ns);
+      }
+    }
+    const int64_t elapsed_ns = Clock::Real().MonotonicNs() - start_ns;
+    threads.clear();
+    const auto count = static_cast<double>(items.size() - 1);
+    const double rate = 1e9 * count / static_cast<double>(elapsed_ns);
+    const auto each_ms = [&](int64_t ns) { return 1e-6 * static_cast<double>(ns) / count; };
+    std::printf("%-20s %5zu %5zu %5zu | %8.1f | %7.0f %7.2f %7.2f %7.2f %7.2f | %7.1f %9.1f\n",
+                problem.name.c_str(), items.size() - 1, ok, items.size() - 1 - ok, rate,
+                1e-6 * static_cast<double>(prepare_ns), each_ms(sum.load_ns), each_ms(sum.check_ns),
+                each_ms(sum.timing_ns), each_ms(sum.fresh_ns), compile_ms / count,
+                Median(kernels_us));
+    std::fflush(stdout);
+    if (json) {
+      json << "{\"bench\": \"throughput\", \"problem\": \"" << problem.name
+           << "\", \"candidates\": " << items.size() - 1 << ", \"ok\": " << ok
+           << ", \"per_second\": " << rate << ", \"prepare_ms\": " << 1e-6 * prepare_ns
+           << ", \"load_ms\": " << each_ms(sum.load_ns)
+           << ", \"check_ms\": " << each_ms(sum.check_ns)
+           << ", \"timing_ms\": " << each_ms(sum.timing_ns)
+           << ", \"fresh_ms\": " << each_ms(sum.fresh_ns)
+           << ", \"compile_ms\": " << compile_ms / count
+           << ", \"kernel_us\": " << Median(kernels_us) << "}\n";
+    }
+    all_ns += elapsed_ns;
+    all += items.size() - 1;
+  }
+  std::printf("all: %zu candidates in %.2f s, %.1f a second\n", all,
+              1e-9 * static_cast<double>(all_ns),
+              1e9 * static_cast<double>(all) / static_cast<double>(all_ns));
+  return absl::OkStatus();
+}
+
+absl::Status Repeatability(const Options& options, CudaTarget& target,
+                           const std::vector<Problem>& problems, std::ofstream& json) {
+  const MeasureLevel level =
+      options.level == "final" ? MeasureLevel::kFinal : MeasureLevel::kScreen;
+  std::printf("%-20s %-34s %9s %9s %9s %9s\n", "problem", "candidate", "time us", "speedup",
+              "CV ratio", "CV time");
+  const size_t each =
+      (static_cast<size_t>(options.kernels) + problems.size() - 1) / problems.size();
+  std::vector<double> long_variations;
+  int kernels = 0;
+  for (const Problem& problem : problems) {
+    size_t taken = 0;
+    for (Item& item : DrawCandidates(problem, 8 * each, 2)) {
+      if (taken == each || kernels == options.kernels) break;
+      KC_RETURN_IF_ERROR(CompileOne(target, item));
+      if (!item.artifact) continue;
+      std::vector<double> ratios;
+      std::vector<double> times_us;
+      bool good = true;
+      for (int run = 0; run < options.repeat && good; ++run) {
+        const CancelToken cancel;
+        const auto measurement =
+            target.Measure(problem, item.candidate, *item.artifact, level, cancel);
+        if (!measurement.ok()) {
+          std::printf("%-20s %s\n", problem.name.c_str(), measurement.status().ToString().c_str());
+          return measurement.status();
+        }
+        const auto* ok = std::get_if<MeasuredOk>(&measurement->outcome);
+        good = ok != nullptr;
+        if (good) {
+          ratios.push_back(ok->speedup.value);
+          times_us.push_back(1e-3 * ok->shapes[0].candidate.median_ns);
+        }
+      }
+      if (!good) continue;
+      ++taken;
+      ++kernels;
+      const double time_us = Median(times_us);
+      std::printf("%-20s %-34s %9.2f %9.3f %8.3f%% %8.3f%%\n", problem.name.c_str(),
+                  item.candidate.candidate_id.c_str(), time_us, Median(ratios),
+                  100 * Variation(ratios), 100 * Variation(times_us));
+      std::fflush(stdout);
+      if (time_us >= 20) long_variations.push_back(Variation(ratios));
+      if (json) {
+        json << "{\"bench\": \"repeatability\", \"level\": \"" << options.level
+             << "\", \"problem\": \"" << problem.name << "\", \"candidate_id\": \""
+             << item.candidate.candidate_id << "\", \"runs\": " << ratios.size()
+             << ", \"time_us\": " << time_us << ", \"speedup\": " << Median(ratios)
+             << ", \"cv_ratio\": " << Variation(ratios) << ", \"cv_time\": " << Variation(times_us)
+             << "}\n";
+      }
+    }
+  }
+  if (!long_variations.empty()) {
+    std::printf(
+        "%zu kernels of 20 us and more: CV of the speedup %.3f%% in the median, %.3f%% at "
+        "worst\n",
+        long_variations.size(), 100 * Median(long_variations),
+        100 * *std::max_element(long_variations.begin(), long_variations.end()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Options& options) {
+  const testing::TemporaryFolder folder("gpu-judge");
+  CudaTargetOptions with;
+  with.program_folder = FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR);
+  with.cache_directory = folder.path().string();
+  with.compile_processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency() - 1));
+  if (options.repeat > 0) {
+    with.candidates_per_runner = 1;
+  }
+  const int compilers = with.compile_processes;
+  KC_ASSIGN_OR_RETURN(const auto target, CudaTarget::Make(std::move(with)));
+  const TargetInfo info = target->Describe();
+  if (!info.can_measure) {
+    return absl::UnavailableError(info.unavailable_reason);
+  }
+  std::printf("%s, driver %s, %s; %s\n", info.device.model.c_str(),
+              info.device.driver_version.c_str(), info.architecture.c_str(),
+              info.toolchain.c_str());
+  KC_ASSIGN_OR_RETURN(const std::vector<Problem> problems, ReadProblems(options));
+  std::ofstream json;
+  if (!options.json.empty()) json.open(options.json, std::ios::app);
+  return options.repeat > 0 ? Repeatability(options, *target, problems, json)
+                            : Throughput(options, *target, problems, compilers, json);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
+
+int main(int argc, char** argv) {
+  CLI::App app{"How many candidates are judged a second, and how well a figure repeats"};
+  kernelcast::worker::Options options;
+  options.problems =
+      kernelcast::worker::FromEnvironment("KERNELCAST_SOURCE_DIR", KERNELCAST_SOURCE_DIR) +
+      "/examples/problems";
+  app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
+  app.add_option("--only", options.only, "Names of problems");
+  app.add_option("--candidates", options.candidates, "Candidates a problem")->capture_default_str();
+  app.add_option("--repeat", options.repeat, "Measure each kernel so often, in fresh runners");
+  app.add_option("--kernels", options.kernels, "Kernels that are repeated")->capture_default_str();
+  app.add_option("--level", options.level, "screen or final")
+      ->check(CLI::IsMember({"screen", "final"}))
+      ->capture_default_str();
+  app.add_option("--json", options.json, "File that a line for each figure is appended to");
+  CLI11_PARSE(app, argc, argv);
+  if (absl::Status status = kernelcast::worker::Run(options); !status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
+}
