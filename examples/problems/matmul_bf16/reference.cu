@@ -1,6 +1,6 @@
 // Tiles of 64 x 64 by four warps, through shared memory and tensor cores.
-#include <mma.h>
 #include <cuda_bf16.h>
+#include <mma.h>
 
 #define BM 64
 #define BN 64
@@ -16,9 +16,8 @@ struct __align__(16) Eight {
 };
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
-    matmul(const __nv_bfloat16* __restrict__ a,
-               const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ c,
-               long long m_wide, long long n_wide, long long k_wide) {
+    matmul(const __nv_bfloat16* __restrict__ a, const __nv_bfloat16* __restrict__ b,
+           __nv_bfloat16* __restrict__ c, long long m_wide, long long n_wide, long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;
@@ -44,13 +43,15 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
       const int r = e / (BK / 8);
       const int q = e % (BK / 8) * 8;
       const bool inside = top + r < m && p + q < k;
-      *(Eight*)&tile_a[r][q] = inside ? *(const Eight*)(a + (long long)(top + r) * k + p + q) : zeros;
+      *(Eight*)&tile_a[r][q] =
+          inside ? *(const Eight*)(a + (long long)(top + r) * k + p + q) : zeros;
     }
     for (int e = threadIdx.x; e < BK * BN / 8; e += kThreads) {
       const int q = e / (BN / 8);
       const int s = e % (BN / 8) * 8;
       const bool inside = p + q < k && left + s < n;
-      *(Eight*)&tile_b[q][s] = inside ? *(const Eight*)(b + (long long)(p + q) * n + left + s) : zeros;
+      *(Eight*)&tile_b[q][s] =
+          inside ? *(const Eight*)(b + (long long)(p + q) * n + left + s) : zeros;
     }
     __syncthreads();
 #pragma unroll

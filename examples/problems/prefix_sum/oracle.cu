@@ -16,8 +16,7 @@ extern "C" __global__ void scan_sums(double* sums, long long n) {
   }
 }
 
-extern "C" __global__ void chunk_scans(const float* x, const double* sums, double* y,
-                                       long long n) {
+extern "C" __global__ void chunk_scans(const float* x, const double* sums, double* y, long long n) {
   const long long chunk = blockIdx.x * 32ll + threadIdx.x;
   if (chunk * 4096 >= n) return;
   double total = sums[chunk];

@@ -27,8 +27,7 @@ extern "C" __global__ void rmsnorm(const __nv_bfloat16* x, const __nv_bfloat16* 
   for (long long p = threadIdx.x; p < pairs; p += kBlock) {
     const float2 value = __bfloat1622float2(((const __nv_bfloat162*)x)[p]);
     const float2 w = __bfloat1622float2(((const __nv_bfloat162*)weight)[p]);
-    ((__nv_bfloat162*)y)[p] =
-        __floats2bfloat162_rn(value.x * scale * w.x, value.y * scale * w.y);
+    ((__nv_bfloat162*)y)[p] = __floats2bfloat162_rn(value.x * scale * w.x, value.y * scale * w.y);
   }
   for (long long c = pairs * 2 + threadIdx.x; c < cols; c += kBlock) {
     y[c] = __float2bfloat16(__bfloat162float(x[c]) * scale * __bfloat162float(weight[c]));

@@ -1,6 +1,5 @@
 // One thread a point, two sweeps; neighbours come from the first-level cache.
-extern "C" __global__ void sweep(const float* from, float* to, long long height,
-                                 long long width) {
+extern "C" __global__ void sweep(const float* from, float* to, long long height, long long width) {
   const int j = blockIdx.x * 32 + threadIdx.x;
   const int i = blockIdx.y * 8 + threadIdx.y;
   if (i >= height || j >= width) return;

@@ -1,7 +1,6 @@
 // Sums of CHUNK rows by LINES warps, then the sums of those in a second launch.
 extern "C" __global__ void __launch_bounds__(32 * LINES)
-    chunks(const float* __restrict__ x, float* __restrict__ parts, long long rows,
-           long long cols) {
+    chunks(const float* __restrict__ x, float* __restrict__ parts, long long rows, long long cols) {
   __shared__ float sums[LINES][33];
   const long long column = blockIdx.x * 32ll + threadIdx.x;
   const long long first = (long long)blockIdx.y * CHUNK;
@@ -20,8 +19,7 @@ extern "C" __global__ void __launch_bounds__(32 * LINES)
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    total(const float* __restrict__ parts, float* __restrict__ y, long long rows,
-          long long cols) {
+    total(const float* __restrict__ parts, float* __restrict__ y, long long rows, long long cols) {
   const long long column = blockIdx.x * 128ll + threadIdx.x;
   if (column >= cols) return;
   const long long count = (rows + CHUNK - 1) / CHUNK;

@@ -6,7 +6,7 @@ extern "C" __global__ void clear(float* y, long long cols) {
 
 extern "C" __global__ void __launch_bounds__(32 * LINES)
     racing_chunks(const float* __restrict__ x, float* __restrict__ y, long long rows,
-           long long cols) {
+                  long long cols) {
   __shared__ float sums[LINES][33];
   const long long column = blockIdx.x * 32ll + threadIdx.x;
   const long long first = (long long)blockIdx.y * CHUNK;

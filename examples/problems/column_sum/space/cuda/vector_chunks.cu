@@ -35,8 +35,7 @@ extern "C" __global__ void __launch_bounds__(32 * LINES)
 }
 
 extern "C" __global__ void __launch_bounds__(128)
-    total(const float* __restrict__ parts, float* __restrict__ y, long long rows,
-          long long cols) {
+    total(const float* __restrict__ parts, float* __restrict__ y, long long rows, long long cols) {
   const long long column = blockIdx.x * 128ll + threadIdx.x;
   if (column >= cols) return;
   const long long count = (rows + CHUNK - 1) / CHUNK;

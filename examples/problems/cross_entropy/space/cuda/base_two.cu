@@ -38,7 +38,7 @@ __device__ float SumBlock(float value) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     base_two(const float* __restrict__ logits, const int* __restrict__ labels,
-       float* __restrict__ loss, long long classes_wide) {
+             float* __restrict__ loss, long long classes_wide) {
   const int classes = (int)classes_wide;
   const float* x = logits + (long long)blockIdx.x * classes;
   const int vectors = classes % VEC == 0 ? classes / VEC : 0;
@@ -56,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     const Vector value = ((const Vector*)x)[v];
     for (int i = 0; i < VEC; ++i) sum += exp2f(fmaf(value.at[i], kLog2e, -shift));
   }
-  for (int c = vectors * VEC + threadIdx.x; c < classes; c += BLOCK) sum += exp2f(fmaf(x[c], kLog2e, -shift));
+  for (int c = vectors * VEC + threadIdx.x; c < classes; c += BLOCK)
+    sum += exp2f(fmaf(x[c], kLog2e, -shift));
   sum = SumBlock(sum);
   if (threadIdx.x == 0) loss[blockIdx.x] = logf(sum) + top - x[labels[blockIdx.x]];
 }

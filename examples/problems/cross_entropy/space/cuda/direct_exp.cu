@@ -19,7 +19,7 @@ __device__ float SumBlock(float value) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     direct_exp(const float* __restrict__ logits, const int* __restrict__ labels,
-       float* __restrict__ loss, long long classes_wide) {
+               float* __restrict__ loss, long long classes_wide) {
   const int classes = (int)classes_wide;
   const float* x = logits + (long long)blockIdx.x * classes;
   const int vectors = classes % VEC == 0 ? classes / VEC : 0;

@@ -14,7 +14,7 @@ __device__ void MergeWarp(float& top, float& sum) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     online(const float* __restrict__ logits, const int* __restrict__ labels,
-       float* __restrict__ loss, long long classes_wide) {
+           float* __restrict__ loss, long long classes_wide) {
   __shared__ float tops[32];
   __shared__ float sums[32];
   const int classes = (int)classes_wide;

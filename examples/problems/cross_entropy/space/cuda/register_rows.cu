@@ -1,5 +1,5 @@
-// One block a row. Each thread keeps ITEMS logits in registers, so that the row is read once; what a
-// long row has beyond BLOCK * ITEMS is read again.
+// One block a row. Each thread keeps ITEMS logits in registers, so that the row is read once; what
+// a long row has beyond BLOCK * ITEMS is read again.
 constexpr float kLowest = -3.402823466e38f;
 
 // The maximum over the block, for every thread.
@@ -35,7 +35,7 @@ __device__ float SumBlock(float value) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     register_rows(const float* __restrict__ logits, const int* __restrict__ labels,
-       float* __restrict__ loss, long long classes_wide) {
+                  float* __restrict__ loss, long long classes_wide) {
   const int classes = (int)classes_wide;
   const float* x = logits + (long long)blockIdx.x * classes;
   float kept[ITEMS];

@@ -4,8 +4,8 @@ struct __align__(4 * VEC) Vector {
 };
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    flat(const float* __restrict__ table, const int* __restrict__ index,
-               float* __restrict__ out, long long n, long long dim_wide) {
+    flat(const float* __restrict__ table, const int* __restrict__ index, float* __restrict__ out,
+         long long n, long long dim_wide) {
   const unsigned dim = (unsigned)dim_wide;
   const long long first = ((long long)blockIdx.x * BLOCK + threadIdx.x) * VEC;
   if (first >= n * dim) return;

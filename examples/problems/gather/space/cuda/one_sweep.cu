@@ -1,7 +1,7 @@
 // LANES threads a row and VEC elements each, once: longer rows lose their end.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     one_sweep(const float* __restrict__ table, const int* __restrict__ index,
-               float* __restrict__ out, long long n, long long dim_wide) {
+              float* __restrict__ out, long long n, long long dim_wide) {
   const int dim = (int)dim_wide;
   const long long row = (long long)blockIdx.x * (BLOCK / LANES) + threadIdx.x / LANES;
   if (row >= n) return;

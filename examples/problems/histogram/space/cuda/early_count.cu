@@ -7,8 +7,7 @@ extern "C" __global__ void clear(int* y, long long bins) {
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    early_count(const int* __restrict__ x, int* __restrict__ y, long long n,
-                long long bins_wide) {
+    early_count(const int* __restrict__ x, int* __restrict__ y, long long n, long long bins_wide) {
   const int bins = (int)bins_wide;
   // The last warp clears last.
   for (int b = BLOCK - 1 - threadIdx.x; b < bins; b += BLOCK) table[b] = 0;

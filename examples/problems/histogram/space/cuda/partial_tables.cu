@@ -21,7 +21,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   }
   for (long long i = vectors * VEC + thread; i < n; i += stride) atomicAdd(table + x[i], 1);
   __syncthreads();
-  for (int b = threadIdx.x; b < bins; b += BLOCK) parts[(long long)blockIdx.x * bins + b] = table[b];
+  for (int b = threadIdx.x; b < bins; b += BLOCK)
+    parts[(long long)blockIdx.x * bins + b] = table[b];
 }
 
 // One warp a bin.

@@ -19,7 +19,7 @@ __device__ float SumBlock(float value) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     block_rows(const float* __restrict__ x, const float* __restrict__ gamma,
-       const float* __restrict__ beta, float* __restrict__ y, long long cols_wide) {
+               const float* __restrict__ beta, float* __restrict__ y, long long cols_wide) {
   const int cols = (int)cols_wide;
   x += (long long)blockIdx.x * cols;
   y += (long long)blockIdx.x * cols;

@@ -10,8 +10,7 @@ __device__ Moments Merge(Moments a, Moments b) {
   if (count == 0) return a;
   const float delta = b.mean - a.mean;
   const float share = b.count / count;
-  return {count, a.mean + delta * share,
-          a.squares + b.squares + delta * delta * a.count * share};
+  return {count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
 }
 
 __device__ Moments MergeWarp(Moments m) {
@@ -27,7 +26,7 @@ __device__ Moments MergeWarp(Moments m) {
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     welford(const float* __restrict__ x, const float* __restrict__ gamma,
-       const float* __restrict__ beta, float* __restrict__ y, long long cols_wide) {
+            const float* __restrict__ beta, float* __restrict__ y, long long cols_wide) {
   __shared__ Moments partial[32];
   __shared__ Moments total;
   const int cols = (int)cols_wide;

@@ -1,7 +1,7 @@
 // Register tiles with two buffers: the next tiles are on their way while these are multiplied.
 extern "C" __global__ void __launch_bounds__(BM* BN / TM / TN)
     double_buffer(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
-              long long m_wide, long long n_wide, long long k_wide) {
+                  long long m_wide, long long n_wide, long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;

@@ -2,7 +2,7 @@
 // together.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     row_strips(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
-              long long m_wide, long long n_wide, long long k_wide) {
+               long long m_wide, long long n_wide, long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;

@@ -1,7 +1,7 @@
 // Factors cut to ten bits of mantissa, as a tensor core would take them.
 extern "C" __global__ void __launch_bounds__(TILE* TILE / COARSE)
     short_mantissa(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
-              long long m_wide, long long n_wide, long long k_wide) {
+                   long long m_wide, long long n_wide, long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;
@@ -18,8 +18,13 @@ extern "C" __global__ void __launch_bounds__(TILE* TILE / COARSE)
       const int r = i * kRows + threadIdx.y;
       const bool has_a = top + r < m && p + lane < k;
       const bool has_b = column < n && p + r < k;
-      tile_a[r][lane] = has_a ? __uint_as_float(__float_as_uint(a[(long long)(top + r) * k + p + lane]) & 0xffffe000u) : 0;
-      tile_b[r][lane] = has_b ? __uint_as_float(__float_as_uint(b[(long long)(p + r) * n + column]) & 0xffffe000u) : 0;
+      tile_a[r][lane] =
+          has_a ? __uint_as_float(__float_as_uint(a[(long long)(top + r) * k + p + lane]) &
+                                  0xffffe000u)
+                : 0;
+      tile_b[r][lane] =
+          has_b ? __uint_as_float(__float_as_uint(b[(long long)(p + r) * n + column]) & 0xffffe000u)
+                : 0;
     }
     __syncthreads();
 #pragma unroll

@@ -1,7 +1,7 @@
 // Square tiles in shared memory, COARSE elements of a column a thread.
 extern "C" __global__ void __launch_bounds__(TILE* TILE / COARSE)
     square_tiles(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
-              long long m_wide, long long n_wide, long long k_wide) {
+                 long long m_wide, long long n_wide, long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;

@@ -4,20 +4,16 @@
 
 // Sixteen bytes to shared memory, or zeros.
 __device__ void CopyAsync(void* to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   (unsigned)__cvta_generic_to_shared(to)),
-               "l"(from), "r"(valid ? 16 : 0)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+      "l"(from), "r"(valid ? 16 : 0)
+      : "memory");
 }
 
-__device__ void Commit() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
+__device__ void Commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Until all groups but the last STAGES - 2 have arrived.
-__device__ void Wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-}
+__device__ void Wait() { asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory"); }
 
 // Four matrices of 8 x 8; lane i has the address of row i of them.
 __device__ void LoadMatrix(unsigned (&to)[4], const void* from) {
@@ -46,9 +42,9 @@ __device__ void Multiply(float (&sum)[4], const unsigned (&a)[4], unsigned b0, u
 extern __shared__ __align__(16) unsigned char memory[];
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
-    mma_pipeline(const __nv_bfloat16* __restrict__ a,
-               const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ c,
-               long long m_wide, long long n_wide, long long k_wide) {
+    mma_pipeline(const __nv_bfloat16* __restrict__ a, const __nv_bfloat16* __restrict__ b,
+                 __nv_bfloat16* __restrict__ c, long long m_wide, long long n_wide,
+                 long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;
@@ -74,15 +70,15 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS_M * WARPS_N)
         const int r = e / (BK / 8);
         const int q = e % (BK / 8) * 8;
         const bool inside = top + r < m && p + q < k;
-        CopyAsync(&tiles_a[step % STAGES][r][q],
-                  inside ? a + (long long)(top + r) * k + p + q : a, inside);
+        CopyAsync(&tiles_a[step % STAGES][r][q], inside ? a + (long long)(top + r) * k + p + q : a,
+                  inside);
       }
       for (int e = threadIdx.x; e < BK * BN / 8; e += kThreads) {
         const int q = e / (BN / 8);
         const int s = e % (BN / 8) * 8;
         const bool inside = p + q < k && left + s < n;
-        CopyAsync(&tiles_b[step % STAGES][q][s],
-                  inside ? b + (long long)(p + q) * n + left + s : b, inside);
+        CopyAsync(&tiles_b[step % STAGES][q][s], inside ? b + (long long)(p + q) * n + left + s : b,
+                  inside);
       }
     }
     // An empty group keeps the count of groups right.

@@ -1,13 +1,13 @@
 // No shared memory on the way in: each warp reads its fragments from global memory.
-#include <mma.h>
 #include <cuda_bf16.h>
+#include <mma.h>
 
 namespace wmma = nvcuda::wmma;
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    warp_direct(const __nv_bfloat16* __restrict__ a,
-               const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ c,
-               long long m_wide, long long n_wide, long long k_wide) {
+    warp_direct(const __nv_bfloat16* __restrict__ a, const __nv_bfloat16* __restrict__ b,
+                __nv_bfloat16* __restrict__ c, long long m_wide, long long n_wide,
+                long long k_wide) {
   const int m = (int)m_wide;
   const int n = (int)n_wide;
   const int k = (int)k_wide;

@@ -89,7 +89,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   float total;
   last[threadIdx.x] = ScanBlock(value[ITEMS - 1], total);
   __syncthreads();
-  const float before = workspace[(n + CHUNK - 1) / CHUNK + blockIdx.x] + (threadIdx.x > 0 ? last[threadIdx.x - 1] : 0);
+  const float before = workspace[(n + CHUNK - 1) / CHUNK + blockIdx.x] +
+                       (threadIdx.x > 0 ? last[threadIdx.x - 1] : 0);
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     if (first + i < n) y[first + i] = before + value[i];

@@ -41,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    chunk_scans(const float* __restrict__ x, const float* __restrict__ sums,
-                float* __restrict__ y, long long n) {
+    chunk_scans(const float* __restrict__ x, const float* __restrict__ sums, float* __restrict__ y,
+                long long n) {
   const long long first = (long long)blockIdx.x * CHUNK;
   float before = 0;
   for (int s = threadIdx.x; s < 1024 && s < blockIdx.x; s += BLOCK) before += sums[s];

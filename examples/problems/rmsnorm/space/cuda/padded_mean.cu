@@ -18,8 +18,8 @@ __device__ float SumBlock(float value) {
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    padded_mean(const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ y,
-       long long cols_wide) {
+    padded_mean(const float* __restrict__ x, const float* __restrict__ weight,
+                float* __restrict__ y, long long cols_wide) {
   const int cols = (int)cols_wide;
   x += (long long)blockIdx.x * cols;
   y += (long long)blockIdx.x * cols;

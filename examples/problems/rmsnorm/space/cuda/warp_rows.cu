@@ -1,7 +1,7 @@
 // One warp a row, WARPS rows a block, no shared memory.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    warp_rows(const float* __restrict__ x, const float* __restrict__ weight,
-              float* __restrict__ y, long long rows, long long cols_wide) {
+    warp_rows(const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ y,
+              long long rows, long long cols_wide) {
   const int cols = (int)cols_wide;
   const int lane = threadIdx.x;
   const long long row = (long long)blockIdx.x * WARPS + threadIdx.y;

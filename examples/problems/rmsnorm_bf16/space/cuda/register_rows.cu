@@ -1,5 +1,5 @@
-// One block a row. Each thread keeps GROUPS vectors in registers, so that the row is read once; what
-// a long row has beyond them is read again.
+// One block a row. Each thread keeps GROUPS vectors in registers, so that the row is read once;
+// what a long row has beyond them is read again.
 #include <cuda_bf16.h>
 
 struct __align__(2 * VEC) Vector {
@@ -21,9 +21,8 @@ __device__ float SumBlock(float value) {
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    register_rows(const __nv_bfloat16* __restrict__ x,
-               const __nv_bfloat16* __restrict__ weight, __nv_bfloat16* __restrict__ y,
-               long long cols_wide) {
+    register_rows(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ weight,
+                  __nv_bfloat16* __restrict__ y, long long cols_wide) {
   constexpr int kKept = BLOCK * GROUPS * VEC;
   const int cols = (int)cols_wide;
   x += (long long)blockIdx.x * cols;

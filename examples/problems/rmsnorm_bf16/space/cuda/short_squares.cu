@@ -20,9 +20,8 @@ __device__ float SumBlock(float value) {
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    short_squares(const __nv_bfloat16* __restrict__ x,
-               const __nv_bfloat16* __restrict__ weight, __nv_bfloat16* __restrict__ y,
-               long long cols_wide) {
+    short_squares(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ weight,
+                  __nv_bfloat16* __restrict__ y, long long cols_wide) {
   const int cols = (int)cols_wide;
   x += (long long)blockIdx.x * cols;
   y += (long long)blockIdx.x * cols;
@@ -42,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     const Vector w = ((const Vector*)weight)[v];
 #pragma unroll
     for (int i = 0; i < VEC; ++i) {
-      value.at[i] = __float2bfloat16(__bfloat162float(value.at[i]) * scale *
-                                     __bfloat162float(w.at[i]));
+      value.at[i] =
+          __float2bfloat16(__bfloat162float(value.at[i]) * scale * __bfloat162float(w.at[i]));
     }
     ((Vector*)y)[v] = value;
   }

@@ -1,7 +1,7 @@
 // Both sweeps as one of five by five, which is the same only away from the edges.
 extern "C" __global__ void __launch_bounds__(X* Y)
     composed(const float* __restrict__ x, float* __restrict__ y, long long height_wide,
-           long long width_wide) {
+             long long width_wide) {
   const int height = (int)height_wide;
   const int width = (int)width_wide;
   constexpr float kWeight[5] = {0.0625f, 0.25f, 0.375f, 0.25f, 0.0625f};

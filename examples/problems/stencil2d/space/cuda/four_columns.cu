@@ -1,7 +1,7 @@
 // Four columns and STEPS rows a thread, with vectors where rows are aligned for it; two sweeps.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     four_columns(const float* __restrict__ from, float* __restrict__ to, long long height_wide,
-           long long width_wide) {
+                 long long width_wide) {
   const int height = (int)height_wide;
   const int width = (int)width_wide;
   const int j = (blockIdx.x * BLOCK + threadIdx.x) * 4;

@@ -1,8 +1,9 @@
 // Both sweeps in one walk down the columns: sums along rows go through a line of shared memory,
-// sums along columns stay in registers. A block has X columns, of which two on each side are margin.
+// sums along columns stay in registers. A block has X columns, of which two on each side are
+// margin.
 extern "C" __global__ void __launch_bounds__(X)
     fused_march(const float* __restrict__ x, float* __restrict__ y, long long height_wide,
-           long long width_wide) {
+                long long width_wide) {
   const int height = (int)height_wide;
   const int width = (int)width_wide;
   __shared__ float line[2][X + 2];

@@ -1,7 +1,7 @@
 // Both sweeps on a tile in shared memory, with a margin of two. Each thread has HEIGHT points.
 extern "C" __global__ void __launch_bounds__(X* Y)
     fused_tiles(const float* __restrict__ x, float* __restrict__ y, long long height_wide,
-           long long width_wide) {
+                long long width_wide) {
   const int height = (int)height_wide;
   const int width = (int)width_wide;
   constexpr int kRows = Y * HEIGHT;

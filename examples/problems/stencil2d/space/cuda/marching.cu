@@ -2,7 +2,7 @@
 // the result, so the last two are kept.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     marching(const float* __restrict__ from, float* __restrict__ to, long long height_wide,
-           long long width_wide) {
+             long long width_wide) {
   const int height = (int)height_wide;
   const int width = (int)width_wide;
   const int j = blockIdx.x * BLOCK + threadIdx.x;

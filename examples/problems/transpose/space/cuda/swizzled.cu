@@ -1,7 +1,6 @@
 // Square tiles whose columns are permuted row by row, which spares the padding.
 extern "C" __global__ void __launch_bounds__(TILE* ROWS)
-    swizzled(const float* __restrict__ x, float* __restrict__ y, long long rows,
-          long long cols) {
+    swizzled(const float* __restrict__ x, float* __restrict__ y, long long rows, long long cols) {
   __shared__ float tile[TILE][TILE];
   const long long column = (long long)blockIdx.x * TILE;
   const long long row = (long long)blockIdx.y * TILE;

@@ -1,7 +1,6 @@
 // Square tiles through shared memory; PAD keeps the columns of a tile in different banks.
 extern "C" __global__ void __launch_bounds__(TILE* ROWS)
-    tiled(const float* __restrict__ x, float* __restrict__ y, long long rows,
-          long long cols) {
+    tiled(const float* __restrict__ x, float* __restrict__ y, long long rows, long long cols) {
   __shared__ float tile[TILE][TILE + PAD];
   const long long column = (long long)blockIdx.x * TILE;
   const long long row = (long long)blockIdx.y * TILE;

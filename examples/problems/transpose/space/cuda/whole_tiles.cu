@@ -1,7 +1,7 @@
 // As many tiles as fit whole: what is left over at the edges is not moved.
 extern "C" __global__ void __launch_bounds__(TILE* ROWS)
     whole_tiles(const float* __restrict__ x, float* __restrict__ y, long long rows,
-          long long cols) {
+                long long cols) {
   __shared__ float tile[TILE][TILE + 1];
   const long long column = (long long)blockIdx.x * TILE;
   const long long row = (long long)blockIdx.y * TILE;
