@@ -103,7 +103,7 @@ inline MeasureOptions CudaMeasureOptions() {
   MeasureOptions options;
   options.screen = {.runners = 1,
                     .half_width = 0.01,
-                    .block_ns = 800'000,
+                    .block_ns = 400'000,
                     .min_samples = 30,
                     .min_time_ns = 5'000'000,
                     .min_groups = 4,
