@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -15,13 +16,13 @@
 //   kPrograms: launches with their arguments      keeps them; addresses become the runner's own
 //   kRun: programs                                runs them one after the other, synchronises
 //   kTime: samples                                for each: poison, L2 flush, event, program, event
-//   kUnload                                       unloads the module
+//   kUnload                                       unloads the module, forgets its programs
+//   kUnmap                                        unmaps the arena, forgets all programs
 //
-// A request that fails leaves the runner as it was, save where the context is lost: then it says so
-// (`context_lost`) and is of no more use.
+// A request that fails leaves the runner as it was, but for kLoad, after which the slot is empty;
+// and save where the context is lost: then it says so (`context_lost`) and is of no more use.
 namespace kernelcast::worker::cuda_runner {
 
-inline constexpr uint32_t kMagic = 0x4b434752;
 inline constexpr int kSocketFd = 3;
 
 // Module and program slots.
@@ -37,6 +38,7 @@ inline constexpr uint32_t kMaxRuns = 512;
 inline constexpr uint32_t kMaxSamples = 128;
 inline constexpr uint32_t kMaxPoisons = 1024;
 inline constexpr size_t kMaxPacketBytes = 64 << 10;
+inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 32;
 
 enum class Command : uint32_t {
   kHello = 1,

@@ -1,0 +1,519 @@
+#include "services/worker/cuda/runner/runner.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace kernelcast::worker::cuda_runner {
+namespace {
+
+// What a kernel prints is nobody's business, and must not fill memory.
+constexpr size_t kPrintBytes = 64 << 10;
+constexpr size_t kDeviceHeapBytes = 1 << 20;
+constexpr uint32_t kPortableClusterBlocks = 8;
+constexpr int kL2BytesUnlessTold = 1 << 20;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  void reset(int fd) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_;
+};
+
+// The first `bytes` of a file, where it has as many.
+class FileView {
+ public:
+  FileView(int fd, size_t bytes) : bytes_(bytes) {
+    struct stat file {};
+    if (bytes == 0 || fstat(fd, &file) != 0 || static_cast<uint64_t>(file.st_size) < bytes) {
+      return;
+    }
+    void* const data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    data_ = data == MAP_FAILED ? nullptr : static_cast<const std::byte*>(data);
+  }
+  ~FileView() {
+    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), bytes_);
+  }
+  FileView(const FileView&) = delete;
+  FileView& operator=(const FileView&) = delete;
+  bool ok() const { return data_ != nullptr; }
+  std::span<const std::byte> bytes() const { return {data_, bytes_}; }
+
+ private:
+  const size_t bytes_;
+  const std::byte* data_ = nullptr;
+};
+
+// The records that follow the first `offset` bytes, or nothing where they are not all there.
+template <class Record>
+std::optional<std::vector<Record>> Records(std::span<const std::byte> packet, size_t offset,
+                                           uint32_t count) {
+  if (packet.size() < offset || (packet.size() - offset) / sizeof(Record) < count) {
+    return std::nullopt;
+  }
+  std::vector<Record> records(count);
+  if (count > 0) {
+    std::memcpy(records.data(), packet.data() + offset, count * sizeof(Record));
+  }
+  return records;
+}
+
+}  // namespace
+
+bool Runner::Check(CUresult result, const char* where) {
+  if (result == CUDA_SUCCESS) {
+    return true;
+  }
+  reply_.failure = Failure::kDriver;
+  reply_.cuda_error = static_cast<int32_t>(result);
+  reply_.context_lost = IsSticky(result) ? 1 : 0;
+  std::snprintf(reply_.where, sizeof(reply_.where), "%s", where);
+  return false;
+}
+
+bool Runner::Refuse(const std::string& why) {
+  reply_.failure = Failure::kRequest;
+  std::snprintf(reply_.where, sizeof(reply_.where), "%s", why.c_str());
+  return false;
+}
+
+bool Runner::Finish(bool ok, CUresult ended) {
+  if (ok) {
+    return Check(ended, "a kernel");
+  }
+  // What failed first may have left the context whole while a kernel before it did not.
+  reply_.context_lost |= IsSticky(ended) ? 1 : 0;
+  return false;
+}
+
+Runner::~Runner() {
+  if (context_ == nullptr) {
+    return;
+  }
+  api_.CtxSynchronize();
+  for (uint32_t slot = 0; slot < kSlots; ++slot) Unload(slot);
+  for (uint32_t slot = 0; slot < kMaxArenas; ++slot) Unmap(slot);
+  for (const CUevent event : events_) {
+    if (event != nullptr) api_.EventDestroy(event);
+  }
+  if (flush_ != 0) api_.MemFree(flush_);
+  if (stream_ != nullptr) api_.StreamDestroy(stream_);
+  api_.DevicePrimaryCtxRelease(device_);
+}
+
+bool Runner::Start() {
+  int l2_bytes = 0;
+  if (!Check(api_.Init(0), "cuInit") || !Check(api_.DeviceGet(&device_, 0), "cuDeviceGet") ||
+      !Check(api_.DevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") ||
+      !Check(api_.CtxSetCurrent(context_), "cuCtxSetCurrent") ||
+      !Check(api_.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate") ||
+      !Check(api_.DeviceGetAttribute(&l2_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device_),
+             "cuDeviceGetAttribute")) {
+    return false;
+  }
+  // Not every device takes every limit.
+  api_.CtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, kPrintBytes);
+  api_.CtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, kDeviceHeapBytes);
+  flush_bytes_ = 2 * static_cast<size_t>(l2_bytes > 0 ? l2_bytes : kL2BytesUnlessTold);
+  if (!Check(api_.MemAlloc(&flush_, flush_bytes_), "cuMemAlloc")) {
+    return false;
+  }
+  for (CUevent& event : events_) {
+    if (!Check(api_.EventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate")) {
+      return false;
+    }
+  }
+  started_ = true;
+  return true;
+}
+
+bool Runner::Map(const Request& request, int fd) {
+  if (request.slot >= kMaxArenas || fd < 0 || request.bytes == 0 ||
+      arenas_[request.slot].address != 0) {
+    return Refuse("kMap");
+  }
+  const size_t bytes = request.bytes;
+  CUmemGenericAllocationHandle handle = 0;
+  if (!Check(api_.MemImportFromShareableHandle(&handle,
+                                               reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+             "cuMemImportFromShareableHandle")) {
+    return false;
+  }
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device_;
+  access.flags =
+      request.writable != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CUdeviceptr address = 0;
+  const bool reserved =
+      Check(api_.MemAddressReserve(&address, bytes, 0, 0, 0), "cuMemAddressReserve");
+  const bool mapped = reserved && Check(api_.MemMap(address, bytes, 0, handle, 0), "cuMemMap");
+  const bool ok = mapped && Check(api_.MemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
+  // The mapping keeps the memory.
+  api_.MemRelease(handle);
+  if (ok) {
+    arenas_[request.slot] = {address, bytes};
+    return true;
+  }
+  if (mapped) api_.MemUnmap(address, bytes);
+  if (reserved) api_.MemAddressFree(address, bytes);
+  return false;
+}
+
+void Runner::Unmap(uint32_t slot) {
+  Arena& arena = arenas_[slot];
+  if (arena.address == 0) {
+    return;
+  }
+  // Programs hold addresses.
+  for (std::vector<ReadyProgram>& programs : programs_) programs.clear();
+  api_.MemUnmap(arena.address, arena.bytes);
+  api_.MemAddressFree(arena.address, arena.bytes);
+  arena = {};
+}
+
+bool Runner::Load(const Request& request, int fd) {
+  if (request.slot >= kSlots || fd < 0 || request.bytes == 0 || request.bytes > kMaxFileBytes) {
+    return Refuse("kLoad");
+  }
+  const FileView file(fd, request.bytes + request.extra);
+  if (!file.ok()) {
+    return Refuse("kLoad: the file cannot be mapped");
+  }
+  // First, for two modules may not fit beside each other.
+  Unload(request.slot);
+  if (!LoadInto(modules_[request.slot], request, file.bytes())) {
+    Unload(request.slot);
+    return false;
+  }
+  return true;
+}
+
+bool Runner::LoadInto(Module& module, const Request& request, std::span<const std::byte> file) {
+  if (!Check(api_.ModuleLoadData(&module.module, file.data()), "cuModuleLoadData")) {
+    return false;
+  }
+  std::string_view names(reinterpret_cast<const char*>(file.data()) + request.bytes, request.extra);
+  for (uint32_t i = 0; i < request.count; ++i) {
+    const size_t end = names.find('\0');
+    if (end == std::string_view::npos) {
+      return Refuse("kLoad: names");
+    }
+    CUfunction function = nullptr;
+    if (!Check(api_.ModuleGetFunction(&function, module.module, names.data()),
+               "cuModuleGetFunction")) {
+      return false;
+    }
+    module.kernels.push_back(function);
+    names.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+void Runner::Unload(uint32_t slot) {
+  programs_[slot].clear();
+  if (modules_[slot].module != nullptr) {
+    api_.ModuleUnload(modules_[slot].module);
+  }
+  modules_[slot] = {};
+}
+
+bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgram& ready) {
+  ready.resize(program.launches.size());
+  for (size_t i = 0; i < program.launches.size(); ++i) {
+    const ProgramLaunch& launch = program.launches[i];
+    ReadyLaunch& to = ready[i];
+    if (launch.kernel >= module.kernels.size()) {
+      return Refuse("kPrograms: kernel");
+    }
+    to.function = module.kernels[launch.kernel];
+    // The driver reads as many parameters as the kernel has, whatever there is to read.
+    size_t parameters = 0;
+    size_t offset = 0;
+    size_t bytes = 0;
+    while (api_.FuncGetParamInfo(to.function, parameters, &offset, &bytes) == CUDA_SUCCESS) {
+      if (parameters < launch.arguments.size() && launch.arguments[parameters].bytes != bytes) {
+        return Refuse("argument " + std::to_string(parameters + 1) + " has " +
+                      std::to_string(launch.arguments[parameters].bytes) +
+                      " bytes, its parameter " + std::to_string(bytes));
+      }
+      ++parameters;
+    }
+    if (parameters != launch.arguments.size()) {
+      return Refuse("the kernel takes " + std::to_string(parameters) + " arguments, not " +
+                    std::to_string(launch.arguments.size()));
+    }
+    for (const Argument& argument : launch.arguments) {
+      uint64_t value = argument.value;
+      if (argument.arena != kLiteral) {
+        const Arena& arena = arenas_[argument.arena];
+        if (arena.address == 0 || value > arena.bytes) {
+          return Refuse("kPrograms: arena");
+        }
+        value += arena.address;
+      }
+      to.values.push_back(value);
+    }
+    for (uint64_t& value : to.values) {
+      to.parameters.push_back(&value);
+    }
+    const uint64_t cluster_blocks =
+        uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2];
+    if (cluster_blocks > 0) {
+      CUlaunchAttribute attribute{};
+      attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      attribute.value.clusterDim.x = launch.cluster[0];
+      attribute.value.clusterDim.y = launch.cluster[1];
+      attribute.value.clusterDim.z = launch.cluster[2];
+      to.attributes.push_back(attribute);
+    }
+    if (cluster_blocks > kPortableClusterBlocks &&
+        !Check(api_.FuncSetAttribute(to.function,
+                                     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+               "cuFuncSetAttribute(non-portable cluster size)")) {
+      return false;
+    }
+    int attribute = 0;
+    if (launch.shared_memory_bytes > 0 &&
+        api_.FuncGetAttribute(&attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              to.function) == CUDA_SUCCESS &&
+        attribute < static_cast<int>(launch.shared_memory_bytes) &&
+        !Check(api_.FuncSetAttribute(to.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                     static_cast<int>(launch.shared_memory_bytes)),
+               "cuFuncSetAttribute(dynamic shared memory)")) {
+      return false;
+    }
+    to.config.gridDimX = launch.grid[0];
+    to.config.gridDimY = launch.grid[1];
+    to.config.gridDimZ = launch.grid[2];
+    to.config.blockDimX = launch.block[0];
+    to.config.blockDimY = launch.block[1];
+    to.config.blockDimZ = launch.block[2];
+    to.config.sharedMemBytes = launch.shared_memory_bytes;
+    to.config.hStream = stream_;
+    to.config.attrs = to.attributes.data();
+    to.config.numAttrs = static_cast<unsigned int>(to.attributes.size());
+  }
+  return true;
+}
+
+bool Runner::TakePrograms(const Request& request, int fd) {
+  if (request.slot >= kSlots || fd < 0 || request.bytes > kMaxFileBytes ||
+      modules_[request.slot].module == nullptr) {
+    return Refuse("kPrograms");
+  }
+  const FileView file(fd, request.bytes);
+  if (!file.ok()) {
+    return Refuse("kPrograms: the file cannot be mapped");
+  }
+  const auto programs = ReadPrograms(file.bytes(), request.count);
+  if (!programs.ok()) {
+    return Refuse(std::string(programs.status().message()));
+  }
+  std::vector<ReadyProgram> ready(programs->size());
+  for (size_t i = 0; i < ready.size(); ++i) {
+    if (!MakeReady((*programs)[i], modules_[request.slot], ready[i])) {
+      return false;
+    }
+  }
+  programs_[request.slot] = std::move(ready);
+  return true;
+}
+
+bool Runner::Enqueue(const ReadyProgram& program) {
+  for (const ReadyLaunch& launch : program) {
+    if (!Check(api_.LaunchKernelEx(&launch.config, launch.function,
+                                   const_cast<void**>(launch.parameters.data()), nullptr),
+               "cuLaunchKernelEx")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+const Runner::ReadyProgram* Runner::Find(uint32_t slot, uint32_t program) {
+  if (slot >= kSlots || program >= programs_[slot].size()) {
+    Refuse("no such program");
+    return nullptr;
+  }
+  return &programs_[slot][program];
+}
+
+bool Runner::Run(std::span<const RunRecord> runs) {
+  const int64_t start_ns = clock_.MonotonicNs();
+  bool ok = true;
+  for (const RunRecord& run : runs) {
+    const ReadyProgram* const program = Find(run.slot, run.program);
+    ok = program != nullptr && Enqueue(*program);
+    if (!ok) break;
+  }
+  // Also after a failure: nothing may run on when the reply is out.
+  const CUresult ended = api_.CtxSynchronize();
+  reply_.wall_ns = clock_.MonotonicNs() - start_ns;
+  return Finish(ok, ended);
+}
+
+bool Runner::Poison(const PoisonRecord& record) {
+  const Arena arena = record.arena < kMaxArenas ? arenas_[record.arena] : Arena{};
+  if (arena.address == 0 || record.offset > arena.bytes ||
+      record.bytes > arena.bytes - record.offset || ((record.bytes | record.offset) & 3) != 0) {
+    return Refuse("kTime: poison");
+  }
+  return record.bytes == 0 || Check(api_.MemsetD32Async(arena.address + record.offset,
+                                                        record.pattern, record.bytes / 4, stream_),
+                                    "cuMemsetD32Async");
+}
+
+bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
+                  std::span<const PoisonRecord> poisons) {
+  const int64_t start_ns = clock_.MonotonicNs();
+  bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache") &&
+            // Work ahead of the first sample, so that the device never waits for a launch.
+            Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async");
+  for (size_t i = 0; i < samples.size() && ok; ++i) {
+    const SampleRecord& sample = samples[i];
+    const ReadyProgram* const program = Find(sample.slot, sample.program);
+    if (program == nullptr || sample.first_poison > poisons.size() ||
+        sample.poisons > poisons.size() - sample.first_poison) {
+      ok = program != nullptr && Refuse("kTime: sample");
+      break;
+    }
+    ok = Check(api_.EventRecord(events_[3 * i], stream_), "cuEventRecord");
+    for (const PoisonRecord& poison : poisons.subspan(sample.first_poison, sample.poisons)) {
+      ok = ok && Poison(poison);
+    }
+    if (request.flush_l2 != 0) {
+      ok = ok && Check(api_.MemsetD32Async(flush_, static_cast<unsigned int>(i), flush_bytes_ / 4,
+                                           stream_),
+                       "cuMemsetD32Async");
+    }
+    ok = ok && Check(api_.EventRecord(events_[3 * i + 1], stream_), "cuEventRecord") &&
+         Enqueue(*program) && Check(api_.EventRecord(events_[3 * i + 2], stream_), "cuEventRecord");
+  }
+  const CUresult ended = api_.CtxSynchronize();
+  reply_.wall_ns = clock_.MonotonicNs() - start_ns;
+  if (!Finish(ok, ended)) {
+    return false;
+  }
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t part = 0; part < 2; ++part) {
+      float milliseconds = 0;
+      if (!Check(api_.EventElapsedTime(&milliseconds, events_[3 * i + part],
+                                       events_[3 * i + part + 1]),
+                 "cuEventElapsedTime")) {
+        return false;
+      }
+      values_.push_back(1000 * milliseconds);
+    }
+  }
+  return true;
+}
+
+bool Runner::Do(std::span<const std::byte> packet, int fd) {
+  Request request;
+  if (packet.size() < sizeof(request)) {
+    return Refuse("a packet is too short");
+  }
+  std::memcpy(&request, packet.data(), sizeof(request));
+  reply_.command = request.command;
+  switch (request.command) {
+    case Command::kHello: return true;
+    case Command::kMap: return Map(request, fd);
+    case Command::kUnmap:
+      if (request.slot >= kMaxArenas) return Refuse("kUnmap");
+      Unmap(request.slot);
+      return true;
+    case Command::kLoad: return Load(request, fd);
+    case Command::kUnload:
+      if (request.slot >= kSlots) return Refuse("kUnload");
+      Unload(request.slot);
+      return true;
+    case Command::kPrograms: return TakePrograms(request, fd);
+    case Command::kRun: {
+      const auto runs = Records<RunRecord>(packet, sizeof(request), request.count);
+      return runs && runs->size() <= kMaxRuns ? Run(*runs) : Refuse("kRun");
+    }
+    case Command::kTime: {
+      const auto samples = Records<SampleRecord>(packet, sizeof(request), request.count);
+      const auto poisons = Records<PoisonRecord>(
+          packet, sizeof(request) + request.count * sizeof(SampleRecord), request.extra);
+      return samples && poisons && samples->size() <= kMaxSamples && poisons->size() <= kMaxPoisons
+                 ? Time(request, *samples, *poisons)
+                 : Refuse("kTime");
+    }
+  }
+  return Refuse("no such command");
+}
+
+Runner::Answer Runner::Handle(std::span<const std::byte> packet, int fd) {
+  values_.clear();
+  // A runner that could not start says why to whatever is asked.
+  if (started_) {
+    reply_ = {};
+    if (!Do(packet, fd)) {
+      values_.clear();
+    }
+  }
+  reply_.values = values_.size();
+  return {reply_, values_};
+}
+
+void Runner::Serve(int socket) {
+  std::vector<std::byte> packet(kMaxPacketBytes);
+  for (;;) {
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    iovec part{packet.data(), packet.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    const ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      return;  // the worker is gone
+    }
+    Descriptor fd;
+    const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(header), sizeof(received));
+      fd.reset(received);
+    }
+    Answer answer = Handle({packet.data(), static_cast<size_t>(got)}, fd.get());
+    std::array<iovec, 2> out = {
+        iovec{const_cast<Reply*>(&answer.reply), sizeof(answer.reply)},
+        iovec{const_cast<float*>(answer.values.data()), answer.values.size_bytes()}};
+    msghdr reply{};
+    reply.msg_iov = out.data();
+    reply.msg_iovlen = answer.values.empty() ? 1 : 2;
+    if (sendmsg(socket, &reply, MSG_NOSIGNAL) < 0) {
+      return;
+    }
+  }
+}
+
+}  // namespace kernelcast::worker::cuda_runner

@@ -1,0 +1,103 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_RUNNER_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_RUNNER_H_
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "services/worker/cuda/api/cuda_api.h"
+#include "services/worker/cuda/runner/program_table.h"
+#include "services/worker/cuda/runner/protocol.h"
+
+namespace kernelcast::worker::cuda_runner {
+
+// The runner's side of the protocol, on the first device that the driver shows. Not thread-safe.
+// The destructor waits for what runs on the device, for ever where it never ends.
+class Runner {
+ public:
+  // `api` and `clock` must outlive the runner.
+  Runner(const CudaApi& api, const Clock& clock) : api_(api), clock_(clock) {}
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Makes the context. False: every request is answered with what failed.
+  bool Start();
+
+  // Answers one request; `fd` is what came with it, or -1, and stays the caller's. The answer is
+  // valid until the next one.
+  struct Answer {
+    const Reply& reply;
+    std::span<const float> values;
+  };
+  Answer Handle(std::span<const std::byte> packet, int fd);
+
+  // Answers what comes from `socket` until its other end is closed.
+  void Serve(int socket);
+
+ private:
+  struct Arena {
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+  };
+  struct Module {
+    CUmodule module = nullptr;
+    std::vector<CUfunction> kernels;
+  };
+  // A launch with everything that the driver wants of it.
+  struct ReadyLaunch {
+    CUfunction function = nullptr;
+    CUlaunchConfig config{};
+    std::vector<CUlaunchAttribute> attributes;
+    std::vector<uint64_t> values;
+    std::vector<void*> parameters;
+  };
+  using ReadyProgram = std::vector<ReadyLaunch>;
+
+  // True, or what failed is in reply_.
+  bool Check(CUresult result, const char* where);
+  bool Refuse(const std::string& why);
+  // Of what was put into the stream, after `ok` of putting it there: true where both went well. The
+  // first failure is the one that is told.
+  bool Finish(bool ok, CUresult ended);
+
+  bool Do(std::span<const std::byte> packet, int fd);
+  bool Map(const Request& request, int fd);
+  void Unmap(uint32_t slot);
+  bool Load(const Request& request, int fd);
+  bool LoadInto(Module& module, const Request& request, std::span<const std::byte> file);
+  void Unload(uint32_t slot);
+  bool TakePrograms(const Request& request, int fd);
+  bool MakeReady(const Program& program, const Module& module, ReadyProgram& ready);
+  bool Enqueue(const ReadyProgram& program);
+  bool Run(std::span<const RunRecord> runs);
+  bool Time(const Request& request, std::span<const SampleRecord> samples,
+            std::span<const PoisonRecord> poisons);
+  bool Poison(const PoisonRecord& record);
+  const ReadyProgram* Find(uint32_t slot, uint32_t program);
+
+  const CudaApi& api_;
+  const Clock& clock_;
+  bool started_ = false;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUdeviceptr flush_ = 0;
+  size_t flush_bytes_ = 0;
+  std::array<Arena, kMaxArenas> arenas_{};
+  std::array<Module, kSlots> modules_{};
+  std::array<std::vector<ReadyProgram>, kSlots> programs_;
+  std::array<CUevent, 3 * kMaxSamples> events_{};
+  Reply reply_{};
+  std::vector<float> values_;
+};
+
+}  // namespace kernelcast::worker::cuda_runner
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_RUNNER_H_

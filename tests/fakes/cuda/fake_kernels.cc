@@ -1,0 +1,274 @@
+#include "tests/fakes/cuda/fake_kernels.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/domain/problem.h"
+#include "services/worker/core/verification.h"
+#include "services/worker/cuda/judge/judge_kernels.h"
+
+namespace kernelcast::testing {
+namespace {
+
+struct Fault {
+  CUresult lost;
+};
+struct LaunchError {
+  CUresult error;
+};
+
+// The parameters of one launch.
+class Parameters {
+ public:
+  Parameters(FakeCuda& cuda, void** values) : cuda_(cuda), values_(values) {}
+
+  template <class T>
+  T Get(size_t index) const {
+    T value;
+    std::memcpy(&value, values_[index], sizeof(T));
+    return value;
+  }
+  std::byte* Memory(CUdeviceptr address, int64_t bytes, bool to_write) const {
+    std::byte* const memory = cuda_.Memory(address, static_cast<size_t>(bytes), to_write);
+    if (memory == nullptr) throw Fault{CUDA_ERROR_ILLEGAL_ADDRESS};
+    return memory;
+  }
+
+ private:
+  FakeCuda& cuda_;
+  void** const values_;
+};
+
+template <class T>
+T* As(std::byte* memory) {
+  return reinterpret_cast<T*>(memory);
+}
+
+double Jitter(uint64_t& state) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return static_cast<double>(state >> 11) * 0x1.0p-53 - 0.5;
+}
+
+template <class Value>
+void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
+  const auto x = parameters.Get<CUdeviceptr>(0);
+  const auto y = parameters.Get<CUdeviceptr>(1);
+  const auto n = parameters.Get<int64_t>(2);
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(Value));
+  const int64_t in_bytes = n * static_cast<int64_t>(sizeof(float));
+  const int call = kernel.calls[n]++;
+  const bool odd = call >= kernel.Option("from");
+  const auto does = [&](std::string_view option) { return odd && kernel.Option(option) != 0; };
+  if (does("launch_error")) throw LaunchError{static_cast<CUresult>(kernel.Option("launch_error"))};
+  if (does("fault")) throw Fault{static_cast<CUresult>(kernel.Option("fault"))};
+  if (does("hang")) {
+    for (;;) pause();
+  }
+  if (does("exit")) _exit(3);
+
+  std::byte* const in = parameters.Memory(x, in_bytes, false);
+  std::byte* const out = parameters.Memory(y, bytes, true);
+  if (does("write_input")) *parameters.Memory(x, 4, true) = std::byte{1};
+  const std::vector<std::byte> content(in, in + in_bytes);
+  const bool is_new = kernel.seen[x] != content;
+  kernel.seen[x] = content;
+
+  for (int64_t i = 0; i < n && !does("skip"); ++i) {
+    double value = kernel.Option("scale", 1) * As<const float>(in)[i] + kernel.Option("add");
+    if (does("noise") && i % 2 == 0) value *= 1 + kernel.Option("noise");
+    if (does("wrong")) value = value * 1.5 + 1;
+    if (does("nan")) value = std::numeric_limits<double>::quiet_NaN();
+    As<Value>(out)[i] = static_cast<Value>(value);
+  }
+  const auto [kept, first] = kernel.written.try_emplace(y, out, out + bytes);
+  if (does("stale") && !first) std::copy(kept->second.begin(), kept->second.end(), out);
+  if (does("beyond"))
+    As<Value>(parameters.Memory(y + static_cast<uint64_t>(bytes), 8, true))[0] = 1;
+  if (does("before")) As<Value>(parameters.Memory(y - 8, 8, true))[0] = 1;
+  if (does("steal"))
+    std::memcpy(out, parameters.Memory(cuda.InNextArena(y), bytes, false),
+                static_cast<size_t>(bytes));
+  if (does("spoil"))
+    std::memset(parameters.Memory(cuda.InNextArena(y), bytes, true), 1, static_cast<size_t>(bytes));
+
+  const double ns_new = kernel.Option("ns_new");
+  const double ns = is_new && ns_new > 0 ? ns_new : kernel.Option("ns");
+  double host_ns = odd ? kernel.Option("host_ns") : 0;
+  const auto stall_every = static_cast<int>(kernel.Option("stall_every"));
+  if (stall_every > 0 && call % stall_every == 0) host_ns += kernel.Option("stall_ns");
+  cuda.Work(ns * (1 + kernel.Option("jitter") * Jitter(kernel.jitter_state)), host_ns);
+}
+
+// The judge's own kernels, with the meaning of their CUDA source.
+
+double Largest(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat64: return std::numeric_limits<double>::max();
+    case DataType::kFloat32: return 3.4028235677973366e38;
+    case DataType::kFloat16: return 65520;
+    case DataType::kBfloat16: return 3.3961775292304601e38;
+    default: return 61440;  // float8_e5m2
+  }
+}
+
+void Describe(DataType dtype, const Parameters& parameters) {
+  const auto n = parameters.Get<int64_t>(1);
+  auto* const values = As<double>(parameters.Memory(parameters.Get<CUdeviceptr>(0), 8 * n, true));
+  auto* const statistics = As<worker::ExpectedStatistics>(
+      parameters.Memory(parameters.Get<CUdeviceptr>(2), sizeof(worker::ExpectedStatistics), true));
+  for (int64_t i = 0; i < n; ++i) {
+    double& value = values[i];
+    if (std::isnan(value)) {
+      ++statistics->nan;
+      continue;
+    }
+    if (dtype == DataType::kFloat8E4m3) {
+      value = std::clamp(value, -448.0, 448.0);
+    } else if (std::abs(value) >= Largest(dtype)) {
+      value = value > 0 ? HUGE_VAL : -HUGE_VAL;
+    }
+    if (std::isinf(value)) continue;
+    statistics->squares += value * value;
+    ++statistics->finite;
+  }
+}
+
+void Compare(DataType dtype, const Parameters& parameters) {
+  const auto n = parameters.Get<int64_t>(2);
+  const auto absolute = parameters.Get<double>(3);
+  const auto rtol = parameters.Get<double>(4);
+  const auto poison = parameters.Get<uint32_t>(5);
+  const auto size = static_cast<size_t>(SizeBytes(dtype));
+  const auto kept = static_cast<size_t>(IsFloat(dtype) ? 8 : size);
+  const auto bytes = static_cast<size_t>(n) * size;
+  const std::span<const std::byte> got(
+      parameters.Memory(parameters.Get<CUdeviceptr>(0), static_cast<int64_t>(bytes), false), bytes);
+  const std::span<const std::byte> expected(
+      parameters.Memory(parameters.Get<CUdeviceptr>(1), n * static_cast<int64_t>(kept), false),
+      static_cast<size_t>(n) * kept);
+  auto* const result = As<worker::TensorComparison>(
+      parameters.Memory(parameters.Get<CUdeviceptr>(6), sizeof(worker::TensorComparison), true));
+  std::byte pattern[8];
+  std::memcpy(pattern, &poison, 4);
+  std::memcpy(pattern + 4, &poison, 4);
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = worker::ElementAt(dtype, got, i);
+    const double e = worker::ElementAt(IsFloat(dtype) ? DataType::kFloat64 : dtype, expected, i);
+    bool agrees = g == e;
+    if (std::isfinite(g) && std::isfinite(e)) {
+      const double error = std::abs(g - e);
+      if (IsFloat(dtype)) result->error_squares += error * error;
+      agrees = error <= absolute + rtol * std::abs(e);
+    }
+    if (agrees) continue;
+    ++result->mismatches;
+    result->first = std::min(result->first, static_cast<uint64_t>(i));
+    const size_t at = static_cast<size_t>(i) * size;
+    result->unwritten += std::memcmp(got.data() + at, pattern + at % 8, size) == 0 ? 1 : 0;
+    result->non_finite += std::isfinite(g) ? 0 : 1;
+  }
+}
+
+void CountChanged(const Parameters& parameters) {
+  const auto n = parameters.Get<int64_t>(1);
+  const auto* const words =
+      As<const uint32_t>(parameters.Memory(parameters.Get<CUdeviceptr>(0), 4 * n, false));
+  auto* const count = As<uint64_t>(parameters.Memory(parameters.Get<CUdeviceptr>(3), 8, true));
+  const auto pattern = parameters.Get<uint32_t>(2);
+  *count += static_cast<uint64_t>(
+      std::count_if(words, words + n, [&](uint32_t word) { return word != pattern; }));
+}
+
+void Judge(const std::string& name, const Parameters& parameters) {
+  const size_t end = name.find('_');
+  if (name == "count_changed") return CountChanged(parameters);
+  const DataType dtype = ParseDataType(name.substr(end + 1)).value();
+  return name[0] == 'd' ? Describe(dtype, parameters) : Compare(dtype, parameters);
+}
+
+std::vector<size_t> ParameterBytes(const FakeKernel& kernel) {
+  if (kernel.function == "judge") {
+    if (kernel.name == "count_changed") return {8, 8, 4, 8};
+    if (kernel.name[0] == 'd') return {8, 8, 8};
+    return {8, 8, 8, 8, 8, 4, 8};
+  }
+  std::vector<size_t> bytes = {8, 8, 8};
+  if (kernel.Option("narrow") != 0) bytes[2] = 4;
+  if (kernel.Option("extra_parameter") != 0) {
+    bytes.push_back(static_cast<size_t>(kernel.Option("extra_parameter")));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string FakeCubin(const std::vector<std::string>& kernels) {
+  std::string cubin = "fake cubin\n";
+  for (const std::string& kernel : kernels) absl::StrAppend(&cubin, "kernel ", kernel, "\n");
+  return cubin + "end\n";
+}
+
+std::string FakeJudgeCubin() {
+  std::vector<std::string> kernels;
+  for (const std::string& name : worker::JudgeKernelNames()) kernels.push_back(name + " judge");
+  return FakeCubin(kernels);
+}
+
+double FakeKernel::Option(std::string_view option, double otherwise) const {
+  const auto found = options.find(option);
+  return found == options.end() ? otherwise : found->second;
+}
+
+CUresult FakeKernel::Run(FakeCuda& cuda, void** values, CUresult& lost) {
+  const Parameters parameters(cuda, values);
+  try {
+    if (function == "judge") {
+      Judge(name, parameters);
+    } else if (Option("double") != 0) {
+      Affine<double>(*this, cuda, parameters);
+    } else {
+      Affine<float>(*this, cuda, parameters);
+    }
+  } catch (const Fault& fault) {
+    lost = fault.lost;
+  } catch (const LaunchError& failed) {
+    return failed.error;
+  }
+  return CUDA_SUCCESS;
+}
+
+std::optional<std::vector<std::unique_ptr<FakeKernel>>> ParseFakeCubin(std::string_view text) {
+  const size_t end = text.find("\nend\n");
+  if (text.substr(0, 11) != "fake cubin\n" || end == std::string_view::npos) {
+    return std::nullopt;
+  }
+  std::istringstream lines{std::string(text.substr(11, end - std::min<size_t>(end, 10)))};
+  std::vector<std::unique_ptr<FakeKernel>> kernels;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word;
+    auto kernel = std::make_unique<FakeKernel>();
+    if (!(words >> word >> kernel->name >> kernel->function) || word != "kernel" ||
+        (kernel->function != "affine" && kernel->function != "judge")) {
+      return std::nullopt;
+    }
+    while (words >> word) {
+      const size_t equals = word.find('=');
+      if (equals == std::string::npos) {
+        return std::nullopt;
+      }
+      kernel->options[word.substr(0, equals)] = std::strtod(word.c_str() + equals + 1, nullptr);
+    }
+    kernel->parameter_bytes = ParameterBytes(*kernel);
+    kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
+
+}  // namespace kernelcast::testing

@@ -1,0 +1,401 @@
+#include "services/worker/cuda/runner/runner.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+
+#include "common/process/memory_file.h"
+#include "tests/fakes/cuda/fake_cuda.h"
+#include "tests/fakes/cuda/fake_kernels.h"
+
+namespace kernelcast::worker::cuda_runner {
+namespace {
+
+using testing::FakeCubin;
+using testing::FakeCuda;
+using Effect = FakeCuda::Effect;
+
+constexpr int64_t kArenaBytes = 8192;
+constexpr uint32_t kX = 0;
+constexpr uint32_t kY = 1;
+
+template <class Record>
+void Append(std::vector<std::byte>& packet, const Record& record) {
+  const auto bytes = std::as_bytes(std::span(&record, 1));
+  packet.insert(packet.end(), bytes.begin(), bytes.end());
+}
+
+// A runner on a fresh driver, asked packet by packet. Nothing is held when it is gone.
+class Subject {
+ public:
+  Subject() { FakeCuda::Instance().Reset(); }
+  ~Subject() {
+    runner_.reset();
+    CHECK(FakeCuda::Instance().Held().empty());
+    CHECK(FakeCuda::Instance().misuse().empty());
+  }
+
+  bool Start() { return runner_->Start(); }
+
+  Reply Ask(const Request& request, const std::vector<std::byte>& records = {}, int fd = -1) {
+    std::vector<std::byte> packet;
+    Append(packet, request);
+    packet.insert(packet.end(), records.begin(), records.end());
+    const Runner::Answer answer = runner_->Handle(packet, fd);
+    values.assign(answer.values.begin(), answer.values.end());
+    return answer.reply;
+  }
+
+  Reply Map(uint32_t arena, const MemoryFile& file, bool writable, uint64_t bytes = kArenaBytes) {
+    Request request{};
+    request.command = Command::kMap;
+    request.slot = arena;
+    request.bytes = bytes;
+    request.writable = writable ? 1 : 0;
+    return Ask(request, {}, file.fd());
+  }
+  Reply ForSlot(Command command, uint32_t slot) {
+    Request request{};
+    request.command = command;
+    request.slot = slot;
+    return Ask(request);
+  }
+  Reply Load(uint32_t slot, const std::string& cubin, const std::vector<std::string>& names) {
+    std::string content = cubin;
+    for (const std::string& name : names) content += name + '\0';
+    const auto file = MemoryFile::FromContent("cubin", content).value();
+    Request request{};
+    request.command = Command::kLoad;
+    request.slot = slot;
+    request.bytes = cubin.size();
+    request.count = static_cast<uint32_t>(names.size());
+    request.extra = static_cast<uint32_t>(content.size() - cubin.size());
+    return Ask(request, {}, file.fd());
+  }
+  Reply SetPrograms(uint32_t slot, const std::vector<Program>& programs) {
+    const auto bytes = WritePrograms(programs);
+    const auto file = MemoryFile::FromContent(
+                          "programs", {reinterpret_cast<const char*>(bytes.data()), bytes.size()})
+                          .value();
+    Request request{};
+    request.command = Command::kPrograms;
+    request.slot = slot;
+    request.bytes = bytes.size();
+    request.count = static_cast<uint32_t>(programs.size());
+    return Ask(request, {}, file.fd());
+  }
+  Reply Run(const std::vector<RunRecord>& runs) {
+    Request request{};
+    request.command = Command::kRun;
+    request.count = static_cast<uint32_t>(runs.size());
+    std::vector<std::byte> records;
+    for (const RunRecord& run : runs) Append(records, run);
+    return Ask(request, records);
+  }
+  Reply Time(const std::vector<SampleRecord>& samples, const std::vector<PoisonRecord>& poisons) {
+    Request request{};
+    request.command = Command::kTime;
+    request.count = static_cast<uint32_t>(samples.size());
+    request.extra = static_cast<uint32_t>(poisons.size());
+    request.flush_l2 = 1;
+    std::vector<std::byte> records;
+    for (const SampleRecord& sample : samples) Append(records, sample);
+    for (const PoisonRecord& poison : poisons) Append(records, poison);
+    return Ask(request, records);
+  }
+
+  std::vector<float> values;
+
+ private:
+  std::unique_ptr<Runner> runner_ =
+      std::make_unique<Runner>(FakeCuda::Api(), FakeCuda::Instance().clock());
+};
+
+// y = 2 x + 1 over `n` elements, at the start of both arenas.
+Program Call(int64_t n, uint64_t y_offset = 0) {
+  ProgramLaunch launch;
+  launch.arguments = {
+      {.arena = kX}, {.arena = kY, .value = y_offset}, {.value = static_cast<uint64_t>(n)}};
+  return Program{{launch}};
+}
+
+// Started, with arenas and a module.
+class Ready : public Subject {
+ public:
+  explicit Ready(const std::string& kernel = "map affine scale=2 add=1 ns=50000") {
+    REQUIRE(Start());
+    REQUIRE(Map(kX, x, false).failure == Failure::kNone);
+    REQUIRE(Map(kY, y, true).failure == Failure::kNone);
+    REQUIRE(Load(kCandidate, FakeCubin({kernel}), {"map"}).failure == Failure::kNone);
+    for (int i = 0; i < 100; ++i) reinterpret_cast<float*>(x.data())[i] = static_cast<float>(i);
+  }
+  float At(int i) const { return reinterpret_cast<const float*>(y.data())[i]; }
+  Failure Program100() { return SetPrograms(kCandidate, {Call(100)}).failure; }
+
+  MemoryFile x = MemoryFile::Create("x", kArenaBytes, MemoryFile::Sharing::kReadWrite).value();
+  MemoryFile y = MemoryFile::Create("y", kArenaBytes, MemoryFile::Sharing::kReadWrite).value();
+};
+
+std::string Where(const Reply& reply) { return reply.where; }
+
+TEST_CASE("What is mapped, loaded and set runs, and takes its time") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const Reply reply = runner.Run({{kCandidate, 0}});
+  CHECK(reply.failure == Failure::kNone);
+  CHECK(reply.command == Command::kRun);
+  CHECK(reply.wall_ns == 50'000);
+  CHECK(runner.At(0) == 1);
+  CHECK(runner.At(99) == 199);
+}
+
+TEST_CASE("A sample is what its events say, with poison and flush apart") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const Reply reply = runner.Time({{kCandidate, 0, 0, 1}, {kCandidate, 0, 1, 0}},
+                                  {{kY, 0x12345678, 0, kArenaBytes}});
+  REQUIRE(reply.failure == Failure::kNone);
+  REQUIRE(runner.values.size() == 4);
+  CHECK(runner.values[0] > runner.values[2]);
+  CHECK(runner.values[1] == Approx(50));
+  CHECK(runner.values[3] == Approx(50));
+  CHECK(runner.At(99) == 199);
+  uint32_t beyond = 0;
+  std::memcpy(&beyond, runner.y.data() + 400, 4);
+  CHECK(beyond == 0x12345678);
+  CHECK(reply.wall_ns > 100'000);
+}
+
+TEST_CASE("A runner that could not start says why to whatever it is asked") {
+  Subject runner;
+  FakeCuda::Instance().Inject("EventCreate", 5, Effect::kFail, CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_FALSE(runner.Start());
+  for (const Command command : {Command::kHello, Command::kRun}) {
+    const Reply reply = runner.ForSlot(command, 0);
+    CHECK(reply.failure == Failure::kDriver);
+    CHECK(reply.cuda_error == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(Where(reply) == "cuEventCreate");
+  }
+}
+
+TEST_CASE("Requests of no known kind or size are refused") {
+  Ready runner;
+  CHECK(runner.ForSlot(static_cast<Command>(99), 0).failure == Failure::kRequest);
+  CHECK(runner.ForSlot(static_cast<Command>(0), 0).failure == Failure::kRequest);
+  Runner other(FakeCuda::Api(), FakeCuda::Instance().clock());
+  REQUIRE(other.Start());
+  const std::vector<std::byte> packet(sizeof(Request) - 1);
+  CHECK(other.Handle(packet, -1).reply.failure == Failure::kRequest);
+  CHECK(other.Handle({}, -1).reply.failure == Failure::kRequest);
+}
+
+TEST_CASE("Slots that there are not are refused") {
+  Ready runner;
+  CHECK(runner.Map(kMaxArenas, runner.x, false).failure == Failure::kRequest);
+  CHECK(runner.ForSlot(Command::kUnmap, kMaxArenas).failure == Failure::kRequest);
+  CHECK(runner.Load(kSlots, FakeCubin({}), {}).failure == Failure::kRequest);
+  CHECK(runner.ForSlot(Command::kUnload, kSlots).failure == Failure::kRequest);
+  CHECK(runner.SetPrograms(kSlots, {Call(1)}).failure == Failure::kRequest);
+  CHECK(runner.SetPrograms(kReference, {Call(1)}).failure == Failure::kRequest);
+  CHECK(runner.Run({{kSlots, 0}}).failure == Failure::kRequest);
+  CHECK(runner.Run({{kReference, 0}}).failure == Failure::kRequest);
+  CHECK(runner.Run({{kCandidate, 0}}).failure == Failure::kRequest);
+  CHECK(runner.Time({{kSlots, 0, 0, 0}}, {}).failure == Failure::kRequest);
+  // Unmapping and unloading what is not there is no error.
+  CHECK(runner.ForSlot(Command::kUnmap, 5).failure == Failure::kNone);
+  CHECK(runner.ForSlot(Command::kUnload, kReference).failure == Failure::kNone);
+}
+
+TEST_CASE("Memory is mapped once, whole, and from what is memory") {
+  Ready runner;
+  CHECK(runner.Map(kX, runner.x, false).failure == Failure::kRequest);
+  CHECK(runner.Map(2, runner.x, false, 0).failure == Failure::kRequest);
+  CHECK(runner.Map(2, MemoryFile(), false).failure == Failure::kRequest);
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{16384}, ~uint64_t{0}, uint64_t{1}}) {
+    CHECK(runner.Map(2, runner.x, false, bytes).failure == Failure::kDriver);
+  }
+  CHECK(runner.Map(2, runner.x, false).failure == Failure::kNone);
+}
+
+TEST_CASE("Mapping that fails half way leaves nothing mapped") {
+  Ready runner;
+  const auto before = FakeCuda::Instance().Held();
+  for (const char* function :
+       {"MemImportFromShareableHandle", "MemAddressReserve", "MemMap", "MemSetAccess"}) {
+    FakeCuda::Instance().Inject(function, 1, Effect::kFailOnce, CUDA_ERROR_OUT_OF_MEMORY);
+    const Reply reply = runner.Map(2, runner.x, true);
+    CHECK(reply.failure == Failure::kDriver);
+    CHECK(reply.cuda_error == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(reply.context_lost == 0);
+    CHECK(FakeCuda::Instance().Held() == before);
+  }
+  CHECK(runner.Map(2, runner.x, true).failure == Failure::kNone);
+}
+
+TEST_CASE("Writing to what is mapped to read only kills the context") {
+  Ready runner("map affine write_input=1");
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const Reply reply = runner.Run({{kCandidate, 0}});
+  CHECK(reply.failure == Failure::kDriver);
+  CHECK(reply.cuda_error == CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK(reply.context_lost == 1);
+  CHECK(runner.Run({{kCandidate, 0}}).context_lost == 1);
+}
+
+TEST_CASE("A module that does not load leaves its slot empty") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  SECTION("no cubin") {
+    CHECK(runner.Load(kCandidate, "\177ELF, says it", {"map"}).cuda_error ==
+          CUDA_ERROR_INVALID_IMAGE);
+  }
+  SECTION("no such kernel") {
+    CHECK(runner.Load(kCandidate, FakeCubin({"map affine"}), {"map", "other"}).cuda_error ==
+          CUDA_ERROR_NOT_FOUND);
+  }
+  CHECK(FakeCuda::Instance().Held()["modules"] == 0);
+  CHECK(runner.Run({{kCandidate, 0}}).failure == Failure::kRequest);
+  CHECK(runner.SetPrograms(kCandidate, {Call(100)}).failure == Failure::kRequest);
+}
+
+TEST_CASE("A file that is not as long as it should be is refused, not read") {
+  Ready runner;
+  const auto file = MemoryFile::FromContent("short", "fake cubin\nend\n").value();
+  Request request{};
+  request.slot = kCandidate;
+  for (const Command command : {Command::kLoad, Command::kPrograms}) {
+    request.command = command;
+    for (const uint64_t bytes : {uint64_t{0}, uint64_t{16}, uint64_t{1} << 20, ~uint64_t{0}}) {
+      request.bytes = bytes;
+      CHECK(runner.Ask(request, {}, file.fd()).failure == Failure::kRequest);
+    }
+    request.bytes = 15;
+    CHECK(runner.Ask(request, {}, -1).failure == Failure::kRequest);
+  }
+  // Names that are not all there.
+  request.command = Command::kLoad;
+  request.count = 1;
+  CHECK(Where(runner.Ask(request, {}, file.fd())) == "kLoad: names");
+}
+
+TEST_CASE("Arguments of other number or size than the kernel's are refused") {
+  Ready runner;
+  Program program = Call(100);
+  program.launches[0].arguments.pop_back();
+  CHECK(Where(runner.SetPrograms(kCandidate, {program})) == "the kernel takes 3 arguments, not 2");
+  program = Call(100);
+  program.launches[0].arguments.push_back({});
+  CHECK(Where(runner.SetPrograms(kCandidate, {program})) == "the kernel takes 3 arguments, not 4");
+  program = Call(100);
+  program.launches[0].arguments[2].bytes = 4;
+  CHECK(Where(runner.SetPrograms(kCandidate, {program})) ==
+        "argument 3 has 4 bytes, its parameter 8");
+  program = Call(100);
+  program.launches[0].kernel = 1;
+  CHECK(Where(runner.SetPrograms(kCandidate, {program})) == "kPrograms: kernel");
+}
+
+TEST_CASE("Programs that are refused leave those before") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  REQUIRE(runner.SetPrograms(kCandidate, {Call(100), Call(100, kArenaBytes + 1)}).failure ==
+          Failure::kRequest);
+  CHECK(runner.Run({{kCandidate, 0}}).failure == Failure::kNone);
+}
+
+TEST_CASE("Addresses stay within an arena that is mapped") {
+  Ready runner;
+  CHECK(runner.SetPrograms(kCandidate, {Call(1, kArenaBytes)}).failure == Failure::kNone);
+  CHECK(runner.SetPrograms(kCandidate, {Call(1, kArenaBytes + 1)}).failure == Failure::kRequest);
+  CHECK(runner.SetPrograms(kCandidate, {Call(1, ~uint64_t{0})}).failure == Failure::kRequest);
+  Program program = Call(1);
+  program.launches[0].arguments[0].arena = 2;
+  CHECK(Where(runner.SetPrograms(kCandidate, {program})) == "kPrograms: arena");
+}
+
+TEST_CASE("Programs do not outlive an arena that their addresses may be in") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  REQUIRE(runner.ForSlot(Command::kUnmap, kY).failure == Failure::kNone);
+  CHECK(Where(runner.Run({{kCandidate, 0}})) == "no such program");
+}
+
+TEST_CASE("Runs, samples and poisons that are too many or not all there are refused") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  CHECK(runner.Run(std::vector<RunRecord>(kMaxRuns, {kCandidate, 0})).failure == Failure::kNone);
+  CHECK(runner.Run(std::vector<RunRecord>(kMaxRuns + 1, {kCandidate, 0})).failure ==
+        Failure::kRequest);
+  const std::vector<SampleRecord> most(kMaxSamples, {kCandidate, 0, 0, 0});
+  CHECK(runner.Time(most, {}).failure == Failure::kNone);
+  CHECK(runner.values.size() == 2 * kMaxSamples);
+  CHECK(runner.Time(std::vector<SampleRecord>(kMaxSamples + 1), {}).failure == Failure::kRequest);
+  CHECK(runner.values.empty());
+  CHECK(runner.Time(most, std::vector<PoisonRecord>(kMaxPoisons + 1)).failure == Failure::kRequest);
+  Request request{};
+  for (const Command command : {Command::kRun, Command::kTime}) {
+    request.command = command;
+    request.count = ~0u;
+    CHECK(runner.Ask(request).failure == Failure::kRequest);
+    request.count = 1;
+    CHECK(runner.Ask(request, std::vector<std::byte>(4)).failure == Failure::kRequest);
+  }
+  request.count = 0;
+  request.extra = ~0u;
+  CHECK(runner.Ask(request).failure == Failure::kRequest);
+}
+
+TEST_CASE("Poison stays within an arena that is mapped, on whole words") {
+  Ready runner;
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const auto poisoned = [&](const PoisonRecord& poison) {
+    return runner.Time({{kCandidate, 0, 0, 1}}, {poison}).failure;
+  };
+  CHECK(poisoned({kY, 1, 0, kArenaBytes}) == Failure::kNone);
+  CHECK(poisoned({kY, 1, kArenaBytes, 0}) == Failure::kNone);
+  for (const PoisonRecord& poison :
+       {PoisonRecord{kY, 1, 4, kArenaBytes}, PoisonRecord{kY, 1, kArenaBytes + 4, 0},
+        PoisonRecord{kY, 1, 2, 4}, PoisonRecord{kY, 1, 0, 3}, PoisonRecord{2, 1, 0, 4},
+        PoisonRecord{kMaxArenas, 1, 0, 4}, PoisonRecord{kY, 1, 4, ~uint64_t{3}},
+        PoisonRecord{~0u, 1, 0, 4}}) {
+    CHECK(poisoned(poison) == Failure::kRequest);
+    CHECK(runner.values.empty());
+  }
+  CHECK(runner.Time({{kCandidate, 0, 1, 1}}, {{kY, 1, 0, 4}}).failure == Failure::kRequest);
+  CHECK(runner.Time({{kCandidate, 0, ~0u, 2}}, {{kY, 1, 0, 4}}).failure == Failure::kRequest);
+}
+
+TEST_CASE("An arena beyond the last is not taken for the last") {
+  Ready runner;
+  REQUIRE(runner.Map(kMaxArenas - 1, runner.y, true).failure == Failure::kNone);
+  REQUIRE(runner.Program100() == Failure::kNone);
+  CHECK(runner.Time({{kCandidate, 0, 0, 1}}, {{kMaxArenas, 1, 0, 4}}).failure == Failure::kRequest);
+}
+
+TEST_CASE("A launch that is refused after a kernel that failed does not hide that") {
+  Ready runner("map affine fault=700");
+  REQUIRE(runner.Load(kReference, FakeCubin({"map affine launch_error=701"}), {"map"}).failure ==
+          Failure::kNone);
+  REQUIRE(runner.Program100() == Failure::kNone);
+  REQUIRE(runner.SetPrograms(kReference, {Call(100)}).failure == Failure::kNone);
+  FakeCuda::Instance().Inject("LaunchKernelEx", 2, Effect::kFail,
+                              CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  const Reply reply = runner.Run({{kCandidate, 0}, {kReference, 0}});
+  CHECK(reply.failure == Failure::kDriver);
+  CHECK(reply.cuda_error == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  CHECK(reply.context_lost == 1);
+}
+
+TEST_CASE("A launch that is refused leaves the context whole") {
+  Ready runner("map affine launch_error=701");
+  REQUIRE(runner.Program100() == Failure::kNone);
+  const Reply reply = runner.Time({{kCandidate, 0, 0, 0}}, {});
+  CHECK(reply.failure == Failure::kDriver);
+  CHECK(reply.cuda_error == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  CHECK(reply.context_lost == 0);
+  CHECK(Where(reply) == "cuLaunchKernelEx");
+  CHECK(runner.values.empty());
+}
+
+}  // namespace
+}  // namespace kernelcast::worker::cuda_runner
