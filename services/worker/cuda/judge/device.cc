@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -167,6 +169,9 @@ absl::StatusOr<SharedArena> SharedArena::Create(CudaDevice& device, size_t bytes
       device.Check(api.MemGetAllocationGranularity(&granularity, &properties,
                                                    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                    "asking for the granularity"));
+  if (bytes > SIZE_MAX - granularity) {
+    return absl::ResourceExhaustedError(absl::StrCat("no device has ", bytes, " bytes"));
+  }
   SharedArena arena;
   arena.device_ = &device;
   arena.bytes_ = std::max<size_t>(1, (bytes + granularity - 1) / granularity) * granularity;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/base/clock.h"
-
 namespace kernelcast::worker {
 namespace {
 
@@ -11,7 +9,9 @@ constexpr int64_t kWarmForNs = 1'000'000'000;
 
 }  // namespace
 
-DeviceMonitor::DeviceMonitor(const NvmlApi* nvml, const std::string& device_uuid) : nvml_(nvml) {
+DeviceMonitor::DeviceMonitor(const NvmlApi* nvml, const std::string& device_uuid,
+                             const Clock& clock)
+    : nvml_(nvml), clock_(clock) {
   if (nvml_ != nullptr &&
       nvml_->DeviceGetHandleByUuid(device_uuid.c_str(), &device_) != nvml::kSuccess) {
     nvml_ = nullptr;
@@ -27,9 +27,9 @@ double DeviceMonitor::ClockHz() const {
   return 1e6 * mhz;
 }
 
-bool DeviceMonitor::IsWarm() const { return worked_ns_ > Clock::Real().MonotonicNs() - kWarmForNs; }
+bool DeviceMonitor::IsWarm() const { return worked_ns_ > clock_.MonotonicNs() - kWarmForNs; }
 
-void DeviceMonitor::NoteWork() { worked_ns_ = Clock::Real().MonotonicNs(); }
+void DeviceMonitor::NoteWork() { worked_ns_ = clock_.MonotonicNs(); }
 
 void DeviceMonitor::Begin() {
   start_hz_ = ClockHz();
@@ -40,7 +40,7 @@ void DeviceMonitor::Begin() {
 double DeviceMonitor::Look() {
   const double hz = ClockHz();
   if (hz > 0) {
-    least_hz_ = std::min(least_hz_, hz);
+    least_hz_ = least_hz_ > 0 ? std::min(least_hz_, hz) : hz;
   }
   unsigned long long reasons = 0;
   if (nvml_ != nullptr && nvml_->DeviceGetClocksEventReasons(device_, &reasons) == nvml::kSuccess) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/clock.h"
 #include "common/domain/measurement.h"
 #include "services/worker/cuda/api/nvml_api.h"
 
@@ -13,8 +14,9 @@ namespace kernelcast::worker {
 class DeviceMonitor {
  public:
   // Where the library is missing or does not know the device, nothing is ever sampled. `nvml` may
-  // be null and must outlive the monitor.
-  DeviceMonitor(const NvmlApi* nvml, const std::string& device_uuid);
+  // be null; it and the clock must outlive the monitor.
+  DeviceMonitor(const NvmlApi* nvml, const std::string& device_uuid,
+                const Clock& clock = Clock::Real());
 
   // Of the multiprocessors, now; 0 where it is not known. Takes about a microsecond.
   double ClockHz() const;
@@ -25,12 +27,13 @@ class DeviceMonitor {
 
   // Starts a new record; `environment` is then filled with what was seen since.
   void Begin();
-  // One more look at clocks and what slows them.
+  // One more look at clocks and what slows them; the clock, or 0 where it is not known.
   double Look();
   void Fill(Environment& environment) const;
 
  private:
   const NvmlApi* nvml_;
+  const Clock& clock_;
   nvml::DeviceHandle device_ = nullptr;
   double start_hz_ = 0;
   double least_hz_ = 0;

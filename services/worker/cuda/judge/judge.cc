@@ -41,16 +41,18 @@ constexpr double kFlushFactor = 1.3;
 constexpr double kFlushSlackUs = 10;
 constexpr double kSlowestFillBytesPerUs = 5e5;
 constexpr size_t kEmptySamples = 16;
+// So often a request whose times do not add up is repeated: whatever else needs the host may have
+// held up the runner once.
+constexpr int kUnexplainedTries = 4;
 // More requests a block tell little more.
 constexpr size_t kMaxRequestsInBlock = 2;
-
-int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
 class Judgement {
  public:
   Judgement(CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
             CudaDevice& device, JudgeKernels& kernels, CudaRunner* runner, const RenewRunner& renew,
-            DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times)
+            DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times,
+            const Clock& clock)
       : prepared_(prepared),
         program_(candidate),
         options_(prepared.options()),
@@ -63,6 +65,7 @@ class Judgement {
         monitor_(monitor),
         cancel_(cancel),
         times_(times),
+        clock_(clock),
         random_(SecretSeed()) {}
 
   absl::StatusOr<MeasureOutcome> Run();
@@ -87,6 +90,8 @@ class Judgement {
   // before.
   bool TimeCalls(size_t shape_index, Side side, size_t calls, std::vector<double>& calls_ns,
                  uint32_t& pattern);
+  // Why the times of an answer to TimeCalls are not to be believed; empty where they are.
+  std::string Unexplained(const CudaRunner::Answer& answer, Side side, uint64_t poisoned_bytes);
   bool MeasureOverhead(size_t shape_index);
   bool Verify(const std::vector<Looked>& looks, Side side, uint32_t poison, bool timed,
               std::vector<TensorComparison>& found);
@@ -105,6 +110,7 @@ class Judgement {
     status_ = std::move(status);
     return false;
   }
+  int64_t NowNs() const { return clock_.MonotonicNs(); }
   bool Must(absl::Status status) { return status.ok() || Fail(std::move(status)); }
   uint32_t SlotOf(Side side) const {
     return side == Side::kCandidate ? cuda_runner::kCandidate : cuda_runner::kReference;
@@ -131,6 +137,7 @@ class Judgement {
   DeviceMonitor& monitor_;
   const CancelToken& cancel_;
   CudaJudgeTimes& times_;
+  const Clock& clock_;
   Random random_;
 
   CudaPreparedProblem::Programs programs_;
@@ -220,19 +227,27 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
 
 bool Judgement::LoadCandidate() {
   const int64_t limit_ns = options_.load_limit_ns;
-  if (!Must(prepared_.ReserveScratch(programs_.max_workspace_bytes, *runner_, cancel_)) ||
-      !Must(prepared_.LoadReference(*runner_, cancel_))) {
+  const uint64_t workspace_bytes = programs_.max_workspace_bytes;
+  absl::Status reserved = prepared_.ReserveScratch(workspace_bytes, *runner_, cancel_);
+  if (absl::IsResourceExhausted(reserved)) {
+    Crash crash;
+    crash.cause = Crash::Cause::kMemoryLimit;
+    crash.output_tail = absl::StrCat("the device has no room for a workspace of ", workspace_bytes,
+                                     " bytes: ", reserved.message(), "\n");
+    return Settle(std::move(crash));
+  }
+  if (!Must(std::move(reserved)) || !Must(prepared_.LoadReference(*runner_, cancel_))) {
     return false;
   }
-  auto loaded =
-      runner_->Load(cuda_runner::kCandidate, program_.cubin, program_.KernelNames(), cancel_);
+  auto loaded = runner_->Load(cuda_runner::kCandidate, program_.cubin, program_.KernelNames(),
+                              limit_ns, cancel_);
   if (!loaded.ok()) {
     return Fail(loaded.status());
   }
   if (!Accept(*loaded, Side::kCandidate, "load", limit_ns)) {
     return false;
   }
-  auto taken = runner_->SetPrograms(cuda_runner::kCandidate, programs_.programs, cancel_);
+  auto taken = runner_->SetPrograms(cuda_runner::kCandidate, programs_.programs, limit_ns, cancel_);
   if (!taken.ok()) {
     return Fail(taken.status());
   }
@@ -356,9 +371,11 @@ bool Judgement::CheckCorrectness() {
   std::vector<RunRecord> runs;
   std::vector<Looked> looks;
   int64_t limit_ns = 0;
+  int64_t reference_ns = 0;
   for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
     runs.push_back({cuda_runner::kCandidate, static_cast<uint32_t>(check.index)});
     limit_ns += prepared_.CallLimitNs(cases[check.index].reference_ns);
+    reference_ns += cases[check.index].reference_ns;
     for (size_t i = 0; i < check.expected.size(); ++i) {
       looks.push_back({check.index, i, &check.expected[i]});
     }
@@ -366,8 +383,10 @@ bool Judgement::CheckCorrectness() {
       return false;
     }
   }
-  // A kernel that hangs at once shall not be waited for as long as all cases may take.
-  limit_ns = std::min(limit_ns, options_.max_call_limit_ns);
+  // A kernel that hangs at once shall not be waited for as long as all cases may take; one that
+  // takes as long as the reference is not to be stopped, however long that is.
+  limit_ns = std::min(limit_ns, std::max(options_.max_call_limit_ns,
+                                         CudaPreparedProblem::kLeastLimitFactor * reference_ns));
   auto changed = DeviceBuffer::Allocate(device_, 8);
   if (!changed.ok()) {
     return Fail(changed.status());
@@ -376,11 +395,14 @@ bool Judgement::CheckCorrectness() {
     const uint32_t pattern =
         plausible && !looks.empty() ? PlausiblePattern(*looks[0].expected) : NextNanPattern();
     for (const RunRecord& run : runs) {
-      if (!Must(prepared_.FillOutputs(Side::kCandidate, cases[run.program], pattern))) {
+      // Nothing that the reference has left may help.
+      if (!Must(prepared_.FillOutputs(Side::kCandidate, cases[run.program], pattern)) ||
+          !Must(prepared_.FillOutputs(Side::kReference, cases[run.program], pattern))) {
         return false;
       }
     }
-    if (!Must(device_.Synchronize()) ||
+    if (!Must(prepared_.FillWorkspace(programs_.max_workspace_bytes, pattern)) ||
+        !Must(device_.Synchronize()) ||
         !Accept(runner_->Run(runs, limit_ns, cancel_), Side::kCandidate, "check", limit_ns)) {
       return false;
     }
@@ -423,17 +445,18 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   std::vector<PoisonRecord> poisons;
   calls = std::min(calls, shape.slots.size());
   pattern = NextNanPattern();
-  uint64_t workspace_bytes = 0;
+  uint64_t poisoned_bytes = 0;
   for (size_t slot = 0; slot < calls; ++slot) {
     const size_t index = shape.slots[slot];
     SampleRecord sample{SlotOf(side), static_cast<uint32_t>(index),
                         static_cast<uint32_t>(poisons.size()), 0};
-    workspace_bytes = programs.workspace_bytes[index];
-    prepared_.AddPoisons(side, index, workspace_bytes, pattern, poisons);
+    prepared_.AddPoisons(side, index, pattern, poisons);
+    poisoned_bytes = CudaPreparedProblem::AddWorkspacePoison(programs.workspace_bytes[index],
+                                                             pattern, random_, poisons);
     if (side == Side::kCandidate && slot == 0) {
       // Nothing of the reference's results is left for a candidate to find.
       for (const size_t other : shape.slots) {
-        prepared_.AddPoisons(Side::kReference, other, 0, pattern, poisons);
+        prepared_.AddPoisons(Side::kReference, other, pattern, poisons);
       }
     }
     sample.poisons = static_cast<uint32_t>(poisons.size()) - sample.first_poison;
@@ -441,44 +464,59 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   }
   const int64_t limit_ns =
       prepared_.CallLimitNs(shape.reference_ns) + 50 * shape.reference_ns * std::ssize(samples);
-  const CudaRunner::Answer answer = runner_->Time(samples, poisons, true, limit_ns, cancel_);
-  if (!Accept(answer, side, "timing", limit_ns)) {
-    return false;
+  std::string evidence;
+  for (int attempt = 0; attempt < kUnexplainedTries; ++attempt) {
+    const CudaRunner::Answer answer = runner_->Time(samples, poisons, true, limit_ns, cancel_);
+    if (!Accept(answer, side, "timing", limit_ns)) {
+      return false;
+    }
+    evidence = Unexplained(answer, side, poisoned_bytes);
+    if (evidence.empty()) {
+      for (size_t i = 0; i < samples.size(); ++i) {
+        calls_ns.push_back(std::max(
+            1.0, 1000.0 * answer.values_us[2 * i + 1] - results_[shape_index].overhead_ns));
+      }
+      return true;
+    }
   }
+  return Settle(MakeExploit(Exploit::Kind::kBackgroundWork, std::move(evidence)));
+}
+
+// The events' times lie in memory that device code could reach: they must be times, must add up to
+// what passed on the host, and preparing a call must take as long as it does for the reference.
+std::string Judgement::Unexplained(const CudaRunner::Answer& answer, Side side,
+                                   uint64_t poisoned_bytes) {
+  const std::vector<float>& values_us = answer.values_us;
   double explained_us = 0;
   std::vector<double> flushes_us;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const double flush_us = answer.values_us[2 * i];
-    const double call_us = answer.values_us[2 * i + 1];
-    if (i > 0 || samples.size() == 1) {
-      flushes_us.push_back(flush_us);
+  bool plausible = true;
+  for (size_t i = 0; i < values_us.size(); i += 2) {
+    plausible = plausible && values_us[i] >= 0 && values_us[i + 1] >= 0;
+    explained_us += double{values_us[i]} + double{values_us[i + 1]};
+    // The first writes over the reference's outputs as well.
+    if (i > 0 || values_us.size() == 2) {
+      flushes_us.push_back(values_us[i]);
     }
-    explained_us += flush_us + call_us;
-    calls_ns.push_back(std::max(1.0, 1000 * call_us - results_[shape_index].overhead_ns));
   }
   const double flush_us = Median(flushes_us);
   if (side == Side::kReference) {
     reference_flush_us_ = flush_us;
-    return true;
+    return "";
   }
-  // The events' times lie in memory that device code could reach: they must add up to what passed
-  // on the host, and preparing a call must take as long as it does for the reference.
   const double wall_us = 1e-3 * static_cast<double>(answer.reply.wall_ns);
-  if (wall_us - explained_us > kUnexplainedShare * wall_us + kUnexplainedUs) {
-    return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
-                              absl::StrCat("its timed calls took ", std::llround(wall_us),
-                                           " us on the host, of which the device's events explain ",
-                                           std::llround(explained_us))));
+  const double slack_us = kUnexplainedShare * wall_us + kUnexplainedUs;
+  if (!plausible || !(std::abs(wall_us - explained_us) <= slack_us)) {
+    return absl::StrCat("its timed calls took ", std::llround(wall_us),
+                        " us on the host, of which the device's events explain ",
+                        std::isfinite(explained_us) ? std::llround(explained_us) : 0);
   }
-  const double workspace_us = static_cast<double>(workspace_bytes) / kSlowestFillBytesPerUs;
+  const double workspace_us = static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
   if (reference_flush_us_ > 0 &&
       flush_us > kFlushFactor * (reference_flush_us_ + workspace_us) + kFlushSlackUs) {
-    return Settle(MakeExploit(
-        Exploit::Kind::kBackgroundWork,
-        absl::StrCat("what runs between its calls took ", std::llround(flush_us),
-                     " us, beside the reference's ", std::llround(reference_flush_us_))));
+    return absl::StrCat("what runs between its calls took ", std::llround(flush_us),
+                        " us, beside the reference's ", std::llround(reference_flush_us_));
   }
-  return true;
+  return "";
 }
 
 bool Judgement::MeasureOverhead(size_t shape_index) {
@@ -536,7 +574,8 @@ bool Judgement::RunBlock(size_t shape_index, const TimingSession::Block& block,
     }
     times.elapsed_ns = std::max<int64_t>(1, NowNs() - start_ns);
   }
-  const bool slowed = monitor_.Look() < kLeastClockShare * clock_hz_;
+  const double hz = monitor_.Look();
+  const bool slowed = hz > 0 && hz < kLeastClockShare * clock_hz_;
   (slowed ? times.disturbed_calls_ns : times.calls_ns) = std::move(calls_ns);
   return VerifySlots(shape_index, block.side, last, Bank::kBase, pattern, std::nullopt);
 }
@@ -562,8 +601,10 @@ bool Judgement::TimeShape(size_t shape_index) {
   times_.timing_ns += timed_ns - start_ns;
   const bool going = FreshRound(shape_index, Bank::kAltered, result) &&
                      FreshRound(shape_index, Bank::kOther, result);
+  // What is timed next shall not share the device with the copies.
   if (status_.ok() &&
-      !Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase))) {
+      (!Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase)) ||
+       !Must(device_.Synchronize()))) {
     return false;
   }
   monitor_.NoteWork();
@@ -645,9 +686,9 @@ absl::StatusOr<MeasureOutcome> JudgeCuda(CudaPreparedProblem& prepared,
                                          CudaDevice& device, JudgeKernels& kernels,
                                          CudaRunner* runner, const RenewRunner& renew,
                                          DeviceMonitor& monitor, const CancelToken& cancel,
-                                         CudaJudgeTimes& times) {
+                                         CudaJudgeTimes& times, const Clock& clock) {
   return Judgement(prepared, candidate, level, device, kernels, runner, renew, monitor, cancel,
-                   times)
+                   times, clock)
       .Run();
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/cuda/judge/device_monitor.h"
@@ -48,7 +49,8 @@ using RenewRunner = std::function<absl::StatusOr<CudaRunner*>()>;
 [[nodiscard]] absl::StatusOr<MeasureOutcome> JudgeCuda(
     CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
     CudaDevice& device, JudgeKernels& kernels, CudaRunner* runner, const RenewRunner& renew,
-    DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times);
+    DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times,
+    const Clock& clock = Clock::Real());
 
 }  // namespace kernelcast::worker
 

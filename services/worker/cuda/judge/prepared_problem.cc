@@ -1,9 +1,9 @@
 #include "services/worker/cuda/judge/prepared_problem.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <thread>
 #include <utility>
@@ -24,7 +24,8 @@ using cuda_runner::ProgramLaunch;
 using cuda_runner::RunRecord;
 
 constexpr uint64_t kAlignment = 512;
-constexpr int64_t kOracleLimitNs = 120'000'000'000;
+constexpr int64_t kReferenceLimitNs = 120'000'000'000;
+constexpr int64_t kReferenceLoadLimitNs = 30'000'000'000;
 constexpr int kReferenceCalls = 3;
 constexpr size_t kMaxDrawingThreads = 16;
 
@@ -42,16 +43,24 @@ Variables ToVariables(const AxisValues& axes) {
   return variables;
 }
 
+// `late` is the code for an answer that does not come in time.
 absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
-                          const CancelToken& cancel, const std::string& what) {
+                          const CancelToken& cancel, const std::string& what,
+                          absl::StatusCode late = absl::StatusCode::kUnavailable) {
   if (answer.ok()) {
     return absl::OkStatus();
   }
   if (answer.end == CudaRunner::End::kStopped) {
     return cancel.Check();
   }
-  if (answer.end == CudaRunner::End::kFailed &&
-      answer.reply.failure == cuda_runner::Failure::kDriver) {
+  const std::string text = absl::StrCat(what, ": ", CudaRunner::FailureText(answer));
+  if (answer.end == CudaRunner::End::kGone) {
+    return absl::UnavailableError(text);
+  }
+  if (answer.end == CudaRunner::End::kTimeout) {
+    return absl::Status(late, text);
+  }
+  if (answer.reply.failure == cuda_runner::Failure::kDriver) {
     const absl::Status status =
         CudaStatus(api, static_cast<CUresult>(answer.reply.cuda_error), what);
     return absl::Status(absl::IsAborted(status) || absl::IsInvalidArgument(status)
@@ -59,7 +68,7 @@ absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
                             : status.code(),
                         status.message());
   }
-  return absl::FailedPreconditionError(absl::StrCat(what, ": ", CudaRunner::FailureText(answer)));
+  return absl::FailedPreconditionError(text);
 }
 
 }  // namespace
@@ -105,8 +114,8 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
       new CudaPreparedProblem(problem, options, device, kernels, seed));
   prepared->reference_ = std::move(reference);
   KC_RETURN_IF_ERROR(prepared->Arrange());
-  KC_RETURN_IF_ERROR(prepared->FillInputs());
-  KC_RETURN_IF_ERROR(prepared->RunOracle(oracle));
+  KC_RETURN_IF_ERROR(prepared->FillInputs(cancel));
+  KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, cancel));
   auto programs = prepared->MakePrograms(prepared->reference_, Side::kReference);
   if (!programs.ok()) {
     return absl::FailedPreconditionError(
@@ -168,13 +177,28 @@ absl::Status CudaPreparedProblem::Arrange() {
     }
     const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
                                std::ssize(target().bench_shapes);
-    const int64_t sets = std::clamp<int64_t>(affordable, 1, options_.input_sets);
+    // All are timed by one request.
+    const int64_t poisons_a_set = 2 * std::ssize(problem_.outputs) + 1;
+    const int64_t most = std::min<int64_t>(
+        {options_.input_sets, cuda_runner::kMaxSamples, cuda_runner::kMaxPoisons / poisons_a_set});
+    if (most < 1) {
+      return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem_.outputs.size(),
+                                                        " outputs, too many for a runner"));
+    }
+    const int64_t sets = std::clamp<int64_t>(affordable, 1, most);
     for (int64_t i = 0; i < sets; ++i) {
       KC_ASSIGN_OR_RETURN(const size_t index, add_case(axes, "declared", outputs_bytes_));
       shape.slots.push_back(index);
     }
     shape.sets.resize(static_cast<size_t>(sets));
     bench_shapes_.push_back(std::move(shape));
+  }
+  // One program more does nothing, for the cost of a call.
+  if (cases_.size() >= cuda_runner::kMaxPrograms || check_cases_.size() > cuda_runner::kMaxRuns) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the problem has ", cases_.size(), " cases, of ", check_cases_.size(),
+                     " that are checked; a runner takes ", cuda_runner::kMaxPrograms - 1, ", of ",
+                     cuda_runner::kMaxRuns));
   }
   inputs_bytes_ = inputs_end;
   KC_ASSIGN_OR_RETURN(inputs_, SharedArena::Create(device_, inputs_bytes_));
@@ -184,7 +208,7 @@ absl::Status CudaPreparedProblem::Arrange() {
   return absl::OkStatus();
 }
 
-absl::Status CudaPreparedProblem::FillInputs() {
+absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
   // One draw of all inputs of one call, independent of the others.
   const auto draw = [&](const CaseSpec& spec,
                         uint64_t seed) -> absl::StatusOr<std::vector<std::string>> {
@@ -206,6 +230,7 @@ absl::Status CudaPreparedProblem::FillInputs() {
   };
 
   for (size_t i = 0; i < check_cases_.size(); ++i) {
+    KC_RETURN_IF_ERROR(cancel.Check());
     KC_ASSIGN_OR_RETURN(const auto inputs, draw(check_specs_[i], random_.Next()));
     const Case& at = cases_[check_cases_[i].index];
     for (size_t t = 0; t < inputs.size(); ++t) {
@@ -214,7 +239,7 @@ absl::Status CudaPreparedProblem::FillInputs() {
     KC_RETURN_IF_ERROR(device_.Synchronize());
   }
 
-  // Bench inputs are large: drawn by several threads, uploaded as they come.
+  // Bench inputs are large: drawn by several threads, and uploaded before the next are.
   struct Job {
     Set* to[kBanks];
     AxisValues axes;
@@ -232,37 +257,39 @@ absl::Status CudaPreparedProblem::FillInputs() {
       }
     }
   }
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < jobs.size(); i = next++) {
-      Job& job = jobs[i];
-      const CaseSpec spec{.axes = job.axes};
-      job.banks[kBase] = draw(spec, job.seeds[kBase]);
-      job.banks[kOther] = draw(spec, job.seeds[kOther]);
-      job.banks[kAltered] = job.banks[kBase];
-      if (job.banks[kAltered].ok() && job.banks[kOther].ok()) {
-        Random random(job.seeds[kAltered]);
-        AlterInputs(problem_.inputs, *job.banks[kOther], random, *job.banks[kAltered]);
-      }
+  const auto work = [&](Job& job) {
+    const CaseSpec spec{.axes = job.axes};
+    job.banks[kBase] = draw(spec, job.seeds[kBase]);
+    job.banks[kOther] = draw(spec, job.seeds[kOther]);
+    job.banks[kAltered] = job.banks[kBase];
+    if (job.banks[kAltered].ok() && job.banks[kOther].ok()) {
+      Random random(job.seeds[kAltered]);
+      AlterInputs(problem_.inputs, *job.banks[kOther], random, *job.banks[kAltered]);
     }
   };
-  {
-    std::vector<std::jthread> threads;
-    const size_t count = std::clamp<size_t>(std::thread::hardware_concurrency(), 1,
-                                            std::min(kMaxDrawingThreads, jobs.size()));
-    for (size_t i = 0; i < count; ++i) threads.emplace_back(work);
-  }
-  for (Job& job : jobs) {
-    for (size_t bank = 0; bank < kBanks; ++bank) {
-      KC_RETURN_IF_ERROR(job.banks[bank].status());
-      for (const std::string& data : *job.banks[bank]) {
-        KC_ASSIGN_OR_RETURN(DeviceBuffer buffer,
-                            DeviceBuffer::Copy(device_, std::as_bytes(std::span(data))));
-        job.to[bank]->inputs.push_back(std::move(buffer));
+  const size_t at_once =
+      std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMaxDrawingThreads);
+  for (size_t first = 0; first < jobs.size(); first += at_once) {
+    KC_RETURN_IF_ERROR(cancel.Check());
+    const std::span<Job> part =
+        std::span(jobs).subspan(first, std::min(at_once, jobs.size() - first));
+    {
+      std::vector<std::jthread> threads;
+      for (Job& job : part) threads.emplace_back(work, std::ref(job));
+    }
+    for (Job& job : part) {
+      for (size_t bank = 0; bank < kBanks; ++bank) {
+        KC_ASSIGN_OR_RETURN(const std::vector<std::string> tensors, std::move(job.banks[bank]));
+        for (const std::string& data : tensors) {
+          KC_ASSIGN_OR_RETURN(DeviceBuffer buffer,
+                              DeviceBuffer::Copy(device_, std::as_bytes(std::span(data))));
+          job.to[bank]->inputs.push_back(std::move(buffer));
+        }
       }
     }
+    KC_RETURN_IF_ERROR(device_.Synchronize());
   }
-  return device_.Synchronize();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::AllocateExpected(
@@ -282,13 +309,17 @@ absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::AllocateExpected(
   return all;
 }
 
-absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle) {
+absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, const CancelToken& cancel) {
   const CudaApi& api = device_.api();
   const auto fault = [](const absl::Status& status) {
     return status.ok() || absl::IsResourceExhausted(status)
                ? status
                : absl::FailedPreconditionError(
                      absl::StrCat("the problem's oracle: ", status.message()));
+  };
+  // A kernel that failed is told by whatever comes after it.
+  const auto fault_if_lost = [&](const absl::Status& status) {
+    return absl::IsAborted(status) ? fault(status) : status;
   };
   // Unloads it whatever happens.
   struct Module {
@@ -311,6 +342,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle) {
   const auto run = [&](const AxisValues& axes, const std::vector<CUdeviceptr>& inputs,
                        const std::string& distribution,
                        std::vector<CudaExpected>& outputs) -> absl::Status {
+    KC_RETURN_IF_ERROR(cancel.Check());
     const std::string what = absl::StrCat(ShapeText(axes), ", ", distribution);
     KC_ASSIGN_OR_RETURN(outputs, AllocateExpected(axes));
     auto plan =
@@ -399,14 +431,14 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle) {
     const Case& at = cases_[check.index];
     std::vector<CUdeviceptr> inputs;
     for (const Place& place : at.inputs) inputs.push_back(inputs_.address() + place.offset);
-    KC_RETURN_IF_ERROR(run(at.axes, inputs, at.distribution, check.expected));
+    KC_RETURN_IF_ERROR(fault_if_lost(run(at.axes, inputs, at.distribution, check.expected)));
   }
   for (BenchShape& shape : bench_shapes_) {
     for (std::array<Set, kBanks>& sets : shape.sets) {
       for (Set& set : sets) {
         std::vector<CUdeviceptr> inputs;
         for (const DeviceBuffer& input : set.inputs) inputs.push_back(input.address());
-        KC_RETURN_IF_ERROR(run(shape.axes, inputs, "declared", set.expected));
+        KC_RETURN_IF_ERROR(fault_if_lost(run(shape.axes, inputs, "declared", set.expected)));
       }
     }
     KC_RETURN_IF_ERROR(PutBank(shape, kBase));
@@ -480,13 +512,13 @@ absl::Status CudaPreparedProblem::Attach(CudaRunner& runner, const CancelToken& 
 
 absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, const CancelToken& cancel) {
   const CudaApi& api = device_.api();
-  KC_ASSIGN_OR_RETURN(
-      const CudaRunner::Answer loaded,
-      runner.Load(cuda_runner::kReference, reference_.cubin, reference_.KernelNames(), cancel));
+  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
+                      runner.Load(cuda_runner::kReference, reference_.cubin,
+                                  reference_.KernelNames(), kReferenceLoadLimitNs, cancel));
   KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, "loading the problem's reference"));
-  KC_ASSIGN_OR_RETURN(
-      const CudaRunner::Answer taken,
-      runner.SetPrograms(cuda_runner::kReference, reference_programs_.programs, cancel));
+  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
+                      runner.SetPrograms(cuda_runner::kReference, reference_programs_.programs,
+                                         kReferenceLoadLimitNs, cancel));
   return AnswerStatus(api, taken, cancel, "the problem's reference");
 }
 
@@ -509,10 +541,32 @@ absl::Status CudaPreparedProblem::ReserveScratch(uint64_t bytes, CudaRunner& run
   KC_ASSIGN_OR_RETURN(SharedArena larger, SharedArena::Create(device_, bytes));
   KC_RETURN_IF_ERROR(AnswerStatus(device_.api(), runner.Unmap(kScratch, cancel), cancel,
                                   "unmapping the workspace"));
-  scratch_ = std::move(larger);
-  return AnswerStatus(device_.api(),
-                      runner.Map(kScratch, scratch_.fd(), scratch_.bytes(), true, cancel), cancel,
-                      "mapping the workspace");
+  const auto map = [&](const SharedArena& arena) {
+    return AnswerStatus(device_.api(),
+                        runner.Map(kScratch, arena.fd(), arena.bytes(), true, cancel), cancel,
+                        "mapping the workspace");
+  };
+  const absl::Status mapped = map(larger);
+  if (mapped.ok()) {
+    scratch_ = std::move(larger);
+    return absl::OkStatus();
+  }
+  if (absl::IsResourceExhausted(mapped)) {
+    if (const absl::Status back = map(scratch_); !back.ok()) {
+      return absl::UnavailableError(back.message());
+    }
+  }
+  return mapped;
+}
+
+absl::Status CudaPreparedProblem::FillWorkspace(uint64_t bytes, uint32_t pattern) {
+  if (bytes == 0) {
+    return absl::OkStatus();
+  }
+  return device_.Check(device_.api().MemsetD32Async(scratch_.address(), pattern,
+                                                    std::min<uint64_t>(bytes, scratch_.bytes()) / 4,
+                                                    device_.stream()),
+                       "filling the workspace");
 }
 
 absl::Status CudaPreparedProblem::ResetGuards(const Case& at) {
@@ -552,15 +606,23 @@ absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
   return absl::OkStatus();
 }
 
-void CudaPreparedProblem::AddPoisons(Side side, size_t index, uint64_t workspace_bytes,
-                                     uint32_t pattern, std::vector<PoisonRecord>& poisons) const {
+void CudaPreparedProblem::AddPoisons(Side side, size_t index, uint32_t pattern,
+                                     std::vector<PoisonRecord>& poisons) const {
   const uint32_t arena = side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs;
   for (const Place& place : cases_[index].outputs) {
     poisons.push_back({arena, pattern, place.offset, (place.bytes + 3) / 4 * 4});
   }
-  if (workspace_bytes > 0) {
-    poisons.push_back({kScratch, pattern, 0, workspace_bytes});
+}
+
+uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint32_t pattern,
+                                                 Random& random,
+                                                 std::vector<PoisonRecord>& poisons) {
+  const uint64_t bytes = std::min(workspace_bytes, kMaxPoisonedBytes);
+  if (bytes > 0) {
+    const uint64_t places = (workspace_bytes - bytes) / kAlignment + 1;
+    poisons.push_back({kScratch, pattern, random.Below(places) * kAlignment, bytes});
   }
+  return bytes;
 }
 
 CUdeviceptr CudaPreparedProblem::OutputAddress(Side side, const Place& place) const {
@@ -575,8 +637,10 @@ std::array<CUdeviceptr, 2> CudaPreparedProblem::GuardAddresses(const Place& plac
 
 int64_t CudaPreparedProblem::CallLimitNs(int64_t reference_ns) const {
   const double limit = options_.call_limit_factor * static_cast<double>(reference_ns);
-  return static_cast<int64_t>(std::clamp(limit, static_cast<double>(options_.min_call_limit_ns),
-                                         static_cast<double>(options_.max_call_limit_ns)));
+  const auto within =
+      static_cast<int64_t>(std::clamp(limit, static_cast<double>(options_.min_call_limit_ns),
+                                      static_cast<double>(options_.max_call_limit_ns)));
+  return std::max(within, kLeastLimitFactor * reference_ns);
 }
 
 absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelToken& cancel) {
@@ -592,8 +656,9 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     const RunRecord record{cuda_runner::kReference, static_cast<uint32_t>(index)};
     at.reference_ns = INT64_MAX;
     for (int i = 0; i < kReferenceCalls; ++i) {
-      const CudaRunner::Answer answer = runner.Run({&record, 1}, kOracleLimitNs, cancel);
-      KC_RETURN_IF_ERROR(AnswerStatus(api, answer, cancel, what));
+      const CudaRunner::Answer answer = runner.Run({&record, 1}, kReferenceLimitNs, cancel);
+      KC_RETURN_IF_ERROR(
+          AnswerStatus(api, answer, cancel, what, absl::StatusCode::kFailedPrecondition));
       at.reference_ns = std::min(at.reference_ns, answer.reply.wall_ns);
     }
     for (size_t i = 0; i < expected.size(); ++i) {

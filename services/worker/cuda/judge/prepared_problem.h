@@ -114,28 +114,35 @@ class CudaPreparedProblem {
   const Programs& reference_programs() const { return reference_programs_; }
   // Loads the reference's module anew, with its programs.
   [[nodiscard]] absl::Status LoadReference(CudaRunner& runner, const CancelToken& cancel);
-  // Makes the scratch arena as large as asked and maps it into the runner. Programs that use it are
-  // to be set again.
+  // Makes the scratch arena as large as asked and maps it into the runner, which then wants all
+  // programs anew. RESOURCE_EXHAUSTED: it stays as it was.
   [[nodiscard]] absl::Status ReserveScratch(uint64_t bytes, CudaRunner& runner,
                                             const CancelToken& cancel);
 
-  // Into the device's stream: guards of a case's outputs, wrong words over the outputs, values of a
-  // bank into the inputs of a shape.
+  // Into the device's stream: guards of a case's outputs, wrong words over the outputs or the first
+  // bytes of the workspace, values of a bank into the inputs of a shape.
   [[nodiscard]] absl::Status ResetGuards(const Case& at);
   [[nodiscard]] absl::Status FillOutputs(Side side, const Case& at, uint32_t pattern);
+  [[nodiscard]] absl::Status FillWorkspace(uint64_t bytes, uint32_t pattern);
   [[nodiscard]] absl::Status PutBank(const BenchShape& shape, Bank bank);
 
-  // What the runner writes over a case's outputs and workspace before a timed call.
-  void AddPoisons(Side side, size_t index, uint64_t workspace_bytes, uint32_t pattern,
+  // What the runner writes over a case's outputs before a timed call.
+  void AddPoisons(Side side, size_t index, uint32_t pattern,
                   std::vector<cuda_runner::PoisonRecord>& poisons) const;
+  // Over the workspace: all of it, or, where that would take long, a part of kMaxPoisonedBytes at a
+  // place that `random` chooses. Returns how much.
+  static uint64_t AddWorkspacePoison(uint64_t workspace_bytes, uint32_t pattern, Random& random,
+                                     std::vector<cuda_runner::PoisonRecord>& poisons);
+  static constexpr uint64_t kMaxPoisonedBytes = uint64_t{64} << 20;
 
   CUdeviceptr OutputAddress(Side side, const Place& place) const;
   // Of kGuardBytes each, before and after an output.
   std::array<CUdeviceptr, 2> GuardAddresses(const Place& place) const;
   static constexpr int64_t kGuardBytes = 4096;
 
-  // Of one call, given what the reference takes.
+  // Of one call, given what the reference takes: never less than some times that.
   int64_t CallLimitNs(int64_t reference_ns) const;
+  static constexpr int64_t kLeastLimitFactor = 4;
 
   int candidates_served = 0;
 
@@ -145,8 +152,8 @@ class CudaPreparedProblem {
       : problem_(problem), options_(options), device_(device), kernels_(kernels), random_(seed) {}
 
   absl::Status Arrange();
-  absl::Status FillInputs();
-  absl::Status RunOracle(const CudaProgram& oracle);
+  absl::Status FillInputs(const CancelToken& cancel);
+  absl::Status RunOracle(const CudaProgram& oracle, const CancelToken& cancel);
   absl::Status RunReference(CudaRunner& runner, const CancelToken& cancel);
   absl::StatusOr<std::vector<CudaExpected>> AllocateExpected(const AxisValues& axes);
 

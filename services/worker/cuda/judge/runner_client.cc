@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOp
   }
   ChildOptions child;
   child.argv = {options.path};
+  child.argv.insert(child.argv.end(), options.arguments.begin(), options.arguments.end());
   child.environment = DriverEnvironment();
   child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
   child.max_output_bytes = kMaxOutputBytes;
@@ -101,6 +102,12 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
   if (!alive_) {
     return Lost(End::kGone);
   }
+  // Here too: answers may come so quickly that nobody ever waits.
+  if (cancel.stopped()) {
+    Answer answer;
+    answer.end = End::kStopped;
+    return answer;
+  }
   iovec parts[2] = {{const_cast<Request*>(&request), sizeof(request)},
                     {const_cast<std::byte*>(records.data()), records.size()}};
   msghdr message{};
@@ -140,14 +147,19 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
     }
   }
   std::vector<std::byte> packet(cuda_runner::kMaxPacketBytes);
-  const ssize_t got = recv(socket_, packet.data(), packet.size(), 0);
+  ssize_t got = -1;
+  do {
+    got = recv(socket_, packet.data(), packet.size(), 0);
+  } while (got < 0 && errno == EINTR);
   Answer answer;
   if (got < static_cast<ssize_t>(sizeof(Reply))) {
     return Lost(End::kGone);
   }
   std::memcpy(&answer.reply, packet.data(), sizeof(Reply));
   const size_t values = (static_cast<size_t>(got) - sizeof(Reply)) / sizeof(float);
-  if (answer.reply.values != values) {
+  // One that could not start says so to whatever it is asked.
+  if (answer.reply.values != values ||
+      (answer.reply.failure == Failure::kNone && answer.reply.command != request.command)) {
     return Lost(End::kGone);
   }
   answer.values_us.resize(values);
@@ -180,7 +192,7 @@ CudaRunner::Answer CudaRunner::Unmap(uint32_t arena, const CancelToken& cancel) 
 
 absl::StatusOr<CudaRunner::Answer> CudaRunner::Load(uint32_t slot, const std::string& cubin,
                                                     const std::vector<std::string>& kernels,
-                                                    const CancelToken& cancel) {
+                                                    int64_t limit_ns, const CancelToken& cancel) {
   std::string content = cubin;
   for (const std::string& kernel : kernels) {
     content += kernel;
@@ -193,7 +205,7 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::Load(uint32_t slot, const std::st
   request.bytes = cubin.size();
   request.count = static_cast<uint32_t>(kernels.size());
   request.extra = static_cast<uint32_t>(content.size() - cubin.size());
-  return Ask(request, {}, file.fd(), start_limit_ns_, cancel);
+  return Ask(request, {}, file.fd(), limit_ns, cancel);
 }
 
 CudaRunner::Answer CudaRunner::Unload(uint32_t slot, const CancelToken& cancel) {
@@ -204,7 +216,8 @@ CudaRunner::Answer CudaRunner::Unload(uint32_t slot, const CancelToken& cancel) 
 }
 
 absl::StatusOr<CudaRunner::Answer> CudaRunner::SetPrograms(
-    uint32_t slot, std::span<const cuda_runner::Program> programs, const CancelToken& cancel) {
+    uint32_t slot, std::span<const cuda_runner::Program> programs, int64_t limit_ns,
+    const CancelToken& cancel) {
   const std::vector<std::byte> content = cuda_runner::WritePrograms(programs);
   KC_ASSIGN_OR_RETURN(
       const MemoryFile file,
@@ -215,7 +228,7 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::SetPrograms(
   request.slot = slot;
   request.bytes = content.size();
   request.count = static_cast<uint32_t>(programs.size());
-  return Ask(request, {}, file.fd(), start_limit_ns_, cancel);
+  return Ask(request, {}, file.fd(), limit_ns, cancel);
 }
 
 CudaRunner::Answer CudaRunner::Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,

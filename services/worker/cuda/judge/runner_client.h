@@ -19,7 +19,9 @@ namespace kernelcast::worker {
 struct CudaRunnerOptions {
   // kernelcast-cuda-runner.
   std::string path;
-  // Of the start, of loading a module and of mapping memory.
+  // Of the program; the real one takes none.
+  std::vector<std::string> arguments = {};
+  // Of the start and of mapping memory.
   int64_t start_limit_ns = 30'000'000'000;
 };
 
@@ -31,8 +33,8 @@ class CudaRunner {
     kDone,
     kFailed,   // it answered that it could not; the answer says why
     kTimeout,  // it did not answer in time, and was killed
-    kGone,     // it ended by itself, or was killed for printing too much
-    kStopped,  // the token was stopped; it was killed
+    kGone,     // it ended by itself, or was killed for printing too much or answering nonsense
+    kStopped,  // the token was stopped; it was killed, or not asked at all
   };
   struct Answer {
     End end = End::kDone;
@@ -53,10 +55,11 @@ class CudaRunner {
   Answer Unmap(uint32_t arena, const CancelToken& cancel);
   // RESOURCE_EXHAUSTED: no memory file to be had.
   absl::StatusOr<Answer> Load(uint32_t slot, const std::string& cubin,
-                              const std::vector<std::string>& kernels, const CancelToken& cancel);
+                              const std::vector<std::string>& kernels, int64_t limit_ns,
+                              const CancelToken& cancel);
   Answer Unload(uint32_t slot, const CancelToken& cancel);
   absl::StatusOr<Answer> SetPrograms(uint32_t slot, std::span<const cuda_runner::Program> programs,
-                                     const CancelToken& cancel);
+                                     int64_t limit_ns, const CancelToken& cancel);
   // The limit counts from now on: nothing queues before it.
   Answer Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
              const CancelToken& cancel);

@@ -1,0 +1,112 @@
+#include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
+
+#include <catch2/catch.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/fakes/cuda/fake_kernels.h"
+
+namespace kernelcast::testing {
+namespace {
+
+constexpr uint64_t kSeed = 17;
+
+constexpr const char* kProblem = R"(
+title: A map
+family: elementwise
+description: y is 2 x + 1.
+axes:
+  n: {held_out: [1, 300]}
+inputs:
+  - name: x
+    dtype: float32
+    shape: [n]
+    init: {distribution: uniform, low: -1, high: 1}
+    adversarial: [zeros]
+outputs:
+  - name: y
+    dtype: float32
+    shape: [n]
+    tolerance: {atol: 1.0e-3, rtol: 1.0e-5, normwise: 1.0e-5}
+targets:
+  cuda:
+    reference:
+      file: reference.cu
+      launches: [{kernel: map, grid: ["1"], block: ["256"], arguments: [x, y, n]}]
+    oracle:
+      file: oracle.cu
+      launches: [{kernel: map, grid: ["1"], block: ["256"], arguments: [x, y, n]}]
+check_shapes: [{n: 1}, {n: 257}]
+bench_shapes: [{n: 1500}]
+bytes: "8*n"
+)";
+
+}  // namespace
+
+Problem MapProblem(const std::string& name) {
+  auto problem = ParseProblem({{"oracle.cu", "an oracle"},
+                               {"problem.yaml", absl::StrCat("schema: 1\nname: ", name, kProblem)},
+                               {"reference.cu", "a reference"}});
+  INFO(problem.status().ToString());
+  REQUIRE(problem.ok());
+  return *std::move(problem);
+}
+
+worker::CudaProgram MapProgram(const std::string& options) {
+  worker::CudaProgram program;
+  program.cubin = FakeCubin({"map affine " + options});
+  Launch launch;
+  launch.kernel = "map";
+  launch.grid = {"1"};
+  launch.block = {"256"};
+  launch.arguments = {"x", "y", "n"};
+  program.launches = {launch};
+  return program;
+}
+
+worker::MeasureOptions QuickOptions() {
+  worker::MeasureOptions options = worker::CudaMeasureOptions();
+  options.input_sets = 4;
+  options.warm_up_ns = 100'000;
+  options.bootstrap_resamples = 300;
+  options.final.min_time_ns = 5'000'000;
+  options.final.block_ns = 400'000;
+  return options;
+}
+
+worker::CudaRunnerOptions FakeRunner(std::vector<std::string> arguments) {
+  worker::CudaRunnerOptions options;
+  options.path = absl::StrCat(KERNELCAST_BIN_DIR, "/fake_cuda_runner");
+  options.arguments = std::move(arguments);
+  return options;
+}
+
+FakeJudge::FakeJudge() {
+  FakeCuda::Instance().Reset();
+  device_ = worker::CudaDevice::Open(FakeCuda::Api()).value();
+  kernels_ = worker::JudgeKernels::Load(*device_, FakeJudgeCubin()).value();
+}
+
+FakeJudge::~FakeJudge() {
+  kernels_.reset();
+  device_.reset();
+  CHECK(FakeCuda::Instance().Held().empty());
+  CHECK(FakeCuda::Instance().misuse().empty());
+}
+
+std::unique_ptr<worker::CudaRunner> FakeJudge::StartRunner(std::vector<std::string> arguments) {
+  auto runner = worker::CudaRunner::Start(FakeRunner(std::move(arguments)), cancel);
+  INFO(runner.status().ToString());
+  REQUIRE(runner.ok());
+  return *std::move(runner);
+}
+
+absl::StatusOr<std::unique_ptr<worker::CudaPreparedProblem>> FakeJudge::Prepare(
+    const Problem& problem, worker::CudaRunner& runner, const std::string& reference,
+    const std::string& oracle) {
+  return worker::CudaPreparedProblem::Make(problem, MapProgram(oracle), MapProgram(reference),
+                                           QuickOptions(), *device_, *kernels_, runner, kSeed,
+                                           cancel);
+}
+
+}  // namespace kernelcast::testing

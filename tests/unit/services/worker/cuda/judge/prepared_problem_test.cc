@@ -1,0 +1,257 @@
+#include "services/worker/cuda/judge/prepared_problem.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/fakes/cuda/fake_cuda.h"
+#include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using testing::FakeCuda;
+using testing::FakeJudge;
+using testing::kMapOracle;
+using testing::kMapReference;
+using testing::MapProblem;
+using testing::MapProgram;
+using Effect = FakeCuda::Effect;
+
+bool Says(const absl::Status& status, std::string_view text) {
+  INFO(status.ToString());
+  return status.message().find(absl::string_view(text.data(), text.size())) !=
+         absl::string_view::npos;
+}
+
+TEST_CASE(
+    "A prepared problem has its cases, places that do not overlap, and the reference's time") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto prepared = judge.Prepare(MapProblem(), *runner);
+  REQUIRE(prepared.ok());
+  const auto& cases = (*prepared)->cases();
+  REQUIRE((*prepared)->bench_shapes().size() == 1);
+  const auto& shape = (*prepared)->bench_shapes()[0];
+  CHECK(shape.slots.size() == 4);
+  CHECK(shape.bytes == 12000);
+  CHECK(shape.reference_ns > 90'000);
+  CHECK(shape.reference_ns < 110'000);
+  CHECK(cases.size() == (*prepared)->check_cases().size() + shape.slots.size());
+  for (size_t i = 1; i < cases.size(); ++i) {
+    const auto& before = cases[i - 1];
+    CHECK(before.inputs[0].offset + before.inputs[0].bytes <= cases[i].inputs[0].offset);
+    CHECK(before.outputs[0].offset + before.outputs[0].bytes +
+              2 * CudaPreparedProblem::kGuardBytes <=
+          cases[i].outputs[0].offset);
+  }
+  for (const auto& set : shape.sets) {
+    for (const auto& bank : set) {
+      CHECK(bank.expected[0].rms == Approx(1.53).margin(0.1));
+      CHECK(bank.expected[0].absolute == Approx(1e-3 * bank.expected[0].rms));
+    }
+  }
+}
+
+TEST_CASE("An oracle is at fault where it yields NaN, cannot be loaded or kills the context") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto fault = [&](const std::string& options) {
+    const auto status = judge.Prepare(MapProblem(), *runner, kMapReference, options).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    return status;
+  };
+  CHECK(Says(fault(absl::StrCat(kMapOracle, " nan=1")), "the problem's oracle yields"));
+  CHECK(Says(fault(absl::StrCat(kMapOracle, " skip=1")), "NaN in output y"));
+  CHECK(Says(fault(absl::StrCat(kMapOracle, " extra_parameter=4")),
+             "the problem's oracle: map takes 4 arguments, not 3"));
+  CudaProgram other = MapProgram(kMapOracle);
+  other.launches[0].kernel = "other";
+  CHECK(Says(CudaPreparedProblem::Make(MapProblem(), other, MapProgram(kMapReference),
+                                       testing::QuickOptions(), judge.device(), judge.kernels(),
+                                       *runner, 1, judge.cancel)
+                 .status(),
+             "the problem's oracle: other"));
+  CHECK(Says(fault(absl::StrCat(kMapOracle, " fault=719")), "the problem's oracle"));
+}
+
+TEST_CASE("A reference that disagrees with the oracle is the problem's fault") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto status = judge.Prepare(MapProblem(), *runner, "scale=2 add=1.1").status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(Says(status, "disagrees with the oracle in output y: 1 of 1 values, the first at 0"));
+  const auto other = judge.StartRunner();
+  const auto unwritten = judge.Prepare(MapProblem(), *other, "skip=1").status();
+  CHECK(Says(unwritten, "1 not written"));
+}
+
+TEST_CASE("A reference that crashes or is refused is the problem's fault") {
+  FakeJudge judge;
+  for (const char* options : {"fault=700", "launch_error=701", "extra_parameter=8", "narrow=1"}) {
+    const auto runner = judge.StartRunner();
+    CHECK(absl::IsFailedPrecondition(judge.Prepare(MapProblem(), *runner, options).status()));
+  }
+}
+
+TEST_CASE("A runner that ends is not the problem's fault, whenever it does") {
+  FakeJudge judge;
+  for (const char* function : {"MemSetAccess:2", "ModuleLoadData:1", "FuncGetParamInfo:3",
+                               "LaunchKernelEx:1", "LaunchKernelEx:20"}) {
+    const auto runner = judge.StartRunner({absl::StrCat("--inject=", function, ":exit")});
+    const auto status = judge.Prepare(MapProblem(), *runner).status();
+    INFO(function << ": " << status.ToString());
+    CHECK(absl::IsUnavailable(status));
+  }
+}
+
+TEST_CASE("A problem that does not fit is told from one at fault, and leaves nothing") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto before = FakeCuda::Instance().Held();
+  for (const uint64_t bytes : {uint64_t{20} << 10, uint64_t{200} << 10, uint64_t{400} << 10}) {
+    FakeCuda::Instance().set_memory_bytes(bytes);
+    CHECK(absl::IsResourceExhausted(judge.Prepare(MapProblem(), *runner).status()));
+    CHECK(FakeCuda::Instance().Held() == before);
+  }
+}
+
+TEST_CASE("Every failure of the driver while preparing is an error that leaves nothing") {
+  FakeJudge judge;
+  const auto before = FakeCuda::Instance().Held();
+  for (const char* function :
+       {"MemCreate", "MemMap", "MemAlloc", "MemcpyHtoDAsync", "MemcpyDtoHAsync", "MemcpyDtoDAsync",
+        "MemsetD8Async", "MemsetD32Async", "ModuleLoadData", "ModuleGetFunction", "LaunchKernel",
+        "StreamSynchronize"}) {
+    for (const int nth : {1, 3}) {
+      const auto runner = judge.StartRunner();
+      FakeCuda::Instance().Inject(function, nth, Effect::kFailOnce);
+      const bool ok = judge.Prepare(MapProblem(), *runner).ok();
+      INFO(function << " " << nth);
+      CHECK((!ok || (nth == 3 && std::string_view(function).substr(0, 6) == "Module")));
+      CHECK(FakeCuda::Instance().Held() == before);
+      FakeCuda::Instance().Inject(function, 1 << 20, Effect::kFailOnce);
+    }
+  }
+}
+
+TEST_CASE("Preparing ends soon after the token is stopped") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  CancelToken stopped;
+  stopped.Cancel();
+  CHECK(absl::IsCancelled(CudaPreparedProblem::Make(MapProblem(), MapProgram(kMapOracle),
+                                                    MapProgram(kMapReference),
+                                                    testing::QuickOptions(), judge.device(),
+                                                    judge.kernels(), *runner, 1, stopped)
+                              .status()));
+  // Nothing was asked of the oracle or the runner.
+  CHECK(FakeCuda::Instance().calls("LaunchKernel") == 0);
+  CHECK(runner->alive());
+}
+
+TEST_CASE("A runner lets go of one problem and takes another") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto first = judge.Prepare(MapProblem("first"), *runner);
+  REQUIRE(first.ok());
+  CHECK_FALSE(judge.Prepare(MapProblem("second"), *runner).ok());
+  CHECK((*first)->Detach(*runner, judge.cancel).ok());
+  const auto second = judge.Prepare(MapProblem("second"), *runner);
+  REQUIRE(second.ok());
+  CHECK((*second)->Detach(*runner, judge.cancel).ok());
+  CHECK((*first)->Attach(*runner, judge.cancel).ok());
+  const cuda_runner::RunRecord run{cuda_runner::kReference, 0};
+  CHECK(runner->Run({&run, 1}, 30'000'000'000, judge.cancel).ok());
+  const auto fresh = judge.StartRunner();
+  CHECK((*second)->Attach(*fresh, judge.cancel).ok());
+}
+
+TEST_CASE("The workspace grows, and stays as it was where it cannot") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner({"--inject=MemMap:6:once:2"});
+  const auto prepared = judge.Prepare(MapProblem(), *runner);
+  REQUIRE(prepared.ok());
+  REQUIRE((*prepared)->ReserveScratch(5000, *runner, judge.cancel).ok());
+  const auto before = FakeCuda::Instance().Held();
+  // The judge has no memory; then the runner cannot map it.
+  CHECK(absl::IsResourceExhausted(
+      (*prepared)->ReserveScratch(uint64_t{2} << 30, *runner, judge.cancel)));
+  CHECK(absl::IsResourceExhausted((*prepared)->ReserveScratch(50'000, *runner, judge.cancel)));
+  CHECK(FakeCuda::Instance().Held() == before);
+  // What needs the smaller one goes on.
+  CudaProgram program = MapProgram(kMapReference);
+  program.launches[0].arguments[1] = "workspace";
+  program.workspace_bytes = "4*n";
+  const auto programs = (*prepared)->MakePrograms(program, Side::kCandidate);
+  REQUIRE(programs.ok());
+  CHECK(programs->max_workspace_bytes == 6144);
+  const auto loaded =
+      runner->Load(cuda_runner::kCandidate, program.cubin, {"map"}, 30'000'000'000, judge.cancel);
+  REQUIRE((loaded.ok() && loaded->ok()));
+  const auto taken = runner->SetPrograms(cuda_runner::kCandidate, programs->programs,
+                                         30'000'000'000, judge.cancel);
+  CHECK((taken.ok() && taken->ok()));
+  CHECK((*prepared)->ReserveScratch(50'000, *runner, judge.cancel).ok());
+}
+
+TEST_CASE("Programs without a plan are refused before anything runs") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto prepared = judge.Prepare(MapProblem(), *runner);
+  REQUIRE(prepared.ok());
+  CudaProgram program = MapProgram(kMapReference);
+  const Launch launch = program.launches[0];
+  program.launches.assign(64, launch);
+  CHECK((*prepared)->MakePrograms(program, Side::kCandidate).ok());
+  program.launches.push_back(launch);
+  CHECK(absl::IsInvalidArgument((*prepared)->MakePrograms(program, Side::kCandidate).status()));
+  program.launches.clear();
+  CHECK(absl::IsInvalidArgument((*prepared)->MakePrograms(program, Side::kCandidate).status()));
+}
+
+TEST_CASE("A problem with more cases than a runner takes is refused") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  Problem problem = MapProblem();
+  ProblemTarget& target = problem.targets.find(kCudaTargetName)->second;
+  target.check_shapes.assign(260, AxisValues{{"n", 1}});
+  const auto status = judge.Prepare(problem, *runner).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(Says(status, "a runner takes 511, of 512"));
+}
+
+TEST_CASE("Input sets are no more than one request can poison") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  Problem problem = MapProblem();
+  // Only the first is written, so that the reference is found out, but not before the sets are
+  // made.
+  while (problem.outputs.size() < 300) problem.outputs.push_back(problem.outputs[0]);
+  CHECK(Says(judge.Prepare(problem, *runner).status(), "NaN in output"));
+  while (problem.outputs.size() < 512) problem.outputs.push_back(problem.outputs[0]);
+  CHECK(Says(judge.Prepare(problem, *runner).status(), "too many for a runner"));
+}
+
+TEST_CASE("A large workspace is poisoned in part, at places that change") {
+  std::vector<cuda_runner::PoisonRecord> poisons;
+  Random random(3);
+  CHECK(CudaPreparedProblem::AddWorkspacePoison(0, 1, random, poisons) == 0);
+  CHECK(poisons.empty());
+  CHECK(CudaPreparedProblem::AddWorkspacePoison(1024, 1, random, poisons) == 1024);
+  CHECK(poisons[0].offset == 0);
+  CHECK(poisons[0].bytes == 1024);
+  const uint64_t large = uint64_t{4} << 30;
+  for (int i = 0; i < 100; ++i) {
+    CHECK(CudaPreparedProblem::AddWorkspacePoison(large, 1, random, poisons) ==
+          CudaPreparedProblem::kMaxPoisonedBytes);
+    const auto& poison = poisons.back();
+    CHECK(poison.offset + poison.bytes <= large);
+    CHECK((poison.offset & 3) == 0);
+    CHECK(poison.offset != poisons[poisons.size() - 2].offset);
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
