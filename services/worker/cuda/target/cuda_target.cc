@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "services/worker/artifacts/artifact_cache.h"
@@ -17,6 +16,8 @@
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/compiler/cuda_flags.h"
+#include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/judge_kernels.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -60,19 +61,20 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
                             ? ""
                             : absl::StrCat(target->options_.lease_directory, "/kernelcast-",
                                            info.device.uuid, ".lock")));
-  target->runner_options_.path =
-      absl::StrCat(target->options_.program_folder, "/kernelcast-cuda-runner");
-  auto runner = CudaRunner::Start(target->runner_options_, CancelToken());
-  if (!runner.ok()) {
-    info.unavailable_reason = absl::StrCat("cannot measure: ", runner.status().message());
+  CudaMeasurerOptions measurer;
+  measurer.measure = target->options_.measure;
+  measurer.runner.path = absl::StrCat(target->options_.program_folder, "/kernelcast-cuda-runner");
+  measurer.prepared_problems = target->options_.prepared_problems;
+  measurer.candidates_per_runner = target->options_.candidates_per_runner;
+  target->measurer_ =
+      std::make_unique<CudaMeasurer>(*target->api_, *target->monitor_, std::move(measurer));
+  if (const absl::Status started = target->measurer_->StartRunner(CancelToken()); !started.ok()) {
+    info.unavailable_reason = absl::StrCat("cannot measure: ", started.message());
     return target;
   }
-  target->runner_ = *std::move(runner);
   info.can_measure = true;
   return target;
 }
-
-CudaTarget::~CudaTarget() { DropDevice(); }
 
 absl::Status CudaTarget::ProbeDevice() {
   KC_ASSIGN_OR_RETURN(api_, LoadCudaApi());
@@ -191,88 +193,6 @@ absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& prog
                      {}};
 }
 
-void CudaTarget::DropDevice() {
-  if (device_ != nullptr) {
-    // What is freed below belongs to the context, which is some other thread's otherwise.
-    (void)device_->Bind();
-  }
-  runner_.reset();
-  attached_ = nullptr;
-  prepared_.clear();
-  kernels_.reset();
-  device_.reset();
-}
-
-absl::Status CudaTarget::PrepareDevice(const CancelToken& cancel) {
-  if (device_ != nullptr) {
-    KC_RETURN_IF_ERROR(device_->Bind());
-    if (device_->Synchronize().ok()) {
-      return absl::OkStatus();
-    }
-    // A kernel of the judge or of an oracle has failed: the context is lost.
-    DropDevice();
-  }
-  KernelProgram judge;
-  judge.source = std::string(JudgeKernelsSource());
-  KC_ASSIGN_OR_RETURN(const CudaProgram program, CompileTrusted(judge, "judge", cancel));
-  KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(*api_));
-  KC_ASSIGN_OR_RETURN(kernels_, JudgeKernels::Load(*device, program.cubin));
-  device_ = std::move(device);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<CudaRunner*> CudaTarget::FreshRunner(const CancelToken& cancel) {
-  runner_.reset();
-  attached_ = nullptr;
-  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(runner_options_, cancel));
-  return runner_.get();
-}
-
-absl::StatusOr<CudaPreparedProblem*> CudaTarget::Prepare(const Problem& problem,
-                                                         const CudaProgram& oracle,
-                                                         const CudaProgram& reference,
-                                                         const CancelToken& cancel) {
-  if (runner_ == nullptr || !runner_->alive() ||
-      runner_->candidates >= options_.candidates_per_runner) {
-    KC_RETURN_IF_ERROR(FreshRunner(cancel).status());
-  }
-  const auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& prepared) {
-    return prepared->problem().problem_id == problem.problem_id;
-  });
-  const bool fresh =
-      found != prepared_.end() && (*found)->candidates_served < options_.measure.candidates_a_pool;
-  CudaPreparedProblem* const wanted = fresh ? found->get() : nullptr;
-  if (attached_ != nullptr && attached_ != wanted) {
-    KC_RETURN_IF_ERROR(attached_->Detach(*runner_, cancel));
-    attached_ = nullptr;
-  }
-  if (wanted != nullptr) {
-    prepared_.splice(prepared_.begin(), prepared_, found);
-    if (attached_ == nullptr) {
-      KC_RETURN_IF_ERROR(wanted->Attach(*runner_, cancel));
-      attached_ = wanted;
-    }
-    return wanted;
-  }
-  if (found != prepared_.end()) {
-    prepared_.erase(found);
-  }
-  while (std::ssize(prepared_) >= options_.prepared_problems) {
-    prepared_.pop_back();
-  }
-  const int64_t start_ns = Clock::Real().MonotonicNs();
-  KC_ASSIGN_OR_RETURN(auto prepared, CudaPreparedProblem::Make(
-                                         problem, oracle, reference, options_.measure, *device_,
-                                         *kernels_, *runner_, SecretSeed(), cancel));
-  Log(LogLevel::kDebug, "prepared a problem",
-      {{"problem", problem.name},
-       {"cases", prepared->cases().size()},
-       {"prepare_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
-  prepared_.push_front(std::move(prepared));
-  attached_ = prepared_.front().get();
-  return attached_;
-}
-
 absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
                                                 const Artifact& artifact, MeasureLevel level,
                                                 const CancelToken& cancel) {
@@ -284,47 +204,22 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Ca
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference or no oracle for target cuda"));
   }
-  KC_ASSIGN_OR_RETURN(const CudaProgram reference,
+  KernelProgram judge;
+  judge.source = std::string(JudgeKernelsSource());
+  CudaPrograms programs;
+  KC_ASSIGN_OR_RETURN(CudaProgram judge_program, CompileTrusted(judge, "judge", cancel));
+  programs.judge = std::move(judge_program.cubin);
+  KC_ASSIGN_OR_RETURN(programs.reference,
                       CompileTrusted(target->second.reference, "problem's reference", cancel));
-  KC_ASSIGN_OR_RETURN(const CudaProgram oracle,
+  KC_ASSIGN_OR_RETURN(programs.oracle,
                       CompileTrusted(*target->second.oracle, "problem's oracle", cancel));
-  const CudaProgram program{artifact.content, candidate.launches, candidate.workspace_bytes,
-                            candidate.tunables};
+  programs.candidate = {artifact.content, candidate.launches, candidate.workspace_bytes,
+                        candidate.tunables};
 
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  last_times_ = {};
-  int64_t prepare_ns = 0;
-  absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
-  // The second time because what is kept between candidates may have come to harm meanwhile.
-  for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
-    const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
-    KC_RETURN_IF_ERROR(PrepareDevice(cancel));
-    auto prepared = Prepare(problem, oracle, reference, cancel);
-    prepare_ns += Clock::Real().MonotonicNs() - prepare_start_ns;
-    if (!prepared.ok()) {
-      // The runner may hold anything now.
-      runner_.reset();
-      attached_ = nullptr;
-      return prepared.status();
-    }
-    ++(*prepared)->candidates_served;
-    const RenewRunner renew = [&]() -> absl::StatusOr<CudaRunner*> {
-      KC_RETURN_IF_ERROR(FreshRunner(cancel).status());
-      KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
-      attached_ = *prepared;
-      return runner_.get();
-    };
-    outcome = JudgeCuda(**prepared, program, level, *device_, *kernels_, runner_.get(), renew,
-                        *monitor_, cancel, last_times_);
-    if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
-      runner_.reset();
-      attached_ = nullptr;
-    }
-    if (!outcome.ok()) {
-      prepared_.pop_front();
-    }
-  }
+  auto outcome = measurer_->Measure(problem, programs, level, cancel);
+  last_times_ = measurer_->times().judge;
   KC_RETURN_IF_ERROR(outcome.status());
   if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
     ok->environment.counters_unavailable_reason = "hardware counters are not read yet";
@@ -345,7 +240,7 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Ca
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
        {"outcome", OutcomeName(measurement.outcome)},
-       {"prepare_us", prepare_ns / 1000},
+       {"prepare_us", measurer_->times().prepare_ns / 1000},
        {"load_us", last_times_.load_ns / 1000},
        {"check_us", last_times_.check_ns / 1000},
        {"timing_us", last_times_.timing_ns / 1000},

@@ -2,7 +2,6 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_TARGET_H_
 
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,12 +12,9 @@
 #include "services/worker/core/target.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/compiler/cuda_compiler.h"
-#include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/device_monitor.h"
 #include "services/worker/cuda/judge/judge.h"
-#include "services/worker/cuda/judge/judge_kernels.h"
-#include "services/worker/cuda/judge/prepared_problem.h"
-#include "services/worker/cuda/judge/runner_client.h"
+#include "services/worker/cuda/target/cuda_measurer.h"
 #include "services/worker/lease/timing_lease.h"
 
 namespace kernelcast::worker {
@@ -56,7 +52,6 @@ class CudaTarget final : public Target {
   // UNAVAILABLE: the cache folder cannot be used. INTERNAL: the lease file cannot. What else is
   // missing is said by Describe.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaTarget>> Make(CudaTargetOptions options);
-  ~CudaTarget() override;
 
   TargetInfo Describe() const override { return info_; }
   absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
@@ -78,13 +73,6 @@ class CudaTarget final : public Target {
   absl::Status ProbeDevice();
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
                                              const CancelToken& cancel);
-  // The following are called under the timing lease.
-  absl::Status PrepareDevice(const CancelToken& cancel);
-  absl::StatusOr<CudaRunner*> FreshRunner(const CancelToken& cancel);
-  absl::StatusOr<CudaPreparedProblem*> Prepare(const Problem& problem, const CudaProgram& oracle,
-                                               const CudaProgram& reference,
-                                               const CancelToken& cancel);
-  void DropDevice();
 
   const CudaTargetOptions options_;
   // Constant after construction.
@@ -92,15 +80,10 @@ class CudaTarget final : public Target {
   const CudaApi* api_ = nullptr;
   std::unique_ptr<CudaCompiler> compiler_;
   std::unique_ptr<TimingLease> lease_;
-  CudaRunnerOptions runner_options_;
+  std::unique_ptr<DeviceMonitor> monitor_;
 
   // Used under the timing lease.
-  std::unique_ptr<DeviceMonitor> monitor_;
-  std::unique_ptr<CudaDevice> device_;
-  std::unique_ptr<JudgeKernels> kernels_;
-  std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
-  std::unique_ptr<CudaRunner> runner_;
-  CudaPreparedProblem* attached_ = nullptr;  // whose arenas the runner has mapped
+  std::unique_ptr<CudaMeasurer> measurer_;
   CudaJudgeTimes last_times_;
 };
 

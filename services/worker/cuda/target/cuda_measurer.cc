@@ -1,0 +1,161 @@
+#include "services/worker/cuda/target/cuda_measurer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int kAttempts = 2;
+
+}  // namespace
+
+CudaMeasurer::~CudaMeasurer() { DropDevice(); }
+
+void CudaMeasurer::DropRunner() {
+  runner_.reset();
+  attached_ = nullptr;
+}
+
+void CudaMeasurer::DropDevice() {
+  if (device_ != nullptr) {
+    // What is freed below belongs to the context, which is some other thread's otherwise.
+    (void)device_->Bind();
+  }
+  DropRunner();
+  prepared_.clear();
+  kernels_.reset();
+  device_.reset();
+}
+
+absl::Status CudaMeasurer::StartRunner(const CancelToken& cancel) {
+  DropRunner();
+  KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(options_.runner, cancel));
+  return absl::OkStatus();
+}
+
+absl::Status CudaMeasurer::PrepareDevice(const CudaPrograms& programs) {
+  if (device_ != nullptr) {
+    KC_RETURN_IF_ERROR(device_->Bind());
+    if (device_->Synchronize().ok()) {
+      return absl::OkStatus();
+    }
+    // A kernel of the judge or of an oracle has failed: the context is lost.
+    DropDevice();
+  }
+  KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(api_));
+  KC_ASSIGN_OR_RETURN(kernels_, JudgeKernels::Load(*device, programs.judge));
+  device_ = std::move(device);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::PrepareAnew(const Problem& problem,
+                                                               const CudaPrograms& programs,
+                                                               const CancelToken& cancel) {
+  const int64_t start_ns = clock_.MonotonicNs();
+  KC_ASSIGN_OR_RETURN(
+      auto prepared,
+      CudaPreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
+                                *device_, *kernels_, *runner_, SecretSeed(), cancel));
+  Log(LogLevel::kDebug, "prepared a problem",
+      {{"problem", problem.name},
+       {"cases", prepared->cases().size()},
+       {"prepare_us", (clock_.MonotonicNs() - start_ns) / 1000}});
+  prepared_.push_front(std::move(prepared));
+  attached_ = prepared_.front().get();
+  return attached_;
+}
+
+absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& problem,
+                                                           const CudaPrograms& programs,
+                                                           const CancelToken& cancel) {
+  if (runner_ == nullptr || !runner_->alive() ||
+      runner_->candidates >= options_.candidates_per_runner) {
+    KC_RETURN_IF_ERROR(StartRunner(cancel));
+  }
+  const auto found = std::find_if(prepared_.begin(), prepared_.end(), [&](const auto& prepared) {
+    return prepared->problem().problem_id == problem.problem_id;
+  });
+  const bool fresh =
+      found != prepared_.end() && (*found)->candidates_served < options_.measure.candidates_a_pool;
+  CudaPreparedProblem* const wanted = fresh ? found->get() : nullptr;
+  if (attached_ != nullptr && attached_ != wanted) {
+    KC_RETURN_IF_ERROR(attached_->Detach(*runner_, cancel));
+    attached_ = nullptr;
+  }
+  if (wanted != nullptr) {
+    prepared_.splice(prepared_.begin(), prepared_, found);
+    if (attached_ == nullptr) {
+      KC_RETURN_IF_ERROR(wanted->Attach(*runner_, cancel));
+      attached_ = wanted;
+    }
+    return wanted;
+  }
+  if (found != prepared_.end()) {
+    prepared_.erase(found);
+  }
+  while (std::ssize(prepared_) >= std::max(1, options_.prepared_problems)) {
+    prepared_.pop_back();
+  }
+  auto made = PrepareAnew(problem, programs, cancel);
+  if (!absl::IsResourceExhausted(made.status()) || prepared_.empty()) {
+    return made;
+  }
+  // Others are in the way; and what was mapped for this one stays mapped in the runner.
+  prepared_.clear();
+  KC_RETURN_IF_ERROR(StartRunner(cancel));
+  return PrepareAnew(problem, programs, cancel);
+}
+
+absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
+                                                   const CudaPrograms& programs, MeasureLevel level,
+                                                   const CancelToken& cancel) {
+  const int64_t start_ns = clock_.MonotonicNs();
+  KC_RETURN_IF_ERROR(PrepareDevice(programs));
+  auto prepared = Prepare(problem, programs, cancel);
+  times_.prepare_ns += clock_.MonotonicNs() - start_ns;
+  if (!prepared.ok()) {
+    // It may hold anything now.
+    DropRunner();
+    return prepared.status();
+  }
+  ++(*prepared)->candidates_served;
+  const RenewRunner renew = [&]() -> absl::StatusOr<CudaRunner*> {
+    KC_RETURN_IF_ERROR(StartRunner(cancel));
+    KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
+    attached_ = *prepared;
+    return runner_.get();
+  };
+  auto outcome = JudgeCuda(**prepared, programs.candidate, level, *device_, *kernels_,
+                           runner_.get(), renew, monitor_, cancel, times_.judge, clock_);
+  if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
+    DropRunner();
+  }
+  if (!outcome.ok() && !absl::IsInvalidArgument(outcome.status())) {
+    // Its inputs and outputs may not be what they should be.
+    prepared_.pop_front();
+  }
+  return outcome;
+}
+
+absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
+                                                     const CudaPrograms& programs,
+                                                     MeasureLevel level,
+                                                     const CancelToken& cancel) {
+  times_ = {};
+  absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
+  for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
+    outcome = Judge(problem, programs, level, cancel);
+    if (absl::IsAborted(outcome.status())) {
+      // The judge's own context is lost, by nothing that the candidate could reach.
+      outcome = absl::UnavailableError(outcome.status().message());
+    }
+  }
+  return outcome;
+}
+
+}  // namespace kernelcast::worker

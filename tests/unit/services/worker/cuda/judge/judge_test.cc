@@ -1,0 +1,378 @@
+#include "services/worker/cuda/judge/judge.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/cuda/target/cuda_measurer.h"
+#include "tests/fakes/cuda/fake_kernels.h"
+#include "tests/fakes/cuda/fake_nvml.h"
+#include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using testing::FakeCuda;
+using testing::FakeNvml;
+using testing::kMapOracle;
+using testing::kMapReference;
+using testing::MapProblem;
+using testing::MapProgram;
+
+// Twice as quick as the reference.
+constexpr const char* kGood = "scale=2 add=1 ns=50000 jitter=0.01";
+
+// Judges candidates on the fake driver with real runner processes.
+class Court {
+ public:
+  explicit Court(MeasureOptions options = testing::QuickOptions(),
+                 std::vector<std::string> runner_arguments = {}) {
+    FakeCuda::Instance().Reset();
+    CudaMeasurerOptions with;
+    with.measure = options;
+    with.runner = testing::FakeRunner(std::move(runner_arguments));
+    measurer_ = std::make_unique<CudaMeasurer>(FakeCuda::Api(), monitor_, with, clock_);
+  }
+  ~Court() {
+    measurer_.reset();
+    CHECK(FakeCuda::Instance().Held().empty());
+    CHECK(FakeCuda::Instance().misuse().empty());
+  }
+
+  absl::StatusOr<MeasureOutcome> Judge(CudaProgram candidate,
+                                       MeasureLevel level = MeasureLevel::kScreen) {
+    const CudaPrograms programs{testing::FakeJudgeCubin(), MapProgram(reference),
+                                MapProgram(kMapOracle), std::move(candidate)};
+    return measurer_->Measure(problem, programs, level, cancel);
+  }
+
+  // Whose outcome must be of that kind; the next candidate must be measured as it should be.
+  template <class Outcome>
+  Outcome JudgeAs(CudaProgram candidate, MeasureLevel level = MeasureLevel::kScreen) {
+    const auto outcome = Judge(std::move(candidate), level);
+    INFO(outcome.status().ToString());
+    REQUIRE(outcome.ok());
+    INFO(Feedback(*outcome));
+    REQUIRE(std::holds_alternative<Outcome>(*outcome));
+    CheckNext();
+    return std::get<Outcome>(*outcome);
+  }
+  template <class Outcome>
+  Outcome JudgeAs(const std::string& options, MeasureLevel level = MeasureLevel::kScreen) {
+    return JudgeAs<Outcome>(MapProgram(options), level);
+  }
+
+  void CheckNext() {
+    const auto next = Judge(MapProgram(kGood));
+    INFO(next.status().ToString());
+    REQUIRE(next.ok());
+    INFO(Feedback(*next));
+    REQUIRE(std::holds_alternative<MeasuredOk>(*next));
+    CHECK(std::get<MeasuredOk>(*next).speedup.value == Approx(2).epsilon(0.01));
+  }
+
+  static std::string Feedback(const MeasureOutcome& outcome) {
+    Measurement measurement;
+    measurement.outcome = outcome;
+    return absl::StrCat(std::string(OutcomeName(outcome)), ": ", MeasurementFeedback(measurement));
+  }
+
+  Problem problem = MapProblem();
+  std::string reference = kMapReference;
+  CancelToken cancel;
+
+ private:
+  FakeNvml& nvml_ = FakeNvml::Instance() = FakeNvml();
+  testing::TickingClock clock_;
+  DeviceMonitor monitor_{&FakeNvml::Api(), "GPU-1", clock_};
+  std::unique_ptr<CudaMeasurer> measurer_;
+};
+
+std::string Good(const std::string& options) { return absl::StrCat(kGood, " ", options); }
+
+TEST_CASE("A right and faster kernel has its speedup within the interval") {
+  Court court;
+  const auto ok = court.JudgeAs<MeasuredOk>(kGood);
+  CHECK(ok.speedup.value == Approx(2).epsilon(0.005));
+  CHECK(ok.speedup.low <= 2);
+  CHECK(ok.speedup.high >= 2);
+  CHECK(ok.comparison == Comparison::kFaster);
+  CHECK(ok.runners == 1);
+  CHECK(ok.correctness_cases >= 10);
+  REQUIRE(ok.shapes.size() == 1);
+  CHECK(ok.shapes[0].candidate.median_ns == Approx(50'000).epsilon(0.01));
+  CHECK(ok.shapes[0].candidate.cold_median_ns == Approx(50'000).epsilon(0.02));
+  CHECK(ok.shapes[0].reference.median_ns == Approx(100'000).epsilon(0.01));
+  CHECK(ok.shapes[0].candidate.samples >= 30);
+  CHECK(ok.shapes[0].stop_reason == "precision");
+  CHECK(ok.shapes[0].discarded_blocks == 0);
+  CHECK(ok.shapes[0].call_overhead_ns == 0);
+  CHECK(ok.environment.clock_start_hz == Approx(1.98e9));
+  CHECK(ok.environment.power_watts == Approx(250));
+}
+
+TEST_CASE("The reference measured as a candidate is not told from itself") {
+  Court court;
+  CHECK(court.JudgeAs<MeasuredOk>(kMapReference).comparison == Comparison::kSame);
+}
+
+TEST_CASE("A slower kernel is measured as slower") {
+  Court court;
+  const auto ok = court.JudgeAs<MeasuredOk>("scale=2 add=1 ns=400000");
+  CHECK(ok.comparison == Comparison::kSlower);
+  CHECK(ok.speedup.value == Approx(0.25).epsilon(0.01));
+}
+
+TEST_CASE("A final figure spans five fresh runners") {
+  Court court;
+  const auto ok = court.JudgeAs<MeasuredOk>(kGood, MeasureLevel::kFinal);
+  CHECK(ok.runners == 5);
+  CHECK(ok.speedup.value == Approx(2).epsilon(0.005));
+  CHECK(ok.shapes[0].candidate.samples >= 150);
+}
+
+TEST_CASE("Wrong, unwritten and infinite values, and lost precision, are told apart") {
+  using Cause = WrongResult::Cause;
+  Court court;
+  const auto value = court.JudgeAs<WrongResult>(Good("wrong=1"));
+  CHECK(value.cause == Cause::kValue);
+  CHECK(value.output == "y");
+  CHECK(value.shape == AxisValues{{"n", 1}});
+  CHECK(value.mismatches == 1);
+  CHECK(value.got == Approx(value.expected * 1.5 + 1).epsilon(0.01));
+  CHECK(court.JudgeAs<WrongResult>(Good("skip=1")).cause == Cause::kNotWritten);
+  CHECK(court.JudgeAs<WrongResult>(Good("nan=1")).cause == Cause::kNonFinite);
+  const auto norm = court.JudgeAs<WrongResult>(Good("noise=0.0001"));
+  CHECK(norm.cause == Cause::kNormwise);
+  CHECK(norm.mismatches == 0);
+  CHECK(norm.normwise_error > 1e-5);
+}
+
+TEST_CASE("Writing beside an output is an exploit") {
+  Court court;
+  CHECK(court.JudgeAs<Exploit>(Good("beyond=1")).kind == Exploit::Kind::kWriteOutOfBounds);
+  CHECK(court.JudgeAs<Exploit>(Good("before=1")).kind == Exploit::Kind::kWriteOutOfBounds);
+}
+
+TEST_CASE("What the reference has left does not help a candidate") {
+  Court court;
+  const auto wrong = court.JudgeAs<WrongResult>(Good("steal=1"));
+  CHECK(wrong.cause == WrongResult::Cause::kNotWritten);
+}
+
+TEST_CASE("What is right when checked and wrong when timed is found") {
+  Court court;
+  CHECK(court.JudgeAs<WrongResult>(Good("from=8 wrong=1")).cause ==
+        WrongResult::Cause::kTimedOutput);
+  CHECK(court.JudgeAs<Exploit>(Good("from=8 skip=1")).kind == Exploit::Kind::kSkippedWork);
+}
+
+TEST_CASE("Results remembered by place are an exploit") {
+  Court court;
+  const auto exploit = court.JudgeAs<Exploit>(Good("from=3 stale=1"));
+  CHECK(exploit.kind == Exploit::Kind::kCachedOutput);
+  CHECK(exploit.evidence.find("inputs before") != std::string::npos);
+}
+
+TEST_CASE("Results remembered by value are an exploit") {
+  Court court;
+  const auto exploit = court.JudgeAs<Exploit>("scale=2 add=1 ns=20000 ns_new=100000 jitter=0.01");
+  CHECK(exploit.kind == Exploit::Kind::kCachedOutput);
+  CHECK(exploit.evidence.find("a few values replaced") != std::string::npos);
+}
+
+TEST_CASE("Time on the host that no event explains is an exploit") {
+  Court court;
+  const auto exploit = court.JudgeAs<Exploit>(Good("host_ns=2000000"));
+  CHECK(exploit.kind == Exploit::Kind::kBackgroundWork);
+  CHECK(exploit.evidence.find("on the host") != std::string::npos);
+}
+
+TEST_CASE("Events that say that time ran backwards are an exploit") {
+  Court court;
+  CHECK(court.JudgeAs<Exploit>("scale=2 add=1 ns=-1000").kind == Exploit::Kind::kBackgroundWork);
+}
+
+TEST_CASE("A runner that was held up now and then is no exploit") {
+  Court court;
+  const auto ok = court.JudgeAs<MeasuredOk>(Good("stall_every=9 stall_ns=30000000"));
+  CHECK(ok.speedup.value == Approx(2).epsilon(0.01));
+}
+
+TEST_CASE("A time that no memory allows is an exploit") {
+  Court court;
+  CHECK(court.JudgeAs<Exploit>("scale=2 add=1 ns=1").kind == Exploit::Kind::kBelowRoofline);
+}
+
+TEST_CASE("A kernel that kills its context is a crash, and only the candidate's") {
+  Court court;
+  const auto crash = court.JudgeAs<Crash>(Good("fault=700"));
+  CHECK(crash.cause == Crash::Cause::kDeviceError);
+  CHECK(crash.output_tail.find("ILLEGAL_ADDRESS") != std::string::npos);
+  const auto timed = court.JudgeAs<Crash>(Good("from=6 fault=719"));
+  CHECK(timed.output_tail.find("LAUNCH_FAILED") != std::string::npos);
+  CHECK(court.JudgeAs<Crash>(Good("write_input=1")).cause == Crash::Cause::kDeviceError);
+  CHECK(court.JudgeAs<Crash>(Good("launch_error=701")).cause == Crash::Cause::kDeviceError);
+  CHECK(court.JudgeAs<Crash>(Good("exit=1")).cause == Crash::Cause::kDeviceError);
+}
+
+TEST_CASE("What cannot be loaded, or takes other arguments, is a crash at loading") {
+  Court court;
+  CudaProgram candidate = MapProgram(kGood);
+  candidate.cubin = "\177ELF, says it";
+  CHECK(court.JudgeAs<Crash>(candidate).cause == Crash::Cause::kLoad);
+  const auto crash = court.JudgeAs<Crash>(Good("extra_parameter=4"));
+  CHECK(crash.cause == Crash::Cause::kLoad);
+  CHECK(crash.output_tail == "the kernel takes 4 arguments, not 3\n");
+  candidate = MapProgram(kGood);
+  candidate.launches[0].kernel = "other";
+  CHECK(court.JudgeAs<Crash>(candidate).output_tail.find("NOT_FOUND") != std::string::npos);
+}
+
+TEST_CASE("A kernel that never ends is stopped at its limit") {
+  MeasureOptions options = testing::QuickOptions();
+  options.min_call_limit_ns = 300'000'000;
+  options.max_call_limit_ns = 300'000'000;
+  Court court(options);
+  const auto check = court.JudgeAs<Timeout>(Good("hang=1"));
+  CHECK(check.stage == "check");
+  CHECK(check.limit_ns == 300'000'000);
+  CHECK(court.JudgeAs<Timeout>(Good("from=6 hang=1")).stage == "timing");
+}
+
+TEST_CASE("A check takes as long as the reference may need, whatever the limit of a call") {
+  MeasureOptions options = testing::QuickOptions();
+  options.min_call_limit_ns = 1'000'000;
+  options.max_call_limit_ns = 1'000'000;
+  Court court(options);
+  court.reference = "scale=2 add=1 ns=2000000";
+  const auto outcome = court.Judge(MapProgram(Good("hang=1")));
+  REQUIRE(outcome.ok());
+  REQUIRE(std::holds_alternative<Timeout>(*outcome));
+  CHECK(std::get<Timeout>(*outcome).limit_ns == 8 * 4 * 2'000'000);
+}
+
+TEST_CASE("A module that takes for ever to load is stopped at its own limit") {
+  MeasureOptions options = testing::QuickOptions();
+  options.load_limit_ns = 100'000'000;
+  // The reference is loaded before it, twice.
+  Court court(options, {"--inject=ModuleLoadData:3:hang"});
+  const auto outcome = court.Judge(MapProgram(kGood));
+  REQUIRE(outcome.ok());
+  REQUIRE(std::holds_alternative<Timeout>(*outcome));
+  CHECK(std::get<Timeout>(*outcome).stage == "load");
+  CHECK(std::get<Timeout>(*outcome).limit_ns == 100'000'000);
+}
+
+TEST_CASE("Launches follow each other and share a workspace") {
+  Court court;
+  CudaProgram candidate = MapProgram(kGood);
+  Launch first = candidate.launches[0];
+  Launch second = first;
+  first.kernel = "first";
+  first.arguments = {"x", "workspace", "n"};
+  second.kernel = "second";
+  second.arguments = {"workspace", "y", "n"};
+  candidate.cubin =
+      testing::FakeCubin({"first affine scale=2 ns=25000", "second affine add=1 ns=25000"});
+  candidate.launches = {first, second};
+  candidate.workspace_bytes = "4*n";
+  CHECK(court.JudgeAs<MeasuredOk>(candidate).speedup.value == Approx(2).epsilon(0.01));
+  // A result that lies in the workspace is gone before the next call.
+  candidate.cubin = testing::FakeCubin(
+      {"first affine scale=2 ns=25000 from=8 skip=1", "second affine add=1 ns=25000"});
+  CHECK(court.JudgeAs<Exploit>(candidate).kind == Exploit::Kind::kSkippedWork);
+}
+
+TEST_CASE("A workspace that the device has no room for is the candidate's fault") {
+  Court court;
+  CudaProgram candidate = MapProgram(kGood);
+  candidate.workspace_bytes = "4294967296";
+  const auto crash = court.JudgeAs<Crash>(candidate);
+  CHECK(crash.cause == Crash::Cause::kMemoryLimit);
+}
+
+TEST_CASE("Launches without a plan are refused, and the next candidate is unharmed") {
+  Court court;
+  CudaProgram candidate = MapProgram(kGood);
+  const Launch launch = candidate.launches[0];
+  candidate.launches.clear();
+  CHECK(absl::IsInvalidArgument(court.Judge(candidate).status()));
+  candidate.launches.assign(65, launch);
+  CHECK(absl::IsInvalidArgument(court.Judge(candidate).status()));
+  candidate.launches.assign(64, launch);
+  const auto ok = court.JudgeAs<MeasuredOk>(candidate);
+  CHECK(ok.speedup.value == Approx(2.0 / 64).epsilon(0.02));
+}
+
+TEST_CASE("What a candidate writes over the reference's outputs is written over in turn") {
+  Court court;
+  CHECK(court.JudgeAs<MeasuredOk>(Good("spoil=1")).comparison == Comparison::kFaster);
+}
+
+TEST_CASE("A reference whose results have changed is tried again before nothing is said") {
+  Court court;
+  court.reference = absl::StrCat(kMapReference, " from=16 wrong=1");
+  const auto outcome = court.Judge(MapProgram(kGood));
+  CHECK(absl::IsUnavailable(outcome.status()));
+  CHECK(outcome.status().message() ==
+        "the reference's results are not what they were before the candidate came");
+  // Two contexts of the judge would be one too many: only problem and runner were made anew.
+  CHECK(FakeCuda::Instance().calls("DevicePrimaryCtxRetain") == 1);
+  court.reference = kMapReference;
+  court.CheckNext();
+}
+
+TEST_CASE("Blocks at a lower clock are left out") {
+  Court court;
+  int looks = 0;
+  FakeNvml::Instance().clock_mhz = [&] { return ++looks % 9 == 0 ? 1000u : 1980u; };
+  const auto outcome = court.Judge(MapProgram(kGood));
+  REQUIRE(outcome.ok());
+  const auto* ok = std::get_if<MeasuredOk>(&*outcome);
+  REQUIRE(ok != nullptr);
+  CHECK(ok->shapes[0].discarded_blocks > 0);
+  CHECK(ok->speedup.value == Approx(2).epsilon(0.01));
+  CHECK(ok->environment.clock_min_hz == Approx(1e9));
+}
+
+TEST_CASE("Where the clock stays low and times are wild, no figure is given") {
+  MeasureOptions options = testing::QuickOptions();
+  options.screen.cap_ns = 100'000;
+  Court court(options);
+  int looks = 0;
+  FakeNvml::Instance().clock_mhz = [&] { return ++looks > 3 ? 1000u : 1980u; };
+  const auto outcome = court.Judge(MapProgram("scale=2 add=1 ns=400000 jitter=1.9"));
+  REQUIRE(outcome.ok());
+  INFO(Court::Feedback(*outcome));
+  const auto* unstable = std::get_if<EnvironmentUnstable>(&*outcome);
+  REQUIRE(unstable != nullptr);
+  CHECK(unstable->discarded_blocks == unstable->blocks);
+}
+
+TEST_CASE("A clock that cannot be read for once disturbs nothing") {
+  Court court;
+  int looks = 0;
+  FakeNvml::Instance().clock_mhz = [&] { return ++looks % 5 == 0 ? 0u : 1980u; };
+  const auto outcome = court.Judge(MapProgram(kGood));
+  REQUIRE(outcome.ok());
+  REQUIRE(std::holds_alternative<MeasuredOk>(*outcome));
+  CHECK(std::get<MeasuredOk>(*outcome).shapes[0].discarded_blocks == 0);
+}
+
+TEST_CASE("A token that is stopped ends judging at any step") {
+  // The clock is looked at before the candidate is loaded, and after each block.
+  for (const int at : {1, 2, 3, 6, 12}) {
+    Court court;
+    int looks = 0;
+    FakeNvml::Instance().clock_mhz = [&] {
+      if (++looks == at) court.cancel.Cancel();
+      return 1980u;
+    };
+    CHECK(absl::IsCancelled(court.Judge(MapProgram(kGood)).status()));
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
