@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_RUNNER_PROTOCOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
