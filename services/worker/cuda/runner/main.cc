@@ -155,6 +155,10 @@ bool Runner::Start(int device) {
   CUcontext context = nullptr;
   int l2_bytes = 0;
   if (!Check(api_.Init(0), "cuInit") || !Check(api_.DeviceGet(&handle, device), "cuDeviceGet") ||
+      // Else the driver makes room for local memory anew whenever a kernel with much of it follows
+      // one with little, which takes longer than most kernels.
+      !Check(api_.DevicePrimaryCtxSetFlags(handle, CU_CTX_LMEM_RESIZE_TO_MAX),
+             "cuDevicePrimaryCtxSetFlags") ||
       !Check(api_.DevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain") ||
       !Check(api_.CtxSetCurrent(context), "cuCtxSetCurrent") ||
       !Check(api_.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate") ||
