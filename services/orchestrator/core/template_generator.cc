@@ -42,6 +42,13 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
                                     CandidateKind::kHostNative)
                      .candidate_id] = i;
   }
+  uint64_t random = seed_;
+  for (size_t i = 0; i < space().templates.size(); ++i) {
+    const auto [first, last] = PointsOf(static_cast<int>(i));
+    if (first == last) continue;
+    start_.push_back(first + Below(random, last - first));
+    std::swap(start_.back(), start_[Below(random, start_.size())]);
+  }
 }
 
 const Space& TemplateGenerator::space() const { return *problem_->targets.at(target_).space; }
@@ -52,7 +59,12 @@ std::optional<Candidate> TemplateGenerator::Next() const {
   }
   uint64_t random = seed_ * 0x2545f4914f6cdd1dull + proposed_ + 1;
   std::optional<size_t> index;
-  if (elites_.size() >= kElitesBeforeVariation && UnitInterval(random) >= kRandomShare) {
+  for (const size_t point : start_) {
+    if (seen_[point]) continue;
+    index = point;
+    break;
+  }
+  if (!index && elites_.size() >= kElitesBeforeVariation && UnitInterval(random) >= kRandomShare) {
     index = Vary(random);
   }
   if (!index) {
@@ -92,20 +104,24 @@ std::optional<size_t> TemplateGenerator::Vary(uint64_t& random) const {
   return std::nullopt;
 }
 
+std::pair<size_t, size_t> TemplateGenerator::PointsOf(int template_index) const {
+  const auto first = std::lower_bound(
+      points_.begin(), points_.end(), template_index,
+      [](const SpacePoint& point, int index) { return point.template_index < index; });
+  const auto last = std::upper_bound(
+      first, points_.end(), template_index,
+      [](int index, const SpacePoint& point) { return index < point.template_index; });
+  return {static_cast<size_t>(first - points_.begin()),
+          static_cast<size_t>(last - points_.begin())};
+}
+
 size_t TemplateGenerator::RandomUnseen(uint64_t& random) const {
   // A template is drawn first, so that a small one is not drowned by a large one.
   const size_t templates = space().templates.size();
   for (int attempt = 0; attempt < kVariationAttempts; ++attempt) {
-    const int wanted = static_cast<int>(Below(random, templates));
-    const auto first = std::lower_bound(
-        points_.begin(), points_.end(), wanted,
-        [](const SpacePoint& point, int index) { return point.template_index < index; });
-    const auto last = std::upper_bound(
-        first, points_.end(), wanted,
-        [](int index, const SpacePoint& point) { return index < point.template_index; });
+    const auto [first, last] = PointsOf(static_cast<int>(Below(random, templates)));
     if (first == last) continue;
-    const size_t candidate = static_cast<size_t>(first - points_.begin()) +
-                             Below(random, static_cast<size_t>(last - first));
+    const size_t candidate = first + Below(random, last - first);
     if (!seen_[candidate]) return candidate;
   }
   size_t nth = Below(random, points_.size() - proposed_);
@@ -144,6 +160,12 @@ std::optional<Candidate> TemplateGenerator::Find(std::string_view candidate_id) 
   }
   return CandidateFromPoint(space(), points_[found->second], problem_->problem_id,
                             CandidateKind::kHostNative);
+}
+
+bool TemplateGenerator::IsStart(std::string_view candidate_id) const {
+  auto found = index_by_id_.find(candidate_id);
+  return found != index_by_id_.end() &&
+         std::find(start_.begin(), start_.end(), found->second) != start_.end();
 }
 
 }  // namespace kernelcast::orchestrator
