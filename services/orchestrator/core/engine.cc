@@ -946,6 +946,7 @@ PolicyInput Engine::CountsFor(const Search& search) const {
 }
 
 bool Engine::MaySelect(const Search& search) const {
+  if (search.spec.budget.max_wall_time_ns > 0) return true;
   PolicyInput input = CountsFor(search);
   // Of the candidates, however often each was decided on.
   input.decided = search.counts.distinct_candidates -

@@ -184,6 +184,7 @@ class Engine {
   void Rerank(const std::string& search_id);
   // What the policy looks at besides the forecast.
   PolicyInput CountsFor(const Search& search) const;
+  // Whether a search may choose from what it knows by now, or waits to know more.
   bool MaySelect(const Search& search) const;
   // Candidates that a search knows before it waits for measurements to tell where to look further.
   uint64_t LookAhead(const Search& search) const;

@@ -13,6 +13,9 @@ constexpr double kRandomShare = 0.35;
 constexpr double kCrossoverShare = 0.35;
 constexpr double kNeighbourShare = 0.7;
 constexpr int kVariationAttempts = 16;
+// A template with fewer points than this share of the mean seldom has the best: it is left to be
+// chosen when the others are known.
+constexpr double kLeastStartShare = 0.5;
 
 uint64_t SplitMix64(uint64_t& state) {
   uint64_t z = (state += 0x9e3779b97f4a7c15ull);
@@ -42,10 +45,12 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
                                     CandidateKind::kHostNative)
                      .candidate_id] = i;
   }
+  const double least = kLeastStartShare * static_cast<double>(points_.size()) /
+                       static_cast<double>(std::max<size_t>(space().templates.size(), 1));
   uint64_t random = seed_;
   for (size_t i = 0; i < space().templates.size(); ++i) {
     const auto [first, last] = PointsOf(static_cast<int>(i));
-    if (first == last) continue;
+    if (static_cast<double>(last - first) < least) continue;
     start_.push_back(first + Below(random, last - first));
     std::swap(start_.back(), start_[Below(random, start_.size())]);
   }

@@ -14,10 +14,10 @@
 
 namespace kernelcast::orchestrator {
 
-// Proposes points of a template space, none twice: first the start, one point of each template;
-// then at random until a few are measured, then mostly mutations and crossovers of the measured
-// best. Deterministic: the n-th proposal depends on the seed, n and what was told before, so that a
-// replayed log proposes the same. Not thread-safe.
+// Proposes points of a template space, none twice: first the start, one point of each template that
+// is not much smaller than the others; then at random until a few are measured, then mostly
+// mutations and crossovers of the measured best. Deterministic: the n-th proposal depends on the
+// seed, n and what was told before, so that a replayed log proposes the same. Not thread-safe.
 class TemplateGenerator {
  public:
   // The problem must have a space for the target and is kept alive.
