@@ -68,6 +68,40 @@ TEST_CASE("Candidates are evaluated and shown in the order of their names", "[e2
   }
 }
 
+TEST_CASE("Device code goes to the target that the problem has, with its launches", "[e2e][cuda]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
+  fs::create_directories(home.path() / "candidates");
+  const std::string folder = home.File("candidates");
+  std::ofstream(folder + "/k.cu") << "extern \"C\" __global__ void k() {}\n";
+  std::ofstream(folder + "/k.json") << R"({"tunables": {"BLOCK": 128}, "launches": [{"kernel": "k",
+      "grid": ["rows"], "block": ["BLOCK"], "arguments": ["x", "y", "cols", "workspace"]}],
+      "workspace_bytes": "4*rows"})";
+  const auto evaluate = [&](const std::string& problem, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"evaluate", problem,          "--candidates",
+                                          folder,     "--orchestrator", fake.address()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = Run(home, arguments);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+  };
+  evaluate("rmsnorm_bf16", {});
+  evaluate("row_softmax", {"--target", "cuda"});
+  evaluate("row_softmax", {});
+  const auto requests = fake.evaluated();
+  REQUIRE(requests.size() == 3);
+  CHECK(requests[0].candidate().target() == "cuda");
+  CHECK(requests[1].candidate().target() == "cuda");
+  CHECK(requests[2].candidate().target() == "cpu");
+  const v1::Candidate& sent = requests[0].candidate();
+  CHECK(sent.kind() == v1::CANDIDATE_KIND_DEVICE_CUDA);
+  REQUIRE(sent.launches_size() == 1);
+  CHECK(sent.launches(0).kernel() == "k");
+  CHECK(sent.launches(0).arguments(3) == "workspace");
+  CHECK(sent.workspace_bytes() == "4*rows");
+}
+
 TEST_CASE("With --json each evaluation is a line as it is settled", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;

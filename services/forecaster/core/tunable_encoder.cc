@@ -29,14 +29,15 @@ float SignedLog2(int64_t value) {
 }  // namespace
 
 TunableEncoder::TunableEncoder(const Space& space) {
-  const auto add_column = [this](std::string name, float range) {
+  const auto add_column = [this](std::string name, float range, Kind kind) {
     names_.push_back(std::move(name));
+    kinds_.push_back(kind);
     ranges_.push_back(range > 0 ? range : 1.0f);
     return names_.size() - 1;
   };
   for (const SpaceTemplate& entry : space.templates) {
     templates_.emplace(entry.name, static_cast<int>(templates_.size()));
-    add_column("template=" + entry.name, 1);
+    add_column("template=" + entry.name, 1, Kind::kTemplate);
   }
 
   // The values of a tunable over all templates that have it, in the order of the files.
@@ -67,18 +68,30 @@ TunableEncoder::TunableEncoder(const Space& space) {
       high = std::max(high, SignedLog2(*number));
     }
     if (tunable.numeric) {
-      tunable.column = add_column(name, high - low);
+      tunable.column = add_column(name, high - low, Kind::kNumber);
       continue;
     }
     for (const std::string& value : values[name]) {
-      tunable.value_columns.emplace(value, add_column(name + "=" + value, 1));
+      tunable.value_columns.emplace(value, add_column(name + "=" + value, 1, Kind::kValue));
+    }
+  }
+  for (const SpaceTemplate& entry : space.templates) {
+    for (const SpaceTemplate::Dimension& dimension : entry.dimensions) {
+      const auto tunable = tunables_.find(dimension.name);
+      if (tunable == tunables_.end() || !tunable->second.numeric) continue;
+      std::vector<float>& encoded = values_[{templates_.at(entry.name), tunable->second.column}];
+      for (const std::string& value : dimension.values) {
+        encoded.push_back(SignedLog2(*ParseInteger(value)));
+      }
+      std::sort(encoded.begin(), encoded.end());
+      encoded.erase(std::unique(encoded.begin(), encoded.end()), encoded.end());
     }
   }
   for (const SpaceTemplate& entry : space.templates) {
     for (const std::vector<std::string>& set : entry.flag_sets) {
       for (const std::string& flag : set) {
         if (flag_columns_.count(flag) == 0) {
-          flag_columns_.emplace(flag, add_column("flag:" + flag, 1));
+          flag_columns_.emplace(flag, add_column("flag:" + flag, 1, Kind::kFlag));
         }
       }
     }
@@ -111,6 +124,20 @@ std::vector<float> TunableEncoder::Encode(const Candidate& candidate) const {
     row[column] = std::find(flags.begin(), flags.end(), flag) != flags.end() ? 1.0f : 0.0f;
   }
   return row;
+}
+
+float TunableEncoder::Rank(int template_index, size_t column, float value) const {
+  if (std::isnan(value)) return value;
+  const auto found = values_.find({template_index, column});
+  if (found == values_.end() || found->second.size() < 2) return value / ranges_[column];
+  const std::vector<float>& known = found->second;
+  const float steps = static_cast<float>(known.size() - 1);
+  const auto above = std::lower_bound(known.begin(), known.end(), value);
+  if (above == known.end()) return 1;
+  const float rank = static_cast<float>(above - known.begin());
+  if (*above == value || above == known.begin()) return rank / steps;
+  const float below = *(above - 1);
+  return (rank - 1 + (value - below) / (*above - below)) / steps;
 }
 
 int TunableEncoder::TemplateIndex(const Candidate& candidate) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/domain/candidate.h"
@@ -28,13 +29,20 @@ class TunableEncoder {
   const std::string& name(size_t column) const { return names_[column]; }
   // How far apart the values of a column lie in the space, > 0.
   float range(size_t column) const { return ranges_[column]; }
-  // Whether the column says which template it is, and nothing else.
-  bool is_template(size_t column) const { return column < templates_.size(); }
+  // What a column says: the template, a number, whether an identifier is this one, whether a flag
+  // is set.
+  enum class Kind { kTemplate, kNumber, kValue, kFlag };
+  Kind kind(size_t column) const { return kinds_[column]; }
 
   std::vector<float> Encode(const Candidate& candidate) const;
 
   // Index of the candidate's template in the space, -1 where it names none that is known.
   int TemplateIndex(const Candidate& candidate) const;
+
+  // Where an encoded number lies among those that a template allows in that column: 0 for the
+  // least, 1 for the greatest, the values between at equal steps. NaN for NaN; the number divided
+  // by range() where the template has no two values to lie between.
+  float Rank(int template_index, size_t column, float value) const;
 
  private:
   struct Tunable {
@@ -46,9 +54,12 @@ class TunableEncoder {
 
   std::vector<std::string> names_;
   std::vector<float> ranges_;
+  std::vector<Kind> kinds_;
   std::map<std::string, int, std::less<>> templates_;
   std::map<std::string, Tunable, std::less<>> tunables_;
   std::map<std::string, size_t, std::less<>> flag_columns_;
+  // Encoded values of a template's numeric tunables, ascending, by template and column.
+  std::map<std::pair<int, size_t>, std::vector<float>> values_;
 };
 
 }  // namespace kernelcast::forecaster

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/base/log.h"
+#include "services/forecaster/embedded/cholesky.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -15,6 +16,25 @@ constexpr int kLeastOfEach = 5;
 constexpr int kMembers = 6;
 constexpr double kLowest = 0.002;
 constexpr double kHighest = 0.998;
+// What the regression alone may say.
+constexpr double kLowestRate = 0.01;
+constexpr double kHighestRate = 0.98;
+
+// One failure says more of its neighbours than of the template, and little of the problem: most
+// spaces have a template that never works, and some in which a combination of tunables does not.
+constexpr CovarianceWeights kAlike = {.constant = 0.15,
+                                      .same_template = 0.5,
+                                      .main_effects = 1,
+                                      .interactions = 1,
+                                      .shared_effects = 0.2,
+                                      .facts = 0};
+constexpr double kNoise = 0.2;
+
+const LikenessLengths& Lengths() {
+  static const LikenessLengths& kLengths =
+      *new LikenessLengths{.tunables = 0.5, .facts = 1, .weights = {}};
+  return kLengths;
+}
 
 double Shrunk(double failures, double total, double prior, double prior_rows) {
   return (failures + prior * prior_rows) / (total + prior_rows);
@@ -32,24 +52,24 @@ std::vector<float> Row(const CandidateFeatures& features, size_t columns) {
 
 }  // namespace
 
-FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows, uint64_t seed) {
+FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
+                                 std::span<const SpacePosition> positions, uint64_t seed) {
   FailureModel model;
   size_t columns = 0;
+  double failures = 0;
+  double compiled = 0;
   for (const TrainingRow* row : rows) {
     columns = std::max(columns, row->features.tunables.size() + row->features.facts.size());
     for (Counts* counts : {&model.problem_, &model.templates_[row->features.template_index]}) {
       ++counts->all;
-      if (row->compile_error) {
-        ++counts->failed_compiling;
-        continue;
-      }
-      ++counts->compiled;
-      if (!row->log2_speedup.has_value()) ++counts->failed_running;
+      if (row->compile_error) ++counts->failed_compiling;
     }
+    if (row->compile_error) continue;
+    ++compiled;
+    if (!row->log2_speedup.has_value()) ++failures;
   }
-  const double failures = model.problem_.failed_running;
-  if (failures < kLeastOfEach || model.problem_.compiled - failures < kLeastOfEach ||
-      columns == 0) {
+  model.TrainProcess(rows, positions);
+  if (failures < kLeastOfEach || compiled - failures < kLeastOfEach || columns == 0) {
     return model;
   }
   Matrix matrix;
@@ -75,13 +95,41 @@ FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows, uint6
   return model;
 }
 
-double FailureModel::Predict(const CandidateFeatures& features) const {
+void FailureModel::TrainProcess(std::span<const TrainingRow* const> rows,
+                                std::span<const SpacePosition> positions) {
+  std::vector<double> outcomes;
+  for (size_t i = rows.size(); i-- > 0 && points_.size() < kMaxPoints;) {
+    if (rows[i]->compile_error) continue;
+    points_.push_back(positions[i]);
+    outcomes.push_back((rows[i]->log2_speedup.has_value() ? 0.0 : 1.0) - kPriorRate);
+  }
+  const size_t n = points_.size();
+  std::vector<double> matrix(n * n);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      matrix[i * n + j] = kAlike(Compare(points_[i], points_[j], Lengths()));
+    }
+    matrix[i * n + i] += kNoise;
+  }
+  double half_log_determinant = 0;
+  if (!Cholesky(matrix, n, half_log_determinant)) {
+    points_.clear();  // as good as nothing seen
+    return;
+  }
+  ForwardSubstitute(matrix, n, outcomes);
+  BackwardSubstitute(matrix, n, outcomes);
+  alpha_ = std::move(outcomes);
+}
+
+double FailureModel::Predict(const CandidateFeatures& features,
+                             const SpacePosition& position) const {
   const auto found = templates_.find(features.template_index);
   const Counts own = found == templates_.end() ? Counts() : found->second;
-  double p =
-      Shrunk(own.failed_running, own.compiled,
-             Shrunk(problem_.failed_running, problem_.compiled, kPriorRate, kProblemPriorRows),
-             kTemplatePriorRows);
+  double p = kPriorRate;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    p += alpha_[i] * kAlike(Compare(points_[i], position, Lengths()));
+  }
+  p = std::clamp(p, kLowestRate, kHighestRate);
   if (ensemble_.has_value()) {
     const double log_odds = 0.5 * (LogOdds(p) + ensemble_->Mean(Row(features, ensemble_columns_)));
     p = 1 / (1 + std::exp(-log_odds));

@@ -3,278 +3,201 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
+#include <optional>
 #include <utility>
+
+#include "services/forecaster/embedded/cholesky.h"
 
 namespace kernelcast::forecaster {
 namespace {
 
-// Variance of the constant term, relative to the overall variance.
-constexpr double kMeanVariance = 0.5;
 constexpr double kPriorShape = 1.5;
-// Tunables that only one of two candidates has count as half their range apart.
-constexpr float kOneSidedSquare = 0.25f;
-// Facts that hardly vary among the labels are not blown up beyond this deviation.
-constexpr float kFactDeviationFloor = 0.1f;
-constexpr double kNoiseCentre = 0.03;
+
+// How far, in natural log, weights and lengths are taken to lie from the usual.
+constexpr double kLogDeviation = 0.7;
 constexpr double kNoiseLogDeviation = 1.5;
-
-// How far, in natural log, the weight of a tunable is taken to lie from one.
-constexpr double kWeightLogDeviation = 1.0;
-// With fewer points the tunables are not weighted one by one.
-constexpr size_t kLeastPointsForWeights = 8;
-
-// Matern covariance of smoothness 3/2 at a distance in units of the length.
-double Matern(double distance) {
-  const double scaled = std::numbers::sqrt3 * distance;
-  return (1 + scaled) * std::exp(-scaled);
-}
-
-// Squared distance of two values of a tunable, each of which may be missing.
-float SquaredDifference(float a, float b) {
-  const bool a_missing = std::isnan(a);
-  const bool b_missing = std::isnan(b);
-  if (a_missing || b_missing) return a_missing != b_missing ? kOneSidedSquare : 0.0f;
-  return (a - b) * (a - b);
-}
-
-// `matrix` is n x n, symmetric; overwritten with its factor.
-bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant) {
-  half_log_determinant = 0;
-  for (size_t i = 0; i < n; ++i) {
-    double* row = &matrix[i * n];
-    for (size_t j = 0; j < i; ++j) {
-      const double* other = &matrix[j * n];
-      double sum = row[j];
-      for (size_t k = 0; k < j; ++k) sum -= row[k] * other[k];
-      row[j] = sum / other[j];
-    }
-    double sum = row[i];
-    for (size_t k = 0; k < i; ++k) sum -= row[k] * row[k];
-    if (!(sum > 1e-12)) return false;
-    row[i] = std::sqrt(sum);
-    half_log_determinant += std::log(row[i]);
-  }
-  return true;
-}
-
-// Solves L x = b in place.
-void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::vector<double>& b) {
-  for (size_t i = 0; i < n; ++i) {
-    double sum = b[i];
-    for (size_t k = 0; k < i; ++k) sum -= lower[i * n + k] * b[k];
-    b[i] = sum / lower[i * n + i];
-  }
-}
+constexpr double kTunableLogDeviation = 1.0;
+// With fewer points the noise, the kinds of likeness and single tunables stay as usual.
+constexpr size_t kLeastPointsForNoise = 6;
+constexpr size_t kLeastPointsToAdapt = 24;
+constexpr size_t kLeastPointsForTunables = 32;
+constexpr int kSweeps = 2;
+// What kinds of likeness count is assumed, not known, which is felt most where there are labels,
+// but too few to tell: this much is added to the variance, in shares of it, at so many points.
+constexpr double kAssumedShare = 0.65;
+constexpr double kAssumedPoints = 12;
 
 }  // namespace
 
-double GaussianProcess::Kernel::operator()(bool same, double tunable_distance,
-                                           double fact_distance) const {
-  double value = kMeanVariance + facts * Matern(fact_distance / facts_length);
-  if (same) {
-    value += same_template + within_template * Matern(tunable_distance / within_length);
+// The cost of kernels for one set of points, with what they have in common worked out once.
+class GaussianProcess::Fitter {
+ public:
+  Fitter(const std::vector<SpacePosition>& points, std::span<const double> values,
+         double prior_rate)
+      : points_(points),
+        values_(values),
+        prior_rate_(prior_rate),
+        likeness_(points.size() * points.size()),
+        matrix_(points.size() * points.size()) {}
+
+  void Relate(const LikenessLengths& lengths) {
+    const size_t n = points_.size();
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j <= i; ++j) {
+        likeness_[i * n + j] = Compare(points_[i], points_[j], lengths);
+      }
+    }
   }
-  if (tunables > 0) value += tunables * Matern(tunable_distance / tunables_length);
-  return value;
-}
 
-double GaussianProcess::Kernel::Variance() const {
-  return kMeanVariance + same_template + within_template + tunables + facts;
-}
-
-double GaussianProcess::TunableDistance(const std::vector<float>& a,
-                                        const std::vector<float>& b) const {
-  float sum = 0;
-  for (size_t i = 0; i < tunable_weights_.size(); ++i) {
-    sum += tunable_weights_[i] * SquaredDifference(a[i], b[i]);
+  // The factor of the covariance matrix; false if it has none.
+  bool Factor(const Kernel& kernel) {
+    const size_t n = points_.size();
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j <= i; ++j) matrix_[i * n + j] = kernel.weights(likeness_[i * n + j]);
+      matrix_[i * n + i] += kernel.noise;
+    }
+    return Cholesky(matrix_, n, half_log_determinant_);
   }
-  return std::sqrt(sum);
-}
+  std::vector<double>& matrix() { return matrix_; }
 
-double GaussianProcess::FactDistance(const std::vector<float>& a,
-                                     const std::vector<float>& b) const {
-  if (a.empty()) return 0;
-  float sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum / active_facts_);
-}
-
-std::vector<float> GaussianProcess::ScaleFacts(const std::vector<float>& facts) const {
-  std::vector<float> scaled(fact_means_.size(), 0.0f);
-  if (facts.size() != fact_means_.size()) return scaled;
-  for (size_t i = 0; i < facts.size(); ++i) {
-    if (!std::isnan(facts[i])) scaled[i] = (facts[i] - fact_means_[i]) * fact_inverse_scales_[i];
+  // Negative log marginal likelihood with the overall variance integrated out. Needs Relate for the
+  // kernel's lengths.
+  double Cost(const Kernel& kernel) {
+    if (!Factor(kernel)) return std::numeric_limits<double>::infinity();
+    whitened_.assign(values_.begin(), values_.end());
+    ForwardSubstitute(matrix_, points_.size(), whitened_);
+    double square = 0;
+    for (const double value : whitened_) square += value * value;
+    return half_log_determinant_ + (kPriorShape + 0.5 * static_cast<double>(points_.size())) *
+                                       std::log(prior_rate_ + 0.5 * square);
   }
-  return scaled;
+
+  // Moves the kernel where the likelihood gains more than the distance costs. Leaves Relate done
+  // for it.
+  void Adapt(Kernel& kernel) {
+    Relate(kernel.lengths);
+    const size_t n = points_.size();
+    if (n < kLeastPointsForNoise) return;
+    best_cost_ = Cost(kernel);
+    const auto price = [](double ratio, double deviation) {
+      return 0.5 * std::pow(std::log(ratio) / deviation, 2);
+    };
+    const Kernel usual = kernel;
+    const auto adapt_noise = [&] {
+      for (const double ratio : {0.3, 1.0, 3.0, 10.0, 30.0, 100.0}) {
+        Kernel trial = kernel;
+        trial.noise = usual.noise * ratio;
+        Try(kernel, trial,
+            price(ratio, kNoiseLogDeviation) -
+                price(kernel.noise / usual.noise, kNoiseLogDeviation));
+      }
+    };
+    adapt_noise();
+    if (n < kLeastPointsToAdapt) return;
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+      const double before = best_cost_;
+      for (double CovarianceWeights::*field :
+           {&CovarianceWeights::same_template, &CovarianceWeights::main_effects,
+            &CovarianceWeights::interactions, &CovarianceWeights::shared_effects,
+            &CovarianceWeights::facts}) {
+        for (const double ratio : {0.1, 0.3, 1.0, 3.0, 10.0}) {
+          Kernel trial = kernel;
+          trial.weights.*field = usual.weights.*field * ratio;
+          Try(kernel, trial,
+              price(ratio, kLogDeviation) -
+                  price(kernel.weights.*field / (usual.weights.*field), kLogDeviation));
+        }
+      }
+      adapt_noise();
+      for (double LikenessLengths::*field : {&LikenessLengths::tunables, &LikenessLengths::facts}) {
+        for (const double ratio : {0.5, 1.0, 2.0}) {
+          Kernel trial = kernel;
+          trial.lengths.*field = usual.lengths.*field * ratio;
+          if (trial.lengths.*field == kernel.lengths.*field) continue;
+          Relate(trial.lengths);
+          Try(kernel, trial,
+              price(ratio, kLogDeviation) -
+                  price(kernel.lengths.*field / (usual.lengths.*field), kLogDeviation));
+        }
+        Relate(kernel.lengths);
+      }
+      if (best_cost_ > before - 1e-9) break;
+    }
+    if (n < kLeastPointsForTunables) return;
+    const size_t tunables = points_[0].tunables.size();
+    kernel.lengths.weights.assign(tunables, 1.0f);
+    for (size_t column = 0; column < tunables; ++column) {
+      if (!Varies(column)) continue;
+      for (const float weight : {0.1f, 0.33f, 3.0f, 9.0f}) {
+        Kernel trial = kernel;
+        trial.lengths.weights[column] = weight;
+        Relate(trial.lengths);
+        Try(kernel, trial,
+            price(weight, kTunableLogDeviation) -
+                price(kernel.lengths.weights[column], kTunableLogDeviation));
+      }
+    }
+    Relate(kernel.lengths);
+  }
+
+ private:
+  void Try(Kernel& kernel, const Kernel& trial, double further) {
+    const double cost = Cost(trial) + prices_ + further;
+    if (cost >= best_cost_ - 1e-9) return;
+    best_cost_ = cost;
+    prices_ += further;
+    kernel = trial;
+  }
+
+  bool Varies(size_t column) const {
+    std::optional<float> known;
+    for (const SpacePosition& point : points_) {
+      const float value = point.tunables[column];
+      if (std::isnan(value)) continue;
+      if (known.has_value() && *known != value) return true;
+      known = value;
+    }
+    return false;
+  }
+
+  const std::vector<SpacePosition>& points_;
+  const std::span<const double> values_;
+  const double prior_rate_;
+  std::vector<Likeness> likeness_;
+  std::vector<double> matrix_;
+  std::vector<double> whitened_;
+  double half_log_determinant_ = 0;
+  double best_cost_ = 0;
+  double prices_ = 0;  // part of best_cost_
+};
+
+GaussianProcess::Kernel GaussianProcess::UsualKernel() {
+  Kernel kernel;
+  kernel.weights = {.constant = 0.5,
+                    .same_template = 0.4,
+                    .main_effects = 0.3,
+                    .interactions = 0.15,
+                    .shared_effects = 0.2,
+                    .facts = 0.15};
+  kernel.noise = 0.01;
+  return kernel;
 }
 
 GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
                                      std::span<const double> values, double prior_scale) {
   GaussianProcess process;
+  process.kernel_ = UsualKernel();
   const size_t n = points.size();
-  const double prior_rate =
-      kPriorShape * prior_scale * prior_scale / (Kernel().Variance() + Kernel().noise);
+  const double prior_rate = kPriorShape * prior_scale * prior_scale /
+                            (process.kernel_.weights.Variance() + process.kernel_.noise);
   process.shape_ = kPriorShape;
   process.rate_ = prior_rate;
   if (n == 0) return process;
 
-  // Facts are standardised over the points that have them.
-  size_t columns = 0;
-  for (const SpacePosition& point : points) columns = std::max(columns, point.facts.size());
-  process.active_facts_ = 0;
-  process.fact_means_.assign(columns, 0.0f);
-  process.fact_inverse_scales_.assign(columns, 0.0f);
-  for (size_t column = 0; column < columns; ++column) {
-    double count = 0;
-    double sum = 0;
-    double square = 0;
-    for (const SpacePosition& point : points) {
-      if (point.facts.size() != columns || std::isnan(point.facts[column])) continue;
-      ++count;
-      sum += point.facts[column];
-      square += static_cast<double>(point.facts[column]) * point.facts[column];
-    }
-    if (count == 0) continue;
-    const double mean = sum / count;
-    const double variance = std::max(0.0, square / count - mean * mean);
-    process.fact_means_[column] = static_cast<float>(mean);
-    if (variance < 1e-10) continue;
-    process.active_facts_ += 1;
-    process.fact_inverse_scales_[column] =
-        static_cast<float>(1 / std::sqrt(variance + kFactDeviationFloor * kFactDeviationFloor));
-  }
-  process.active_facts_ = std::max(process.active_facts_, 1.0f);
-  for (SpacePosition& point : points) point.facts = process.ScaleFacts(point.facts);
-
-  const size_t tunables = points[0].tunables.size();
-  process.tunable_weights_.assign(tunables, 1.0f);
-  std::vector<double> tunable_distances(n * n);
-  std::vector<double> fact_distances(n * n);
-  std::vector<char> same(n * n);
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      tunable_distances[i * n + j] =
-          process.TunableDistance(points[i].tunables, points[j].tunables);
-      fact_distances[i * n + j] = process.FactDistance(points[i].facts, points[j].facts);
-      same[i * n + j] = points[i].template_index == points[j].template_index ? 1 : 0;
-    }
-  }
-
-  std::vector<double> matrix(n * n);
-  std::vector<double> whitened(n);
-  const auto fill = [&](const Kernel& kernel) {
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j <= i; ++j) {
-        const size_t at = i * n + j;
-        matrix[at] = kernel(same[at] != 0, tunable_distances[at], fact_distances[at]);
-      }
-      matrix[i * n + i] += kernel.noise;
-    }
-  };
-  // Negative log marginal likelihood with the overall variance integrated out, and a weak prior on
-  // the noise.
-  const auto cost = [&](const Kernel& kernel) {
-    fill(kernel);
-    double half_log_determinant = 0;
-    if (!Cholesky(matrix, n, half_log_determinant)) {
-      return std::numeric_limits<double>::infinity();
-    }
-    whitened.assign(values.begin(), values.end());
-    ForwardSubstitute(matrix, n, whitened);
-    double square = 0;
-    for (const double value : whitened) square += value * value;
-    const double noise = std::log(kernel.noise / kNoiseCentre) / kNoiseLogDeviation;
-    return half_log_determinant +
-           (kPriorShape + 0.5 * static_cast<double>(n)) * std::log(prior_rate + 0.5 * square) +
-           0.5 * noise * noise;
-  };
-
-  struct Axis {
-    double Kernel::*field;
-    std::vector<double> values;
-  };
-  static const std::vector<Axis>& kAxes = *new std::vector<Axis>{
-      {&Kernel::same_template, {0.05, 0.2, 0.5, 1}},
-      {&Kernel::within_template, {0.1, 0.3, 1}},
-      {&Kernel::within_length, {0.5, 1, 2, 4}},
-      {&Kernel::tunables, {0, 0.1, 0.3}},
-      {&Kernel::tunables_length, {1, 3}},
-      {&Kernel::facts, {0, 0.1, 0.3, 1}},
-      {&Kernel::facts_length, {0.3, 1, 3}},
-      {&Kernel::noise, {0.003, 0.01, 0.03, 0.1}},
-  };
-  constexpr int kSweeps = 3;
-  Kernel best;
-  double best_cost = cost(best);
-  if (n >= 2) {
-    for (int sweep = 0; sweep < kSweeps; ++sweep) {
-      bool changed = false;
-      for (const Axis& axis : kAxes) {
-        for (const double value : axis.values) {
-          if (value == best.*axis.field) continue;
-          Kernel trial = best;
-          trial.*axis.field = value;
-          const double trial_cost = cost(trial);
-          if (trial_cost < best_cost - 1e-9) {
-            best_cost = trial_cost;
-            best = trial;
-            changed = true;
-          }
-        }
-      }
-      if (!changed) break;
-    }
-  }
-
-  // Then how much each tunable matters, one after the other, with a price for being different.
-  if (n >= kLeastPointsForWeights) {
-    const auto price = [](float weight) {
-      const double deviation = std::log(static_cast<double>(weight)) / kWeightLogDeviation;
-      return 0.5 * deviation * deviation;
-    };
-    double prices = 0;  // part of best_cost
-    std::vector<double> others(n * n);
-    for (size_t column = 0; column < tunables; ++column) {
-      float& weight = process.tunable_weights_[column];
-      bool varies = false;
-      for (size_t i = 0; i < n; ++i) {
-        for (size_t j = 0; j <= i; ++j) {
-          const float square =
-              SquaredDifference(points[i].tunables[column], points[j].tunables[column]);
-          varies = varies || square > 0;
-          const double distance = tunable_distances[i * n + j];
-          others[i * n + j] = std::max(0.0, distance * distance - weight * square);
-        }
-      }
-      if (!varies) continue;
-      const auto apply = [&](float value) {
-        for (size_t i = 0; i < n; ++i) {
-          for (size_t j = 0; j <= i; ++j) {
-            tunable_distances[i * n + j] = std::sqrt(
-                others[i * n + j] +
-                value * SquaredDifference(points[i].tunables[column], points[j].tunables[column]));
-          }
-        }
-      };
-      for (const float value : {0.1f, 0.33f, 3.0f, 9.0f}) {
-        apply(value);
-        const double trial_prices = prices - price(weight) + price(value);
-        const double trial_cost = cost(best) + trial_prices;
-        if (trial_cost < best_cost - 1e-9) {
-          best_cost = trial_cost;
-          prices = trial_prices;
-          weight = value;
-        }
-      }
-      apply(weight);
-    }
-  }
-
-  process.kernel_ = best;
-  fill(best);
-  double half_log_determinant = 0;
-  if (!Cholesky(matrix, n, half_log_determinant)) return process;  // as good as no points
+  Fitter fitter(points, values, prior_rate);
+  fitter.Adapt(process.kernel_);
+  if (!fitter.Factor(process.kernel_)) return process;  // as good as no points
+  const std::vector<double>& matrix = fitter.matrix();
   std::vector<double> inverse(n * n, 0.0);
   std::vector<double> column(n);
   for (size_t j = 0; j < n; ++j) {
@@ -288,7 +211,7 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
     }
   }
   // K^-1 = L^-T L^-1.
-  whitened.assign(n, 0.0);
+  std::vector<double> whitened(n, 0.0);
   double square = 0;
   for (size_t i = 0; i < n; ++i) {
     for (size_t k = 0; k <= i; ++k) whitened[i] += inverse[i * n + k] * values[k];
@@ -322,27 +245,24 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
 
 StudentT GaussianProcess::Predict(const SpacePosition& point) const {
   const size_t n = points_.size();
-  const std::vector<float> facts = ScaleFacts(point.facts);
   StudentT out;
   double explained = 0;
-  if (n > 0) {
-    std::vector<double> covariance(n);
-    for (size_t i = 0; i < n; ++i) {
-      covariance[i] = kernel_(points_[i].template_index == point.template_index,
-                              TunableDistance(points_[i].tunables, point.tunables),
-                              FactDistance(points_[i].facts, facts));
-      out.location += covariance[i] * alpha_[i];
-    }
-    for (size_t i = 0; i < n; ++i) {
-      const double* row = &inverse_factor_[i * n];
-      double sum = 0;
-      for (size_t k = 0; k <= i; ++k) sum += row[k] * covariance[k];
-      explained += sum * sum;
-    }
+  std::vector<double> covariance(n);
+  for (size_t i = 0; i < n; ++i) {
+    covariance[i] = kernel_.weights(Compare(points_[i], point, kernel_.lengths));
+    out.location += covariance[i] * alpha_[i];
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const double* row = &inverse_factor_[i * n];
+    double sum = 0;
+    for (size_t k = 0; k <= i; ++k) sum += row[k] * covariance[k];
+    explained += sum * sum;
   }
   const double variance =
-      std::max(kernel_.Variance() + kernel_.noise - explained, 0.5 * kernel_.noise);
-  out.scale = std::sqrt(variance * rate_ / shape_);
+      std::max(kernel_.weights.Variance() + kernel_.noise - explained, 0.5 * kernel_.noise);
+  const double points = static_cast<double>(n) / kAssumedPoints;
+  const double assumed = 1 + kAssumedShare * 4 * points / ((1 + points) * (1 + points));
+  out.scale = std::sqrt(assumed * variance * rate_ / shape_);
   out.degrees_of_freedom = 2 * shape_;
   return out;
 }

@@ -21,18 +21,6 @@ constexpr double kProcessWeightPriorRows = 20;
 constexpr size_t kManyRows = 150;
 constexpr int kMembersForManyRows = 6;
 
-SpacePosition Position(const TunableEncoder& encoder, const CandidateFeatures& features) {
-  SpacePosition position;
-  position.template_index = features.template_index;
-  for (size_t i = 0; i < features.tunables.size(); ++i) {
-    if (!encoder.is_template(i)) {
-      position.tunables.push_back(features.tunables[i] / encoder.range(i));
-    }
-  }
-  position.facts = features.facts;
-  return position;
-}
-
 std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns) {
   std::vector<float> row = features.tunables;
   row.insert(row.end(), features.facts.begin(), features.facts.end());
@@ -71,12 +59,18 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   model.labels_ = rows.size();
   model.shared_ = std::move(shared);
   if (rows.size() > kMaxRows) rows = rows.last(kMaxRows);
-  model.failures_ = FailureModel::Train(rows, DeriveSeed(options.seed, "failure", 0));
-
+  std::vector<SpacePosition> all_positions;
   std::vector<const TrainingRow*> correct;
+  std::vector<SpacePosition> positions;
   for (const TrainingRow* row : rows) {
-    if (row->log2_speedup.has_value()) correct.push_back(row);
+    all_positions.push_back(PositionOf(encoder, row->features));
+    if (!row->log2_speedup.has_value()) continue;
+    correct.push_back(row);
+    positions.push_back(all_positions.back());
   }
+  model.failures_ =
+      FailureModel::Train(rows, all_positions, DeriveSeed(options.seed, "failure", 0));
+
   double prior_scale = kPrior.scale;
   if (model.shared_ != nullptr) {
     prior_scale = std::sqrt(model.shared_->error_variance());
@@ -106,8 +100,7 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   }
   const size_t n = correct.size();
   const size_t skipped = n > GaussianProcess::kMaxPoints ? n - GaussianProcess::kMaxPoints : 0;
-  std::vector<SpacePosition> positions;
-  for (size_t i = skipped; i < n; ++i) positions.push_back(Position(encoder, correct[i]->features));
+  positions.erase(positions.begin(), positions.begin() + static_cast<ptrdiff_t>(skipped));
   model.process_ = GaussianProcess::Fit(
       std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale);
   if (n < kLeastRowsForEnsemble) return model;
@@ -163,13 +156,14 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
 ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
                                                const CandidateFeatures& features) const {
   Prediction prediction;
-  prediction.failure_probability = failures_.Predict(features);
+  const SpacePosition position = PositionOf(encoder, features);
+  prediction.failure_probability = failures_.Predict(features, position);
   StudentT& out = prediction.log2_speedup;
   if (!process_.has_value()) {
     out = kPrior;
     return prediction;
   }
-  out = process_->Predict(Position(encoder, features));
+  out = process_->Predict(position);
   if (ensemble_.has_value()) {
     // Moments of the mixture of the two.
     const StudentT other = ensemble_->Predict(EnsembleRow(features, ensemble_columns_));

@@ -34,7 +34,7 @@ class ProblemModel {
   // Labels beyond this are left out, the oldest first.
   static constexpr size_t kMaxRows = 1024;
   // With fewer the ensemble has nothing to split.
-  static constexpr size_t kLeastRowsForEnsemble = 4;
+  static constexpr size_t kLeastRowsForEnsemble = 24;
 
   struct Prediction {
     StudentT log2_speedup;

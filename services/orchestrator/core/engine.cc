@@ -1,10 +1,12 @@
 #include "services/orchestrator/core/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <future>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -20,6 +22,15 @@ namespace {
 constexpr size_t kMaxIdBytes = 128;
 constexpr size_t kLabelsPerOffer = 256;
 constexpr int64_t kLabelRetryNs = 2'000'000'000;
+
+// Spaces up to this size are known as a whole before a search selects; of larger ones so much, and
+// some more with each measurement, so that variations of the best are among what is selected from.
+constexpr uint64_t kLookAhead = 512;
+constexpr uint64_t kLookAheadPerMeasurement = 8;
+
+// A forecaster that has not learnt from the newest labels is asked again so often, so much later.
+constexpr int kMaxBehind = 60;
+constexpr int64_t kBehindWaitNs = 8'000'000;
 
 absl::Status CheckId(std::string_view field, const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
@@ -154,17 +165,20 @@ void Engine::Run() {
   int64_t next_tick_ns = clock_->MonotonicNs();
   bool failed = false;
   while (true) {
+    const int64_t rest_ns =
+        std::min(absl::ToInt64Nanoseconds(options_.tick), ResumeReranks() - clock_->MonotonicNs());
     std::deque<Task> tasks;
     {
       std::unique_lock lock(inbox_->mutex);
-      if (inbox_->tasks.empty() && !inbox_->closed) {
-        inbox_->wake.wait_for(lock, absl::ToChronoNanoseconds(options_.tick));
+      if (inbox_->tasks.empty() && !inbox_->closed && rest_ns > 0) {
+        inbox_->wake.wait_for(lock, std::chrono::nanoseconds(rest_ns));
       }
       if (inbox_->closed) break;
       tasks.swap(inbox_->tasks);
     }
     if (failed) continue;
     for (Task& task : tasks) task();
+    ResumeReranks();
     if (clock_->MonotonicNs() >= next_tick_ns) {
       Tick();
       next_tick_ns = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
@@ -772,20 +786,15 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
       search != nullptr && search->policy != nullptr ? *search->policy : *default_policy;
 
   PolicyInput input;
+  if (search != nullptr) input = CountsFor(*search);
   input.forecast = evaluation.forecast ? &*evaluation.forecast : nullptr;
   input.reconsidered = evaluation.reconsidered;
   input.audit_draw = AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
-  if (search != nullptr) {
-    if (search->incumbent) {
-      // Never below the reference: a candidate that merely beats a slow incumbent is no win.
-      input.incumbent_speedup =
-          std::max(1.0, MeasuredSpeedup(search->incumbent->measurement)->value);
-    }
-    input.measured = search->counts.measured;
-    input.measuring = search->measuring;
-    input.max_measurements = search->spec.budget.max_measurements;
-    input.decided = search->counts.decided;
-    input.expected_decisions = ExpectedDecisions(*search);
+  if (search != nullptr && search->generator != nullptr && evaluation.generated) {
+    input.start = search->generator->IsStart(evaluation.candidate.candidate_id);
+  } else {
+    // What comes from outside is answered now, for no selection will ask for it again.
+    input.selects = false;
   }
 
   Decision decision = policy.Decide(input);
@@ -918,10 +927,43 @@ void Engine::Settle(EvaluationSettled settled) {
 
 // --- Searches ---------------------------------------------------------------------------------
 
+PolicyInput Engine::CountsFor(const Search& search) const {
+  PolicyInput input;
+  if (search.incumbent) {
+    // Never below the reference: a candidate that merely beats a slow incumbent is no win.
+    input.incumbent_speedup = std::max(1.0, MeasuredSpeedup(search.incumbent->measurement)->value);
+  }
+  input.measured = search.counts.measured;
+  input.measuring = search.measuring;
+  input.max_measurements = search.spec.budget.max_measurements;
+  input.decided = search.counts.decided;
+  input.expected_decisions = ExpectedDecisions(search);
+  if (search.generator != nullptr) {
+    input.selects = true;
+    input.start_size = search.generator->start_size();
+  }
+  return input;
+}
+
+bool Engine::MaySelect(const Search& search) const {
+  if (search.spec.budget.max_wall_time_ns > 0) return true;
+  PolicyInput input = CountsFor(search);
+  // Of the candidates, however often each was decided on.
+  input.decided = search.counts.distinct_candidates -
+                  std::min(search.counts.distinct_candidates, search.in_flight - search.measuring);
+  return search.policy->MaySelect(input);
+}
+
+uint64_t Engine::LookAhead(const Search& search) const {
+  const auto rerank = reranks_.find(search.search_id);
+  return kLookAhead + kLookAheadPerMeasurement * (search.counts.measured + search.measuring) +
+         (rerank == reranks_.end() ? 0 : rerank->second.further);
+}
+
 uint64_t Engine::ExpectedDecisions(const Search& search) const {
   uint64_t expected = search.spec.budget.max_candidates;
   if (search.generator != nullptr) {
-    const uint64_t space = search.generator->space_size();
+    const uint64_t space = std::min<uint64_t>(search.generator->space_size(), kLookAhead);
     expected = expected == 0 ? space : std::min(expected, space);
   }
   return expected;
@@ -985,20 +1027,30 @@ void Engine::Propose(const std::string& search_id) {
                              ? search.spec.max_in_flight
                              : std::max<uint64_t>(2, capacity.compile_credits) + 2 * slots;
   const uint64_t max_candidates = search.spec.budget.max_candidates;
+  const uint64_t look_ahead = LookAhead(search);
   bool all_proposed = false;
   while (true) {
     all_proposed = search.generator->proposed() >= search.generator->space_size() ||
                    (max_candidates > 0 && search.counts.distinct_candidates >= max_candidates);
     // No more than what keeps the workers busy: what is decided later knows more.
     if (all_proposed || search.in_flight >= limit || search.measuring >= 2 * slots) break;
+    if (!search.spec.measure_everything && search.counts.distinct_candidates >= look_ahead) break;
     const std::string request_id = absl::StrCat(search_id, "/", search.counts.proposed + 1);
     Accept(request_id, search_id,
            search.spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
            *search.generator->Next(), true);
     Advance(request_id);
   }
-  // The second half: all are known, and what is left of the budget goes to the best of the pruned.
-  if (all_proposed && search.in_flight == search.measuring && search.measuring <= slots) {
+  if (search.spec.measure_everything) {
+    if (all_proposed && search.in_flight == 0) {
+      Emit(SearchFinishing{search_id, "nothing left worth measuring"});
+    }
+    return;
+  }
+  // Where measurements are what is scarce, each is chosen knowing all those before it; where only
+  // time is, the next waits at the device already.
+  const uint64_t ahead = search.spec.budget.max_measurements > 0 ? 0 : slots;
+  if (search.measuring < slots + ahead && MaySelect(search)) {
     Rerank(search_id);
   }
 }
@@ -1006,7 +1058,11 @@ void Engine::Propose(const std::string& search_id) {
 void Engine::Rerank(const std::string& search_id) {
   const Search& search = *state_.FindSearch(search_id);
   RerankState& rerank = reranks_[search_id];
-  if (rerank.running) return;
+  if (rerank.running || rerank.again_ns != 0) return;
+  if (const Evaluation* last = state_.FindEvaluation(rerank.request_id);
+      last != nullptr && !last->decision.has_value()) {
+    return;
+  }
   if (rerank.measured != search.counts.measured) {
     rerank.measured = search.counts.measured;
     rerank.submitted.clear();
@@ -1016,7 +1072,7 @@ void Engine::Rerank(const std::string& search_id) {
       state_.FindReference(search.spec.problem_id, search.spec.target);
   std::vector<std::string> candidate_ids;
   std::vector<ForecastQuery> queries;
-  if (reference != nullptr && !search.spec.measure_everything && !rerank.nothing_left) {
+  if (reference != nullptr && !rerank.nothing_left) {
     for (const auto& [candidate_id, history] : search.history) {
       if (history.standing != CandidateHistory::Standing::kPruned ||
           rerank.submitted.contains(candidate_id)) {
@@ -1029,7 +1085,17 @@ void Engine::Rerank(const std::string& search_id) {
     }
   }
   if (queries.empty()) {
-    if (search.in_flight == 0) {
+    const bool more = search.generator->proposed() < search.generator->space_size() &&
+                      (search.spec.budget.max_candidates == 0 ||
+                       search.counts.distinct_candidates < search.spec.budget.max_candidates);
+    if (more) {
+      if (search.counts.distinct_candidates >= LookAhead(search)) {
+        rerank.further += kLookAheadPerMeasurement;
+        Post([this, search_id] { dirty_searches_.insert(search_id); });
+      }
+      // What is proposed meanwhile may be worth measuring.
+      rerank.nothing_left = false;
+    } else if (search.in_flight == 0) {
       reranks_.erase(search_id);
       Emit(SearchFinishing{search_id, "nothing left worth measuring"});
     }
@@ -1061,16 +1127,29 @@ void Engine::OnReranked(const std::string& search_id, std::vector<std::string> c
   }
   // The next tick tries again.
   if (!forecasts.ok() || forecasts->size() != candidate_ids.size()) return;
+  uint64_t labels_seen = 0;
+  for (const ForecastResult& result : *forecasts) {
+    const auto* forecast = std::get_if<Forecast>(&result);
+    if (forecast != nullptr) labels_seen = std::max(labels_seen, forecast->labels_seen);
+  }
+  const uint64_t measured = search->counts.measured;
+  if (rerank.learns && rerank.behind < kMaxBehind &&
+      labels_seen < rerank.labels_seen + (measured - rerank.labels_measured)) {
+    ++rerank.behind;
+    rerank.again_ns = clock_->MonotonicNs() + kBehindWaitNs;
+    return;
+  }
+  if (labels_seen > rerank.labels_seen) {
+    rerank.learns = true;
+  } else if (rerank.behind == kMaxBehind) {
+    rerank.learns = false;
+  }
+  rerank.behind = 0;
+  rerank.labels_seen = labels_seen;
+  rerank.labels_measured = measured;
   dirty_searches_.insert(search_id);
 
-  const double best_speedup =
-      search->incumbent ? std::max(1.0, MeasuredSpeedup(search->incumbent->measurement)->value)
-                        : 1.0;
-  PolicyInput input;
-  input.incumbent_speedup = best_speedup;
-  input.measured = search->counts.measured;
-  input.measuring = search->measuring;
-  input.max_measurements = search->spec.budget.max_measurements;
+  PolicyInput input = CountsFor(*search);
   input.reconsidered = true;
   input.audit_draw = 1;
   double best_improvement = -1;
@@ -1080,7 +1159,7 @@ void Engine::OnReranked(const std::string& search_id, std::vector<std::string> c
     if (forecast == nullptr || !ValidateForecast(*forecast).ok()) continue;
     input.forecast = forecast;
     if (search->policy->Decide(input).kind != DecisionKind::kMeasure) continue;
-    const double improvement = ExpectedImprovement(*forecast, best_speedup);
+    const double improvement = ExpectedImprovement(*forecast, input.incumbent_speedup);
     if (improvement > best_improvement) {
       best_improvement = improvement;
       best_id = &candidate_ids[i];
@@ -1098,6 +1177,7 @@ void Engine::OnReranked(const std::string& search_id, std::vector<std::string> c
   }
   rerank.submitted.insert(*best_id);
   const std::string request_id = absl::StrCat(search_id, "/", search->counts.proposed + 1);
+  rerank.request_id = request_id;
   Accept(request_id, search_id, EvaluateMode::kRoute, *std::move(candidate), true);
   Advance(request_id);
 }
@@ -1144,6 +1224,22 @@ void Engine::Confirm(const std::string& search_id) {
        {"best_speedup", best != nullptr ? MeasuredSpeedup(best->measurement)->value : 0.0}});
   Emit(SearchClosed{search_id, best != nullptr ? best->request_id : "", false, ""});
   reranks_.erase(search_id);
+}
+
+int64_t Engine::ResumeReranks() {
+  int64_t next_ns = std::numeric_limits<int64_t>::max();
+  const int64_t now_ns = clock_->MonotonicNs();
+  for (auto& [search_id, rerank] : reranks_) {
+    if (rerank.again_ns == 0) continue;
+    if (rerank.again_ns > now_ns) {
+      next_ns = std::min(next_ns, rerank.again_ns);
+      continue;
+    }
+    rerank.again_ns = 0;
+    dirty_searches_.insert(search_id);
+    next_ns = now_ns;
+  }
+  return next_ns;
 }
 
 // --- Labels and time --------------------------------------------------------------------------

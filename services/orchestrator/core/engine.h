@@ -180,13 +180,23 @@ class Engine {
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
   void Propose(const std::string& search_id);
+  // Asks for forecasts of all that the search has pruned, to take the best.
   void Rerank(const std::string& search_id);
+  // What the policy looks at besides the forecast.
+  PolicyInput CountsFor(const Search& search) const;
+  // Whether a search may choose from what it knows by now, or waits to know more.
+  bool MaySelect(const Search& search) const;
+  // Candidates that a search knows before it waits for measurements to tell where to look further.
+  uint64_t LookAhead(const Search& search) const;
   void OnReranked(const std::string& search_id, std::vector<std::string> candidate_ids,
                   absl::StatusOr<std::vector<ForecastResult>> forecasts);
   void Confirm(const std::string& search_id);
   // Which limit of the budget is reached; empty if none.
   std::string ExhaustedBudget(const Search& search) const;
   uint64_t ExpectedDecisions(const Search& search) const;
+
+  // Searches that have waited for the forecaster long enough ask again. Returns when the next will.
+  int64_t ResumeReranks();
 
   void OfferLabels();
   void Tick();
@@ -219,6 +229,19 @@ class Engine {
     uint64_t measured = 0;
     std::set<std::string> submitted;
     bool nothing_left = false;
+    // The evaluation of the one submitted last, which may not be decided yet.
+    std::string request_id;
+    // Candidates known beyond the look-ahead, because nothing else was worth measuring.
+    uint64_t further = 0;
+    // Labels that the forecaster had seen when so many were measured; how often it has been asked
+    // again since for it had not seen those that came later.
+    uint64_t labels_seen = 0;
+    uint64_t labels_measured = 0;
+    int behind = 0;
+    // Whether it has learnt anything yet: one that does not is not waited for.
+    bool learns = true;
+    // When to ask again; 0: not waiting.
+    int64_t again_ns = 0;
   };
   std::map<std::string, RerankState> reranks_;
   std::set<std::string> problems_observing_;

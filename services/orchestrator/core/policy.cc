@@ -16,11 +16,14 @@ struct ThresholdParameters {
   double margin = 0.02;
   double promote_above = 0.5;
   double prune_below = 0.05;
-  double fail_above = 0.9;
+  double stop_below = 1e-4;
+  double fail_above = 0.7;
   double audit_min = 0.05;
   double audit_scale = 0.2;
+  double audit_share = 0.05;
   double bootstrap_share = 0.25;
   double bootstrap_min = 6;
+  double start_share = 0.5;
   double pace = 0.6;
 };
 
@@ -35,11 +38,14 @@ constexpr ParameterSpec kThresholdParameters[] = {
     {"margin", &ThresholdParameters::margin, 0, 1},
     {"promote_above", &ThresholdParameters::promote_above, 0, 1},
     {"prune_below", &ThresholdParameters::prune_below, 0, 1},
+    {"stop_below", &ThresholdParameters::stop_below, 0, 1},
     {"fail_above", &ThresholdParameters::fail_above, 0, 1},
     {"audit_min", &ThresholdParameters::audit_min, 0, 1},
     {"audit_scale", &ThresholdParameters::audit_scale, 0, 10},
+    {"audit_share", &ThresholdParameters::audit_share, 0, 1},
     {"bootstrap_share", &ThresholdParameters::bootstrap_share, 0, 1},
     {"bootstrap_min", &ThresholdParameters::bootstrap_min, 0, 1e6},
+    {"start_share", &ThresholdParameters::start_share, 0, 1},
     {"pace", &ThresholdParameters::pace, 0, 1},
 };
 
@@ -48,8 +54,7 @@ class ThresholdPolicy final : public Policy {
   explicit ThresholdPolicy(const ThresholdParameters& parameters) : p_(parameters) {}
 
   std::string_view name() const override { return "threshold"; }
-  std::string_view version() const override { return "threshold/1"; }
-  double prune_below() const override { return p_.prune_below; }
+  std::string_view version() const override { return "threshold/2"; }
 
   Decision Decide(const PolicyInput& input) const override {
     Decision decision;
@@ -73,31 +78,41 @@ class ThresholdPolicy final : public Policy {
     // Labels of earlier searches of the problem count as well.
     const uint64_t started =
         std::max(input.measured + input.measuring, input.forecast->labels_seen);
-    if (started < BootstrapMeasurements(input)) {
+    if (started < BootstrapMeasurements(input) && (!input.selects || input.start)) {
       return finish(DecisionReason::kBootstrap);
     }
     if (input.forecast->failure_probability >= p_.fail_above) {
       decision.threshold = p_.fail_above;
       return PruneOrAudit(decision, input, DecisionReason::kLikelyFailure);
     }
-    if (win >= p_.promote_above) {
+    const bool waits = input.selects && !input.reconsidered;
+    if (win >= p_.promote_above && !waits) {
       decision.threshold = p_.promote_above;
       return finish(DecisionReason::kPromising);
     }
-    decision.threshold = p_.prune_below;
-    if (win < p_.prune_below) {
+    decision.threshold = input.reconsidered ? p_.stop_below : p_.prune_below;
+    if (win < decision.threshold) {
       return PruneOrAudit(decision, input, DecisionReason::kUnpromising);
     }
-    if (!input.reconsidered && !PaceAllows(input)) {
+    if (waits || (!input.reconsidered && !PaceAllows(input))) {
       return PruneOrAudit(decision, input, DecisionReason::kBudgetPace);
     }
     return finish(DecisionReason::kLowConfidence);
   }
 
+  bool MaySelect(const PolicyInput& input) const override {
+    return input.max_measurements == 0 || input.decided >= input.expected_decisions;
+  }
+
  private:
   uint64_t BootstrapMeasurements(const PolicyInput& input) const {
-    const double share = p_.bootstrap_share * static_cast<double>(input.max_measurements);
-    return static_cast<uint64_t>(std::ceil(std::max(p_.bootstrap_min, share)));
+    const double budget = static_cast<double>(input.max_measurements);
+    if (!input.selects) {
+      return static_cast<uint64_t>(
+          std::ceil(std::max(p_.bootstrap_min, p_.bootstrap_share * budget)));
+    }
+    if (input.max_measurements == 0) return input.start_size;
+    return std::min(input.start_size, static_cast<uint64_t>(std::ceil(p_.start_share * budget)));
   }
 
   // The budget left after the bootstrap is spent in proportion to the candidates seen, up to
@@ -118,6 +133,11 @@ class ThresholdPolicy final : public Policy {
     const double spread =
         std::sqrt(std::max(0.0, decision.win_probability * (1 - decision.win_probability)));
     decision.audit_propensity = std::clamp(p_.audit_scale * spread, p_.audit_min, 1.0);
+    if (input.selects && input.max_measurements > 0 && input.expected_decisions > 0) {
+      const double share = p_.audit_share * static_cast<double>(input.max_measurements) /
+                           static_cast<double>(input.expected_decisions);
+      decision.audit_propensity = std::min(decision.audit_propensity, share);
+    }
     decision.reason =
         input.audit_draw < decision.audit_propensity ? DecisionReason::kAudit : reason;
     decision.kind = KindOf(decision.reason);

@@ -27,6 +27,13 @@ struct PolicyInput {
   // Decisions so far, and how many there will be; 0: not known.
   uint64_t decided = 0;
   uint64_t expected_decisions = 0;
+  // The search ranks what is pruned and asks for the best of it again, whenever it may measure one
+  // more: what is undecided can wait until it is compared with the others.
+  bool selects = false;
+  // Of a search that selects: how many candidates it starts with before it does, and whether this
+  // is one of them.
+  uint64_t start_size = 0;
+  bool start = false;
   // The search asks for this candidate a second time, as the best of those pruned.
   bool reconsidered = false;
   // In [0, 1), drawn from the search's seed and the request: the audit's coin.
@@ -41,8 +48,9 @@ class Policy {
   virtual std::string_view name() const = 0;
   virtual std::string_view version() const = 0;
   virtual Decision Decide(const PolicyInput& input) const = 0;
-  // Win probability under which a pruned candidate is not worth asking for again.
-  virtual double prune_below() const = 0;
+  // Whether a search that selects may take the best of what it knows by now. Looks at the counts
+  // alone; `decided` counts candidates, however often each was decided on.
+  virtual bool MaySelect(const PolicyInput& input) const = 0;
 };
 
 inline constexpr std::string_view kDefaultPolicy = "threshold";
@@ -54,16 +62,24 @@ std::vector<std::string> PolicyNames();
 // allowed.
 //
 // "threshold": measures what may win, prunes what is confidently not better than the incumbent, and
-// defers what lies between while the budget's pace allows. Parameters with their defaults:
+// defers what lies between while the budget's pace allows. A search that selects prunes all but its
+// start at first, and takes from the pruned, one at a time, the best there is. Parameters with
+// their defaults:
 //   margin 0.02         a win is a speedup above incumbent * (1 + margin)
 //   promote_above 0.5   win probability from which a candidate is measured as promising
 //   prune_below 0.05    win probability under which it is pruned as unpromising
-//   fail_above 0.9      failure probability from which it is pruned as a likely failure
+//   stop_below 0.0001   the same for candidates asked for again: under it a search that selects
+//                       leaves the rest of its budget alone
+//   fail_above 0.7      failure probability from which it is pruned as a likely failure
 //   audit_min 0.05      least probability with which a pruned candidate is measured all the same
 //   audit_scale 0.2     audits are drawn with clip(audit_scale sqrt(p (1 - p)), audit_min, 1)
+//   audit_share 0.05    and in a search that selects such that they take, on average, at most this
+//                       share of max_measurements
 //   bootstrap_share 0.25 share of max_measurements spent before forecasts are trusted
 //   bootstrap_min 6     and at least so many
-//   pace 0.6            share of the budget that a first pass over all candidates may spend
+//   start_share 0.5     share of max_measurements that the start of a search that selects may take
+//   pace 0.6            share of the budget that a first pass over all candidates may spend, in
+//                       proportion to the candidates seen
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const Policy>> MakePolicy(
     std::string_view name, const std::map<std::string, double>& parameters);
 

@@ -13,6 +13,9 @@ constexpr double kRandomShare = 0.35;
 constexpr double kCrossoverShare = 0.35;
 constexpr double kNeighbourShare = 0.7;
 constexpr int kVariationAttempts = 16;
+// A template with fewer points than this share of the mean seldom has the best: it is left to be
+// chosen when the others are known.
+constexpr double kLeastStartShare = 0.5;
 
 uint64_t SplitMix64(uint64_t& state) {
   uint64_t z = (state += 0x9e3779b97f4a7c15ull);
@@ -40,6 +43,15 @@ TemplateGenerator::TemplateGenerator(std::shared_ptr<const Problem> problem, std
     index_by_point_[points_[i]] = i;
     index_by_id_[CandidateFromPoint(space(), points_[i], problem_->problem_id).candidate_id] = i;
   }
+  const double least = kLeastStartShare * static_cast<double>(points_.size()) /
+                       static_cast<double>(std::max<size_t>(space().templates.size(), 1));
+  uint64_t random = seed_;
+  for (size_t i = 0; i < space().templates.size(); ++i) {
+    const auto [first, last] = PointsOf(static_cast<int>(i));
+    if (static_cast<double>(last - first) < least) continue;
+    start_.push_back(first + Below(random, last - first));
+    std::swap(start_.back(), start_[Below(random, start_.size())]);
+  }
 }
 
 const Space& TemplateGenerator::space() const { return *problem_->targets.at(target_).space; }
@@ -50,7 +62,12 @@ std::optional<Candidate> TemplateGenerator::Next() const {
   }
   uint64_t random = seed_ * 0x2545f4914f6cdd1dull + proposed_ + 1;
   std::optional<size_t> index;
-  if (elites_.size() >= kElitesBeforeVariation && UnitInterval(random) >= kRandomShare) {
+  for (const size_t point : start_) {
+    if (seen_[point]) continue;
+    index = point;
+    break;
+  }
+  if (!index && elites_.size() >= kElitesBeforeVariation && UnitInterval(random) >= kRandomShare) {
     index = Vary(random);
   }
   if (!index) {
@@ -89,20 +106,24 @@ std::optional<size_t> TemplateGenerator::Vary(uint64_t& random) const {
   return std::nullopt;
 }
 
+std::pair<size_t, size_t> TemplateGenerator::PointsOf(int template_index) const {
+  const auto first = std::lower_bound(
+      points_.begin(), points_.end(), template_index,
+      [](const SpacePoint& point, int index) { return point.template_index < index; });
+  const auto last = std::upper_bound(
+      first, points_.end(), template_index,
+      [](int index, const SpacePoint& point) { return index < point.template_index; });
+  return {static_cast<size_t>(first - points_.begin()),
+          static_cast<size_t>(last - points_.begin())};
+}
+
 size_t TemplateGenerator::RandomUnseen(uint64_t& random) const {
   // A template is drawn first, so that a small one is not drowned by a large one.
   const size_t templates = space().templates.size();
   for (int attempt = 0; attempt < kVariationAttempts; ++attempt) {
-    const int wanted = static_cast<int>(Below(random, templates));
-    const auto first = std::lower_bound(
-        points_.begin(), points_.end(), wanted,
-        [](const SpacePoint& point, int index) { return point.template_index < index; });
-    const auto last = std::upper_bound(
-        first, points_.end(), wanted,
-        [](int index, const SpacePoint& point) { return index < point.template_index; });
+    const auto [first, last] = PointsOf(static_cast<int>(Below(random, templates)));
     if (first == last) continue;
-    const size_t candidate = static_cast<size_t>(first - points_.begin()) +
-                             Below(random, static_cast<size_t>(last - first));
+    const size_t candidate = first + Below(random, last - first);
     if (!seen_[candidate]) return candidate;
   }
   size_t nth = Below(random, points_.size() - proposed_);
@@ -140,6 +161,12 @@ std::optional<Candidate> TemplateGenerator::Find(std::string_view candidate_id) 
     return std::nullopt;
   }
   return CandidateFromPoint(space(), points_[found->second], problem_->problem_id);
+}
+
+bool TemplateGenerator::IsStart(std::string_view candidate_id) const {
+  auto found = index_by_id_.find(candidate_id);
+  return found != index_by_id_.end() &&
+         std::find(start_.begin(), start_.end(), found->second) != start_.end();
 }
 
 }  // namespace kernelcast::orchestrator

@@ -7,13 +7,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/domain/problem.h"
 
 namespace kernelcast::orchestrator {
 
-// Proposes points of a template space, none twice: at random until a few are measured, then mostly
+// Proposes points of a template space, none twice: first the start, one point of each template that
+// is not much smaller than the others; then at random until a few are measured, then mostly
 // mutations and crossovers of the measured best. Deterministic: the n-th proposal depends on the
 // seed, n and what was told before, so that a replayed log proposes the same. Not thread-safe.
 class TemplateGenerator {
@@ -23,6 +25,8 @@ class TemplateGenerator {
 
   size_t space_size() const { return points_.size(); }
   size_t proposed() const { return proposed_; }
+  // Points of the start.
+  size_t start_size() const { return start_.size(); }
 
   // The next point's candidate; nothing once every point has been proposed. Does not change the
   // generator: the proposal counts when Accept is told of it.
@@ -36,6 +40,9 @@ class TemplateGenerator {
   // The candidate of a point proposed or not; nothing if the id is no point of the space.
   std::optional<Candidate> Find(std::string_view candidate_id) const;
 
+  // Whether the candidate is a point of the start.
+  bool IsStart(std::string_view candidate_id) const;
+
  private:
   struct Elite {
     size_t point;
@@ -44,6 +51,8 @@ class TemplateGenerator {
 
   std::optional<size_t> Vary(uint64_t& random) const;
   size_t RandomUnseen(uint64_t& random) const;
+  // The points of a template, as a range of indices.
+  std::pair<size_t, size_t> PointsOf(int template_index) const;
   const Space& space() const;
 
   std::shared_ptr<const Problem> problem_;
@@ -52,6 +61,7 @@ class TemplateGenerator {
   std::vector<SpacePoint> points_;
   std::map<SpacePoint, size_t> index_by_point_;
   std::map<std::string, size_t, std::less<>> index_by_id_;
+  std::vector<size_t> start_;  // in the order of their proposal
   std::vector<bool> seen_;
   size_t proposed_ = 0;
   // Best first, at most kElites.

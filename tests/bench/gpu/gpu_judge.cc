@@ -2,11 +2,16 @@
 //
 //   bench_gpu_judge [--problems DIR] [--only NAME ...] [--candidates 40] [--json FILE]
 //   bench_gpu_judge --repeat 20 [--kernels 30] ...
+//   bench_gpu_judge --soak 600 ...
 //
 // The first compiles, verifies and times points of the problems' spaces, none of them seen before:
 // compilers run ahead of the one thread that measures. The second measures each kernel again and
 // again, every time in a fresh runner, and prints the coefficient of variation of its speedup, and
-// that of its time beside it.
+// that of its time beside it. The third judges candidates in random order, among them some that
+// trap, write where they may not or never end, for so many seconds; it compares each verdict and
+// figure with the first that the candidate got, and prints how much memory is in use.
+
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +23,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +37,7 @@
 #include "common/base/status.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/random.h"
+#include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/support/services.h"
 
@@ -44,6 +51,7 @@ struct Options {
   std::vector<std::string> only;
   int candidates = 40;
   int repeat = 0;
+  int soak_seconds = 0;
   int kernels = 30;
   std::string level = "screen";
   std::string json;
@@ -289,6 +297,142 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
   return absl::OkStatus();
 }
 
+// The problem's reference, spoiled.
+Candidate Hostile(const Problem& problem, const std::string& deed) {
+  Candidate candidate = ReferenceCandidate(problem, kCudaTargetName).value();
+  const size_t kernel = candidate.source.find("__global__");
+  const size_t body = candidate.source.find('{', candidate.source.find(')', kernel));
+  candidate.source.insert(body + 1, deed);
+  candidate.candidate_id = CandidateId(candidate);
+  return candidate;
+}
+
+// Of this process and all its children.
+double ResidentMib() {
+  double pages = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream stat(entry.path() / "stat");
+    std::string text((std::istreambuf_iterator<char>(stat)), {});
+    const size_t close = text.rfind(')');
+    if (close == std::string::npos) continue;
+    if (std::stoi(name) != getpid() && std::atoi(text.c_str() + close + 4) != getpid()) continue;
+    std::ifstream statm(entry.path() / "statm");
+    double total = 0;
+    double resident = 0;
+    double shared = 0;
+    statm >> total >> resident >> shared;
+    pages += resident - shared;
+  }
+  return pages * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+double DeviceMib(const std::string& uuid) {
+  const auto nvml = LoadNvmlApi();
+  nvml::DeviceHandle device = nullptr;
+  nvml::Memory memory{};
+  if (!nvml.ok() || (*nvml)->DeviceGetHandleByUuid(uuid.c_str(), &device) != nvml::kSuccess ||
+      (*nvml)->DeviceGetMemoryInfo(device, &memory) != nvml::kSuccess) {
+    return 0;
+  }
+  return static_cast<double>(memory.used) / (1 << 20);
+}
+
+absl::Status Soak(const Options& options, CudaTarget& target, const std::vector<Problem>& problems,
+                  const std::string& uuid, std::ofstream& json) {
+  struct Seen {
+    std::string outcome;
+    Ratio speedup;
+  };
+  std::map<std::string, Seen> first;
+  std::map<std::string, int> outcomes;
+  Random random(7);
+  int judged = 0;
+  int compared = 0;
+  int other_verdict = 0;
+  std::vector<double> deviations;
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  const auto seconds = [&] {
+    return 1e-9 * static_cast<double>(Clock::Real().MonotonicNs() - start_ns);
+  };
+  double next_line = 0;
+  std::printf("%8s %8s %12s %12s %9s %9s\n", "seconds", "judged", "host MiB", "device MiB",
+              "compared", "other");
+  for (size_t turn = 0; seconds() < options.soak_seconds; ++turn) {
+    const Problem& problem = problems[turn % problems.size()];
+    std::vector<Item> items = DrawCandidates(problem, 12, 3);
+    for (const char* deed : {" __trap(); ", " *(volatile int*)16 = 1; "}) {
+      Item item;
+      item.problem = &problem;
+      item.candidate = Hostile(problem, deed);
+      items.push_back(std::move(item));
+    }
+    if (turn % (2 * problems.size()) == 0) {
+      Item item;
+      item.problem = &problem;
+      item.candidate = Hostile(problem, " for (volatile int i = 0; i < 2; i = 0) {} ");
+      items.push_back(std::move(item));
+    }
+    for (Item& item : items) KC_RETURN_IF_ERROR(CompileOne(target, item));
+    for (int i = 0; i < 50 && seconds() < options.soak_seconds; ++i) {
+      // The last, which hangs, at most once.
+      const Item& item = items[i == 0 ? items.size() - 1 : random.Below(14)];
+      if (!item.artifact) continue;
+      const CancelToken cancel;
+      KC_ASSIGN_OR_RETURN(
+          const Measurement measurement,
+          target.Measure(problem, item.candidate, *item.artifact, MeasureLevel::kScreen, cancel));
+      ++judged;
+      const std::string outcome(OutcomeName(measurement.outcome));
+      ++outcomes[outcome];
+      const Ratio* const speedup = MeasuredSpeedup(measurement);
+      const auto [seen, is_new] = first.try_emplace(item.candidate.candidate_id);
+      if (is_new) {
+        seen->second.outcome = outcome;
+        if (speedup != nullptr) seen->second.speedup = *speedup;
+        continue;
+      }
+      ++compared;
+      if (seen->second.outcome != outcome) {
+        ++other_verdict;
+        std::printf("%s of %s: %s, before %s\n", item.candidate.candidate_id.c_str(),
+                    problem.name.c_str(), MeasurementFeedback(measurement).c_str(),
+                    seen->second.outcome.c_str());
+      } else if (speedup != nullptr) {
+        deviations.push_back(std::abs(speedup->value / seen->second.speedup.value - 1));
+      }
+    }
+    if (seconds() >= next_line) {
+      next_line = seconds() + options.soak_seconds / 20.0;
+      std::printf("%8.0f %8d %12.1f %12.0f %9d %9d\n", seconds(), judged, ResidentMib(),
+                  DeviceMib(uuid), compared, other_verdict);
+      std::fflush(stdout);
+    }
+  }
+  std::sort(deviations.begin(), deviations.end());
+  for (const auto& [outcome, count] : outcomes) std::printf("%s %d, ", outcome.c_str(), count);
+  if (!deviations.empty()) {
+    const auto at = [&](double share) {
+      return 100 *
+             deviations[static_cast<size_t>(share * static_cast<double>(deviations.size() - 1))];
+    };
+    std::printf(
+        "\n%d judged in %.0f s, %.1f a second; %d compared with the first time: %d with "
+        "another verdict; speedups differ by %.2f%% (median), %.2f%% (95th percentile), "
+        "%.2f%% (most)\n",
+        judged, seconds(), judged / seconds(), compared, other_verdict, at(0.5), at(0.95), at(1));
+    if (json) {
+      json << "{\"bench\": \"soak\", \"seconds\": " << seconds() << ", \"judged\": " << judged
+           << ", \"compared\": " << compared << ", \"other_verdict\": " << other_verdict
+           << ", \"deviation_median\": " << at(0.5) / 100
+           << ", \"deviation_p95\": " << at(0.95) / 100 << ", \"deviation_most\": " << at(1) / 100
+           << "}\n";
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Options& options) {
   const testing::TemporaryFolder folder("gpu-judge");
   CudaTargetOptions with;
@@ -310,6 +454,7 @@ absl::Status Run(const Options& options) {
   KC_ASSIGN_OR_RETURN(const std::vector<Problem> problems, ReadProblems(options));
   std::ofstream json;
   if (!options.json.empty()) json.open(options.json, std::ios::app);
+  if (options.soak_seconds > 0) return Soak(options, *target, problems, info.device.uuid, json);
   return options.repeat > 0 ? Repeatability(options, *target, problems, json)
                             : Throughput(options, *target, problems, compilers, json);
 }
@@ -327,6 +472,8 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "Names of problems");
   app.add_option("--candidates", options.candidates, "Candidates a problem")->capture_default_str();
   app.add_option("--repeat", options.repeat, "Measure each kernel so often, in fresh runners");
+  app.add_option("--soak", options.soak_seconds,
+                 "Judge all kinds of candidates for so many seconds");
   app.add_option("--kernels", options.kernels, "Kernels that are repeated")->capture_default_str();
   app.add_option("--level", options.level, "screen or final")
       ->check(CLI::IsMember({"screen", "final"}))

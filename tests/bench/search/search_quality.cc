@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -37,7 +38,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string problems = std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems";
+  std::string problems = [] {
+    const char* const elsewhere = std::getenv("KERNELCAST_SOURCE_DIR");
+    return std::string(elsewhere != nullptr ? elsewhere : KERNELCAST_SOURCE_DIR) +
+           "/examples/problems";
+  }();
+  std::string target = std::string(kCpuTargetName);
   std::string records;
   std::vector<std::string> only;
   int seeds = 5;
@@ -138,10 +144,11 @@ struct Cluster {
   }
 };
 
-v1::SearchSpec Spec(const Problem& problem, uint64_t measurements, uint64_t seed, bool everything) {
+v1::SearchSpec Spec(const Problem& problem, const std::string& target, uint64_t measurements,
+                    uint64_t seed, bool everything) {
   v1::SearchSpec spec;
   spec.set_problem_id(problem.problem_id);
-  spec.set_target("cpu");
+  spec.set_target(target);
   spec.set_generator(v1::GENERATOR_TEMPLATE);
   spec.mutable_budget()->set_max_measurements(measurements);
   spec.set_seed(seed);
@@ -231,7 +238,8 @@ absl::Status Run(const Options& options) {
   for (const fs::path& folder : folders) {
     KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(folder));
     KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-    if (!problem.targets.contains(kCpuTargetName)) continue;
+    const auto target = problem.targets.find(options.target);
+    if (target == problem.targets.end() || !target->second.space) continue;
     problems.push_back(std::move(problem));
   }
   auto records_of = [&](const Problem& problem) {
@@ -243,14 +251,16 @@ absl::Status Run(const Options& options) {
     KC_RETURN_IF_ERROR(cluster.Start(""));
     for (const Problem& problem : problems) {
       if (fs::exists(records_of(problem))) continue;
-      const size_t points = EnumeratePoints(*problem.targets.at("cpu").space).size();
+      const size_t points = EnumeratePoints(*problem.targets.at(options.target).space).size();
       std::cerr << "measuring " << points << " points of " << problem.name << std::endl;
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      KC_RETURN_IF_ERROR(cluster.Run(problem.name, Spec(problem, points + 1, 1, true)).status());
+      KC_RETURN_IF_ERROR(
+          cluster.Run(problem.name, Spec(problem, options.target, points + 1, 1, true)).status());
       KC_RETURN_IF_ERROR(cluster.Export(problem.name, records_of(problem)));
     }
   }
 
+  if (options.seeds == 0) return absl::OkStatus();
   std::printf("%-20s %6s %6s %6s %6s %8s %7s | %7s %7s %7s | %7s\n", "problem", "points", "ok",
               "fail", "error", "best", "budget", "median", "worst", "spent", "random");
   std::vector<double> all_medians;
@@ -274,7 +284,8 @@ absl::Status Run(const Options& options) {
       Cluster cluster;
       KC_RETURN_IF_ERROR(cluster.Start(records_of(problem), options.pace));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
-      v1::SearchSpec spec = Spec(problem, budget, static_cast<uint64_t>(seed), false);
+      v1::SearchSpec spec =
+          Spec(problem, options.target, budget, static_cast<uint64_t>(seed), false);
       spec.mutable_policy_parameters()->insert(options.parameters.begin(),
                                                options.parameters.end());
       KC_ASSIGN_OR_RETURN(v1::Search search, cluster.Run("quality", spec));
@@ -309,9 +320,11 @@ int main(int argc, char** argv) {
   CLI::App app{"Search quality on a share of the measurements"};
   kernelcast::Options options;
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
+  app.add_option("--target", options.target, "Target of the spaces")->capture_default_str();
   app.add_option("--records", options.records, "Folder of records, one file a problem")->required();
   app.add_option("--only", options.only, "Names of problems");
-  app.add_option("--seeds", options.seeds, "Searches a problem")->capture_default_str();
+  app.add_option("--seeds", options.seeds, "Searches a problem; 0: only measure")
+      ->capture_default_str();
   app.add_option("--budget-share", options.budget_share, "Measurements as a share of the space")
       ->capture_default_str();
   app.add_option("--pace", options.pace, "Share of the recorded device time that a replay takes")

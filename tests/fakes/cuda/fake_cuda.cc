@@ -54,6 +54,7 @@ void FakeCuda::Reset() {
   retained_ = 0;
   lost_ = CUDA_SUCCESS;
   device_ns_ = 0;
+  left_ns_ = 0;
   memory_bytes_ = uint64_t{1} << 30;
   blocks_.clear();
   handles_.clear();
@@ -199,7 +200,8 @@ class FakeDriver {
       return fake().lost_ = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     for (size_t i = 0; i < count; ++i) std::memcpy(data + i * unit_bytes, unit, unit_bytes);
-    fake().Work(1000 + 0.001 * static_cast<double>(unit_bytes * count));
+    fake().Work(std::exchange(fake().left_ns_, 0) + 1000 +
+                0.001 * static_cast<double>(unit_bytes * count));
     return CUDA_SUCCESS;
   }
   static CUresult Copy(std::byte* to, const std::byte* from, size_t bytes) {

@@ -60,6 +60,8 @@ class FakeCuda {
   CUdeviceptr InNextArena(CUdeviceptr address) const;
   // Time passes: on the device and so on the host, and on the host alone.
   void Work(double device_ns, double host_only_ns = 0);
+  // Time that passes on the device before memory is next filled.
+  void Leave(double device_ns) { left_ns_ += device_ns; }
 
  private:
   friend class FakeDriver;
@@ -99,6 +101,7 @@ class FakeCuda {
   int retained_ = 0;
   CUresult lost_ = CUDA_SUCCESS;
   double device_ns_ = 0;
+  double left_ns_ = 0;
   FakeClock clock_;
   uint64_t memory_bytes_ = uint64_t{1} << 30;
   uint64_t numbers_ = 0;

@@ -30,6 +30,7 @@ namespace kernelcast::testing {
 //   ns_new           time of a call whose inputs are not those that were last at their place
 //   host_ns          what passes on the host, and not on the device, at each call
 //   stall_ns, stall_every  the same, at every so many-th call
+//   leaves_ns        what passes on the device after the call's last event, before the next fill
 //   extra_parameter  bytes of one parameter more
 //   narrow=1         n has 4 bytes
 // and what it does from call number `from` on (at one n, from 0):

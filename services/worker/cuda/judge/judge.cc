@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,14 +38,12 @@ constexpr double kLeastClockShare = 0.95;
 // one flush ahead of the first.
 constexpr double kUnexplainedShare = 0.1;
 constexpr double kUnexplainedUs = 500;
-// How much longer preparing a call may take beside the candidate than beside the reference.
-constexpr double kFlushFactor = 1.3;
-constexpr double kFlushSlackUs = 10;
+constexpr int kTimingAttempts = 3;
+// How much longer what lies between calls may take beside the candidate than beside the reference.
+constexpr double kBetweenSlackShare = 0.3;
+constexpr double kBetweenSlackUs = 10;
 constexpr double kSlowestFillBytesPerUs = 5e5;
 constexpr size_t kEmptySamples = 16;
-// So often a request whose times do not add up is repeated: whatever else needs the host may have
-// held up the runner once.
-constexpr int kUnexplainedTries = 4;
 // More requests a block tell little more.
 constexpr size_t kMaxRequestsInBlock = 2;
 
@@ -90,8 +90,6 @@ class Judgement {
   // before.
   bool TimeCalls(size_t shape_index, Side side, size_t calls, std::vector<double>& calls_ns,
                  uint32_t& pattern);
-  // Why the times of an answer to TimeCalls are not to be believed; empty where they are.
-  std::string Unexplained(const CudaRunner::Answer& answer, Side side, uint64_t poisoned_bytes);
   bool MeasureOverhead(size_t shape_index);
   bool Verify(const std::vector<Looked>& looks, Side side, uint32_t poison, bool timed,
               std::vector<TensorComparison>& found);
@@ -124,6 +122,8 @@ class Judgement {
            static_cast<uint32_t>(random_.Below(7) << 17);
   }
   uint32_t PlausiblePattern(const CudaExpected& expected);
+  // The candidate's last program has no launches.
+  size_t NothingProgram() const { return prepared_.cases().size(); }
 
   CudaPreparedProblem& prepared_;
   const CudaProgram& program_;
@@ -145,7 +145,7 @@ class Judgement {
   size_t comparisons_held_ = 0;
   std::vector<TimedShape> results_;
   // Median time of what comes before a call of the reference.
-  double reference_flush_us_ = 0;
+  double reference_between_us_ = 0;
   uint32_t correctness_cases_ = 0;
   double clock_hz_ = 0;
   std::optional<MeasureOutcome> outcome_;
@@ -158,7 +158,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     return absl::InvalidArgumentError(absl::StrCat("candidate: ", programs.status().message()));
   }
   programs_ = *std::move(programs);
-  programs_.programs.emplace_back();  // nothing, for the cost of a call
+  programs_.programs.emplace_back();
   for (const CudaPreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
     results_.push_back({.axes = shape.axes, .bytes = shape.bytes, .flops = shape.flops});
   }
@@ -446,83 +446,83 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   calls = std::min(calls, shape.slots.size());
   pattern = NextNanPattern();
   uint64_t poisoned_bytes = 0;
-  for (size_t slot = 0; slot < calls; ++slot) {
-    const size_t index = shape.slots[slot];
-    SampleRecord sample{SlotOf(side), static_cast<uint32_t>(index),
+  const auto add = [&](size_t program, const std::function<void()>& add_poisons) {
+    SampleRecord sample{SlotOf(side), static_cast<uint32_t>(program),
                         static_cast<uint32_t>(poisons.size()), 0};
-    prepared_.AddPoisons(side, index, pattern, poisons);
-    poisoned_bytes = CudaPreparedProblem::AddWorkspacePoison(programs.workspace_bytes[index],
-                                                             pattern, random_, poisons);
-    if (side == Side::kCandidate && slot == 0) {
-      // Nothing of the reference's results is left for a candidate to find.
-      for (const size_t other : shape.slots) {
-        prepared_.AddPoisons(Side::kReference, other, pattern, poisons);
-      }
-    }
+    add_poisons();
     sample.poisons = static_cast<uint32_t>(poisons.size()) - sample.first_poison;
     samples.push_back(sample);
+  };
+  if (side == Side::kCandidate) {
+    // Nothing of the reference's results is left for a candidate to find.
+    add(NothingProgram(), [&] {
+      for (const size_t index : shape.slots) {
+        prepared_.AddPoisons(Side::kReference, index, pattern, poisons);
+      }
+    });
+  }
+  const size_t first_call = samples.size();
+  for (size_t slot = 0; slot < calls; ++slot) {
+    const size_t index = shape.slots[slot];
+    add(index, [&] {
+      prepared_.AddPoisons(side, index, pattern, poisons);
+      poisoned_bytes = CudaPreparedProblem::AddWorkspacePoison(programs.workspace_bytes[index],
+                                                               pattern, random_, poisons);
+    });
   }
   const int64_t limit_ns =
       prepared_.CallLimitNs(shape.reference_ns) + 50 * shape.reference_ns * std::ssize(samples);
-  std::string evidence;
-  for (int attempt = 0; attempt < kUnexplainedTries; ++attempt) {
-    const CudaRunner::Answer answer = runner_->Time(samples, poisons, true, limit_ns, cancel_);
+  CudaRunner::Answer answer;
+  double explained_us = 0;
+  double wall_us = 0;
+  bool explained = false;
+  // The events' times lie in memory that device code could reach: they must be times, and add up to
+  // what passed on the host. Once they do not where this process had to wait for a core; never
+  // means that the times are not to be believed.
+  for (int attempt = 0; attempt < kTimingAttempts && !explained; ++attempt) {
+    answer = runner_->Time(samples, poisons, true, limit_ns, cancel_);
     if (!Accept(answer, side, "timing", limit_ns)) {
       return false;
     }
-    evidence = Unexplained(answer, side, poisoned_bytes);
-    if (evidence.empty()) {
-      for (size_t i = 0; i < samples.size(); ++i) {
-        calls_ns.push_back(std::max(
-            1.0, 1000.0 * answer.values_us[2 * i + 1] - results_[shape_index].overhead_ns));
-      }
-      return true;
-    }
+    const std::vector<float>& values_us = answer.values_us;
+    explained_us = std::accumulate(values_us.begin(), values_us.end(), 0.0);
+    wall_us = 1e-3 * static_cast<double>(answer.reply.wall_ns);
+    explained =
+        std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
+        std::abs(wall_us - explained_us) <= kUnexplainedShare * wall_us + kUnexplainedUs;
   }
-  return Settle(MakeExploit(Exploit::Kind::kBackgroundWork, std::move(evidence)));
-}
-
-// The events' times lie in memory that device code could reach: they must be times, must add up to
-// what passed on the host, and preparing a call must take as long as it does for the reference.
-std::string Judgement::Unexplained(const CudaRunner::Answer& answer, Side side,
-                                   uint64_t poisoned_bytes) {
-  const std::vector<float>& values_us = answer.values_us;
-  double explained_us = 0;
-  std::vector<double> flushes_us;
-  bool plausible = true;
-  for (size_t i = 0; i < values_us.size(); i += 2) {
-    plausible = plausible && values_us[i] >= 0 && values_us[i + 1] >= 0;
-    explained_us += double{values_us[i]} + double{values_us[i + 1]};
-    // The first writes over the reference's outputs as well.
-    if (i > 0 || values_us.size() == 2) {
-      flushes_us.push_back(values_us[i]);
-    }
+  if (side == Side::kCandidate && !explained) {
+    return Settle(
+        MakeExploit(Exploit::Kind::kBackgroundWork,
+                    absl::StrCat("its timed calls took ", std::llround(wall_us),
+                                 " us on the host, of which the device's events explain ",
+                                 std::isfinite(explained_us) ? std::llround(explained_us) : 0)));
   }
-  const double flush_us = Median(flushes_us);
+  std::vector<double> between_us;
+  for (size_t i = first_call; i < samples.size(); ++i) {
+    between_us.push_back(answer.values_us[2 * i]);
+  }
+  double charged_us = 0;
   if (side == Side::kReference) {
-    reference_flush_us_ = flush_us;
-    return "";
+    reference_between_us_ = Median(between_us);
+  } else if (reference_between_us_ > 0) {
+    // What lies between calls is the same work for both sides. Where it takes much longer beside
+    // the candidate, that is the candidate's doing, and its calls are charged with it.
+    const double expected_us =
+        reference_between_us_ + static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
+    const double excess_us = Median(between_us) - expected_us;
+    charged_us = excess_us > kBetweenSlackShare * expected_us + kBetweenSlackUs ? excess_us : 0;
   }
-  const double wall_us = 1e-3 * static_cast<double>(answer.reply.wall_ns);
-  const double slack_us = kUnexplainedShare * wall_us + kUnexplainedUs;
-  if (!plausible || !(std::abs(wall_us - explained_us) <= slack_us)) {
-    return absl::StrCat("its timed calls took ", std::llround(wall_us),
-                        " us on the host, of which the device's events explain ",
-                        std::isfinite(explained_us) ? std::llround(explained_us) : 0);
+  for (size_t i = first_call; i < samples.size(); ++i) {
+    const double call_us = answer.values_us[2 * i + 1] + charged_us;
+    calls_ns.push_back(std::max(1.0, 1000 * call_us - results_[shape_index].overhead_ns));
   }
-  const double workspace_us = static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
-  if (reference_flush_us_ > 0 &&
-      flush_us > kFlushFactor * (reference_flush_us_ + workspace_us) + kFlushSlackUs) {
-    return absl::StrCat("what runs between its calls took ", std::llround(flush_us),
-                        " us, beside the reference's ", std::llround(reference_flush_us_));
-  }
-  return "";
+  return true;
 }
 
 bool Judgement::MeasureOverhead(size_t shape_index) {
-  // The last program has no launches.
-  const SampleRecord nothing{cuda_runner::kCandidate,
-                             static_cast<uint32_t>(prepared_.cases().size()), 0, 0};
+  const SampleRecord nothing{cuda_runner::kCandidate, static_cast<uint32_t>(NothingProgram()), 0,
+                             0};
   const std::vector<SampleRecord> samples(kEmptySamples, nothing);
   const int64_t limit_ns = options_.min_call_limit_ns;
   const CudaRunner::Answer answer = runner_->Time(samples, {}, true, limit_ns, cancel_);

@@ -177,10 +177,10 @@ absl::Status CudaPreparedProblem::Arrange() {
     }
     const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
                                std::ssize(target().bench_shapes);
-    // All are timed by one request.
+    // All are timed by one request, and one call of nothing.
     const int64_t poisons_a_set = 2 * std::ssize(problem_.outputs) + 1;
-    const int64_t most = std::min<int64_t>(
-        {options_.input_sets, cuda_runner::kMaxSamples, cuda_runner::kMaxPoisons / poisons_a_set});
+    const int64_t most = std::min<int64_t>({options_.input_sets, cuda_runner::kMaxSamples - 1,
+                                            cuda_runner::kMaxPoisons / poisons_a_set});
     if (most < 1) {
       return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem_.outputs.size(),
                                                         " outputs, too many for a runner"));

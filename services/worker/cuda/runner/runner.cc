@@ -124,6 +124,10 @@ Runner::~Runner() {
 bool Runner::Start() {
   int l2_bytes = 0;
   if (!Check(api_.Init(0), "cuInit") || !Check(api_.DeviceGet(&device_, 0), "cuDeviceGet") ||
+      // Else the driver makes room for local memory anew whenever a kernel with much of it follows
+      // one with little, which takes longer than most kernels.
+      !Check(api_.DevicePrimaryCtxSetFlags(device_, CU_CTX_LMEM_RESIZE_TO_MAX),
+             "cuDevicePrimaryCtxSetFlags") ||
       !Check(api_.DevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") ||
       !Check(api_.CtxSetCurrent(context_), "cuCtxSetCurrent") ||
       !Check(api_.StreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate") ||

@@ -290,6 +290,10 @@ class FakeForecasters final : public Forecasters {
 
   double blur_octaves = 0.2;
   bool away = false;
+  // Does not count the labels that it has seen, as a language model does not.
+  bool forgetful = false;
+  // How many times labels are asked about before forecasts know of them.
+  int slow_to_learn = 0;
 
   static kernelcast::Forecast Make(const Candidate& candidate, double blur, uint64_t labels) {
     kernelcast::Forecast forecast;
@@ -318,8 +322,9 @@ class FakeForecasters final : public Forecasters {
                    ForecastAllDone done) override {
     thread_->Post([this, queries = std::move(queries), done] {
       std::vector<ForecastResult> results;
+      const uint64_t known = Known();
       for (const ForecastQuery& query : queries) {
-        results.emplace_back(Make(query.candidate, blur_octaves, labels()));
+        results.emplace_back(Make(query.candidate, blur_octaves, known));
       }
       done(std::move(results));
     });
@@ -340,13 +345,28 @@ class FakeForecasters final : public Forecasters {
   }
   uint64_t labels() const {
     std::lock_guard lock(mutex_);
-    return label_counts_.size();
+    return forgetful ? 0 : label_counts_.size();
   }
 
  private:
+  // Labels that a ranking knows of.
+  uint64_t Known() {
+    const uint64_t now = labels();
+    if (now != asked_labels_) {
+      asked_labels_ = now;
+      asked_ = 0;
+    }
+    if (asked_++ >= slow_to_learn) known_ = now;
+    return known_;
+  }
+
   CallbackThread* const thread_;
   mutable std::mutex mutex_;
   std::map<std::string, int> label_counts_;
+  // The thread's own.
+  uint64_t asked_labels_ = 0;
+  uint64_t known_ = 0;
+  int asked_ = 0;
 };
 
 }  // namespace kernelcast::orchestrator::testing

@@ -40,8 +40,11 @@ TEST_CASE("Columns are templates, tunables in order and flags", "[forecaster][en
   CHECK(names == std::vector<std::string>{"template=plain", "template=vector", "template=blocked",
                                           "UNROLL", "MODE=direct", "MODE=table", "MODE=split",
                                           "LANES", "BLOCK", "flag:-ffast-math"});
-  CHECK(encoder.is_template(2));
-  CHECK_FALSE(encoder.is_template(3));
+  using Kind = TunableEncoder::Kind;
+  CHECK(encoder.kind(2) == Kind::kTemplate);
+  CHECK(encoder.kind(3) == Kind::kNumber);
+  CHECK(encoder.kind(4) == Kind::kValue);
+  CHECK(encoder.kind(9) == Kind::kFlag);
 }
 
 TEST_CASE("A candidate is encoded as worked by hand", "[forecaster][encoder]") {

@@ -15,26 +15,53 @@ TrainingRow Row(int template_index, float tunable, bool fails, bool with_facts =
   return row;
 }
 
+SpacePosition At(const CandidateFeatures& features) {
+  return {features.template_index, {features.tunables[1] / 5}, features.facts};
+}
+
 FailureModel Train(const std::vector<TrainingRow>& rows) {
   std::vector<const TrainingRow*> pointers;
-  for (const TrainingRow& row : rows) pointers.push_back(&row);
-  return FailureModel::Train(pointers, 1);
+  std::vector<SpacePosition> positions;
+  for (const TrainingRow& row : rows) {
+    pointers.push_back(&row);
+    positions.push_back(At(row.features));
+  }
+  return FailureModel::Train(pointers, positions, 1);
+}
+
+double Predict(const FailureModel& model, const TrainingRow& row) {
+  return model.Predict(row.features, At(row.features));
 }
 
 TEST_CASE("Nothing seen gives the prior rate", "[forecaster][failure]") {
-  CHECK(FailureModel().Predict(Row(0, 0, false).features) == Approx(FailureModel::kPriorRate));
+  CHECK(Predict(FailureModel(), Row(0, 0, false)) == Approx(FailureModel::kPriorRate));
 }
 
-TEST_CASE("Rates are those of the template, drawn to the problem's", "[forecaster][failure]") {
-  std::vector<TrainingRow> rows;
-  for (int i = 0; i < 4; ++i) rows.push_back(Row(0, 0, true));
-  for (int i = 0; i < 16; ++i) rows.push_back(Row(1, 0, false));
-  const FailureModel model = Train(rows);
-  // Worked by hand: (4 + 0.15 * 4) / 24 for the problem, then two rows of that for the template.
-  const double problem = 4.6 / 24;
-  CHECK(model.Predict(Row(0, 0, false).features) == Approx((4 + 2 * problem) / 6));
-  CHECK(model.Predict(Row(1, 0, false).features) == Approx(2 * problem / 18));
-  CHECK(model.Predict(Row(7, 0, false).features) == Approx(problem));
+TEST_CASE("Failures are held against the template, and most against the like",
+          "[forecaster][failure]") {
+  const FailureModel once = Train({Row(0, 0, true)});
+  const double same = Predict(once, Row(0, 0, false));
+  const double far = Predict(once, Row(0, 5, false));
+  const double elsewhere = Predict(once, Row(7, 5, false));
+  CHECK(same > far);
+  CHECK(far > elsewhere);
+  CHECK(elsewhere > FailureModel::kPriorRate);
+  // A template that failed once is not written off.
+  CHECK(far < 0.6);
+  CHECK(elsewhere < 0.3);
+
+  const FailureModel again = Train({Row(0, 0, true), Row(0, 5, true)});
+  CHECK(Predict(again, Row(0, 3, false)) > 0.65);
+
+  const FailureModel mixed = Train({Row(0, 0, true), Row(0, 5, false)});
+  CHECK(Predict(mixed, Row(0, 5, false)) < 0.2);
+  CHECK(Predict(mixed, Row(0, 0, false)) > 0.5);
+}
+
+TEST_CASE("Of very many outcomes the newest count", "[forecaster][failure]") {
+  std::vector<TrainingRow> rows(FailureModel::kMaxPoints, Row(0, 0, true));
+  rows.insert(rows.end(), FailureModel::kMaxPoints, Row(0, 0, false));
+  CHECK(Predict(Train(rows), Row(0, 0, false)) < 0.5);
 }
 
 TEST_CASE("With enough of both, trees find what makes candidates fail", "[forecaster][failure]") {
@@ -43,8 +70,8 @@ TEST_CASE("With enough of both, trees find what makes candidates fail", "[foreca
     rows.push_back(Row(0, static_cast<float>(i % 6), i % 6 == 5));
   }
   const FailureModel model = Train(rows);
-  CHECK(model.Predict(Row(0, 5, false).features) > 0.35);
-  CHECK(model.Predict(Row(0, 2, false).features) < 0.1);
+  CHECK(Predict(model, Row(0, 5, false)) > 0.35);
+  CHECK(Predict(model, Row(0, 2, false)) < 0.1);
 }
 
 TEST_CASE("A candidate that has compiled is not held against compile errors",
@@ -55,14 +82,14 @@ TEST_CASE("A candidate that has compiled is not held against compile errors",
     rows.back().compile_error = i < 10;
   }
   const FailureModel model = Train(rows);
-  CHECK(model.Predict(Row(0, 0, false, true).features) < 0.1);
-  CHECK(model.Predict(Row(0, 0, false, false).features) > 0.3);
+  CHECK(Predict(model, Row(0, 0, false, true)) < 0.1);
+  CHECK(Predict(model, Row(0, 0, false, false)) > 0.3);
 }
 
 TEST_CASE("A probability of failure is never certain", "[forecaster][failure]") {
   std::vector<TrainingRow> rows;
   for (int i = 0; i < 500; ++i) rows.push_back(Row(0, 0, true));
-  const double p = Train(rows).Predict(Row(0, 0, false).features);
+  const double p = Predict(Train(rows), Row(0, 0, false));
   CHECK(p > 0.9);
   CHECK(p < 1);
 }

@@ -285,6 +285,60 @@ TEST_CASE("a search measures a part of the space, finds its best and confirms it
   CheckEachSettledOnce(*world.store);
 }
 
+TEST_CASE("a search starts with each template and then takes the best of all, one at a time") {
+  World world;
+  world.forecasters.slow_to_learn = GENERATE(0, 3);
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 8);
+  spec.policy_parameters = {{"audit_share", 0}};
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  REQUIRE(search.confirmed.has_value());
+  CHECK(MeasuredSpeedup(search.confirmed->measurement)->value == Approx(3.2));
+  std::map<DecisionReason, int> reasons;
+  for (const auto& event : world.store->All<EvaluationDecided>()) {
+    if (event.decision.kind == DecisionKind::kMeasure) ++reasons[event.decision.reason];
+    if (event.decision.policy_version.empty()) continue;
+    CHECK(event.decision.policy_version == "threshold/2");
+  }
+  CHECK(reasons[DecisionReason::kBootstrap] == 2);
+  CHECK(reasons[DecisionReason::kPromising] + reasons[DecisionReason::kLowConfidence] ==
+        static_cast<int>(search.counts.measured) - 2);
+  // The forecasts of the fake are right, so that the first that is chosen is the best.
+  std::vector<double> measured;
+  for (const auto& event : world.store->All<EvaluationSettled>()) {
+    if (const auto* measurement = std::get_if<Measurement>(&event.result)) {
+      if (const Ratio* speedup = MeasuredSpeedup(*measurement)) measured.push_back(speedup->value);
+    }
+  }
+  REQUIRE(measured.size() > 2);
+  CHECK(measured[2] == Approx(3.2));
+}
+
+TEST_CASE("a forecaster that counts no labels is not waited for") {
+  World world;
+  world.forecasters.forgetful = true;
+  world.Start();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(world.PutToy(), 12)).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  CHECK(search.status == SearchStatus::kDone);
+  CHECK(search.counts.measured > 2);
+}
+
+TEST_CASE("a candidate from outside is decided on at once, also in a search that selects") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 30);
+  spec.max_in_flight = 1;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  const auto record =
+      world.Evaluate(Command("mine", world.ToyCandidate(problem), EvaluateMode::kRoute, "s1"));
+  if (record.ok()) CHECK(record->decision.reason != DecisionReason::kBudgetPace);
+  world.WaitForEnd("s1");
+}
+
 TEST_CASE("measure-everything searches make no forecasts") {
   World world;
   world.Start();

@@ -84,6 +84,76 @@ TEST_CASE("what the pace withholds from the first pass is given to reconsidered 
   CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
 }
 
+PolicyInput Selecting(const Forecast& forecast) {
+  PolicyInput input = Seasoned(forecast);
+  input.selects = true;
+  input.start_size = 5;
+  return input;
+}
+
+TEST_CASE("a search that selects measures its start and lets all else wait") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  Forecast promising = ForecastAt(2.5, 0.3);
+  promising.labels_seen = 0;
+  PolicyInput input = Selecting(promising);
+  input.measured = 4;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
+  input.start = true;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBootstrap);
+  input.measured = 5;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
+  // A start does not eat up a small budget.
+  input.measured = 3;
+  input.max_measurements = 6;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
+
+  input = Selecting(promising);
+  input.reconsidered = true;
+  CHECK(policy->Decide(input).reason == DecisionReason::kPromising);
+}
+
+TEST_CASE("a search that selects spends its budget on long shots, but not on hopeless ones") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  const Forecast long_shot = ForecastAt(0, 0.5);
+  PolicyInput input = Selecting(long_shot);
+  CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
+  input.reconsidered = true;
+  CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
+  const Forecast hopeless = ForecastAt(-2, 0.3);
+  input.forecast = &hopeless;
+  CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
+  const Forecast broken = ForecastAt(2.5, 0.3, 0.75);
+  input.forecast = &broken;
+  CHECK(policy->Decide(input).reason == DecisionReason::kLikelyFailure);
+}
+
+TEST_CASE("selection waits until as much is known as will be, unless only time is limited") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  PolicyInput input;
+  input.selects = true;
+  input.max_measurements = 10;
+  input.expected_decisions = 40;
+  input.decided = 39;
+  CHECK_FALSE(policy->MaySelect(input));
+  input.decided = 40;
+  CHECK(policy->MaySelect(input));
+  input.decided = 3;
+  input.max_measurements = 0;
+  CHECK(policy->MaySelect(input));
+}
+
+TEST_CASE("audits of a search that selects take a bounded share of its budget") {
+  const auto policy = MakePolicy("threshold", {{"audit_share", 0.1}}).value();
+  const Forecast unsure = ForecastAt(1, 0.8);
+  PolicyInput input = Selecting(unsure);
+  // 0.1 of 100 measurements over 200 decisions.
+  CHECK(policy->Decide(input).audit_propensity == Approx(0.05));
+  input.audit_draw = 0.049;
+  CHECK(policy->Decide(input).reason == DecisionReason::kAudit);
+  input.max_measurements = 0;
+  CHECK(policy->Decide(input).audit_propensity == Approx(0.2 * 0.5).margin(0.02));
+}
+
 TEST_CASE("audits happen at their propensity and say it") {
   const auto policy = MakePolicy("threshold", {{"audit_min", 0.1}}).value();
   const Forecast slow = ForecastAt(-1, 0.3);
@@ -110,7 +180,7 @@ TEST_CASE("candidates measured for another reason than an audit have propensity 
     const Decision decision = policy->Decide(Seasoned(forecast));
     if (decision.kind == DecisionKind::kMeasure) CHECK(decision.audit_propensity == 1);
     CHECK(decision.policy == "threshold");
-    CHECK(decision.policy_version == "threshold/1");
+    CHECK(decision.policy_version == "threshold/2");
   }
 }
 

@@ -60,6 +60,24 @@ TEST_CASE("proposals have the kind and the launches of the target's space", "[cu
   CHECK(proposed == generator.space_size());
 }
 
+TEST_CASE("the start has one point of each template, proposed first") {
+  std::set<std::string> first_templates;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    TemplateGenerator generator(Toy(), "cpu", seed);
+    std::set<std::string> templates;
+    for (size_t i = 0; i < generator.start_size(); ++i) {
+      const Candidate candidate = *generator.Next();
+      CHECK(generator.IsStart(candidate.candidate_id));
+      const std::string name = candidate.tunables.front().value;
+      CHECK(templates.insert(name).second);
+      if (i == 0) first_templates.insert(name);
+      generator.Accept(candidate.candidate_id);
+    }
+    CHECK_FALSE(generator.IsStart(generator.Next()->candidate_id));
+  }
+  CHECK_FALSE(first_templates.empty());
+}
+
 TEST_CASE("asking without accepting proposes the same again") {
   TemplateGenerator generator(Toy(), "cpu", 3);
   CHECK(generator.Next()->candidate_id == generator.Next()->candidate_id);

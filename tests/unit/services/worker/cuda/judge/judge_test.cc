@@ -194,6 +194,12 @@ TEST_CASE("Events that say that time ran backwards are an exploit") {
   CHECK(court.JudgeAs<Exploit>("scale=2 add=1 ns=-1000").kind == Exploit::Kind::kBackgroundWork);
 }
 
+TEST_CASE("A candidate is charged with what its calls leave behind") {
+  Court court;
+  const auto ok = court.JudgeAs<MeasuredOk>(Good("leaves_ns=150000"));
+  CHECK(ok.speedup.value == Approx(0.5).epsilon(0.02));
+}
+
 TEST_CASE("A runner that was held up now and then is no exploit") {
   Court court;
   const auto ok = court.JudgeAs<MeasuredOk>(Good("stall_every=9 stall_ns=30000000"));

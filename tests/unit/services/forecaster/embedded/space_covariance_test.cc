@@ -1,0 +1,110 @@
+#include "services/forecaster/embedded/space_covariance.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "services/forecaster/embedded/cholesky.h"
+#include "services/forecaster/embedded/random.h"
+#include "tests/unit/services/forecaster/planted_problem.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+
+TEST_CASE("A position is like itself in every way", "[forecaster][covariance]") {
+  const SpacePosition at = {2, {0.5f, kMissing, 1.0f}, {3.0f, 1.0f}};
+  const Likeness likeness = Compare(at, at, {});
+  CHECK(likeness.same_template);
+  CHECK(likeness.main_effects == Approx(1));
+  CHECK(likeness.interactions == Approx(1));
+  CHECK(likeness.shared_effects == Approx(1));
+  CHECK(likeness.facts == Approx(1));
+}
+
+TEST_CASE("One tunable apart leaves the other main effects", "[forecaster][covariance]") {
+  const Likeness one = Compare({0, {0, 0}, {}}, {0, {1, 0}, {}}, {});
+  const Likeness both = Compare({0, {0, 0}, {}}, {0, {1, 1}, {}}, {});
+  CHECK(one.main_effects == Approx(0.5 + 0.5 * Matern(1)));
+  CHECK(one.interactions == Approx(Matern(1)));
+  CHECK(both.main_effects == Approx(Matern(1)));
+  CHECK(both.interactions == Approx(Matern(std::sqrt(2.0))));
+}
+
+TEST_CASE("Templates share what their common tunables do", "[forecaster][covariance]") {
+  const Likeness likeness = Compare({0, {0.5f, kMissing}, {}}, {1, {0.5f, 0.2f}, {}}, {});
+  CHECK_FALSE(likeness.same_template);
+  CHECK(likeness.main_effects == 0);
+  CHECK(likeness.interactions == 0);
+  CHECK(likeness.shared_effects == Approx(1 / std::sqrt(2.0)));
+}
+
+TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]") {
+  Random random(5);
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<SpacePosition> points;
+    for (int i = 0; i < 40; ++i) {
+      SpacePosition& point = points.emplace_back();
+      point.template_index = static_cast<int>(random.Below(4));
+      for (int d = 0; d < 5; ++d) {
+        point.tunables.push_back(random.Below(3) == 0 ? kMissing
+                                                      : static_cast<float>(random.Below(4)) / 3);
+      }
+      if (random.Below(2) == 0) point.facts = {static_cast<float>(random.Uniform()), kMissing};
+    }
+    CovarianceWeights weights;
+    for (double CovarianceWeights::*field :
+         {&CovarianceWeights::constant, &CovarianceWeights::same_template,
+          &CovarianceWeights::main_effects, &CovarianceWeights::interactions,
+          &CovarianceWeights::shared_effects, &CovarianceWeights::facts}) {
+      weights.*field = random.Uniform();
+    }
+    const size_t n = points.size();
+    std::vector<double> matrix(n * n);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j <= i; ++j) {
+        matrix[i * n + j] = weights(Compare(points[i], points[j], {}));
+      }
+      matrix[i * n + i] += 1e-6;
+    }
+    double half_log_determinant = 0;
+    CHECK(Cholesky(matrix, n, half_log_determinant));
+  }
+}
+
+TEST_CASE("A factor solves what it was made of", "[forecaster][covariance]") {
+  std::vector<double> matrix = {4, 0, 2, 3};
+  double half_log_determinant = 0;
+  REQUIRE(Cholesky(matrix, 2, half_log_determinant));
+  CHECK(half_log_determinant == Approx(0.5 * std::log(8.0)));
+  std::vector<double> x = {8, 7};  // (4 2; 2 3) (1.25 1.5) = (8 7)
+  ForwardSubstitute(matrix, 2, x);
+  BackwardSubstitute(matrix, 2, x);
+  CHECK(x[0] == Approx(1.25));
+  CHECK(x[1] == Approx(1.5));
+  std::vector<double> indefinite = {1, 0, 2, 1};
+  CHECK_FALSE(Cholesky(indefinite, 2, half_log_determinant));
+}
+
+TEST_CASE("Numbers lie by their rank among the template's values", "[forecaster][covariance]") {
+  const PlantedProblem problem;
+  const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
+  size_t column = 0;
+  while (encoder.kind(column) != TunableEncoder::Kind::kNumber) ++column;
+  const auto log = [](int value) { return static_cast<float>(std::log2(1.0 + value)); };
+  int with_values = -1;
+  for (int t = 0; t < 3; ++t) {
+    if (encoder.Rank(t, column, 100) == 1) with_values = t;
+  }
+  REQUIRE(with_values >= 0);
+  CHECK(encoder.Rank(with_values, column, -100) == 0);
+  CHECK(std::isnan(encoder.Rank(with_values, column, kMissing)));
+  CHECK(encoder.Rank(with_values, column, log(2)) <= encoder.Rank(with_values, column, log(4)));
+  // A template that is not known: by the range of the whole space.
+  CHECK(encoder.Rank(-1, column, log(4)) == Approx(log(4) / encoder.range(column)));
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster
