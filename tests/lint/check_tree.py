@@ -6,10 +6,12 @@ work, no file over the size limit, no binary but pictures, text that ends in one
 with an interpreter line that may be run.
 """
 
+import gzip
 import os
 import re
 import subprocess
 import sys
+import zlib
 
 MAX_BYTES = 1 << 20
 BINARY = (".png", ".ico", ".woff2")
@@ -49,6 +51,13 @@ def check_file(root, path):
         return
     with open(full, "rb") as file:
         content = file.read()
+    if path.endswith(".gz"):
+        # Packed text is held to what holds for text.
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            yield f"{path}: cannot be unpacked"
+            return
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

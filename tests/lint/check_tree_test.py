@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Plants violations in trees of its own and looks whether check_tree.py and check_links.py see them."""
 
+import gzip
 import os
 import tempfile
 import unittest
@@ -53,6 +54,13 @@ class CheckTreeTest(Planted):
     def test_large_and_binary_files_are_reported(self):
         self.assertIn("the limit is", self.tree("x" * check_tree.MAX_BYTES + "\n")[0])
         self.assertIn("not UTF-8", self.tree(b"\xff\xfe\n")[0])
+
+    def test_packed_text_is_looked_into(self):
+        word = "/hom" + "e/me/x"
+        packed = gzip.compress(f"one\nsee {word}\n".encode())
+        self.assertEqual(self.tree(gzip.compress(b"one\n"), "a.jsonl.gz"), [])
+        self.assertTrue(self.tree(packed, "a.jsonl.gz")[0].startswith("a.jsonl.gz:2: "))
+        self.assertIn("cannot be unpacked", self.tree(packed[:-9], "a.jsonl.gz")[0])
 
     def test_scripts_have_both_the_interpreter_line_and_the_run_bit(self):
         self.assertEqual(self.tree("#!/bin/sh\n", "a.sh", 0o755), [])
