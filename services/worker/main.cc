@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -204,8 +206,10 @@ int Run(const Flags& flags) {
 }  // namespace
 }  // namespace kernelcast::worker
 
-int main(int argc, char** argv) {
-  using kernelcast::worker::Flags;
+namespace kernelcast::worker {
+namespace {
+
+int Main(int argc, char** argv) {
   CLI::App app("Compiles, verifies and times candidate kernels.", "kernelcast-worker");
   Flags flags;
   kernelcast::AddServiceFlags(app, flags.service);
@@ -255,5 +259,17 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   const int exit_code = kernelcast::ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
-  return kernelcast::worker::Run(flags);
+  return Run(flags);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
+
+int main(int argc, char** argv) {
+  try {
+    return kernelcast::worker::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kernelcast-worker: internal error: %s\n", e.what());
+    return 1;
+  }
 }

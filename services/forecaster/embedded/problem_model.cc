@@ -95,6 +95,7 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   }
 
   std::vector<double> residuals;
+  residuals.reserve(correct.size());
   for (const TrainingRow* row : correct) {
     residuals.push_back(*row->log2_speedup - model.Offset(row->features));
   }

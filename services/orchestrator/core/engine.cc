@@ -143,7 +143,7 @@ Engine::~Engine() {
 absl::Status Engine::Recover() {
   const int64_t start_ns = clock_->MonotonicNs();
   KC_RETURN_IF_ERROR(
-      store_->Replay(1, [this](StoredEvent stored) { return state_.Apply(stored); }));
+      store_->Replay(1, [this](const StoredEvent& stored) { return state_.Apply(stored); }));
   Log(LogLevel::kInfo, "log replayed",
       {{"events", state_.last_sequence()},
        {"live_evaluations", state_.evaluations().size()},
@@ -1261,21 +1261,22 @@ void Engine::OfferLabels() {
     Afterwards([this, problem_id = problem_id, labels = std::move(labels),
                 request_ids = std::move(request_ids),
                 problem = state_.FindProblem(problem_id)]() mutable {
-      forecasters_->Observe(problem, std::move(labels),
-                            [this, inbox = inbox_, problem_id, request_ids](absl::Status status) {
-                              inbox->Post([this, problem_id, request_ids, status] {
-                                problems_observing_.erase(problem_id);
-                                if (status.ok()) {
-                                  Emit(LabelsObserved{request_ids});
-                                } else {
-                                  next_label_offer_ns_ = clock_->MonotonicNs() + kLabelRetryNs;
-                                  Log(LogLevel::kWarning, "labels not taken by the forecaster",
-                                      {{"problem_id", problem_id},
-                                       {"labels", request_ids.size()},
-                                       {"error", std::string(status.ToString())}});
-                                }
-                              });
-                            });
+      forecasters_->Observe(
+          problem, std::move(labels),
+          [this, inbox = inbox_, problem_id, request_ids](const absl::Status& status) {
+            inbox->Post([this, problem_id, request_ids, status] {
+              problems_observing_.erase(problem_id);
+              if (status.ok()) {
+                Emit(LabelsObserved{request_ids});
+              } else {
+                next_label_offer_ns_ = clock_->MonotonicNs() + kLabelRetryNs;
+                Log(LogLevel::kWarning, "labels not taken by the forecaster",
+                    {{"problem_id", problem_id},
+                     {"labels", request_ids.size()},
+                     {"error", std::string(status.ToString())}});
+              }
+            });
+          });
     });
   }
 }

@@ -206,7 +206,7 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
         return Fail(absl::UnavailableError("the reference did not end in time"));
       }
       return Settle(Timeout{limit_ns, stage});
-    case End::kGone: break;
+    case End::kGone:
     case End::kFailed: break;
   }
   std::string text = CudaRunner::FailureText(answer);

@@ -219,8 +219,8 @@ JudgeKernels::~JudgeKernels() {
 
 absl::Status JudgeKernels::Launch(CUfunction function, int64_t elements, void** parameters) {
   const int64_t wanted = (elements + kBlock - 1) / kBlock;
-  const auto blocks = static_cast<unsigned int>(
-      std::clamp<int64_t>(wanted, 1, device_.multiprocessors() * kBlocksPerMultiprocessor));
+  const auto blocks = static_cast<unsigned int>(std::clamp<int64_t>(
+      wanted, 1, int64_t{device_.multiprocessors()} * kBlocksPerMultiprocessor));
   return device_.Check(device_.api().LaunchKernel(function, blocks, 1, 1, kBlock, 1, 1, 0,
                                                   device_.stream(), parameters, nullptr),
                        "launching a kernel of the judge");

@@ -180,7 +180,7 @@ absl::Status CudaPreparedProblem::Arrange() {
     // All are timed by one request, and one call of nothing.
     const int64_t poisons_a_set = 2 * std::ssize(problem_.outputs) + 1;
     const int64_t most = std::min<int64_t>({options_.input_sets, cuda_runner::kMaxSamples - 1,
-                                            cuda_runner::kMaxPoisons / poisons_a_set});
+                                            int64_t{cuda_runner::kMaxPoisons} / poisons_a_set});
     if (most < 1) {
       return absl::FailedPreconditionError(absl::StrCat("the problem has ", problem_.outputs.size(),
                                                         " outputs, too many for a runner"));
@@ -387,6 +387,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, const Can
             launch.kernel, " takes ", parameters_wanted, " arguments, not ", values.size())));
       }
       std::vector<void*> parameters;
+      parameters.reserve(values.size());
       for (uint64_t& value : values) parameters.push_back(&value);
       if (launch.shared_memory_bytes > 48 << 10) {
         KC_RETURN_IF_ERROR(fault(device_.Check(
@@ -546,7 +547,7 @@ absl::Status CudaPreparedProblem::ReserveScratch(uint64_t bytes, CudaRunner& run
                         runner.Map(kScratch, arena.fd(), arena.bytes(), true, cancel), cancel,
                         "mapping the workspace");
   };
-  const absl::Status mapped = map(larger);
+  absl::Status mapped = map(larger);
   if (mapped.ok()) {
     scratch_ = std::move(larger);
     return absl::OkStatus();

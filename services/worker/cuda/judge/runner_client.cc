@@ -265,8 +265,7 @@ std::string CudaRunner::FailureText(const Answer& answer) {
     case End::kStopped: return "it was stopped";
     case End::kFailed: break;
   }
-  const std::string where(answer.reply.where,
-                          strnlen(answer.reply.where, sizeof(answer.reply.where)));
+  std::string where(answer.reply.where, strnlen(answer.reply.where, sizeof(answer.reply.where)));
   if (answer.reply.failure == Failure::kRequest) {
     return where;
   }

@@ -34,9 +34,9 @@ inline constexpr uint32_t kMaxArenas = 8;
 inline constexpr uint32_t kMaxPrograms = 512;
 inline constexpr uint32_t kMaxLaunches = 64;
 inline constexpr uint32_t kMaxArguments = 128;
-inline constexpr uint32_t kMaxRuns = 512;
-inline constexpr uint32_t kMaxSamples = 128;
-inline constexpr uint32_t kMaxPoisons = 1024;
+inline constexpr size_t kMaxRuns = 512;
+inline constexpr size_t kMaxSamples = 128;
+inline constexpr size_t kMaxPoisons = 1024;
 inline constexpr size_t kMaxPacketBytes = 64 << 10;
 inline constexpr uint64_t kMaxFileBytes = uint64_t{1} << 32;
 

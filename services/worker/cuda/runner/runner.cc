@@ -158,8 +158,9 @@ bool Runner::Map(const Request& request, int fd) {
   }
   const size_t bytes = request.bytes;
   CUmemGenericAllocationHandle handle = 0;
-  if (!Check(api_.MemImportFromShareableHandle(&handle,
-                                               reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+  // The driver takes descriptors for addresses.
+  void* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(fd));  // NOLINT
+  if (!Check(api_.MemImportFromShareableHandle(&handle, shared,
                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
              "cuMemImportFromShareableHandle")) {
     return false;
