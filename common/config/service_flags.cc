@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <istream>
@@ -144,6 +145,15 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
   const auto level = ParseLogLevel(app.get_option("--log-level")->as<std::string>());
   if (level.ok()) SetLogLevel(*level);
   return -1;
+}
+
+int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    Log(LogLevel::kError, "internal error", {{"error", std::string(e.what())}});
+    return 1;
+  }
 }
 
 absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_address,

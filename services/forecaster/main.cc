@@ -83,28 +83,31 @@ int Run(const Flags& flags) {
   return 0;
 }
 
-}  // namespace
-}  // namespace kernelcast::forecaster
-
-int main(int argc, char** argv) {
-  using kernelcast::forecaster::Flags;
-  kernelcast::SetLogService("forecaster");
+int Main(int argc, char** argv) {
+  SetLogService("forecaster");
   CLI::App app("Forecasts how fast candidate kernels will be, and learns from measurements.",
                "kernelcast-forecaster");
   Flags flags;
-  kernelcast::AddServiceFlags(app, flags.service);
+  AddServiceFlags(app, flags.service);
   app.add_option("--state-dir", flags.state_dir,
                  "Directory of what was learnt; made where it is missing, one process at a time")
       ->capture_default_str();
   app.add_option("--forecaster-id", flags.forecaster_id,
                  "Name of this process in replies; random unless given");
   app.add_option("--backend", flags.backend, "What makes the forecasts")
-      ->check(CLI::IsMember({std::string(kernelcast::forecaster::EmbeddedBackend::kName)}))
+      ->check(CLI::IsMember({std::string(EmbeddedBackend::kName)}))
       ->capture_default_str();
   app.add_option("--seed", flags.seed,
                  "Seed of training: the same labels in the same order give the same forecasts")
       ->capture_default_str();
-  const int exit_code = kernelcast::ParseServiceFlags(app, argc, argv);
+  const int exit_code = ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
-  return kernelcast::forecaster::Run(flags);
+  return Run(flags);
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster
+
+int main(int argc, char** argv) {
+  return kernelcast::RunService(kernelcast::forecaster::Main, argc, argv);
 }

@@ -93,16 +93,12 @@ absl::Status Serve(const Flags& flags) {
   return failure;
 }
 
-}  // namespace
-}  // namespace kernelcast::orchestrator
-
-int main(int argc, char** argv) {
-  using kernelcast::orchestrator::Flags;
+int Main(int argc, char** argv) {
   CLI::App app{"The Kernelcast orchestrator: routes each candidate to a forecast or a measurement.",
                "kernelcast-orchestrator"};
   Flags flags;
   flags.service.server.listen_address = "127.0.0.1:50051";
-  kernelcast::AddServiceFlags(app, flags.service);
+  AddServiceFlags(app, flags.service);
   app.add_option("--state-dir", flags.state_dir, "Folder of the event log")->capture_default_str();
   app.add_option("--worker", flags.workers,
                  "Address of a worker, host:port; may be given more than once")
@@ -122,14 +118,20 @@ int main(int argc, char** argv) {
                  "How many of a search's best are measured again at the final level")
       ->capture_default_str()
       ->check(CLI::Range(0, 8));
-  if (int code = kernelcast::ParseServiceFlags(app, argc, argv); code >= 0) {
+  if (int code = ParseServiceFlags(app, argc, argv); code >= 0) {
     return code;
   }
-  kernelcast::SetLogService("orchestrator");
-  if (absl::Status status = kernelcast::orchestrator::Serve(flags); !status.ok()) {
-    kernelcast::Log(kernelcast::LogLevel::kError, "cannot go on",
-                    {{"error", std::string(status.ToString())}});
+  SetLogService("orchestrator");
+  if (absl::Status status = Serve(flags); !status.ok()) {
+    Log(LogLevel::kError, "cannot go on", {{"error", std::string(status.ToString())}});
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
+
+int main(int argc, char** argv) {
+  return kernelcast::RunService(kernelcast::orchestrator::Main, argc, argv);
 }

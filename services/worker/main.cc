@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -203,12 +201,6 @@ int Run(const Flags& flags) {
   return 0;
 }
 
-}  // namespace
-}  // namespace kernelcast::worker
-
-namespace kernelcast::worker {
-namespace {
-
 int Main(int argc, char** argv) {
   CLI::App app("Compiles, verifies and times candidate kernels.", "kernelcast-worker");
   Flags flags;
@@ -266,10 +258,5 @@ int Main(int argc, char** argv) {
 }  // namespace kernelcast::worker
 
 int main(int argc, char** argv) {
-  try {
-    return kernelcast::worker::Main(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "kernelcast-worker: internal error: %s\n", e.what());
-    return 1;
-  }
+  return kernelcast::RunService(kernelcast::worker::Main, argc, argv);
 }

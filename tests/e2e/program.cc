@@ -23,11 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kPatienceSeconds = 30;
 
-std::string BinaryFolder() {
-  const char* folder = std::getenv("KERNELCAST_BIN_DIR");
-  return folder != nullptr ? folder : KERNELCAST_BIN_DIR;
-}
-
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -37,7 +32,7 @@ double SecondsSince(Clock::time_point start) {
 Program::Program(const TemporaryFolder& home, const std::vector<std::string>& arguments,
                  const std::map<std::string, std::string>& environment, Streams streams,
                  int columns) {
-  std::vector<std::string> argv = {BinaryFolder() + "/kernelcast"};
+  std::vector<std::string> argv = {ProgramFolder() + "/kernelcast"};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   std::map<std::string, std::string> values = {
       {"HOME", home.path().string()},

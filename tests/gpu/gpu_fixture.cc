@@ -1,17 +1,11 @@
 #include "tests/gpu/gpu_fixture.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 
 namespace kernelcast::testing {
 namespace {
-
-std::string FromEnvironment(const char* name, const char* otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
 
 worker::CudaTargetOptions Options(const std::string& cache_directory) {
   worker::CudaTargetOptions options;
@@ -23,12 +17,6 @@ worker::CudaTargetOptions Options(const std::string& cache_directory) {
 }
 
 }  // namespace
-
-std::string SourcePath(const std::string& path) {
-  return absl::StrCat(FromEnvironment("KERNELCAST_SOURCE_DIR", KERNELCAST_SOURCE_DIR), "/", path);
-}
-
-std::string ProgramFolder() { return FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR); }
 
 Problem LoadGpuProblem(const std::string& folder) {
   auto files = ReadProblemFolder(SourcePath(folder));

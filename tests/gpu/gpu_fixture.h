@@ -13,12 +13,6 @@
 
 namespace kernelcast::testing {
 
-// A file or folder below the sources, wherever they are now: KERNELCAST_SOURCE_DIR in the
-// environment, or where they were built.
-std::string SourcePath(const std::string& path);
-// Folder of the programs: KERNELCAST_BIN_DIR in the environment, or where they were built.
-std::string ProgramFolder();
-
 Problem LoadGpuProblem(const std::string& folder);
 
 // The cuda target with the real compiler, runner and device.

@@ -18,13 +18,18 @@ namespace {
 
 constexpr auto kStartLimit = std::chrono::seconds(30);
 
-// The build's programs, or those that the environment names, such as an unpacked bundle's.
-std::string BinaryFolder() {
-  const char* folder = std::getenv("KERNELCAST_BIN_DIR");
-  return folder != nullptr ? folder : KERNELCAST_BIN_DIR;
+std::string FromEnvironment(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
 }  // namespace
+
+std::string SourcePath(const std::string& path) {
+  return FromEnvironment("KERNELCAST_SOURCE_DIR", KERNELCAST_SOURCE_DIR) + "/" + path;
+}
+
+std::string ProgramFolder() { return FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR); }
 
 TemporaryFolder::TemporaryFolder(const std::string& name)
     : path_(std::filesystem::temp_directory_path() / RandomId("kernelcast-" + name + "-")) {
@@ -46,7 +51,7 @@ Service::Service(std::string program, std::vector<std::string> arguments,
 absl::Status Service::Start() {
   std::filesystem::remove(ready_file_);
   ChildOptions options;
-  options.argv = {BinaryFolder() + "/" + program_,
+  options.argv = {ProgramFolder() + "/" + program_,
                   "--listen",
                   address_,
                   "--metrics",

@@ -13,6 +13,12 @@
 
 namespace kernelcast::testing {
 
+// A file or folder below the sources, wherever they are now: KERNELCAST_SOURCE_DIR in the
+// environment, such as where a bundle is tried out, or where they were built.
+std::string SourcePath(const std::string& path);
+// Folder of the programs: KERNELCAST_BIN_DIR in the environment, or the build's.
+std::string ProgramFolder();
+
 // A folder that goes away with the test.
 class TemporaryFolder {
  public:

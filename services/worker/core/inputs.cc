@@ -35,10 +35,7 @@ class Sampler {
       sampler.b_ = uniform->high;
     } else if (const auto* integers = std::get_if<Integers>(&init)) {
       sampler.kind_ = Kind::kIntegers;
-      Variables variables;
-      for (const auto& [name, value] : axes) {
-        variables[name] = static_cast<double>(value);
-      }
+      const Variables variables = ToVariables(axes);
       constexpr int64_t kLimit = int64_t{1} << 53;
       KC_ASSIGN_OR_RETURN(sampler.low_, integers->low.EvaluateInteger(variables, -kLimit, kLimit));
       KC_ASSIGN_OR_RETURN(sampler.high_,

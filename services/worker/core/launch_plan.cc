@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
+#include "services/worker/core/tensor.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -68,14 +69,6 @@ absl::StatusOr<KernelArgument> PlanArgument(const Problem& problem, const std::s
 absl::Status TooMany(const std::string& field, size_t count, int64_t limit) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": ", count, " entries; at most ", limit, " are allowed"));
-}
-
-std::string ShapeText(const AxisValues& axes) {
-  std::string text;
-  for (const auto& [axis, value] : axes) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", axis, "=", value);
-  }
-  return text;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -76,6 +77,17 @@ class Target {
                                                             MeasureLevel level,
                                                             const CancelToken& cancel) = 0;
 };
+
+// The record of a judgement that began at `start_ns` of the machine's monotonic clock and ends now.
+Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
+                     std::string_view protocol_version, const Candidate& candidate,
+                     const Artifact& artifact, MeasureLevel level, int64_t start_ns,
+                     MeasureOutcome outcome);
+
+// Whether an artefact that was sent is one of `target`, made from what has the id `artifact_id`.
+// Errors as of Target::Resolve.
+[[nodiscard]] absl::Status CheckSent(const TargetInfo& target, const std::string& artifact_id,
+                                     const Artifact& sent);
 
 }  // namespace kernelcast::worker
 

@@ -2,8 +2,10 @@
 #define KERNELCAST_SERVICES_WORKER_CORE_TENSOR_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "common/domain/expression.h"
 #include "common/domain/problem.h"
 
 namespace kernelcast::worker {
@@ -24,6 +26,12 @@ struct TensorLayout {
   // Elements that follow each other on the last axis.
   int64_t row_elements() const { return shape.empty() ? 1 : shape.back(); }
 };
+
+// "rows=3, cols=5", for messages.
+std::string ShapeText(const AxisValues& axes);
+
+// For evaluating expressions over the axes.
+Variables ToVariables(const AxisValues& axes);
 
 }  // namespace kernelcast::worker
 

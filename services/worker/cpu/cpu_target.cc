@@ -174,15 +174,8 @@ absl::StatusOr<Artifact> CpuTarget::Resolve(const Candidate& candidate, const Ar
   if (compiler_ == nullptr) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  if (sent.architecture != info_.architecture || sent.toolchain != info_.toolchain) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the artefact is for ", sent.architecture, " by ", sent.toolchain,
-                     "; this worker has ", info_.architecture, " and ", info_.toolchain));
-  }
   const std::string id = compiler_->ArtifactId(candidate.source, candidate.flags);
-  if (sent.artifact_id != id) {
-    return absl::InvalidArgumentError("artifact: was not made from this candidate");
-  }
+  KC_RETURN_IF_ERROR(CheckSent(info_, id, sent));
   if (!sent.content.empty()) {
     return sent;
   }
@@ -282,19 +275,8 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
     ok->environment.counters_unavailable_reason = "the cpu target reads none";
   }
-  Measurement measurement;
-  measurement.candidate_id = candidate.candidate_id;
-  measurement.problem_id = problem.problem_id;
-  measurement.target = std::string(kCpuTargetName);
-  measurement.level = level;
-  measurement.worker_id = options_.worker_id;
-  measurement.device = info_.device;
-  measurement.measured_at_ns = Clock::Real().WallNs();
-  measurement.device_time_ns = Clock::Real().MonotonicNs() - start_ns;
-  measurement.toolchain = artifact.toolchain;
-  measurement.architecture = artifact.architecture;
-  measurement.protocol_version = std::string(kProtocolVersion);
-  measurement.outcome = *std::move(outcome);
+  Measurement measurement = RecordOf(info_, options_.worker_id, kProtocolVersion, candidate,
+                                     artifact, level, start_ns, *std::move(outcome));
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
        {"outcome", OutcomeName(measurement.outcome)},

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "services/worker/core/tensor.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -30,14 +31,6 @@ void Flush(std::span<const std::byte> data) {
 }
 
 int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::string ShapeText(const AxisValues& axes) {
-  std::string text;
-  for (const auto& [name, value] : axes) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", name, "=", value);
-  }
-  return text;
-}
 
 uint8_t DlpackCode(DataType dtype) {
   if (dtype == DataType::kUint8) {
@@ -70,14 +63,6 @@ class Arranger {
 };
 
 DataType OracleType(DataType dtype) { return IsFloat(dtype) ? DataType::kFloat64 : dtype; }
-
-Variables ToVariables(const AxisValues& axes) {
-  Variables variables;
-  for (const auto& [name, value] : axes) {
-    variables[name] = static_cast<double>(value);
-  }
-  return variables;
-}
 
 std::string Describe(const MeasureOutcome& outcome) {
   Measurement measurement;

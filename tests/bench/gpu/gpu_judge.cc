@@ -37,6 +37,7 @@
 #include "common/base/status.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/random.h"
+#include "services/worker/core/statistics.h"
 #include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/support/services.h"
@@ -57,23 +58,12 @@ struct Options {
   std::string json;
 };
 
-std::string FromEnvironment(const char* name, const char* otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : otherwise;
-}
-
 struct Item {
   const Problem* problem = nullptr;
   Candidate candidate;
   std::optional<Artifact> artifact;  // nothing: does not compile
   int64_t compile_ns = 0;
 };
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Relative to the mean.
 double Variation(const std::vector<double>& values) {
@@ -206,13 +196,13 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
     const int64_t elapsed_ns = Clock::Real().MonotonicNs() - start_ns;
     threads.clear();
     const auto count = static_cast<double>(items.size() - 1);
+    const double kernel_us = kernels_us.empty() ? 0 : Median(kernels_us);
     const double rate = 1e9 * count / static_cast<double>(elapsed_ns);
     const auto each_ms = [&](int64_t ns) { return 1e-6 * static_cast<double>(ns) / count; };
     std::printf("%-20s %5zu %5zu %5zu | %8.1f | %7.0f %7.2f %7.2f %7.2f %7.2f | %7.1f %9.1f\n",
                 problem.name.c_str(), items.size() - 1, ok, items.size() - 1 - ok, rate,
                 1e-6 * static_cast<double>(prepare_ns), each_ms(sum.load_ns), each_ms(sum.check_ns),
-                each_ms(sum.timing_ns), each_ms(sum.fresh_ns), compile_ms / count,
-                Median(kernels_us));
+                each_ms(sum.timing_ns), each_ms(sum.fresh_ns), compile_ms / count, kernel_us);
     std::fflush(stdout);
     if (json) {
       json << "{\"bench\": \"throughput\", \"problem\": \"" << problem.name
@@ -222,8 +212,8 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
            << ", \"check_ms\": " << each_ms(sum.check_ns)
            << ", \"timing_ms\": " << each_ms(sum.timing_ns)
            << ", \"fresh_ms\": " << each_ms(sum.fresh_ns)
-           << ", \"compile_ms\": " << compile_ms / count
-           << ", \"kernel_us\": " << Median(kernels_us) << "}\n";
+           << ", \"compile_ms\": " << compile_ms / count << ", \"kernel_us\": " << kernel_us
+           << "}\n";
     }
     all_ns += elapsed_ns;
     all += items.size() - 1;
@@ -436,7 +426,7 @@ absl::Status Soak(const Options& options, CudaTarget& target, const std::vector<
 absl::Status Run(const Options& options) {
   const testing::TemporaryFolder folder("gpu-judge");
   CudaTargetOptions with;
-  with.program_folder = FromEnvironment("KERNELCAST_BIN_DIR", KERNELCAST_BIN_DIR);
+  with.program_folder = testing::ProgramFolder();
   with.cache_directory = folder.path().string();
   with.compile_processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency() - 1));
   if (options.repeat > 0) {
@@ -465,9 +455,7 @@ absl::Status Run(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app{"How many candidates are judged a second, and how well a figure repeats"};
   kernelcast::worker::Options options;
-  options.problems =
-      kernelcast::worker::FromEnvironment("KERNELCAST_SOURCE_DIR", KERNELCAST_SOURCE_DIR) +
-      "/examples/problems";
+  options.problems = kernelcast::testing::SourcePath("examples/problems");
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
   app.add_option("--only", options.only, "Names of problems");
   app.add_option("--candidates", options.candidates, "Candidates a problem")->capture_default_str();

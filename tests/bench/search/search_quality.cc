@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -38,11 +37,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string problems = [] {
-    const char* const elsewhere = std::getenv("KERNELCAST_SOURCE_DIR");
-    return std::string(elsewhere != nullptr ? elsewhere : KERNELCAST_SOURCE_DIR) +
-           "/examples/problems";
-  }();
+  std::string problems = testing::SourcePath("examples/problems");
   std::string target = std::string(kCpuTargetName);
   std::string records;
   std::vector<std::string> only;

@@ -1,5 +1,7 @@
 #include "services/worker/cuda/api/cuda_api.h"
 
+#include <cstdio>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
@@ -41,6 +43,16 @@ absl::StatusCode Code(CUresult result) {
 }
 
 }  // namespace
+
+std::string UuidText(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char digits[3];
+    snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    absl::StrAppend(&text, i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", digits);
+  }
+  return text;
+}
 
 absl::StatusOr<CudaApi> FillCudaApi(const SymbolLookup& lookup) {
   CudaApi api;

@@ -100,6 +100,9 @@ struct CudaApi {
 //   INTERNAL              anything else
 [[nodiscard]] absl::Status CudaStatus(const CudaApi& api, CUresult result, std::string_view what);
 
+// "GPU-01234567-89ab-...", as NVIDIA's tools write it.
+std::string UuidText(const CUuuid& uuid);
+
 // Whether every later call in the context fails with it too.
 bool IsSticky(CUresult result);
 

@@ -32,23 +32,7 @@ absl::StatusOr<CUdevice> FirstDevice(const CudaApi& api) {
   return device;
 }
 
-std::string UuidText(const CUuuid& uuid) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
 }  // namespace
-
-std::string ArchitectureName(int major, int minor) {
-  return absl::StrCat("sm_", major, minor, major >= 9 ? "a" : "");
-}
 
 absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api) {
   KC_ASSIGN_OR_RETURN(const CUdevice device, FirstDevice(api));
@@ -67,11 +51,10 @@ absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api) {
   KC_ASSIGN_OR_RETURN(const int multiprocessors,
                       Attribute(api, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   facts.info.compute_units = static_cast<uint32_t>(multiprocessors);
-  KC_ASSIGN_OR_RETURN(const int major,
+  KC_ASSIGN_OR_RETURN(facts.compute_capability_major,
                       Attribute(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-  KC_ASSIGN_OR_RETURN(const int minor,
+  KC_ASSIGN_OR_RETURN(facts.compute_capability_minor,
                       Attribute(api, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  facts.architecture = ArchitectureName(major, minor);
   KC_ASSIGN_OR_RETURN(facts.l2_bytes, Attribute(api, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   for (const auto& [attribute, what] :
        {std::pair{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "mapped memory"},

@@ -16,13 +16,11 @@
 
 namespace kernelcast::worker {
 
-// "sm_90a" for 9.0: with the suffix where the architecture has instructions of its own.
-std::string ArchitectureName(int major, int minor);
-
 // What a device says of itself, without a context.
 struct DeviceFacts {
   DeviceInfo info;
-  std::string architecture;
+  int compute_capability_major = 0;
+  int compute_capability_minor = 0;
   int64_t l2_bytes = 0;
 };
 // UNAVAILABLE: no device to be used.

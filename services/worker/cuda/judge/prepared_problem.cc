@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "services/worker/core/launch_plan.h"
+#include "services/worker/core/tensor.h"
 #include "services/worker/core/verification.h"
 
 namespace kernelcast::worker {
@@ -30,18 +31,6 @@ constexpr int kReferenceCalls = 3;
 constexpr size_t kMaxDrawingThreads = 16;
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-std::string ShapeText(const AxisValues& axes) {
-  return absl::StrJoin(axes, " ", [](std::string* out, const auto& axis) {
-    absl::StrAppend(out, axis.first, "=", axis.second);
-  });
-}
-
-Variables ToVariables(const AxisValues& axes) {
-  Variables variables;
-  for (const auto& [name, value] : axes) variables[name] = static_cast<double>(value);
-  return variables;
-}
 
 // `late` is the code for an answer that does not come in time.
 absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,

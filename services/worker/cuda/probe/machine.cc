@@ -27,16 +27,6 @@ std::string CudaVersion(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-std::string UuidText(const CUuuid& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char digits[3];
-    snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    absl::StrAppend(&text, i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", digits);
-  }
-  return text;
-}
-
 // The value that a call of NVML writes, or nothing.
 template <class T, class Call>
 std::optional<T> Ask(Call call) {

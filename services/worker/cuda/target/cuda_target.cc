@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,12 +40,9 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   for (const std::string_view flag : AllowedCudaFlags()) {
     info.allowed_flags.emplace_back(flag);
   }
-  const absl::Status device = target->ProbeDevice();
-  if (info.architecture.empty()) {
-    info.architecture = target->options_.architecture.empty() ? std::string(kDefaultArchitecture)
-                                                              : target->options_.architecture;
-  }
-  const absl::Status toolchain = target->ProbeToolchain();
+  const auto facts = target->ProbeDevice();
+  absl::Status device = facts.status();
+  const absl::Status toolchain = target->ProbeToolchain(facts.ok() ? &*facts : nullptr, device);
   info.can_compile = toolchain.ok();
   if (!toolchain.ok()) {
     if (absl::IsInternal(toolchain)) return toolchain;
@@ -76,16 +74,10 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   return target;
 }
 
-absl::Status CudaTarget::ProbeDevice() {
+absl::StatusOr<DeviceFacts> CudaTarget::ProbeDevice() {
   KC_ASSIGN_OR_RETURN(api_, LoadCudaApi());
   KC_ASSIGN_OR_RETURN(DeviceFacts facts, DescribeDevice(*api_));
   info_.device = facts.info;
-  if (options_.architecture.empty() || options_.architecture == facts.architecture) {
-    info_.architecture = facts.architecture;
-  } else {
-    return absl::FailedPreconditionError(absl::StrCat("compiles for ", options_.architecture,
-                                                      ", and the device is ", facts.architecture));
-  }
   const auto nvml = LoadNvmlApi();
   if (nvml.ok()) {
     info_.device.driver_version = DriverVersion(**nvml);
@@ -94,10 +86,10 @@ absl::Status CudaTarget::ProbeDevice() {
         {{"reason", std::string(nvml.status().message())}});
   }
   monitor_ = std::make_unique<DeviceMonitor>(nvml.ok() ? *nvml : nullptr, info_.device.uuid);
-  return absl::OkStatus();
+  return facts;
 }
 
-absl::Status CudaTarget::ProbeToolchain() {
+absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status& fits) {
   KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit,
                       FindCudaToolkit(CudaHomes(options_.cuda_home, options_.program_folder)));
   KC_ASSIGN_OR_RETURN(auto artifacts,
@@ -112,7 +104,21 @@ absl::Status CudaTarget::ProbeToolchain() {
                                          std::make_unique<CompileCache>(std::move(artifacts))));
   info_.toolchain = compiler_->toolchain().description;
   info_.missing_protections = compiler_->missing_protections();
-  const std::vector<std::string>& known = compiler_->toolchain().architectures;
+  const CudaToolchain& toolchain = compiler_->toolchain();
+  std::optional<std::string> own;
+  if (device != nullptr) {
+    own = toolchain.ArchitectureOf(device->compute_capability_major,
+                                   device->compute_capability_minor);
+  }
+  info_.architecture = !options_.architecture.empty()
+                           ? options_.architecture
+                           : own.value_or(std::string(kDefaultArchitecture));
+  if (device != nullptr && own != info_.architecture) {
+    fits = absl::FailedPreconditionError(
+        absl::StrCat("compiles for ", info_.architecture, ", and the device is ",
+                     own.value_or("none that this toolkit knows")));
+  }
+  const std::vector<std::string>& known = toolchain.architectures;
   if (std::find(known.begin(), known.end(), info_.architecture) == known.end()) {
     return absl::UnavailableError(
         absl::StrCat("this toolkit does not compile for ", info_.architecture));
@@ -156,16 +162,9 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  if (sent.architecture != info_.architecture || sent.toolchain != info_.toolchain) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the artefact is for ", sent.architecture, " by ", sent.toolchain,
-                     "; this worker has ", info_.architecture, " and ", info_.toolchain));
-  }
   const std::string id =
       compiler_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
-  if (sent.artifact_id != id) {
-    return absl::InvalidArgumentError("artifact: was not made from this candidate");
-  }
+  KC_RETURN_IF_ERROR(CheckSent(info_, id, sent));
   if (!sent.content.empty()) {
     return sent;
   }
@@ -222,21 +221,10 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Ca
   last_times_ = measurer_->times().judge;
   KC_RETURN_IF_ERROR(outcome.status());
   if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
-    ok->environment.counters_unavailable_reason = "hardware counters are not read yet";
+    ok->environment.counters_unavailable_reason = "the cuda target reads none";
   }
-  Measurement measurement;
-  measurement.candidate_id = candidate.candidate_id;
-  measurement.problem_id = problem.problem_id;
-  measurement.target = std::string(kCudaTargetName);
-  measurement.level = level;
-  measurement.worker_id = options_.worker_id;
-  measurement.device = info_.device;
-  measurement.measured_at_ns = Clock::Real().WallNs();
-  measurement.device_time_ns = Clock::Real().MonotonicNs() - start_ns;
-  measurement.toolchain = artifact.toolchain;
-  measurement.architecture = artifact.architecture;
-  measurement.protocol_version = std::string(kCudaProtocolVersion);
-  measurement.outcome = *std::move(outcome);
+  Measurement measurement = RecordOf(info_, options_.worker_id, kCudaProtocolVersion, candidate,
+                                     artifact, level, start_ns, *std::move(outcome));
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
        {"outcome", OutcomeName(measurement.outcome)},

@@ -69,8 +69,9 @@ class CudaTarget final : public Target {
  private:
   explicit CudaTarget(CudaTargetOptions options) : options_(std::move(options)) {}
 
-  absl::Status ProbeToolchain();
-  absl::Status ProbeDevice();
+  absl::StatusOr<DeviceFacts> ProbeDevice();
+  // `device` may be null; `fits` becomes an error where what is compiled cannot run on it.
+  absl::Status ProbeToolchain(const DeviceFacts* device, absl::Status& fits);
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
                                              const CancelToken& cancel);
 

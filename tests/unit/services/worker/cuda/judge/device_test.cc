@@ -25,7 +25,8 @@ TEST_CASE("A device is described without a context") {
   CHECK(facts->info.model == "Fake GPU");
   CHECK(facts->info.uuid == "GPU-00112233-4455-6677-8899-aabbccddeeff");
   CHECK(facts->info.runtime_version == "CUDA 13.0");
-  CHECK(facts->architecture == "sm_90a");
+  CHECK(facts->compute_capability_major == 9);
+  CHECK(facts->compute_capability_minor == 0);
   CHECK(facts->l2_bytes == FakeCuda::kL2Bytes);
   CHECK(Held().empty());
 }

@@ -1,0 +1,43 @@
+#include "services/worker/core/target.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+
+namespace kernelcast::worker {
+
+Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
+                     std::string_view protocol_version, const Candidate& candidate,
+                     const Artifact& artifact, MeasureLevel level, int64_t start_ns,
+                     MeasureOutcome outcome) {
+  Measurement measurement;
+  measurement.candidate_id = candidate.candidate_id;
+  measurement.problem_id = candidate.problem_id;
+  measurement.target = target.target;
+  measurement.level = level;
+  measurement.worker_id = worker_id;
+  measurement.device = target.device;
+  measurement.measured_at_ns = Clock::Real().WallNs();
+  measurement.device_time_ns = Clock::Real().MonotonicNs() - start_ns;
+  measurement.toolchain = artifact.toolchain;
+  measurement.architecture = artifact.architecture;
+  measurement.protocol_version = std::string(protocol_version);
+  measurement.outcome = std::move(outcome);
+  return measurement;
+}
+
+absl::Status CheckSent(const TargetInfo& target, const std::string& artifact_id,
+                       const Artifact& sent) {
+  if (sent.architecture != target.architecture || sent.toolchain != target.toolchain) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the artefact is for ", sent.architecture, " by ", sent.toolchain,
+                     "; this worker has ", target.architecture, " and ", target.toolchain));
+  }
+  if (sent.artifact_id != artifact_id) {
+    return absl::InvalidArgumentError("artifact: was not made from this candidate");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kernelcast::worker
