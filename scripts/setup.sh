@@ -8,7 +8,7 @@
 # Needs root or sudo only when a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
 # are missing and cannot be installed from here (the message lists them).
 #
-# Where no CUDA toolkit is found (CUDA_HOME, /usr/local/cuda), NVIDIA's compiler library and headers
+# Where no CUDA toolkit is found (CUDA_HOME, /usr/local/cuda), NVIDIA's compilers and headers
 # are downloaded into .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
 #
 # KERNELCAST_CUDA=off    does without the cuda target
@@ -137,25 +137,30 @@ import zipfile
 target, *wheels = sys.argv[1:]
 for wheel in wheels:
     with zipfile.ZipFile(wheel) as archive:
-        for name in archive.namelist():
+        for entry in archive.infolist():
+            name = entry.filename
             folder, _, path = name.partition("nvidia/cu13/")
             licence = "/licenses/" in name
             if licence:
                 path = "licenses/" + os.path.basename(wheel).split("-")[0] + ".txt"
-            elif folder or path.startswith((".", "lib/cmake/")) or ".alt." in path or path.endswith((".a", "/")):
+            elif folder or path.startswith((".", "lib/cmake/")) or ".alt." in path or path.endswith("/"):
+                continue
+            elif path.endswith(".a") and not path.endswith("/libcudart_static.a"):
                 continue
             full = os.path.join(target, path)
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "wb") as file:
                 file.write(archive.read(name))
+            os.chmod(full, 0o755 if entry.external_attr >> 16 & 0o100 else 0o644)
 PYTHON
 }
 
-# NVIDIA's compiler library and headers, into a folder of this checkout.
+# NVIDIA's compilers and headers, into a folder of this checkout.
 install_cuda() {
   local left_out="the cuda target is left out"
   local toolkit
-  [[ ${KERNELCAST_CUDA-} == off || -f $tools/cuda/include/nvrtc.h ]] && return
+  [[ ${KERNELCAST_CUDA-} == off ]] && return
+  cmp -s scripts/cuda_wheels.txt "$tools/cuda/wheels.txt" && return
   for toolkit in "${CUDA_HOME-}" /usr/local/cuda; do
     [[ -n $toolkit && -f $toolkit/include/nvrtc.h ]] && return
   done
@@ -175,7 +180,7 @@ install_cuda() {
   fi
   local source=()
   [[ -n ${KERNELCAST_WHEELS_DIR-} ]] && source=(--no-index --find-links "$KERNELCAST_WHEELS_DIR")
-  say "no CUDA toolkit is found; taking NVIDIA's wheels (92 MB, scripts/cuda_wheels.txt)"
+  say "no CUDA toolkit is found; taking NVIDIA's wheels (191 MB, scripts/cuda_wheels.txt)"
   local staging=$tools/cuda.$$
   rm -rf "$tools"/cuda.[0-9]*
   mkdir -p "$staging/wheels"
@@ -189,6 +194,7 @@ install_cuda() {
     return
   fi
   unpack_wheels "$staging/home" "$staging"/wheels/*.whl
+  cp scripts/cuda_wheels.txt "$staging/home/wheels.txt"
   rm -rf "$tools/cuda" "$failed"
   mv "$staging/home" "$tools/cuda"
   rm -rf "$staging"

@@ -46,6 +46,7 @@ constexpr std::pair<Exploit::Kind, v1::Exploit::Kind> kExploitKinds[] = {
     {Exploit::Kind::kBelowRoofline, v1::Exploit::KIND_BELOW_ROOFLINE},
     {Exploit::Kind::kWriteOutOfBounds, v1::Exploit::KIND_WRITE_OUT_OF_BOUNDS},
     {Exploit::Kind::kBackgroundWork, v1::Exploit::KIND_BACKGROUND_WORK},
+    {Exploit::Kind::kForgedResult, v1::Exploit::KIND_FORGED_RESULT},
 };
 
 v1::TimeStatistics TimesToProto(const TimeStatistics& times) {

@@ -182,6 +182,7 @@ std::string_view ExploitText(Exploit::Kind kind) {
     case Exploit::Kind::kBelowRoofline: return "it was faster than the machine can be";
     case Exploit::Kind::kWriteOutOfBounds: return "it wrote outside its outputs";
     case Exploit::Kind::kBackgroundWork: return "it went on working after its call had ended";
+    case Exploit::Kind::kForgedResult: return "it answered in place of its runner";
   }
   return "it tried to be judged faster than it is";
 }

@@ -119,6 +119,7 @@ struct Exploit {
     kBelowRoofline,
     kWriteOutOfBounds,
     kBackgroundWork,
+    kForgedResult,
   };
   Kind kind = Kind::kForbiddenSystemCall;
   std::string evidence;

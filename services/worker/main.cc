@@ -127,7 +127,10 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
     cuda.max_cache_bytes = flags.cache_max_bytes;
     cuda.compile_processes = CompileThreads(flags);
-    cuda.compiler_uid = flags.runner_uid;
+    cuda.host_compiler = flags.compiler;
+    cuda.include_directories = IncludeFolders(flags);
+    cuda.untrusted_uid = flags.runner_uid;
+    cuda.host_memory_bytes = flags.memory_limit_bytes;
     cuda.lease_directory = flags.lease_file.empty()
                                ? ""
                                : std::filesystem::path(flags.lease_file).parent_path().string();

@@ -1,6 +1,7 @@
 #include "tests/gpu/gpu_fixture.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 
@@ -13,6 +14,14 @@ worker::CudaTargetOptions Options(const std::string& cache_directory) {
   options.cache_directory = cache_directory;
   options.compile_processes = 2;
   options.worker_id = "worker-under-test";
+  options.untrusted_uid = 65534;
+  for (const char* folder : {"/../include/kernelcast-candidate", "/../candidate_include"}) {
+    const std::string headers = ProgramFolder() + folder;
+    if (std::filesystem::exists(headers)) {
+      options.include_directories = {std::filesystem::canonical(headers).string()};
+      break;
+    }
+  }
   return options;
 }
 

@@ -50,6 +50,7 @@ std::string ExploitPhrase(Exploit::Kind kind) {
     case Exploit::Kind::kBelowRoofline: return "exploit: faster than the hardware allows";
     case Exploit::Kind::kWriteOutOfBounds: return "exploit: wrote out of bounds";
     case Exploit::Kind::kBackgroundWork: return "exploit: background work";
+    case Exploit::Kind::kForgedResult: return "exploit: forged result";
   }
   return "exploit";
 }

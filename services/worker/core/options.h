@@ -85,6 +85,8 @@ struct MeasureOptions {
   int64_t min_call_limit_ns = 1'000'000'000;
   int64_t max_call_limit_ns = 20'000'000'000;
   int64_t load_limit_ns = 5'000'000'000;
+  // Of one call of a problem's oracle or reference while it is prepared; it is at fault beyond.
+  int64_t problem_call_limit_ns = 120'000'000'000;
 
   // Candidates after which inputs and seeds are drawn anew.
   int candidates_a_pool = 64;

@@ -9,20 +9,10 @@
 
 namespace kernelcast::worker {
 
-// What a candidate for the cpu target may not ask of the compiler, besides what core/source_scan.h
-// finds in its source. Each function returns what is wrong, in one sentence, or nothing.
-
-// Compiler flags that a candidate may ask for.
+// Compiler flags that a candidate for the cpu target may ask for.
 std::span<const std::string_view> AllowedCpuFlags();
+// What is wrong with `flags`, in one sentence, or nothing.
 std::optional<std::string> CheckFlags(const std::vector<std::string>& flags);
-
-// `depfile` is what -MD wrote: every file but `source_name` must lie under one of `directories`.
-std::optional<std::string> CheckDependencies(std::string_view depfile, std::string_view source_name,
-                                             const std::vector<std::string>& directories);
-
-// Assembler directives, which inline assembly can smuggle in, that read files, build other
-// directives, or make code run while the object is being loaded.
-std::optional<std::string> CheckAssembly(std::string_view assembly);
 
 }  // namespace kernelcast::worker
 

@@ -9,7 +9,8 @@
 #include "absl/status/statusor.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/target.h"
-#include "services/worker/cpu/toolchain.h"
+#include "services/worker/native/compiler_step.h"
+#include "services/worker/native/toolchain.h"
 
 namespace kernelcast::worker {
 
@@ -17,10 +18,7 @@ struct CompilerOptions {
   std::string work_directory;  // a folder of its own for each compile is made in it
   // Folders that hold kernelcast/candidate.h and dlpack/dlpack.h.
   std::vector<std::string> include_directories;
-  int64_t timeout_ns = 15'000'000'000;
-  int64_t max_memory_bytes = int64_t{3} << 30;
-  int64_t max_file_bytes = 32 << 20;
-  int64_t max_log_bytes = 64 << 10;
+  CompilerLimits limits = {};
   int64_t max_warning_bytes = 16 << 10;
 };
 
@@ -43,10 +41,9 @@ class CpuCompiler {
                                                       const CancelToken& cancel) const;
 
  private:
-  struct Step;
-  absl::StatusOr<Step> Run(const std::vector<std::string>& arguments, const std::string& directory,
-                           const CancelToken& cancel) const;
-  absl::StatusOr<CompileResult> CompileIn(const std::string& directory, const std::string& source,
+  absl::StatusOr<CompilerStep> Run(const std::vector<std::string>& arguments,
+                                   const std::string& directory, const CancelToken& cancel) const;
+  absl::StatusOr<CompileResult> CompileIn(const WorkFolder& folder, const std::string& source,
                                           const std::vector<std::string>& flags,
                                           const CancelToken& cancel) const;
 

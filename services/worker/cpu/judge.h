@@ -7,7 +7,7 @@
 #include "common/domain/measurement.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/cpu/prepared_problem.h"
-#include "services/worker/cpu/shared_object.h"
+#include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
 

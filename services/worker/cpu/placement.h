@@ -52,7 +52,6 @@ class WaitMeter {
 
 // Priority of what is being timed, and of compilers, as nice values.
 inline constexpr int kTimingNice = -10;
-inline constexpr int kCompileNice = 10;
 
 }  // namespace kernelcast::worker
 

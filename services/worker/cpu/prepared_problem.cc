@@ -1,6 +1,5 @@
 #include "services/worker/cpu/prepared_problem.h"
 
-#include <dlpack/dlpack.h>
 #include <immintrin.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "services/worker/core/tensor.h"
+#include "services/worker/native/dlpack_type.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -31,13 +31,6 @@ void Flush(std::span<const std::byte> data) {
 }
 
 int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
-
-uint8_t DlpackCode(DataType dtype) {
-  if (dtype == DataType::kUint8) {
-    return kDLUInt;
-  }
-  return static_cast<uint8_t>(IsFloat(dtype) ? kDLFloat : kDLInt);
-}
 
 // Gives tensors their places, one behind the other, with room for guards around each.
 class Arranger {

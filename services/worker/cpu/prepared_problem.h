@@ -18,7 +18,7 @@
 #include "services/worker/core/verification.h"
 #include "services/worker/cpu/placement.h"
 #include "services/worker/cpu/runner_process.h"
-#include "services/worker/cpu/shared_object.h"
+#include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
 

@@ -16,7 +16,7 @@
 #include "common/process/memory_file.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/cpu/placement.h"
-#include "services/worker/cpu/shared_object.h"
+#include "services/worker/native/shared_object.h"
 #include "services/worker/runner/control.h"
 
 namespace kernelcast::worker {

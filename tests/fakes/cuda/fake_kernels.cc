@@ -186,9 +186,21 @@ void CountChanged(const Parameters& parameters) {
       std::count_if(words, words + n, [&](uint32_t word) { return word != pattern; }));
 }
 
+void Fingerprint(const Parameters& parameters) {
+  const auto n = parameters.Get<int64_t>(1);
+  const auto* const words =
+      As<const uint64_t>(parameters.Memory(parameters.Get<CUdeviceptr>(0), 8 * n, false));
+  auto* const sum = As<uint64_t>(parameters.Memory(parameters.Get<CUdeviceptr>(3), 8, true));
+  const auto seed = parameters.Get<uint64_t>(2);
+  for (int64_t i = 0; i < n; ++i) {
+    *sum += (words[i] ^ (seed + static_cast<uint64_t>(i))) * 0x9e3779b97f4a7c15u;
+  }
+}
+
 void Judge(const std::string& name, const Parameters& parameters) {
   const size_t end = name.find('_');
   if (name == "count_changed") return CountChanged(parameters);
+  if (name == "fingerprint") return Fingerprint(parameters);
   const DataType dtype = ParseDataType(name.substr(end + 1)).value();
   return name[0] == 'd' ? Describe(dtype, parameters) : Compare(dtype, parameters);
 }
@@ -196,6 +208,7 @@ void Judge(const std::string& name, const Parameters& parameters) {
 std::vector<size_t> ParameterBytes(const FakeKernel& kernel) {
   if (kernel.function == "judge") {
     if (kernel.name == "count_changed") return {8, 8, 4, 8};
+    if (kernel.name == "fingerprint") return {8, 8, 8, 8};
     if (kernel.name[0] == 'd') return {8, 8, 8};
     return {8, 8, 8, 8, 8, 4, 8};
   }

@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "services/worker/artifacts/artifact_cache.h"
 #include "services/worker/cpu/cpu_target.h"
-#include "services/worker/cpu/shared_object.h"
+#include "services/worker/native/shared_object.h"
 #include "tests/integration/worker/cpu_fixture.h"
 
 namespace kernelcast::testing {
@@ -67,8 +67,8 @@ class Fixture {
     CompilerOptions options;
     options.work_directory = folder_.path().string();
     options.include_directories = {absl::StrCat(KERNELCAST_SOURCE_DIR, "/common/candidate_abi")};
-    options.timeout_ns = timeout_ns;
-    options.max_memory_bytes = memory_bytes;
+    options.limits.timeout_ns = timeout_ns;
+    options.limits.max_memory_bytes = memory_bytes;
     return options;
   }
 

@@ -59,8 +59,8 @@ class Fixture {
     options.process.uid = 65534;
     auto artifacts = ArtifactCache::Open(folder_.File("artifacts"), 64 << 20);
     REQUIRE(artifacts.ok());
-    auto compiler =
-        CudaCompiler::Make(options, std::make_unique<CompileCache>(*std::move(artifacts)));
+    cache_ = std::make_unique<CompileCache>(*std::move(artifacts));
+    auto compiler = CudaCompiler::Make(options, *cache_);
     INFO(compiler.status().ToString());
     REQUIRE(compiler.ok());
     compiler_ = *std::move(compiler);
@@ -95,6 +95,7 @@ class Fixture {
 
  private:
   TemporaryFolder folder_;
+  std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> compiler_;
 };
 
@@ -514,8 +515,8 @@ TEST_CASE("What is missing is said", "[integration]") {
   const auto make = [&](const CudaCompilerOptions& options) {
     auto artifacts = ArtifactCache::Open(folder.File("artifacts"), 1 << 20);
     REQUIRE(artifacts.ok());
-    return CudaCompiler::Make(options, std::make_unique<CompileCache>(*std::move(artifacts)))
-        .status();
+    CompileCache cache(*std::move(artifacts));
+    return CudaCompiler::Make(options, cache).status();
   };
   CudaCompilerOptions nowhere;
   nowhere.process.toolkit.include_directory = "/nonexistent";

@@ -12,15 +12,13 @@
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "services/worker/core/source_scan.h"
+#include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
-#include "services/worker/cuda/compiler/cuda_flags.h"
 
 namespace kernelcast::worker {
 namespace {
 
 constexpr std::string_view kAllowedHeaders = "headers of the CUDA toolkit";
-// Ways to read files that device code has no use for.
-constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next"};
 // Not for candidates to change; what it is called by here goes into the description.
 constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no-cache",
                                       "--modify-stack-limit=false"};
@@ -51,16 +49,6 @@ std::optional<std::string> CheckHeaders(const HeaderArchive& headers,
   return std::nullopt;
 }
 
-// A candidate's own assembly can hold directives, but none that opens a file.
-std::optional<std::string> CheckPtx(std::string_view ptx) {
-  for (const std::string_view word : {".include", ".incbin", ".file"}) {
-    if (ptx.find(word) != std::string_view::npos) {
-      return absl::StrCat("the PTX says '", std::string(word), "', which is not allowed");
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<std::string> CudaToolchain::ArchitectureOf(int major, int minor) const {
@@ -73,9 +61,9 @@ std::optional<std::string> CudaToolchain::ArchitectureOf(int major, int minor) c
   return std::nullopt;
 }
 
-absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(
-    CudaCompilerOptions options, std::unique_ptr<CompileCache> cache) {
-  std::unique_ptr<CudaCompiler> compiler(new CudaCompiler(std::move(options), std::move(cache)));
+absl::StatusOr<std::unique_ptr<CudaCompiler>> CudaCompiler::Make(CudaCompilerOptions options,
+                                                                 CompileCache& cache) {
+  std::unique_ptr<CudaCompiler> compiler(new CudaCompiler(std::move(options), cache));
   auto headers = HeaderArchive::Read(compiler->options_.process.toolkit.include_directory);
   if (!headers.ok()) {
     return absl::UnavailableError(headers.status().message());
@@ -171,7 +159,7 @@ absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
                                                           " does not compile for ", architecture));
   }
   KC_ASSIGN_OR_RETURN(CompileResult result,
-                      cache_->GetOrCompile(ArtifactId(source, flags, architecture), cancel, [&] {
+                      cache_.GetOrCompile(ArtifactId(source, flags, architecture), cancel, [&] {
                         return CompileFresh(source, flags, architecture, cancel);
                       }));
   auto* success = std::get_if<CompileSuccess>(&result.result);

@@ -46,9 +46,10 @@ struct CudaToolchain {
 // can open no file. Needs no GPU. Thread-safe.
 class CudaCompiler {
  public:
-  // Starts the first process. `cache` is used for results. UNAVAILABLE: what is missing.
+  // Starts the first process. `cache`, which must outlive the compiler, keeps results. UNAVAILABLE:
+  // what is missing.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaCompiler>> Make(
-      CudaCompilerOptions options, std::unique_ptr<CompileCache> cache);
+      CudaCompilerOptions options, CompileCache& cache);
   ~CudaCompiler();
   CudaCompiler(const CudaCompiler&) = delete;
   CudaCompiler& operator=(const CudaCompiler&) = delete;
@@ -73,11 +74,11 @@ class CudaCompiler {
                                                       const CancelToken& cancel);
 
   // What the cache holds of that id.
-  std::optional<Artifact> Find(const std::string& artifact_id) { return cache_->Find(artifact_id); }
+  std::optional<Artifact> Find(const std::string& artifact_id) { return cache_.Find(artifact_id); }
 
  private:
-  CudaCompiler(CudaCompilerOptions options, std::unique_ptr<CompileCache> cache)
-      : options_(std::move(options)), cache_(std::move(cache)) {}
+  CudaCompiler(CudaCompilerOptions options, CompileCache& cache)
+      : options_(std::move(options)), cache_(cache) {}
 
   absl::StatusOr<std::unique_ptr<CompilerProcess>> TakeProcess(const CancelToken& cancel);
   // nullptr: it is gone.
@@ -88,7 +89,7 @@ class CudaCompiler {
                                              const CancelToken& cancel);
 
   const CudaCompilerOptions options_;
-  const std::unique_ptr<CompileCache> cache_;
+  CompileCache& cache_;
   // Constant after construction.
   std::unique_ptr<HeaderArchive> headers_;
   CudaToolchain toolchain_;

@@ -27,7 +27,7 @@ struct DeviceFacts {
 [[nodiscard]] absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api);
 
 // The first device that the driver shows this process, with a context and one stream: the judge's
-// own, in which only code of the project and of the problem's oracle runs. Used by one thread at a
+// own, in which only code of the project runs. Used by one thread at a
 // time, after Bind. Buffers and arenas must not outlive it.
 class CudaDevice {
  public:

@@ -42,6 +42,9 @@ constexpr int kTimingAttempts = 3;
 // How much longer what lies between calls may take beside the candidate than beside the reference.
 constexpr double kBetweenSlackShare = 0.3;
 constexpr double kBetweenSlackUs = 10;
+// What the mean time of the calls of a request may be above their median.
+constexpr double kUnevenShare = 1.25;
+constexpr double kUnevenUs = 2;
 constexpr double kSlowestFillBytesPerUs = 5e5;
 constexpr size_t kEmptySamples = 16;
 // More requests a block tell little more.
@@ -50,9 +53,9 @@ constexpr size_t kMaxRequestsInBlock = 2;
 class Judgement {
  public:
   Judgement(CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
-            CudaDevice& device, JudgeKernels& kernels, CudaRunner* runner, const RenewRunner& renew,
-            DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times,
-            const Clock& clock)
+            CudaDevice& device, JudgeKernels& kernels, CudaRunners runners,
+            const RenewRunners& renew, DeviceMonitor& monitor, const CancelToken& cancel,
+            CudaJudgeTimes& times, const Clock& clock)
       : prepared_(prepared),
         program_(candidate),
         options_(prepared.options()),
@@ -60,7 +63,7 @@ class Judgement {
         level_(level),
         device_(device),
         kernels_(kernels),
-        runner_(runner),
+        runners_(runners),
         renew_(renew),
         monitor_(monitor),
         cancel_(cancel),
@@ -80,6 +83,8 @@ class Judgement {
 
   // Each step returns true to go on; false when `outcome_` or `status_` says how it ended.
   bool LoadCandidate();
+  bool NoteInputs();
+  bool CheckInputs();
   bool CheckCorrectness();
   bool TimeShape(size_t shape_index);
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
@@ -122,7 +127,11 @@ class Judgement {
            static_cast<uint32_t>(random_.Below(7) << 17);
   }
   uint32_t PlausiblePattern(const CudaExpected& expected);
-  // The candidate's last program has no launches.
+  CudaRunner& RunnerOf(Side side) const {
+    return side == Side::kCandidate ? *runners_.candidate : *runners_.reference;
+  }
+  bool hosted() const { return program_.host_launched(); }
+  // The last program of each side does nothing.
   size_t NothingProgram() const { return prepared_.cases().size(); }
 
   CudaPreparedProblem& prepared_;
@@ -132,8 +141,8 @@ class Judgement {
   const MeasureLevel level_;
   CudaDevice& device_;
   JudgeKernels& kernels_;
-  CudaRunner* runner_;
-  const RenewRunner& renew_;
+  CudaRunners runners_;
+  const RenewRunners& renew_;
   DeviceMonitor& monitor_;
   const CancelToken& cancel_;
   CudaJudgeTimes& times_;
@@ -147,6 +156,7 @@ class Judgement {
   // Median time of what comes before a call of the reference.
   double reference_between_us_ = 0;
   uint32_t correctness_cases_ = 0;
+  uint64_t inputs_fingerprint_ = 0;
   double clock_hz_ = 0;
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;
@@ -168,8 +178,8 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   for (int round = 0; round < precision_.runners && going; ++round) {
     const int64_t start_ns = NowNs();
     // A final figure spans processes, and with them addresses and the placement of memory.
-    if (level_ == MeasureLevel::kFinal || runner_ == nullptr || !runner_->alive()) {
-      KC_ASSIGN_OR_RETURN(runner_, renew_());
+    if (level_ == MeasureLevel::kFinal || !runners_.alive()) {
+      KC_ASSIGN_OR_RETURN(runners_, renew_());
     }
     going = LoadCandidate();
     const int64_t loaded_ns = NowNs();
@@ -182,8 +192,8 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
       going = TimeShape(i);
     }
   }
-  if (runner_->alive()) {
-    runner_->Unload(cuda_runner::kCandidate, cancel_);
+  if (!hosted() && runners_.candidate->alive()) {
+    runners_.candidate->Unload(cuda_runner::kCandidate, cancel_);
   }
   KC_RETURN_IF_ERROR(status_);
   MeasureOutcome outcome =
@@ -207,6 +217,7 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
       }
       return Settle(Timeout{limit_ns, stage});
     case End::kGone:
+    case End::kForged:
     case End::kFailed: break;
   }
   std::string text = CudaRunner::FailureText(answer);
@@ -222,13 +233,32 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   Crash crash;
   crash.cause = stage == "load" ? Crash::Cause::kLoad : Crash::Cause::kDeviceError;
   crash.output_tail = absl::StrCat(text, "\n");
+  if (hosted() && answer.reply.failure == cuda_runner::Failure::kEntry) {
+    WrongResult wrong;
+    wrong.cause = WrongResult::Cause::kEntryStatus;
+    wrong.entry_status = answer.reply.cuda_error;
+    return Settle(std::move(wrong));
+  }
+  if (hosted() && answer.end == End::kForged) {
+    return Settle(MakeExploit(Exploit::Kind::kForgedResult, text));
+  }
+  if (hosted() && answer.end == End::kGone) {
+    const ChildExit& exit = answer.exit;
+    crash.cause = exit.output_limit  ? Crash::Cause::kOutputLimit
+                  : exit.signal != 0 ? Crash::Cause::kSignal
+                                     : Crash::Cause::kExit;
+    crash.signal = exit.signal;
+    crash.exit_code = exit.exit_code;
+    crash.output_tail = exit.output;
+  }
   return Settle(std::move(crash));
 }
 
 bool Judgement::LoadCandidate() {
   const int64_t limit_ns = options_.load_limit_ns;
+  CudaRunner& runner = *runners_.candidate;
   const uint64_t workspace_bytes = programs_.max_workspace_bytes;
-  absl::Status reserved = prepared_.ReserveScratch(workspace_bytes, *runner_, cancel_);
+  absl::Status reserved = prepared_.ReserveScratch(workspace_bytes, *runners_.reference, cancel_);
   if (absl::IsResourceExhausted(reserved)) {
     Crash crash;
     crash.cause = Crash::Cause::kMemoryLimit;
@@ -236,23 +266,47 @@ bool Judgement::LoadCandidate() {
                                      " bytes: ", reserved.message(), "\n");
     return Settle(std::move(crash));
   }
-  if (!Must(std::move(reserved)) || !Must(prepared_.LoadReference(*runner_, cancel_))) {
+  if (!Must(std::move(reserved)) || !Must(prepared_.LoadReference(*runners_.reference, cancel_)) ||
+      (hosted() && !NoteInputs())) {
     return false;
   }
-  auto loaded = runner_->Load(cuda_runner::kCandidate, program_.cubin, program_.KernelNames(),
-                              limit_ns, cancel_);
+  auto loaded = hosted() ? runner.LoadObject(program_.object, limit_ns, cancel_)
+                         : runner.Load(cuda_runner::kCandidate, program_.cubin,
+                                       program_.KernelNames(), limit_ns, cancel_);
   if (!loaded.ok()) {
     return Fail(loaded.status());
   }
   if (!Accept(*loaded, Side::kCandidate, "load", limit_ns)) {
     return false;
   }
-  auto taken = runner_->SetPrograms(cuda_runner::kCandidate, programs_.programs, limit_ns, cancel_);
+  auto taken = runner.SetPrograms(cuda_runner::kCandidate, programs_.programs, limit_ns, cancel_);
   if (!taken.ok()) {
     return Fail(taken.status());
   }
-  ++runner_->candidates;
+  ++runner.candidates;
   return Accept(*taken, Side::kCandidate, "load", limit_ns);
+}
+
+bool Judgement::NoteInputs() {
+  auto fingerprint = prepared_.InputsFingerprint();
+  if (!fingerprint.ok()) {
+    return Fail(fingerprint.status());
+  }
+  inputs_fingerprint_ = *fingerprint;
+  return true;
+}
+
+// Device code finds inputs that it cannot write to; host code can have them mapped otherwise.
+bool Judgement::CheckInputs() {
+  if (!hosted()) {
+    return true;
+  }
+  const uint64_t before = inputs_fingerprint_;
+  if (!NoteInputs()) {
+    return false;
+  }
+  return inputs_fingerprint_ == before ||
+         Settle(MakeExploit(Exploit::Kind::kMutatedInput, "changed the values of its inputs"));
 }
 
 uint32_t Judgement::PlausiblePattern(const CudaExpected& expected) {
@@ -290,7 +344,7 @@ bool Judgement::Verify(const std::vector<Looked>& looks, Side side, uint32_t poi
     if (!Must(kernels_.Compare(
             {.dtype = expected.dtype,
              .got = prepared_.OutputAddress(side, cases[look.index].outputs[look.output]),
-             .expected = expected.values.address(),
+             .expected = expected.values,
              .count = expected.count,
              .absolute = expected.absolute,
              .rtol = expected.tolerance.rtol,
@@ -346,7 +400,7 @@ bool Judgement::Wrong(const Looked& look, const TensorComparison& comparison,
                                                 got_bytes, device_.stream()),
                             "reading a value")) ||
         !Must(device_.Check(
-            api.MemcpyDtoHAsync(right.data(), expected.values.address() + wrong.index * right_bytes,
+            api.MemcpyDtoHAsync(right.data(), expected.values + wrong.index * right_bytes,
                                 right_bytes, device_.stream()),
             "reading a value")) ||
         !Must(device_.Synchronize())) {
@@ -403,7 +457,9 @@ bool Judgement::CheckCorrectness() {
     }
     if (!Must(prepared_.FillWorkspace(programs_.max_workspace_bytes, pattern)) ||
         !Must(device_.Synchronize()) ||
-        !Accept(runner_->Run(runs, limit_ns, cancel_), Side::kCandidate, "check", limit_ns)) {
+        !Accept(runners_.candidate->Run(runs, limit_ns, cancel_), Side::kCandidate, "check",
+                limit_ns) ||
+        !CheckInputs()) {
       return false;
     }
     correctness_cases_ += static_cast<uint32_t>(runs.size());
@@ -453,7 +509,23 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
     sample.poisons = static_cast<uint32_t>(poisons.size()) - sample.first_poison;
     samples.push_back(sample);
   };
-  if (side == Side::kCandidate) {
+  std::vector<size_t> order(calls);
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Which call is the last is nobody's to know.
+  for (size_t i = 0; i + 1 < calls; ++i) {
+    std::swap(order[i], order[i + random_.Below(calls - i)]);
+  }
+  if (side == Side::kCandidate && hosted()) {
+    // From here: what the runner overwrites is the candidate's word.
+    for (const size_t slot : order) {
+      if (!Must(prepared_.FillOutputs(side, prepared_.cases()[shape.slots[slot]], pattern))) {
+        return false;
+      }
+    }
+    if (!Must(device_.Synchronize())) {
+      return false;
+    }
+  } else if (side == Side::kCandidate) {
     // Nothing of the reference's results is left for a candidate to find.
     add(NothingProgram(), [&] {
       for (const size_t index : shape.slots) {
@@ -462,7 +534,7 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
     });
   }
   const size_t first_call = samples.size();
-  for (size_t slot = 0; slot < calls; ++slot) {
+  for (const size_t slot : order) {
     const size_t index = shape.slots[slot];
     add(index, [&] {
       prepared_.AddPoisons(side, index, pattern, poisons);
@@ -476,17 +548,17 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   double explained_us = 0;
   double wall_us = 0;
   bool explained = false;
-  // The events' times lie in memory that device code could reach: they must be times, and add up to
-  // what passed on the host. Once they do not where this process had to wait for a core; never
-  // means that the times are not to be believed.
+  // The events' times lie in memory that device code could reach, and host code all the more: they
+  // must be times, and add up to what passed on the host. Once they do not where this process had
+  // to wait for a core; never means that the times are not to be believed.
   for (int attempt = 0; attempt < kTimingAttempts && !explained; ++attempt) {
-    answer = runner_->Time(samples, poisons, true, limit_ns, cancel_);
+    answer = RunnerOf(side).Time(samples, poisons, true, limit_ns, cancel_);
     if (!Accept(answer, side, "timing", limit_ns)) {
       return false;
     }
     const std::vector<float>& values_us = answer.values_us;
     explained_us = std::accumulate(values_us.begin(), values_us.end(), 0.0);
-    wall_us = 1e-3 * static_cast<double>(answer.reply.wall_ns);
+    wall_us = 1e-3 * static_cast<double>(hosted() ? answer.wall_ns : answer.reply.wall_ns);
     explained =
         std::all_of(values_us.begin(), values_us.end(), [](float value) { return value >= 0; }) &&
         std::abs(wall_us - explained_us) <= kUnexplainedShare * wall_us + kUnexplainedUs;
@@ -513,20 +585,29 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
     const double excess_us = Median(between_us) - expected_us;
     charged_us = excess_us > kBetweenSlackShare * expected_us + kBetweenSlackUs ? excess_us : 0;
   }
+  std::vector<double> calls_us;
   for (size_t i = first_call; i < samples.size(); ++i) {
-    const double call_us = answer.values_us[2 * i + 1] + charged_us;
+    calls_us.push_back(answer.values_us[2 * i + 1] + charged_us);
+  }
+  // One call may have done the work of others, whose outputs nobody looks at before.
+  const double mean_us =
+      std::accumulate(calls_us.begin(), calls_us.end(), 0.0) / static_cast<double>(calls_us.size());
+  if (mean_us > kUnevenShare * Median(calls_us) + kUnevenUs) {
+    std::fill(calls_us.begin(), calls_us.end(), mean_us);
+  }
+  for (const double call_us : calls_us) {
     calls_ns.push_back(std::max(1.0, 1000 * call_us - results_[shape_index].overhead_ns));
   }
-  return true;
+  return side == Side::kReference || CheckInputs();
 }
 
 bool Judgement::MeasureOverhead(size_t shape_index) {
-  const SampleRecord nothing{cuda_runner::kCandidate, static_cast<uint32_t>(NothingProgram()), 0,
+  const SampleRecord nothing{cuda_runner::kReference, static_cast<uint32_t>(NothingProgram()), 0,
                              0};
   const std::vector<SampleRecord> samples(kEmptySamples, nothing);
   const int64_t limit_ns = options_.min_call_limit_ns;
-  const CudaRunner::Answer answer = runner_->Time(samples, {}, true, limit_ns, cancel_);
-  if (!Accept(answer, Side::kCandidate, "warm_up", limit_ns)) {
+  const CudaRunner::Answer answer = runners_.reference->Time(samples, {}, true, limit_ns, cancel_);
+  if (!Accept(answer, Side::kReference, "warm_up", limit_ns)) {
     return false;
   }
   std::vector<double> calls_ns;
@@ -604,7 +685,7 @@ bool Judgement::TimeShape(size_t shape_index) {
   // What is timed next shall not share the device with the copies.
   if (status_.ok() &&
       (!Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase)) ||
-       !Must(device_.Synchronize()))) {
+       !Must(device_.Synchronize()) || (hosted() && !NoteInputs()))) {
     return false;
   }
   monitor_.NoteWork();
@@ -617,7 +698,8 @@ bool Judgement::TimeShape(size_t shape_index) {
 bool Judgement::FreshRound(size_t shape_index, Bank bank, TimedShape& result) {
   const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
   const size_t slots = shape.slots.size();
-  if (!Must(prepared_.PutBank(shape, bank)) || !Must(device_.Synchronize())) {
+  if (!Must(prepared_.PutBank(shape, bank)) || !Must(device_.Synchronize()) ||
+      (hosted() && !NoteInputs())) {
     return false;
   }
   std::vector<double> candidate_ns;
@@ -684,10 +766,10 @@ bool Judgement::VerifySlots(size_t shape_index, Side side, size_t slots, Bank ba
 absl::StatusOr<MeasureOutcome> JudgeCuda(CudaPreparedProblem& prepared,
                                          const CudaProgram& candidate, MeasureLevel level,
                                          CudaDevice& device, JudgeKernels& kernels,
-                                         CudaRunner* runner, const RenewRunner& renew,
+                                         CudaRunners runners, const RenewRunners& renew,
                                          DeviceMonitor& monitor, const CancelToken& cancel,
                                          CudaJudgeTimes& times, const Clock& clock) {
-  return Judgement(prepared, candidate, level, device, kernels, runner, renew, monitor, cancel,
+  return Judgement(prepared, candidate, level, device, kernels, runners, renew, monitor, cancel,
                    times, clock)
       .Run();
 }

@@ -23,9 +23,20 @@ struct CudaJudgeTimes {
   int64_t fresh_ns = 0;
 };
 
-// Makes a runner with the problem attached, to take the place of the one in hand, which it destroys
+// Who runs the two sides: one process where the candidate is device code; two where it is a shared
+// object, whose process is its own and believed in nothing.
+struct CudaRunners {
+  CudaRunner* reference = nullptr;
+  CudaRunner* candidate = nullptr;
+
+  bool alive() const {
+    return reference != nullptr && reference->alive() && candidate != nullptr && candidate->alive();
+  }
+};
+
+// Makes runners with the problem attached, to take the place of those in hand, which it destroys
 // first. For figures that span several processes, and after a crash.
-using RenewRunner = std::function<absl::StatusOr<CudaRunner*>()>;
+using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
 
 // Verifies and times one candidate of device code, by the calling thread, to which `device` is
 // bound and which holds the timing lease. All comparing is done in the judge's own context; the
@@ -44,11 +55,16 @@ using RenewRunner = std::function<absl::StatusOr<CudaRunner*>()>;
 // inputs are mapped to read only, the reference's results are verified as well, its module is
 // loaded anew for each candidate, and the judge's memory is out of reach.
 //
-// `runner` is in use or lost afterwards (CudaRunner::alive). UNAVAILABLE: the runner or the
+// A shared object can do whatever its process can, to which inputs are writable after all and the
+// times of events are a matter of opinion. So the reference runs in another process, inputs are
+// fingerprinted, outputs are overwritten from here, and the times that are told must add up to what
+// passed by the judge's clock, the time between calls being known from the reference.
+//
+// `runners` are in use or lost afterwards (CudaRunner::alive). UNAVAILABLE: the runner or the
 // reference came to harm for no fault of the candidate. The token's status when it is stopped.
 [[nodiscard]] absl::StatusOr<MeasureOutcome> JudgeCuda(
     CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
-    CudaDevice& device, JudgeKernels& kernels, CudaRunner* runner, const RenewRunner& renew,
+    CudaDevice& device, JudgeKernels& kernels, CudaRunners runners, const RenewRunners& renew,
     DeviceMonitor& monitor, const CancelToken& cancel, CudaJudgeTimes& times,
     const Clock& clock = Clock::Real());
 

@@ -170,6 +170,19 @@ extern "C" __global__ void count_changed(const unsigned* words, long long n, uns
   }
   if (changed) atomicAdd(count, changed);
 }
+
+// A sum over words, each mixed with its place, so that no order of blocks changes it.
+extern "C" __global__ void fingerprint(const u64* words, long long n, u64 seed, u64* sum) {
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  u64 part = 0;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    u64 x = words[i] ^ (seed + 0x9e3779b97f4a7c15ull * (u64)(i + 1));
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    part += x ^ (x >> 31);
+  }
+  if (part) atomicAdd(sum, part);
+}
 )cuda";
 
 size_t TypeIndex(DataType dtype) {
@@ -177,9 +190,10 @@ size_t TypeIndex(DataType dtype) {
                              std::begin(kDataTypes));
 }
 
-// Position among the names: comparing kernels first, then describing ones, then count_changed.
+// Position among the names: comparing kernels first, then describing ones, then the others.
 size_t DescribeIndex(DataType dtype) { return kTypes + TypeIndex(dtype); }
 constexpr size_t kCountChanged = 2 * kTypes;
+constexpr size_t kFingerprint = kCountChanged + 1;
 
 }  // namespace
 
@@ -196,6 +210,7 @@ std::vector<std::string> JudgeKernelNames() {
                                    : std::string("count_changed"));
   }
   names.emplace_back("count_changed");
+  names.emplace_back("fingerprint");
   return names;
 }
 
@@ -251,6 +266,12 @@ absl::Status JudgeKernels::CountChanged(CUdeviceptr words, int64_t word_count, u
                                         CUdeviceptr count) {
   void* parameters[] = {&words, &word_count, &pattern, &count};
   return Launch(functions_[kCountChanged], word_count, parameters);
+}
+
+absl::Status JudgeKernels::Fingerprint(CUdeviceptr words, int64_t word_count, uint64_t seed,
+                                       CUdeviceptr sum) {
+  void* parameters[] = {&words, &word_count, &seed, &sum};
+  return Launch(functions_[kFingerprint], word_count, parameters);
 }
 
 }  // namespace kernelcast::worker

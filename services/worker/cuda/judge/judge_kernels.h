@@ -72,6 +72,12 @@ class JudgeKernels {
   [[nodiscard]] absl::Status CountChanged(CUdeviceptr words, int64_t word_count, uint32_t pattern,
                                           CUdeviceptr count);
 
+  // Adds a hash of `word_count` words of 8 bytes, keyed by `seed`, to the 8 bytes at `sum`. Changes
+  // that leave it as it was are not found without knowing the key. (The finalizer is that of
+  // SplitMix64, Steele et al. 2014.)
+  [[nodiscard]] absl::Status Fingerprint(CUdeviceptr words, int64_t word_count, uint64_t seed,
+                                         CUdeviceptr sum);
+
  private:
   explicit JudgeKernels(CudaDevice& device) : device_(device) {}
   absl::Status Launch(CUfunction function, int64_t elements, void** parameters);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <thread>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "services/worker/core/launch_plan.h"
 #include "services/worker/core/tensor.h"
 #include "services/worker/core/verification.h"
+#include "services/worker/native/dlpack_type.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -23,9 +23,9 @@ using cuda_runner::PoisonRecord;
 using cuda_runner::Program;
 using cuda_runner::ProgramLaunch;
 using cuda_runner::RunRecord;
+using cuda_runner::TensorRecord;
 
 constexpr uint64_t kAlignment = 512;
-constexpr int64_t kReferenceLimitNs = 120'000'000'000;
 constexpr int64_t kReferenceLoadLimitNs = 30'000'000'000;
 constexpr int kReferenceCalls = 3;
 constexpr size_t kMaxDrawingThreads = 16;
@@ -43,7 +43,7 @@ absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
     return cancel.Check();
   }
   const std::string text = absl::StrCat(what, ": ", CudaRunner::FailureText(answer));
-  if (answer.end == CudaRunner::End::kGone) {
+  if (answer.end == CudaRunner::End::kGone || answer.end == CudaRunner::End::kForged) {
     return absl::UnavailableError(text);
   }
   if (answer.end == CudaRunner::End::kTimeout) {
@@ -104,15 +104,18 @@ absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
   prepared->reference_ = std::move(reference);
   KC_RETURN_IF_ERROR(prepared->Arrange());
   KC_RETURN_IF_ERROR(prepared->FillInputs(cancel));
-  KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, cancel));
   auto programs = prepared->MakePrograms(prepared->reference_, Side::kReference);
   if (!programs.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the problem's reference: ", programs.status().message()));
   }
   prepared->reference_programs_ = *std::move(programs);
-  KC_RETURN_IF_ERROR(prepared->Attach(runner, cancel));
+  prepared->reference_programs_.programs.emplace_back();
+  KC_RETURN_IF_ERROR(prepared->MapArenas(runner, cancel));
+  KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, runner, cancel));
+  KC_RETURN_IF_ERROR(prepared->PlaceReference(runner, cancel));
   KC_RETURN_IF_ERROR(prepared->RunReference(runner, cancel));
+  KC_ASSIGN_OR_RETURN(prepared->base_fingerprint_, prepared->InputsFingerprint());
   return prepared;
 }
 
@@ -281,8 +284,8 @@ absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::AllocateExpected(
-    const AxisValues& axes) {
+absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
+    const AxisValues& axes, std::vector<Place>& places, uint64_t& end) const {
   KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.outputs, axes));
   std::vector<CudaExpected> all;
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -290,202 +293,238 @@ absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::AllocateExpected(
     expected.dtype = layouts[i].dtype;
     expected.tolerance = problem_.outputs[i].tolerance;
     expected.count = layouts[i].elements();
-    const int64_t bytes = IsFloat(expected.dtype) ? expected.count * 8 : layouts[i].bytes();
-    KC_ASSIGN_OR_RETURN(expected.values,
-                        DeviceBuffer::Allocate(device_, static_cast<size_t>(bytes)));
-    all.push_back(std::move(expected));
+    const auto bytes =
+        static_cast<uint64_t>(IsFloat(expected.dtype) ? expected.count * 8 : layouts[i].bytes());
+    places.push_back({end, bytes});
+    end = RoundUp(end + bytes);
+    all.push_back(expected);
   }
   return all;
 }
 
-absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, const CancelToken& cancel) {
+// The oracle is the problem's own, which may hang or kill a context as anybody's may: it runs in
+// the runner, before any candidate, and what it has written is unmapped before one comes.
+absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunner& runner,
+                                            const CancelToken& cancel) {
+  // One call, and where its results go.
+  struct OracleCall {
+    const Case* at;
+    std::vector<CudaExpected>* expected;
+    std::vector<Place> places;
+  };
+  constexpr const char* kWhat = "the problem's oracle";
   const CudaApi& api = device_.api();
-  const auto fault = [](const absl::Status& status) {
-    return status.ok() || absl::IsResourceExhausted(status)
-               ? status
-               : absl::FailedPreconditionError(
-                     absl::StrCat("the problem's oracle: ", status.message()));
+  uint64_t end = 0;
+  // By bank; the check cases are with the first.
+  std::array<std::vector<OracleCall>, kBanks> calls;
+  const auto add = [&](size_t bank, const Case& at,
+                       std::vector<CudaExpected>& expected) -> absl::Status {
+    OracleCall& call = calls[bank].emplace_back(OracleCall{&at, &expected, {}});
+    KC_ASSIGN_OR_RETURN(expected, PlaceExpected(at.axes, call.places, end));
+    return absl::OkStatus();
   };
-  // A kernel that failed is told by whatever comes after it.
-  const auto fault_if_lost = [&](const absl::Status& status) {
-    return absl::IsAborted(status) ? fault(status) : status;
-  };
-  // Unloads it whatever happens.
-  struct Module {
-    const CudaApi& api;
-    CUmodule module = nullptr;
-    ~Module() {
-      if (module != nullptr) api.ModuleUnload(module);
-    }
-  } module{api};
-  KC_RETURN_IF_ERROR(
-      fault(device_.Check(api.ModuleLoadData(&module.module, oracle.cubin.data()), "loading it")));
-  std::map<std::string, CUfunction> functions;
-  for (const std::string& name : oracle.KernelNames()) {
-    KC_RETURN_IF_ERROR(fault(
-        device_.Check(api.ModuleGetFunction(&functions[name], module.module, name.c_str()), name)));
-  }
-  KC_ASSIGN_OR_RETURN(const DeviceBuffer statistics,
-                      DeviceBuffer::Allocate(device_, sizeof(ExpectedStatistics)));
-
-  const auto run = [&](const AxisValues& axes, const std::vector<CUdeviceptr>& inputs,
-                       const std::string& distribution,
-                       std::vector<CudaExpected>& outputs) -> absl::Status {
-    KC_RETURN_IF_ERROR(cancel.Check());
-    const std::string what = absl::StrCat(ShapeText(axes), ", ", distribution);
-    KC_ASSIGN_OR_RETURN(outputs, AllocateExpected(axes));
-    auto plan =
-        PlanLaunches(problem_, oracle.launches, oracle.workspace_bytes, oracle.tunables, axes);
-    KC_RETURN_IF_ERROR(fault(plan.status()));
-    KC_ASSIGN_OR_RETURN(
-        const DeviceBuffer workspace,
-        DeviceBuffer::Allocate(device_, static_cast<size_t>(plan->workspace_bytes)));
-    for (const CudaExpected& output : outputs) {
-      // What the oracle leaves out is NaN, which is found below.
-      KC_RETURN_IF_ERROR(device_.Check(
-          api.MemsetD8Async(output.values.address(), 0xff, output.values.bytes(), device_.stream()),
-          "filling outputs"));
-    }
-    for (const PlannedLaunch& launch : plan->launches) {
-      std::vector<uint64_t> values;
-      for (const KernelArgument& argument : launch.arguments) {
-        uint64_t value = 0;
-        switch (argument.kind) {
-          case KernelArgument::Kind::kTensor: {
-            const auto tensor = static_cast<size_t>(argument.tensor);
-            value = tensor < inputs.size() ? inputs[tensor]
-                                           : outputs[tensor - inputs.size()].values.address();
-            break;
-          }
-          case KernelArgument::Kind::kWorkspace: value = workspace.address(); break;
-          case KernelArgument::Kind::kScalar:
-            std::memcpy(&value, argument.bits.data(), argument.bytes);
-            break;
-        }
-        values.push_back(value);
-      }
-      const CUfunction function = functions[launch.kernel];
-      size_t parameters_wanted = 0;
-      size_t offset = 0;
-      size_t bytes = 0;
-      while (api.FuncGetParamInfo(function, parameters_wanted, &offset, &bytes) == CUDA_SUCCESS) {
-        ++parameters_wanted;
-      }
-      if (parameters_wanted != values.size()) {
-        return fault(absl::InvalidArgumentError(absl::StrCat(
-            launch.kernel, " takes ", parameters_wanted, " arguments, not ", values.size())));
-      }
-      std::vector<void*> parameters;
-      parameters.reserve(values.size());
-      for (uint64_t& value : values) parameters.push_back(&value);
-      if (launch.shared_memory_bytes > 48 << 10) {
-        KC_RETURN_IF_ERROR(fault(device_.Check(
-            api.FuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                 static_cast<int>(launch.shared_memory_bytes)),
-            launch.kernel)));
-      }
-      KC_RETURN_IF_ERROR(
-          fault(device_.Check(api.LaunchKernel(function, launch.grid[0], launch.grid[1],
-                                               launch.grid[2], launch.block[0], launch.block[1],
-                                               launch.block[2], launch.shared_memory_bytes,
-                                               device_.stream(), parameters.data(), nullptr),
-                              launch.kernel)));
-    }
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      CudaExpected& output = outputs[i];
-      if (!IsFloat(output.dtype)) {
-        output.absolute = output.tolerance.atol;
-        continue;
-      }
-      KC_RETURN_IF_ERROR(kernels_.Describe(output.dtype, output.values.address(), output.count,
-                                           statistics.address()));
-      ExpectedStatistics found;
-      KC_RETURN_IF_ERROR(device_.Check(
-          api.MemcpyDtoHAsync(&found, statistics.address(), sizeof(found), device_.stream()),
-          "reading statistics"));
-      KC_RETURN_IF_ERROR(fault(device_.Synchronize()));
-      if (found.nan > 0) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("the problem's oracle yields ", found.nan, " NaN in output ",
-                         problem_.outputs[i].name, " (", what, "), which no candidate can match"));
-      }
-      output.norm = std::sqrt(found.squares);
-      output.rms =
-          found.finite > 0 ? output.norm / std::sqrt(static_cast<double>(found.finite)) : 0;
-      output.absolute = output.tolerance.atol * std::max(1.0, output.rms);
-    }
-    return fault(device_.Synchronize());
-  };
-
   for (CheckCase& check : check_cases_) {
-    const Case& at = cases_[check.index];
-    std::vector<CUdeviceptr> inputs;
-    for (const Place& place : at.inputs) inputs.push_back(inputs_.address() + place.offset);
-    KC_RETURN_IF_ERROR(fault_if_lost(run(at.axes, inputs, at.distribution, check.expected)));
+    KC_RETURN_IF_ERROR(add(kBase, cases_[check.index], check.expected));
   }
-  for (BenchShape& shape : bench_shapes_) {
-    for (std::array<Set, kBanks>& sets : shape.sets) {
-      for (Set& set : sets) {
-        std::vector<CUdeviceptr> inputs;
-        for (const DeviceBuffer& input : set.inputs) inputs.push_back(input.address());
-        KC_RETURN_IF_ERROR(fault_if_lost(run(shape.axes, inputs, "declared", set.expected)));
+  for (size_t bank = 0; bank < kBanks; ++bank) {
+    for (BenchShape& shape : bench_shapes_) {
+      for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
+        KC_RETURN_IF_ERROR(add(bank, cases_[shape.slots[slot]], shape.sets[slot][bank].expected));
       }
     }
+  }
+  KC_ASSIGN_OR_RETURN(expected_, SharedArena::Create(device_, end));
+  // What the oracle leaves out is NaN, which is found below.
+  KC_RETURN_IF_ERROR(device_.Check(
+      api.MemsetD8Async(expected_.address(), 0xff, expected_.bytes(), device_.stream()),
+      "filling outputs"));
+  KC_RETURN_IF_ERROR(
+      AnswerStatus(api, runner.Map(kExpected, expected_.fd(), expected_.bytes(), true, cancel),
+                   cancel, "mapping memory"));
+  KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
+                      runner.Load(cuda_runner::kCandidate, oracle.cubin, oracle.KernelNames(),
+                                  kReferenceLoadLimitNs, cancel));
+  KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, kWhat));
+
+  std::vector<Program> programs;
+  uint64_t workspace_bytes = 0;
+  for (const std::vector<OracleCall>& of_bank : calls) {
+    for (const OracleCall& call : of_bank) {
+      auto program = MakeProgram(oracle, *call.at, kExpected, call.places);
+      if (!program.ok()) {
+        return absl::FailedPreconditionError(absl::StrCat(kWhat, ": ", program.status().message()));
+      }
+      programs.push_back(std::move(program->program));
+      workspace_bytes = std::max(workspace_bytes, program->workspace_bytes);
+    }
+  }
+  KC_RETURN_IF_ERROR(ReserveScratch(workspace_bytes, runner, cancel));
+
+  for (size_t bank = 0, first = 0; bank < kBanks; first += calls[bank].size(), ++bank) {
+    for (const BenchShape& shape : bench_shapes_) {
+      KC_RETURN_IF_ERROR(PutBank(shape, static_cast<Bank>(bank)));
+    }
+    KC_RETURN_IF_ERROR(device_.Synchronize());
+    // A runner takes so many programs and no more, so those of each bank by themselves.
+    KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
+                        runner.SetPrograms(cuda_runner::kCandidate,
+                                           std::span(programs).subspan(first, calls[bank].size()),
+                                           kReferenceLoadLimitNs, cancel));
+    KC_RETURN_IF_ERROR(AnswerStatus(api, taken, cancel, kWhat));
+    for (size_t i = 0; i < calls[bank].size(); ++i) {
+      const OracleCall& call = calls[bank][i];
+      const std::string what =
+          absl::StrCat(kWhat, " (", ShapeText(call.at->axes), ", ", call.at->distribution, ")");
+      const RunRecord record{cuda_runner::kCandidate, static_cast<uint32_t>(i)};
+      KC_RETURN_IF_ERROR(
+          AnswerStatus(api, runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel),
+                       cancel, what, absl::StatusCode::kFailedPrecondition));
+      KC_RETURN_IF_ERROR(DescribeExpected(*call.expected, call.places, what));
+    }
+  }
+  for (const BenchShape& shape : bench_shapes_) {
     KC_RETURN_IF_ERROR(PutBank(shape, kBase));
   }
-  return device_.Synchronize();
+  KC_RETURN_IF_ERROR(device_.Synchronize());
+  KC_RETURN_IF_ERROR(
+      AnswerStatus(api, runner.Unload(cuda_runner::kCandidate, cancel), cancel, "unloading"));
+  return AnswerStatus(api, runner.Unmap(kExpected, cancel), cancel, "unmapping memory");
+}
+
+absl::Status CudaPreparedProblem::DescribeExpected(std::vector<CudaExpected>& outputs,
+                                                   const std::vector<Place>& places,
+                                                   const std::string& what) {
+  KC_ASSIGN_OR_RETURN(const DeviceBuffer statistics,
+                      DeviceBuffer::Allocate(device_, sizeof(ExpectedStatistics)));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    CudaExpected& output = outputs[i];
+    output.values = expected_.address() + places[i].offset;
+    if (!IsFloat(output.dtype)) {
+      output.absolute = output.tolerance.atol;
+      continue;
+    }
+    KC_RETURN_IF_ERROR(
+        kernels_.Describe(output.dtype, output.values, output.count, statistics.address()));
+    ExpectedStatistics found;
+    KC_RETURN_IF_ERROR(device_.Check(device_.api().MemcpyDtoHAsync(&found, statistics.address(),
+                                                                   sizeof(found), device_.stream()),
+                                     "reading statistics"));
+    KC_RETURN_IF_ERROR(device_.Synchronize());
+    if (found.nan > 0) {
+      return absl::FailedPreconditionError(absl::StrCat(what, " yields ", found.nan,
+                                                        " NaN in output ", problem_.outputs[i].name,
+                                                        ", which no candidate can match"));
+    }
+    output.norm = std::sqrt(found.squares);
+    output.rms = found.finite > 0 ? output.norm / std::sqrt(static_cast<double>(found.finite)) : 0;
+    output.absolute = output.tolerance.atol * std::max(1.0, output.rms);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls() const {
+  const auto record = [](const TensorLayout& layout, Arena arena,
+                         const Place& place) -> absl::StatusOr<TensorRecord> {
+    TensorRecord made{};
+    if (layout.shape.size() > cuda_runner::kMaxDimensions) {
+      return absl::InvalidArgumentError("a tensor has too many dimensions");
+    }
+    made.arena = arena;
+    made.dlpack_code = DlpackCode(layout.dtype);
+    made.dlpack_bits = static_cast<uint32_t>(8 * SizeBytes(layout.dtype));
+    made.dimensions = static_cast<uint32_t>(layout.shape.size());
+    made.offset = place.offset;
+    std::copy(layout.shape.begin(), layout.shape.end(), made.shape);
+    return made;
+  };
+  Programs made;
+  for (const Case& at : cases_) {
+    Program call;
+    KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, at.axes));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      KC_ASSIGN_OR_RETURN(call.inputs.emplace_back(), record(inputs[i], kInputs, at.inputs[i]));
+    }
+    KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, at.axes));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),
+                          record(outputs[i], kCandidateOutputs, at.outputs[i]));
+    }
+    made.programs.push_back(std::move(call));
+    made.workspace_bytes.push_back(0);
+  }
+  return made;
+}
+
+absl::StatusOr<CudaPreparedProblem::PlannedProgram> CudaPreparedProblem::MakeProgram(
+    const CudaProgram& program, const Case& at, Arena outputs_arena,
+    const std::vector<Place>& outputs) const {
+  const std::vector<std::string> names = program.KernelNames();
+  KC_ASSIGN_OR_RETURN(
+      const LaunchPlan plan,
+      PlanLaunches(problem_, program.launches, program.workspace_bytes, program.tunables, at.axes));
+  PlannedProgram made;
+  for (const PlannedLaunch& launch : plan.launches) {
+    ProgramLaunch& call = made.program.launches.emplace_back();
+    call.kernel =
+        static_cast<uint32_t>(std::find(names.begin(), names.end(), launch.kernel) - names.begin());
+    std::copy(std::begin(launch.grid), std::end(launch.grid), call.grid);
+    std::copy(std::begin(launch.block), std::end(launch.block), call.block);
+    if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1) {
+      std::copy(std::begin(launch.cluster), std::end(launch.cluster), call.cluster);
+    }
+    call.shared_memory_bytes = launch.shared_memory_bytes;
+    for (const KernelArgument& argument : launch.arguments) {
+      Argument& passed = call.arguments.emplace_back();
+      passed.bytes = static_cast<uint32_t>(argument.bytes);
+      switch (argument.kind) {
+        case KernelArgument::Kind::kTensor: {
+          const auto tensor = static_cast<size_t>(argument.tensor);
+          const bool is_input = tensor < at.inputs.size();
+          passed.arena = is_input ? kInputs : outputs_arena;
+          passed.value =
+              is_input ? at.inputs[tensor].offset : outputs[tensor - at.inputs.size()].offset;
+          break;
+        }
+        case KernelArgument::Kind::kWorkspace: passed.arena = kScratch; break;
+        case KernelArgument::Kind::kScalar:
+          std::memcpy(&passed.value, argument.bits.data(), argument.bytes);
+          break;
+      }
+    }
+  }
+  made.workspace_bytes = RoundUp(static_cast<uint64_t>(plan.workspace_bytes));
+  return made;
 }
 
 absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
     const CudaProgram& program, Side side) const {
-  const std::vector<std::string> names = program.KernelNames();
-  const uint32_t outputs = side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs;
+  if (program.host_launched()) {
+    return MakeCalls();
+  }
   Programs made;
   for (const Case& at : cases_) {
-    KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
-                        PlanLaunches(problem_, program.launches, program.workspace_bytes,
-                                     program.tunables, at.axes));
-    Program calls;
-    for (const PlannedLaunch& launch : plan.launches) {
-      ProgramLaunch call;
-      call.kernel = static_cast<uint32_t>(std::find(names.begin(), names.end(), launch.kernel) -
-                                          names.begin());
-      std::copy(std::begin(launch.grid), std::end(launch.grid), call.grid);
-      std::copy(std::begin(launch.block), std::end(launch.block), call.block);
-      if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1) {
-        std::copy(std::begin(launch.cluster), std::end(launch.cluster), call.cluster);
-      }
-      call.shared_memory_bytes = launch.shared_memory_bytes;
-      for (const KernelArgument& argument : launch.arguments) {
-        Argument passed;
-        passed.bytes = static_cast<uint32_t>(argument.bytes);
-        switch (argument.kind) {
-          case KernelArgument::Kind::kTensor: {
-            const auto tensor = static_cast<size_t>(argument.tensor);
-            const bool is_input = tensor < at.inputs.size();
-            passed.arena = is_input ? static_cast<uint32_t>(kInputs) : outputs;
-            passed.value =
-                is_input ? at.inputs[tensor].offset : at.outputs[tensor - at.inputs.size()].offset;
-            break;
-          }
-          case KernelArgument::Kind::kWorkspace: passed.arena = kScratch; break;
-          case KernelArgument::Kind::kScalar:
-            std::memcpy(&passed.value, argument.bits.data(), argument.bytes);
-            break;
-        }
-        call.arguments.push_back(passed);
-      }
-      calls.launches.push_back(std::move(call));
-    }
-    made.programs.push_back(std::move(calls));
-    const uint64_t workspace = RoundUp(static_cast<uint64_t>(plan.workspace_bytes));
-    made.workspace_bytes.push_back(workspace);
-    made.max_workspace_bytes = std::max(made.max_workspace_bytes, workspace);
+    KC_ASSIGN_OR_RETURN(
+        PlannedProgram planned,
+        MakeProgram(program, at, side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs,
+                    at.outputs));
+    made.programs.push_back(std::move(planned.program));
+    made.workspace_bytes.push_back(planned.workspace_bytes);
+    made.max_workspace_bytes = std::max(made.max_workspace_bytes, planned.workspace_bytes);
   }
   return made;
 }
 
 absl::Status CudaPreparedProblem::Attach(CudaRunner& runner, const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(MapArenas(runner, cancel));
+  return PlaceReference(runner, cancel);
+}
+
+absl::Status CudaPreparedProblem::PlaceReference(CudaRunner& runner, const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(ReserveScratch(reference_programs_.max_workspace_bytes, runner, cancel));
+  return LoadReference(runner, cancel);
+}
+
+absl::Status CudaPreparedProblem::MapArenas(CudaRunner& runner, const CancelToken& cancel) {
   const CudaApi& api = device_.api();
   const std::pair<Arena, const SharedArena*> arenas[] = {{kInputs, &inputs_},
                                                          {kCandidateOutputs, &candidate_outputs_},
@@ -496,8 +535,33 @@ absl::Status CudaPreparedProblem::Attach(CudaRunner& runner, const CancelToken& 
         api, runner.Map(number, arena->fd(), arena->bytes(), number != kInputs, cancel), cancel,
         "mapping memory"));
   }
-  KC_RETURN_IF_ERROR(ReserveScratch(reference_programs_.max_workspace_bytes, runner, cancel));
-  return LoadReference(runner, cancel);
+  return absl::OkStatus();
+}
+
+absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelToken& cancel) {
+  for (const auto& [number, arena] :
+       {std::pair{kInputs, &inputs_}, std::pair{kCandidateOutputs, &candidate_outputs_}}) {
+    KC_RETURN_IF_ERROR(AnswerStatus(
+        device_.api(), runner.Map(number, arena->fd(), arena->bytes(), number != kInputs, cancel),
+        cancel, "mapping memory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
+  KC_ASSIGN_OR_RETURN(const DeviceBuffer sum, DeviceBuffer::Allocate(device_, sizeof(uint64_t)));
+  const CudaApi& api = device_.api();
+  KC_RETURN_IF_ERROR(device_.Check(
+      api.MemsetD8Async(sum.address(), 0, sizeof(uint64_t), device_.stream()), "clearing a sum"));
+  KC_RETURN_IF_ERROR(kernels_.Fingerprint(inputs_.address(),
+                                          static_cast<int64_t>(inputs_bytes_ / 8),
+                                          fingerprint_seed_, sum.address()));
+  uint64_t fingerprint = 0;
+  KC_RETURN_IF_ERROR(device_.Check(
+      api.MemcpyDtoHAsync(&fingerprint, sum.address(), sizeof(fingerprint), device_.stream()),
+      "reading a sum"));
+  KC_RETURN_IF_ERROR(device_.Synchronize());
+  return fingerprint;
 }
 
 absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, const CancelToken& cancel) {
@@ -646,7 +710,8 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     const RunRecord record{cuda_runner::kReference, static_cast<uint32_t>(index)};
     at.reference_ns = INT64_MAX;
     for (int i = 0; i < kReferenceCalls; ++i) {
-      const CudaRunner::Answer answer = runner.Run({&record, 1}, kReferenceLimitNs, cancel);
+      const CudaRunner::Answer answer =
+          runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel);
       KC_RETURN_IF_ERROR(
           AnswerStatus(api, answer, cancel, what, absl::StatusCode::kFailedPrecondition));
       at.reference_ns = std::min(at.reference_ns, answer.reply.wall_ns);
@@ -654,7 +719,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     for (size_t i = 0; i < expected.size(); ++i) {
       KC_RETURN_IF_ERROR(kernels_.Compare({.dtype = expected[i].dtype,
                                            .got = OutputAddress(Side::kReference, at.outputs[i]),
-                                           .expected = expected[i].values.address(),
+                                           .expected = expected[i].values,
                                            .count = expected[i].count,
                                            .absolute = expected[i].absolute,
                                            .rtol = expected[i].tolerance.rtol,

@@ -23,12 +23,16 @@
 
 namespace kernelcast::worker {
 
-// A program of device code, compiled: a candidate, a reference or an oracle.
+// A program, compiled: a candidate, a reference or an oracle. Device code and its launches, or,
+// candidates only, a shared object that launches by itself.
 struct CudaProgram {
   std::string cubin;
   std::vector<Launch> launches;
   std::string workspace_bytes;
   std::vector<Tunable> tunables;
+  std::string object = {};  // empty: device code
+
+  bool host_launched() const { return !object.empty(); }
 
   // Names of its kernels, each once, in the order of the launches.
   std::vector<std::string> KernelNames() const;
@@ -39,7 +43,7 @@ struct CudaExpected {
   DataType dtype = DataType::kFloat32;
   Tolerance tolerance;
   int64_t count = 0;
-  DeviceBuffer values;  // doubles, or elements of the integer type
+  CUdeviceptr values = 0;  // doubles, or elements of the integer type
   double rms = 0;
   double norm = 0;
   double absolute = 0;  // atol * max(1, rms)
@@ -50,7 +54,13 @@ struct CudaExpected {
 class CudaPreparedProblem {
  public:
   // Arenas, as runners number them.
-  enum Arena : uint32_t { kInputs = 0, kCandidateOutputs = 1, kReferenceOutputs = 2, kScratch = 3 };
+  enum Arena : uint32_t {
+    kInputs = 0,
+    kCandidateOutputs = 1,
+    kReferenceOutputs = 2,
+    kScratch = 3,
+    kExpected = 4,  // while the oracle runs, and never while a candidate does
+  };
   // Values that the inputs of the bench shapes can have.
   enum Bank : size_t { kBase = 0, kAltered = 1, kOther = 2 };
   static constexpr size_t kBanks = 3;
@@ -85,7 +95,8 @@ class CudaPreparedProblem {
     double flops = 0;
   };
 
-  // Draws inputs, runs the oracle over all of them, runs the reference in `runner` and checks it.
+  // Draws inputs, runs the oracle over all of them and the reference, both in `runner`, and checks
+  // the reference.
   // FAILED_PRECONDITION: oracle or reference is at fault. RESOURCE_EXHAUSTED: too large for the
   // device. UNAVAILABLE: the runner came to harm otherwise.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> Make(
@@ -102,6 +113,9 @@ class CudaPreparedProblem {
 
   // Maps the arenas into a runner that has none mapped, loads the reference and its programs.
   [[nodiscard]] absl::Status Attach(CudaRunner& runner, const CancelToken& cancel);
+  // Maps what a shared object works on and nothing else: no result of the reference's is there to
+  // be found.
+  [[nodiscard]] absl::Status AttachObject(CudaRunner& runner, const CancelToken& cancel);
   [[nodiscard]] absl::Status Detach(CudaRunner& runner, const CancelToken& cancel);
 
   // The programs of a candidate, one for each of cases(). INVALID_ARGUMENT: a launch has no plan.
@@ -111,6 +125,7 @@ class CudaPreparedProblem {
     uint64_t max_workspace_bytes = 0;
   };
   [[nodiscard]] absl::StatusOr<Programs> MakePrograms(const CudaProgram& program, Side side) const;
+  // One for each of cases(), and one that does nothing.
   const Programs& reference_programs() const { return reference_programs_; }
   // Loads the reference's module anew, with its programs.
   [[nodiscard]] absl::Status LoadReference(CudaRunner& runner, const CancelToken& cancel);
@@ -125,6 +140,10 @@ class CudaPreparedProblem {
   [[nodiscard]] absl::Status FillOutputs(Side side, const Case& at, uint32_t pattern);
   [[nodiscard]] absl::Status FillWorkspace(uint64_t bytes, uint32_t pattern);
   [[nodiscard]] absl::Status PutBank(const BenchShape& shape, Bank bank);
+  // Of the content of all inputs; waits for it. A program of device code cannot change them.
+  [[nodiscard]] absl::StatusOr<uint64_t> InputsFingerprint();
+  // What it is between candidates, with every shape's base bank in place.
+  uint64_t base_fingerprint() const { return base_fingerprint_; }
 
   // What the runner writes over a case's outputs before a timed call.
   void AddPoisons(Side side, size_t index, uint32_t pattern,
@@ -152,18 +171,37 @@ class CudaPreparedProblem {
       : problem_(problem), options_(options), device_(device), kernels_(kernels), random_(seed) {}
 
   absl::Status Arrange();
+  absl::Status MapArenas(CudaRunner& runner, const CancelToken& cancel);
+  // With the scratch memory that it needs.
+  absl::Status PlaceReference(CudaRunner& runner, const CancelToken& cancel);
   absl::Status FillInputs(const CancelToken& cancel);
-  absl::Status RunOracle(const CudaProgram& oracle, const CancelToken& cancel);
+  struct PlannedProgram {
+    cuda_runner::Program program;
+    uint64_t workspace_bytes = 0;
+  };
+  absl::StatusOr<PlannedProgram> MakeProgram(const CudaProgram& program, const Case& at,
+                                             Arena outputs_arena,
+                                             const std::vector<Place>& outputs) const;
+  absl::Status RunOracle(const CudaProgram& oracle, CudaRunner& runner, const CancelToken& cancel);
+  // Of right values that the oracle has written: what comparing with them needs.
+  absl::Status DescribeExpected(std::vector<CudaExpected>& outputs,
+                                const std::vector<Place>& places, const std::string& what);
   absl::Status RunReference(CudaRunner& runner, const CancelToken& cancel);
-  absl::StatusOr<std::vector<CudaExpected>> AllocateExpected(const AxisValues& axes);
+  // Gives the right values of a case places at `end`, which moves behind them.
+  absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
+                                                          std::vector<Place>& places,
+                                                          uint64_t& end) const;
+  absl::StatusOr<Programs> MakeCalls() const;
 
   const Problem problem_;
   const MeasureOptions options_;
   CudaDevice& device_;
   JudgeKernels& kernels_;
   Random random_;
+  const uint64_t fingerprint_seed_ = random_.Next();
   CudaProgram reference_;
   Programs reference_programs_;
+  uint64_t base_fingerprint_ = 0;
   std::vector<Case> cases_;
   std::vector<CaseSpec> check_specs_;  // by position in check_cases_
   std::vector<CheckCase> check_cases_;
@@ -174,6 +212,7 @@ class CudaPreparedProblem {
   SharedArena candidate_outputs_;
   SharedArena reference_outputs_;
   SharedArena scratch_;
+  SharedArena expected_;
 };
 
 // What comparing a candidate's output with the right one found, as in CompareTensor.

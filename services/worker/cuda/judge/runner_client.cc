@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/process/memory_file.h"
+#include "services/worker/native/shared_object.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -70,8 +71,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOp
     return absl::UnavailableError(
         absl::StrCat("the runner cannot be started: ", spawned.status().message()));
   }
-  std::unique_ptr<CudaRunner> runner(
-      new CudaRunner(*std::move(spawned), sockets[0], options.start_limit_ns));
+  std::unique_ptr<CudaRunner> runner(new CudaRunner(*std::move(spawned), sockets[0], options));
   Request hello{};
   hello.command = Command::kHello;
   const Answer answer = runner->Ask(hello, {}, -1, options.start_limit_ns, cancel);
@@ -91,9 +91,9 @@ CudaRunner::~CudaRunner() { close(socket_); }
 CudaRunner::Answer CudaRunner::Lost(End end) {
   alive_ = false;
   child_->Kill();
-  child_->Wait(kReapLimitNs);
   Answer answer;
   answer.end = end;
+  answer.exit = child_->Wait(kReapLimitNs);
   return answer;
 }
 
@@ -102,11 +102,17 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
   if (!alive_) {
     return Lost(End::kGone);
   }
+  const int64_t start_ns = Clock::Real().MonotonicNs();
   // Here too: answers may come so quickly that nobody ever waits.
   if (cancel.stopped()) {
     Answer answer;
     answer.end = End::kStopped;
     return answer;
+  }
+  // An answer to nothing can only be of a candidate's making.
+  char unasked = 0;
+  if (recv(socket_, &unasked, 1, MSG_DONTWAIT | MSG_PEEK) > 0) {
+    return Lost(End::kForged);
   }
   iovec parts[2] = {{const_cast<Request*>(&request), sizeof(request)},
                     {const_cast<std::byte*>(records.data()), records.size()}};
@@ -128,7 +134,7 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
       return Lost(End::kGone);
     }
   }
-  const int64_t deadline_ns = Clock::Real().MonotonicNs() + limit_ns;
+  const int64_t deadline_ns = start_ns + limit_ns;
   for (;;) {
     const int64_t left_ns = deadline_ns - Clock::Real().MonotonicNs();
     pollfd ready{socket_, POLLIN, 0};
@@ -152,15 +158,16 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
     got = recv(socket_, packet.data(), packet.size(), 0);
   } while (got < 0 && errno == EINTR);
   Answer answer;
+  answer.wall_ns = Clock::Real().MonotonicNs() - start_ns;
   if (got < static_cast<ssize_t>(sizeof(Reply))) {
-    return Lost(End::kGone);
+    return Lost(got <= 0 ? End::kGone : End::kForged);
   }
   std::memcpy(&answer.reply, packet.data(), sizeof(Reply));
   const size_t values = (static_cast<size_t>(got) - sizeof(Reply)) / sizeof(float);
   // One that could not start says so to whatever it is asked.
   if (answer.reply.values != values ||
       (answer.reply.failure == Failure::kNone && answer.reply.command != request.command)) {
-    return Lost(End::kGone);
+    return Lost(End::kForged);
   }
   answer.values_us.resize(values);
   if (values > 0) {
@@ -180,14 +187,14 @@ CudaRunner::Answer CudaRunner::Map(uint32_t arena, int fd, uint64_t bytes, bool 
   request.slot = arena;
   request.bytes = bytes;
   request.writable = writable ? 1 : 0;
-  return Ask(request, {}, fd, start_limit_ns_, cancel);
+  return Ask(request, {}, fd, options_.start_limit_ns, cancel);
 }
 
 CudaRunner::Answer CudaRunner::Unmap(uint32_t arena, const CancelToken& cancel) {
   Request request{};
   request.command = Command::kUnmap;
   request.slot = arena;
-  return Ask(request, {}, -1, start_limit_ns_, cancel);
+  return Ask(request, {}, -1, options_.start_limit_ns, cancel);
 }
 
 absl::StatusOr<CudaRunner::Answer> CudaRunner::Load(uint32_t slot, const std::string& cubin,
@@ -208,11 +215,29 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::Load(uint32_t slot, const std::st
   return Ask(request, {}, file.fd(), limit_ns, cancel);
 }
 
+absl::StatusOr<CudaRunner::Answer> CudaRunner::LoadObject(const std::string& object,
+                                                          int64_t limit_ns,
+                                                          const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const LoadableObject prepared, PrepareObject(object));
+  KC_ASSIGN_OR_RETURN(const MemoryFile file,
+                      MemoryFile::FromContent("kernelcast-object", prepared.content));
+  cuda_runner::ObjectRecord record{};
+  record.init_function = prepared.init_function;
+  record.init_array = prepared.init_array;
+  record.init_array_entries = prepared.init_array_entries;
+  record.max_memory_bytes = static_cast<uint64_t>(options_.object_memory_bytes);
+  record.uid = options_.object_uid;
+  Request request{};
+  request.command = Command::kLoadObject;
+  request.count = 1;
+  return Ask(request, std::as_bytes(std::span(&record, 1)), file.fd(), limit_ns, cancel);
+}
+
 CudaRunner::Answer CudaRunner::Unload(uint32_t slot, const CancelToken& cancel) {
   Request request{};
   request.command = Command::kUnload;
   request.slot = slot;
-  return Ask(request, {}, -1, start_limit_ns_, cancel);
+  return Ask(request, {}, -1, options_.start_limit_ns, cancel);
 }
 
 absl::StatusOr<CudaRunner::Answer> CudaRunner::SetPrograms(
@@ -252,7 +277,7 @@ CudaRunner::Answer CudaRunner::Time(std::span<const cuda_runner::SampleRecord> s
   std::copy_n(Bytes(poisons).data(), poisons.size_bytes(), records.data() + samples.size_bytes());
   Answer answer = Ask(request, records, -1, limit_ns, cancel);
   if (answer.ok() && answer.values_us.size() != 2 * samples.size()) {
-    return Lost(End::kGone);
+    return Lost(End::kForged);
   }
   return answer;
 }
@@ -262,12 +287,16 @@ std::string CudaRunner::FailureText(const Answer& answer) {
     case End::kDone: return "";
     case End::kTimeout: return "it did not answer in time";
     case End::kGone: return "it ended";
+    case End::kForged: return "it answered what it was not asked";
     case End::kStopped: return "it was stopped";
     case End::kFailed: break;
   }
   std::string where(answer.reply.where, strnlen(answer.reply.where, sizeof(answer.reply.where)));
-  if (answer.reply.failure == Failure::kRequest) {
-    return where;
+  switch (answer.reply.failure) {
+    case Failure::kRequest:
+    case Failure::kObject: return where;
+    case Failure::kEntry: return absl::StrCat(where, " returned ", answer.reply.cuda_error);
+    default: break;
   }
   return absl::StrCat(where, ": CUDA error ", answer.reply.cuda_error);
 }

@@ -23,6 +23,10 @@ struct CudaRunnerOptions {
   std::vector<std::string> arguments = {};
   // Of the start and of mapping memory.
   int64_t start_limit_ns = 30'000'000'000;
+  // Of a shared object: the user that the runner becomes where it is root, 0 for none, and what it
+  // may take of the host's memory, 0 for no bound.
+  uint32_t object_uid = 0;
+  int64_t object_memory_bytes = int64_t{4} << 30;
 };
 
 // A runner process and what is asked of it. Not thread-safe. Ends the process when it is destroyed,
@@ -33,7 +37,8 @@ class CudaRunner {
     kDone,
     kFailed,   // it answered that it could not; the answer says why
     kTimeout,  // it did not answer in time, and was killed
-    kGone,     // it ended by itself, or was killed for printing too much or answering nonsense
+    kGone,     // it ended by itself, or was killed for printing too much
+    kForged,   // it answered nonsense, or what it was not asked, and was killed
     kStopped,  // the token was stopped; it was killed, or not asked at all
   };
   struct Answer {
@@ -41,6 +46,10 @@ class CudaRunner {
     cuda_runner::Reply reply{};
     // kTime: two a sample, flush and program, microseconds.
     std::vector<float> values_us;
+    // From asking until the answer was there, by this process's clock.
+    int64_t wall_ns = 0;
+    // How the process ended, if it did.
+    ChildExit exit = {};
     bool ok() const { return end == End::kDone; }
   };
 
@@ -57,6 +66,10 @@ class CudaRunner {
   absl::StatusOr<Answer> Load(uint32_t slot, const std::string& cubin,
                               const std::vector<std::string>& kernels, int64_t limit_ns,
                               const CancelToken& cancel);
+  // A shared object as the candidate; from then on `answer.wall_ns` is all that is to be believed.
+  // RESOURCE_EXHAUSTED: no memory file to be had. INVALID_ARGUMENT: it is none.
+  absl::StatusOr<Answer> LoadObject(const std::string& object, int64_t limit_ns,
+                                    const CancelToken& cancel);
   Answer Unload(uint32_t slot, const CancelToken& cancel);
   absl::StatusOr<Answer> SetPrograms(uint32_t slot, std::span<const cuda_runner::Program> programs,
                                      int64_t limit_ns, const CancelToken& cancel);
@@ -76,15 +89,15 @@ class CudaRunner {
   static std::string FailureText(const Answer& answer);
 
  private:
-  CudaRunner(std::unique_ptr<ChildProcess> child, int socket, int64_t start_limit_ns)
-      : child_(std::move(child)), socket_(socket), start_limit_ns_(start_limit_ns) {}
+  CudaRunner(std::unique_ptr<ChildProcess> child, int socket, const CudaRunnerOptions& options)
+      : child_(std::move(child)), socket_(socket), options_(options) {}
   Answer Ask(const cuda_runner::Request& request, std::span<const std::byte> records, int fd,
              int64_t limit_ns, const CancelToken& cancel);
   Answer Lost(End end);
 
   std::unique_ptr<ChildProcess> child_;
   const int socket_;
-  const int64_t start_limit_ns_;
+  const CudaRunnerOptions options_;
   bool alive_ = true;
 };
 

@@ -1,22 +1,42 @@
 // kernelcast-cuda-runner: runs device code that nobody has vouched for, in a CUDA context of its
-// own, and times it. Started by the worker; no code of a candidate runs on the host.
+// own, and times it. Started by the worker. Code of a candidate runs on the host where it is a
+// shared object, and then it is the last that this process serves.
+//
+//   kernelcast-cuda-runner --probe-sandbox UID   enters the sandbox of such candidates and prints
+//   the
+//                                                protections that this machine does not grant
 
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "common/base/clock.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/runner/protocol.h"
 #include "services/worker/cuda/runner/runner.h"
+#include "services/worker/cuda/runner/sandbox.h"
 
 namespace kernelcast::worker::cuda_runner {
 namespace {
 
-int Main() {
+int ProbeSandbox(const char* uid) {
+  for (const std::string& missing : EnterHostSandbox(
+           static_cast<uint32_t>(std::strtoul(uid, nullptr, 10)), 1 << 30, kSocketFd)) {
+    std::printf("%s\n", missing.c_str());
+  }
+  std::fflush(stdout);
+  _exit(0);
+}
+
+int Main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--probe-sandbox") {
+    return ProbeSandbox(argv[2]);
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   const auto api = LoadCudaApi();
@@ -35,4 +55,4 @@ int Main() {
 }  // namespace
 }  // namespace kernelcast::worker::cuda_runner
 
-int main() { return kernelcast::worker::cuda_runner::Main(); }
+int main(int argc, char** argv) { return kernelcast::worker::cuda_runner::Main(argc, argv); }

@@ -39,7 +39,10 @@ class Reader {
 std::vector<std::byte> WritePrograms(std::span<const Program> programs) {
   std::vector<std::byte> file;
   for (const Program& program : programs) {
-    Append(ProgramRecord{static_cast<uint32_t>(program.launches.size())}, file);
+    Append(ProgramRecord{static_cast<uint32_t>(program.launches.size()),
+                         static_cast<uint32_t>(program.inputs.size()),
+                         static_cast<uint32_t>(program.outputs.size())},
+           file);
     for (const ProgramLaunch& launch : program.launches) {
       LaunchRecord record{};
       record.kernel = launch.kernel;
@@ -52,6 +55,9 @@ std::vector<std::byte> WritePrograms(std::span<const Program> programs) {
       for (const Argument& argument : launch.arguments) {
         Append(ArgumentRecord{argument.arena, argument.bytes, argument.value}, file);
       }
+    }
+    for (const auto* tensors : {&program.inputs, &program.outputs}) {
+      for (const TensorRecord& tensor : *tensors) Append(tensor, file);
     }
   }
   return file;
@@ -67,6 +73,9 @@ absl::StatusOr<std::vector<Program>> ReadPrograms(std::span<const std::byte> fil
     KC_ASSIGN_OR_RETURN(const ProgramRecord header, reader.Read<ProgramRecord>());
     if (header.launches > kMaxLaunches) {
       return absl::InvalidArgumentError("programs: too many launches");
+    }
+    if (header.inputs > kMaxTensors || header.outputs > kMaxTensors) {
+      return absl::InvalidArgumentError("programs: too many tensors");
     }
     program.launches.resize(header.launches);
     for (ProgramLaunch& launch : program.launches) {
@@ -87,6 +96,16 @@ absl::StatusOr<std::vector<Program>> ReadPrograms(std::span<const std::byte> fil
           return absl::InvalidArgumentError("programs: an argument of no known kind");
         }
         argument = {stored.arena, stored.bytes, stored.value};
+      }
+    }
+    program.inputs.resize(header.inputs);
+    program.outputs.resize(header.outputs);
+    for (auto* tensors : {&program.inputs, &program.outputs}) {
+      for (TensorRecord& tensor : *tensors) {
+        KC_ASSIGN_OR_RETURN(tensor, reader.Read<TensorRecord>());
+        if (tensor.arena >= kMaxArenas || tensor.dimensions > kMaxDimensions) {
+          return absl::InvalidArgumentError("programs: a tensor of no known kind");
+        }
       }
     }
   }

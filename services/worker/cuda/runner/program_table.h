@@ -27,9 +27,12 @@ struct ProgramLaunch {
   std::vector<Argument> arguments;
 };
 
-// What one call of a candidate or reference is: its launches, in order.
+// What one call of a candidate or reference is: its launches, in order, or the tensors that the
+// entry of a shared object is called with.
 struct Program {
-  std::vector<ProgramLaunch> launches;
+  std::vector<ProgramLaunch> launches = {};
+  std::vector<TensorRecord> inputs = {};
+  std::vector<TensorRecord> outputs = {};
 };
 
 // The content of a kPrograms file.

@@ -13,7 +13,9 @@
 //   spawn with kSocketFd                          driver, context, stream, L2 buffer; kHello
 //   kMap: an arena's memory                       maps it, to read or to write
 //   kLoad: a cubin and its kernels' names         loads it into a module slot
-//   kPrograms: launches with their arguments      keeps them; addresses become the runner's own
+//   kLoadObject: a shared object                  loads it as the candidate, enters the sandbox
+//   kPrograms: launches with their arguments,     keeps them; addresses become the runner's own
+//     or the tensors of a call of the object
 //   kRun: programs                                runs them one after the other, synchronises
 //   kTime: samples                                for each: poison, L2 flush, event, program, event
 //   kUnload                                       unloads the module, forgets its programs
@@ -21,6 +23,10 @@
 //
 // A request that fails leaves the runner as it was, but for kLoad, after which the slot is empty;
 // and save where the context is lost: then it says so (`context_lost`) and is of no more use.
+//
+// Once it has loaded an object, what the runner says is the candidate's word. Such a runner serves
+// one candidate, has no cubin loaded and no reference; the worker believes its own clock, and what
+// it finds in memory.
 namespace kernelcast::worker::cuda_runner {
 
 inline constexpr int kSocketFd = 3;
@@ -34,6 +40,8 @@ inline constexpr uint32_t kMaxArenas = 8;
 inline constexpr uint32_t kMaxPrograms = 512;
 inline constexpr uint32_t kMaxLaunches = 64;
 inline constexpr uint32_t kMaxArguments = 128;
+inline constexpr uint32_t kMaxTensors = 64;
+inline constexpr uint32_t kMaxDimensions = 8;
 inline constexpr size_t kMaxRuns = 512;
 inline constexpr size_t kMaxSamples = 128;
 inline constexpr size_t kMaxPoisons = 1024;
@@ -49,12 +57,15 @@ enum class Command : uint32_t {
   kPrograms,
   kRun,
   kTime,
+  kLoadObject,
 };
 
 enum class Failure : uint32_t {
   kNone = 0,
   kDriver,   // a call of the driver failed; `cuda_error` says how
   kRequest,  // the request makes no sense
+  kObject,   // the shared object cannot be loaded; `where` says why
+  kEntry,    // kernelcast_run returned `cuda_error`, which is not 0
 };
 
 struct Request {
@@ -88,10 +99,31 @@ struct PoisonRecord {
   uint64_t bytes;
 };
 
-// kPrograms: the file holds, for each program, a ProgramRecord and its launches, each followed by
-// its arguments.
+// kLoadObject: follows the request. Where the object's constructors are, which loading it does not
+// run (native/shared_object.h), and what it may take.
+struct ObjectRecord {
+  uint64_t init_function;  // relative to where it is loaded; 0: none
+  uint64_t init_array;
+  uint64_t init_array_entries;
+  uint64_t max_memory_bytes;  // of the host; 0: no bound
+  uint32_t uid;               // to become where the runner is root; 0: it stays root
+  uint32_t unused;
+};
+
+// kPrograms: the file holds, for each program, a ProgramRecord, its launches, each followed by its
+// arguments, and its tensors, inputs first. A program has launches or tensors, or does nothing.
 struct ProgramRecord {
   uint32_t launches;
+  uint32_t inputs;
+  uint32_t outputs;
+};
+struct TensorRecord {
+  uint32_t arena;
+  uint32_t dlpack_code;
+  uint32_t dlpack_bits;
+  uint32_t dimensions;
+  uint64_t offset;
+  int64_t shape[kMaxDimensions];
 };
 struct LaunchRecord {
   uint32_t kernel;  // position among the names of kLoad

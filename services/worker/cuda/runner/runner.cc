@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "services/worker/cuda/runner/sandbox.h"
+
 namespace kernelcast::worker::cuda_runner {
 namespace {
 
@@ -244,7 +246,44 @@ void Runner::Unload(uint32_t slot) {
   modules_[slot] = {};
 }
 
-bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgram& ready) {
+// The object stays for the life of the process: its code may be anywhere by now.
+bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
+  if (fd < 0 || records.size() != 1 || object_ != nullptr ||
+      modules_[kCandidate].module != nullptr || modules_[kReference].module != nullptr) {
+    return Refuse("kLoadObject");
+  }
+  std::string error;
+  std::unique_ptr<HostObject> object = HostObject::Load(fd, records[0], error);
+  if (object == nullptr) {
+    Refuse(error);
+    reply_.failure = Failure::kObject;
+    return false;
+  }
+  EnterHostSandbox(records[0].uid, static_cast<int64_t>(records[0].max_memory_bytes), kSocketFd);
+  object_ = std::move(object);
+  object_->Construct();
+  return true;
+}
+
+bool Runner::MakeCallReady(const Program& program, HostCall& call) {
+  for (const auto* tensors : {&program.inputs, &program.outputs}) {
+    for (const TensorRecord& tensor : *tensors) {
+      const Arena& arena = arenas_[tensor.arena];
+      if (object_ == nullptr || arena.address == 0 || tensor.offset > arena.bytes) {
+        return Refuse("kPrograms: tensor");
+      }
+      call.Add(tensor, arena.address + tensor.offset, device_);
+    }
+  }
+  call.set_inputs(static_cast<uint32_t>(program.inputs.size()));
+  return true;
+}
+
+bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgram& ready_program) {
+  if (!MakeCallReady(program, ready_program.call)) {
+    return false;
+  }
+  std::vector<ReadyLaunch>& ready = ready_program.launches;
   ready.resize(program.launches.size());
   for (size_t i = 0; i < program.launches.size(); ++i) {
     const ProgramLaunch& launch = program.launches[i];
@@ -325,7 +364,8 @@ bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgra
 
 bool Runner::TakePrograms(const Request& request, int fd) {
   if (request.slot >= kSlots || fd < 0 || request.bytes > kMaxFileBytes ||
-      modules_[request.slot].module == nullptr) {
+      (modules_[request.slot].module == nullptr &&
+       (object_ == nullptr || request.slot != kCandidate))) {
     return Refuse("kPrograms");
   }
   const FileView file(fd, request.bytes);
@@ -347,7 +387,16 @@ bool Runner::TakePrograms(const Request& request, int fd) {
 }
 
 bool Runner::Enqueue(const ReadyProgram& program) {
-  for (const ReadyLaunch& launch : program) {
+  if (!program.call.empty()) {
+    const int32_t status = object_->Call(program.call, stream_);
+    if (status != 0) {
+      Refuse("kernelcast_run");
+      reply_.failure = Failure::kEntry;
+      reply_.cuda_error = status;
+      return false;
+    }
+  }
+  for (const ReadyLaunch& launch : program.launches) {
     if (!Check(api_.LaunchKernelEx(&launch.config, launch.function,
                                    const_cast<void**>(launch.parameters.data()), nullptr),
                "cuLaunchKernelEx")) {
@@ -466,6 +515,10 @@ bool Runner::Do(std::span<const std::byte> packet, int fd) {
       return samples && poisons && samples->size() <= kMaxSamples && poisons->size() <= kMaxPoisons
                  ? Time(request, *samples, *poisons)
                  : Refuse("kTime");
+    }
+    case Command::kLoadObject: {
+      const auto records = Records<ObjectRecord>(packet, sizeof(request), request.count);
+      return records ? LoadObject(*records, fd) : Refuse("kLoadObject");
     }
   }
   return Refuse("no such command");

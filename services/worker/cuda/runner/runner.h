@@ -6,12 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "services/worker/cuda/api/cuda_api.h"
+#include "services/worker/cuda/runner/host_object.h"
 #include "services/worker/cuda/runner/program_table.h"
 #include "services/worker/cuda/runner/protocol.h"
 
@@ -58,7 +60,10 @@ class Runner {
     std::vector<uint64_t> values;
     std::vector<void*> parameters;
   };
-  using ReadyProgram = std::vector<ReadyLaunch>;
+  struct ReadyProgram {
+    std::vector<ReadyLaunch> launches;
+    HostCall call;
+  };
 
   // True, or what failed is in reply_.
   bool Check(CUresult result, const char* where);
@@ -73,8 +78,10 @@ class Runner {
   bool Load(const Request& request, int fd);
   bool LoadInto(Module& module, const Request& request, std::span<const std::byte> file);
   void Unload(uint32_t slot);
+  bool LoadObject(std::span<const ObjectRecord> records, int fd);
   bool TakePrograms(const Request& request, int fd);
-  bool MakeReady(const Program& program, const Module& module, ReadyProgram& ready);
+  bool MakeReady(const Program& program, const Module& module, ReadyProgram& ready_program);
+  bool MakeCallReady(const Program& program, HostCall& call);
   bool Enqueue(const ReadyProgram& program);
   bool Run(std::span<const RunRecord> runs);
   bool Time(const Request& request, std::span<const SampleRecord> samples,
@@ -92,6 +99,7 @@ class Runner {
   size_t flush_bytes_ = 0;
   std::array<Arena, kMaxArenas> arenas_{};
   std::array<Module, kSlots> modules_{};
+  std::unique_ptr<HostObject> object_;
   std::array<std::vector<ReadyProgram>, kSlots> programs_;
   std::array<CUevent, 3 * kMaxSamples> events_{};
   Reply reply_{};

@@ -38,6 +38,13 @@ absl::Status CudaMeasurer::StartRunner(const CancelToken& cancel) {
   return absl::OkStatus();
 }
 
+absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
+                                             const CancelToken& cancel) {
+  object_runner_.reset();
+  KC_ASSIGN_OR_RETURN(object_runner_, CudaRunner::Start(options_.runner, cancel));
+  return prepared.AttachObject(*object_runner_, cancel);
+}
+
 absl::Status CudaMeasurer::PrepareDevice(const CudaPrograms& programs) {
   if (device_ != nullptr) {
     KC_RETURN_IF_ERROR(device_->Bind());
@@ -124,19 +131,38 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     return prepared.status();
   }
   ++(*prepared)->candidates_served;
-  const RenewRunner renew = [&]() -> absl::StatusOr<CudaRunner*> {
+  const bool hosted = programs.candidate.host_launched();
+  if (hosted) {
+    KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, cancel));
+  }
+  const auto runners = [&] {
+    return CudaRunners{runner_.get(), hosted ? object_runner_.get() : runner_.get()};
+  };
+  const RenewRunners renew = [&]() -> absl::StatusOr<CudaRunners> {
     KC_RETURN_IF_ERROR(StartRunner(cancel));
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
     attached_ = *prepared;
-    return runner_.get();
+    if (hosted) {
+      KC_RETURN_IF_ERROR(StartObjectRunner(**prepared, cancel));
+    }
+    return runners();
   };
-  auto outcome = JudgeCuda(**prepared, programs.candidate, level, *device_, *kernels_,
-                           runner_.get(), renew, monitor_, cancel, times_.judge, clock_);
+  auto outcome = JudgeCuda(**prepared, programs.candidate, level, *device_, *kernels_, runners(),
+                           renew, monitor_, cancel, times_.judge, clock_);
+  // With it goes whatever the candidate has left running.
+  object_runner_.reset();
   if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
     DropRunner();
   }
-  if (!outcome.ok() && !absl::IsInvalidArgument(outcome.status())) {
+  bool intact = outcome.ok() || absl::IsInvalidArgument(outcome.status());
+  if (intact && hosted) {
+    const auto fingerprint = (*prepared)->InputsFingerprint();
+    intact = fingerprint.ok() && *fingerprint == (*prepared)->base_fingerprint();
+  }
+  if (!intact) {
     // Its inputs and outputs may not be what they should be.
+    attached_ = nullptr;
+    DropRunner();
     prepared_.pop_front();
   }
   return outcome;

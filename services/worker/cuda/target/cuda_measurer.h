@@ -81,6 +81,8 @@ class CudaMeasurer {
   absl::StatusOr<CudaPreparedProblem*> PrepareAnew(const Problem& problem,
                                                    const CudaPrograms& programs,
                                                    const CancelToken& cancel);
+  // A runner for a shared object, with what it works on.
+  absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CancelToken& cancel);
   void DropRunner();
   void DropDevice();
 
@@ -93,7 +95,8 @@ class CudaMeasurer {
   std::unique_ptr<JudgeKernels> kernels_;
   std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
   std::unique_ptr<CudaRunner> runner_;
-  CudaPreparedProblem* attached_ = nullptr;  // whose arenas the runner has mapped
+  std::unique_ptr<CudaRunner> object_runner_;  // of the candidate at hand, if it is host-launched
+  CudaPreparedProblem* attached_ = nullptr;    // whose arenas the runner has mapped
   Times times_;
 };
 

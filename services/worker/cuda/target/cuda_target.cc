@@ -8,15 +8,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/process/child_process.h"
 #include "services/worker/artifacts/artifact_cache.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/launch_plan.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/api/nvml_api.h"
-#include "services/worker/cuda/compiler/cuda_flags.h"
+#include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
 
@@ -29,6 +31,8 @@ std::string DriverVersion(const NvmlApi& nvml) {
              ? std::string(version.data())
              : "";
 }
+
+constexpr int64_t kProbeLimitNs = 10'000'000'000;
 
 }  // namespace
 
@@ -62,6 +66,8 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   CudaMeasurerOptions measurer;
   measurer.measure = target->options_.measure;
   measurer.runner.path = absl::StrCat(target->options_.program_folder, "/kernelcast-cuda-runner");
+  measurer.runner.object_uid = target->options_.untrusted_uid;
+  measurer.runner.object_memory_bytes = target->options_.host_memory_bytes;
   measurer.prepared_problems = target->options_.prepared_problems;
   measurer.candidates_per_runner = target->options_.candidates_per_runner;
   target->measurer_ =
@@ -70,6 +76,7 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
     info.unavailable_reason = absl::StrCat("cannot measure: ", started.message());
     return target;
   }
+  target->ProbeRunnerSandbox();
   info.can_measure = true;
   return target;
 }
@@ -94,16 +101,16 @@ absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status&
                       FindCudaToolkit(CudaHomes(options_.cuda_home, options_.program_folder)));
   KC_ASSIGN_OR_RETURN(auto artifacts,
                       ArtifactCache::Open(options_.cache_directory, options_.max_cache_bytes));
+  cache_ = std::make_unique<CompileCache>(std::move(artifacts));
   CudaCompilerOptions compiler;
   compiler.process.program = absl::StrCat(options_.program_folder, "/kernelcast-cuda-compiler");
   compiler.process.toolkit = toolkit;
-  compiler.process.uid = options_.compiler_uid;
+  compiler.process.uid = options_.untrusted_uid;
   compiler.max_processes = options_.compile_processes;
-  KC_ASSIGN_OR_RETURN(compiler_,
-                      CudaCompiler::Make(std::move(compiler),
-                                         std::make_unique<CompileCache>(std::move(artifacts))));
+  KC_ASSIGN_OR_RETURN(compiler_, CudaCompiler::Make(std::move(compiler), *cache_));
   info_.toolchain = compiler_->toolchain().description;
   info_.missing_protections = compiler_->missing_protections();
+  ProbeNvcc(toolkit);
   const CudaToolchain& toolchain = compiler_->toolchain();
   std::optional<std::string> own;
   if (device != nullptr) {
@@ -126,19 +133,60 @@ absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status&
   return absl::OkStatus();
 }
 
+void CudaTarget::ProbeNvcc(const CudaToolkit& toolkit) {
+  NvccOptions options;
+  options.toolkit = toolkit;
+  options.host_compiler = options_.host_compiler;
+  options.work_directory = options_.cache_directory;
+  options.include_directories = options_.include_directories;
+  auto made = NvccCompiler::Make(std::move(options), *cache_);
+  if (made.ok()) {
+    nvcc_ = *std::move(made);
+  } else {
+    no_nvcc_reason_ = std::string(made.status().message());
+    Log(LogLevel::kInfo, "no host-launched CUDA candidates", {{"reason", no_nvcc_reason_}});
+  }
+}
+
+void CudaTarget::ProbeRunnerSandbox() {
+  ChildOptions child;
+  child.argv = {absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"), "--probe-sandbox",
+                absl::StrCat(options_.untrusted_uid)};
+  const auto spawned = ChildProcess::Spawn(child);
+  if (!spawned.ok()) {
+    return;  // starting a runner says why
+  }
+  const ChildExit exit = (*spawned)->Wait(kProbeLimitNs);
+  for (const auto name : absl::StrSplit(exit.output, '\n', absl::SkipEmpty())) {
+    std::vector<std::string>& missing = info_.missing_protections;
+    if (std::find(missing.begin(), missing.end(), name) == missing.end()) {
+      missing.emplace_back(name);
+    }
+  }
+}
+
 absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
                                                   const Candidate& candidate,
                                                   const CancelToken& cancel) {
-  if (candidate.kind != CandidateKind::kDeviceCuda) {
-    return absl::InvalidArgumentError("the cuda target takes device-CUDA candidates only");
+  const bool hosted = candidate.kind == CandidateKind::kHostNative;
+  if (!hosted && candidate.kind != CandidateKind::kDeviceCuda) {
+    return absl::InvalidArgumentError(
+        "the cuda target takes candidates of kinds device_cuda and host_native");
   }
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  if (hosted && nvcc_ == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("cannot compile host-launched candidates: ", no_nvcc_reason_));
   }
   const auto target = problem.targets.find(kCudaTargetName);
   if (target == problem.targets.end()) {
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference for target cuda"));
+  }
+  if (hosted) {
+    return nvcc_->Compile(candidate.source, candidate.flags, info_.architecture, cancel);
   }
   const absl::Status plans = CheckPlans(problem, target->second, candidate.launches,
                                         candidate.workspace_bytes, candidate.tunables);
@@ -162,8 +210,15 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
-  const std::string id =
-      compiler_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
+  std::string id;
+  if (candidate.kind != CandidateKind::kHostNative) {
+    id = compiler_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
+  } else if (nvcc_ != nullptr) {
+    id = nvcc_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
+  } else {
+    return absl::UnimplementedError(
+        absl::StrCat("cannot tell which object belongs to the candidate: ", no_nvcc_reason_));
+  }
   KC_RETURN_IF_ERROR(CheckSent(info_, id, sent));
   if (!sent.content.empty()) {
     return sent;
@@ -212,8 +267,12 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Ca
                       CompileTrusted(target->second.reference, "problem's reference", cancel));
   KC_ASSIGN_OR_RETURN(programs.oracle,
                       CompileTrusted(*target->second.oracle, "problem's oracle", cancel));
-  programs.candidate = {artifact.content, candidate.launches, candidate.workspace_bytes,
-                        candidate.tunables};
+  if (candidate.kind == CandidateKind::kHostNative) {
+    programs.candidate.object = artifact.content;
+  } else {
+    programs.candidate = {artifact.content, candidate.launches, candidate.workspace_bytes,
+                          candidate.tunables};
+  }
 
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const int64_t start_ns = Clock::Real().MonotonicNs();

@@ -14,6 +14,7 @@
 #include "services/worker/cuda/compiler/cuda_compiler.h"
 #include "services/worker/cuda/judge/device_monitor.h"
 #include "services/worker/cuda/judge/judge.h"
+#include "services/worker/cuda/nvcc/nvcc_compiler.h"
 #include "services/worker/cuda/target/cuda_measurer.h"
 #include "services/worker/lease/timing_lease.h"
 
@@ -30,8 +31,15 @@ struct CudaTargetOptions {
   std::string cache_directory;
   int64_t max_cache_bytes = int64_t{1} << 30;
   int compile_processes = 1;
-  // User that compilers become where the worker is root; 0: they stay root.
-  uint32_t compiler_uid = 0;
+  // For candidates that launch from the host: the C++ compiler beside nvcc, and the
+  // folders that hold kernelcast/candidate.h.
+  std::string host_compiler = "g++";
+  std::vector<std::string> include_directories;
+  // User that compilers, and runners of host code, become where the worker is root; 0: they stay
+  // root.
+  uint32_t untrusted_uid = 0;
+  // What a candidate's host code may take of the host's memory.
+  int64_t host_memory_bytes = int64_t{4} << 30;
   // Locks of the timing leases of this machine's devices are DIRECTORY/kernelcast-UUID.lock; "":
   // this process only.
   std::string lease_directory;
@@ -43,8 +51,9 @@ struct CudaTargetOptions {
   int candidates_per_runner = 200;
 };
 
-// Candidates of device CUDA, for the first device that the driver shows this process. Without a
-// device it compiles for those that have one; without a toolkit it does nothing, and says why.
+// Candidates of device CUDA, and those that launch it from the host where there is an nvcc, for the
+// first device that the driver shows this process. Without a device it compiles for those that have
+// one; without a toolkit it does nothing, and says why.
 class CudaTarget final : public Target {
  public:
   static constexpr std::string_view kDefaultArchitecture = "sm_90a";
@@ -72,6 +81,8 @@ class CudaTarget final : public Target {
   absl::StatusOr<DeviceFacts> ProbeDevice();
   // `device` may be null; `fits` becomes an error where what is compiled cannot run on it.
   absl::Status ProbeToolchain(const DeviceFacts* device, absl::Status& fits);
+  void ProbeNvcc(const CudaToolkit& toolkit);
+  void ProbeRunnerSandbox();
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
                                              const CancelToken& cancel);
 
@@ -79,7 +90,11 @@ class CudaTarget final : public Target {
   // Constant after construction.
   TargetInfo info_;
   const CudaApi* api_ = nullptr;
+  std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> compiler_;
+  // Null where host-launched candidates cannot be compiled, for the reason beside it.
+  std::unique_ptr<NvccCompiler> nvcc_;
+  std::string no_nvcc_reason_;
   std::unique_ptr<TimingLease> lease_;
   std::unique_ptr<DeviceMonitor> monitor_;
 

@@ -262,8 +262,8 @@ TEST_CASE("A check takes as long as the reference may need, whatever the limit o
 TEST_CASE("A module that takes for ever to load is stopped at its own limit") {
   MeasureOptions options = testing::QuickOptions();
   options.load_limit_ns = 100'000'000;
-  // The reference is loaded before it, twice.
-  Court court(options, {"--inject=ModuleLoadData:3:hang"});
+  // The oracle is loaded before it, and the reference, twice.
+  Court court(options, {"--inject=ModuleLoadData:4:hang"});
   const auto outcome = court.Judge(MapProgram(kGood));
   REQUIRE(outcome.ok());
   REQUIRE(std::holds_alternative<Timeout>(*outcome));

@@ -64,8 +64,8 @@ class Subject {
   DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
 };
 
-// Oracles that were run: each problem loads its own once.
-int Prepared() { return FakeCuda::Instance().calls("ModuleLoadData") - 1; }
+// Each prepared problem has five arenas.
+int Prepared() { return FakeCuda::Instance().calls("MemCreate") / 5; }
 
 TEST_CASE("A problem is prepared once, and anew when its inputs have served enough candidates") {
   Subject subject;
@@ -167,12 +167,12 @@ TEST_CASE("A runner that cannot use the device is told at the start") {
   CHECK(absl::IsUnavailable(subject.measurer->StartRunner(subject.cancel)));
 }
 
-TEST_CASE("A context that an oracle has killed is made anew for the next problem") {
+TEST_CASE("An oracle that kills its context costs a runner and no more") {
   Subject subject;
   CHECK(absl::IsFailedPrecondition(
       subject.Measure(MapProblem(), kGood, absl::StrCat(kMapOracle, " fault=700")).status()));
   subject.CheckGood(MapProblem());
-  CHECK(FakeCuda::Instance().calls("DevicePrimaryCtxRetain") == 2);
+  CHECK(FakeCuda::Instance().calls("DevicePrimaryCtxRetain") == 1);
 }
 
 TEST_CASE("A context that is lost while a candidate is judged is made anew, and nobody's fault") {

@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_WORKER_CPU_TOOLCHAIN_H_
-#define KERNELCAST_SERVICES_WORKER_CPU_TOOLCHAIN_H_
+#ifndef KERNELCAST_SERVICES_WORKER_NATIVE_TOOLCHAIN_H_
+#define KERNELCAST_SERVICES_WORKER_NATIVE_TOOLCHAIN_H_
 
 #include <string>
 #include <vector>
@@ -29,4 +29,4 @@ std::vector<std::string> CompilerEnvironment(const std::string& temporary_direct
 
 }  // namespace kernelcast::worker
 
-#endif  // KERNELCAST_SERVICES_WORKER_CPU_TOOLCHAIN_H_
+#endif  // KERNELCAST_SERVICES_WORKER_NATIVE_TOOLCHAIN_H_

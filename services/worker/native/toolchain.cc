@@ -1,4 +1,4 @@
-#include "services/worker/cpu/toolchain.h"
+#include "services/worker/native/toolchain.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "services/worker/cuda/compiler/cuda_flags.h"
+#include "services/worker/cuda/compiler/admission.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -1,4 +1,4 @@
-#include "services/worker/cuda/compiler/cuda_flags.h"
+#include "services/worker/cuda/compiler/admission.h"
 
 #include <algorithm>
 #include <cctype>
@@ -102,6 +102,15 @@ std::optional<std::string> CheckCudaFlags(const std::vector<std::string>& flags)
     }
     return absl::StrCat("flag '", flag.substr(0, 200), "' is not one of", allowed, ", with N from ",
                         kMinRegisters, " to ", kMaxRegistersValue);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> CheckPtx(std::string_view ptx) {
+  for (const std::string_view word : {".include", ".incbin", ".file"}) {
+    if (ptx.find(word) != std::string_view::npos) {
+      return absl::StrCat("the PTX says '", std::string(word), "', which is not allowed");
+    }
   }
   return std::nullopt;
 }

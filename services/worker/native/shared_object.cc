@@ -1,4 +1,4 @@
-#include "services/worker/cpu/shared_object.h"
+#include "services/worker/native/shared_object.h"
 
 #include <elf.h>
 

@@ -1,0 +1,242 @@
+#include "services/worker/cuda/nvcc/nvcc_compiler.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/base/utf8.h"
+#include "services/worker/core/source_scan.h"
+#include "services/worker/cuda/compiler/admission.h"
+#include "services/worker/cuda/compiler/cubin.h"
+#include "services/worker/cuda/compiler/ptx_facts.h"
+#include "services/worker/native/compiler_output.h"
+#include "services/worker/native/shared_object.h"
+
+namespace kernelcast::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kAllowedHeaders =
+    "headers of the CUDA toolkit, of the C++ compiler and kernelcast/candidate.h";
+constexpr const char* kSourceName = "kernel.cu";
+// What the compilers leave, under --keep and -save-temps.
+constexpr const char* kDependencyName = "kernel.d";
+constexpr const char* kPtxName = "kernel.ptx";
+constexpr const char* kCubinName = "kernel.cubin";
+constexpr const char* kAssemblyName = "kernel.s";
+constexpr const char* kHostObjectName = "kernel.o";
+constexpr const char* kObjectName = "kernel.so";
+constexpr const char* kBaseFlags[] = {"-O3", "-Xptxas=-v", "-Xcompiler=-fPIC",
+                                      "-Xcompiler=-fdiagnostics-color=never"};
+constexpr int64_t kVersionLimitNs = 10'000'000'000;
+
+CompileResult Refused(CompileStage stage, std::string log) {
+  CompileResult result;
+  result.result = CompileError{stage, std::move(log)};
+  return result;
+}
+
+// "Cuda compilation tools, release 13.0, V13.0.88" of what nvcc says of itself.
+std::string VersionLine(const std::string& text) {
+  for (const auto line : absl::StrSplit(text, '\n')) {
+    if (line.find("release") != absl::string_view::npos) {
+      return std::string(line);
+    }
+  }
+  return "";
+}
+
+// "sm_90a" -> "compute_90a".
+std::string VirtualArchitecture(const std::string& architecture) {
+  return absl::StrCat("compute_", architecture.substr(architecture.find('_') + 1));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NvccCompiler>> NvccCompiler::Make(NvccOptions options,
+                                                                 CompileCache& cache) {
+  const CudaToolkit& toolkit = options.toolkit;
+  if (toolkit.nvcc.empty()) {
+    return absl::UnavailableError(absl::StrCat("there is no nvcc in ", toolkit.home));
+  }
+  const auto host = Toolchain::Probe(options.host_compiler);
+  if (!host.ok()) {
+    return absl::UnavailableError(host.status().message());
+  }
+  std::unique_ptr<NvccCompiler> compiler(new NvccCompiler(std::move(options), *host, cache));
+  const fs::path home(compiler->options_.toolkit.home);
+  std::error_code ignored;
+  for (const fs::path& folder : {home / "lib64", home / "lib", home / "targets/x86_64-linux/lib",
+                                 home / "lib/x86_64-linux-gnu"}) {
+    if (fs::exists(folder / "libcudart_static.a", ignored)) {
+      compiler->runtime_folder_ = folder.string();
+      break;
+    }
+  }
+  if (compiler->runtime_folder_.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("there is no libcudart_static.a in ", home.string()));
+  }
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep version,
+      RunCompilerStep({compiler->options_.toolkit.nvcc, "--version"}, CompilerEnvironment("/tmp"),
+                      "/", {.timeout_ns = kVersionLimitNs}, CancelToken()));
+  const std::string line = VersionLine(version.log);
+  if (!version.ok || line.empty()) {
+    return absl::UnavailableError(absl::StrCat(compiler->options_.toolkit.nvcc,
+                                               " does not work: ", version.log.substr(0, 500)));
+  }
+  compiler->description_ =
+      absl::StrCat(line, "; ", host->description.substr(0, host->description.find(';')), ";");
+  for (const char* flag : kBaseFlags) {
+    absl::StrAppend(&compiler->description_, " ", flag);
+  }
+  compiler->header_folders_ = host->include_directories;
+  const fs::path include(compiler->options_.toolkit.include_directory);
+  for (const fs::path& folder :
+       {include, home / "include", home / "targets", fs::weakly_canonical(include, ignored),
+        fs::weakly_canonical(home / "targets", ignored)}) {
+    compiler->header_folders_.push_back(folder.lexically_normal().string());
+  }
+  for (const std::string& folder : compiler->options_.include_directories) {
+    compiler->header_folders_.push_back(folder);
+  }
+  return compiler;
+}
+
+std::string NvccCompiler::ArtifactId(const std::string& source,
+                                     const std::vector<std::string>& flags,
+                                     const std::string& architecture) const {
+  ContentHasher hasher;
+  hasher.Add("host cuda artifact 1").Add(description_).Add(architecture).Add(source);
+  hasher.Add(flags.size());
+  for (const std::string& flag : flags) {
+    hasher.Add(flag);
+  }
+  return absl::StrCat("a_", hasher.Hex128());
+}
+
+absl::StatusOr<CompileResult> NvccCompiler::Compile(const std::string& source,
+                                                    const std::vector<std::string>& flags,
+                                                    const std::string& architecture,
+                                                    const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(cancel.Check());
+  if (auto problem = CheckCudaFlags(flags)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  if (auto problem = CheckIncludeDirectives(source, kAllowedHeaders)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  if (auto problem = CheckNoDirective(source, kForbiddenDirectives)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  return cache_.GetOrCompile(ArtifactId(source, flags, architecture), cancel,
+                             [&] { return CompileFresh(source, flags, architecture, cancel); });
+}
+
+absl::StatusOr<CompileResult> NvccCompiler::CompileFresh(const std::string& source,
+                                                         const std::vector<std::string>& flags,
+                                                         const std::string& architecture,
+                                                         const CancelToken& cancel) {
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::Make(options_.work_directory));
+  KC_RETURN_IF_ERROR(folder.Write(kSourceName, source));
+  KC_ASSIGN_OR_RETURN(CompileResult result, CompileIn(folder, flags, architecture, cancel));
+  if (auto* success = std::get_if<CompileSuccess>(&result.result)) {
+    success->artifact.artifact_id = ArtifactId(source, flags, architecture);
+  }
+  result.compile_ns = Clock::Real().MonotonicNs() - start_ns;
+  return result;
+}
+
+absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
+                                                      const std::vector<std::string>& flags,
+                                                      const std::string& architecture,
+                                                      const CancelToken& cancel) {
+  const std::vector<std::string> environment = CompilerEnvironment(folder.path());
+  std::vector<std::string> arguments = {
+      options_.toolkit.nvcc,
+      "-c",
+      "--keep",
+      "-Xcompiler=-save-temps",
+      "-MD",
+      "-MF",
+      kDependencyName,
+      "-ccbin",
+      host_.compiler,
+      absl::StrCat("-gencode=arch=", VirtualArchitecture(architecture), ",code=", architecture)};
+  arguments.insert(arguments.end(), std::begin(kBaseFlags), std::end(kBaseFlags));
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  for (const std::string& include : options_.include_directories) {
+    arguments.push_back(absl::StrCat("-I", include));
+  }
+  arguments.insert(arguments.end(), {"-o", kHostObjectName, kSourceName});
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep compiled,
+      RunCompilerStep(arguments, environment, folder.path(), options_.limits, cancel));
+  // Before anything of the log is shown: it may hold what was read from files.
+  const std::string dependencies = folder.Read(kDependencyName).value_or("");
+  if (auto problem = CheckDependencies(dependencies, kSourceName, header_folders_)) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  if (auto problem = CheckAssembly(folder.Read(kAssemblyName).value_or(""))) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  const std::optional<std::string> ptx = folder.Read(kPtxName);
+  if (auto problem = CheckPtx(ptx.value_or(""))) {
+    return Refused(CompileStage::kAdmission, *problem);
+  }
+  const std::string log = WithoutPtxasInfo(compiled.log);
+  const auto truncated = [&log](int64_t max_bytes) {
+    return std::string(TruncateUtf8(log, static_cast<size_t>(max_bytes)));
+  };
+  if (!compiled.ok) {
+    return Refused(compiled.limit ? CompileStage::kLimit : CompileStage::kCompiler,
+                   truncated(options_.limits.max_log_bytes));
+  }
+  const std::optional<std::string> device = folder.Read(kCubinName);
+  if (!ptx || !device) {
+    return absl::UnavailableError(absl::StrCat("nvcc left no ", ptx ? kCubinName : kPtxName));
+  }
+  const auto cubin = ReadCubin(*device);
+  if (!cubin.ok()) {
+    return absl::UnavailableError(absl::StrCat("nvcc: ", cubin.status().message()));
+  }
+
+  // The runtime is linked statically: another version of it on the node that measures is no matter.
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep linked,
+      RunCompilerStep({host_.compiler, "-shared", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--as-needed",
+                       kHostObjectName, "-o", kObjectName, absl::StrCat("-L", runtime_folder_),
+                       "-lcudart_static", "-lm", "-ldl", "-lrt", "-lpthread"},
+                      environment, folder.path(), options_.limits, cancel));
+  if (!linked.ok) {
+    return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
+  }
+  const std::optional<std::string> content = folder.Read(kObjectName);
+  if (!content) {
+    return absl::UnavailableError(absl::StrCat("the linker left no ", kObjectName));
+  }
+  if (const auto object = PrepareObject(*content); !object.ok()) {
+    return Refused(CompileStage::kAdmission, std::string(object.status().message()));
+  }
+
+  CompileSuccess success;
+  success.facts = ExtractPtxFacts(*ptx, *cubin, ReadPtxasInfo(compiled.log));
+  success.artifact.format = ArtifactFormat::kSharedObject;
+  success.artifact.architecture = architecture;
+  success.artifact.toolchain = description_;
+  success.artifact.content = *content;
+  success.log = truncated(options_.max_warning_bytes);
+  CompileResult result;
+  result.result = std::move(success);
+  return result;
+}
+
+}  // namespace kernelcast::worker

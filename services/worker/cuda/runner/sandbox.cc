@@ -1,0 +1,148 @@
+#include "services/worker/cuda/runner/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace kernelcast::worker::cuda_runner {
+namespace {
+
+bool Limit(__rlimit_resource resource, rlim_t value) {
+  const rlimit limit{value, value};
+  return setrlimit(resource, &limit) == 0;
+}
+
+// Private writable memory of this process, now; 0 where the system does not say. What the driver
+// reserves as addresses is not in it.
+rlim_t DataBytes() {
+  FILE* const file = fopen("/proc/self/status", "re");
+  if (file == nullptr) {
+    return 0;
+  }
+  char line[256];
+  unsigned long long kilobytes = 0;
+  while (fgets(line, sizeof(line), file) != nullptr) {
+    if (sscanf(line, "VmData: %llu kB", &kilobytes) == 1) {
+      break;
+    }
+  }
+  fclose(file);
+  return static_cast<rlim_t>(kilobytes) << 10;
+}
+
+class Filter {
+ public:
+  // What is not allowed is refused, not fatal: libraries look for things that they can do without.
+  Filter() : context_(seccomp_init(SCMP_ACT_ERRNO(EPERM))) {}
+  ~Filter() {
+    if (context_ != nullptr) seccomp_release(context_);
+  }
+  Filter(const Filter&) = delete;
+  Filter& operator=(const Filter&) = delete;
+
+  template <class... Conditions>
+  void Add(uint32_t action, int call, Conditions... conditions) {
+    ok_ = ok_ && context_ != nullptr &&
+          seccomp_rule_add(context_, action, call, sizeof...(conditions), conditions...) == 0;
+  }
+  bool Load() {
+    // The driver has threads of its own already.
+    return ok_ && context_ != nullptr &&
+           seccomp_attr_set(context_, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
+           seccomp_attr_set(context_, SCMP_FLTATR_CTL_TSYNC, 1) == 0 && seccomp_load(context_) == 0;
+  }
+
+ private:
+  scmp_filter_ctx context_;
+  bool ok_ = true;
+};
+
+bool LoadFilter(int socket) {
+  Filter filter;
+  for (const int call :
+       {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(mlock),
+        SCMP_SYS(munlock), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn),
+        SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack), SCMP_SYS(getpid),
+        SCMP_SYS(gettid), SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid), SCMP_SYS(getegid),
+        SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(clock_getres), SCMP_SYS(time),
+        SCMP_SYS(times), SCMP_SYS(getrusage), SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep),
+        SCMP_SYS(getrandom), SCMP_SYS(restart_syscall), SCMP_SYS(getcpu), SCMP_SYS(sched_yield),
+        SCMP_SYS(sched_getaffinity), SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq),
+        SCMP_SYS(membarrier), SCMP_SYS(sysinfo), SCMP_SYS(uname), SCMP_SYS(fstat), SCMP_SYS(lseek),
+        SCMP_SYS(close), SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(poll),
+        SCMP_SYS(ppoll), SCMP_SYS(eventfd2),
+        // The driver's way to the device, on descriptors that it has.
+        SCMP_SYS(ioctl)}) {
+    filter.Add(SCMP_ACT_ALLOW, call);
+  }
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFL));
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_SETFD));
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill),
+             SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid())));
+  // No code but what was loaded before.
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+  const auto number = static_cast<scmp_datum_t>(socket);
+  for (const int call : {SCMP_SYS(recvmsg), SCMP_SYS(sendmsg)}) {
+    filter.Add(SCMP_ACT_ALLOW, call, SCMP_A0(SCMP_CMP_EQ, number));
+  }
+  // A thread that cannot be had: the answer that libraries know what to do with.
+  for (const int call : {SCMP_SYS(clone), SCMP_SYS(clone3), SCMP_SYS(fork), SCMP_SYS(vfork)}) {
+    filter.Add(SCMP_ACT_ERRNO(EAGAIN), call);
+  }
+  // A file that cannot be opened is one that is not there.
+  for (const int call : {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(stat),
+                         SCMP_SYS(lstat), SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat),
+                         SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat)}) {
+    filter.Add(SCMP_ACT_ERRNO(ENOENT), call);
+  }
+  // What some C libraries make of fstat.
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(newfstatat),
+             SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, AT_EMPTY_PATH));
+  filter.Add(SCMP_ACT_ERRNO(ENOENT), SCMP_SYS(newfstatat),
+             SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, 0));
+  return filter.Load();
+}
+
+}  // namespace
+
+std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket) {
+  std::vector<std::string> missing;
+  // While files can still be opened.
+  const rlim_t data_bytes = DataBytes();
+  if (geteuid() == 0) {
+    const bool changed = uid != 0 && setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
+                         setresuid(uid, uid, uid) == 0;
+    if (!changed) {
+      missing.emplace_back("unprivileged_user");
+    }
+    // A change of user clears it.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  }
+  bool limits = Limit(RLIMIT_CORE, 0);
+  limits = Limit(RLIMIT_FSIZE, 0) && limits;
+  if (max_memory_bytes > 0) {
+    limits = data_bytes > 0 &&
+             Limit(RLIMIT_DATA, data_bytes + static_cast<rlim_t>(max_memory_bytes)) && limits;
+  }
+  if (!limits) {
+    missing.emplace_back("resource_limits");
+  }
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    missing.emplace_back("no_new_privileges");
+  }
+  if (!LoadFilter(socket)) {
+    missing.emplace_back("seccomp");
+  }
+  return missing;
+}
+
+}  // namespace kernelcast::worker::cuda_runner

@@ -1,0 +1,145 @@
+// Candidates that launch by themselves, as far as a fake driver can tell: its time is not the
+// host's, so that nobody is timed, and every one ends during the checks.
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/cuda/target/cuda_measurer.h"
+#include "tests/fakes/cuda/fake_cuda.h"
+#include "tests/fakes/cuda/fake_kernels.h"
+#include "tests/unit/services/worker/cuda/judge/judge_fixture.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using testing::FakeCuda;
+using testing::kMapOracle;
+using testing::kMapReference;
+using testing::MapProblem;
+using testing::MapProgram;
+
+constexpr int64_t kTestMemoryBytes = int64_t{256} << 20;
+
+std::string Object(const std::string& name) {
+  std::ifstream file(absl::StrCat(KERNELCAST_OBJECT_DIR, "/libhost_object_", name, ".so"),
+                     std::ios::binary);
+  REQUIRE(file);
+  std::ostringstream content;
+  content << file.rdbuf();
+  return std::move(content).str();
+}
+
+std::string Told(const MeasureOutcome& outcome) {
+  Measurement measurement;
+  measurement.outcome = outcome;
+  return MeasurementFeedback(measurement);
+}
+
+class Subject {
+ public:
+  Subject() {
+    FakeCuda::Instance().Reset();
+    CudaMeasurerOptions options;
+    options.measure = testing::QuickOptions();
+    options.measure.min_call_limit_ns = 1'000'000'000;
+    options.measure.max_call_limit_ns = 1'000'000'000;
+    options.runner = testing::FakeRunner();
+    options.runner.object_memory_bytes = kTestMemoryBytes;
+    measurer_ = std::make_unique<CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
+  }
+  ~Subject() {
+    measurer_.reset();
+    CHECK(FakeCuda::Instance().Held().empty());
+    CHECK(FakeCuda::Instance().misuse().empty());
+  }
+
+  MeasureOutcome Measure(const std::string& object) {
+    CudaProgram candidate;
+    candidate.object = Object(object);
+    return Judge(candidate);
+  }
+  template <class Outcome>
+  Outcome MeasureAs(const std::string& object) {
+    INFO(object);
+    const MeasureOutcome outcome = Measure(object);
+    INFO(Told(outcome));
+    REQUIRE(std::holds_alternative<Outcome>(outcome));
+    // The next candidate, of device code, is judged as ever.
+    const MeasureOutcome next = Judge(MapProgram("scale=2 add=1 ns=50000 jitter=0.01"));
+    REQUIRE(std::holds_alternative<MeasuredOk>(next));
+    CHECK(std::get<MeasuredOk>(next).speedup.value == Approx(2).epsilon(0.01));
+    return std::get<Outcome>(outcome);
+  }
+
+ private:
+  MeasureOutcome Judge(const CudaProgram& candidate) {
+    const auto outcome = measurer_->Measure(
+        MapProblem(),
+        {testing::FakeJudgeCubin(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
+        MeasureLevel::kScreen, CancelToken());
+    INFO(outcome.status().ToString());
+    REQUIRE(outcome.ok());
+    return *outcome;
+  }
+
+  testing::TickingClock clock_;
+  DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
+  std::unique_ptr<CudaMeasurer> measurer_;
+};
+
+// Past the checks, whatever timing makes of the fake driver's time.
+void CheckRight(const MeasureOutcome& outcome) {
+  INFO(Told(outcome));
+  CHECK_FALSE(std::holds_alternative<WrongResult>(outcome));
+  CHECK_FALSE(std::holds_alternative<Crash>(outcome));
+  CHECK_FALSE(std::holds_alternative<Timeout>(outcome));
+}
+
+TEST_CASE("An object is called with the tensors of each case, and its results are looked at") {
+  Subject subject;
+  CheckRight(subject.Measure("RIGHT"));
+  CheckRight(subject.Measure("WRONG_TENSORS"));
+  CHECK(subject.MeasureAs<WrongResult>("WRONG").cause == WrongResult::Cause::kValue);
+}
+
+TEST_CASE("Constructors run, and after the privileges are gone") {
+  Subject subject;
+  CheckRight(subject.Measure("CONSTRUCTED"));
+  const auto crash = subject.MeasureAs<Crash>("DIES_EARLY");
+  CHECK(crash.cause == Crash::Cause::kExit);
+  CHECK(crash.exit_code == 5);
+}
+
+TEST_CASE("An entry that fails, exits, dies or hangs ends as what it did") {
+  Subject subject;
+  const auto failed = subject.MeasureAs<WrongResult>("FAILS");
+  CHECK(failed.cause == WrongResult::Cause::kEntryStatus);
+  CHECK(failed.entry_status == 9);
+  const auto exited = subject.MeasureAs<Crash>("EXITS");
+  CHECK(exited.cause == Crash::Cause::kExit);
+  CHECK(exited.exit_code == 0);
+  const auto died = subject.MeasureAs<Crash>("DIES");
+  CHECK(died.cause == Crash::Cause::kSignal);
+  CHECK(died.signal == SIGABRT);
+  CHECK(subject.MeasureAs<Timeout>("HANGS").stage == "check");
+}
+
+TEST_CASE("Host code reaches no file, process or network, and no memory but its own") {
+  Subject subject;
+  CheckRight(subject.Measure("REACHES_OUT"));
+  CHECK(subject.MeasureAs<Crash>("WRITES_INPUT").signal == SIGSEGV);
+  CHECK(subject.MeasureAs<Exploit>("WRITES_BESIDE").kind == Exploit::Kind::kWriteOutOfBounds);
+}
+
+TEST_CASE("Host code that answers for its runner is found out") {
+  Subject subject;
+  CHECK(subject.MeasureAs<Exploit>("ANSWERS").kind == Exploit::Kind::kForgedResult);
+}
+
+}  // namespace
+}  // namespace kernelcast::worker

@@ -1,0 +1,92 @@
+// Host-launched candidates for the fake driver, whose device memory is the process's own: y = 2 x +
+// 1, and what can go wrong with it. One object for each value of OBJECT_CASE.
+
+#include <fcntl.h>
+#include <kernelcast/candidate.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define RIGHT 0
+#define WRONG 1
+#define FAILS 2
+#define EXITS 3
+#define DIES 4
+#define HANGS 5
+#define WRITES_INPUT 6
+#define WRITES_BESIDE 7
+#define ANSWERS 8
+#define REACHES_OUT 9
+#define CONSTRUCTED 10
+#define DIES_EARLY 11
+#define WRONG_TENSORS 12
+
+namespace {
+
+int constructed = 0;
+
+struct Early {
+  Early() {
+    constructed = 1;
+    if (OBJECT_CASE == DIES_EARLY) {
+      _exit(5);
+    }
+  }
+} early;
+
+void* Nothing(void*) { return nullptr; }
+
+// Anything that the sandbox should have refused, as a status.
+int32_t ReachOut() {
+  if (open("/etc/passwd", O_RDONLY) >= 0) return 1;
+  if (open("/dev/null", O_WRONLY) >= 0) return 2;
+  if (socket(AF_INET, SOCK_STREAM, 0) >= 0) return 3;
+  if (fork() >= 0) return 4;
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, Nothing, nullptr) == 0) return 5;
+  if (kill(getppid(), 0) == 0) return 6;
+  char name[] = "/bin/true";
+  char* arguments[] = {name, nullptr};
+  execve(name, arguments, nullptr);
+  return 0;
+}
+
+}  // namespace
+
+extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t num_inputs,
+                                  const DLTensor* outputs, int32_t num_outputs, void* stream) {
+  if (OBJECT_CASE == WRONG_TENSORS &&
+      (num_inputs != 1 || num_outputs != 1 || stream == nullptr || inputs[0].ndim != 1 ||
+       inputs[0].device.device_type != kDLCUDA || inputs[0].dtype.code != kDLFloat ||
+       inputs[0].dtype.bits != 32 || outputs[0].shape[0] != inputs[0].shape[0])) {
+    return 77;
+  }
+  const int64_t n = inputs[0].shape[0];
+  const float* x = kc_data<const float>(inputs[0]);
+  float* y = kc_data<float>(outputs[0]);
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = 2 * x[i] + (OBJECT_CASE == WRONG ? 2.0f : 1.0f);
+  }
+  switch (OBJECT_CASE) {
+    case FAILS: return 9;
+    case EXITS: exit(0);
+    case DIES: abort();
+    case HANGS:
+      for (volatile int forever = 1; forever;) {
+      }
+    case WRITES_INPUT: const_cast<float*>(x)[0] = 0; break;
+    case WRITES_BESIDE: y[n] = 1; break;
+    case ANSWERS: {
+      char reply[96];
+      memset(reply, 0, sizeof(reply));
+      return write(3, reply, sizeof(reply)) < 0 ? 1 : 0;
+    }
+    case REACHES_OUT: return ReachOut();
+    case CONSTRUCTED: return constructed == 1 ? 0 : 1;
+    default: break;
+  }
+  return 0;
+}

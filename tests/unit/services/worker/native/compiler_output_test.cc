@@ -1,0 +1,37 @@
+#include "services/worker/native/compiler_output.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace kernelcast::worker {
+namespace {
+
+TEST_CASE("Dependencies lie under the allowed folders") {
+  const std::vector<std::string> folders = {"/usr/include", "/usr/lib/gcc/12/include"};
+  const auto check = [&](const std::string& depfile) {
+    return CheckDependencies(depfile, "kernel.cc", folders);
+  };
+  CHECK_FALSE(
+      check("kernel.s: kernel.cc /usr/include/math.h \\\n /usr/lib/gcc/12/include/stddef.h\n")
+          .has_value());
+  CHECK_FALSE(check("").has_value());
+  CHECK_FALSE(check("kernel.s: kernel.cc /usr/include/stdc-predef.h\n").has_value());
+  CHECK(check("kernel.s: kernel.cc /etc/passwd\n").has_value());
+  CHECK(check("kernel.s: kernel.cc /usr/include/../../etc/passwd\n").has_value());
+  CHECK(check("kernel.s: kernel.cc /usr/includes/math.h\n").has_value());
+  CHECK(check("kernel.s: kernel.cc other.h\n").has_value());
+}
+
+TEST_CASE("Assembler directives that read files or build others are refused") {
+  CHECK_FALSE(CheckAssembly("\t.text\n\t.globl\tkernelcast_run\n\tvaddps %ymm0, %ymm1, %ymm2\n")
+                  .has_value());
+  for (const char* text :
+       {".incbin \"/x\"", "\t.INCLUDE \"/x\"", ".macro m", "a: .irp x", ".rept 9",
+        ".type f, @gnu_indirect_function", ".section .preinit_array"}) {
+    CHECK(CheckAssembly(text).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
