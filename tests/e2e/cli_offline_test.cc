@@ -108,6 +108,20 @@ TEST_CASE("A malformed problem is named with file, line and field", "[e2e]") {
   CHECK_THAT(all.out, Catch::Contains("malformed"));
 }
 
+TEST_CASE("Expected verdicts that do not fit their space are found by listing", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const fs::path copy = home.path() / "problems" / "row_softmax";
+  fs::create_directories(copy.parent_path());
+  fs::copy(std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax", copy,
+           fs::copy_options::recursive);
+  std::ofstream(copy / "space/expected_verdicts_cuda.yaml", std::ios::app)
+      << "no_such_template: {verdict: ok, note: none}\n";
+  const Outcome outcome = Run(home, {"problems", copy.parent_path().string()});
+  CHECK(outcome.exit_code == 1);
+  CHECK_THAT(outcome.out, Catch::Contains("row_softmax/space/expected_verdicts_cuda.yaml:") &&
+                              Catch::Contains("no_such_template: the space has no such template"));
+}
+
 TEST_CASE("A candidate's malformed JSON is refused before anything is started", "[e2e]") {
   const TemporaryFolder home("cli");
   fs::create_directories(home.path() / "c");

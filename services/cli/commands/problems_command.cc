@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/domain/expected_verdicts.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/problem_argument.h"
 #include "services/cli/core/table.h"
@@ -26,6 +27,19 @@ std::string AxisText(const Problem& problem) {
   return text;
 }
 
+// With the verdicts that are expected of its spaces, which are no part of the problem.
+absl::StatusOr<LoadedProblem> LoadAndCheck(const std::string& folder) {
+  KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblemFolder(folder));
+  for (const auto& [unused, target] : loaded.problem.targets) {
+    if (!target.space) continue;
+    if (const auto verdicts = ReadExpectedVerdicts(folder, *target.space); !verdicts.ok()) {
+      return absl::Status(verdicts.status().code(),
+                          absl::StrCat(folder, "/", verdicts.status().message()));
+    }
+  }
+  return loaded;
+}
+
 absl::StatusOr<ExitCode> RunProblems(Context& context, const ProblemsFlags& flags) {
   Console& console = context.console;
   std::vector<std::string> folders;
@@ -37,7 +51,8 @@ absl::StatusOr<ExitCode> RunProblems(Context& context, const ProblemsFlags& flag
   // A name is what it is in the first folder that has it.
   std::map<std::string, std::string> found;
   for (const std::string& folder : folders) {
-    for (const std::string& name : ListProblems(folder)) found.emplace(name, folder + "/" + name);
+    for (const std::string& name : ListProblems(folder))
+      found.emplace(name, absl::StrCat(folder, "/", name));
   }
   if (found.empty() && !flags.folder.empty()) {
     KC_ASSIGN_OR_RETURN(const std::string single, FindProblemFolder(flags.folder, {}));
@@ -60,7 +75,7 @@ absl::StatusOr<ExitCode> RunProblems(Context& context, const ProblemsFlags& flag
   std::string mistakes;
   bool all_good = true;
   for (const auto& [name, folder] : found) {
-    const absl::StatusOr<LoadedProblem> loaded = LoadProblemFolder(folder);
+    const absl::StatusOr<LoadedProblem> loaded = LoadAndCheck(folder);
     if (!loaded.ok()) {
       all_good = false;
       table.AddRow({OneLine(name), console.style().Red("malformed")});

@@ -43,9 +43,14 @@ worker::CpuTargetOptions CpuFixture::Options(const std::string& cache_directory)
   return options;
 }
 
-CpuFixture::CpuFixture(const std::string& problem_folder)
+CpuFixture::CpuFixture(const std::string& problem_folder,
+                       const std::function<void(worker::CpuTargetOptions&)>& change)
     : folder_("cpu-target"), problem_(LoadProblem(problem_folder)) {
-  auto target = worker::CpuTarget::Make(Options(folder_.path().string()));
+  worker::CpuTargetOptions options = Options(folder_.path().string());
+  if (change) {
+    change(options);
+  }
+  auto target = worker::CpuTarget::Make(std::move(options));
   INFO(target.status().ToString());
   REQUIRE(target.ok());
   target_ = *std::move(target);

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_INTEGRATION_WORKER_CPU_FIXTURE_H_
 #define KERNELCAST_TESTS_INTEGRATION_WORKER_CPU_FIXTURE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +24,9 @@ std::string SourceFile(const std::string& path);
 // a test.
 class CpuFixture {
  public:
-  explicit CpuFixture(const std::string& problem_folder = "tests/candidates/iterated_map");
+  // `change` may change the options.
+  explicit CpuFixture(const std::string& problem_folder = "tests/candidates/iterated_map",
+                      const std::function<void(worker::CpuTargetOptions&)>& change = {});
 
   worker::CpuTarget& target() { return *target_; }
   const Problem& problem() const { return problem_; }

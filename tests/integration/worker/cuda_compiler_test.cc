@@ -309,26 +309,25 @@ TEST_CASE("A source reads no file of the host", "[integration]") {
   CHECK(assembly.log.find("root:") == std::string::npos);
 }
 
-// The first and the last point of each template.
-std::vector<Candidate> SomeOfEachTemplate(const Problem& problem, const Space& space) {
-  std::map<int, std::vector<SpacePoint>> by_template;
-  for (const SpacePoint& point : EnumeratePoints(space)) {
-    by_template[point.template_index].push_back(point);
-  }
-  std::vector<Candidate> candidates;
-  for (const auto& [index, points] : by_template) {
-    candidates.push_back(CandidateFromPoint(space, points.front(), problem.problem_id));
-    candidates.push_back(CandidateFromPoint(space, points.back(), problem.problem_id));
-  }
-  return candidates;
+// Something of an example problem that is to compile.
+struct ExampleProgram {
+  std::string description;
+  std::string source;
+  std::vector<std::string> flags;
+  std::vector<LaunchShape> launches;
+  std::string architecture;
+};
+
+ExampleProgram FromProgram(const std::string& description, const KernelProgram& program,
+                           const std::string& architecture) {
+  return {absl::StrCat(description, " for ", architecture), program.source, program.flags,
+          LaunchShapesOf(program.launches, {}), architecture};
 }
 
-TEST_CASE("What the example problems have for cuda compiles", "[integration]") {
-  if (!HaveNvrtc()) return;
-  CudaCompilerOptions options;
-  options.max_processes = 1;
-  Fixture fixture(options);
-  int compiled = 0;
+// References, oracles and the first and the last point of each template for sm_90a; references,
+// oracles and the last point for sm_80, and for sm_89 those that may differ in between.
+std::vector<ExampleProgram> ExamplePrograms() {
+  std::vector<ExampleProgram> programs;
   for (const auto& folder :
        std::filesystem::directory_iterator(KERNELCAST_SOURCE_DIR "/examples/problems")) {
     if (!folder.is_directory()) continue;
@@ -340,26 +339,75 @@ TEST_CASE("What the example problems have for cuda compiles", "[integration]") {
     REQUIRE(problem.ok());
     const auto target = problem->targets.find(kCudaTargetName);
     if (target == problem->targets.end() || target->second.reference.launches.empty()) continue;
-    INFO(problem->name);
-    const KernelProgram& reference = target->second.reference;
-    fixture.Success(reference.source, reference.flags, LaunchShapesOf(reference.launches, {}));
-    if (const auto& oracle = target->second.oracle) {
-      fixture.Success(oracle->source, oracle->flags, LaunchShapesOf(oracle->launches, {}));
-    }
-    compiled += 2;
-    if (!target->second.space) continue;
-    for (const Candidate& candidate : SomeOfEachTemplate(*problem, *target->second.space)) {
-      INFO(candidate.origin);
-      for (const Tunable& tunable : candidate.tunables) {
-        UNSCOPED_INFO(tunable.name << "=" << tunable.value);
+    std::map<int, std::vector<SpacePoint>> by_template;
+    if (target->second.space) {
+      for (const SpacePoint& point : EnumeratePoints(*target->second.space)) {
+        by_template[point.template_index].push_back(point);
       }
-      const auto success = fixture.Success(candidate.source, candidate.flags,
-                                           LaunchShapesOf(candidate.launches, candidate.tunables));
-      CHECK(Fact(success.facts, "launches") == static_cast<double>(candidate.launches.size()));
-      ++compiled;
+    }
+    for (const char* architecture : {"sm_80", "sm_89", "sm_90a"}) {
+      programs.push_back(
+          FromProgram(problem->name + "'s reference", target->second.reference, architecture));
+      if (const auto& oracle = target->second.oracle) {
+        programs.push_back(FromProgram(problem->name + "'s oracle", *oracle, architecture));
+      }
+      for (const auto& [unused, points] : by_template) {
+        std::vector<SpacePoint> tried = {points.back()};
+        if (architecture == std::string("sm_90a")) tried.push_back(points.front());
+        for (const SpacePoint& point : tried) {
+          const Candidate candidate =
+              CandidateFromPoint(*target->second.space, point, problem->problem_id);
+          std::string description = problem->name;
+          for (const Tunable& tunable : candidate.tunables) {
+            absl::StrAppend(&description, " ", tunable.name, "=", tunable.value);
+          }
+          programs.push_back(
+              {absl::StrCat(description, " for ", architecture), candidate.source, candidate.flags,
+               LaunchShapesOf(candidate.launches, candidate.tunables), architecture});
+        }
+      }
     }
   }
-  CHECK(compiled >= 20);
+  std::erase_if(programs, [](const ExampleProgram& program) {
+    return program.architecture == "sm_89" &&
+           program.source.find("__CUDA_ARCH__") == std::string::npos &&
+           program.source.find("cuda_fp8.h") == std::string::npos;
+  });
+  return programs;
+}
+
+TEST_CASE("What the example problems have for cuda compiles for every architecture",
+          "[integration]") {
+  if (!HaveNvrtc()) return;
+  CudaCompilerOptions options;
+  options.max_processes = 2;
+  Fixture fixture(options);
+  const std::vector<ExampleProgram> programs = ExamplePrograms();
+  std::vector<std::string> complaints(programs.size());
+  std::atomic<size_t> next = 0;
+  const auto compile = [&] {
+    for (size_t i = next++; i < programs.size(); i = next++) {
+      const ExampleProgram& program = programs[i];
+      const auto result = fixture.compiler().Compile(
+          program.source, program.flags, program.launches, program.architecture, CancelToken());
+      if (!result.ok()) {
+        complaints[i] = result.status().ToString();
+      } else if (const auto* error = std::get_if<CompileError>(&result->result)) {
+        complaints[i] = absl::StrCat("does not compile: ", error->log);
+      } else if (!ValidateFacts(std::get<CompileSuccess>(result->result).facts).ok()) {
+        complaints[i] = "has no valid facts";
+      }
+    }
+  };
+  std::thread other(compile);
+  compile();
+  other.join();
+  for (size_t i = 0; i < programs.size(); ++i) {
+    INFO(programs[i].description);
+    INFO(complaints[i]);
+    CHECK(complaints[i].empty());
+  }
+  CHECK(programs.size() >= 200);
 }
 
 TEST_CASE("Threads compile in parallel, each source once", "[integration]") {
