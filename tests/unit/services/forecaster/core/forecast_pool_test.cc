@@ -24,7 +24,8 @@ TEST_CASE("A pool of two is their weighted mean", "[forecaster][pool]") {
   const Forecast b = Of({0, 0, 0, 0, 0, 0.5, 0.5, 0}, 0, 1.0, 0.5);
   const auto pooled = LinearPool(std::vector<WeightedForecast>{{&a, 3}, {&b, 1}});
   REQUIRE(pooled.ok());
-  CHECK(pooled->bin_probabilities == std::vector<double>{0, 0, 0, 0.75, 0, 0.125, 0.125, 0});
+  CHECK_THAT(pooled->bin_probabilities,
+             Catch::Approx(std::vector<double>{0, 0, 0, 0.75, 0, 0.125, 0.125, 0}));
   CHECK(pooled->predicted_bin == 4);
   CHECK(pooled->expected_log2_speedup == Approx(0.75 * -0.25 + 0.25 * 1));
   // E[X^2] = 0.75 * 0.0625 + 0.25 * 1.25, E[X] = 0.0625.
