@@ -22,6 +22,27 @@ constexpr std::string_view kControlTokens[] = {
     "<pad>",  "<bos>",   "<eos>",
 };
 
+// Facts whose meaning leans on the one before them in the schema's table.
+struct FactWords {
+  std::string_view name;
+  std::string_view words;
+};
+constexpr FactWords kFactWords[] = {
+    {"inner_packed_share", "share of float instructions in inner loops that are packed"},
+    {"inner_fma_share", "share of float instructions in inner loops that are fused multiply-adds"},
+    {"inner_flops_per_byte", "float operations per byte loaded and stored in inner loops"},
+    {"inner_flops_per_instruction", "float operations per instruction in inner loops"},
+    {"launch_dynamic_shared_bytes", "dynamic shared memory of the first launch, bytes"},
+    {"launch_block_threads", "threads per block of the first launch"},
+    {"launch_blocks_per_sm", "blocks of the first launch that fit on a multiprocessor"},
+    {"launch_occupancy", "share of a multiprocessor's warps that those blocks fill"},
+    {"weighted_special", "float divisions and special functions, weighted by loop depth"},
+    {"weighted_flops", "float operations, weighted by loop depth"},
+};
+constexpr std::string_view kWeightedNote =
+    "\nInner loops are those that contain no other. Weighted figures are log2(1 + sum), where an "
+    "instruction counts 16 times for each loop around it.\n";
+
 constexpr std::string_view kShownCpuFacts[] = {
     "text_bytes",
     "widest_vector_bytes",
@@ -346,7 +367,10 @@ std::string FactsText(const CompileFacts& candidate, const CompileFacts& referen
     const double value = candidate.values[index];
     const double other = both ? reference.values[index] : 0;
     if (value == 0 && other == 0) continue;
-    absl::StrAppend(&text, "| ", std::string((*schema)->meanings[index]), " | ", number(value));
+    const auto* words = std::ranges::find(kFactWords, name, &FactWords::name);
+    const std::string_view meaning =
+        words != std::end(kFactWords) ? words->words : (*schema)->meanings[index];
+    absl::StrAppend(&text, "| ", std::string(meaning), " | ", number(value));
     if (both) {
       const double difference = value - other;
       absl::StrAppend(&text, " | ", number(other), " | ", difference > 0 ? "+" : "",
@@ -354,7 +378,7 @@ std::string FactsText(const CompileFacts& candidate, const CompileFacts& referen
     }
     text += " |\n";
   }
-  return text;
+  return absl::StrCat(text, std::string(kWeightedNote));
 }
 
 std::string FeedbackText(const std::vector<FeedbackEntry>& entries) {

@@ -90,6 +90,9 @@ TEST_CASE("The facts that are shown exist", "[forecaster][prompt]") {
 }
 
 TEST_CASE("Facts are shown with their difference, and zeros left out", "[forecaster][prompt]") {
+  const std::string note =
+      "\nInner loops are those that contain no other. Weighted figures are log2(1 + sum), where an "
+      "instruction counts 16 times for each loop around it.\n";
   const FactSchema& schema = **FindFactSchema(kCpuAssemblySchemaId);
   CompileFacts candidate{std::string(schema.id), std::vector<double>(schema.names.size(), 0)};
   CompileFacts reference = candidate;
@@ -107,12 +110,15 @@ TEST_CASE("Facts are shown with their difference, and zeros left out", "[forecas
         "| fact | candidate | reference | difference |\n|---|---|---|---|\n"
         "| widest vector register in use | 32 | 16 | +16 |\n"
         "| loops: backward jumps with different heads | 2 | 3 | -1 |\n"
-        "| share of those that are fused multiply-adds | 0.3333 | 0 | +0.3333 |\n");
+        "| share of float instructions in inner loops that are fused multiply-adds | 0.3333 | 0 | "
+        "+0.3333 |\n" +
+            note);
   CHECK(FactsText(candidate, {}) ==
         "| fact | candidate |\n|---|---|\n"
         "| widest vector register in use | 32 |\n"
         "| loops: backward jumps with different heads | 2 |\n"
-        "| share of those that are fused multiply-adds | 0.3333 |\n");
+        "| share of float instructions in inner loops that are fused multiply-adds | 0.3333 |\n" +
+            note);
   CHECK(FactsText({}, reference) == "None.\n");
 }
 
