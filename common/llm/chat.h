@@ -79,6 +79,8 @@ struct ChatRequest {
   // Bytes of an answer, reasoning and tool calls together, after which it is cut with
   // kAnswerTooLarge; 0: LlmConfig::max_answer_bytes.
   int64_t max_answer_bytes = 0;
+  // White-space characters in a row after which an answer is cut with kWhitespaceLoop; 0: never.
+  int max_whitespace_run = 64;
 
   // Called at most once and before the answer, when the first token of any attempt has come: the
   // prompt is in that endpoint's cache. On the client's thread, under no lock; must not block. May
@@ -107,7 +109,7 @@ enum class FinishReason {
   kLength,
   kToolCalls,
   kContentFilter,
-  // Cut by the client: 64 white-space characters in a row. What came before may well be whole.
+  // Cut by the client: max_whitespace_run reached. What came before may well be whole.
   kWhitespaceLoop,
 };
 

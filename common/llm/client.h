@@ -22,10 +22,9 @@ using CallId = uint64_t;
 // endpoints, as many at once as each of them bears, with retries, one hedge and a circuit breaker
 // within a budget. docs/llm.md says how.
 //
-//   queued --room at an endpoint--> sent --answer------------------------------> done
-//     ^                              |  \--error that may pass, budget, time--\
-//     |                              |                                        |
-//     +------ backoff, Retry-After <-+----------------------------------------+
+//   queued --room at an endpoint--> sent --answer, or an error that stays--> done
+//     ^                              |
+//     +--- backoff, Retry-After <----+ an error that may pass, within budget and deadline
 //   any state --Cancel, stop token, deadline, Shutdown--> done, the stream closed at once
 //
 // One thread of its own does all the work and makes all the callbacks. Thread-safe.

@@ -16,8 +16,8 @@ std::string_view BreakerStateName(BreakerState state);  // "closed", "open", "ha
 
 struct EndpointStats {
   std::string name;
-  // Attempts by how they ended; kNone counts answers, kCancelled those that the caller, the
-  // deadline's passing or a faster twin ended.
+  // Attempts by how they ended; kNone counts answers, kCancelled those that the caller or a faster
+  // twin ended.
   std::array<int64_t, kErrorKindCount> attempts_by_result{};
   int64_t attempts_started = 0;
   int64_t hedges = 0;
