@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -19,6 +20,8 @@
 namespace kernelcast::forecaster {
 
 struct LlmBackendOptions {
+  explicit LlmBackendOptions(ForecastPrompt asked_with) : prompt(std::move(asked_with)) {}
+
   ForecastPrompt prompt;
   // That the client's endpoints are configured with: part of an answer's name in the cache.
   std::vector<std::string> models;

@@ -25,7 +25,7 @@ class FakeChatClient final : public ChatClient {
     std::lock_guard lock(mutex_);
     if (refuse_) return absl::ResourceExhaustedError("too many calls");
     const llm::CallId id = ++submitted_;
-    calls_.emplace(id, Call{std::move(request), std::move(done)});
+    calls_.emplace(id, Call{std::move(request), std::move(done), std::nullopt});
     changed_.notify_all();
     return id;
   }

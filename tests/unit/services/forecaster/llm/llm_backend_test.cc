@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -23,6 +24,7 @@ using Cause = Abstention::Cause;
 using llm::ErrorKind;
 
 constexpr auto kLimit = std::chrono::seconds(20);
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr char kSure[] = R"({"p_high_speedup": 1, "p_failure": 0.1})";
 constexpr char kUnsure[] = R"({"p_minor_speedup": 0.5, "p_high_speedup": 0.5})";
 constexpr char kDefers[] = R"({"defer": true, "reasoning": "atomics"})";
@@ -110,7 +112,7 @@ struct Fixture {
   }
 
   static LlmBackendOptions Options(int samples, uint64_t max_problem_tokens, size_t max_bytes) {
-    LlmBackendOptions options{.prompt = ForecastPrompt::Builtin(kDefaultPromptVersion).value()};
+    LlmBackendOptions options(ForecastPrompt::Builtin(kDefaultPromptVersion).value());
     options.models = {"model"};
     options.samples = samples;
     options.max_problem_tokens = max_problem_tokens;
@@ -377,8 +379,8 @@ TEST_CASE("The streams are closed when all who asked have left", "[forecaster][l
   Fixture fixture;
   std::stop_source one;
   std::stop_source other;
-  fixture.Ask(1, 0, {.cancelled = one.get_token()});
-  fixture.Ask(2, 0, {.cancelled = other.get_token()});
+  fixture.Ask(1, 0, {kNever, one.get_token()});
+  fixture.Ask(2, 0, {kNever, other.get_token()});
   fixture.client.WaitForCalls(1);
   one.request_stop();
   CHECK(fixture.results.Abstained(1).cause == Cause::kEndpointUnavailable);
@@ -390,7 +392,7 @@ TEST_CASE("The streams are closed when all who asked have left", "[forecaster][l
   CHECK(fixture.results.Forecast(3).predicted_bin == 7);
 
   std::stop_source last;
-  fixture.Ask(4, 1, {.cancelled = last.get_token()});
+  fixture.Ask(4, 1, {kNever, last.get_token()});
   fixture.client.WaitForCalls(2);
   last.request_stop();
   CHECK(fixture.client.WaitForCancel(2));
@@ -407,7 +409,7 @@ TEST_CASE("One who has left before is not asked for", "[forecaster][llm]") {
   Fixture fixture;
   std::stop_source source;
   source.request_stop();
-  fixture.Ask(1, 0, {.cancelled = source.get_token()});
+  fixture.Ask(1, 0, {kNever, source.get_token()});
   CHECK(fixture.results.Abstained(1).reason == "the caller has left");
   CHECK(fixture.client.submitted() == 0);
 }
@@ -415,11 +417,11 @@ TEST_CASE("One who has left before is not asked for", "[forecaster][llm]") {
 TEST_CASE("One who joined with more time is asked for again", "[forecaster][llm]") {
   Fixture fixture;
   constexpr int64_t kSecond = 1'000'000'000;
-  fixture.Ask(1, 0, {.deadline_ns = 2 * kSecond});
+  fixture.Ask(1, 0, {2 * kSecond, {}});
   fixture.client.WaitForCalls(1);
   CHECK(fixture.client.request(1).deadline_ns == 2 * kSecond);
-  fixture.Ask(2, 0, {.deadline_ns = 60 * kSecond});
-  fixture.Ask(3, 0, {.deadline_ns = 2 * kSecond + 1000});
+  fixture.Ask(2, 0, {60 * kSecond, {}});
+  fixture.Ask(3, 0, {2 * kSecond + 1000, {}});
   // The others are in by the time that this one is.
   fixture.Ask(4, 1);
   fixture.client.WaitForCalls(2);
