@@ -20,6 +20,8 @@ using nlohmann::json;
 constexpr int kMaxStarts = 64;
 // Deeper than any answer; the library's parser recurses on what it destroys.
 constexpr int kMaxDepth = 32;
+// How near to one the bins and the failure must sum to be taken for one distribution.
+constexpr double kJointSumTolerance = 0.02;
 
 ParsedAnswer Unparsable(AnswerFault fault, std::string error) {
   ParsedAnswer answer;
@@ -48,18 +50,24 @@ bool IsBinKey(const BinScheme& scheme, std::string_view key) {
 // The common end of both readers: a forecast of probabilities that are each in [0, 1]. `named` is
 // the bin that the model named, 0 for none.
 ParsedAnswer Finish(const BinScheme& scheme, std::vector<double> probabilities, int named,
-                    std::optional<double> failure, std::string rationale) {
+                    std::optional<double> failure, bool may_be_joint, std::string rationale) {
   double sum = 0;
   for (const double p : probabilities) sum += p;
-  if (!(sum >= kLowestSum && sum <= kHighestSum)) {
-    return Unparsable(AnswerFault::kBadSum, absl::StrCat("the probabilities sum to ", sum));
+  // What the probabilities add up to that should be one.
+  double whole = sum;
+  if (may_be_joint && failure.has_value() && sum > 0 &&
+      std::abs(sum + *failure - 1) < std::min(std::abs(sum - 1), kJointSumTolerance)) {
+    whole = sum + *failure;
+  }
+  if (!(whole >= kLowestSum && whole <= kHighestSum)) {
+    return Unparsable(AnswerFault::kBadSum, absl::StrCat("the probabilities sum to ", whole));
   }
   ParsedAnswer result;
   Forecast& forecast = result.forecast;
   forecast.bin_scheme_id = scheme.id();
   forecast.bin_probabilities = std::move(probabilities);
   for (double& p : forecast.bin_probabilities) p /= sum;
-  forecast.raw_probability_sum = sum;
+  forecast.raw_probability_sum = whole;
   SummarizeBins(scheme, forecast);
   forecast.argmax_mismatch = named != 0 && forecast.predicted_bin != named;
   if (failure.has_value()) {
@@ -68,7 +76,7 @@ ParsedAnswer Finish(const BinScheme& scheme, std::vector<double> probabilities, 
   }
   forecast.rationale = std::move(rationale);
   result.status =
-      std::abs(sum - 1) <= kExactSumTolerance ? ParseStatus::kOk : ParseStatus::kRenormalized;
+      std::abs(whole - 1) <= kExactSumTolerance ? ParseStatus::kOk : ParseStatus::kRenormalized;
   return result;
 }
 
@@ -172,7 +180,7 @@ ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
     }
   }
   return Finish(scheme, std::move(probabilities), NamedBin(scheme, object), failure,
-                TextOf(object, "reasoning"));
+                /*may_be_joint=*/true, TextOf(object, "reasoning"));
 }
 
 // Discarded where the text is no JSON or too deep.
@@ -394,7 +402,7 @@ ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
     }
   }
   return Finish(scheme, std::move(probabilities), static_cast<int>(named), failure,
-                std::move(rationale));
+                /*may_be_joint=*/false, std::move(rationale));
 }
 
 ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {

@@ -100,6 +100,8 @@ struct ModelReply {
 //    "reason", and one with "defer": true.
 //  - Missing bins are zero where at least one is given; numbers may be strings of a number; keys
 //    that are not known are ignored; "predicted_bin" may be missing, a string or a bin's name.
+//  - Bins that sum to one together with "p_failure" rather than by themselves are taken for what
+//    they are: probabilities of being correct and in the bin.
 // The sum is bounded and scaled as in ParseAnswer, and the raw sum kept. A predicted bin that is
 // not the most probable one is flagged and replaced. Linear in the reply's size, which is bounded
 // by kMaxAnswerBytes for each text looked at. The forecast is valid (ValidateForecast).

@@ -364,6 +364,7 @@ void LlmBackend::Core::Submit(Flight& flight, size_t index) {
   request.max_tokens = options_.max_answer_tokens;
   request.temperature = options_.temperature;
   request.deadline_ns = flight.deadline_ns == kNoDeadline ? 0 : flight.deadline_ns;
+  request.wait_for_recovery = options_.wait_for_recovery;
   request.preferred_endpoint = flight.preferred_endpoint;
   request.shape_for = [core = shared_from_this(), walk = sample.walk,
                        scheme = flight.input.bin_scheme](const llm::EndpointRef& endpoint) {

@@ -197,6 +197,21 @@ TEST_CASE("What can only mean one number is that number", "[forecaster][answer]"
   CHECK(ValidateForecast(parsed.forecast).ok());
 }
 
+TEST_CASE("Failure may be one of the outcomes that sum to one", "[forecaster][answer]") {
+  const ParsedAnswer joint =
+      ReadText(R"({"p_failure": 0.7, "p_minor_speedup": 0.2, "p_high_speedup": 0.1})");
+  REQUIRE(joint.status == ParseStatus::kOk);
+  CHECK(joint.forecast.failure_probability == Approx(0.7));
+  CHECK(joint.forecast.raw_probability_sum == Approx(1));
+  CHECK(joint.forecast.bin_probabilities[4] == Approx(2.0 / 3));
+  // By themselves, they are not touched.
+  const ParsedAnswer apart = ReadText(R"({"p_failure": 0.3, "p_high_speedup": 0.9})");
+  REQUIRE(apart.status == ParseStatus::kRenormalized);
+  CHECK(apart.forecast.raw_probability_sum == Approx(0.9));
+  CHECK(ReadText(R"({"p_failure": 1, "p_high_speedup": 0})").fault == AnswerFault::kBadSum);
+  CHECK(ReadText(R"({"p_failure": 0.1, "p_high_speedup": 0.3})").fault == AnswerFault::kBadSum);
+}
+
 TEST_CASE("A predicted bin may be missing, named, or wrong", "[forecaster][answer]") {
   const auto mismatch = [](const std::string& predicted) {
     const ParsedAnswer parsed = ReadText("{\"p_high_speedup\": 1" + predicted + "}");
