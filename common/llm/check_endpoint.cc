@@ -39,9 +39,14 @@ std::vector<std::string> ListedModels(const std::string& body) {
   return models;
 }
 
+std::string Who(const EndpointConfig& endpoint) {
+  return absl::StrCat("endpoint '", endpoint.name, "' (", endpoint.url, ")");
+}
+
 }  // namespace
 
-absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns) {
+absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoint,
+                                                    int64_t timeout_ns) {
   KC_RETURN_IF_ERROR(InitializeCurl());
   const std::unique_ptr<CURL, void (*)(CURL*)> handle(curl_easy_init(), &curl_easy_cleanup);
   if (handle == nullptr) return absl::UnavailableError("libcurl: out of memory");
@@ -67,7 +72,7 @@ absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns) {
   curl_easy_setopt(handle.get(), CURLOPT_HTTPHEADER, headers.get());
 
   const CURLcode code = curl_easy_perform(handle.get());
-  const std::string who = absl::StrCat("endpoint '", endpoint.name, "' (", endpoint.url, ")");
+  const std::string who = Who(endpoint);
   if (code != CURLE_OK) {
     return absl::UnavailableError(absl::StrCat(
         who, " cannot be reached: ",
@@ -81,19 +86,24 @@ absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns) {
         endpoint.api_key.empty() ? "it wants a key, see api_key_file" : "it refuses the key"));
   }
   if (status >= 500) return absl::UnavailableError(absl::StrCat(who, " answers ", status));
-  const std::vector<std::string> models =
-      status == 200 ? ListedModels(body) : std::vector<std::string>();
+  std::vector<std::string> models = status == 200 ? ListedModels(body) : std::vector<std::string>();
+  for (std::string& model : models) model = OneLine(model, kMaxMessageBytes);
+  return models;
+}
+
+absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns) {
+  KC_ASSIGN_OR_RETURN(const std::vector<std::string> models, ListModels(endpoint, timeout_ns));
   if (models.empty()) return absl::OkStatus();
   if (std::find(models.begin(), models.end(), endpoint.model) != models.end()) {
     return absl::OkStatus();
   }
   std::string known;
   for (size_t i = 0; i < models.size() && i < kNamedModels; ++i) {
-    absl::StrAppend(&known, i == 0 ? "" : ", ", OneLine(models[i], kMaxMessageBytes));
+    absl::StrAppend(&known, i == 0 ? "" : ", ", models[i]);
   }
   if (models.size() > kNamedModels) absl::StrAppend(&known, ", ...");
   return absl::NotFoundError(
-      absl::StrCat(who, " has no model '", endpoint.model, "'; it has ", known));
+      absl::StrCat(Who(endpoint), " has no model '", endpoint.model, "'; it has ", known));
 }
 
 }  // namespace kernelcast::llm

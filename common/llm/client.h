@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -75,6 +76,11 @@ class LlmClient {
 // wrong. NOT_FOUND: the endpoint lists its models and the configured one is not among them. An
 // endpoint that answers but keeps no list is taken for good.
 [[nodiscard]] absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns);
+
+// The models that an endpoint lists, each as one line; none where it keeps no list. Blocks and
+// fails as CheckEndpoint; the configured model is not looked at.
+[[nodiscard]] absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoint,
+                                                                  int64_t timeout_ns);
 
 }  // namespace kernelcast::llm
 

@@ -16,6 +16,7 @@
 #include "common/base/status.h"
 #include "common/config/service_flags.h"
 #include "common/llm/client.h"
+#include "common/llm/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/forecaster/embedded/embedded_backend.h"
@@ -40,10 +41,7 @@ struct Flags {
   std::string backend = std::string(EmbeddedBackend::kName);
   uint64_t seed = 1;
 
-  std::string llm_url;
-  std::string llm_model;
-  std::string llm_key_file;
-  std::string llm_config;
+  llm::LlmFlags llm;
   std::string prompt = std::string(kDefaultPromptVersion);
   std::string prompt_directory;
   int llm_samples = 1;
@@ -61,23 +59,6 @@ struct Flags {
 int Fail(const absl::Status& status) {
   Log(LogLevel::kError, "the forecaster cannot start", {{"error", std::string(status.message())}});
   return 1;
-}
-
-bool WantsLlm(const Flags& flags) { return !flags.llm_url.empty() || !flags.llm_config.empty(); }
-
-absl::StatusOr<llm::LlmConfig> LlmConfigOf(const Flags& flags) {
-  if (!flags.llm_config.empty()) {
-    if (!flags.llm_url.empty() || !flags.llm_model.empty() || !flags.llm_key_file.empty()) {
-      return absl::InvalidArgumentError(
-          "--llm-config says all of an endpoint: --llm, --llm-model and --llm-key-file do not go "
-          "with it");
-    }
-    return llm::LoadLlmConfig(flags.llm_config);
-  }
-  if (flags.llm_model.empty()) {
-    return absl::InvalidArgumentError("--llm needs --llm-model: the model's name at the endpoint");
-  }
-  return llm::ConfigForUrl(flags.llm_url, flags.llm_model, flags.llm_key_file);
 }
 
 // What belongs to asking models. Members go in the reverse order.
@@ -105,7 +86,7 @@ absl::Status CheckEndpoints(const llm::LlmConfig& config) {
 
 absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embedded,
                      LlmParts& parts) {
-  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, LlmConfigOf(flags));
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
   absl::StatusOr<ForecastPrompt> prompt = flags.prompt_directory.empty()
                                               ? ForecastPrompt::Builtin(flags.prompt)
                                               : ForecastPrompt::Load(flags.prompt_directory);
@@ -146,9 +127,7 @@ absl::StatusOr<std::vector<Backend*>> Ordered(std::vector<Backend*> backends,
     return absl::InvalidArgumentError(
         first == ReplayBackend::kName
             ? "--backend replay needs --replay FILE"
-            : absl::StrCat("--backend ", first,
-                           " needs a model: --llm URL --llm-model MODEL, or "
-                           "--llm-config FILE"));
+            : absl::StrCat("--backend ", first, " needs a model: --llm URL, or --llm-config FILE"));
   }
   std::rotate(backends.begin(), chosen, chosen + 1);
   return backends;
@@ -175,7 +154,7 @@ int Run(const Flags& flags) {
   std::unique_ptr<ReplayBackend> replay;
   LlmParts llm_parts;
   std::vector<Backend*> backends = {&embedded};
-  if (WantsLlm(flags)) {
+  if (flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty()) {
     if (const absl::Status status = MakeLlm(flags, metrics, &embedded, llm_parts); !status.ok()) {
       return Fail(status);
     }
@@ -252,12 +231,13 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", flags.seed,
                  "Seed of training: the same labels in the same order give the same forecasts")
       ->capture_default_str();
-  app.add_option("--llm", flags.llm_url,
+  app.add_option("--llm", flags.llm.url,
                  "URL of an OpenAI-compatible endpoint, up to /v1: http://127.0.0.1:8000/v1");
-  app.add_option("--llm-model", flags.llm_model, "The model's name at that endpoint");
-  app.add_option("--llm-key-file", flags.llm_key_file,
+  app.add_option("--llm-model", flags.llm.model,
+                 "The model's name at that endpoint; the only one that it lists unless given");
+  app.add_option("--llm-key-file", flags.llm.key_file,
                  "File that holds the endpoint's API key, on one line");
-  app.add_option("--llm-config", flags.llm_config,
+  app.add_option("--llm-config", flags.llm.config_file,
                  "YAML file of endpoints, instead of --llm; docs/llm.md describes it");
   app.add_option("--prompt", flags.prompt, "Prompt that models are asked with")
       ->check(CLI::IsMember(ForecastPrompt::BuiltinVersions()))
