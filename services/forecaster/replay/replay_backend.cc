@@ -28,31 +28,28 @@ ReplayBackend::ReplayBackend(std::vector<RecordedForecast> records, ReplayOption
     records_[{std::move(record.candidate_id), std::move(record.problem_id),
               std::move(record.target), std::move(record.baseline_candidate_id),
               std::move(record.bin_scheme_id)}]
-        .insert_or_assign(record.labels, std::move(record.result));
+        .insert_or_assign(record.time, std::move(record.result));
   }
 }
 
 void ReplayBackend::Forecast(ForecastInput input, const ForecastCall&, Done done) {
-  const std::string& problem_id = input.candidate.problem_id;
-  const std::string& target = input.candidate.target;
-  const auto abstain = [&](const std::string& reason) {
-    done(Abstention{Abstention::Cause::kNotCovered, std::string(kName), reason});
-  };
-  const auto found = records_.find({input.candidate.candidate_id, problem_id, target,
-                                    input.baseline_candidate_id, input.bin_scheme->id()});
-  if (found == records_.end()) return abstain("no forecast of this candidate is recorded");
-  uint64_t labels = 0;
+  const Key key = {input.candidate.candidate_id, input.candidate.problem_id, input.candidate.target,
+                   input.baseline_candidate_id, input.bin_scheme->id()};
+  const auto found = records_.find(key);
+  if (found == records_.end()) {
+    return done(Abstention{Abstention::Cause::kNotCovered, std::string(kName),
+                           "no forecast of this candidate is recorded"});
+  }
+  uint64_t time = 0;
   {
     std::lock_guard lock(mutex_);
-    const auto group = labels_.find({problem_id, target});
-    if (group != labels_.end()) labels = group->second.labels;
+    time = ++asked_[key];
   }
-  const auto after = found->second.upper_bound(labels);
-  if (after == found->second.begin()) {
-    return abstain(absl::StrCat("every forecast of this candidate was made with more than the ",
-                                labels, " labels that there are"));
-  }
-  done(std::prev(after)->second);
+  // A record may begin later than the asking: what came first is the nearest to it then.
+  const auto after = found->second.upper_bound(time);
+  ForecastResult result = (after == found->second.begin() ? after : std::prev(after))->second;
+  if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) forecast->token_usage = {};
+  done(std::move(result));
 }
 
 void ReplayBackend::Observe(std::vector<ObservedLabel> labels) {
@@ -78,7 +75,7 @@ BackendDescription ReplayBackend::Describe() const {
 
 size_t ReplayBackend::size() const {
   size_t count = 0;
-  for (const auto& [key, by_labels] : records_) count += by_labels.size();
+  for (const auto& [key, by_time] : records_) count += by_time.size();
   return count;
 }
 

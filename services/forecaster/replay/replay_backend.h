@@ -22,8 +22,8 @@ struct RecordedForecast {
   // Empty: the problem's reference.
   std::string baseline_candidate_id;
   std::string bin_scheme_id;
-  // Labels of the problem and target that the forecaster had.
-  uint64_t labels = 0;
+  // How many times the same was asked for by then, this time included.
+  uint64_t time = 1;
   ForecastResult result;
 };
 
@@ -34,10 +34,13 @@ struct ReplayOptions {
   std::string backend_version;
 };
 
-// Answers from records, for running a search again exactly as it was: of what was recorded of the
-// same candidate, problem, target, baseline and bin scheme, that which was made with the most
-// labels, of those made with no more than there are now; of equal ones the last. Labels are counted
-// as they are observed. Thread-safe.
+// Answers from records, for running a search again exactly as it was. What is asked for the n-th
+// time
+// - the same candidate, problem, target, baseline and bin scheme - is answered as it was the n-th
+// time, or the last time before that was recorded; of records of one time the last counts. A search
+// with one candidate in flight asks in the same order again; with several it is the machine's speed
+// that says which of them comes first. Tokens that were spent then are not spent again and not told
+// of. Thread-safe.
 class ReplayBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "replay";
@@ -59,11 +62,12 @@ class ReplayBackend final : public Backend {
   using GroupKey = std::pair<std::string, std::string>;  // problem, target
 
   const ReplayOptions options_;
-  // By labels. Constant after construction.
+  // By time. Constant after construction.
   std::map<Key, std::map<uint64_t, ForecastResult>> records_;
 
-  mutable std::mutex mutex_;
-  std::map<GroupKey, TargetLabels> labels_;  // guarded by mutex_
+  mutable std::mutex mutex_;  // guards what follows
+  std::map<Key, uint64_t> asked_;
+  std::map<GroupKey, TargetLabels> labels_;
 };
 
 }  // namespace kernelcast::forecaster

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
@@ -35,7 +36,7 @@ absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
   record.candidate_id = message.candidate_id();
   record.baseline_candidate_id = message.baseline_candidate_id();
   record.bin_scheme_id = message.bin_scheme_id();
-  record.labels = message.labels();
+  record.time = message.time();
   if (message.has_forecast()) {
     Forecast forecast = FromProto(message.forecast());
     KC_RETURN_IF_ERROR(ValidateForecast(forecast));
@@ -64,7 +65,6 @@ absl::StatusOr<std::vector<RecordedForecast>> FromExport(const std::string& line
       forecast.candidate_id.empty() ? evaluation.candidate_id() : forecast.candidate_id;
   record.baseline_candidate_id = forecast.baseline_candidate_id;
   record.bin_scheme_id = forecast.bin_scheme_id;
-  record.labels = forecast.labels_seen;
   record.result = std::move(forecast);
   return std::vector<RecordedForecast>{std::move(record)};
 }
@@ -80,6 +80,11 @@ absl::StatusOr<std::vector<RecordedForecast>> FromLine(const std::string& line) 
   return std::vector<RecordedForecast>{std::move(record)};
 }
 
+std::string NameOf(const RecordedForecast& record) {
+  return absl::StrCat(record.candidate_id, " ", record.target, " ", record.baseline_candidate_id,
+                      " ", record.bin_scheme_id);
+}
+
 v1::ForecastRecord ToProto(const RecordedForecast& record) {
   v1::ForecastRecord message;
   message.set_problem_id(record.problem_id);
@@ -87,7 +92,7 @@ v1::ForecastRecord ToProto(const RecordedForecast& record) {
   message.set_candidate_id(record.candidate_id);
   message.set_baseline_candidate_id(record.baseline_candidate_id);
   message.set_bin_scheme_id(record.bin_scheme_id);
-  message.set_labels(record.labels);
+  message.set_time(record.time);
   if (const auto* forecast = std::get_if<Forecast>(&record.result)) {
     *message.mutable_forecast() = kernelcast::ToProto(*forecast);
     message.mutable_forecast()->clear_latency();
@@ -100,6 +105,8 @@ v1::ForecastRecord ToProto(const RecordedForecast& record) {
 }  // namespace
 
 absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::string& path) {
+  // Of what was exported: its time is its place.
+  std::map<std::string, uint64_t> exported;
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
@@ -113,7 +120,10 @@ absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::str
       return absl::InvalidArgumentError(
           absl::StrCat(path, ":", number, ": ", read.status().message()));
     }
-    for (RecordedForecast& record : *read) records.push_back(std::move(record));
+    for (RecordedForecast& record : *read) {
+      if (record.time == 0) record.time = ++exported[NameOf(record)];
+      records.push_back(std::move(record));
+    }
   }
   return records;
 }
@@ -145,32 +155,28 @@ void ForecastRecorder::Forecast(ForecastInput input, const ForecastCall& call, D
   record->bin_scheme_id = input.bin_scheme->id();
   {
     std::lock_guard lock(mutex_);
-    record->labels = labels_[{record->problem_id, record->target}];
+    record->time = ++asked_[NameOf(*record)];
   }
   backend_.Forecast(std::move(input), call,
                     [this, record, done = std::move(done)](ForecastResult result) {
                       record->result = result;
-                      writer_.Submit([this, record] { Record(std::move(*record)); });
+                      writer_.Submit([this, record] { Record(*record); });
                       done(std::move(result));
                     });
 }
 
-void ForecastRecorder::Record(RecordedForecast record) {
-  v1::ForecastRecord message = ToProto(record);
-  const uint64_t labels = message.labels();
-  message.clear_labels();
-  const std::string name = absl::StrCat(record.candidate_id, " ", record.baseline_candidate_id, " ",
-                                        record.bin_scheme_id);
+void ForecastRecorder::Record(const RecordedForecast& record) {
+  const v1::ForecastRecord message = ToProto(record);
+  v1::ForecastRecord bare = message;
+  bare.clear_time();
+  if (bare.has_forecast()) bare.mutable_forecast()->clear_token_usage();
   ContentHasher hasher;
-  hasher.Add(message.SerializeAsString());
+  hasher.Add(bare.SerializeAsString());
   std::string hash = hasher.Hex128();
-  {
-    std::lock_guard lock(mutex_);
-    std::string& last = last_[name];
-    if (last == hash) return;
-    last = std::move(hash);
-  }
-  message.set_labels(labels);
+  Last& last = last_[NameOf(record)];
+  // Answers may come in another order than they were asked for.
+  if (last.hash == hash && record.time > last.time) return;
+  last = {std::move(hash), record.time};
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string line;
@@ -179,20 +185,6 @@ void ForecastRecorder::Record(RecordedForecast record) {
   if (file_.good() || broken_) return;
   broken_ = true;
   Log(LogLevel::kError, "forecasts are not recorded any more", {{"file", path_}});
-}
-
-void ForecastRecorder::Prepare(const std::shared_ptr<const ProblemContext>& problem) {
-  backend_.Prepare(problem);
-}
-
-void ForecastRecorder::Observe(std::vector<ObservedLabel> labels) {
-  {
-    std::lock_guard lock(mutex_);
-    for (const ObservedLabel& observed : labels) {
-      ++labels_[{observed.label.candidate.problem_id, observed.label.candidate.target}];
-    }
-  }
-  backend_.Observe(std::move(labels));
 }
 
 }  // namespace kernelcast::forecaster

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,7 +25,8 @@ namespace kernelcast::forecaster {
 
 // Stands before a backend and appends what it answers to a file, a line each, for ReplayBackend.
 // Latency is left out, so that the same answers make the same lines. A thread of its own writes; an
-// answer does not wait for it. An answer that was the same with fewer labels is not written again.
+// answer does not wait for it. An answer that was the same with fewer labels, but for tokens spent,
+// is not written again.
 class ForecastRecorder final : public Backend {
  public:
   // Appends. PERMISSION_DENIED: the file cannot be opened. `backend` outlives the recorder.
@@ -37,8 +37,10 @@ class ForecastRecorder final : public Backend {
 
   std::string_view name() const override { return backend_.name(); }
   void Forecast(ForecastInput input, const ForecastCall& call, Done done) override;
-  void Prepare(const std::shared_ptr<const ProblemContext>& problem) override;
-  void Observe(std::vector<ObservedLabel> labels) override;
+  void Prepare(const std::shared_ptr<const ProblemContext>& problem) override {
+    backend_.Prepare(problem);
+  }
+  void Observe(std::vector<ObservedLabel> labels) override { backend_.Observe(std::move(labels)); }
   BackendDescription Describe() const override { return backend_.Describe(); }
   absl::StatusOr<RenderedPrompt> ShowPrompt(const ForecastInput& input) const override {
     return backend_.ShowPrompt(input);
@@ -46,17 +48,24 @@ class ForecastRecorder final : public Backend {
 
  private:
   ForecastRecorder(std::ofstream file, std::string path, Backend* backend);
-  void Record(RecordedForecast record);
+  void Record(const RecordedForecast& record);
+
+  // Of the last line of a question.
+  struct Last {
+    std::string hash;  // without its time
+    uint64_t time = 0;
+  };
 
   Backend& backend_;
   const std::string path_;
-  std::ofstream file_;  // of the writing thread
-  bool broken_ = false;
 
-  std::mutex mutex_;                                                // guards what follows
-  std::map<std::pair<std::string, std::string>, uint64_t> labels_;  // by problem and target
-  // Of each candidate and baseline the hash of the last line, without its labels.
-  std::map<std::string, std::string> last_;
+  // Of the writing thread.
+  std::ofstream file_;
+  bool broken_ = false;
+  std::map<std::string, Last> last_;
+
+  std::mutex mutex_;
+  std::map<std::string, uint64_t> asked_;  // guarded by mutex_
 
   WorkQueue writer_;  // last: ends before what it uses
 };

@@ -73,7 +73,7 @@ class Fickle final : public Backend {
   int asked_ = 0;
 };
 
-TEST_CASE("What is recorded is replayed, label by label", "[forecaster][records]") {
+TEST_CASE("What is recorded is replayed, time by time", "[forecaster][records]") {
   const File file;
   Fickle fickle;
   const auto observe = [](Backend& backend) {
@@ -143,7 +143,7 @@ TEST_CASE("Exported records are read, too", "[forecaster][records]") {
   REQUIRE(records->size() == 1);
   CHECK(records->front().candidate_id == "k_1");
   CHECK(records->front().problem_id == "p_1");
-  CHECK(records->front().labels == 9);
+  CHECK(records->front().time == 1);
 }
 
 TEST_CASE("A record that cannot be read is named with its line", "[forecaster][records]") {
