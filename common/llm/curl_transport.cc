@@ -80,11 +80,12 @@ TransferEnd EndOf(CURLcode code, CURL* handle) {
     case CURLE_SSL_CIPHER:
     case CURLE_PROXY:
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_OUT_OF_MEMORY:
     case CURLE_FAILED_INIT: return TransferEnd::kUnreachable;
     // No other time limit is set than that for connecting.
     case CURLE_OPERATION_TIMEDOUT: return TransferEnd::kConnectTimeout;
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_WEIRD_SERVER_REPLY: return TransferEnd::kNotHttp;
     default: break;
   }
   // Anything else before there was a connection, such as a proxy that refuses.
@@ -112,7 +113,6 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
   curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
-  curl_easy_setopt(handle, CURLOPT_PIPEWAIT, 1L);
   curl_easy_setopt(handle, CURLOPT_MAXAGE_CONN, kMaxIdleSeconds);
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(std::max<int64_t>(connect_timeout_ns / kMillisecondNs, 1)));
@@ -123,6 +123,9 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
     curl_easy_setopt(handle, CURLOPT_CAINFO, endpoint.ca_file.c_str());
   }
   const absl::StatusOr<EndpointUrl> url = ParseEndpointUrl(endpoint.url);
+  // Wait for a connection under way to say whether streams can share it. Without TLS they cannot,
+  // and libcurl would learn that from the first answer only.
+  curl_easy_setopt(handle, CURLOPT_PIPEWAIT, url.ok() && url->tls ? 1L : 0L);
   if (endpoint.proxy == "none" || (url.ok() && url->loopback)) {
     curl_easy_setopt(handle, CURLOPT_PROXY, "");
   } else if (endpoint.proxy != "environment") {
@@ -158,7 +161,7 @@ struct CurlTransport::Impl {
   absl::Status Start();
   TransferId StartTransfer(int endpoint, std::string body, TransferSink* sink);
   EasyHandle TakeHandle(int endpoint);
-  // Takes the transfer out of libcurl. Only what ended well leaves a handle worth keeping.
+  // Takes the transfer out of libcurl, and keeps its handle for the next one.
   void Remove(std::unordered_map<TransferId, std::unique_ptr<Transfer>>::iterator transfer);
   void Watch(int fd, int what);
   void ReadMessages();
@@ -271,11 +274,16 @@ void CurlTransport::Impl::Remove(
   const std::unique_ptr<Transfer> transfer = std::move(found->second);
   transfers.erase(found);
   if (transfer->handle == nullptr) return;
+  // libcurl retries by itself what it sent on a connection that was closed meanwhile; but it counts
+  // these retries on the handle for ever, and gives up at five.
+  long new_connections = 1;
+  curl_easy_getinfo(transfer->handle.get(), CURLINFO_NUM_CONNECTS, &new_connections);
   curl_multi_remove_handle(multi, transfer->handle.get());
   curl_easy_setopt(transfer->handle.get(), CURLOPT_ERRORBUFFER, nullptr);
   curl_easy_setopt(transfer->handle.get(), CURLOPT_POSTFIELDS, nullptr);
   std::vector<EasyHandle>& idle = endpoints[transfer->endpoint].idle;
-  if (idle.size() < kPooledHandles) idle.push_back(std::move(transfer->handle));
+  if (idle.size() < kPooledHandles && new_connections == 0)
+    idle.push_back(std::move(transfer->handle));
 }
 
 int CurlTransport::Impl::OnSocket(CURL*, curl_socket_t fd, int what, void* self, void*) {

@@ -30,7 +30,10 @@ constexpr size_t kMaxKeyBytes = 16 << 10;
 constexpr double kMillisecondNs = 1e6;
 constexpr int kMaxYamlDepth = 16;
 
-std::string Line(const YAML::Mark& mark) { return absl::StrCat(mark.line + 1); }
+std::string Line(const YAML::Mark& mark) {
+  // An empty document is nowhere.
+  return absl::StrCat(std::max(mark.line, 0) + 1);
+}
 
 bool HasControlOrBlank(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) {

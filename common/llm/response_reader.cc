@@ -118,6 +118,7 @@ void ResponseReader::OnEnd(TransferEnd end, std::string_view message) {
       return Fail(error_.kind, error_.message);
     }
   }
+  if (end == TransferEnd::kNotHttp) return Fail(ErrorKind::kMalformed, std::string(message));
   if (end != TransferEnd::kFinished) return Fail(ErrorKind::kCutOff, std::string(message));
   if (body_ == Body::kJson) {
     if (accumulator_.OnWhole(buffer_) == ChatAccumulator::State::kFailed) {
