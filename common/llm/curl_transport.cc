@@ -1,8 +1,11 @@
 #include "common/llm/curl_transport.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include <limits>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -65,6 +69,20 @@ List MakeHeaders(const EndpointConfig& endpoint) {
     Append(list, value.empty() ? absl::StrCat(name, ";") : absl::StrCat(name, ": ", value));
   }
   return list;
+}
+
+// Of a TCP socket; 0: none.
+int LocalPort(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+  }
+  if (address.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
+  }
+  return 0;
 }
 
 TransferEnd EndOf(CURLcode code, CURL* handle) {
@@ -147,6 +165,7 @@ struct CurlTransport::Impl {
   };
   struct EndpointState {
     std::string url;
+    bool tls = false;
     List headers;
     std::vector<EasyHandle> idle;
   };
@@ -166,12 +185,16 @@ struct CurlTransport::Impl {
   void Watch(int fd, int what);
   void ReadMessages();
   void ReportUnstarted();
+  // Tells the servers of cancelled streams, which libcurl may leave for later.
+  void FlushCancelled();
   void EndDraining();
 
   static int OnSocket(CURL*, curl_socket_t fd, int what, void* self, void*);
   static int OnTimer(CURLM*, long timeout_ms, void* self);
   static size_t OnHeader(char* data, size_t size, size_t count, void* transfer);
   static size_t OnBody(char* data, size_t size, size_t count, void* transfer);
+  static curl_socket_t OnOpen(void* self, curlsocktype, curl_sockaddr* address);
+  static int OnClose(void* self, curl_socket_t fd);
 
   const LlmConfig& config;
   const Clock& clock;
@@ -185,6 +208,9 @@ struct CurlTransport::Impl {
   std::unordered_map<TransferId, std::unique_ptr<Transfer>> transfers;
   std::deque<Draining> draining;
   std::vector<TransferId> unstarted;
+  std::unordered_set<int> sockets;
+  // Local ports of TLS connections on which a stream was cancelled since the last Poll.
+  std::unordered_set<int> cancelled_ports;
 };
 
 CurlTransport::Impl::~Impl() {
@@ -209,7 +235,10 @@ absl::Status CurlTransport::Impl::Start() {
   if (multi == nullptr) return absl::UnavailableError("libcurl: out of memory");
   long connections = 0;
   for (const EndpointConfig& endpoint : config.endpoints) {
-    endpoints.push_back({endpoint.url + "/chat/completions", MakeHeaders(endpoint), {}});
+    endpoints.push_back({endpoint.url + "/chat/completions",
+                         endpoint.url.starts_with("https://"),
+                         MakeHeaders(endpoint),
+                         {}});
     connections += endpoint.max_concurrency;
   }
   curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, &OnSocket);
@@ -237,6 +266,10 @@ EasyHandle CurlTransport::Impl::TakeHandle(int index) {
   curl_easy_setopt(handle.get(), CURLOPT_POST, 1L);
   curl_easy_setopt(handle.get(), CURLOPT_HEADERFUNCTION, &OnHeader);
   curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, &OnBody);
+  curl_easy_setopt(handle.get(), CURLOPT_OPENSOCKETFUNCTION, &OnOpen);
+  curl_easy_setopt(handle.get(), CURLOPT_OPENSOCKETDATA, this);
+  curl_easy_setopt(handle.get(), CURLOPT_CLOSESOCKETFUNCTION, &OnClose);
+  curl_easy_setopt(handle.get(), CURLOPT_CLOSESOCKETDATA, this);
   return handle;
 }
 
@@ -394,6 +427,41 @@ void CurlTransport::Impl::EndDraining() {
   }
 }
 
+curl_socket_t CurlTransport::Impl::OnOpen(void* self, curlsocktype, curl_sockaddr* address) {
+  const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  if (fd < 0) return CURL_SOCKET_BAD;
+  static_cast<Impl*>(self)->sockets.insert(fd);
+  return fd;
+}
+
+int CurlTransport::Impl::OnClose(void* self, curl_socket_t fd) {
+  static_cast<Impl*>(self)->sockets.erase(fd);
+  return close(fd);
+}
+
+// From 7.88 up to 8.14, libcurl queues the RST_STREAM of a removed transfer and sends it with
+// whatever is sent next on that connection, if anything (curl issue 17611).
+void CurlTransport::Impl::FlushCancelled() {
+  std::unordered_set<int> ports;
+  ports.swap(cancelled_ports);
+  // Where other streams are alive, changing the window of one of them sends all that is queued.
+  for (const auto& [id, transfer] : transfers) {
+    if (ports.empty()) return;
+    if (transfer->handle == nullptr || !endpoints[transfer->endpoint].tls) continue;
+    long port = 0;
+    curl_easy_getinfo(transfer->handle.get(), CURLINFO_LOCAL_PORT, &port);
+    if (port == 0 || ports.erase(static_cast<int>(port)) == 0) continue;
+    curl_easy_pause(transfer->handle.get(), CURLPAUSE_RECV);
+    curl_easy_pause(transfer->handle.get(), CURLPAUSE_CONT);
+  }
+  // Where there is none, the connection ends.
+  for (const int fd : sockets) {
+    if (ports.empty()) return;
+    const int port = LocalPort(fd);
+    if (port != 0 && ports.erase(port) > 0) shutdown(fd, SHUT_RDWR);
+  }
+}
+
 CurlTransport::CurlTransport(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CurlTransport::~CurlTransport() = default;
 
@@ -413,7 +481,14 @@ TransferId CurlTransport::Start(int endpoint, std::string body, TransferSink* si
 
 void CurlTransport::Cancel(TransferId transfer) {
   const auto found = impl_->transfers.find(transfer);
-  if (found != impl_->transfers.end()) impl_->Remove(found);
+  if (found == impl_->transfers.end()) return;
+  const Impl::Transfer& cancelled = *found->second;
+  if (cancelled.handle != nullptr && impl_->endpoints[cancelled.endpoint].tls) {
+    long port = 0;
+    curl_easy_getinfo(cancelled.handle.get(), CURLINFO_LOCAL_PORT, &port);
+    if (port != 0) impl_->cancelled_ports.insert(static_cast<int>(port));
+  }
+  impl_->Remove(found);
 }
 
 void CurlTransport::Drain(TransferId transfer) {
@@ -425,6 +500,7 @@ void CurlTransport::Drain(TransferId transfer) {
 
 void CurlTransport::Poll(int64_t wake_ns) {
   Impl& impl = *impl_;
+  if (!impl.cancelled_ports.empty()) impl.FlushCancelled();
   if (!impl.unstarted.empty()) wake_ns = 0;
   if (!impl.draining.empty()) wake_ns = std::min(wake_ns, impl.draining.front().until_ns);
   wake_ns = std::min(wake_ns, impl.timer_ns);

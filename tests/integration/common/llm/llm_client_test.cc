@@ -131,14 +131,16 @@ TEST_CASE("Thousands of calls under all faults at once end once each, and leave 
   const int at_once = 256;
   FakeEndpointOptions options;
   options.latency_us = 500;
-  options.loris_interval_us = 1000;
+  options.loris_interval_us = 100;
   options.retry_after = "0.01";
   for (const Fault fault : AllFaults()) options.faults[fault] = 0.6 / kFaultCount;
-  // Costly to make rather than hard to bear, and those that stop all traffic to an endpoint.
-  for (const Fault fault : {Fault::kHugeAnswer, Fault::kHugeEvent, Fault::kRateLimitDate,
-                            Fault::kUnauthorized, Fault::kNotFound, Fault::kSpendLimit}) {
+  // Costly to make rather than hard to bear, or such that they keep everybody waiting.
+  for (const Fault fault :
+       {Fault::kHugeAnswer, Fault::kHugeEvent, Fault::kUnauthorized, Fault::kNotFound,
+        Fault::kSpendLimit, Fault::kRateLimit, Fault::kRateLimitRetryAfter, Fault::kUnavailable}) {
     options.faults[fault] = 0.001;
   }
+  options.faults[Fault::kRateLimitDate] = 0.0002;
   const auto endpoint = StartEndpoint(options);
   const int descriptors = OpenDescriptors();
   const int threads = Threads();
@@ -148,6 +150,8 @@ TEST_CASE("Thousands of calls under all faults at once end once each, and leave 
   {
     llm::LlmConfig config = Config(*endpoint);
     config.max_attempts = 3;
+    config.first_byte_timeout_ns = 100 * kMs;
+    config.silence_timeout_ns = 100 * kMs;
     config.endpoints[0].initial_concurrency = at_once;
     config.breaker_consecutive_failures = 1'000'000;
     config.breaker_min_samples = 1'000'000;
@@ -157,16 +161,7 @@ TEST_CASE("Thousands of calls under all faults at once end once each, and leave 
     std::mt19937 random(7);
     Outcomes outcomes;
     int64_t ended = 0;
-    for (int sent = 0; sent < calls;) {
-      for (int i = 0; i < at_once && sent < calls; ++i, ++sent) {
-        llm::ChatRequest request = Question("kernel " + std::to_string(sent % 100));
-        request.wait_for_recovery = true;
-        const auto call = client->Submit(std::move(request), outcomes.Expect());
-        REQUIRE(call.ok());
-        if (random() % 50 == 0) client->Cancel(*call);
-      }
-      REQUIRE(outcomes.WaitAll());
-      CHECK(outcomes.repeated() == 0);
+    const auto settle = [&] {
       for (const llm::ChatOutcome& outcome : outcomes.Take()) {
         ++kinds[outcome.error.kind];
         ++ended;
@@ -174,8 +169,24 @@ TEST_CASE("Thousands of calls under all faults at once end once each, and leave 
         CHECK(!outcome.error.message.empty());
         CHECK(outcome.error.message.size() <= 700);
       }
-      if (sent >= calls / 2 && resident_half_way == 0) resident_half_way = ResidentBytes();
+    };
+    for (int sent = 0; sent < calls; ++sent) {
+      REQUIRE(Eventually([&] { return client->Stats().calls_pending < 2 * at_once; }));
+      llm::ChatRequest request = Question("kernel " + std::to_string(sent % 100));
+      request.wait_for_recovery = true;
+      const auto call = client->Submit(std::move(request), outcomes.Expect());
+      REQUIRE(call.ok());
+      if (random() % 50 == 0) client->Cancel(*call);
+      if (sent == calls / 2) resident_half_way = ResidentBytes();
+      if (sent % 500 == 0) settle();
     }
+    REQUIRE(Eventually([&] { return client->Stats().calls_pending == 0; }));
+    // The last callbacks follow the figures.
+    REQUIRE(Eventually([&] {
+      settle();
+      return ended == calls;
+    }));
+    CHECK(outcomes.repeated() == 0);
     CHECK(ended == calls);
     resident_at_end = ResidentBytes();
 

@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/integration/common/llm/llm_calls.h"
@@ -76,15 +77,48 @@ TEST_CASE("Cancelling a stream of a shared connection closes it upstream, and it
     calls.push_back(*call);
   }
   REQUIRE(Eventually([&] { return (*endpoint)->Seen().live == 50; }));
+  // Some, with others still alive; and then those, so that nothing is left on the connection.
   for (size_t i = 0; i < 49; ++i) (*client)->Cancel(calls[i]);
-  WARN((*endpoint)->Seen().live);
   REQUIRE(Eventually([&] { return (*endpoint)->Seen().live == 1; }));
   CHECK((*endpoint)->Seen().closed_by_client == 49);
-  (*endpoint)->SetFaults({});
-  CHECK(Ask(**client).ok());
+  CHECK(outcomes.Kinds() == std::map<ErrorKind, int64_t>{{ErrorKind::kCancelled, 49}});
   (*client)->Cancel(calls[49]);
+  REQUIRE(Eventually([&] { return (*endpoint)->Seen().live == 0; }));
   REQUIRE(outcomes.WaitAll());
   CHECK(outcomes.Kinds() == std::map<ErrorKind, int64_t>{{ErrorKind::kCancelled, 50}});
+  (*endpoint)->SetFaults({});
+  CHECK(Ask(**client).ok());
+}
+
+TEST_CASE("A stream goes on while its neighbours on the connection are cancelled", "[llm]") {
+  FakeEndpointOptions options;
+  options.latency_us = 1000;
+  options.piece_interval_us = 5000;
+  options.pieces = 50;
+  const auto endpoint = FakeLlmEndpoint::Start(options);
+  REQUIRE(endpoint.ok());
+  const auto front = TlsFront::Start((*endpoint)->port());
+  REQUIRE(front.ok());
+  auto client = llm::LlmClient::Create(Config(**front));
+  REQUIRE(client.ok());
+  REQUIRE(Ask(**client).ok());
+  Outcomes kept;
+  Outcomes cancelled;
+  std::vector<llm::CallId> calls;
+  for (int i = 0; i < 40; ++i) {
+    Outcomes& outcomes = i % 4 == 0 ? kept : cancelled;
+    const auto call = (*client)->Submit(Question(), outcomes.Expect());
+    REQUIRE(call.ok());
+    if (i % 4 != 0) calls.push_back(*call);
+  }
+  REQUIRE(Eventually([&] { return (*endpoint)->Seen().live == 40; }));
+  for (const llm::CallId call : calls) {
+    (*client)->Cancel(call);
+    std::this_thread::yield();
+  }
+  REQUIRE(cancelled.WaitAll());
+  REQUIRE(kept.WaitAll());
+  CHECK(kept.Kinds() == std::map<ErrorKind, int64_t>{{ErrorKind::kNone, 10}});
 }
 
 TEST_CASE("A certificate of an unknown authority is refused", "[llm]") {

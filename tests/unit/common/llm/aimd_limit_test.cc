@@ -30,6 +30,17 @@ TEST_CASE("Many complaints of one round cut the limit once, and it grows by one 
   CHECK(limit.limit() == 49);
 }
 
+TEST_CASE("A hung request now and then cuts nothing, but a tenth of them do", "[llm]") {
+  AimdLimit limit(100, 100);
+  for (int i = 0; i < 1000; ++i) {
+    if (i % 30 == 0) limit.OnTimeout(limit.epoch());
+    limit.OnSuccess(100);
+  }
+  CHECK(limit.limit() == 100);
+  for (int i = 0; i < 4; ++i) limit.OnTimeout(limit.epoch());
+  CHECK(limit.limit() == 70);
+}
+
 TEST_CASE("The limit never falls below one", "[llm]") {
   AimdLimit limit(2, 10);
   for (int i = 0; i < 20; ++i) limit.OnOverload(limit.epoch());
