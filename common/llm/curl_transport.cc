@@ -169,6 +169,12 @@ struct CurlTransport::Impl {
     List headers;
     std::vector<EasyHandle> idle;
   };
+  // A socket as epoll knows it.
+  struct Watched {
+    bool registered = false;
+    bool wanted = false;  // by libcurl
+    uint32_t events = 0;
+  };
   struct Draining {
     int64_t until_ns;
     TransferId id;
@@ -183,6 +189,12 @@ struct CurlTransport::Impl {
   // Takes the transfer out of libcurl, and keeps its handle for the next one.
   void Remove(std::unordered_map<TransferId, std::unique_ptr<Transfer>>::iterator transfer);
   void Watch(int fd, int what);
+  void Unwatch(int fd);
+  Watched& WatchedAt(int fd) {
+    const auto at = static_cast<size_t>(fd);
+    if (at >= watched_fds.size()) watched_fds.resize(at + 1);
+    return watched_fds[at];
+  }
   void ReadMessages();
   void ReportUnstarted();
   // Tells the servers of cancelled streams, which libcurl may leave for later.
@@ -209,6 +221,7 @@ struct CurlTransport::Impl {
   std::deque<Draining> draining;
   std::vector<TransferId> unstarted;
   std::unordered_set<int> sockets;
+  std::vector<Watched> watched_fds;  // by descriptor
   // Local ports of TLS connections on which a stream was cancelled since the last Poll.
   std::unordered_set<int> cancelled_ports;
 };
@@ -325,17 +338,28 @@ int CurlTransport::Impl::OnSocket(CURL*, curl_socket_t fd, int what, void* self,
 }
 
 void CurlTransport::Impl::Watch(int fd, int what) {
+  Watched& watched = WatchedAt(fd);
+  watched.wanted = what != CURL_POLL_REMOVE;
+  // A socket between two requests stays registered, for it is mostly wanted again, and in the same
+  // way. If something happens to it meanwhile, Unwatch is next.
+  if (!watched.wanted) return;
   epoll_event event{};
   event.data.fd = fd;
-  if (what == CURL_POLL_REMOVE) {
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, &event);
-    return;
-  }
   if ((what & CURL_POLL_IN) != 0) event.events |= EPOLLIN;
   if ((what & CURL_POLL_OUT) != 0) event.events |= EPOLLOUT;
-  if (epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT) {
-    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+  if (watched.registered && watched.events == event.events) return;
+  epoll_ctl(epoll_fd, watched.registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+  watched.registered = true;
+  watched.events = event.events;
+}
+
+void CurlTransport::Impl::Unwatch(int fd) {
+  Watched& watched = WatchedAt(fd);
+  if (watched.registered) {
+    epoll_event event{};
+    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, &event);
   }
+  watched = Watched{};
 }
 
 int CurlTransport::Impl::OnTimer(CURLM*, long timeout_ms, void* self) {
@@ -436,6 +460,7 @@ curl_socket_t CurlTransport::Impl::OnOpen(void* self, curlsocktype, curl_sockadd
 
 int CurlTransport::Impl::OnClose(void* self, curl_socket_t fd) {
   static_cast<Impl*>(self)->sockets.erase(fd);
+  static_cast<Impl*>(self)->Unwatch(fd);
   return close(fd);
 }
 
@@ -525,6 +550,10 @@ void CurlTransport::Poll(int64_t wake_ns) {
       (void)!read(impl.wake_fd, &count, sizeof count);
       // Cleared before the caller looks for what it was woken for.
       impl.woken.store(false);
+      continue;
+    }
+    if (!impl.WatchedAt(event.data.fd).wanted) {
+      impl.Unwatch(event.data.fd);
       continue;
     }
     int mask = 0;

@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <sstream>
 
@@ -219,7 +218,6 @@ absl::Status ReadHeaders(const YAML::Node& node, std::vector<Header>* headers) {
 
 absl::Status ReadPrices(const std::string& file, const YAML::Node& node, Prices* prices) {
   Section section(file, "'prices'");
-  std::optional<double> cached;
   double cached_value = -1;
   section.Number("prompt", &prices->prompt, 0, 1e9);
   section.Number("cached_prompt", &cached_value, 0, 1e9);

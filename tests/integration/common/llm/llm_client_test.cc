@@ -57,6 +57,8 @@ TEST_CASE("Each fault of an endpoint ends as the answer or the error that it is"
   options.answers = FixedAnswer("kernels are fast and wide");
   const auto endpoint = StartEndpoint(options);
   llm::LlmConfig config = Config(*endpoint);
+  config.first_byte_timeout_ns = 2 * kSecond;
+  config.silence_timeout_ns = 2 * kSecond;
   config.breaker_consecutive_failures = 1'000'000;
   config.breaker_min_samples = 1'000'000;
   config.breaker_open_ns = kMs;
