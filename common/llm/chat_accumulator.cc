@@ -1,7 +1,9 @@
 #include "common/llm/chat_accumulator.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,32 +13,77 @@
 namespace kernelcast::llm {
 namespace {
 
-using Json = nlohmann::json;
+using simdjson::dom::element;
 
 constexpr size_t kMaxToolCalls = 32;
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxMessageBytes = 500;
-// An endpoint that writes arguments as an object writes a flat one, or nearly so.
-constexpr int kMaxArgumentDepth = 32;
+// More than any stream has in an event; a whole answer may.
+constexpr size_t kKeptBytes = 256 << 10;
 
-const Json* Find(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
+// Streams come as thousands of small texts a second, so that what parses them is kept. What it
+// gives is valid until the next text of the thread.
+class Parser {
+ public:
+  // None where the text is no JSON, even when mended.
+  std::optional<element> Parse(std::string_view text) {
+    if (std::optional<element> parsed = TryParse(text)) return parsed;
+    return TryParse(MendJson(text));
+  }
+
+  static Parser& OfThread() {
+    thread_local Parser parser;
+    return parser;
+  }
+
+ private:
+  std::optional<element> TryParse(std::string_view text) {
+    if (text.size() <= kKeptBytes && buffer_.capacity() > kKeptBytes + simdjson::SIMDJSON_PADDING) {
+      buffer_ = std::string();
+      parser_ = simdjson::dom::parser();
+    }
+    buffer_.reserve(std::max(text.size(), kKeptBytes / 16) + simdjson::SIMDJSON_PADDING);
+    buffer_.assign(text);
+    element parsed;
+    const simdjson::error_code error =
+        parser_.parse(buffer_.data(), buffer_.size(), /*realloc_if_needed=*/false).get(parsed);
+    if (error != simdjson::SUCCESS) return std::nullopt;
+    return parsed;
+  }
+
+  std::string buffer_;
+  simdjson::dom::parser parser_;
+};
+
+// What stands at a key of an object, if it is not null.
+std::optional<element> Find(const element& object, std::string_view key) {
+  element found;
+  if (!object.is_object() || object.at_key(key).get(found) != simdjson::SUCCESS ||
+      found.is_null()) {
+    return std::nullopt;
+  }
+  return found;
 }
 
-int64_t Count(const Json& object, const char* key) {
-  const Json* const value = Find(object, key);
-  if (value == nullptr || !value->is_number()) return 0;
-  const double number = value->get<double>();
+// Empty where it is no text.
+std::string_view Text(const std::optional<element>& value) {
+  std::string_view text;
+  if (value.has_value() && value->get_string().get(text) != simdjson::SUCCESS) return {};
+  return text;
+}
+
+std::string_view TextAt(const element& object, std::string_view key) {
+  return Text(Find(object, key));
+}
+
+int64_t Count(const element& object, std::string_view key) {
+  const std::optional<element> value = Find(object, key);
+  double number = 0;
+  if (!value.has_value() || !value->is_number() ||
+      value->get_double().get(number) != simdjson::SUCCESS) {
+    return 0;
+  }
   return number >= 0 && number < 1e12 ? static_cast<int64_t>(number) : 0;
-}
-
-bool DeeperThan(const Json& value, int depth) {
-  if (!value.is_structured()) return false;
-  if (depth == 0) return true;
-  return std::any_of(value.begin(), value.end(),
-                     [depth](const Json& child) { return DeeperThan(child, depth - 1); });
 }
 
 FinishReason ParseFinishReason(std::string_view name) {
@@ -56,6 +103,163 @@ bool Over(ChatAccumulator::State state) {
 
 }  // namespace
 
+class ChatAccumulator::Reader {
+ public:
+  explicit Reader(ChatAccumulator& to) : to_(to), answer_(to.answer_) {}
+
+  void OnObject(const element& object, std::string_view message_key) {
+    if (const std::optional<element> error = Find(object, "error")) {
+      return OnErrorObject(object, *error);
+    }
+    if (TextAt(object, "object") == "error") return OnErrorObject(object, object);
+    if (answer_.id.empty()) answer_.id = TextAt(object, "id").substr(0, kMaxNameBytes);
+    if (answer_.model.empty()) answer_.model = TextAt(object, "model").substr(0, kMaxNameBytes);
+    if (const std::optional<element> usage = Find(object, "usage")) OnUsage(*usage);
+
+    simdjson::dom::array choices;
+    const std::optional<element> list = Find(object, "choices");
+    if (!list.has_value() || list->get_array().get(choices) != simdjson::SUCCESS) return;
+    for (const element choice : choices) {
+      if (!choice.is_object() || Count(choice, "index") != 0) continue;
+      if (const std::optional<element> message = Find(choice, message_key)) OnMessage(*message);
+      if (Over(to_.state_)) return;
+      const std::optional<element> reason = Find(choice, "finish_reason");
+      if (reason.has_value() && reason->is_string()) {
+        to_.state_ = State::kFinished;
+        answer_.finish_reason = ParseFinishReason(Text(reason));
+      }
+      return;
+    }
+  }
+
+ private:
+  void OnMessage(const element& message) {
+    std::optional<element> reasoning = Find(message, "reasoning");
+    if (!reasoning.has_value()) reasoning = Find(message, "reasoning_content");
+    if (!AppendText(reasoning, answer_.reasoning, to_.reasoning_run_)) return;
+    if (!AppendText(Find(message, "content"), answer_.content, to_.content_run_)) return;
+    simdjson::dom::array calls;
+    const std::optional<element> list = Find(message, "tool_calls");
+    if (!list.has_value() || list->get_array().get(calls) != simdjson::SUCCESS) return;
+    for (const element call : calls) {
+      OnToolCall(call);
+      if (Over(to_.state_)) return;
+    }
+  }
+
+  void OnToolCall(const element& call) {
+    const std::optional<element> function = Find(call, "function");
+    if (!function.has_value() || !function->is_object()) return;
+    const std::string_view id = TextAt(call, "id").substr(0, kMaxNameBytes);
+    const std::string_view name = TextAt(*function, "name");
+    const size_t at = PlaceOf(call, id, name);
+    if (at == answer_.tool_calls.size()) {
+      if (at >= kMaxToolCalls) {
+        return to_.Fail(ErrorKind::kMalformed, "the answer has too many tool calls");
+      }
+      answer_.tool_calls.emplace_back();
+      to_.open_calls_.push_back({IndexOf(call).value_or(-1), Run{}});
+    }
+
+    ToolCall& target = answer_.tool_calls[at];
+    to_.has_token_ = true;
+    if (target.id.empty()) target.id = id;
+    // Sent once, or in each piece, or in pieces itself.
+    if (target.name != name && target.name.size() + name.size() <= kMaxNameBytes &&
+        (target.name.empty() || target.arguments.empty())) {
+      to_.bytes_ += static_cast<int64_t>(name.size());
+      target.name += name;
+    }
+    const std::optional<element> arguments = Find(*function, "arguments");
+    if (!arguments.has_value()) return;
+    if (arguments->is_string()) {
+      to_.Append(target.arguments, Text(arguments), to_.open_calls_[at].run);
+    } else if (arguments->is_object()) {
+      to_.Append(target.arguments, simdjson::minify(*arguments), to_.open_calls_[at].run);
+    }
+  }
+
+  static std::optional<int64_t> IndexOf(const element& call) {
+    const std::optional<element> index = Find(call, "index");
+    int64_t number = 0;
+    if (!index.has_value() || index->get_int64().get(number) != simdjson::SUCCESS) {
+      return std::nullopt;
+    }
+    return number;
+  }
+
+  // Which call of the answer a piece belongs to; their number: a new one. Calls are told apart by
+  // index. Where there is none, or all have the same, a new id and name begin a new call.
+  size_t PlaceOf(const element& call, std::string_view id, std::string_view name) const {
+    const std::vector<OpenCall>& open = to_.open_calls_;
+    const std::optional<int64_t> index = IndexOf(call);
+    size_t at = open.size();
+    if (index.has_value()) {
+      for (size_t i = open.size(); i-- > 0;) {
+        if (open[i].index != *index) continue;
+        at = i;
+        break;
+      }
+    } else if (!open.empty() && (id.empty() || name.empty())) {
+      at = open.size() - 1;
+    }
+    if (at == open.size()) return at;
+    const ToolCall& known = answer_.tool_calls[at];
+    const bool another = !id.empty() && !name.empty() && !known.id.empty() && known.id != id;
+    return another ? open.size() : at;
+  }
+
+  void OnUsage(const element& usage) {
+    if (!usage.is_object()) return;
+    TokenUsage& told = answer_.usage;
+    told.known = true;
+    told.prompt_tokens = Count(usage, "prompt_tokens");
+    told.completion_tokens = Count(usage, "completion_tokens");
+    told.cached_prompt_tokens = Count(usage, "prompt_cache_hit_tokens");
+    if (const std::optional<element> details = Find(usage, "prompt_tokens_details")) {
+      told.cached_prompt_tokens =
+          std::max(told.cached_prompt_tokens, Count(*details, "cached_tokens"));
+    }
+    told.cached_prompt_tokens = std::min(told.cached_prompt_tokens, told.prompt_tokens);
+    if (const std::optional<element> details = Find(usage, "completion_tokens_details")) {
+      told.reasoning_tokens = Count(*details, "reasoning_tokens");
+    }
+  }
+
+  void OnErrorObject(const element& object, const element& error) {
+    std::string_view message = error.is_string() ? Text(error) : TextAt(error, "message");
+    const std::string_view code = TextAt(error, "code");
+    const std::string_view type = TextAt(error, "type");
+    int64_t status = std::max({Count(error, "code"), Count(error, "status_code"),
+                               Count(object, "code"), Count(object, "status")});
+    if (status < 400 || status > 599) {
+      // By name where there is no number.
+      status = code == "rate_limit_exceeded" || type == "rate_limit_error" ||
+                       code == "insufficient_quota" || type == "insufficient_quota"
+                   ? 429
+                   : 500;
+    }
+    if (message.empty()) message = "the endpoint sent an error without a message";
+    to_.Fail(ClassifyHttpStatus(static_cast<int>(status), code, type), std::string(message));
+    to_.error_.code = OneLine(code.empty() ? type : code, kMaxNameBytes);
+  }
+
+  // A text, or the texts of a list of parts.
+  bool AppendText(const std::optional<element>& value, std::string& to, Run& run) {
+    if (!value.has_value()) return true;
+    if (value->is_string()) return to_.Append(to, Text(value), run);
+    simdjson::dom::array parts;
+    if (value->get_array().get(parts) != simdjson::SUCCESS) return true;
+    for (const element part : parts) {
+      if (!to_.Append(to, TextAt(part, "text"), run)) return false;
+    }
+    return true;
+  }
+
+  ChatAccumulator& to_;
+  ChatAnswer& answer_;
+};
+
 ChatAccumulator::State ChatAccumulator::OnEvent(std::string_view data) {
   if (Over(state_)) return state_;
   if (data == "[DONE]") {
@@ -66,25 +270,25 @@ ChatAccumulator::State ChatAccumulator::OnEvent(std::string_view data) {
     }
     return state_;
   }
-  const Json object = ParseJson(data);
-  if (!object.is_object()) {
+  const std::optional<element> object = Parser::OfThread().Parse(data);
+  if (!object.has_value() || !object->is_object()) {
     Fail(ErrorKind::kMalformed,
          absl::StrCat("an event is no JSON object: ", OneLine(data, kMaxMessageBytes / 4)));
     return state_;
   }
-  OnObject(object, "delta");
+  Reader(*this).OnObject(*object, "delta");
   return state_;
 }
 
 ChatAccumulator::State ChatAccumulator::OnWhole(std::string_view json) {
   if (Over(state_)) return state_;
-  const Json object = ParseJson(json);
-  if (!object.is_object()) {
+  const std::optional<element> object = Parser::OfThread().Parse(json);
+  if (!object.has_value() || !object->is_object()) {
     Fail(ErrorKind::kMalformed,
          absl::StrCat("the answer is no JSON object: ", OneLine(json, kMaxMessageBytes / 4)));
     return state_;
   }
-  OnObject(object, "message");
+  Reader(*this).OnObject(*object, "message");
   if (Over(state_)) return state_;
   if (state_ != State::kFinished && !has_token_) {
     Fail(ErrorKind::kMalformed, "the answer has no choices");
@@ -95,140 +299,6 @@ ChatAccumulator::State ChatAccumulator::OnWhole(std::string_view json) {
 }
 
 ChatAnswer ChatAccumulator::TakeAnswer() { return std::move(answer_); }
-
-void ChatAccumulator::OnObject(const Json& object, const char* message_key) {
-  if (const Json* const error = Find(object, "error")) return OnErrorObject(object, *error);
-  if (StringAt(object, "object") == "error") return OnErrorObject(object, object);
-  if (answer_.id.empty()) answer_.id = StringAt(object, "id").substr(0, kMaxNameBytes);
-  if (answer_.model.empty()) answer_.model = StringAt(object, "model").substr(0, kMaxNameBytes);
-  if (const Json* const usage = Find(object, "usage")) OnUsage(*usage);
-
-  const Json* const choices = Find(object, "choices");
-  if (choices == nullptr || !choices->is_array()) return;
-  for (const Json& choice : *choices) {
-    if (!choice.is_object() || Count(choice, "index") != 0) continue;
-    if (const Json* const message = Find(choice, message_key)) OnMessage(*message);
-    if (Over(state_)) return;
-    if (const Json* const reason = Find(choice, "finish_reason"); reason && reason->is_string()) {
-      state_ = State::kFinished;
-      answer_.finish_reason = ParseFinishReason(reason->get_ref<const std::string&>());
-    }
-    return;
-  }
-}
-
-void ChatAccumulator::OnMessage(const Json& message) {
-  const Json* reasoning = Find(message, "reasoning");
-  if (reasoning == nullptr) reasoning = Find(message, "reasoning_content");
-  if (reasoning != nullptr && !AppendText(*reasoning, answer_.reasoning, reasoning_run_)) return;
-  const Json* const content = Find(message, "content");
-  if (content != nullptr && !AppendText(*content, answer_.content, content_run_)) return;
-  const Json* const calls = Find(message, "tool_calls");
-  if (calls == nullptr || !calls->is_array()) return;
-  for (const Json& call : *calls) {
-    OnToolCall(call);
-    if (Over(state_)) return;
-  }
-}
-
-void ChatAccumulator::OnToolCall(const Json& call) {
-  const Json* const function = Find(call, "function");
-  if (function == nullptr || !function->is_object()) return;
-  const std::string id = StringAt(call, "id").substr(0, kMaxNameBytes);
-  const std::string name = StringAt(*function, "name");
-
-  // Calls are told apart by index. Where there is none, or all have the same, a new id and name
-  // begin a new call.
-  const Json* const index = Find(call, "index");
-  const bool has_index = index != nullptr && index->is_number_integer();
-  size_t at = answer_.tool_calls.size();
-  if (has_index) {
-    for (size_t i = open_calls_.size(); i-- > 0;) {
-      if (open_calls_[i].index != index->get<int64_t>()) continue;
-      at = i;
-      break;
-    }
-  } else if (!open_calls_.empty() && (id.empty() || name.empty())) {
-    at = open_calls_.size() - 1;
-  }
-  if (at < answer_.tool_calls.size()) {
-    const ToolCall& known = answer_.tool_calls[at];
-    const bool another = !id.empty() && !name.empty() && !known.id.empty() && known.id != id;
-    if (another) at = answer_.tool_calls.size();
-  }
-  if (at == answer_.tool_calls.size()) {
-    if (at >= kMaxToolCalls)
-      return Fail(ErrorKind::kMalformed, "the answer has too many tool calls");
-    answer_.tool_calls.emplace_back();
-    open_calls_.push_back({has_index ? index->get<int64_t>() : -1, Run{}});
-  }
-
-  ToolCall& target = answer_.tool_calls[at];
-  has_token_ = true;
-  if (target.id.empty()) target.id = id;
-  // Sent once, or in each piece, or in pieces itself.
-  if (target.name != name && target.name.size() + name.size() <= kMaxNameBytes &&
-      (target.name.empty() || target.arguments.empty())) {
-    bytes_ += static_cast<int64_t>(name.size());
-    target.name += name;
-  }
-  const Json* const arguments = Find(*function, "arguments");
-  if (arguments == nullptr) return;
-  if (arguments->is_string()) {
-    Append(target.arguments, arguments->get_ref<const std::string&>(), open_calls_[at].run);
-  } else if (arguments->is_object()) {
-    if (DeeperThan(*arguments, kMaxArgumentDepth)) {
-      return Fail(ErrorKind::kMalformed, "the arguments of a tool call are nested too deeply");
-    }
-    Append(target.arguments, arguments->dump(), open_calls_[at].run);
-  }
-}
-
-void ChatAccumulator::OnUsage(const Json& usage) {
-  if (!usage.is_object()) return;
-  TokenUsage& told = answer_.usage;
-  told.known = true;
-  told.prompt_tokens = Count(usage, "prompt_tokens");
-  told.completion_tokens = Count(usage, "completion_tokens");
-  told.cached_prompt_tokens = Count(usage, "prompt_cache_hit_tokens");
-  if (const Json* const details = Find(usage, "prompt_tokens_details")) {
-    told.cached_prompt_tokens =
-        std::max(told.cached_prompt_tokens, Count(*details, "cached_tokens"));
-  }
-  told.cached_prompt_tokens = std::min(told.cached_prompt_tokens, told.prompt_tokens);
-  if (const Json* const details = Find(usage, "completion_tokens_details")) {
-    told.reasoning_tokens = Count(*details, "reasoning_tokens");
-  }
-}
-
-void ChatAccumulator::OnErrorObject(const Json& object, const Json& error) {
-  std::string message = error.is_string() ? error.get<std::string>() : StringAt(error, "message");
-  std::string code = StringAt(error, "code");
-  const std::string type = StringAt(error, "type");
-  int64_t status = std::max({Count(error, "code"), Count(error, "status_code"),
-                             Count(object, "code"), Count(object, "status")});
-  if (status < 400 || status > 599) {
-    // By name where there is no number.
-    status = code == "rate_limit_exceeded" || type == "rate_limit_error" ||
-                     code == "insufficient_quota" || type == "insufficient_quota"
-                 ? 429
-                 : 500;
-  }
-  if (message.empty()) message = "the endpoint sent an error without a message";
-  Fail(ClassifyHttpStatus(static_cast<int>(status), code, type), std::move(message));
-  error_.code = OneLine(code.empty() ? type : code, kMaxNameBytes);
-}
-
-bool ChatAccumulator::AppendText(const Json& value, std::string& to, Run& run) {
-  if (value.is_string()) return Append(to, value.get_ref<const std::string&>(), run);
-  if (!value.is_array()) return true;
-  for (const Json& part : value) {
-    const Json* const text = Find(part, "text");
-    if (text == nullptr || !text->is_string()) continue;
-    if (!Append(to, text->get_ref<const std::string&>(), run)) return false;
-  }
-  return true;
-}
 
 bool ChatAccumulator::Append(std::string& to, std::string_view text, Run& run) {
   if (text.empty()) return true;

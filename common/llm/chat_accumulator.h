@@ -2,7 +2,6 @@
 #define KERNELCAST_COMMON_LLM_CHAT_ACCUMULATOR_H_
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,14 +48,11 @@ class ChatAccumulator {
     int length = 0;
   };
 
-  void OnObject(const nlohmann::json& object, const char* message_key);
-  void OnMessage(const nlohmann::json& message);
-  void OnToolCall(const nlohmann::json& call);
-  void OnUsage(const nlohmann::json& usage);
-  void OnErrorObject(const nlohmann::json& object, const nlohmann::json& error);
+  // Reads parsed JSON; kept from the header for the sake of who includes it.
+  class Reader;
+
   // Appends within the limits; false: cut or failed.
   bool Append(std::string& to, std::string_view text, Run& run);
-  bool AppendText(const nlohmann::json& value, std::string& to, Run& run);
   void Fail(ErrorKind kind, std::string message);
 
   const AnswerLimits limits_;

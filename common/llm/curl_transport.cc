@@ -1,8 +1,11 @@
 #include "common/llm/curl_transport.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include <limits>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,6 +71,20 @@ List MakeHeaders(const EndpointConfig& endpoint) {
   return list;
 }
 
+// Of a TCP socket; 0: none.
+int LocalPort(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+  }
+  if (address.ss_family == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
+  }
+  return 0;
+}
+
 TransferEnd EndOf(CURLcode code, CURL* handle) {
   switch (code) {
     case CURLE_OK: return TransferEnd::kFinished;
@@ -80,11 +98,12 @@ TransferEnd EndOf(CURLcode code, CURL* handle) {
     case CURLE_SSL_CIPHER:
     case CURLE_PROXY:
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_OUT_OF_MEMORY:
     case CURLE_FAILED_INIT: return TransferEnd::kUnreachable;
     // No other time limit is set than that for connecting.
     case CURLE_OPERATION_TIMEDOUT: return TransferEnd::kConnectTimeout;
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_WEIRD_SERVER_REPLY: return TransferEnd::kNotHttp;
     default: break;
   }
   // Anything else before there was a connection, such as a proxy that refuses.
@@ -112,7 +131,6 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
   curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
-  curl_easy_setopt(handle, CURLOPT_PIPEWAIT, 1L);
   curl_easy_setopt(handle, CURLOPT_MAXAGE_CONN, kMaxIdleSeconds);
   curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(std::max<int64_t>(connect_timeout_ns / kMillisecondNs, 1)));
@@ -123,6 +141,9 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
     curl_easy_setopt(handle, CURLOPT_CAINFO, endpoint.ca_file.c_str());
   }
   const absl::StatusOr<EndpointUrl> url = ParseEndpointUrl(endpoint.url);
+  // Wait for a connection under way to say whether streams can share it. Without TLS they cannot,
+  // and libcurl would learn that from the first answer only.
+  curl_easy_setopt(handle, CURLOPT_PIPEWAIT, url.ok() && url->tls ? 1L : 0L);
   if (endpoint.proxy == "none" || (url.ok() && url->loopback)) {
     curl_easy_setopt(handle, CURLOPT_PROXY, "");
   } else if (endpoint.proxy != "environment") {
@@ -144,8 +165,15 @@ struct CurlTransport::Impl {
   };
   struct EndpointState {
     std::string url;
+    bool tls = false;
     List headers;
     std::vector<EasyHandle> idle;
+  };
+  // A socket as epoll knows it.
+  struct Watched {
+    bool registered = false;
+    bool wanted = false;  // by libcurl
+    uint32_t events = 0;
   };
   struct Draining {
     int64_t until_ns;
@@ -158,17 +186,27 @@ struct CurlTransport::Impl {
   absl::Status Start();
   TransferId StartTransfer(int endpoint, std::string body, TransferSink* sink);
   EasyHandle TakeHandle(int endpoint);
-  // Takes the transfer out of libcurl. Only what ended well leaves a handle worth keeping.
+  // Takes the transfer out of libcurl, and keeps its handle for the next one.
   void Remove(std::unordered_map<TransferId, std::unique_ptr<Transfer>>::iterator transfer);
   void Watch(int fd, int what);
+  void Unwatch(int fd);
+  Watched& WatchedAt(int fd) {
+    const auto at = static_cast<size_t>(fd);
+    if (at >= watched_fds.size()) watched_fds.resize(at + 1);
+    return watched_fds[at];
+  }
   void ReadMessages();
   void ReportUnstarted();
+  // Tells the servers of cancelled streams, which libcurl may leave for later.
+  void FlushCancelled();
   void EndDraining();
 
   static int OnSocket(CURL*, curl_socket_t fd, int what, void* self, void*);
   static int OnTimer(CURLM*, long timeout_ms, void* self);
   static size_t OnHeader(char* data, size_t size, size_t count, void* transfer);
   static size_t OnBody(char* data, size_t size, size_t count, void* transfer);
+  static curl_socket_t OnOpen(void* self, curlsocktype, curl_sockaddr* address);
+  static int OnClose(void* self, curl_socket_t fd);
 
   const LlmConfig& config;
   const Clock& clock;
@@ -182,6 +220,10 @@ struct CurlTransport::Impl {
   std::unordered_map<TransferId, std::unique_ptr<Transfer>> transfers;
   std::deque<Draining> draining;
   std::vector<TransferId> unstarted;
+  std::unordered_set<int> sockets;
+  std::vector<Watched> watched_fds;  // by descriptor
+  // Local ports of TLS connections on which a stream was cancelled since the last Poll.
+  std::unordered_set<int> cancelled_ports;
 };
 
 CurlTransport::Impl::~Impl() {
@@ -206,7 +248,10 @@ absl::Status CurlTransport::Impl::Start() {
   if (multi == nullptr) return absl::UnavailableError("libcurl: out of memory");
   long connections = 0;
   for (const EndpointConfig& endpoint : config.endpoints) {
-    endpoints.push_back({endpoint.url + "/chat/completions", MakeHeaders(endpoint), {}});
+    endpoints.push_back({endpoint.url + "/chat/completions",
+                         endpoint.url.starts_with("https://"),
+                         MakeHeaders(endpoint),
+                         {}});
     connections += endpoint.max_concurrency;
   }
   curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, &OnSocket);
@@ -234,6 +279,10 @@ EasyHandle CurlTransport::Impl::TakeHandle(int index) {
   curl_easy_setopt(handle.get(), CURLOPT_POST, 1L);
   curl_easy_setopt(handle.get(), CURLOPT_HEADERFUNCTION, &OnHeader);
   curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, &OnBody);
+  curl_easy_setopt(handle.get(), CURLOPT_OPENSOCKETFUNCTION, &OnOpen);
+  curl_easy_setopt(handle.get(), CURLOPT_OPENSOCKETDATA, this);
+  curl_easy_setopt(handle.get(), CURLOPT_CLOSESOCKETFUNCTION, &OnClose);
+  curl_easy_setopt(handle.get(), CURLOPT_CLOSESOCKETDATA, this);
   return handle;
 }
 
@@ -271,11 +320,16 @@ void CurlTransport::Impl::Remove(
   const std::unique_ptr<Transfer> transfer = std::move(found->second);
   transfers.erase(found);
   if (transfer->handle == nullptr) return;
+  // libcurl retries by itself what it sent on a connection that was closed meanwhile; but it counts
+  // these retries on the handle for ever, and gives up at five.
+  long new_connections = 1;
+  curl_easy_getinfo(transfer->handle.get(), CURLINFO_NUM_CONNECTS, &new_connections);
   curl_multi_remove_handle(multi, transfer->handle.get());
   curl_easy_setopt(transfer->handle.get(), CURLOPT_ERRORBUFFER, nullptr);
   curl_easy_setopt(transfer->handle.get(), CURLOPT_POSTFIELDS, nullptr);
   std::vector<EasyHandle>& idle = endpoints[transfer->endpoint].idle;
-  if (idle.size() < kPooledHandles) idle.push_back(std::move(transfer->handle));
+  if (idle.size() < kPooledHandles && new_connections == 0)
+    idle.push_back(std::move(transfer->handle));
 }
 
 int CurlTransport::Impl::OnSocket(CURL*, curl_socket_t fd, int what, void* self, void*) {
@@ -284,17 +338,28 @@ int CurlTransport::Impl::OnSocket(CURL*, curl_socket_t fd, int what, void* self,
 }
 
 void CurlTransport::Impl::Watch(int fd, int what) {
+  Watched& watched = WatchedAt(fd);
+  watched.wanted = what != CURL_POLL_REMOVE;
+  // A socket between two requests stays registered, for it is mostly wanted again, and in the same
+  // way. If something happens to it meanwhile, Unwatch is next.
+  if (!watched.wanted) return;
   epoll_event event{};
   event.data.fd = fd;
-  if (what == CURL_POLL_REMOVE) {
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, &event);
-    return;
-  }
   if ((what & CURL_POLL_IN) != 0) event.events |= EPOLLIN;
   if ((what & CURL_POLL_OUT) != 0) event.events |= EPOLLOUT;
-  if (epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0 && errno == ENOENT) {
-    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event);
+  if (watched.registered && watched.events == event.events) return;
+  epoll_ctl(epoll_fd, watched.registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+  watched.registered = true;
+  watched.events = event.events;
+}
+
+void CurlTransport::Impl::Unwatch(int fd) {
+  Watched& watched = WatchedAt(fd);
+  if (watched.registered) {
+    epoll_event event{};
+    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, &event);
   }
+  watched = Watched{};
 }
 
 int CurlTransport::Impl::OnTimer(CURLM*, long timeout_ms, void* self) {
@@ -386,6 +451,42 @@ void CurlTransport::Impl::EndDraining() {
   }
 }
 
+curl_socket_t CurlTransport::Impl::OnOpen(void* self, curlsocktype, curl_sockaddr* address) {
+  const int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  if (fd < 0) return CURL_SOCKET_BAD;
+  static_cast<Impl*>(self)->sockets.insert(fd);
+  return fd;
+}
+
+int CurlTransport::Impl::OnClose(void* self, curl_socket_t fd) {
+  static_cast<Impl*>(self)->sockets.erase(fd);
+  static_cast<Impl*>(self)->Unwatch(fd);
+  return close(fd);
+}
+
+// From 7.88 up to 8.14, libcurl queues the RST_STREAM of a removed transfer and sends it with
+// whatever is sent next on that connection, if anything (curl issue 17611).
+void CurlTransport::Impl::FlushCancelled() {
+  std::unordered_set<int> ports;
+  ports.swap(cancelled_ports);
+  // Where other streams are alive, changing the window of one of them sends all that is queued.
+  for (const auto& [id, transfer] : transfers) {
+    if (ports.empty()) return;
+    if (transfer->handle == nullptr || !endpoints[transfer->endpoint].tls) continue;
+    long port = 0;
+    curl_easy_getinfo(transfer->handle.get(), CURLINFO_LOCAL_PORT, &port);
+    if (port == 0 || ports.erase(static_cast<int>(port)) == 0) continue;
+    curl_easy_pause(transfer->handle.get(), CURLPAUSE_RECV);
+    curl_easy_pause(transfer->handle.get(), CURLPAUSE_CONT);
+  }
+  // Where there is none, the connection ends.
+  for (const int fd : sockets) {
+    if (ports.empty()) return;
+    const int port = LocalPort(fd);
+    if (port != 0 && ports.erase(port) > 0) shutdown(fd, SHUT_RDWR);
+  }
+}
+
 CurlTransport::CurlTransport(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CurlTransport::~CurlTransport() = default;
 
@@ -405,7 +506,14 @@ TransferId CurlTransport::Start(int endpoint, std::string body, TransferSink* si
 
 void CurlTransport::Cancel(TransferId transfer) {
   const auto found = impl_->transfers.find(transfer);
-  if (found != impl_->transfers.end()) impl_->Remove(found);
+  if (found == impl_->transfers.end()) return;
+  const Impl::Transfer& cancelled = *found->second;
+  if (cancelled.handle != nullptr && impl_->endpoints[cancelled.endpoint].tls) {
+    long port = 0;
+    curl_easy_getinfo(cancelled.handle.get(), CURLINFO_LOCAL_PORT, &port);
+    if (port != 0) impl_->cancelled_ports.insert(static_cast<int>(port));
+  }
+  impl_->Remove(found);
 }
 
 void CurlTransport::Drain(TransferId transfer) {
@@ -417,6 +525,7 @@ void CurlTransport::Drain(TransferId transfer) {
 
 void CurlTransport::Poll(int64_t wake_ns) {
   Impl& impl = *impl_;
+  if (!impl.cancelled_ports.empty()) impl.FlushCancelled();
   if (!impl.unstarted.empty()) wake_ns = 0;
   if (!impl.draining.empty()) wake_ns = std::min(wake_ns, impl.draining.front().until_ns);
   wake_ns = std::min(wake_ns, impl.timer_ns);
@@ -441,6 +550,10 @@ void CurlTransport::Poll(int64_t wake_ns) {
       (void)!read(impl.wake_fd, &count, sizeof count);
       // Cleared before the caller looks for what it was woken for.
       impl.woken.store(false);
+      continue;
+    }
+    if (!impl.WatchedAt(event.data.fd).wanted) {
+      impl.Unwatch(event.data.fd);
       continue;
     }
     int mask = 0;

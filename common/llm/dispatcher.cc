@@ -610,6 +610,8 @@ void Dispatcher::Close(Attempt& attempt, ErrorKind result) {
   }
   if (IsOverload(result)) {
     endpoint.limit.OnOverload(attempt.limit_epoch);
+  } else if (result == ErrorKind::kFirstByteTimeout) {
+    endpoint.limit.OnTimeout(attempt.limit_epoch);
   } else if (result == ErrorKind::kNone) {
     endpoint.limit.OnSuccess(endpoint.in_flight);
   }

@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <sstream>
 
@@ -30,7 +29,10 @@ constexpr size_t kMaxKeyBytes = 16 << 10;
 constexpr double kMillisecondNs = 1e6;
 constexpr int kMaxYamlDepth = 16;
 
-std::string Line(const YAML::Mark& mark) { return absl::StrCat(mark.line + 1); }
+std::string Line(const YAML::Mark& mark) {
+  // An empty document is nowhere.
+  return absl::StrCat(std::max(mark.line, 0) + 1);
+}
 
 bool HasControlOrBlank(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) {
@@ -216,7 +218,6 @@ absl::Status ReadHeaders(const YAML::Node& node, std::vector<Header>* headers) {
 
 absl::Status ReadPrices(const std::string& file, const YAML::Node& node, Prices* prices) {
   Section section(file, "'prices'");
-  std::optional<double> cached;
   double cached_value = -1;
   section.Number("prompt", &prices->prompt, 0, 1e9);
   section.Number("cached_prompt", &cached_value, 0, 1e9);

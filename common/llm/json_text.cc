@@ -48,9 +48,10 @@ std::string MendSurrogates(std::string_view text) {
 nlohmann::json ParseJson(std::string_view text) {
   nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_discarded()) return parsed;
-  return nlohmann::json::parse(MendSurrogates(SanitizeUtf8(text)), nullptr,
-                               /*allow_exceptions=*/false);
+  return nlohmann::json::parse(MendJson(text), nullptr, /*allow_exceptions=*/false);
 }
+
+std::string MendJson(std::string_view text) { return MendSurrogates(SanitizeUtf8(text)); }
 
 std::string StringAt(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) return "";

@@ -12,6 +12,9 @@ namespace kernelcast::llm {
 // that is not enough. Never throws.
 nlohmann::json ParseJson(std::string_view text);
 
+// The text with these faults mended, which is then JSON or not.
+std::string MendJson(std::string_view text);
+
 // The string at `key` of an object, or "" where there is none.
 std::string StringAt(const nlohmann::json& object, const char* key);
 

@@ -64,7 +64,8 @@ bool ResponseReader::OnBody(std::string_view bytes) {
       // By what it is, for servers mislabel it: events never begin with a brace.
       const size_t first = bytes.find_first_not_of(" \t\r\n");
       if (first == std::string_view::npos) return true;
-      body_ = bytes[first] == '{' ? Body::kJson : Body::kEvents;
+      bytes.remove_prefix(first);
+      body_ = bytes.front() == '{' ? Body::kJson : Body::kEvents;
     }
   }
   switch (body_) {
@@ -118,6 +119,7 @@ void ResponseReader::OnEnd(TransferEnd end, std::string_view message) {
       return Fail(error_.kind, error_.message);
     }
   }
+  if (end == TransferEnd::kNotHttp) return Fail(ErrorKind::kMalformed, std::string(message));
   if (end != TransferEnd::kFinished) return Fail(ErrorKind::kCutOff, std::string(message));
   if (body_ == Body::kJson) {
     if (accumulator_.OnWhole(buffer_) == ChatAccumulator::State::kFailed) {

@@ -62,8 +62,7 @@ bool IsEndpointFault(ErrorKind kind) {
 }
 
 bool IsOverload(ErrorKind kind) {
-  return kind == ErrorKind::kRateLimited || kind == ErrorKind::kUnavailable ||
-         kind == ErrorKind::kFirstByteTimeout;
+  return kind == ErrorKind::kRateLimited || kind == ErrorKind::kUnavailable;
 }
 
 bool IsFailure(ErrorKind kind) { return MayPass(kind) && kind != ErrorKind::kRateLimited; }

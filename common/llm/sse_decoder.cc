@@ -7,6 +7,13 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 // "data: " in front of the longest event that is allowed.
 constexpr size_t kFieldNameBytes = 16;
 
+// As find_first_of("\r\n"), at the speed of memchr.
+size_t FindLineEnd(std::string_view bytes) {
+  const size_t lf = bytes.find('\n');
+  const size_t cr = bytes.substr(0, lf).find('\r');
+  return cr != std::string_view::npos ? cr : lf;
+}
+
 }  // namespace
 
 SseDecoder::Result SseDecoder::Feed(std::string_view bytes, const Sink& sink) {
@@ -18,7 +25,7 @@ SseDecoder::Result SseDecoder::Feed(std::string_view bytes, const Sink& sink) {
         continue;
       }
     }
-    const size_t end = bytes.find_first_of("\r\n");
+    const size_t end = FindLineEnd(bytes);
     const std::string_view part = bytes.substr(0, end);
     if (line_.size() + part.size() > max_event_bytes_ + kFieldNameBytes) {
       return End(Result::kTooLong);

@@ -12,7 +12,8 @@ enum class TransferEnd {
   kFinished,        // the response ended as it should
   kUnreachable,     // no connection
   kConnectTimeout,  // no connection in time
-  kBroken,          // connected, and then lost, or what came is no HTTP
+  kBroken,          // connected, and then lost
+  kNotHttp,         // what came is no HTTP
 };
 
 // Learns what comes of one exchange. Its methods are called while the transport works, so they may

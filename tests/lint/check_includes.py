@@ -54,6 +54,7 @@ EXTERNAL = [
     ("muParser", r"muParser", ["common/domain/*.cc"]),
     ("SQLite", r"sqlite3", ["services/*/store/*"]),
     ("curl", r"curl/", ["common/llm/*.cc"]),
+    ("simdjson", r"simdjson", ["common/llm/*.cc"]),
     ("CUDA", r"(cuda|nvml|nvrtc|cupti|nvJitLink)", ["services/worker/cuda/*"]),
     ("XGBoost", r"xgboost/", ["services/forecaster/embedded/*"]),
     ("prometheus-cpp", r"prometheus/", ["common/metrics/*"]),

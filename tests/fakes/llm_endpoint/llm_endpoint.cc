@@ -502,6 +502,7 @@ class FakeLlmEndpoint::Impl {
 
   Script Complete(Connection& connection, const Request& http) {
     ++seen_.requests;
+    if (!repeated_.empty()) return repeated_;
     seen_.bodies.push_back(http.body);
     seen_.authorizations.push_back(http.authorization);
     if (seen_.bodies.size() > kKept) {
@@ -559,6 +560,7 @@ class FakeLlmEndpoint::Impl {
                         ? Stream(fault, request, answer, usage, model)
                         : Whole(fault, answer, usage, model);
     if (fault == Fault::kCloseAfter) script.back().then = Step::Then::kClose;
+    if (options_.repeat_first_answer && fault == Fault::kNone) repeated_ = script;
     return script;
   }
 
@@ -822,6 +824,7 @@ class FakeLlmEndpoint::Impl {
   std::multimap<int64_t, int> timers_;
   FakeEndpointSeen seen_;
   std::unordered_set<size_t> prompts_;
+  Script repeated_;
 
   std::thread thread_;
 };

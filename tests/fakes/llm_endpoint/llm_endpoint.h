@@ -36,6 +36,9 @@ struct FakeEndpointOptions {
   bool check_model = false;
   std::string api_key;  // wanted, if not empty
   AnswerSource answers = ForecastAnswers();
+  // For benches: the answer to the first request that meets no fault is the answer to all, which
+  // are not looked at any more. Not with `faults`.
+  bool repeat_first_answer = false;
 };
 
 // What the endpoint saw.

@@ -36,6 +36,8 @@ int main(int argc, char** argv) {
   app.add_flag("--no-json-schema", no_json_schema, "Refuse response_format");
   app.add_flag("--no-tools", no_tools, "Refuse tools");
   app.add_flag("--no-named-tool-choice", no_named_tool_choice, "Refuse to be told which tool");
+  app.add_flag("--repeat-first-answer", options.repeat_first_answer,
+               "Answer every request with the first one's answer, as fast as can be");
   CLI11_PARSE(app, argc, argv);
 
   options.latency_us = static_cast<int64_t>(latency_ms * 1000);
