@@ -119,7 +119,9 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
   absl::StatusOr<PromptTemplate> system_template = PromptTemplate::Parse(system, kSystemNames);
   if (!system_template.ok()) return at("system.txt", system_template.status());
   prompt.system_ = *std::move(system_template);
-  absl::StatusOr<PromptTemplate> user_template = PromptTemplate::Parse(user, kUserNames);
+  // The candidate ends its own last line.
+  const std::string_view user_text = user.substr(0, user.size() - (user.ends_with('\n') ? 1 : 0));
+  absl::StatusOr<PromptTemplate> user_template = PromptTemplate::Parse(user_text, kUserNames);
   if (!user_template.ok()) return at("user.txt", user_template.status());
   prompt.user_ = *std::move(user_template);
   const std::vector<std::string>& names = prompt.user_.names();

@@ -35,8 +35,8 @@ struct LlmBackendOptions {
   // Input and output tokens that may be spent on one problem while this process lives; 0: any
   // number. What is under way counts by an estimate.
   uint64_t max_problem_tokens = 0;
-  // While every endpoint is known to be down: wait for one, up to the caller's deadline, rather than
-  // abstain at once.
+  // While every endpoint is known to be down: wait for one, up to the caller's deadline, rather
+  // than abstain at once.
   bool wait_for_recovery = false;
   LadderOptions ladder;  // its rungs are the prompt's
 };

@@ -155,7 +155,7 @@ TEST_CASE("The candidate comes last and what comes before it is shared", "[forec
     other.facts.values[1] += 1;
     const std::string first = prompt.Render(one, {}, 1 << 20)->user;
     const std::string second = prompt.Render(other, {}, 1 << 20)->user;
-    CHECK_THAT(second, EndsWith("```cuda\n// another\n```\n\n"));
+    CHECK_THAT(second, EndsWith("```cuda\n// another\n```\n"));
     CHECK(prompt.Render(one, {}, 1 << 20)->system == prompt.Render(other, {}, 1 << 20)->system);
     const size_t shared = static_cast<size_t>(
         std::mismatch(first.begin(), first.end(), second.begin()).first - first.begin());
