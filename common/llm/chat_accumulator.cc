@@ -240,7 +240,7 @@ class ChatAccumulator::Reader {
                    : 500;
     }
     if (message.empty()) message = "the endpoint sent an error without a message";
-    to_.Fail(ClassifyHttpStatus(static_cast<int>(status), code, type), std::string(message));
+    to_.Fail(ClassifyHttpStatus(static_cast<int>(status), code, type), message);
     to_.error_.code = OneLine(code.empty() ? type : code, kMaxNameBytes);
   }
 
@@ -327,7 +327,7 @@ bool ChatAccumulator::Append(std::string& to, std::string_view text, Run& run) {
   return false;
 }
 
-void ChatAccumulator::Fail(ErrorKind kind, std::string message) {
+void ChatAccumulator::Fail(ErrorKind kind, std::string_view message) {
   state_ = State::kFailed;
   error_.kind = kind;
   error_.message = OneLine(message, kMaxMessageBytes);

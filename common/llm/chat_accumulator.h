@@ -53,7 +53,7 @@ class ChatAccumulator {
 
   // Appends within the limits; false: cut or failed.
   bool Append(std::string& to, std::string_view text, Run& run);
-  void Fail(ErrorKind kind, std::string message);
+  void Fail(ErrorKind kind, std::string_view message);
 
   const AnswerLimits limits_;
   State state_ = State::kOpen;

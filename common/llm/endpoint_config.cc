@@ -294,8 +294,8 @@ absl::Status Complete(EndpointConfig* endpoint) {
 
 absl::Status ValidateEndpoint(const EndpointConfig& endpoint) {
   KC_RETURN_IF_ERROR(ParseEndpointUrl(endpoint.url).status());
-  const auto invalid = [](std::string message) {
-    return absl::InvalidArgumentError(std::move(message));
+  const auto invalid = [](const std::string& message) {
+    return absl::InvalidArgumentError(message);
   };
   if (endpoint.model.empty()) return invalid("'model' is empty");
   if (HasControl(endpoint.model)) return invalid("'model' holds control characters");

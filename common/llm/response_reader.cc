@@ -119,8 +119,8 @@ void ResponseReader::OnEnd(TransferEnd end, std::string_view message) {
       return Fail(error_.kind, error_.message);
     }
   }
-  if (end == TransferEnd::kNotHttp) return Fail(ErrorKind::kMalformed, std::string(message));
-  if (end != TransferEnd::kFinished) return Fail(ErrorKind::kCutOff, std::string(message));
+  if (end == TransferEnd::kNotHttp) return Fail(ErrorKind::kMalformed, message);
+  if (end != TransferEnd::kFinished) return Fail(ErrorKind::kCutOff, message);
   if (body_ == Body::kJson) {
     if (accumulator_.OnWhole(buffer_) == ChatAccumulator::State::kFailed) {
       const ChatError& error = accumulator_.error();
@@ -177,10 +177,10 @@ void ResponseReader::ReadErrorBody() {
   error_.code = OneLine(code.empty() ? type : code, kMaxCodeBytes);
   std::string text = absl::StrCat("HTTP ", http_status_);
   if (!message.empty()) absl::StrAppend(&text, ": ", message);
-  Fail(kind, std::move(text));
+  Fail(kind, text);
 }
 
-void ResponseReader::Fail(ErrorKind kind, std::string message) {
+void ResponseReader::Fail(ErrorKind kind, std::string_view message) {
   error_.kind = kind;
   error_.message = OneLine(message, kMaxMessageBytes);
   error_.http_status = http_status_;

@@ -43,7 +43,7 @@ class ResponseReader {
 
   bool OnEvents(SseDecoder::Result result);
   void ReadErrorBody();
-  void Fail(ErrorKind kind, std::string message);
+  void Fail(ErrorKind kind, std::string_view message);
   void End() { ended_ = true; }
 
   const AnswerLimits limits_;

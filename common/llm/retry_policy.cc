@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 // Longer than anybody means; keeps sums of times in range.
-constexpr int64_t kMaxRetryAfterNs = 7 * 24 * 3600 * kSecondNs;
+constexpr int64_t kMaxRetryAfterNs = 7 * int64_t{86400} * kSecondNs;
 
 bool SaysMoneyIsSpent(std::string_view word) {
   constexpr std::array<std::string_view, 8> kWords = {
