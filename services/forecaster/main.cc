@@ -75,7 +75,7 @@ struct LlmParts {
 // An endpoint that says no is a mistake to be mended now; one that is away may come back.
 absl::Status CheckEndpoints(const llm::LlmConfig& config) {
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
-    const absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
+    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
     if (status.ok()) continue;
     if (!absl::IsUnavailable(status)) return status;
     Log(LogLevel::kWarning, "an endpoint is away; it is asked all the same",
@@ -99,7 +99,8 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
     options.models.push_back(endpoint.model);
   }
   std::ranges::sort(options.models);
-  options.models.erase(std::ranges::unique(options.models).begin(), options.models.end());
+  options.models.erase(std::unique(options.models.begin(), options.models.end()),
+                       options.models.end());
   options.samples = flags.llm_samples;
   options.max_answer_tokens = flags.llm_max_tokens;
   options.temperature = flags.llm_temperature;

@@ -53,6 +53,7 @@ std::vector<double> ExampleProbabilities(const BinScheme& scheme) {
   }
   hundredths[peak - 1] += 100 - sum;
   std::vector<double> probabilities;
+  probabilities.reserve(hundredths.size());
   for (const int value : hundredths) probabilities.push_back(value / 100.0);
   return probabilities;
 }

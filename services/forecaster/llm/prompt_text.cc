@@ -197,6 +197,7 @@ std::string LanguageOf(CandidateKind kind) {
 
 std::string TunableText(const std::vector<Tunable>& tunables) {
   std::vector<std::string> parts;
+  parts.reserve(tunables.size());
   for (const Tunable& tunable : tunables) {
     parts.push_back(absl::StrCat(Inline(tunable.name), "=", Inline(tunable.value)));
   }
@@ -205,6 +206,7 @@ std::string TunableText(const std::vector<Tunable>& tunables) {
 
 std::string InlineList(const std::vector<std::string>& texts, const char* separator) {
   std::vector<std::string> parts;
+  parts.reserve(texts.size());
   for (const std::string& text : texts) parts.push_back(Inline(text));
   return absl::StrJoin(parts, separator);
 }
