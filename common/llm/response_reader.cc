@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kMaxErrorBodyBytes = 64 << 10;
 constexpr size_t kMaxMessageBytes = 500;
 constexpr size_t kMaxCodeBytes = 64;
-// What JSON makes of a byte at most ("\u0001"), and what stands around an answer.
-constexpr int64_t kEscapedBytes = 6;
+// What JSON makes of a byte of text at most ("\u00e9" of two), and what stands around an answer.
+constexpr int64_t kEscapedBytes = 3;
 constexpr int64_t kEnvelopeBytes = 64 << 10;
 
 bool NameIs(std::string_view name, std::string_view wanted) {

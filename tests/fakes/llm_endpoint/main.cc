@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   int port = 0;
   double latency_ms = 0;
   double interval_ms = 0;
+  double loris_interval_ms = 20;
   std::vector<std::string> faults;
   std::string answers = "forecast";
   bool no_json_schema = false;
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   app.add_option("--port", port, "0: any; the one that is served on is printed");
   app.add_option("--latency-ms", latency_ms, "Until the first token");
   app.add_option("--interval-ms", interval_ms, "Between the pieces of an answer");
+  app.add_option("--loris-interval-ms", loris_interval_ms, "Between the bytes of a slow loris");
   app.add_option("--pieces", options.pieces, "Events that an answer's text is cut into");
   app.add_option("--seed", options.seed, "Of faults and answers");
   app.add_option("--fault", faults, "NAME=SHARE, or all=SHARE for all of them evenly; repeatable");
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
 
   options.latency_us = static_cast<int64_t>(latency_ms * 1000);
   options.piece_interval_us = static_cast<int64_t>(interval_ms * 1000);
+  options.loris_interval_us = static_cast<int64_t>(loris_interval_ms * 1000);
   options.supports_json_schema = !no_json_schema;
   options.supports_tools = !no_tools;
   options.supports_named_tool_choice = !no_named_tool_choice;

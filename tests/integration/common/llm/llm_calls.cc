@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -75,6 +76,25 @@ llm::ChatOutcome Ask(llm::LlmClient& client, llm::ChatRequest request) {
     return none;
   }
   return outcomes.Take().front();
+}
+
+std::unique_ptr<EndpointProcess> EndpointProcess::Start(const std::vector<std::string>& arguments) {
+  ChildOptions options;
+  options.argv = {KERNELCAST_BIN_DIR "/fake-llm-endpoint"};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  auto child = ChildProcess::Spawn(options);
+  if (!child.ok()) return nullptr;
+  auto endpoint = std::make_unique<EndpointProcess>();
+  endpoint->child_ = std::move(*child);
+  const bool told = Eventually([&] {
+    return endpoint->child_->Poll() || endpoint->child_->output().find('\n') != std::string::npos;
+  });
+  endpoint->port_ = std::atoi(endpoint->child_->output().c_str());
+  return told && endpoint->port_ > 0 ? std::move(endpoint) : nullptr;
+}
+
+std::string EndpointProcess::url() const {
+  return "http://127.0.0.1:" + std::to_string(port_) + "/v1";
 }
 
 bool Eventually(const std::function<bool()>& condition) {

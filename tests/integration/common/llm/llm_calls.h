@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/llm/client.h"
+#include "common/process/child_process.h"
 
 namespace kernelcast::testing {
 
@@ -46,6 +47,18 @@ llm::ChatRequest Question(const std::string& text = "How fast?");
 
 // One call from beginning to end.
 llm::ChatOutcome Ask(llm::LlmClient& client, llm::ChatRequest request = Question());
+
+// fake-llm-endpoint as a process of its own, so that its memory is not ours.
+class EndpointProcess {
+ public:
+  // Null where it does not start.
+  static std::unique_ptr<EndpointProcess> Start(const std::vector<std::string>& arguments);
+  std::string url() const;
+
+ private:
+  std::unique_ptr<ChildProcess> child_;
+  int port_ = 0;
+};
 
 // Polls until it holds; false after twenty seconds.
 bool Eventually(const std::function<bool()>& condition);
