@@ -31,7 +31,7 @@ struct PoolWeightOptions {
 // Pure; one thread at a time.
 class PoolWeights {
  public:
-  PoolWeights() = default;
+  PoolWeights() : PoolWeights(PoolWeightOptions()) {}
   explicit PoolWeights(PoolWeightOptions options) : options_(options) {}
 
   // Weight of the second; 1/2 before any label.
