@@ -1,6 +1,7 @@
 // The program with the real services and an endpoint that a test commands. The worker answers from
 // made-up records, so that no test depends on how quiet the machine is.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -136,8 +137,15 @@ TEST_CASE("A recorded search is run again exactly", "[e2e][llm]") {
   INFO(replayed.err);
   REQUIRE(replayed.exit_code == 0);
 
-  const std::vector<json> before = site.Decisions("first");
-  const std::vector<json> after = site.Decisions("second");
+  std::vector<json> before = site.Decisions("first");
+  std::vector<json> after = site.Decisions("second");
+  // The best are measured again in the end, side by side: these settle in any order.
+  for (std::vector<json>* decisions : {&before, &after}) {
+    const auto repeated =
+        std::stable_partition(decisions->begin(), decisions->end(),
+                              [](const json& decision) { return !decision["forecast"].empty(); });
+    std::sort(repeated, decisions->end());
+  }
   REQUIRE(before.size() > 12);
   REQUIRE(before.size() == after.size());
   for (size_t i = 0; i < before.size(); ++i) {
