@@ -19,11 +19,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build_packages=(
   g++ cmake ninja-build ccache pkg-config
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev
-  libcli11-dev libdlpack-dev libmuparser-dev libseccomp-dev libsqlite3-dev libssl-dev
+  libcli11-dev libcurl4-openssl-dev libdlpack-dev libmuparser-dev libseccomp-dev libsimdjson-dev libsqlite3-dev libssl-dev
   libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
 test_packages=(
-  catch2 clang-14 clang-format clang-tidy git libclang-rt-14-dev
+  catch2 clang-14 clang-format clang-tidy git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
   python3 python3-grpcio python3-protobuf shellcheck sqlite3
 )
 tools=.setup

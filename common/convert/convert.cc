@@ -193,6 +193,15 @@ v1::Forecast ToProto(const Forecast& forecast) {
   usage->set_cost_dollars(forecast.token_usage.cost_dollars);
   *proto.mutable_latency() = DurationToProto(forecast.latency_ns);
   proto.set_prompt_version(Utf8(forecast.prompt_version));
+  for (const ForecastComponent& component : forecast.components) {
+    v1::ForecastComponent& out = *proto.add_components();
+    out.set_backend(Utf8(component.backend));
+    out.set_backend_version(Utf8(component.backend_version));
+    out.set_weight(component.weight);
+    out.mutable_bin_probabilities()->Add(component.bin_probabilities.begin(),
+                                         component.bin_probabilities.end());
+    out.set_failure_probability(component.failure_probability);
+  }
   return proto;
 }
 
@@ -220,6 +229,15 @@ Forecast FromProto(const v1::Forecast& proto) {
   forecast.token_usage.cost_dollars = proto.token_usage().cost_dollars();
   forecast.latency_ns = ToNanoseconds(proto.latency());
   forecast.prompt_version = proto.prompt_version();
+  for (const v1::ForecastComponent& component : proto.components()) {
+    ForecastComponent& out = forecast.components.emplace_back();
+    out.backend = component.backend();
+    out.backend_version = component.backend_version();
+    out.weight = component.weight();
+    out.bin_probabilities.assign(component.bin_probabilities().begin(),
+                                 component.bin_probabilities().end());
+    out.failure_probability = component.failure_probability();
+  }
   return forecast;
 }
 

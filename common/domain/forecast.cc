@@ -247,6 +247,21 @@ absl::Status ValidateForecast(const Forecast& forecast) {
     return absl::InvalidArgumentError(
         absl::StrCat("latency_ns: ", forecast.latency_ns, " is negative"));
   }
+  if (forecast.components.size() > kMaxForecastComponents) {
+    return absl::InvalidArgumentError(absl::StrCat("components: ", forecast.components.size(),
+                                                   " are more than ", kMaxForecastComponents));
+  }
+  for (const ForecastComponent& component : forecast.components) {
+    if (component.bin_probabilities.size() != p.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "components: ", component.bin_probabilities.size(), " bin_probabilities; scheme ",
+          scheme->id(), " has ", scheme->size(), " bins"));
+    }
+    KC_RETURN_IF_ERROR(CheckSimplex(component.bin_probabilities));
+    KC_RETURN_IF_ERROR(
+        CheckProbability("components.failure_probability", component.failure_probability));
+    KC_RETURN_IF_ERROR(CheckProbability("components.weight", component.weight));
+  }
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_COMMON_DOMAIN_FORECAST_H_
 #define KERNELCAST_COMMON_DOMAIN_FORECAST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,15 @@ struct TokenUsage {
   uint64_t cached_input_tokens = 0;
   uint64_t output_tokens = 0;
   double cost_dollars = 0;
+};
+
+// Of a pool: what one of its backends said.
+struct ForecastComponent {
+  std::string backend;
+  std::string backend_version;
+  double weight = 0;
+  std::vector<double> bin_probabilities;
+  double failure_probability = 0;
 };
 
 // A distribution over the speedup of one candidate relative to a named baseline. Field meanings as
@@ -39,7 +49,10 @@ struct Forecast {
   TokenUsage token_usage;
   int64_t latency_ns = 0;
   std::string prompt_version;
+  std::vector<ForecastComponent> components;
 };
+
+inline constexpr size_t kMaxForecastComponents = 8;
 
 struct Abstention {
   enum class Cause { kModelDeferred, kUnparsable, kEndpointUnavailable, kBudget, kNotCovered };
@@ -69,7 +82,7 @@ double StudentTUpperTail(double log2_threshold, double location, double scale,
 // forecasts apart. `threshold` is finite and not negative.
 [[nodiscard]] absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold);
 
-// Checks lengths, simplex (to 1e-6), ranges and the scheme's id.
+// Checks lengths, simplex (to 1e-6), ranges and the scheme's id, of the components too.
 [[nodiscard]] absl::Status ValidateForecast(const Forecast& forecast);
 
 }  // namespace kernelcast

@@ -19,6 +19,10 @@ _kernelcast() {
     "compile --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "compile --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --orchestrator") return ;;
+    "doctor --llm") return ;;
+    "doctor --llm-model") return ;;
+    "doctor --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --worker") return ;;
     "doctor --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -34,6 +38,17 @@ _kernelcast() {
     "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'final forecast measure route' -- "$cur"); return ;;
     "evaluate --search-id") return ;;
     "evaluate --in-flight") return ;;
+    "evaluate --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "evaluate --llm") return ;;
+    "evaluate --llm-model") return ;;
+    "evaluate --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --prompt") return ;;
+    "evaluate --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "evaluate --llm-samples") return ;;
+    "evaluate --llm-token-budget") return ;;
+    "evaluate --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --orchestrator") return ;;
     "evaluate --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -60,6 +75,16 @@ _kernelcast() {
     "forecast --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --llm") return ;;
+    "forecast --llm-model") return ;;
+    "forecast --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --prompt") return ;;
+    "forecast --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "forecast --llm-samples") return ;;
+    "forecast --llm-token-budget") return ;;
+    "forecast --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --target") return ;;
     "measure --worker") return ;;
@@ -91,6 +116,17 @@ _kernelcast() {
     "search --in-flight") return ;;
     "search --search-id") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "search --llm") return ;;
+    "search --llm-model") return ;;
+    "search --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --prompt") return ;;
+    "search --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "search --llm-samples") return ;;
+    "search --llm-token-budget") return ;;
+    "search --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --orchestrator") return ;;
     "search --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -116,6 +152,17 @@ _kernelcast() {
     "up --listen") return ;;
     "up --log-level") mapfile -t COMPREPLY < <(compgen -W 'debug error info warning' -- "$cur"); return ;;
     "up --drain-seconds") return ;;
+    "up --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
+    "up --llm") return ;;
+    "up --llm-model") return ;;
+    "up --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --llm-config") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --prompt") return ;;
+    "up --prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "up --llm-samples") return ;;
+    "up --llm-token-budget") return ;;
+    "up --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -146,7 +193,7 @@ _kernelcast() {
       ;;
     doctor)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     eval)
@@ -158,7 +205,7 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --search-id --in-flight --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -170,7 +217,7 @@ _kernelcast() {
       ;;
     forecast)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -196,7 +243,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --measure-everything --search-id --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --measure-everything --search-id --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -213,7 +260,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --drain-seconds --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --drain-seconds --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     watch)

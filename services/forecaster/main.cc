@@ -2,23 +2,37 @@
 // to be.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
+#include "common/base/status.h"
 #include "common/config/service_flags.h"
+#include "common/llm/client.h"
+#include "common/llm/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/forecaster/embedded/embedded_backend.h"
+#include "services/forecaster/llm/llm_backend.h"
+#include "services/forecaster/pool/pool_backend.h"
+#include "services/forecaster/replay/replay_backend.h"
+#include "services/forecaster/rpc/forecast_records.h"
 #include "services/forecaster/rpc/forecaster_service.h"
+#include "services/forecaster/store/forecast_cache_file.h"
 #include "services/forecaster/store/label_store.h"
 
 namespace kernelcast::forecaster {
 namespace {
+
+// A model is asked for this long at start whether it is there.
+constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 struct Flags {
   ServiceFlags service;
@@ -26,11 +40,98 @@ struct Flags {
   std::string forecaster_id;
   std::string backend = std::string(EmbeddedBackend::kName);
   uint64_t seed = 1;
+
+  llm::LlmFlags llm;
+  std::string prompt = std::string(kDefaultPromptVersion);
+  std::string prompt_directory;
+  int llm_samples = 1;
+  int llm_max_tokens = 8192;
+  std::optional<double> llm_temperature;
+  uint64_t llm_token_budget = 0;
+  int64_t llm_cache_mib = 256;
+
+  std::string replay_file;
+  std::string replay_backend;
+  std::string replay_version;
+  std::string record_file;
 };
 
 int Fail(const absl::Status& status) {
   Log(LogLevel::kError, "the forecaster cannot start", {{"error", std::string(status.message())}});
   return 1;
+}
+
+// What belongs to asking models. Members go in the reverse order.
+struct LlmParts {
+  std::unique_ptr<LlmMetrics> metrics;
+  std::unique_ptr<ForecastCacheFile> cache;
+  std::unique_ptr<llm::LlmClient> client;
+  std::unique_ptr<EndpointClient> endpoints;
+  std::unique_ptr<LlmBackend> backend;
+  std::unique_ptr<PoolMetrics> pool_metrics;
+  std::unique_ptr<PoolBackend> pool;
+};
+
+// An endpoint that says no is a mistake to be mended now; one that is away may come back.
+absl::Status CheckEndpoints(const llm::LlmConfig& config) {
+  for (const llm::EndpointConfig& endpoint : config.endpoints) {
+    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
+    if (status.ok()) continue;
+    if (!absl::IsUnavailable(status)) return status;
+    Log(LogLevel::kWarning, "an endpoint is away; it is asked all the same",
+        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embedded,
+                     LlmParts& parts) {
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
+  absl::StatusOr<ForecastPrompt> prompt = flags.prompt_directory.empty()
+                                              ? ForecastPrompt::Builtin(flags.prompt)
+                                              : ForecastPrompt::Load(flags.prompt_directory);
+  KC_RETURN_IF_ERROR(prompt.status());
+  KC_RETURN_IF_ERROR(CheckEndpoints(config));
+  LlmBackendOptions options(*std::move(prompt));
+  std::vector<std::string> names;
+  for (const llm::EndpointConfig& endpoint : config.endpoints) {
+    names.push_back(endpoint.name);
+    options.models.push_back(endpoint.model);
+  }
+  std::ranges::sort(options.models);
+  options.models.erase(std::unique(options.models.begin(), options.models.end()),
+                       options.models.end());
+  options.samples = flags.llm_samples;
+  options.max_answer_tokens = flags.llm_max_tokens;
+  options.temperature = flags.llm_temperature;
+  options.max_problem_tokens = flags.llm_token_budget;
+  parts.metrics = std::make_unique<LlmMetrics>(metrics, names);
+  if (flags.llm_cache_mib > 0) {
+    KC_ASSIGN_OR_RETURN(parts.cache,
+                        ForecastCacheFile::Open(flags.state_dir, flags.llm_cache_mib << 20));
+  }
+  KC_ASSIGN_OR_RETURN(parts.client, llm::LlmClient::Create(std::move(config), parts.metrics.get()));
+  parts.endpoints = std::make_unique<EndpointClient>(parts.client.get());
+  parts.backend = std::make_unique<LlmBackend>(std::move(options), parts.endpoints.get(),
+                                               parts.cache.get(), parts.metrics.get());
+  parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);
+  parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
+                                             parts.pool_metrics.get());
+  return absl::OkStatus();
+}
+
+// Every backend that can be asked by name, the one that answers where none is named first.
+absl::StatusOr<std::vector<Backend*>> Ordered(std::vector<Backend*> backends,
+                                              const std::string& first) {
+  const auto chosen = std::ranges::find(backends, first, &Backend::name);
+  if (chosen == backends.end()) {
+    return absl::InvalidArgumentError(
+        first == ReplayBackend::kName
+            ? "--backend replay needs --replay FILE"
+            : absl::StrCat("--backend ", first, " needs a model: --llm URL, or --llm-config FILE"));
+  }
+  std::rotate(backends.begin(), chosen, chosen + 1);
+  return backends;
 }
 
 int Run(const Flags& flags) {
@@ -48,12 +149,39 @@ int Run(const Flags& flags) {
     Log(LogLevel::kWarning, "predictions were not kept; a restart makes them again",
         {{"error", std::string(status.message())}});
   };
+  // Goes after the backends that answer through it.
+  std::unique_ptr<ForecastRecorder> recorder;
   EmbeddedBackend embedded(std::move(embedded_options));
+  std::unique_ptr<ReplayBackend> replay;
+  LlmParts llm_parts;
+  std::vector<Backend*> backends = {&embedded};
+  if (flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty()) {
+    if (const absl::Status status = MakeLlm(flags, metrics, &embedded, llm_parts); !status.ok()) {
+      return Fail(status);
+    }
+    backends.insert(backends.end(), {llm_parts.backend.get(), llm_parts.pool.get()});
+  }
+  if (!flags.replay_file.empty()) {
+    absl::StatusOr<std::vector<RecordedForecast>> records = ReadForecastRecords(flags.replay_file);
+    if (!records.ok()) return Fail(records.status());
+    replay = std::make_unique<ReplayBackend>(
+        *std::move(records), ReplayOptions{flags.replay_backend, flags.replay_version});
+    backends.push_back(replay.get());
+  }
+  absl::StatusOr<std::vector<Backend*>> ordered = Ordered(std::move(backends), flags.backend);
+  if (!ordered.ok()) return Fail(ordered.status());
+  if (!flags.record_file.empty()) {
+    absl::StatusOr<std::unique_ptr<ForecastRecorder>> opened =
+        ForecastRecorder::Open(flags.record_file, ordered->front());
+    if (!opened.ok()) return Fail(opened.status());
+    recorder = *std::move(opened);
+    ordered->front() = recorder.get();
+  }
 
   ForecasterService::Options options;
   options.forecaster_id =
       flags.forecaster_id.empty() ? RandomId("forecaster-") : flags.forecaster_id;
-  ForecasterService service(options, store->get(), {&embedded}, &metrics, Clock::Real());
+  ForecasterService service(options, store->get(), *ordered, &metrics, Clock::Real());
   if (const absl::Status status = service.Load(); !status.ok()) return Fail(status);
 
   absl::StatusOr<std::unique_ptr<RpcServer>> server =
@@ -73,6 +201,7 @@ int Run(const Flags& flags) {
       {{"address", (*server)->address()},
        {"metrics_port", metrics.port()},
        {"forecaster_id", options.forecaster_id},
+       {"backend", flags.backend},
        {"state_dir", flags.state_dir}});
 
   const int signal_number = termination.Wait();
@@ -94,12 +223,53 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--forecaster-id", flags.forecaster_id,
                  "Name of this process in replies; random unless given");
-  app.add_option("--backend", flags.backend, "What makes the forecasts")
-      ->check(CLI::IsMember({std::string(EmbeddedBackend::kName)}))
+  app.add_option("--backend", flags.backend,
+                 "What makes the forecasts where a request names none: embedded (models trained "
+                 "here), llm (a language model), pool (both), replay (a record)")
+      ->check(CLI::IsMember({std::string(EmbeddedBackend::kName), std::string(LlmBackend::kName),
+                             std::string(PoolBackend::kName), std::string(ReplayBackend::kName)}))
       ->capture_default_str();
   app.add_option("--seed", flags.seed,
                  "Seed of training: the same labels in the same order give the same forecasts")
       ->capture_default_str();
+  app.add_option("--llm", flags.llm.url,
+                 "URL of an OpenAI-compatible endpoint, up to /v1: http://127.0.0.1:8000/v1");
+  app.add_option("--llm-model", flags.llm.model,
+                 "The model's name at that endpoint; the only one that it lists unless given");
+  app.add_option("--llm-key-file", flags.llm.key_file,
+                 "File that holds the endpoint's API key, on one line");
+  app.add_option("--llm-config", flags.llm.config_file,
+                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it");
+  app.add_option("--prompt", flags.prompt, "Prompt that models are asked with")
+      ->check(CLI::IsMember(ForecastPrompt::BuiltinVersions()))
+      ->capture_default_str();
+  app.add_option("--prompt-directory", flags.prompt_directory,
+                 "Folder with prompt.json, system.txt and user.txt, instead of --prompt");
+  app.add_option("--llm-samples", flags.llm_samples, "Answers to each question, which are pooled")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--llm-max-tokens", flags.llm_max_tokens,
+                 "Most tokens of one answer, reasoning included; 0: the endpoint's own limit")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--llm-temperature", flags.llm_temperature,
+                 "Temperature of answers; the endpoint's own unless given")
+      ->check(CLI::Range(0.0, 2.0));
+  app.add_option("--llm-token-budget", flags.llm_token_budget,
+                 "Most tokens spent on one problem while this process lives; 0: any number")
+      ->capture_default_str();
+  app.add_option("--llm-cache-mib", flags.llm_cache_mib,
+                 "Most MiB of answers kept in the state directory; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--replay", flags.replay_file,
+                 "Recorded forecasts, from --record or kernelcast export, for the backend replay");
+  app.add_option("--replay-backend", flags.replay_backend,
+                 "Of the record only forecasts of this backend, such as embedded or llm");
+  app.add_option("--replay-version", flags.replay_version,
+                 "Of the record only forecasts of this backend version");
+  app.add_option("--record", flags.record_file,
+                 "File that the forecasts of --backend are appended to, for --replay");
   const int exit_code = ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
   return Run(flags);

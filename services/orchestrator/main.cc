@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -31,6 +32,8 @@ struct Flags {
   std::string state_dir = ".";
   std::vector<std::string> workers;
   std::string forecaster;
+  double forecast_timeout_seconds =
+      absl::ToDoubleSeconds(ForecasterClientOptions().forecast_timeout);
   TlsOptions client_tls;
   size_t max_in_flight = EngineOptions().max_live_evaluations;
   int confirm = EngineOptions().confirm_candidates;
@@ -59,7 +62,11 @@ absl::Status Serve(const Flags& flags) {
                       }));
   ForecasterClientOptions forecaster_options;
   forecaster_options.address = flags.forecaster;
+  forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
   forecaster_options.channel.tls = flags.client_tls;
+  forecaster_options.device_for = [pool = workers.get()](const std::string& target) {
+    return pool->DeviceFor(target);
+  };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterClient::Create(forecaster_options));
 
   EngineOptions engine_options;
@@ -105,6 +112,10 @@ int Main(int argc, char** argv) {
       ->required();
   app.add_option("--forecaster", flags.forecaster, "Address of the forecaster, host:port")
       ->required();
+  app.add_option("--forecast-timeout-seconds", flags.forecast_timeout_seconds,
+                 "How long a forecast may take; models that reason need minutes")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 3600.0));
   app.add_option("--client-ca-file", flags.client_tls.ca_file,
                  "Authority that workers and forecasters are checked against; turns on TLS");
   app.add_option("--client-certificate-file", flags.client_tls.certificate_file,

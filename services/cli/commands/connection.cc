@@ -45,9 +45,14 @@ void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
         ->type_name("HOST:PORT");
   }
   if (needs == Needs::kWorkerAndForecaster) {
-    app.add_option("--forecaster", flags.forecaster,
-                   "Address of a running forecaster; without it one is brought up on this machine")
-        ->type_name("HOST:PORT");
+    app.add_option_function<std::string>(
+           "--forecaster",
+           [&flags](const std::string& word) {
+             (IsForecasterBackend(word) ? flags.forecasts.backend : flags.forecaster) = word;
+           },
+           "Address of a running forecaster; or embedded, llm, pool or replay, for one that is "
+           "brought up on this machine [pool with --llm, else embedded]")
+        ->type_name("HOST:PORT|BACKEND");
   }
   app.add_option("--tls-ca", flags.channel.tls.ca_file,
                  "Authority that services are checked against; turns on TLS")
@@ -72,6 +77,12 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
   options.program_folder =
       flags_.service_dir.empty() ? context_.program_folder : flags_.service_dir;
   options.replay_file = flags_.replay_file;
+  if (!prepared_) {
+    KC_RETURN_IF_ERROR(PrepareForecasts(flags_.forecasts));
+    prepared_ = true;
+  }
+  options.forecaster_arguments = ForecasterArguments(flags_.forecasts);
+  options.orchestrator_arguments = OrchestratorArguments(flags_.forecasts);
   options.with_forecaster = needs_ != Needs::kWorker;
   options.with_orchestrator = needs_ == Needs::kOrchestrator;
   options.interrupt = &context_.interrupt;
@@ -86,6 +97,12 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
     if (started.status().code() != absl::StatusCode::kAlreadyExists) return started.status();
     // Somebody else's services run on this folder: they will do, once they have started.
     absl::StatusOr<ServiceAddresses> addresses = ReadServiceAddresses(state_dir);
+    if (addresses.ok() && flags_.forecasts.given()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the services of process ", addresses->supervisor, " run on ", state_dir,
+          " already, and what forecasts there was chosen when they were started; leave away "
+          "--forecaster, --llm and their kin, or choose another folder with --state-dir"));
+    }
     if (addresses.ok() || context_.interrupt.requested() ||
         Clock::Real().MonotonicNs() > give_up_ns) {
       if (addresses.ok() && !told_) {
@@ -103,6 +120,12 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
     const std::string& service, const std::string& given, std::string ServiceAddresses::*member) {
   std::string address = given;
+  if (!address.empty() && service != "worker" && flags_.forecasts.given()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", service, " at ", address,
+                     " runs already: --forecaster, --llm and their kin are for services that are "
+                     "brought up here"));
+  }
   if (address.empty()) {
     const std::lock_guard<std::mutex> lock(mutex_);
     KC_ASSIGN_OR_RETURN(const ServiceAddresses addresses, LocalAddresses());

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/rpc/channel.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/forecaster_flags.h"
 #include "services/cli/launch/local_services.h"
 
 namespace kernelcast::cli {
@@ -21,6 +22,7 @@ struct ConnectionFlags {
   std::string state_dir;
   std::string service_dir;
   std::string replay_file;
+  ForecasterFlags forecasts;
   ChannelOptions channel;
 };
 
@@ -66,6 +68,7 @@ class Connection {
   std::unique_ptr<LocalServices> services_;
   std::string orchestrator_address_;
   bool told_ = false;
+  bool prepared_ = false;
 };
 
 }  // namespace kernelcast::cli

@@ -375,8 +375,22 @@ void CheckOrchestrator(Examination& examination, const std::string& address,
   }
 }
 
+void CheckLlm(Examination& examination, const llm::LlmFlags& flags) {
+  if (!flags.given()) {
+    examination.Good("llm", "no endpoint is named; --llm URL looks at one");
+    return;
+  }
+  std::string found;
+  if (const absl::Status status = CheckEndpoints(flags, found); status.ok()) {
+    examination.Good("llm", OneLine(found));
+  } else {
+    examination.Missing("llm", OneLine(std::string(status.message())));
+  }
+}
+
 struct DoctorFlags {
   ConnectionFlags connection;
+  llm::LlmFlags llm;
   std::string orchestrator;
 };
 
@@ -394,6 +408,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
   CheckState(examination, state_dir);
   CheckPorts(examination);
+  CheckLlm(examination, flags.llm);
   // Asked before a worker of our own holds the folder.
   std::string orchestrator = flags.orchestrator;
   if (orchestrator.empty() && state_dir.ok() && StateIsLocked(*state_dir)) {
@@ -432,6 +447,7 @@ void AddDoctorCommand(CLI::App& app, Context& context) {
   doctor->add_option("--orchestrator", flags->orchestrator, "An orchestrator to look at")
       ->envname("KERNELCAST_ORCHESTRATOR")
       ->type_name("HOST:PORT");
+  AddLlmFlags(*doctor, flags->llm);
   AddConnectionFlags(*doctor, flags->connection, Needs::kWorker);
 }
 

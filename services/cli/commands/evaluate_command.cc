@@ -191,6 +191,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   evaluate->add_option("--in-flight", flags->max_in_flight, "Candidates in flight at once")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  AddForecasterFlags(*evaluate, flags->connection.forecasts);
   AddConnectionFlags(*evaluate, flags->connection, Needs::kOrchestrator);
 }
 

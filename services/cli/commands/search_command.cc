@@ -393,6 +393,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "Name of the search; naming a search again goes on with it")
       ->type_name("ID");
   AddReportFlags(*search, *flags);
+  AddForecasterFlags(*search, flags->connection.forecasts);
   AddConnectionFlags(*search, flags->connection, Needs::kOrchestrator);
 
   const auto watch_flags = std::make_shared<SearchFlags>();

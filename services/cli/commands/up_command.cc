@@ -27,6 +27,9 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
       flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
   options.orchestrator_listen = flags.listen;
   options.replay_file = flags.connection.replay_file;
+  KC_RETURN_IF_ERROR(PrepareForecasts(flags.connection.forecasts));
+  options.forecaster_arguments = ForecasterArguments(flags.connection.forecasts);
+  options.orchestrator_arguments = OrchestratorArguments(flags.connection.forecasts);
   options.log_level = flags.log_level;
   options.drain = absl::Seconds(flags.drain_seconds);
   options.interrupt = &context.interrupt;
@@ -76,6 +79,7 @@ void AddUpCommand(CLI::App& app, Context& context) {
                  "How long each service may take to end what is in flight")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
+  AddForecasterFlags(*up, flags->connection.forecasts);
   AddStateFlags(*up, flags->connection);
 }
 

@@ -29,6 +29,8 @@ namespace {
 
 constexpr absl::Duration kCompileTimeout = absl::Minutes(5);
 constexpr absl::Duration kMeasureTimeout = absl::Minutes(30);
+// Of a model that reasons.
+constexpr absl::Duration kForecastTimeout = absl::Minutes(10);
 
 struct WorkerFlags {
   ConnectionFlags connection;
@@ -37,6 +39,7 @@ struct WorkerFlags {
   std::string candidates;
   bool reference = false;
   bool facts = false;
+  bool show_prompt = false;
   std::string level = "screen";
 };
 
@@ -245,6 +248,27 @@ std::string BinBars(const std::vector<double>& probabilities) {
   return bars;
 }
 
+// What the bench's target runs on; empty where the worker does not say.
+v1::DeviceInfo DeviceOf(const Bench& bench) {
+  v1::WorkerDescription description;
+  if (Call(*bench.worker, &v1::Worker::Stub::Describe, v1::WorkerDescribeRequest(), &description)
+          .ok()) {
+    for (const v1::TargetDescription& target : description.targets()) {
+      if (target.target() == bench.target) return target.device();
+    }
+  }
+  return {};
+}
+
+std::string PromptText(const std::string& name, const v1::ForecastReply& reply) {
+  if (!reply.has_prompt()) {
+    return absl::StrCat(OneLine(name), ": the backend sends no prompt\n\n");
+  }
+  return absl::StrCat("==== ", OneLine(name), ", prompt ", OneLine(reply.prompt().version()),
+                      "\n---- system\n", ForTerminal(reply.prompt().system()), "\n---- user\n",
+                      ForTerminal(reply.prompt().user()), "\n");
+}
+
 absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags) {
   Console& console = context.console;
   Connection connection(context, flags.connection, Needs::kWorkerAndForecaster);
@@ -268,6 +292,8 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
                {"P(fails)", Table::Align::kRight},
                {"labels", Table::Align::kRight},
                {"backend"}});
+  const v1::DeviceInfo device = DeviceOf(bench);
+  std::string prompts;
   bool all_good = true;
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
@@ -280,12 +306,25 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
       continue;
     }
     v1::ForecastRequest request;
+    *request.mutable_device() = device;
+    request.set_show_prompt(flags.show_prompt);
     request.set_request_id(RandomId("f_"));
     *request.mutable_candidate() = ToProto(named.candidate);
     *request.mutable_facts() = compiled.success().facts();
     *request.mutable_reference_facts() = reference.success().facts();
     v1::ForecastReply reply;
-    KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::Forecast, request, &reply));
+    KC_RETURN_IF_ERROR(
+        Call(*forecaster, &v1::Forecaster::Stub::Forecast, request, &reply, kForecastTimeout));
+    if (flags.show_prompt) {
+      absl::StrAppend(&prompts, PromptText(named.name, reply));
+      if (reply.has_prompt()) {
+        console.Line({{"name", named.name},
+                      {"prompt",
+                       {{"version", reply.prompt().version()},
+                        {"system", reply.prompt().system()},
+                        {"user", reply.prompt().user()}}}});
+      }
+    }
     if (reply.has_abstention()) {
       all_good = false;
       console.Line({{"name", named.name}, {"abstention", JsonOf(ProtoToJson(reply.abstention()))}});
@@ -305,6 +344,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
          FormatCount(forecast.labels_seen),
          OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version))});
   }
+  console.Out(prompts);
   console.Out(table.Render(console.style(), console.width()));
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
@@ -343,6 +383,9 @@ void AddWorkerCommands(CLI::App& app, Context& context) {
       app, context, "forecast", "Forecast the speed of candidates from what compiling tells",
       [&context, forecast_flags] { return RunForecast(context, *forecast_flags); });
   AddBenchFlags(*forecast, *forecast_flags, Needs::kWorkerAndForecaster);
+  AddForecasterFlags(*forecast, forecast_flags->connection.forecasts, /*with_backend=*/false);
+  forecast->add_flag("--show-prompt", forecast_flags->show_prompt,
+                     "Print what the model is asked, too");
 }
 
 }  // namespace kernelcast::cli

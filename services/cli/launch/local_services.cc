@@ -208,10 +208,16 @@ class LocalServices::Supervisor {
           argv.insert(argv.end(), {"--replay", options_.replay_file});
         }
         break;
-      case kForecaster: argv.insert(argv.end(), {"--state-dir", state}); break;
+      case kForecaster:
+        argv.insert(argv.end(), {"--state-dir", state});
+        argv.insert(argv.end(), options_.forecaster_arguments.begin(),
+                    options_.forecaster_arguments.end());
+        break;
       case kOrchestrator:
         argv.insert(argv.end(), {"--state-dir", state, "--worker", services_[kWorker].listen,
                                  "--forecaster", services_[kForecaster].listen});
+        argv.insert(argv.end(), options_.orchestrator_arguments.begin(),
+                    options_.orchestrator_arguments.end());
         break;
     }
     return argv;

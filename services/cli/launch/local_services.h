@@ -21,6 +21,9 @@ struct LocalServicesOptions {
   std::string orchestrator_listen = "127.0.0.1:0";
   // Recorded measurements for the worker to answer from; empty: it measures.
   std::string replay_file;
+  // Given to the forecaster and the orchestrator besides.
+  std::vector<std::string> forecaster_arguments;
+  std::vector<std::string> orchestrator_arguments;
   std::string log_level = "info";
   // Which to start; the orchestrator needs both others.
   bool with_worker = true;

@@ -1,9 +1,14 @@
 #include "services/forecaster/core/answer_parser.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
+#include "common/domain/text.h"
 #include "nlohmann/json.hpp"
 
 namespace kernelcast::forecaster {
@@ -11,91 +16,299 @@ namespace {
 
 using nlohmann::json;
 
-ParsedAnswer Unparsable(std::string error) {
+// How many opening braces of a text are tried as the start of its answer, from the last one on.
+constexpr int kMaxStarts = 64;
+// Deeper than any answer; the library's parser recurses on what it destroys.
+constexpr int kMaxDepth = 32;
+// How near to one the bins and the failure must sum to be taken for one distribution.
+constexpr double kJointSumTolerance = 0.02;
+
+ParsedAnswer Unparsable(AnswerFault fault, std::string error) {
   ParsedAnswer answer;
+  answer.fault = fault;
   answer.error = std::move(error);
   return answer;
 }
 
-}  // namespace
+ParsedAnswer Deferral(std::string_view reason) {
+  ParsedAnswer answer;
+  answer.status = ParseStatus::kDeferred;
+  answer.forecast.rationale = std::string(
+      TruncateUtf8(SanitizeUtf8(TruncateUtf8(reason, kMaxRationaleBytes)), kMaxRationaleBytes));
+  return answer;
+}
 
-ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
-  if (answer.size() > kMaxAnswerBytes) {
-    return Unparsable(absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
+std::string ProbabilityKey(const BinScheme& scheme, int bin) { return "p_" + scheme.name(bin); }
+
+bool IsBinKey(const BinScheme& scheme, std::string_view key) {
+  for (int bin = 1; bin <= scheme.size(); ++bin) {
+    if (key == ProbabilityKey(scheme, bin)) return true;
   }
-  // The library keeps the last of two equal keys; here that is an error.
-  std::set<std::string> keys;
-  std::string repeated;
-  const auto watch_keys = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::key && depth == 1) {
-      const std::string& key = value.get_ref<const std::string&>();
-      if (!keys.insert(key).second) repeated = key;
-    }
-    return true;
-  };
-  const json object = json::parse(answer.begin(), answer.end(), watch_keys,
-                                  /*allow_exceptions=*/false);
-  if (object.is_discarded()) return Unparsable("not JSON");
-  if (!object.is_object()) return Unparsable("not an object");
-  if (!repeated.empty()) return Unparsable(absl::StrCat("'", repeated, "' is given twice"));
+  return false;
+}
 
-  if (object.size() == 1 && object.contains("reason")) {
-    if (!object["reason"].is_string()) return Unparsable("'reason' is not a string");
-    ParsedAnswer deferred;
-    deferred.status = ParseStatus::kDeferred;
-    deferred.forecast.rationale = object["reason"].get<std::string>();
-    return deferred;
+// The common end of both readers: a forecast of probabilities that are each in [0, 1]. `named` is
+// the bin that the model named, 0 for none.
+ParsedAnswer Finish(const BinScheme& scheme, std::vector<double> probabilities, int named,
+                    std::optional<double> failure, bool may_be_joint, std::string rationale) {
+  double sum = 0;
+  for (const double p : probabilities) sum += p;
+  // What the probabilities add up to that should be one.
+  double whole = sum;
+  if (may_be_joint && failure.has_value() && sum > 0 &&
+      std::abs(sum + *failure - 1) < std::min(std::abs(sum - 1), kJointSumTolerance)) {
+    whole = sum + *failure;
   }
-
+  if (!(whole >= kLowestSum && whole <= kHighestSum)) {
+    return Unparsable(AnswerFault::kBadSum, absl::StrCat("the probabilities sum to ", whole));
+  }
   ParsedAnswer result;
   Forecast& forecast = result.forecast;
   forecast.bin_scheme_id = scheme.id();
-  double sum = 0;
-  size_t expected_keys = 0;
-  for (int bin = 1; bin <= scheme.size(); ++bin) {
-    const std::string key = "p_" + scheme.name(bin);
-    const auto found = object.find(key);
-    if (found == object.end()) return Unparsable(absl::StrCat("'", key, "' is missing"));
-    if (!found->is_number()) return Unparsable(absl::StrCat("'", key, "' is not a number"));
-    const double p = found->get<double>();
-    if (!(p >= 0 && p <= 1)) return Unparsable(absl::StrCat("'", key, "' is not in [0, 1]"));
-    forecast.bin_probabilities.push_back(p);
-    sum += p;
-    ++expected_keys;
+  forecast.bin_probabilities = std::move(probabilities);
+  for (double& p : forecast.bin_probabilities) p /= sum;
+  forecast.raw_probability_sum = whole;
+  SummarizeBins(scheme, forecast);
+  forecast.argmax_mismatch = named != 0 && forecast.predicted_bin != named;
+  if (failure.has_value()) {
+    forecast.failure_probability = *failure;
+    result.has_failure_probability = true;
   }
-  const auto named_bin = object.find("predicted_bin");
-  if (named_bin == object.end()) return Unparsable("'predicted_bin' is missing");
-  if (!named_bin->is_number_integer()) return Unparsable("'predicted_bin' is not an integer");
-  const int64_t named = named_bin->get<int64_t>();
-  if (named < 1 || named > scheme.size()) {
-    return Unparsable(absl::StrCat("'predicted_bin' is not in [1, ", scheme.size(), "]"));
+  forecast.rationale = std::move(rationale);
+  result.status =
+      std::abs(whole - 1) <= kExactSumTolerance ? ParseStatus::kOk : ParseStatus::kRenormalized;
+  return result;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+// A number, or a string that is one and nothing else. NaN and infinities are no numbers.
+std::optional<double> NumberOf(const json& value) {
+  double number = 0;
+  if (value.is_number()) {
+    number = value.get<double>();
+  } else if (value.is_string()) {
+    const std::string_view text = Trimmed(value.get_ref<const std::string&>());
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  } else {
+    return std::nullopt;
   }
-  ++expected_keys;
-  if (const auto reasoning = object.find("reasoning"); reasoning != object.end()) {
-    if (!reasoning->is_string()) return Unparsable("'reasoning' is not a string");
-    forecast.rationale = reasoning->get<std::string>();
-    ++expected_keys;
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+// The bin that a model named, 0 where it named none and -1 where there is no such bin.
+int NamedBin(const BinScheme& scheme, const json& object) {
+  const auto found = object.find("predicted_bin");
+  if (found == object.end() || found->is_null()) return 0;
+  if (const std::optional<double> number = NumberOf(*found)) {
+    return *number >= 1 && *number <= scheme.size() && *number == std::floor(*number)
+               ? static_cast<int>(*number)
+               : -1;
   }
-  if (object.size() != expected_keys) {
-    for (const auto& [key, value] : object.items()) {
-      const bool known =
-          key == "predicted_bin" || key == "reasoning" || (key.rfind("p_", 0) == 0 && [&] {
-            for (int bin = 1; bin <= scheme.size(); ++bin) {
-              if (key == "p_" + scheme.name(bin)) return true;
-            }
-            return false;
-          }());
-      if (!known) return Unparsable(absl::StrCat("'", key, "' is not a known key"));
+  if (found->is_string()) {
+    const std::string_view text = Trimmed(found->get_ref<const std::string&>());
+    for (int bin = 1; bin <= scheme.size(); ++bin) {
+      if (text == scheme.name(bin)) return bin;
     }
   }
-  if (!(sum >= kLowestSum && sum <= kHighestSum)) {
-    return Unparsable(absl::StrCat("the probabilities sum to ", sum));
-  }
+  return -1;
+}
 
-  for (double& p : forecast.bin_probabilities) p /= sum;
-  forecast.raw_probability_sum = sum;
+std::string TextOf(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) return "";
+  const std::string_view text = found->get_ref<const std::string&>();
+  return std::string(TruncateUtf8(text, kMaxRationaleBytes));
+}
+
+bool SaysDefer(const json& object) {
+  const auto found = object.find("defer");
+  if (found == object.end()) return false;
+  return (found->is_boolean() && found->get<bool>()) ||
+         (found->is_string() && found->get_ref<const std::string&>() == "true");
+}
+
+bool IsLoneReason(const json& object) { return object.size() == 1 && object.contains("reason"); }
+
+bool HasAnswerKeys(const BinScheme& scheme, const json& object) {
+  if (!object.is_object()) return false;
+  for (const auto& [key, value] : object.items()) {
+    if (IsBinKey(scheme, key)) return true;
+  }
+  return SaysDefer(object) || IsLoneReason(object);
+}
+
+// Of an object that is an answer.
+ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
+  if (SaysDefer(object)) {
+    std::string reason = TextOf(object, "reason");
+    if (reason.empty()) reason = TextOf(object, "reasoning");
+    return Deferral(reason);
+  }
+  if (IsLoneReason(object)) return Deferral(TextOf(object, "reason"));
+
+  std::vector<double> probabilities(scheme.size(), 0.0);
+  bool any = false;
+  const auto probability = [](const json& value) -> std::optional<double> {
+    const std::optional<double> p = NumberOf(value);
+    return p.has_value() && *p >= 0 && *p <= 1 ? p : std::nullopt;
+  };
+  for (int bin = 1; bin <= scheme.size(); ++bin) {
+    const std::string key = ProbabilityKey(scheme, bin);
+    const auto found = object.find(key);
+    if (found == object.end() || found->is_null()) continue;
+    const std::optional<double> p = probability(*found);
+    if (!p.has_value()) {
+      return Unparsable(AnswerFault::kBadProbability,
+                        absl::StrCat("'", key, "' is not a number in [0, 1]"));
+    }
+    probabilities[bin - 1] = *p;
+    any = true;
+  }
+  if (!any) return Unparsable(AnswerFault::kBadField, "no probability is given");
+  std::optional<double> failure;
+  if (const auto found = object.find("p_failure"); found != object.end() && !found->is_null()) {
+    failure = probability(*found);
+    if (!failure.has_value()) {
+      return Unparsable(AnswerFault::kBadProbability, "'p_failure' is not a number in [0, 1]");
+    }
+  }
+  return Finish(scheme, std::move(probabilities), NamedBin(scheme, object), failure,
+                /*may_be_joint=*/true, TextOf(object, "reasoning"));
+}
+
+// Discarded where the text is no JSON or too deep.
+json ParseJson(std::string_view text) {
+  const auto bound_depth = [](int depth, json::parse_event_t, json&) { return depth < kMaxDepth; };
+  return json::parse(text.begin(), text.end(), bound_depth, /*allow_exceptions=*/false);
+}
+
+// The end of the object that begins at `begin`, or npos: its closing brace, heeding strings.
+size_t ObjectEnd(std::string_view text, size_t begin) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = begin; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{') {
+      if (++depth > kMaxDepth) return std::string_view::npos;
+    } else if (c == '}' && --depth == 0) {
+      return i + 1;
+    }
+  }
+  return std::string_view::npos;
+}
+
+// The tool call or answer that an object is: {"name": ..., "arguments": {...}} unwrapped. Null
+// where it is neither; `tool` is set where a tool is named.
+const json* AnswerIn(const BinScheme& scheme, const json& object, std::string& tool) {
+  if (!object.is_object()) return nullptr;
+  if (HasAnswerKeys(scheme, object)) return &object;
+  const auto name = object.find("name");
+  if (name == object.end() || !name->is_string()) return nullptr;
+  for (const char* key : {"arguments", "parameters"}) {
+    const auto arguments = object.find(key);
+    if (arguments == object.end() || !arguments->is_object()) continue;
+    tool = name->get<std::string>();
+    return &*arguments;
+  }
+  return nullptr;
+}
+
+// The last answer in a text, or a fault.
+ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text) {
+  text = Trimmed(text);
+  if (text.empty()) return Unparsable(AnswerFault::kEmpty, "the answer is empty");
+  if (text.size() > kMaxAnswerBytes) {
+    return Unparsable(AnswerFault::kTooLong,
+                      absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
+  }
+  bool any_object = false;
+  // Objects are tried from the last brace on, so one inside another comes first. A lone "reason"
+  // declines, unless what it lies in is an answer.
+  std::optional<ParsedAnswer> declined;
+  size_t declined_at = 0;
+  size_t begin = text.rfind('{');
+  for (int tries = 0; begin != std::string_view::npos && tries < kMaxStarts; ++tries) {
+    const size_t end = ObjectEnd(text, begin);
+    if (end != std::string_view::npos) {
+      if (declined.has_value() && end <= declined_at) break;
+      const json object = ParseJson(text.substr(begin, end - begin));
+      any_object = any_object || object.is_object();
+      std::string tool;
+      if (const json* answer = AnswerIn(scheme, object, tool)) {
+        if (tool == kDeferToolName) return Deferral(TextOf(*answer, "reason"));
+        if (!IsLoneReason(*answer)) return ParseObject(scheme, *answer);
+        if (!declined.has_value()) {
+          declined = ParseObject(scheme, *answer);
+          declined_at = begin;
+        }
+      }
+    }
+    if (begin == 0) break;
+    begin = text.rfind('{', begin - 1);
+  }
+  if (declined.has_value()) return *std::move(declined);
+  if (any_object) {
+    return Unparsable(AnswerFault::kBadField, "no object in the text has an answer's keys");
+  }
+  return Unparsable(text.front() == '{' ? AnswerFault::kNotJson : AnswerFault::kNoTool,
+                    "neither a tool was called nor is there an answer in the text");
+}
+
+ParsedAnswer ParseToolCalls(const BinScheme& scheme, std::span<const ModelReply::ToolCall> calls) {
+  const ModelReply::ToolCall& call = calls.front();
+  for (const ModelReply::ToolCall& other : calls.subspan(1)) {
+    if (other.name != call.name || other.arguments != call.arguments) {
+      return Unparsable(AnswerFault::kBothTools,
+                        absl::StrCat(calls.size(), " different calls of tools"));
+    }
+  }
+  if (call.name == kDeferToolName) {
+    const json object = ParseJson(std::string_view(call.arguments).substr(0, kMaxAnswerBytes));
+    const std::string reason = object.is_object() ? TextOf(object, "reason") : "";
+    return Deferral(reason.empty() ? std::string_view(call.arguments) : reason);
+  }
+  if (call.name != kSubmitToolName) {
+    return Unparsable(AnswerFault::kWrongTool,
+                      absl::StrCat("the tool ", Quoted(call.name), " does not exist"));
+  }
+  return ParseText(scheme, call.arguments);
+}
+
+}  // namespace
+
+std::string_view Name(AnswerFault fault) {
+  switch (fault) {
+    case AnswerFault::kNone: return "none";
+    case AnswerFault::kEmpty: return "empty";
+    case AnswerFault::kNotJson: return "not_json";
+    case AnswerFault::kTooLong: return "too_long";
+    case AnswerFault::kNoTool: return "no_tool";
+    case AnswerFault::kWrongTool: return "wrong_tool";
+    case AnswerFault::kBothTools: return "both_tools";
+    case AnswerFault::kBadField: return "bad_field";
+    case AnswerFault::kBadProbability: return "bad_probability";
+    case AnswerFault::kBadSum: return "bad_sum";
+  }
+  return "none";
+}
+
+void SummarizeBins(const BinScheme& scheme, Forecast& forecast) {
   forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
-  forecast.argmax_mismatch = forecast.predicted_bin != static_cast<int>(named);
   double mean = 0;
   double square = 0;
   for (int bin = 1; bin <= scheme.size(); ++bin) {
@@ -106,9 +319,111 @@ ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
   }
   forecast.expected_log2_speedup = mean;
   forecast.stddev_log2_speedup = std::sqrt(std::max(0.0, square - mean * mean));
-  result.status =
-      std::abs(sum - 1) <= kExactSumTolerance ? ParseStatus::kOk : ParseStatus::kRenormalized;
-  return result;
+}
+
+ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
+  if (answer.size() > kMaxAnswerBytes) {
+    return Unparsable(AnswerFault::kTooLong,
+                      absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
+  }
+  if (Trimmed(answer).empty()) return Unparsable(AnswerFault::kEmpty, "not JSON");
+  // The library keeps the last of two equal keys; here that is an error.
+  std::set<std::string> keys;
+  std::string repeated;
+  const auto watch_keys = [&](int depth, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::key && depth == 1) {
+      const std::string& key = value.get_ref<const std::string&>();
+      if (!keys.insert(key).second) repeated = key;
+    }
+    return depth < kMaxDepth;
+  };
+  const json object = json::parse(answer.begin(), answer.end(), watch_keys,
+                                  /*allow_exceptions=*/false);
+  const auto bad_field = [](std::string error) {
+    return Unparsable(AnswerFault::kBadField, std::move(error));
+  };
+  if (object.is_discarded()) return Unparsable(AnswerFault::kNotJson, "not JSON");
+  if (!object.is_object()) return Unparsable(AnswerFault::kNotJson, "not an object");
+  if (!repeated.empty()) return bad_field(absl::StrCat("'", repeated, "' is given twice"));
+
+  if (IsLoneReason(object)) {
+    if (!object["reason"].is_string()) return bad_field("'reason' is not a string");
+    return Deferral(object["reason"].get_ref<const std::string&>());
+  }
+
+  size_t expected_keys = 0;
+  std::vector<double> probabilities;
+  ParsedAnswer fault;
+  const auto read = [&](const std::string& key, const json& value) -> std::optional<double> {
+    ++expected_keys;
+    if (!value.is_number()) {
+      fault = bad_field(absl::StrCat("'", key, "' is not a number"));
+      return std::nullopt;
+    }
+    const double p = value.get<double>();
+    if (p >= 0 && p <= 1) return p;
+    fault = Unparsable(AnswerFault::kBadProbability, absl::StrCat("'", key, "' is not in [0, 1]"));
+    return std::nullopt;
+  };
+  for (int bin = 1; bin <= scheme.size(); ++bin) {
+    const std::string key = ProbabilityKey(scheme, bin);
+    const auto found = object.find(key);
+    if (found == object.end()) return bad_field(absl::StrCat("'", key, "' is missing"));
+    const std::optional<double> p = read(key, *found);
+    if (!p.has_value()) return fault;
+    probabilities.push_back(*p);
+  }
+  std::optional<double> failure;
+  if (const auto found = object.find("p_failure"); found != object.end()) {
+    failure = read("p_failure", *found);
+    if (!failure.has_value()) return fault;
+  }
+  const auto named_bin = object.find("predicted_bin");
+  if (named_bin == object.end()) return bad_field("'predicted_bin' is missing");
+  if (!named_bin->is_number_integer()) return bad_field("'predicted_bin' is not an integer");
+  const int64_t named = named_bin->get<int64_t>();
+  if (named < 1 || named > scheme.size()) {
+    return bad_field(absl::StrCat("'predicted_bin' is not in [1, ", scheme.size(), "]"));
+  }
+  ++expected_keys;
+  std::string rationale;
+  if (const auto reasoning = object.find("reasoning"); reasoning != object.end()) {
+    if (!reasoning->is_string()) return bad_field("'reasoning' is not a string");
+    rationale = reasoning->get<std::string>();
+    ++expected_keys;
+  }
+  if (object.size() != expected_keys) {
+    for (const auto& [key, value] : object.items()) {
+      if (key == "predicted_bin" || key == "reasoning" || key == "p_failure" ||
+          IsBinKey(scheme, key)) {
+        continue;
+      }
+      return bad_field(absl::StrCat("'", key, "' is not a known key"));
+    }
+  }
+  return Finish(scheme, std::move(probabilities), static_cast<int>(named), failure,
+                /*may_be_joint=*/false, std::move(rationale));
+}
+
+ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {
+  ParsedAnswer answer;
+  if (reply.tool_calls.empty()) {
+    answer = ParseText(scheme, reply.content);
+  } else {
+    answer = ParseToolCalls(scheme, reply.tool_calls);
+    // A call that cannot be used does not spoil an answer that was given in words; two calls do.
+    if (answer.status == ParseStatus::kUnparsable && answer.fault != AnswerFault::kBothTools &&
+        !Trimmed(reply.content).empty()) {
+      ParsedAnswer in_text = ParseText(scheme, reply.content);
+      if (in_text.status != ParseStatus::kUnparsable) answer = std::move(in_text);
+    }
+  }
+  if (answer.status != ParseStatus::kUnparsable && answer.forecast.rationale.empty()) {
+    // The end of the reasoning is where the conclusion is.
+    const std::string text = SanitizeUtf8(TruncateUtf8Front(reply.reasoning, kMaxRationaleBytes));
+    answer.forecast.rationale = std::string(TruncateUtf8Front(text, kMaxRationaleBytes));
+  }
+  return answer;
 }
 
 }  // namespace kernelcast::forecaster

@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "common/domain/bins.h"
 #include "common/domain/candidate.h"
 #include "common/domain/facts.h"
@@ -56,12 +58,29 @@ struct TargetLabels {
   uint64_t failures = 0;
 };
 
+// A prompt's templates, for those who train a model on it.
+struct PromptDescription {
+  std::string version;
+  std::string hash;
+  std::string system_template;
+  std::string user_template;
+  std::string answer_schema;  // JSON
+};
+
+// What a model is asked.
+struct RenderedPrompt {
+  std::string version;
+  std::string system;
+  std::string user;
+};
+
 struct BackendDescription {
   std::string name;
   std::string version;
   bool ready = true;
   std::string not_ready_reason;
   std::vector<TargetLabels> labels;
+  std::vector<PromptDescription> prompts;
 };
 
 // What a backend would have said of a label's candidate before the label was known.
@@ -107,6 +126,15 @@ class Backend {
   virtual void Observe(std::vector<ObservedLabel> labels) = 0;
 
   virtual BackendDescription Describe() const = 0;
+
+  // The prompt that Forecast would send now, for people to read. UNIMPLEMENTED: the backend sends
+  // none. RESOURCE_EXHAUSTED: it would be too long.
+  [[nodiscard]] virtual absl::StatusOr<RenderedPrompt> ShowPrompt(
+      const ForecastInput& input) const {
+    (void)input;
+    return absl::UnimplementedError(
+        absl::StrCat("the backend '", std::string(name()), "' sends no prompt"));
+  }
 };
 
 }  // namespace kernelcast::forecaster

@@ -42,6 +42,7 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
     score.item_id = item.item_id;
 
     Forecast forecast;
+    bool knows_failure = true;
     if (const auto* given = std::get_if<Forecast>(&item.prediction)) {
       forecast = *given;
       if (forecast.bin_scheme_id.empty()) forecast.bin_scheme_id = scheme.id();
@@ -60,6 +61,7 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
     } else {
       ParsedAnswer answer = ParseAnswer(scheme, std::get<std::string>(item.prediction));
       score.parse_status = answer.status;
+      knows_failure = answer.has_failure_probability;
       forecast = std::move(answer.forecast);
     }
     const bool has_forecast =
@@ -80,7 +82,7 @@ absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
       }
       score.true_bin = bin->bin;
     } else {
-      if (std::holds_alternative<Forecast>(item.prediction)) {
+      if (knows_failure) {
         ScoreFailure(forecast.failure_probability, reward, score);
       }
       continue;

@@ -63,10 +63,8 @@ struct Scores {
 //  - An unparsable answer has reward 0 and counts as a uniform forecast in the metrics' means.
 //  - A deferral has reward 0 and is no part of the metrics.
 //  - A candidate that failed has no bin. A forecast is then scored on P(failure) as one event: hit
-//  when
-//    it is above one half, half-Brier and CRPS (1 - P)^2, log likelihood of P. Such an item is no
-//    part of the metrics, which are about bins; a raw answer, which has no P(failure), has reward
-//    0.
+//    when it is above one half, half-Brier and CRPS (1 - P)^2, log likelihood of P. Such an item is
+//    no part of the metrics, which are about bins; a raw answer without "p_failure" has reward 0.
 // INVALID_ARGUMENT names the item: a forecast of another scheme or that is no simplex, a speedup
 // that is not positive, a bin out of range.
 [[nodiscard]] absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,

@@ -194,6 +194,24 @@ v1::BackendDescription ToProto(const BackendDescription& description) {
   return out;
 }
 
+v1::PromptDescription ToProto(const PromptDescription& description) {
+  v1::PromptDescription out;
+  out.set_version(description.version);
+  out.set_sha256(description.hash);
+  out.set_system_template(description.system_template);
+  out.set_user_template(description.user_template);
+  out.set_answer_schema(description.answer_schema);
+  return out;
+}
+
+v1::RenderedPrompt ToProto(const RenderedPrompt& prompt) {
+  v1::RenderedPrompt out;
+  out.set_version(prompt.version);
+  out.set_system(prompt.system);
+  out.set_user(prompt.user);
+  return out;
+}
+
 v1::RequestError ToRequestError(const absl::Status& status) {
   v1::RequestError error;
   const grpc::Status grpc_status = ToGrpc(status);

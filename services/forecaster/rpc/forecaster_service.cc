@@ -1,5 +1,6 @@
 #include "services/forecaster/rpc/forecaster_service.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -160,7 +161,15 @@ grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContex
   response->set_version(std::string(Version()));
   uint64_t labels = 0;
   for (const Backend* backend : backends_) {
-    *response->add_backends() = ToProto(backend->Describe());
+    const BackendDescription description = backend->Describe();
+    *response->add_backends() = ToProto(description);
+    for (const PromptDescription& prompt : description.prompts) {
+      // The pool and its model name the same one.
+      const bool known = std::ranges::any_of(response->prompts(), [&](const auto& other) {
+        return other.version() == prompt.version;
+      });
+      if (!known) *response->add_prompts() = ToProto(prompt);
+    }
     uint64_t own = 0;
     for (const v1::TargetLabels& entry :
          response->backends(response->backends_size() - 1).labels()) {
@@ -224,11 +233,18 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
   }
   const std::string request_id = input->request_id;
   const std::string backend_name(backend.value()->name());
+  v1::RenderedPrompt prompt;
+  if (request.show_prompt()) {
+    const absl::StatusOr<RenderedPrompt> rendered = (*backend)->ShowPrompt(*input);
+    if (rendered.ok()) prompt = ToProto(*rendered);
+  }
   (*backend)->Forecast(*std::move(input), call,
-                       [this, finish, request_id, backend_name, start_ns](ForecastResult result) {
+                       [this, finish, request_id, backend_name, start_ns,
+                        prompt = std::move(prompt)](ForecastResult result) {
                          const int64_t duration_ns = clock_.MonotonicNs() - start_ns;
                          metrics_.Forecasted(backend_name, duration_ns);
                          v1::ForecastReply reply;
+                         if (!prompt.version().empty()) *reply.mutable_prompt() = prompt;
                          reply.set_request_id(request_id);
                          if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
                            forecast->latency_ns = duration_ns;

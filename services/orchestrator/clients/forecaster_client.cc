@@ -94,6 +94,8 @@ class ForecasterClient::Impl {
     Attempt(std::move(job));
   }
 
+  const ForecasterClientOptions& options() const { return options_; }
+
   ForecasterView View() const {
     std::lock_guard lock(mutex_);
     return view_;
@@ -221,6 +223,10 @@ void ForecasterClient::Forecast(std::shared_ptr<const Problem> problem, const Fo
   *job->forecast_request.mutable_candidate() = kernelcast::ToProto(query.candidate);
   *job->forecast_request.mutable_facts() = kernelcast::ToProto(query.facts);
   *job->forecast_request.mutable_reference_facts() = kernelcast::ToProto(query.reference_facts);
+  if (const auto& device_for = impl_->options().device_for) {
+    *job->forecast_request.mutable_device() =
+        kernelcast::ToProto(device_for(query.candidate.target));
+  }
   job->forecast_done = std::move(done);
   impl_->Submit(std::move(job));
 }

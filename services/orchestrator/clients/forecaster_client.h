@@ -1,12 +1,14 @@
 #ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CLIENTS_FORECASTER_CLIENT_H_
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CLIENTS_FORECASTER_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/domain/measurement.h"
 #include "common/rpc/channel.h"
 #include "services/orchestrator/core/ports.h"
 
@@ -18,6 +20,8 @@ struct ForecasterClientOptions {
   // Of one attempt.
   absl::Duration forecast_timeout = absl::Seconds(10);
   absl::Duration observe_timeout = absl::Seconds(30);
+  // The device that candidates of a target run on, which forecasts are told. May be empty.
+  std::function<DeviceInfo(const std::string& target)> device_for;
   // Attempts before a forecast is given up: the candidate is then measured without one.
   int max_attempts = 3;
 };

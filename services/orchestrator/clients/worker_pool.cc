@@ -142,6 +142,19 @@ class WorkerPool::Impl {
     return capacity;
   }
 
+  DeviceInfo DeviceFor(const std::string& target) const {
+    std::lock_guard lock(mutex_);
+    for (const auto& worker : workers_) {
+      if (!worker->view.healthy) continue;
+      for (const auto& description : worker->view.description.targets()) {
+        if (description.target() == target && description.can_measure()) {
+          return FromProto(description.device());
+        }
+      }
+    }
+    return {};
+  }
+
   std::vector<WorkerView> View() const {
     std::lock_guard lock(mutex_);
     std::vector<WorkerView> views;
@@ -499,6 +512,10 @@ void WorkerPool::Measure(std::shared_ptr<const Problem> problem, const Candidate
 
 Workers::Capacity WorkerPool::CapacityFor(const std::string& target) const {
   return impl_->CapacityFor(target);
+}
+
+DeviceInfo WorkerPool::DeviceFor(const std::string& target) const {
+  return impl_->DeviceFor(target);
 }
 
 std::vector<WorkerView> WorkerPool::View() const { return impl_->View(); }

@@ -53,6 +53,8 @@ class WorkerPool final : public Workers {
   void Measure(std::shared_ptr<const Problem> problem, const Candidate& candidate,
                MeasureLevel level, MeasureDone done) override;
   Capacity CapacityFor(const std::string& target) const override;
+  // Device of the first healthy worker that measures on the target; empty while there is none.
+  DeviceInfo DeviceFor(const std::string& target) const;
 
   std::vector<WorkerView> View() const;
   // Requests that wait for a worker.

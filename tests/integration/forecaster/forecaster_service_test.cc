@@ -16,6 +16,7 @@
 #include "common/convert/convert.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
@@ -56,9 +57,8 @@ v1::ForecastRequest RequestFor(const PlantedProblem& problem, size_t candidate) 
 
 class Forecaster {
  public:
-  Forecaster()
-      : folder_("forecaster"),
-        service_("kernelcast-forecaster", {"--state-dir", folder_.File("state")}, folder_) {
+  explicit Forecaster(const std::vector<std::string>& more = {})
+      : folder_("forecaster"), service_("kernelcast-forecaster", Arguments(more), folder_) {
     Start();
   }
 
@@ -133,6 +133,12 @@ class Forecaster {
   }
 
  private:
+  std::vector<std::string> Arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"--state-dir", folder_.File("state")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
   TemporaryFolder folder_;
   Service service_;
   std::unique_ptr<v1::Forecaster::Stub> stub_;
@@ -422,6 +428,59 @@ TEST_CASE("State in use, or damaged, is a clear error at the start", "[forecaste
     REQUIRE_FALSE(started.ok());
     CHECK_THAT(std::string(started.message()), Contains("forecaster.db"));
   }
+}
+
+TEST_CASE("A forecaster with a model has three backends, and says what it asks",
+          "[forecaster][llm]") {
+  const auto endpoint = FakeLlmEndpoint::Start({}).value();
+  Forecaster forecaster({"--llm", endpoint->url(), "--backend", "pool"});
+  const PlantedProblem problem;
+  forecaster.Put(problem);
+
+  const v1::ForecasterDescription description = forecaster.Describe();
+  REQUIRE(description.backends_size() == 3);
+  CHECK(description.backends(0).name() == "pool");
+  // The pool and the model have one prompt between them.
+  REQUIRE(description.prompts_size() == 1);
+  CHECK_THAT(description.prompts(0).version(), StartsWith("speedup-bins/1@"));
+  CHECK(description.prompts(0).sha256().size() == 32);
+  CHECK_THAT(description.prompts(0).user_template(), Contains("{{candidate}}"));
+  CHECK_THAT(description.prompts(0).answer_schema(), Contains("p_high_speedup"));
+
+  v1::ForecastRequest request = RequestFor(problem, 0);
+  const v1::ForecastReply pooled = forecaster.Forecast(request);
+  CHECK_FALSE(pooled.has_prompt());
+  CHECK(pooled.forecast().backend() == "pool");
+  REQUIRE(pooled.forecast().components_size() == 2);
+  request.set_show_prompt(true);
+  request.set_backend("llm");
+  request.mutable_device()->set_model("A device of its own");
+  const v1::ForecastReply shown = forecaster.Forecast(request);
+  CHECK(shown.forecast().backend() == "llm:fake");
+  CHECK(shown.forecast().prompt_version() == shown.prompt().version());
+  CHECK_THAT(shown.prompt().user(), Contains("A device of its own"));
+  request.set_backend("embedded");
+  const v1::ForecastReply embedded = forecaster.Forecast(request);
+  CHECK(embedded.forecast().backend() == "embedded");
+  CHECK_FALSE(embedded.has_prompt());
+
+  // What was pooled weighs again after a restart: the label brought it back.
+  Label label = problem.MakeLabel(0);
+  label.forecast = kernelcast::FromProto(pooled.forecast());
+  v1::ObserveRequest observe;
+  *observe.add_labels() = ToProto(label);
+  *observe.mutable_labels(0)->mutable_forecast() = pooled.forecast();
+  v1::ObserveReply observed;
+  REQUIRE(forecaster.Call(&v1::Forecaster::Stub::Observe, observe, observed).ok());
+  const auto weight = [&] {
+    v1::ForecastReply reply = forecaster.Forecast(RequestFor(problem, 1));
+    return reply.forecast().components_size() == 2 ? reply.forecast().components(1).weight() : 0;
+  };
+  const double learnt = weight();
+  CHECK(learnt != 0.5);
+  CHECK(forecaster.service().Terminate() == 0);
+  forecaster.Start();
+  CHECK(weight() == Approx(learnt));
 }
 
 }  // namespace

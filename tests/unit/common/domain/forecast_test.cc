@@ -325,6 +325,16 @@ TEST_CASE("An invalid forecast is answered with its field", "[forecast]") {
       {[](Forecast& f) { f.raw_probability_sum = kNan; }, "raw_probability_sum: "},
       {[](Forecast& f) { f.token_usage.cost_dollars = -1; }, "token_usage.cost_dollars: "},
       {[](Forecast& f) { f.latency_ns = -5; }, "latency_ns: -5 is negative"},
+      {[](Forecast& f) { f.components.resize(9); }, "components: 9 are more than 8"},
+      {[](Forecast& f) { f.components.resize(1); }, "components: 0 bin_probabilities; scheme"},
+      {[](Forecast& f) {
+         f.components = {{"a", "1", 1.5, f.bin_probabilities, 0}};
+       },
+       "components.weight: 1.5"},
+      {[](Forecast& f) {
+         f.components = {{"a", "1", 1, f.bin_probabilities, -0.5}};
+       },
+       "components.failure_probability: -0.5"},
   };
   for (const auto& [change, message] : cases) {
     Forecast forecast = Valid();

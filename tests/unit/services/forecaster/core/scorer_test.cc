@@ -80,6 +80,16 @@ TEST_CASE("A failure is scored on its own probability", "[forecaster][scorer]") 
   CHECK(scores.metrics.items == 0);
 }
 
+TEST_CASE("A raw answer that gives the probability of failure is scored on it",
+          "[forecaster][scorer]") {
+  std::string answer = kAnswer;
+  answer.insert(1, R"("p_failure":0.8,)");
+  const Scores scores = MustScore({{"a", "", answer, FailureKind::kCrash}});
+  CHECK(scores.items[0].parse_status == ParseStatus::kOk);
+  CHECK(scores.items[0].hit == 1);
+  CHECK(scores.items[0].reward == Approx(1.96));
+}
+
 TEST_CASE("Groups have the mean and deviation of their rewards", "[forecaster][scorer]") {
   const Scores scores = MustScore({{"a", "one", std::string(kAnswer), TrueBin{5}},
                                    {"b", "one", std::string("?"), TrueBin{5}},

@@ -1,0 +1,739 @@
+#include "common/llm/dispatcher.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/llm/request_body.h"
+
+namespace kernelcast::llm {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+// An endpoint that asks for more is asked again after this long all the same.
+constexpr int64_t kMaxPauseNs = 3600LL * 1'000'000'000;
+// A call that timed out on its caller's deadline blames the endpoint only if it had this long.
+constexpr int64_t kFairChanceNs = 1'000'000'000;
+constexpr size_t kMinKeyToRedact = 6;
+
+CircuitBreaker::Options BreakerOptions(const LlmConfig& config) {
+  CircuitBreaker::Options options;
+  options.consecutive_failures = config.breaker_consecutive_failures;
+  options.failure_ratio = config.breaker_failure_ratio;
+  options.min_samples = config.breaker_min_samples;
+  options.open_ns = config.breaker_open_ns;
+  options.open_cap_ns = std::max(config.breaker_open_cap_ns, config.breaker_open_ns);
+  return options;
+}
+
+double Cost(const Prices& prices, const TokenUsage& usage) {
+  const int64_t fresh = usage.prompt_tokens - usage.cached_prompt_tokens;
+  return (static_cast<double>(fresh) * prices.prompt +
+          static_cast<double>(usage.cached_prompt_tokens) * prices.cached_prompt +
+          static_cast<double>(usage.completion_tokens) * prices.completion) /
+         1e6;
+}
+
+ChatError MakeError(ErrorKind kind, std::string message) {
+  ChatError error;
+  error.kind = kind;
+  error.message = std::move(message);
+  return error;
+}
+
+void Redact(std::string& text, const std::string& key) {
+  if (key.size() < kMinKeyToRedact) return;
+  for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at)) {
+    text.replace(at, key.size(), "[key]");
+  }
+}
+
+}  // namespace
+
+struct Dispatcher::Endpoint {
+  Endpoint(int i, const EndpointConfig& c, const CircuitBreaker::Options& breaker_options)
+      : index(i),
+        config(c),
+        limit(c.initial_concurrency, c.max_concurrency),
+        breaker(breaker_options) {}
+
+  const int index;
+  const EndpointConfig& config;
+  AimdLimit limit;
+  CircuitBreaker breaker;
+  LatencyTracker first_tokens;
+  int in_flight = 0;
+  int reported_limit = 0;
+  int64_t paused_until_ns = 0;  // it asked to be left alone
+};
+
+struct Dispatcher::Attempt final : TransferSink {
+  Attempt(Dispatcher& d, Call& c, Endpoint& e, const AnswerLimits& limits, int64_t wall_ns)
+      : dispatcher(d), call(&c), endpoint(e), reader(limits, wall_ns) {}
+
+  // Many servers send the head of an answer long before the model gets to it.
+  void OnStatus(int http_status) override { reader.OnStatus(http_status); }
+  void OnHeader(std::string_view name, std::string_view value) override {
+    reader.OnHeader(name, value);
+  }
+  bool OnBody(std::string_view bytes) override {
+    last_byte_ns = dispatcher.clock_.MonotonicNs();
+    saw_byte = true;
+    const bool had_token = reader.has_token();
+    const bool more = reader.OnBody(bytes);
+    if (!more || had_token != reader.has_token()) Touch();
+    return more;
+  }
+  void OnEnd(TransferEnd end, std::string_view message) override {
+    transfer_ended = true;
+    reader.OnEnd(end, message);
+    Touch();
+  }
+  void Touch() {
+    if (touched) return;
+    touched = true;
+    dispatcher.touched_.push_back(this);
+  }
+
+  Dispatcher& dispatcher;
+  Call* call;  // null once retired
+  Endpoint& endpoint;
+  ResponseReader reader;
+  TransferId transfer = 0;
+  std::string model;
+  int shape_tag = 0;
+  bool hedge = false;
+  bool probe = false;  // of the breaker
+  int64_t limit_epoch = 0;
+  int64_t sent_ns = 0;
+  int64_t last_byte_ns = 0;
+  bool saw_byte = false;  // of the body
+  bool first_token_told = false;
+  bool transfer_ended = false;
+  bool touched = false;
+};
+
+struct Dispatcher::Call {
+  uint64_t id = 0;
+  ChatRequest request;
+  Done done;
+  int64_t submitted_ns = 0;
+  int64_t bytes = 0;
+  int64_t deadline_ns = 0;
+
+  // Queued, waiting to be queued again, or in flight with one attempt or two.
+  bool queued = false;
+  std::list<Call*>::iterator queue_place;
+  int64_t ready_ns = 0;  // of one that waits; 0: does not
+  std::vector<std::unique_ptr<Attempt>> attempts;
+
+  std::multimap<int64_t, Call*>::iterator timer;
+  bool has_timer = false;
+
+  int tries = 0;  // attempts, hedges not counted
+  int sent = 0;   // attempts
+  bool hedged = false;
+  bool hedge_considered = false;
+  int last_endpoint = -1;
+  uint64_t excluded = 0;  // endpoints that will not serve it, as bits
+  bool first_token_told = false;
+  // Of outcomes: what is known of the last attempt that told something.
+  ChatOutcome outcome;
+
+  bool Excludes(int endpoint) const { return ((excluded >> endpoint) & 1) != 0; }
+};
+
+struct Dispatcher::Notice {
+  // One of the two.
+  std::function<void(const EndpointRef&)> first_token;
+  EndpointRef endpoint;
+  std::string model;
+  Done done;
+  ChatOutcome outcome;
+};
+
+Dispatcher::Dispatcher(const LlmConfig& config, Transport& transport, const Clock& clock,
+                       Random random, StatsBoard& stats, LlmObserver* observer)
+    : config_(config),
+      transport_(transport),
+      clock_(clock),
+      random_(std::move(random)),
+      stats_(stats),
+      observer_(observer),
+      budget_(config.retry_budget_ratio, config.retry_budget_reserve) {
+  for (const EndpointConfig& endpoint : config.endpoints) {
+    endpoints_.push_back(std::make_unique<Endpoint>(static_cast<int>(endpoints_.size()), endpoint,
+                                                    BreakerOptions(config)));
+    ReportConcurrency(*endpoints_.back());
+  }
+}
+
+Dispatcher::~Dispatcher() {
+  for (const auto& [id, call] : calls_) {
+    for (const std::unique_ptr<Attempt>& attempt : call->attempts) {
+      if (!attempt->transfer_ended) transport_.Cancel(attempt->transfer);
+    }
+  }
+}
+
+EndpointRef Dispatcher::Ref(int endpoint, std::string_view model) const {
+  return {endpoint, endpoints_[endpoint]->config.name, model};
+}
+
+void Dispatcher::Submit(uint64_t id, ChatRequest request, Done done, int64_t submitted_ns,
+                        int64_t bytes) {
+  now_ns_ = clock_.MonotonicNs();
+  auto owned = std::make_unique<Call>();
+  Call& call = *owned;
+  call.id = id;
+  call.request = std::move(request);
+  call.done = std::move(done);
+  call.submitted_ns = submitted_ns;
+  call.bytes = bytes;
+  call.deadline_ns =
+      call.request.deadline_ns != 0 ? call.request.deadline_ns : submitted_ns + config_.total_ns;
+  calls_.emplace(id, std::move(owned));
+  budget_.OnCall();
+  SetTimer(call, call.deadline_ns);
+  Enqueue(call);
+  if (call.deadline_ns <= now_ns_) {
+    End(call, MakeError(ErrorKind::kDeadlineExceeded, "the deadline has passed"));
+  } else if (WhyHopeless(call) != ErrorKind::kNone) {
+    look_for_hopeless_ = true;
+  }
+}
+
+void Dispatcher::Cancel(uint64_t id) {
+  now_ns_ = clock_.MonotonicNs();
+  const auto found = calls_.find(id);
+  if (found == calls_.end()) return;
+  End(*found->second, MakeError(ErrorKind::kCancelled, "cancelled"));
+}
+
+void Dispatcher::CancelAll() {
+  now_ns_ = clock_.MonotonicNs();
+  while (!calls_.empty()) {
+    End(*calls_.begin()->second, MakeError(ErrorKind::kCancelled, "the client is shutting down"));
+  }
+}
+
+int64_t Dispatcher::NextWakeNs() const {
+  if (!touched_.empty() || !notices_.empty() || look_for_hopeless_) return 0;
+  int64_t wake_ns = timers_.empty() ? kNever : timers_.begin()->first;
+  if (queue_.empty()) return wake_ns;
+  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
+    if (endpoint->in_flight >= endpoint->limit.limit()) continue;
+    if (endpoint->breaker.state() == BreakerState::kHalfOpen) continue;
+    int64_t opens_ns = endpoint->paused_until_ns;
+    if (endpoint->breaker.state() == BreakerState::kOpen) {
+      opens_ns = std::max(opens_ns, endpoint->breaker.open_until_ns());
+    }
+    // One that would admit now has nothing for it in the queue.
+    if (opens_ns > now_ns_) wake_ns = std::min(wake_ns, opens_ns);
+  }
+  return wake_ns;
+}
+
+void Dispatcher::Step() {
+  now_ns_ = clock_.MonotonicNs();
+  // Acting cancels transfers, which tells nothing to anybody, so that none is added meanwhile.
+  for (Attempt* const attempt : touched_) {
+    attempt->touched = false;
+    if (attempt->call != nullptr) OnTouched(*attempt);
+  }
+  touched_.clear();
+  while (!timers_.empty() && timers_.begin()->first <= now_ns_) {
+    OnTimer(*timers_.begin()->second);
+  }
+  if (look_for_hopeless_) EndHopeless();
+  Pump();
+  retired_attempts_.clear();
+
+  std::vector<Notice> notices;
+  notices.swap(notices_);
+  for (Notice& notice : notices) {
+    if (notice.first_token) {
+      notice.endpoint.model = notice.model;
+      notice.first_token(notice.endpoint);
+    } else {
+      notice.done(std::move(notice.outcome));
+    }
+  }
+}
+
+bool Dispatcher::Admits(const Endpoint& endpoint) const {
+  return endpoint.in_flight < endpoint.limit.limit() && endpoint.paused_until_ns <= now_ns_ &&
+         endpoint.breaker.Allows(now_ns_);
+}
+
+int Dispatcher::Choose(const Call& call, int other_than) {
+  const int preferred = call.request.preferred_endpoint;
+  if (preferred >= 0 && preferred < static_cast<int>(endpoints_.size()) &&
+      preferred != other_than && !call.Excludes(preferred) && Admits(*endpoints_[preferred])) {
+    return preferred;
+  }
+  double total = 0;
+  int only = -1;
+  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
+    if (call.Excludes(endpoint->index) || !Admits(*endpoint)) continue;
+    if (endpoint->index == other_than) continue;
+    total += endpoint->config.weight;
+    only = endpoint->index;
+  }
+  if (only < 0) {
+    const bool last_resort =
+        other_than >= 0 && !call.Excludes(other_than) && Admits(*endpoints_[other_than]);
+    return last_resort ? other_than : -1;
+  }
+  if (endpoints_.size() == 1) return only;
+  double drawn = random_() * total;
+  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
+    if (call.Excludes(endpoint->index) || endpoint->index == other_than || !Admits(*endpoint)) {
+      continue;
+    }
+    drawn -= endpoint->config.weight;
+    if (drawn < 0) return endpoint->index;
+  }
+  return only;
+}
+
+void Dispatcher::Pump() {
+  for (auto place = queue_.begin(); place != queue_.end();) {
+    const bool room = std::any_of(endpoints_.begin(), endpoints_.end(),
+                                  [this](const auto& endpoint) { return Admits(*endpoint); });
+    if (!room) return;
+    Call& call = **place++;
+    const int endpoint = Choose(call, call.last_endpoint);
+    if (endpoint < 0) continue;
+    Unqueue(call);
+    Send(call, endpoint, /*hedge=*/false);
+  }
+}
+
+ErrorKind Dispatcher::WhyHopeless(const Call& call) const {
+  bool paused = false;
+  for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
+    if (call.Excludes(endpoint->index)) continue;
+    const bool down =
+        endpoint->breaker.state() != BreakerState::kClosed && !endpoint->breaker.Allows(now_ns_);
+    if (down) {
+      // One that waits does so if there is a trial before its deadline.
+      if (call.request.wait_for_recovery &&
+          (endpoint->breaker.state() == BreakerState::kHalfOpen ||
+           endpoint->breaker.open_until_ns() < call.deadline_ns)) {
+        return ErrorKind::kNone;
+      }
+      continue;
+    }
+    if (endpoint->paused_until_ns < call.deadline_ns) return ErrorKind::kNone;
+    paused = true;
+  }
+  return paused ? ErrorKind::kRateLimited : ErrorKind::kCircuitOpen;
+}
+
+void Dispatcher::EndHopeless() {
+  look_for_hopeless_ = false;
+  for (auto place = queue_.begin(); place != queue_.end();) {
+    Call& call = **place++;
+    const ErrorKind why = WhyHopeless(call);
+    if (why == ErrorKind::kNone) continue;
+    ChatError error = call.outcome.error;
+    // What was seen says more than that nothing more is tried.
+    if (error.kind == ErrorKind::kNone || MayPass(error.kind)) {
+      const std::string before =
+          error.kind == ErrorKind::kNone ? "" : absl::StrCat("; before: ", error.message);
+      error.kind = why;
+      error.message = absl::StrCat(why == ErrorKind::kCircuitOpen
+                                       ? "every endpoint is down"
+                                       : "every endpoint asks for more patience than is left",
+                                   before);
+      for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
+        const int64_t until = why == ErrorKind::kCircuitOpen ? endpoint->breaker.open_until_ns()
+                                                             : endpoint->paused_until_ns;
+        const int64_t wait = std::max<int64_t>(until - now_ns_, 0);
+        error.retry_after_ns = endpoint->index == 0 ? wait : std::min(error.retry_after_ns, wait);
+      }
+    }
+    End(call, std::move(error));
+  }
+}
+
+void Dispatcher::Enqueue(Call& call) {
+  call.ready_ns = 0;
+  call.queued = true;
+  // One that has waited before goes first.
+  call.queue_place =
+      call.tries > 0 ? queue_.insert(queue_.begin(), &call) : queue_.insert(queue_.end(), &call);
+}
+
+void Dispatcher::Unqueue(Call& call) {
+  if (!call.queued) return;
+  queue_.erase(call.queue_place);
+  call.queued = false;
+}
+
+void Dispatcher::Send(Call& call, int index, bool hedge) {
+  Endpoint& endpoint = *endpoints_[index];
+  AnswerLimits limits;
+  limits.max_answer_bytes =
+      call.request.max_answer_bytes > 0 ? call.request.max_answer_bytes : config_.max_answer_bytes;
+  limits.max_whitespace_run = call.request.max_whitespace_run;
+  auto owned = std::make_unique<Attempt>(*this, call, endpoint, limits, clock_.WallNs());
+  Attempt& attempt = *owned;
+  attempt.model = call.request.model.empty() ? endpoint.config.model : call.request.model;
+  attempt.hedge = hedge;
+  attempt.sent_ns = now_ns_;
+  attempt.last_byte_ns = now_ns_;
+  attempt.limit_epoch = endpoint.limit.epoch();
+  const ResponseShape shape = call.request.shape_for
+                                  ? call.request.shape_for(Ref(index, attempt.model))
+                                  : call.request.shape;
+  attempt.shape_tag = shape.tag;
+
+  const BreakerState before = endpoint.breaker.state();
+  attempt.probe = endpoint.breaker.OnStart();
+  ReportBreaker(endpoint, before);
+  ++endpoint.in_flight;
+  if (call.sent == 0) call.outcome.queued_ns = now_ns_ - call.submitted_ns;
+  ++call.sent;
+  if (!hedge) ++call.tries;
+  const bool was_queued = call.attempts.empty();
+  call.last_endpoint = index;
+  call.hedge_considered = hedge || call.hedged;
+  stats_.Update([&](ClientStats& stats) {
+    ++stats.endpoints[index].attempts_started;
+    if (hedge) ++stats.endpoints[index].hedges;
+    if (was_queued) --stats.calls_queued;
+  });
+  ReportConcurrency(endpoint);
+  call.attempts.push_back(std::move(owned));
+  attempt.transfer =
+      transport_.Start(index, BuildRequestBody(endpoint.config, call.request, shape), &attempt);
+  SetTimer(call, DueNs(call));
+}
+
+void Dispatcher::SetTimer(Call& call, int64_t at_ns) {
+  if (call.has_timer) {
+    // A later time is seen to when the earlier one comes.
+    if (call.timer->first <= at_ns) return;
+    timers_.erase(call.timer);
+  }
+  call.timer = timers_.emplace(at_ns, &call);
+  call.has_timer = true;
+}
+
+int64_t Dispatcher::DueNs(Call& call) {
+  int64_t due_ns = call.deadline_ns;
+  if (call.ready_ns != 0) due_ns = std::min(due_ns, call.ready_ns);
+  for (const std::unique_ptr<Attempt>& attempt : call.attempts) {
+    due_ns = std::min(due_ns, attempt->saw_byte ? attempt->last_byte_ns + config_.silence_timeout_ns
+                                                : attempt->sent_ns + config_.first_byte_timeout_ns);
+  }
+  if (!call.hedge_considered && call.attempts.size() == 1 && config_.hedge &&
+      call.request.may_hedge && !call.attempts[0]->first_token_told) {
+    const int64_t p95_ns = call.attempts[0]->endpoint.first_tokens.P95Ns();
+    if (p95_ns > 0) {
+      due_ns = std::min(due_ns,
+                        call.attempts[0]->sent_ns + std::max(p95_ns, config_.hedge_min_delay_ns));
+    }
+  }
+  return due_ns;
+}
+
+void Dispatcher::OnTimer(Call& call) {
+  timers_.erase(call.timer);
+  call.has_timer = false;
+  if (now_ns_ >= call.deadline_ns) {
+    ChatError error = call.outcome.error;
+    const std::string before =
+        error.kind == ErrorKind::kNone ? "" : absl::StrCat("; before: ", error.message);
+    error.kind = ErrorKind::kDeadlineExceeded;
+    error.message =
+        absl::StrCat(call.attempts.empty() ? "no endpoint had room before the deadline"
+                                           : "the deadline passed before the answer came",
+                     before);
+    return End(call, std::move(error));
+  }
+  if (call.ready_ns != 0 && now_ns_ >= call.ready_ns) {
+    Enqueue(call);
+    if (WhyHopeless(call) != ErrorKind::kNone) look_for_hopeless_ = true;
+  }
+  const uint64_t id = call.id;
+  for (size_t i = call.attempts.size(); i-- > 0;) {
+    Attempt& attempt = *call.attempts[i];
+    ChatError error;
+    if (!attempt.saw_byte && now_ns_ >= attempt.sent_ns + config_.first_byte_timeout_ns) {
+      error.kind = ErrorKind::kFirstByteTimeout;
+      error.message = "no byte of an answer came in time";
+    } else if (attempt.saw_byte && now_ns_ >= attempt.last_byte_ns + config_.silence_timeout_ns) {
+      error.kind = ErrorKind::kSilenceTimeout;
+      error.message = "the answer stopped coming";
+    } else {
+      continue;
+    }
+    OnFailure(attempt, std::move(error), /*retry_is_useless=*/false);
+    if (!calls_.contains(id)) return;
+  }
+  if (!call.hedge_considered && call.attempts.size() == 1 && DueNs(call) <= now_ns_) {
+    call.hedge_considered = true;
+    TryHedge(call);
+  }
+  // Never in the past: what is due now has been done.
+  SetTimer(call, std::max(DueNs(call), now_ns_ + 1));
+}
+
+void Dispatcher::TryHedge(Call& call) {
+  const int endpoint = Choose(call, call.attempts[0]->endpoint.index);
+  if (endpoint < 0) return;
+  // A breaker's probe is no place for an answer that is awaited.
+  if (endpoints_[endpoint]->breaker.state() != BreakerState::kClosed) return;
+  if (!budget_.Take()) {
+    stats_.Update([](ClientStats& stats) { ++stats.retries_denied; });
+    return;
+  }
+  call.hedged = true;
+  if (observer_ != nullptr) observer_->OnHedge(endpoint);
+  Send(call, endpoint, /*hedge=*/true);
+}
+
+void Dispatcher::OnTouched(Attempt& attempt) {
+  if (attempt.reader.has_token() && !attempt.first_token_told) OnFirstToken(attempt);
+  if (!attempt.reader.ended()) return;
+  if (attempt.reader.error().kind == ErrorKind::kNone) return OnAnswer(attempt);
+  OnFailure(attempt, attempt.reader.error(), attempt.reader.retry_is_useless());
+}
+
+void Dispatcher::OnFirstToken(Attempt& attempt) {
+  Call& call = *attempt.call;
+  attempt.first_token_told = true;
+  const int64_t since_sent_ns = now_ns_ - attempt.sent_ns;
+  attempt.endpoint.first_tokens.Add(since_sent_ns);
+  if (observer_ != nullptr) observer_->OnFirstToken(attempt.endpoint.index, since_sent_ns);
+  // The race is over.
+  for (size_t i = call.attempts.size(); i-- > 0;) {
+    if (call.attempts[i].get() != &attempt) CancelAttempt(*call.attempts[i], ErrorKind::kCancelled);
+  }
+  if (attempt.hedge) {
+    stats_.Update(
+        [&](ClientStats& stats) { ++stats.endpoints[attempt.endpoint.index].hedges_won; });
+  }
+  call.outcome.first_token_ns = now_ns_ - call.submitted_ns;
+  if (call.first_token_told) return;
+  call.first_token_told = true;
+  if (!call.request.on_first_token) return;
+  Notice notice;
+  notice.first_token = std::move(call.request.on_first_token);
+  notice.endpoint = Ref(attempt.endpoint.index, "");
+  notice.model = attempt.model;
+  notices_.push_back(std::move(notice));
+}
+
+void Dispatcher::OnAnswer(Attempt& attempt) {
+  Call& call = *attempt.call;
+  ChatOutcome outcome = std::move(call.outcome);
+  outcome.error = ChatError{};
+  outcome.answer = attempt.reader.TakeAnswer();
+  outcome.endpoint_index = attempt.endpoint.index;
+  outcome.endpoint = attempt.endpoint.config.name;
+  outcome.model = attempt.model;
+  outcome.shape_tag = attempt.shape_tag;
+  const TokenUsage& usage = outcome.answer.usage;
+  outcome.cost = usage.known ? Cost(attempt.endpoint.config.prices, usage) : 0;
+  stats_.Update([&](ClientStats& stats) {
+    EndpointStats& endpoint = stats.endpoints[attempt.endpoint.index];
+    endpoint.prompt_tokens += usage.prompt_tokens;
+    endpoint.cached_prompt_tokens += usage.cached_prompt_tokens;
+    endpoint.completion_tokens += usage.completion_tokens;
+    endpoint.cost += outcome.cost;
+    if (!usage.known) ++endpoint.answers_without_usage;
+  });
+  if (observer_ != nullptr && usage.known) {
+    observer_->OnUsage(attempt.endpoint.index, usage, outcome.cost);
+  }
+  if (!attempt.transfer_ended) {
+    if (attempt.reader.may_drain()) {
+      transport_.Drain(attempt.transfer);
+    } else {
+      transport_.Cancel(attempt.transfer);
+    }
+    attempt.transfer_ended = true;
+  }
+  Close(attempt, ErrorKind::kNone);
+  Retire(attempt);
+  Finish(call, std::move(outcome));
+}
+
+void Dispatcher::OnFailure(Attempt& attempt, ChatError error, bool retry_is_useless) {
+  Call& call = *attempt.call;
+  Endpoint& endpoint = attempt.endpoint;
+  Redact(error.message, endpoint.config.api_key);
+  Redact(error.code, endpoint.config.api_key);
+  call.outcome.error = std::move(error);
+  call.outcome.answer = attempt.reader.TakeAnswer();
+  call.outcome.endpoint_index = endpoint.index;
+  call.outcome.endpoint = endpoint.config.name;
+  call.outcome.model = attempt.model;
+  call.outcome.shape_tag = attempt.shape_tag;
+  const ErrorKind kind = call.outcome.error.kind;
+
+  if (!attempt.transfer_ended) {
+    transport_.Cancel(attempt.transfer);
+    attempt.transfer_ended = true;
+  }
+  if (IsOverload(kind) && call.outcome.error.retry_after_ns > 0) {
+    const int64_t pause_ns = std::min(call.outcome.error.retry_after_ns, kMaxPauseNs);
+    endpoint.paused_until_ns = std::max(endpoint.paused_until_ns, now_ns_ + pause_ns);
+    look_for_hopeless_ = true;
+  }
+  if (IsEndpointFault(kind)) call.excluded |= uint64_t{1} << endpoint.index;
+  Close(attempt, kind);
+  Retire(attempt);
+  // Its twin may still answer.
+  if (!call.attempts.empty()) return;
+  RetryOrEnd(call, retry_is_useless);
+}
+
+void Dispatcher::Close(Attempt& attempt, ErrorKind result) {
+  Endpoint& endpoint = attempt.endpoint;
+  const BreakerState before = endpoint.breaker.state();
+  const bool gone_unheard = result == ErrorKind::kDeadlineExceeded && !attempt.saw_byte &&
+                            now_ns_ - attempt.sent_ns >= kFairChanceNs;
+  if (IsEndpointFault(result)) {
+    endpoint.breaker.Trip(now_ns_);
+  } else if (IsFailure(result) || gone_unheard) {
+    endpoint.breaker.OnFailure(now_ns_, attempt.probe);
+  } else if (result == ErrorKind::kCancelled || result == ErrorKind::kDeadlineExceeded) {
+    endpoint.breaker.OnAbandoned(attempt.probe);
+  } else {
+    endpoint.breaker.OnSuccess(now_ns_, attempt.probe);
+  }
+  if (IsOverload(result)) {
+    endpoint.limit.OnOverload(attempt.limit_epoch);
+  } else if (result == ErrorKind::kFirstByteTimeout) {
+    endpoint.limit.OnTimeout(attempt.limit_epoch);
+  } else if (result == ErrorKind::kNone) {
+    endpoint.limit.OnSuccess(endpoint.in_flight);
+  }
+  --endpoint.in_flight;
+  stats_.Update([&](ClientStats& stats) {
+    ++stats.endpoints[endpoint.index].attempts_by_result[static_cast<size_t>(result)];
+  });
+  if (observer_ != nullptr) {
+    observer_->OnAttempt(endpoint.index, result, now_ns_ - attempt.sent_ns);
+  }
+  ReportBreaker(endpoint, before);
+  ReportConcurrency(endpoint);
+}
+
+void Dispatcher::CancelAttempt(Attempt& attempt, ErrorKind result) {
+  if (!attempt.transfer_ended) transport_.Cancel(attempt.transfer);
+  attempt.transfer_ended = true;
+  Close(attempt, result);
+  Retire(attempt);
+}
+
+void Dispatcher::Retire(Attempt& attempt) {
+  std::vector<std::unique_ptr<Attempt>>& attempts = attempt.call->attempts;
+  attempt.call = nullptr;
+  const auto place = std::find_if(attempts.begin(), attempts.end(),
+                                  [&](const auto& owned) { return owned.get() == &attempt; });
+  retired_attempts_.push_back(std::move(*place));
+  attempts.erase(place);
+}
+
+void Dispatcher::RetryOrEnd(Call& call, bool retry_is_useless) {
+  stats_.Update([](ClientStats& stats) { ++stats.calls_queued; });
+  const ChatError& error = call.outcome.error;
+  const bool elsewhere = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const auto& other) {
+    return other->index != call.outcome.endpoint_index && !call.Excludes(other->index) &&
+           other->paused_until_ns <= now_ns_ &&
+           (other->breaker.state() == BreakerState::kClosed || other->breaker.Allows(now_ns_));
+  });
+  const bool worth_it =
+      IsEndpointFault(error.kind) ? elsewhere : MayPass(error.kind) && !retry_is_useless;
+  if (!worth_it || call.tries >= config_.max_attempts) return End(call, error);
+
+  int64_t wait_ns = 0;
+  if (!IsEndpointFault(error.kind)) {
+    wait_ns = BackoffNs(call.tries - 1, config_.backoff_base_ns, config_.backoff_cap_ns,
+                        elsewhere ? 0 : error.retry_after_ns, random_());
+  }
+  if (now_ns_ + wait_ns >= call.deadline_ns) return End(call, error);
+  if (!budget_.Take()) {
+    stats_.Update([](ClientStats& stats) { ++stats.retries_denied; });
+    return End(call, error);
+  }
+  stats_.Update([&](ClientStats& stats) {
+    ++stats.endpoints[call.outcome.endpoint_index]
+          .retries_by_reason[static_cast<size_t>(error.kind)];
+  });
+  if (observer_ != nullptr) observer_->OnRetry(call.outcome.endpoint_index, error.kind);
+  call.ready_ns = now_ns_ + wait_ns;
+  SetTimer(call, call.ready_ns);
+}
+
+void Dispatcher::End(Call& call, ChatError error) {
+  const ErrorKind attempt_result = error.kind == ErrorKind::kDeadlineExceeded
+                                       ? ErrorKind::kDeadlineExceeded
+                                       : ErrorKind::kCancelled;
+  const bool in_flight = !call.attempts.empty();
+  while (!call.attempts.empty()) {
+    Attempt& attempt = *call.attempts.back();
+    call.outcome.answer = attempt.reader.TakeAnswer();
+    call.outcome.endpoint_index = attempt.endpoint.index;
+    call.outcome.endpoint = attempt.endpoint.config.name;
+    call.outcome.model = attempt.model;
+    call.outcome.shape_tag = attempt.shape_tag;
+    CancelAttempt(attempt, attempt_result);
+  }
+  if (in_flight) stats_.Update([](ClientStats& stats) { ++stats.calls_queued; });
+  ChatOutcome outcome = std::move(call.outcome);
+  outcome.error = std::move(error);
+  stats_.Update([](ClientStats& stats) { --stats.calls_queued; });
+  Finish(call, std::move(outcome));
+}
+
+void Dispatcher::Finish(Call& call, ChatOutcome outcome) {
+  outcome.attempts = call.sent;
+  outcome.hedged = call.hedged;
+  outcome.latency_ns = now_ns_ - call.submitted_ns;
+  if (call.sent == 0) outcome.queued_ns = outcome.latency_ns;
+  Unqueue(call);
+  if (call.has_timer) timers_.erase(call.timer);
+  stats_.Update([&](ClientStats& stats) {
+    --stats.calls_pending;
+    stats.pending_bytes -= call.bytes;
+    ++stats.calls_by_result[static_cast<size_t>(outcome.error.kind)];
+  });
+  if (observer_ != nullptr) observer_->OnCall(outcome);
+  Notice notice;
+  notice.done = std::move(call.done);
+  notice.outcome = std::move(outcome);
+  notices_.push_back(std::move(notice));
+  calls_.erase(call.id);
+}
+
+void Dispatcher::ReportBreaker(Endpoint& endpoint, BreakerState before) {
+  const BreakerState after = endpoint.breaker.state();
+  if (after == before) return;
+  if (after != BreakerState::kClosed) look_for_hopeless_ = true;
+  stats_.Update([&](ClientStats& stats) {
+    EndpointStats& figures = stats.endpoints[endpoint.index];
+    figures.breaker = after;
+    if (after == BreakerState::kOpen) ++figures.breaker_opened;
+    if (after == BreakerState::kClosed) ++figures.breaker_closed;
+  });
+  if (observer_ != nullptr) observer_->OnBreaker(endpoint.index, after);
+}
+
+void Dispatcher::ReportConcurrency(Endpoint& endpoint) {
+  const int limit = endpoint.limit.limit();
+  stats_.Update([&](ClientStats& stats) {
+    stats.endpoints[endpoint.index].in_flight = endpoint.in_flight;
+    stats.endpoints[endpoint.index].concurrency_limit = limit;
+  });
+  if (observer_ != nullptr) observer_->OnConcurrency(endpoint.index, endpoint.in_flight, limit);
+}
+
+}  // namespace kernelcast::llm

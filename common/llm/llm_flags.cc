@@ -1,0 +1,52 @@
+#include "common/llm/llm_flags.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "common/llm/client.h"
+
+namespace kernelcast::llm {
+namespace {
+
+constexpr size_t kNamedModels = 5;
+
+}  // namespace
+
+absl::StatusOr<LlmConfig> ConfigFromFlags(const LlmFlags& flags, int64_t timeout_ns) {
+  if (!flags.config_file.empty()) {
+    if (!flags.url.empty() || !flags.model.empty() || !flags.key_file.empty()) {
+      return absl::InvalidArgumentError(
+          "--llm-config says all of its endpoints: --llm, --llm-model and --llm-key-file do not go "
+          "with it");
+    }
+    return LoadLlmConfig(flags.config_file);
+  }
+  if (flags.url.empty()) {
+    return absl::InvalidArgumentError("a model is wanted: give --llm URL or --llm-config FILE");
+  }
+  // Any name does for what is checked without asking.
+  KC_ASSIGN_OR_RETURN(
+      LlmConfig config,
+      ConfigForUrl(flags.url, flags.model.empty() ? "model" : flags.model, flags.key_file));
+  if (!flags.model.empty()) return config;
+  EndpointConfig& endpoint = config.endpoints.front();
+  KC_ASSIGN_OR_RETURN(std::vector<std::string> models, ListModels(endpoint, timeout_ns));
+  if (models.size() != 1) {
+    const std::string known = absl::StrCat(
+        absl::StrJoin(models.begin(),
+                      models.begin() + static_cast<long>(std::min(models.size(), kNamedModels)),
+                      ", "),
+        models.size() > kNamedModels ? ", ..." : "");
+    return absl::NotFoundError(absl::StrCat(
+        "endpoint '", endpoint.name, "' ",
+        models.empty() ? std::string("does not list its models") : absl::StrCat("has ", known),
+        "; choose with --llm-model"));
+  }
+  endpoint.model = models.front();
+  return config;
+}
+
+}  // namespace kernelcast::llm

@@ -1,0 +1,101 @@
+#include "common/llm/retry_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace kernelcast::llm {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+// Longer than anybody means; keeps sums of times in range.
+constexpr int64_t kMaxRetryAfterNs = 7 * int64_t{86400} * kSecondNs;
+
+bool SaysMoneyIsSpent(std::string_view word) {
+  constexpr std::array<std::string_view, 8> kWords = {
+      "insufficient_quota",   "billing_hard_limit_reached", "billing_not_active",
+      "insufficient_balance", "insufficient_credits",       "spend_limit_exceeded",
+      "quota_exceeded",       "credit_limit_reached"};
+  return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+}
+
+}  // namespace
+
+ErrorKind ClassifyHttpStatus(int status, std::string_view code, std::string_view type) {
+  if (status == 402) return ErrorKind::kSpendLimit;
+  if (status == 429) {
+    return SaysMoneyIsSpent(code) || SaysMoneyIsSpent(type) ? ErrorKind::kSpendLimit
+                                                            : ErrorKind::kRateLimited;
+  }
+  if (status == 503 || status == 529) return ErrorKind::kUnavailable;
+  if (status >= 500) return ErrorKind::kServerError;
+  if (status == 401 || status == 403) return ErrorKind::kUnauthorized;
+  if (status == 404) return ErrorKind::kNotFound;
+  // The server gave up waiting, or saw two requests collide: nothing that we sent is wrong.
+  if (status == 408 || status == 409 || status == 425) return ErrorKind::kServerError;
+  return ErrorKind::kRefused;
+}
+
+bool MayPass(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUnreachable:
+    case ErrorKind::kConnectTimeout:
+    case ErrorKind::kFirstByteTimeout:
+    case ErrorKind::kSilenceTimeout:
+    case ErrorKind::kRateLimited:
+    case ErrorKind::kUnavailable:
+    case ErrorKind::kServerError:
+    case ErrorKind::kMalformed:
+    case ErrorKind::kCutOff: return true;
+    default: return false;
+  }
+}
+
+bool IsEndpointFault(ErrorKind kind) {
+  return kind == ErrorKind::kSpendLimit || kind == ErrorKind::kUnauthorized ||
+         kind == ErrorKind::kNotFound;
+}
+
+bool IsOverload(ErrorKind kind) {
+  return kind == ErrorKind::kRateLimited || kind == ErrorKind::kUnavailable;
+}
+
+bool IsFailure(ErrorKind kind) { return MayPass(kind) && kind != ErrorKind::kRateLimited; }
+
+std::optional<int64_t> ParseRetryAfter(std::string_view value, int64_t wall_ns) {
+  const absl::string_view trimmed =
+      absl::StripAsciiWhitespace(absl::string_view(value.data(), value.size()));
+  if (trimmed.empty()) return std::nullopt;
+  double seconds = 0;
+  const auto [end, error] =
+      std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), seconds);
+  if (end == trimmed.data() + trimmed.size()) {
+    if (error == std::errc::result_out_of_range) return kMaxRetryAfterNs;
+    if (error != std::errc() || !(seconds >= 0)) return std::nullopt;
+    return static_cast<int64_t>(
+        std::min(seconds * kSecondNs, static_cast<double>(kMaxRetryAfterNs)));
+  }
+  for (const char* format :
+       {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"}) {
+    absl::Time time;
+    if (!absl::ParseTime(format, trimmed, &time, nullptr)) continue;
+    const absl::Duration wait = time - absl::FromUnixNanos(wall_ns);
+    return std::clamp<int64_t>(absl::ToInt64Nanoseconds(wait), 0, kMaxRetryAfterNs);
+  }
+  return std::nullopt;
+}
+
+int64_t BackoffNs(int retry, int64_t base_ns, int64_t cap_ns, int64_t retry_after_ns,
+                  double uniform) {
+  int64_t ceiling = base_ns;
+  for (int i = 0; i < retry && ceiling < cap_ns; ++i) ceiling *= 2;
+  ceiling = std::min(ceiling, cap_ns);
+  return retry_after_ns + static_cast<int64_t>(uniform * static_cast<double>(ceiling));
+}
+
+}  // namespace kernelcast::llm

@@ -1,0 +1,216 @@
+#include "services/forecaster/llm/forecast_prompt.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/domain/text.h"
+#include "services/forecaster/core/answer_parser.h"
+#include "services/forecaster/llm/builtin_prompts.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+// Changes when prompt_text.cc or answer_schema.cc give other bytes for the same input.
+constexpr std::string_view kRenderingVersion = "1";
+constexpr size_t kMaxFileBytes = 256 << 10;
+constexpr size_t kHashDigitsShown = 8;
+
+constexpr std::string_view kSystemNames[] = {"bin_table", "answer_schema", "answer_example",
+                                             "submit_tool", "defer_tool"};
+constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference", "baseline",
+                                           "feedback", "facts", "candidate"};
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot be opened: ", std::strerror(errno)));
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (text.str().size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": longer than ", kMaxFileBytes, " bytes"));
+  }
+  return text.str();
+}
+
+// prompt.json.
+struct Description {
+  std::string version;
+  AnswerForm form = AnswerForm::kExtended;
+  std::vector<Rung> rungs;
+};
+
+absl::StatusOr<Description> ParseDescription(std::string_view text) {
+  using nlohmann::json;
+  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return absl::InvalidArgumentError("no JSON object");
+  Description description;
+  for (const auto& [key, value] : object.items()) {
+    if (key != "version" && key != "answer" && key != "rungs") {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Quoted(key), " is not one of answer, rungs, version"));
+    }
+  }
+  for (const char* key : {"version", "answer"}) {
+    if (!object.contains(key) || !object[key].is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": a string is wanted"));
+    }
+  }
+  description.version = object["version"].get<std::string>();
+  const size_t slash = description.version.find('/');
+  if (slash == std::string::npos || !IsToken(description.version.substr(0, slash)) ||
+      !IsToken(description.version.substr(slash + 1))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version: ", Quoted(description.version), " is not of the form NAME/NUMBER"));
+  }
+  const absl::StatusOr<AnswerForm> form =
+      ParseAnswerForm(object["answer"].get_ref<const std::string&>());
+  if (!form.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("answer: ", form.status().message()));
+  }
+  description.form = *form;
+  if (!object.contains("rungs") || !object["rungs"].is_array() || object["rungs"].empty()) {
+    return absl::InvalidArgumentError("rungs: a list of names is wanted");
+  }
+  for (const json& name : object["rungs"]) {
+    const absl::StatusOr<Rung> rung = ParseRung(name.is_string() ? name.get<std::string>() : "");
+    if (!rung.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("rungs: ", rung.status().message()));
+    }
+    if (std::ranges::find(description.rungs, *rung) != description.rungs.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rungs: ", std::string(Name(*rung)), " is given twice"));
+    }
+    description.rungs.push_back(*rung);
+  }
+  return description;
+}
+
+PromptTemplate::Values SystemValues(const BinScheme& scheme, AnswerForm form) {
+  return {{"bin_table", scheme.PromptTable()},
+          {"answer_schema", AnswerSchema(scheme, form, /*may_defer=*/true).dump(2) + "\n"},
+          {"answer_example", AnswerExample(scheme, form, /*may_defer=*/true)},
+          {"submit_tool", std::string(kSubmitToolName)},
+          {"defer_tool", std::string(kDeferToolName)}};
+}
+
+}  // namespace
+
+absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
+                                                     std::string_view description,
+                                                     std::string_view system,
+                                                     std::string_view user) {
+  const auto at = [&where](const char* file, const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(where, file, ": ", status.message()));
+  };
+  ForecastPrompt prompt;
+  absl::StatusOr<Description> parsed = ParseDescription(description);
+  if (!parsed.ok()) return at("prompt.json", parsed.status());
+  prompt.form_ = parsed->form;
+  prompt.rungs_ = std::move(parsed->rungs);
+  absl::StatusOr<PromptTemplate> system_template = PromptTemplate::Parse(system, kSystemNames);
+  if (!system_template.ok()) return at("system.txt", system_template.status());
+  prompt.system_ = *std::move(system_template);
+  // The candidate ends its own last line.
+  const std::string_view user_text = user.substr(0, user.size() - (user.ends_with('\n') ? 1 : 0));
+  absl::StatusOr<PromptTemplate> user_template = PromptTemplate::Parse(user_text, kUserNames);
+  if (!user_template.ok()) return at("user.txt", user_template.status());
+  prompt.user_ = *std::move(user_template);
+  const std::vector<std::string>& names = prompt.user_.names();
+  if (std::ranges::count(names, "candidate") != 1 || names.back() != "candidate" ||
+      prompt.user_.tail().find_first_not_of(" \n") != std::string::npos) {
+    return at("user.txt", absl::InvalidArgumentError("{{candidate}} must be in it once, and last"));
+  }
+
+  ContentHasher hasher;
+  hasher.Add(kRenderingVersion).Add(description).Add(system).Add(user);
+  for (const BinScheme* scheme : BinScheme::All()) {
+    hasher.Add(scheme->PromptTable())
+        .Add(SubmitTool(*scheme, prompt.form_, /*may_defer=*/true).dump())
+        .Add(SubmitTool(*scheme, prompt.form_, /*may_defer=*/false).dump());
+  }
+  hasher.Add(DeferTool().dump());
+  prompt.hash_ = hasher.Hex128();
+  prompt.version_ = absl::StrCat(parsed->version, "@", prompt.hash_.substr(0, kHashDigitsShown));
+  return prompt;
+}
+
+absl::StatusOr<ForecastPrompt> ForecastPrompt::Builtin(std::string_view version) {
+  for (const PromptFiles& files : BuiltinPromptFiles()) {
+    KC_ASSIGN_OR_RETURN(ForecastPrompt prompt, Parse(absl::StrCat(std::string(files.folder), "/"),
+                                                     files.description, files.system, files.user));
+    if (prompt.version_.substr(0, prompt.version_.find('@')) == version) return prompt;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("prompt ", Quoted(version), " is not one of ", CommaList(BuiltinVersions())));
+}
+
+std::vector<std::string> ForecastPrompt::BuiltinVersions() {
+  std::vector<std::string> versions;
+  for (const PromptFiles& files : BuiltinPromptFiles()) {
+    const absl::StatusOr<Description> description = ParseDescription(files.description);
+    if (description.ok()) versions.push_back(description->version);
+  }
+  return versions;
+}
+
+absl::StatusOr<ForecastPrompt> ForecastPrompt::Load(const std::string& directory) {
+  const std::string where = absl::StrCat(directory, "/");
+  KC_ASSIGN_OR_RETURN(const std::string description, ReadText(where + "prompt.json"));
+  KC_ASSIGN_OR_RETURN(const std::string system, ReadText(where + "system.txt"));
+  KC_ASSIGN_OR_RETURN(const std::string user, ReadText(where + "user.txt"));
+  return Parse(where, description, system, user);
+}
+
+PromptDescription ForecastPrompt::Describe() const {
+  PromptDescription description;
+  description.version = version_;
+  description.hash = hash_;
+  description.system_template = system_.text();
+  description.user_template = user_.text();
+  description.answer_schema = SubmitTool(BinScheme::Default(), form_, /*may_defer=*/false)
+                                  .at("function")
+                                  .at("parameters")
+                                  .dump();
+  return description;
+}
+
+absl::StatusOr<RenderedPrompt> ForecastPrompt::Render(const ForecastInput& input,
+                                                      const std::vector<FeedbackEntry>& feedback,
+                                                      size_t max_bytes) const {
+  const Problem& problem = input.problem->problem;
+  const std::string& target = input.candidate.target;
+  RenderedPrompt rendered;
+  rendered.version = version_;
+  rendered.system = system_.Render(SystemValues(*input.bin_scheme, form_));
+  PromptTemplate::Values values = {
+      {"hardware", HardwareText(input.device, target)},
+      {"task", TaskText(problem, target)},
+      {"reference", ReferenceText(problem, target)},
+      {"baseline", BaselineText(input)},
+      {"feedback", FeedbackText(feedback)},
+      {"facts", FactsText(input.facts, input.reference_facts)},
+      {"candidate", CandidateText(input.candidate)},
+  };
+  rendered.user = user_.Render(values);
+  if (rendered.system.size() + rendered.user.size() > max_bytes && !feedback.empty()) {
+    values["feedback"] = FeedbackText({});
+    rendered.user = user_.Render(values);
+  }
+  const size_t bytes = rendered.system.size() + rendered.user.size();
+  if (bytes > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the prompt would have ", bytes, " bytes; the limit is ", max_bytes));
+  }
+  return rendered;
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,599 @@
+#include "services/forecaster/llm/llm_backend.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "services/forecaster/core/answer_parser.h"
+#include "services/forecaster/core/forecast_pool.h"
+#include "services/forecaster/llm/feedback_log.h"
+#include "services/forecaster/llm/request_shape.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+constexpr std::string_view kVersion = "llm/1";
+// For the estimate of what is under way: bytes of a prompt for each token, tokens of an answer.
+constexpr uint64_t kBytesPerToken = 3;
+constexpr uint64_t kUsualAnswerTokens = 1024;
+// A question is asked again for one who joined with a deadline so much later.
+constexpr int64_t kWorthAskingAgainNs = 500'000'000;
+constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
+constexpr int kNotImplemented = 501;
+constexpr std::string_view kContextLengthCode = "context_length_exceeded";
+
+using Cause = Abstention::Cause;
+
+Abstention Abstain(Cause cause, std::string reason) {
+  return Abstention{cause, std::string(LlmBackend::kName), std::move(reason)};
+}
+
+bool IsRefusal(const llm::ChatError& error) {
+  return error.kind == llm::ErrorKind::kRefused ||
+         (error.kind == llm::ErrorKind::kServerError && error.http_status == kNotImplemented);
+}
+
+ModelReply ReplyOf(llm::ChatAnswer answer) {
+  ModelReply reply;
+  reply.content = std::move(answer.content);
+  reply.reasoning = std::move(answer.reasoning);
+  for (llm::ToolCall& call : answer.tool_calls) {
+    reply.tool_calls.push_back({std::move(call.name), std::move(call.arguments)});
+  }
+  return reply;
+}
+
+}  // namespace
+
+// Everything but what is said otherwise belongs to the thread.
+class LlmBackend::Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(LlmBackendOptions options, ChatClient* client, ForecastCache* cache, LlmMetrics* metrics,
+       const Clock& clock)
+      : options_(std::move(options)),
+        version_(absl::StrCat(std::string(kVersion), ";prompt=", options_.prompt.version(),
+                              ";samples=", options_.samples)),
+        shapes_(options_.prompt.form()),
+        client_(client),
+        cache_(cache),
+        metrics_(metrics),
+        clock_(clock),
+        ladder_(LadderOf(options_)) {}
+
+  void Start() {
+    thread_ = std::thread([this] { Loop(); });
+  }
+
+  void Stop() {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+    for (auto& [id, flight] : flights_) CancelCalls(*flight);
+    std::lock_guard lock(mutex_);
+    // What is still in the inbox may hold this object.
+    inbox_.clear();
+    flights_.clear();
+  }
+
+  // From any thread, as the next two. Dropped after Stop.
+  void Post(std::function<void()> event) {
+    {
+      std::lock_guard lock(mutex_);
+      if (closed_) return;
+      inbox_.push_back(std::move(event));
+    }
+    changed_.notify_one();
+  }
+
+  absl::StatusOr<RenderedPrompt> Render(const ForecastInput& input) const {
+    std::vector<FeedbackEntry> feedback;
+    {
+      std::lock_guard lock(feedback_mutex_);
+      feedback = feedback_.For(input.candidate);
+    }
+    return options_.prompt.Render(input, feedback, options_.max_prompt_bytes);
+  }
+
+  void Learn(const std::vector<ObservedLabel>& labels) {
+    std::lock_guard lock(feedback_mutex_);
+    for (const ObservedLabel& observed : labels) feedback_.Add(observed.label);
+  }
+
+  void Ask(ForecastInput input, int64_t deadline_ns, const std::stop_token& cancelled, Done done);
+
+  const LlmBackendOptions& options() const { return options_; }
+  const std::string& version() const { return version_; }
+
+ private:
+  using LeaveCallback = std::stop_callback<std::function<void()>>;
+
+  // One who asked.
+  struct Waiter {
+    uint64_t id = 0;
+    std::string candidate_id;
+    std::string baseline_candidate_id;
+    int64_t deadline_ns = kNoDeadline;
+    Done done;
+    std::stop_token cancelled;
+    std::unique_ptr<LeaveCallback> on_leave;
+  };
+  // Shared with the client's thread, which asks for a shape before each attempt. Guarded by
+  // ladder_mutex_.
+  struct SharedWalk {
+    ResponseLadder::Walk walk;
+  };
+  struct Sample {
+    std::shared_ptr<SharedWalk> walk = std::make_shared<SharedWalk>();
+    std::optional<llm::CallId> call;
+    bool done = false;
+    int unreadable = 0;
+    // One of the two when done: an answer that was read or not, or why there is none.
+    std::optional<ParsedAnswer> answer;
+    Abstention failure;
+  };
+  // A question under way.
+  struct Flight {
+    uint64_t id = 0;
+    std::string key;
+    std::string problem_id;
+    ForecastInput input;
+    std::string prompt_version;
+    std::shared_ptr<const llm::Prompt> prompt;
+    int64_t deadline_ns = kNoDeadline;
+    std::vector<Waiter> waiters;
+    std::vector<Sample> samples;
+    bool rest_sent = false;
+    bool late = false;  // an answer did not come before the deadline
+    int preferred_endpoint = -1;
+    kernelcast::TokenUsage usage;
+    std::string model;
+    uint64_t reserved_tokens = 0;
+  };
+
+  static LadderOptions LadderOf(const LlmBackendOptions& options) {
+    LadderOptions ladder = options.ladder;
+    ladder.rungs = options.prompt.rungs();
+    return ladder;
+  }
+
+  void Loop();
+  std::string KeyOf(const RenderedPrompt& prompt, const ForecastInput& input) const;
+  // False: the budget of the problem is spent.
+  bool Reserve(Flight& flight, size_t prompt_bytes);
+  void Join(Flight& flight, Waiter waiter);
+  void Leave(uint64_t flight_id, uint64_t waiter_id);
+  void CancelCalls(Flight& flight);
+  void Submit(Flight& flight, size_t index);
+  void SendRest(Flight& flight);
+  void OnOutcome(uint64_t flight_id, size_t index, llm::ChatOutcome outcome);
+  // Takes the outcome. True: the sample is to be asked for again.
+  bool Take(Flight& flight, Sample& sample, llm::ChatOutcome outcome);
+  bool Report(Sample& sample, const llm::ChatOutcome& outcome, RungOutcome verdict);
+  // Ends the flight if nothing of it is under way.
+  void Conclude(uint64_t flight_id);
+  ForecastResult ResultOf(const Flight& flight, bool& complete) const;
+  void Forget(Flight& flight);
+  void Settle(Waiter& waiter, ForecastResult result, bool first);
+
+  const LlmBackendOptions options_;
+  const std::string version_;
+  const RequestShapes shapes_;
+  ChatClient* const client_;
+  ForecastCache* const cache_;
+  LlmMetrics* const metrics_;
+  const Clock& clock_;
+
+  std::mutex ladder_mutex_;
+  ResponseLadder ladder_;  // guarded by ladder_mutex_
+
+  mutable std::mutex feedback_mutex_;
+  FeedbackLog feedback_;  // guarded by feedback_mutex_
+
+  uint64_t next_id_ = 1;
+  std::unordered_map<uint64_t, std::unique_ptr<Flight>> flights_;
+  std::unordered_map<std::string, uint64_t> by_key_;
+  // By problem: spent, and held for what is under way.
+  std::unordered_map<std::string, uint64_t> tokens_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> inbox_;
+  bool closed_ = false;
+
+  std::thread thread_;
+};
+
+void LlmBackend::Core::Loop() {
+  for (;;) {
+    std::deque<std::function<void()>> events;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return closed_ || !inbox_.empty(); });
+      if (closed_) return;
+      events.swap(inbox_);
+    }
+    for (std::function<void()>& event : events) {
+      event();
+      event = nullptr;
+    }
+  }
+}
+
+std::string LlmBackend::Core::KeyOf(const RenderedPrompt& prompt,
+                                    const ForecastInput& input) const {
+  ContentHasher hasher;
+  hasher.Add(kVersion)
+      .Add(options_.prompt.hash())
+      .Add(prompt.system)
+      .Add(prompt.user)
+      .Add(input.bin_scheme->id())
+      .Add(options_.samples)
+      .Add(options_.max_answer_tokens)
+      .Add(options_.temperature.value_or(-1))
+      .Add(absl::StrJoin(options_.models, "\n"));
+  return hasher.Hex128();
+}
+
+void LlmBackend::Core::Ask(ForecastInput input, int64_t deadline_ns,
+                           const std::stop_token& cancelled, Done done) {
+  Waiter waiter;
+  waiter.id = next_id_++;
+  waiter.candidate_id = input.candidate.candidate_id;
+  waiter.baseline_candidate_id = input.baseline_candidate_id;
+  waiter.deadline_ns = deadline_ns;
+  waiter.done = std::move(done);
+  waiter.cancelled = cancelled;
+  if (cancelled.stop_requested()) {
+    return Settle(waiter, Abstain(Cause::kEndpointUnavailable, "the caller has left"), false);
+  }
+  const absl::StatusOr<RenderedPrompt> prompt = Render(input);
+  if (!prompt.ok()) {
+    return Settle(waiter, Abstain(Cause::kNotCovered, std::string(prompt.status().message())),
+                  true);
+  }
+  const std::string key = KeyOf(*prompt, input);
+  if (const auto under_way = by_key_.find(key); under_way != by_key_.end()) {
+    if (metrics_ != nullptr) metrics_->Cache(CacheUse::kCoalesced);
+    return Join(*flights_.at(under_way->second), std::move(waiter));
+  }
+  if (cache_ != nullptr) {
+    if (std::optional<ForecastResult> known = cache_->Find(key)) {
+      if (metrics_ != nullptr) metrics_->Cache(CacheUse::kHit);
+      return Settle(waiter, *std::move(known), /*first=*/false);
+    }
+  }
+  if (metrics_ != nullptr) metrics_->Cache(CacheUse::kMiss);
+  auto flight = std::make_unique<Flight>();
+  flight->id = next_id_++;
+  flight->key = key;
+  flight->problem_id = input.candidate.problem_id;
+  flight->input = std::move(input);
+  flight->prompt_version = prompt->version;
+  flight->deadline_ns = deadline_ns;
+  if (!Reserve(*flight, prompt->system.size() + prompt->user.size())) {
+    return Settle(waiter,
+                  Abstain(Cause::kBudget, absl::StrCat("the ", options_.max_problem_tokens,
+                                                       " tokens for this problem are spent")),
+                  true);
+  }
+  flight->prompt = std::make_shared<const llm::Prompt>(
+      std::vector<llm::ChatMessage>{{"system", prompt->system}, {"user", prompt->user}});
+  flight->samples.resize(1);
+  Flight& started = *flight;
+  by_key_.emplace(key, started.id);
+  flights_.emplace(started.id, std::move(flight));
+  const uint64_t id = started.id;
+  Join(started, std::move(waiter));
+  Submit(started, 0);
+  Conclude(id);
+}
+
+bool LlmBackend::Core::Reserve(Flight& flight, size_t prompt_bytes) {
+  if (options_.max_problem_tokens == 0) return true;
+  const uint64_t estimate = (prompt_bytes / kBytesPerToken + kUsualAnswerTokens) *
+                            static_cast<uint64_t>(options_.samples);
+  uint64_t& tokens = tokens_[flight.problem_id];
+  if (tokens + estimate > options_.max_problem_tokens) return false;
+  tokens += estimate;
+  flight.reserved_tokens = estimate;
+  return true;
+}
+
+void LlmBackend::Core::Join(Flight& flight, Waiter waiter) {
+  const uint64_t waiter_id = waiter.id;
+  const std::stop_token cancelled = waiter.cancelled;
+  flight.waiters.push_back(std::move(waiter));
+  // May post at once, when the caller left meanwhile.
+  flight.waiters.back().on_leave = std::make_unique<LeaveCallback>(
+      cancelled, [core = weak_from_this(), flight_id = flight.id, waiter_id] {
+        if (const std::shared_ptr<Core> alive = core.lock()) {
+          alive->Post(
+              [raw = alive.get(), flight_id, waiter_id] { raw->Leave(flight_id, waiter_id); });
+        }
+      });
+}
+
+void LlmBackend::Core::Leave(uint64_t flight_id, uint64_t waiter_id) {
+  const auto found = flights_.find(flight_id);
+  if (found == flights_.end()) return;
+  Flight& flight = *found->second;
+  const auto waiter = std::ranges::find(flight.waiters, waiter_id, &Waiter::id);
+  if (waiter == flight.waiters.end()) return;
+  Waiter leaving = std::move(*waiter);
+  flight.waiters.erase(waiter);
+  if (flight.waiters.empty()) {
+    CancelCalls(flight);
+    Forget(flight);
+  }
+  Settle(leaving, Abstain(Cause::kEndpointUnavailable, "the caller has left"), /*first=*/false);
+}
+
+void LlmBackend::Core::CancelCalls(Flight& flight) {
+  for (const Sample& sample : flight.samples) {
+    if (sample.call.has_value()) client_->Cancel(*sample.call);
+  }
+}
+
+void LlmBackend::Core::Forget(Flight& flight) {
+  if (flight.reserved_tokens > 0) {
+    uint64_t& tokens = tokens_[flight.problem_id];
+    tokens -= flight.reserved_tokens;
+    tokens += flight.usage.input_tokens + flight.usage.output_tokens;
+  }
+  by_key_.erase(flight.key);
+  flights_.erase(flight.id);
+}
+
+void LlmBackend::Core::Submit(Flight& flight, size_t index) {
+  Sample& sample = flight.samples[index];
+  llm::ChatRequest request;
+  request.prompt = flight.prompt;
+  request.max_tokens = options_.max_answer_tokens;
+  request.temperature = options_.temperature;
+  request.deadline_ns = flight.deadline_ns == kNoDeadline ? 0 : flight.deadline_ns;
+  request.wait_for_recovery = options_.wait_for_recovery;
+  request.preferred_endpoint = flight.preferred_endpoint;
+  request.shape_for = [core = shared_from_this(), walk = sample.walk,
+                       scheme = flight.input.bin_scheme](const llm::EndpointRef& endpoint) {
+    const ResponseLadder::Key key = {std::string(endpoint.name), std::string(endpoint.model)};
+    std::lock_guard lock(core->ladder_mutex_);
+    const Rung rung = core->ladder_.Next(key, walk->walk, core->clock_.MonotonicNs());
+    return core->shapes_.At(rung, *scheme);
+  };
+  if (index == 0 && !flight.rest_sent && options_.samples > 1) {
+    request.on_first_token = [core = shared_from_this(),
+                              id = flight.id](const llm::EndpointRef& endpoint) {
+      core->Post([raw = core.get(), id, endpoint_index = endpoint.index] {
+        const auto found = raw->flights_.find(id);
+        if (found == raw->flights_.end()) return;
+        found->second->preferred_endpoint = endpoint_index;
+        raw->SendRest(*found->second);
+      });
+    };
+  }
+  const absl::StatusOr<llm::CallId> call =
+      client_->Submit(std::move(request),
+                      [core = shared_from_this(), id = flight.id, index](llm::ChatOutcome outcome) {
+                        // The outcome is moved in and out of a function that must be copyable.
+                        auto shared = std::make_shared<llm::ChatOutcome>(std::move(outcome));
+                        core->Post([raw = core.get(), id, index, shared] {
+                          raw->OnOutcome(id, index, std::move(*shared));
+                        });
+                      });
+  if (call.ok()) {
+    sample.call = *call;
+    return;
+  }
+  sample.done = true;
+  sample.failure = Abstain(Cause::kEndpointUnavailable, std::string(call.status().message()));
+}
+
+void LlmBackend::Core::SendRest(Flight& flight) {
+  if (flight.rest_sent) return;
+  flight.rest_sent = true;
+  const size_t first = flight.samples.size();
+  flight.samples.resize(static_cast<size_t>(options_.samples));
+  for (size_t index = first; index < flight.samples.size(); ++index) Submit(flight, index);
+}
+
+void LlmBackend::Core::OnOutcome(uint64_t flight_id, size_t index, llm::ChatOutcome outcome) {
+  const auto found = flights_.find(flight_id);
+  if (found == flights_.end()) return;
+  Flight& flight = *found->second;
+  Sample& sample = flight.samples[index];
+  sample.call.reset();
+  if (Take(flight, sample, std::move(outcome))) {
+    Submit(flight, index);
+  } else {
+    sample.done = true;
+    // Where no first token was told of, the prompt is known by now all the same.
+    if (index == 0 && sample.answer.has_value()) SendRest(flight);
+  }
+  Conclude(flight_id);
+}
+
+bool LlmBackend::Core::Report(Sample& sample, const llm::ChatOutcome& outcome,
+                              RungOutcome verdict) {
+  if (outcome.endpoint_index < 0) return false;
+  const auto rung = static_cast<Rung>(outcome.shape_tag);
+  if (metrics_ != nullptr) metrics_->Answered(rung, verdict);
+  std::lock_guard lock(ladder_mutex_);
+  return ladder_.Report({outcome.endpoint, outcome.model}, sample.walk->walk, rung, verdict,
+                        clock_.MonotonicNs());
+}
+
+bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome outcome) {
+  flight.usage.input_tokens += static_cast<uint64_t>(outcome.answer.usage.prompt_tokens);
+  flight.usage.cached_input_tokens +=
+      static_cast<uint64_t>(outcome.answer.usage.cached_prompt_tokens);
+  flight.usage.output_tokens += static_cast<uint64_t>(outcome.answer.usage.completion_tokens);
+  flight.usage.cost_dollars += outcome.cost;
+
+  const llm::ErrorKind kind = outcome.error.kind;
+  if (outcome.ok() || kind == llm::ErrorKind::kAnswerTooLarge) {
+    flight.model = outcome.model;
+    ParsedAnswer answer;
+    if (outcome.ok()) {
+      answer = ParseReply(*flight.input.bin_scheme, ReplyOf(std::move(outcome.answer)));
+    } else {
+      answer.fault = AnswerFault::kTooLong;
+      answer.error = "the answer does not end";
+    }
+    const bool readable = answer.status != ParseStatus::kUnparsable;
+    Report(sample, outcome, readable ? RungOutcome::kAnswered : RungOutcome::kUnparsable);
+    if (!readable) {
+      if (metrics_ != nullptr) metrics_->Faulted(answer.fault);
+      if (++sample.unreadable == 1) return true;
+    } else if (metrics_ != nullptr && answer.status != ParseStatus::kDeferred) {
+      metrics_->ProbabilitySum(answer.forecast.raw_probability_sum);
+    }
+    sample.answer = std::move(answer);
+    return false;
+  }
+  const std::string reason =
+      absl::StrCat(outcome.endpoint.empty() ? "" : outcome.endpoint + ": ",
+                   std::string(llm::ErrorKindName(kind)), ": ", outcome.error.message);
+  if (IsRefusal(outcome.error)) {
+    const bool too_long = outcome.error.code == kContextLengthCode;
+    if (Report(sample, outcome, too_long ? RungOutcome::kNoVerdict : RungOutcome::kRefused)) {
+      return true;
+    }
+    // The endpoint is there, but takes no such question, in whatever form.
+    sample.failure = Abstain(Cause::kNotCovered, reason);
+    return false;
+  }
+  Report(sample, outcome, RungOutcome::kNoVerdict);
+  flight.late = flight.late || kind == llm::ErrorKind::kDeadlineExceeded;
+  sample.failure = Abstain(Cause::kEndpointUnavailable, reason);
+  return false;
+}
+
+ForecastResult LlmBackend::Core::ResultOf(const Flight& flight, bool& complete) const {
+  std::vector<WeightedForecast> forecasts;
+  const ParsedAnswer* deferral = nullptr;
+  size_t deferrals = 0;
+  const ParsedAnswer* unreadable = nullptr;
+  const Abstention* failure = nullptr;
+  for (const Sample& sample : flight.samples) {
+    if (!sample.answer.has_value()) {
+      failure = &sample.failure;
+    } else if (sample.answer->status == ParseStatus::kUnparsable) {
+      unreadable = &*sample.answer;
+    } else if (sample.answer->status == ParseStatus::kDeferred) {
+      if (deferral == nullptr) deferral = &*sample.answer;
+      ++deferrals;
+    } else {
+      forecasts.push_back({&sample.answer->forecast, 1});
+    }
+  }
+  complete = forecasts.size() + deferrals == static_cast<size_t>(options_.samples);
+  if (deferral != nullptr && deferrals >= forecasts.size()) {
+    return Abstain(Cause::kModelDeferred, deferral->forecast.rationale);
+  }
+  if (!forecasts.empty()) {
+    absl::StatusOr<kernelcast::Forecast> pooled = LinearPool(forecasts);
+    if (!pooled.ok()) return Abstain(Cause::kUnparsable, std::string(pooled.status().message()));
+    pooled->backend = absl::StrCat(std::string(kName), ":", flight.model);
+    pooled->backend_version = version_;
+    pooled->calibrator_version = "none";
+    pooled->prompt_version = flight.prompt_version;
+    return *std::move(pooled);
+  }
+  if (unreadable != nullptr) {
+    return Abstain(Cause::kUnparsable,
+                   absl::StrCat(std::string(Name(unreadable->fault)), ": ", unreadable->error));
+  }
+  return *failure;
+}
+
+void LlmBackend::Core::Conclude(uint64_t flight_id) {
+  const auto found = flights_.find(flight_id);
+  if (found == flights_.end()) return;
+  Flight& flight = *found->second;
+  if (!std::ranges::all_of(flight.samples, &Sample::done)) return;
+
+  bool complete = false;
+  const ForecastResult result = ResultOf(flight, complete);
+  if (complete && cache_ != nullptr) cache_->Put(flight.key, result);
+  std::vector<Waiter> waiters = std::move(flight.waiters);
+  const ForecastInput input = std::move(flight.input);
+  const kernelcast::TokenUsage usage = flight.usage;
+  const int64_t deadline_ns = flight.deadline_ns;
+  const bool ask_again = flight.late && std::holds_alternative<Abstention>(result);
+  Forget(flight);
+  bool first = true;
+  for (Waiter& waiter : waiters) {
+    if (ask_again && deadline_ns != kNoDeadline &&
+        waiter.deadline_ns > deadline_ns + kWorthAskingAgainNs) {
+      ForecastInput copy = input;
+      copy.candidate.candidate_id = waiter.candidate_id;
+      copy.baseline_candidate_id = waiter.baseline_candidate_id;
+      waiter.on_leave.reset();
+      Ask(std::move(copy), waiter.deadline_ns, waiter.cancelled, std::move(waiter.done));
+      continue;
+    }
+    ForecastResult own = result;
+    if (auto* forecast = std::get_if<kernelcast::Forecast>(&own)) forecast->token_usage = usage;
+    Settle(waiter, std::move(own), first);
+    first = false;
+  }
+}
+
+void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result, bool first) {
+  if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
+    forecast->candidate_id = waiter.candidate_id;
+    forecast->baseline_candidate_id = waiter.baseline_candidate_id;
+    if (!first) forecast->token_usage = {};
+    if (metrics_ != nullptr) metrics_->Forecasted();
+  } else if (metrics_ != nullptr) {
+    metrics_->Abstained(std::get<Abstention>(result).cause);
+  }
+  waiter.on_leave.reset();
+  waiter.done(std::move(result));
+}
+
+LlmBackend::LlmBackend(LlmBackendOptions options, ChatClient* client, ForecastCache* cache,
+                       LlmMetrics* metrics, const Clock& clock)
+    : core_(std::make_shared<Core>(std::move(options), client, cache, metrics, clock)) {
+  core_->Start();
+}
+
+LlmBackend::~LlmBackend() { core_->Stop(); }
+
+void LlmBackend::Forecast(ForecastInput input, const ForecastCall& call, Done done) {
+  // Moved in and out of a function that must be copyable.
+  auto shared = std::make_shared<ForecastInput>(std::move(input));
+  core_->Post([core = core_.get(), shared, deadline_ns = call.deadline_ns,
+               cancelled = call.cancelled, done = std::move(done)]() mutable {
+    core->Ask(std::move(*shared), deadline_ns, cancelled, std::move(done));
+  });
+}
+
+void LlmBackend::Observe(std::vector<ObservedLabel> labels) { core_->Learn(labels); }
+
+BackendDescription LlmBackend::Describe() const {
+  BackendDescription description;
+  description.name = kName;
+  description.version = core_->version();
+  description.prompts.push_back(core_->options().prompt.Describe());
+  return description;
+}
+
+absl::StatusOr<RenderedPrompt> LlmBackend::ShowPrompt(const ForecastInput& input) const {
+  return core_->Render(input);
+}
+
+}  // namespace kernelcast::forecaster

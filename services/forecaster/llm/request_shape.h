@@ -1,0 +1,35 @@
+#ifndef KERNELCAST_SERVICES_FORECASTER_LLM_REQUEST_SHAPE_H_
+#define KERNELCAST_SERVICES_FORECASTER_LLM_REQUEST_SHAPE_H_
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "common/domain/bins.h"
+#include "common/llm/chat.h"
+#include "services/forecaster/llm/answer_schema.h"
+#include "services/forecaster/llm/response_ladder.h"
+
+namespace kernelcast::forecaster {
+
+// The part of a request that asks for the answer's form, with the rung as its tag:
+//   json_schema   response_format with the strict schema; declining is a field
+//   tools_named   the submitting tool alone, demanded by tool_choice; declining is a field
+//   tools_auto    both tools, tool_choice "auto"
+//   text          nothing: the system message says what to answer
+// With AnswerForm::kPaper there is no field to decline with.
+llm::ResponseShape ShapeAt(Rung rung, const BinScheme& scheme, AnswerForm form);
+
+// The shapes of one answer form, made once. Immutable; thread-safe.
+class RequestShapes {
+ public:
+  explicit RequestShapes(AnswerForm form);
+  const llm::ResponseShape& At(Rung rung, const BinScheme& scheme) const;
+
+ private:
+  std::map<std::string, std::array<llm::ResponseShape, std::size(kRungs)>> by_scheme_;
+};
+
+}  // namespace kernelcast::forecaster
+
+#endif  // KERNELCAST_SERVICES_FORECASTER_LLM_REQUEST_SHAPE_H_

@@ -1,0 +1,55 @@
+#include "services/forecaster/pool/pool_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kernelcast::forecaster {
+namespace {
+
+const ForecastComponent* Find(const Forecast& forecast, const std::string& backend) {
+  for (const ForecastComponent& component : forecast.components) {
+    if (component.backend.substr(0, component.backend.find(':')) == backend) return &component;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+double PoolWeights::Second(const std::string& target) const {
+  const auto lead = lead_.find(target);
+  const double weight = lead == lead_.end() ? 0.5 : 1 / (1 + std::exp(-lead->second));
+  return std::clamp(weight, options_.least_weight, 1 - options_.least_weight);
+}
+
+bool PoolWeights::Learn(const Label& label, const std::string& first, const std::string& second,
+                        const std::string& reference_id) {
+  if (!label.forecast.has_value()) return false;
+  const Forecast& forecast = *label.forecast;
+  if (!forecast.baseline_candidate_id.empty() && forecast.baseline_candidate_id != reference_id) {
+    return false;
+  }
+  const ForecastComponent* const one = Find(forecast, first);
+  const ForecastComponent* const other = Find(forecast, second);
+  if (one == nullptr || other == nullptr || !ValidateForecast(forecast).ok()) return false;
+
+  int bin = 0;  // of a failure
+  if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
+    const absl::StatusOr<const BinScheme*> scheme = BinScheme::Find(forecast.bin_scheme_id);
+    if (!scheme.ok()) return false;
+    const absl::StatusOr<int> labelled = (*scheme)->Label(speedup->value);
+    if (!labelled.ok()) return false;
+    bin = *labelled;
+  }
+  const auto score = [&](const ForecastComponent& component) {
+    const double p = bin == 0 ? component.failure_probability
+                              : (1 - component.failure_probability) *
+                                    component.bin_probabilities[static_cast<size_t>(bin - 1)];
+    return std::log(std::max(p, options_.least_probability));
+  };
+  const double weight = std::min(1 / label.propensity, options_.most_label_weight);
+  double& lead = lead_[label.candidate.target];
+  lead = options_.discount * lead + weight * (score(*other) - score(*one));
+  return true;
+}
+
+}  // namespace kernelcast::forecaster

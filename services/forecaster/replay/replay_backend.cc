@@ -1,0 +1,82 @@
+#include "services/forecaster/replay/replay_backend.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+bool Matches(const ReplayOptions& options, const ForecastResult& result) {
+  const auto* forecast = std::get_if<kernelcast::Forecast>(&result);
+  // An abstention names the backend without its model, and no version.
+  const std::string& backend =
+      forecast != nullptr ? forecast->backend : std::get<Abstention>(result).backend;
+  if (!options.backend.empty() && backend != options.backend &&
+      backend.substr(0, backend.find(':')) != options.backend) {
+    return false;
+  }
+  return options.backend_version.empty() || forecast == nullptr ||
+         forecast->backend_version == options.backend_version;
+}
+
+}  // namespace
+
+ReplayBackend::ReplayBackend(std::vector<RecordedForecast> records, ReplayOptions options)
+    : options_(std::move(options)) {
+  for (RecordedForecast& record : records) {
+    if (!Matches(options_, record.result)) continue;
+    if (record.bin_scheme_id.empty()) record.bin_scheme_id = BinScheme::Default().id();
+    records_[{std::move(record.candidate_id), std::move(record.problem_id),
+              std::move(record.target), std::move(record.baseline_candidate_id),
+              std::move(record.bin_scheme_id)}]
+        .insert_or_assign(record.time, std::move(record.result));
+  }
+}
+
+void ReplayBackend::Forecast(ForecastInput input, const ForecastCall&, Done done) {
+  const Key key = {input.candidate.candidate_id, input.candidate.problem_id, input.candidate.target,
+                   input.baseline_candidate_id, input.bin_scheme->id()};
+  const auto found = records_.find(key);
+  if (found == records_.end()) {
+    return done(Abstention{Abstention::Cause::kNotCovered, std::string(kName),
+                           "no forecast of this candidate is recorded"});
+  }
+  uint64_t time = 0;
+  {
+    std::lock_guard lock(mutex_);
+    time = ++asked_[key];
+  }
+  // A record may begin later than the asking: what came first is the nearest to it then.
+  const auto after = found->second.upper_bound(time);
+  ForecastResult result = (after == found->second.begin() ? after : std::prev(after))->second;
+  if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) forecast->token_usage = {};
+  done(std::move(result));
+}
+
+void ReplayBackend::Observe(std::vector<ObservedLabel> labels) {
+  std::lock_guard lock(mutex_);
+  for (const ObservedLabel& observed : labels) {
+    const Candidate& candidate = observed.label.candidate;
+    TargetLabels& group = labels_[{candidate.problem_id, candidate.target}];
+    group.problem_id = candidate.problem_id;
+    group.target = candidate.target;
+    ++group.labels;
+    if (!std::holds_alternative<Ratio>(observed.label.truth)) ++group.failures;
+  }
+}
+
+BackendDescription ReplayBackend::Describe() const {
+  BackendDescription description;
+  description.name = kName;
+  description.version = absl::StrCat("replay/1;records=", size());
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, group] : labels_) description.labels.push_back(group);
+  return description;
+}
+
+size_t ReplayBackend::size() const {
+  size_t count = 0;
+  for (const auto& [key, by_time] : records_) count += by_time.size();
+  return count;
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,190 @@
+#include "services/forecaster/rpc/forecast_records.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "kernelcast/v1/forecaster.pb.h"
+#include "kernelcast/v1/orchestrator.pb.h"
+#include "nlohmann/json.hpp"
+
+namespace kernelcast::forecaster {
+namespace {
+
+absl::Status ParseJson(const std::string& line, google::protobuf::Message& message) {
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // written by a later version
+  const auto parsed = google::protobuf::util::JsonStringToMessage(line, &message, options);
+  if (parsed.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(parsed.ToString());
+}
+
+absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
+  v1::ForecastRecord message;
+  KC_RETURN_IF_ERROR(ParseJson(line, message));
+  RecordedForecast record;
+  record.problem_id = message.problem_id();
+  record.target = message.target();
+  record.candidate_id = message.candidate_id();
+  record.baseline_candidate_id = message.baseline_candidate_id();
+  record.bin_scheme_id = message.bin_scheme_id();
+  record.time = message.time();
+  if (message.has_forecast()) {
+    Forecast forecast = FromProto(message.forecast());
+    KC_RETURN_IF_ERROR(ValidateForecast(forecast));
+    record.result = std::move(forecast);
+  } else {
+    KC_ASSIGN_OR_RETURN(record.result, FromProto(message.abstention()));
+  }
+  return record;
+}
+
+// Nothing where it was decided without a forecast.
+absl::StatusOr<std::vector<RecordedForecast>> FromExport(const std::string& line) {
+  v1::ExportRecord message;
+  KC_RETURN_IF_ERROR(ParseJson(line, message));
+  const v1::Evaluation& evaluation = message.evaluation();
+  if (!evaluation.has_decided_on() && !evaluation.has_forecast()) {
+    return std::vector<RecordedForecast>();
+  }
+  RecordedForecast record;
+  Forecast forecast =
+      FromProto(evaluation.has_decided_on() ? evaluation.decided_on() : evaluation.forecast());
+  KC_RETURN_IF_ERROR(ValidateForecast(forecast));
+  record.problem_id = message.candidate().problem_id();
+  record.target = message.candidate().target();
+  record.candidate_id =
+      forecast.candidate_id.empty() ? evaluation.candidate_id() : forecast.candidate_id;
+  record.baseline_candidate_id = forecast.baseline_candidate_id;
+  record.bin_scheme_id = forecast.bin_scheme_id;
+  record.result = std::move(forecast);
+  return std::vector<RecordedForecast>{std::move(record)};
+}
+
+absl::StatusOr<std::vector<RecordedForecast>> FromLine(const std::string& line) {
+  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) return absl::InvalidArgumentError("no JSON object");
+  if (object.contains("evaluation")) return FromExport(line);
+  KC_ASSIGN_OR_RETURN(RecordedForecast record, FromRecord(line));
+  if (record.candidate_id.empty() || record.problem_id.empty() || record.target.empty()) {
+    return absl::InvalidArgumentError("no candidate, problem or target");
+  }
+  return std::vector<RecordedForecast>{std::move(record)};
+}
+
+std::string NameOf(const RecordedForecast& record) {
+  return absl::StrCat(record.candidate_id, " ", record.target, " ", record.baseline_candidate_id,
+                      " ", record.bin_scheme_id);
+}
+
+v1::ForecastRecord ToProto(const RecordedForecast& record) {
+  v1::ForecastRecord message;
+  message.set_problem_id(record.problem_id);
+  message.set_target(record.target);
+  message.set_candidate_id(record.candidate_id);
+  message.set_baseline_candidate_id(record.baseline_candidate_id);
+  message.set_bin_scheme_id(record.bin_scheme_id);
+  message.set_time(record.time);
+  if (const auto* forecast = std::get_if<Forecast>(&record.result)) {
+    *message.mutable_forecast() = kernelcast::ToProto(*forecast);
+    message.mutable_forecast()->clear_latency();
+  } else {
+    *message.mutable_abstention() = kernelcast::ToProto(std::get<Abstention>(record.result));
+  }
+  return message;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::string& path) {
+  // Of what was exported: its time is its place.
+  std::map<std::string, uint64_t> exported;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
+  }
+  std::vector<RecordedForecast> records;
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    absl::StatusOr<std::vector<RecordedForecast>> read = FromLine(line);
+    if (!read.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", number, ": ", read.status().message()));
+    }
+    for (RecordedForecast& record : *read) {
+      if (record.time == 0) record.time = ++exported[NameOf(record)];
+      records.push_back(std::move(record));
+    }
+  }
+  return records;
+}
+
+ForecastRecorder::ForecastRecorder(std::ofstream file, std::string path, Backend* backend)
+    : backend_(*backend),
+      path_(std::move(path)),
+      file_(std::move(file)),
+      writer_(std::numeric_limits<size_t>::max()) {}
+
+ForecastRecorder::~ForecastRecorder() = default;
+
+absl::StatusOr<std::unique_ptr<ForecastRecorder>> ForecastRecorder::Open(const std::string& path,
+                                                                         Backend* backend) {
+  std::ofstream file(path, std::ios::binary | std::ios::app);
+  if (!file) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, ": cannot be written: ", std::strerror(errno)));
+  }
+  return std::unique_ptr<ForecastRecorder>(new ForecastRecorder(std::move(file), path, backend));
+}
+
+void ForecastRecorder::Forecast(ForecastInput input, const ForecastCall& call, Done done) {
+  auto record = std::make_shared<RecordedForecast>();
+  record->problem_id = input.candidate.problem_id;
+  record->target = input.candidate.target;
+  record->candidate_id = input.candidate.candidate_id;
+  record->baseline_candidate_id = input.baseline_candidate_id;
+  record->bin_scheme_id = input.bin_scheme->id();
+  {
+    std::lock_guard lock(mutex_);
+    record->time = ++asked_[NameOf(*record)];
+  }
+  backend_.Forecast(std::move(input), call,
+                    [this, record, done = std::move(done)](ForecastResult result) {
+                      record->result = result;
+                      writer_.Submit([this, record] { Record(*record); });
+                      done(std::move(result));
+                    });
+}
+
+void ForecastRecorder::Record(const RecordedForecast& record) {
+  const v1::ForecastRecord message = ToProto(record);
+  v1::ForecastRecord bare = message;
+  bare.clear_time();
+  if (bare.has_forecast()) bare.mutable_forecast()->clear_token_usage();
+  ContentHasher hasher;
+  hasher.Add(bare.SerializeAsString());
+  std::string hash = hasher.Hex128();
+  Last& last = last_[NameOf(record)];
+  // Answers may come in another order than they were asked for.
+  if (last.hash == hash && record.time > last.time) return;
+  last = {std::move(hash), record.time};
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string line;
+  if (!google::protobuf::util::MessageToJsonString(message, &line, options).ok()) return;
+  file_ << line << '\n' << std::flush;
+  if (file_.good() || broken_) return;
+  broken_ = true;
+  Log(LogLevel::kError, "forecasts are not recorded any more", {{"file", path_}});
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,238 @@
+// The program with the real services and an endpoint that a test commands. The worker answers from
+// made-up records, so that no test depends on how quiet the machine is.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/support/recorded_problem.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+struct Site {
+  explicit Site(FakeEndpointOptions options = {})
+      : home("llm"),
+        recorded(MakeRecordedProblem(10, 6)),
+        endpoint(FakeLlmEndpoint::Start(std::move(options)).value()) {
+    problem = home.File("problems/" + recorded.problem.name);
+    for (const ProblemFile& file : recorded.files) {
+      const fs::path path = fs::path(problem) / file.path;
+      fs::create_directories(path.parent_path());
+      std::ofstream(path, std::ios::binary) << file.content;
+    }
+    records = home.File("records.jsonl");
+    WriteRecords(recorded, records);
+  }
+
+  std::vector<std::string> Search(const std::string& state,
+                                  const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        "search",         problem,       "--json", "--replay", records, "--state-dir",
+        home.File(state), "--search-id", "s",      "--seed",   "3",     "--no-report"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  // What was decided, in the order of the log.
+  std::vector<json> Decisions(const std::string& state) const {
+    const std::string path = home.File(state + ".jsonl");
+    const Outcome outcome = Run(home, {"export", "s", "--state-dir", home.File(state), "-o", path});
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    std::vector<json> decisions;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      const json record = json::parse(line);
+      const json& evaluation = record["evaluation"];
+      decisions.push_back({{"candidate", evaluation.at("candidate_id")},
+                           {"decision", evaluation.at("decision")},
+                           {"forecast", evaluation.value("decided_on", json::object())}});
+      for (const char* key : {"latency", "token_usage"}) decisions.back()["forecast"].erase(key);
+    }
+    return decisions;
+  }
+
+  TemporaryFolder home;
+  RecordedProblem recorded;
+  std::unique_ptr<FakeLlmEndpoint> endpoint;
+  std::string problem;
+  std::string records;
+};
+
+TEST_CASE("A search asks an endpoint besides what it has learnt", "[e2e][llm]") {
+  const Site site;
+  const Outcome outcome =
+      Run(site.home, site.Search("state", {"--forecaster", "pool", "--llm", site.endpoint->url(),
+                                           "--budget-measurements", "12"}));
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(json::parse(outcome.out)["counts"]["measured"].get<int>() >= 12);
+  CHECK(site.endpoint->Seen().requests > 10);
+  size_t pooled = 0;
+  for (const json& decision : site.Decisions("state")) {
+    const json& forecast = decision["forecast"];
+    if (forecast.empty()) continue;
+    CHECK(forecast["backend"] == "pool");
+    if (forecast["components"].size() == 2) {
+      ++pooled;
+      CHECK_THAT(forecast.at("prompt_version").get<std::string>(),
+                 Catch::StartsWith("speedup-bins/1@"));
+    }
+  }
+  CHECK(pooled > 10);
+}
+
+TEST_CASE("A search goes on when its endpoint dies, and when it returns", "[e2e][llm]") {
+  FakeEndpointOptions options;
+  options.latency_us = 30'000;
+  const Site site(options);
+  Program program(site.home, site.Search("state", {"--llm", site.endpoint->url(),
+                                                   "--budget-measurements", "12"}));
+  while (site.endpoint->Seen().requests < 5) {
+    REQUIRE(Alive(program.pid()));
+  }
+  site.endpoint->Die();
+  REQUIRE(program.AwaitErr("measured 3"));
+  site.endpoint->Return();
+  const Outcome outcome = program.Wait(120);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(json::parse(outcome.out)["counts"]["measured"].get<int>() >= 12);
+  for (const json& decision : site.Decisions("state")) {
+    // But for those that were measured again in the end, which takes no forecast.
+    const std::string reason = decision["decision"]["reason"].get<std::string>();
+    INFO(reason);
+    CHECK(decision["forecast"].empty() == (reason == "DECISION_REASON_REQUESTED"));
+  }
+}
+
+TEST_CASE("A recorded search is run again exactly", "[e2e][llm]") {
+  const Site site;
+  const std::string forecasts = site.home.File("forecasts.jsonl");
+  const std::vector<std::string> budget = {"--budget-measurements", "12", "--in-flight", "1"};
+  std::vector<std::string> first = {"--forecaster",       "llm",    "--llm", site.endpoint->url(),
+                                    "--record-forecasts", forecasts};
+  first.insert(first.end(), budget.begin(), budget.end());
+  const Outcome recorded = Run(site.home, site.Search("first", first));
+  INFO(recorded.err);
+  REQUIRE(recorded.exit_code == 0);
+  site.endpoint->Die();
+
+  std::vector<std::string> second = {"--forecaster", "replay", "--replay-forecasts", forecasts};
+  second.insert(second.end(), budget.begin(), budget.end());
+  const Outcome replayed = Run(site.home, site.Search("second", second));
+  INFO(replayed.err);
+  REQUIRE(replayed.exit_code == 0);
+
+  std::vector<json> before = site.Decisions("first");
+  std::vector<json> after = site.Decisions("second");
+  // The best are measured again in the end, side by side: these settle in any order.
+  for (std::vector<json>* decisions : {&before, &after}) {
+    const auto repeated =
+        std::stable_partition(decisions->begin(), decisions->end(),
+                              [](const json& decision) { return !decision["forecast"].empty(); });
+    std::sort(repeated, decisions->end());
+  }
+  REQUIRE(before.size() > 12);
+  REQUIRE(before.size() == after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    INFO(i);
+    CHECK(before[i] == after[i]);
+  }
+  CHECK(json::parse(recorded.out)["best"]["candidate"] ==
+        json::parse(replayed.out)["best"]["candidate"]);
+}
+
+TEST_CASE("forecast shows what the model is asked", "[e2e][llm]") {
+  const Site site;
+  // A source that is recorded.
+  const Candidate& candidate = site.recorded.candidates.front();
+  nlohmann::ordered_json line = {{"name", "one"},
+                                 {"source", candidate.source},
+                                 {"tunables", nlohmann::ordered_json::object()}};
+  for (const Tunable& tunable : candidate.tunables) line["tunables"][tunable.name] = tunable.value;
+  const std::string candidates = site.home.File("candidates.jsonl");
+  std::ofstream(candidates) << line.dump() << "\n";
+  const std::vector<std::string> arguments = {
+      "forecast", site.problem,         "--candidates", candidates,
+      "--replay", site.records,         "--state-dir",  site.home.File("state"),
+      "--llm",    site.endpoint->url(), "--forecaster", "llm"};
+  std::vector<std::string> shown = arguments;
+  shown.emplace_back("--show-prompt");
+  const Outcome outcome = Run(site.home, shown);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.out, Contains("==== one, prompt speedup-bins/1@"));
+  CHECK_THAT(outcome.out, Contains("You forecast how fast a compute kernel will run"));
+  CHECK_THAT(outcome.out, Contains("# Candidate"));
+  CHECK_THAT(outcome.out, Contains("llm:fake"));
+
+  shown.emplace_back("--json");
+  const Outcome as_json = Run(site.home, shown);
+  bool has_prompt = false;
+  bool has_forecast = false;
+  std::istringstream lines(as_json.out);
+  for (std::string text; std::getline(lines, text);) {
+    const json object = json::parse(text);
+    has_prompt = has_prompt || object.contains("prompt");
+    has_forecast = has_forecast || object.contains("forecast");
+  }
+  CHECK(has_prompt);
+  CHECK(has_forecast);
+}
+
+TEST_CASE("A mistake about the endpoint is one line, before anything starts", "[e2e][llm]") {
+  FakeEndpointOptions options;
+  options.models = {"one", "two"};
+  options.check_model = true;
+  options.api_key = "secret";
+  const Site site(options);
+  const std::string url = site.endpoint->url();
+  const std::string key = site.home.File("key");
+  std::ofstream(key) << "secret\n";
+  const auto error = [&](const std::vector<std::string>& more) {
+    const Outcome outcome = Run(site.home, site.Search("state", more));
+    CHECK(outcome.exit_code != 0);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') <= 2);
+    return outcome.err;
+  };
+  CHECK_THAT(error({"--forecaster", "llm"}), Contains("give --llm URL or --llm-config FILE"));
+  CHECK_THAT(error({"--llm", "nonsense"}), Contains("'nonsense' is no URL"));
+  CHECK_THAT(error({"--llm", url, "--llm-model", "one"}), Contains("it wants a key"));
+  CHECK_THAT(error({"--llm", url, "--llm-key-file", site.home.File("none")}),
+             Contains("no such file"));
+  CHECK_THAT(error({"--llm", url, "--llm-key-file", key}),
+             Contains("has one, two; choose with --llm-model"));
+  CHECK_THAT(error({"--llm", url, "--llm-key-file", key, "--llm-model", "three"}),
+             Contains("has no model 'three'; it has one, two"));
+  CHECK_THAT(error({"--llm", "http://127.0.0.1:1/v1", "--llm-model", "one"}),
+             Contains("cannot be reached"));
+  CHECK_THAT(error({"--llm-config", site.home.File("none.yaml")}), Contains("no such file"));
+  CHECK_FALSE(fs::exists(site.home.File("state/log")));
+
+  const auto doctor = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"doctor", "--state-dir", site.home.File("state")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(site.home, arguments).out;
+  };
+  CHECK_THAT(doctor({}), Contains("no endpoint is named"));
+  CHECK_THAT(doctor({"--llm", url, "--llm-key-file", key, "--llm-model", "one"}),
+             Contains("one at " + url));
+  CHECK_THAT(doctor({"--llm", url, "--llm-model", "one"}), Contains("it wants a key"));
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

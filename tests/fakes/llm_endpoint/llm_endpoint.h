@@ -1,0 +1,92 @@
+#ifndef KERNELCAST_TESTS_FAKES_LLM_ENDPOINT_LLM_ENDPOINT_H_
+#define KERNELCAST_TESTS_FAKES_LLM_ENDPOINT_LLM_ENDPOINT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/fakes/llm_endpoint/answers.h"
+#include "tests/fakes/llm_endpoint/faults.h"
+
+namespace kernelcast::testing {
+
+struct FakeEndpointOptions {
+  // From the request to the first token, and between the pieces of an answer.
+  int64_t latency_us = 0;
+  int64_t piece_interval_us = 0;
+  // Into how many events content or arguments are cut.
+  int pieces = 3;
+  uint64_t seed = 1;
+  // Share of requests that meet a fault; what is left of 1 goes well.
+  std::map<Fault, double> faults;
+  std::string retry_after = "1";
+  // Between two bytes of a slow loris.
+  int64_t loris_interval_us = 20'000;
+
+  // Refused with 400 where false.
+  bool supports_json_schema = true;
+  bool supports_tools = true;
+  bool supports_named_tool_choice = true;
+
+  std::vector<std::string> models = {"fake"};
+  // Any other model is a 404.
+  bool check_model = false;
+  std::string api_key;  // wanted, if not empty
+  AnswerSource answers = ForecastAnswers();
+  // For benches: the answer to the first request that meets no fault is the answer to all, which
+  // are not looked at any more. Not with `faults`.
+  bool repeat_first_answer = false;
+};
+
+// What the endpoint saw.
+struct FakeEndpointSeen {
+  int64_t connections = 0;
+  int64_t open_connections = 0;
+  int64_t requests = 0;          // chat completions
+  int64_t live = 0;              // responses that have not ended
+  int64_t completed = 0;         // responses that ended as they were meant to
+  int64_t closed_by_client = 0;  // connections closed by the client while a response was under way
+  std::map<Fault, int64_t> faults;
+  // Of the last 64 requests, in order.
+  std::vector<std::string> bodies;
+  std::vector<std::string> authorizations;
+};
+
+// A server of OpenAI's chat completions on 127.0.0.1, in a thread of its own: HTTP/1.1 with
+// keep-alive, streams and whole answers, tools and response_format. It misbehaves by a seeded draw
+// for each request (`faults`), or as the request says: by a header "X-Fault: NAME", or by a model
+// named "MODEL!NAME". GET /v1/models lists models. GET /admin/seen and POST /admin/faults
+// {"NAME": share, ...} do from outside what Seen and SetFaults do. Thread-safe.
+class FakeLlmEndpoint {
+ public:
+  // Port 0: any. UNAVAILABLE: cannot be bound.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<FakeLlmEndpoint>> Start(
+      FakeEndpointOptions options, int port = 0);
+  ~FakeLlmEndpoint();
+
+  int port() const;
+  // "http://127.0.0.1:PORT/v1"
+  std::string url() const;
+
+  void SetFaults(std::map<Fault, double> faults);
+  void SetLatency(int64_t latency_us);
+  void SetRetryAfter(std::string value);
+  // Drops every connection and refuses new ones; keeps the port. Return serves again. Each is done
+  // when it returns.
+  void Die();
+  void Return();
+
+  FakeEndpointSeen Seen() const;
+
+ private:
+  class Impl;
+  explicit FakeLlmEndpoint(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_FAKES_LLM_ENDPOINT_LLM_ENDPOINT_H_

@@ -1,0 +1,74 @@
+#ifndef KERNELCAST_TESTS_INTEGRATION_COMMON_LLM_LLM_CALLS_H_
+#define KERNELCAST_TESTS_INTEGRATION_COMMON_LLM_LLM_CALLS_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/llm/client.h"
+#include "common/process/child_process.h"
+
+namespace kernelcast::testing {
+
+// Under a sanitizer everything is several times slower, and memory says nothing.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// Collects how calls end. Thread-safe.
+class Outcomes {
+ public:
+  llm::LlmClient::Done Expect();
+  // Waits until everything expected has come; false after a minute.
+  bool WaitAll();
+  // After WaitAll.
+  std::vector<llm::ChatOutcome> Take();
+  std::map<llm::ErrorKind, int64_t> Kinds();
+  int64_t expected();
+  int64_t repeated();  // callbacks beyond the first of a call
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  // State below is protected by mutex_.
+  std::vector<llm::ChatOutcome> outcomes_;
+  int64_t expected_ = 0;
+  int64_t repeated_ = 0;
+};
+
+llm::ChatRequest Question(const std::string& text = "How fast?");
+
+// One call from beginning to end.
+llm::ChatOutcome Ask(llm::LlmClient& client, llm::ChatRequest request = Question());
+
+// fake-llm-endpoint as a process of its own, so that its memory is not ours.
+class EndpointProcess {
+ public:
+  // Null where it does not start.
+  static std::unique_ptr<EndpointProcess> Start(const std::vector<std::string>& arguments);
+  std::string url() const;
+
+ private:
+  std::unique_ptr<ChildProcess> child_;
+  int port_ = 0;
+};
+
+// Polls until it holds; false after twenty seconds.
+bool Eventually(const std::function<bool()>& condition);
+
+int OpenDescriptors();
+int Threads();
+int64_t ResidentBytes();
+// As many as the machine allows.
+void RaiseDescriptorLimit();
+
+}  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_INTEGRATION_COMMON_LLM_LLM_CALLS_H_

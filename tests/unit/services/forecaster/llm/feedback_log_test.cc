@@ -1,0 +1,109 @@
+#include "services/forecaster/llm/feedback_log.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+Label MakeLabel(const std::string& id, double speedup) {
+  Label label;
+  label.candidate.candidate_id = id;
+  label.candidate.problem_id = "p";
+  label.candidate.target = "cpu";
+  label.candidate.origin = "o";
+  label.truth = Ratio{speedup, speedup, speedup, 0.95};
+  return label;
+}
+
+Label MakeFailure(const std::string& id) {
+  Label label = MakeLabel(id, 1);
+  label.truth = FailureKind::kCrash;
+  return label;
+}
+
+Candidate Of(const std::string& id, const std::string& parent = "") {
+  Candidate candidate;
+  candidate.candidate_id = id;
+  candidate.problem_id = "p";
+  candidate.target = "cpu";
+  candidate.parent_candidate_id = parent;
+  return candidate;
+}
+
+std::vector<std::string> Told(const FeedbackLog& log, const Candidate& candidate = Of("new")) {
+  std::vector<std::string> ids;
+  for (const FeedbackEntry& entry : log.For(candidate)) ids.push_back(entry.candidate_id);
+  return ids;
+}
+
+using Ids = std::vector<std::string>;
+
+TEST_CASE("What is told changes with the labels that are powers of two", "[forecaster][feedback]") {
+  FeedbackLog log;
+  CHECK(Told(log).empty());
+  log.Add(MakeLabel("a", 1));
+  CHECK(Told(log) == Ids{"a"});
+  log.Add(MakeLabel("b", 3));
+  CHECK(Told(log) == Ids{"b", "a"});
+  log.Add(MakeLabel("c", 2));
+  CHECK(Told(log) == Ids{"b", "a"});
+  log.Add(MakeFailure("d"));
+  CHECK(Told(log) == Ids{"b", "c", "a", "d"});
+  for (const char* id : {"e", "f", "g"}) log.Add(MakeLabel(id, 1.5));
+  CHECK(Told(log) == Ids{"b", "c", "a", "d"});
+  log.Add(MakeLabel("h", 0.5));
+  // The fastest four, then the latest four that are not among them.
+  CHECK(Told(log) == Ids{"b", "c", "e", "f", "g", "h"});
+}
+
+TEST_CASE("Nobody is told of his own label, nor of another problem's", "[forecaster][feedback]") {
+  FeedbackLog log;
+  log.Add(MakeLabel("a", 1));
+  log.Add(MakeLabel("b", 3));
+  CHECK(Told(log, Of("b")) == Ids{"a"});
+  Candidate other = Of("new");
+  other.problem_id = "q";
+  CHECK(Told(log, other).empty());
+  other = Of("new");
+  other.target = "cuda";
+  CHECK(Told(log, other).empty());
+}
+
+TEST_CASE("The parent is told of first, and at once", "[forecaster][feedback]") {
+  FeedbackLog log;
+  for (const char* id : {"a", "b", "c"}) log.Add(MakeLabel(id, 1));
+  const std::vector<FeedbackEntry> entries = log.For(Of("new", "c"));
+  REQUIRE(entries.size() == 3);
+  CHECK(entries[0].candidate_id == "c");
+  CHECK(entries[0].origin == "o, what the candidate was made from");
+  CHECK(Told(log, Of("new", "a")) == Ids{"a", "b"});
+  CHECK(Told(log, Of("new", "unknown")) == Ids{"a", "b"});
+}
+
+TEST_CASE("A candidate measured again is told of once, with its last result",
+          "[forecaster][feedback]") {
+  FeedbackLog log;
+  log.Add(MakeLabel("a", 1));
+  log.Add(MakeLabel("a", 2));
+  const std::vector<FeedbackEntry> entries = log.For(Of("new"));
+  REQUIRE(entries.size() == 1);
+  CHECK(entries[0].speedup->value == 2);
+}
+
+TEST_CASE("Memory is bounded", "[forecaster][feedback]") {
+  FeedbackLog log;
+  for (size_t i = 0; i < 2 * FeedbackLog::kMaxKnown; ++i) {
+    log.Add(MakeLabel(absl::StrCat("k", i), 1 + static_cast<double>(i) * 1e-6));
+  }
+  CHECK(Told(log).size() <= FeedbackLog::kFastest + FeedbackLog::kLatest);
+  // The first are remembered, the last not.
+  CHECK(Told(log, Of("new", "k7")).front() == "k7");
+  CHECK(Told(log, Of("new", absl::StrCat("k", FeedbackLog::kMaxKnown))).front() != "k4096");
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,524 @@
+#include "services/forecaster/llm/llm_backend.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/services/forecaster/llm/fake_chat_client.h"
+#include "tests/unit/services/forecaster/planted_problem.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using Cause = Abstention::Cause;
+using llm::ErrorKind;
+
+constexpr auto kLimit = std::chrono::seconds(20);
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr char kSure[] = R"({"p_high_speedup": 1, "p_failure": 0.1})";
+constexpr char kUnsure[] = R"({"p_minor_speedup": 0.5, "p_high_speedup": 0.5})";
+constexpr char kDefers[] = R"({"defer": true, "reasoning": "atomics"})";
+constexpr char kNothing[] = "It will be fast.";
+
+class MemoryCache final : public ForecastCache {
+ public:
+  std::optional<ForecastResult> Find(const std::string& key) override {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) return std::nullopt;
+    return found->second;
+  }
+  void Put(const std::string& key, const ForecastResult& result) override {
+    std::lock_guard lock(mutex_);
+    entries_.emplace(key, result);
+  }
+  size_t size() const {
+    std::lock_guard lock(mutex_);
+    return entries_.size();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, ForecastResult> entries_;
+};
+
+// Results by the number of the question, each at most once.
+class Results {
+ public:
+  Backend::Done Slot(int question) {
+    return [this, question](ForecastResult result) {
+      std::lock_guard lock(mutex_);
+      ++answers_[question];
+      results_.insert_or_assign(question, std::move(result));
+      changed_.notify_all();
+    };
+  }
+  ForecastResult Wait(int question) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, kLimit, [&] { return results_.contains(question); }));
+    CHECK(answers_[question] == 1);
+    return results_.at(question);
+  }
+  kernelcast::Forecast Forecast(int question) {
+    const ForecastResult result = Wait(question);
+    if (const auto* abstention = std::get_if<Abstention>(&result)) FAIL(abstention->reason);
+    return std::get<kernelcast::Forecast>(result);
+  }
+  Abstention Abstained(int question) {
+    const ForecastResult result = Wait(question);
+    REQUIRE(std::holds_alternative<Abstention>(result));
+    return std::get<Abstention>(result);
+  }
+  size_t count() {
+    std::lock_guard lock(mutex_);
+    return results_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, ForecastResult> results_;
+  std::map<int, int> answers_;
+};
+
+const PlantedProblem& Planted() {
+  static const PlantedProblem& problem = *new PlantedProblem();
+  return problem;
+}
+
+ForecastInput Input(size_t candidate) {
+  ForecastInput input;
+  input.problem = Planted().context();
+  input.candidate = Planted().candidates()[candidate];
+  input.facts = Planted().Facts(candidate);
+  input.reference_facts = Planted().ReferenceFacts();
+  return input;
+}
+
+struct Fixture {
+  explicit Fixture(int samples = 1, uint64_t max_problem_tokens = 0, size_t max_bytes = 1 << 20)
+      : metrics(registry, {"here", "there"}),
+        backend(Options(samples, max_problem_tokens, max_bytes), &client, &cache, &metrics, clock) {
+  }
+
+  static LlmBackendOptions Options(int samples, uint64_t max_problem_tokens, size_t max_bytes) {
+    LlmBackendOptions options(ForecastPrompt::Builtin(kDefaultPromptVersion).value());
+    options.models = {"model"};
+    options.samples = samples;
+    options.max_problem_tokens = max_problem_tokens;
+    options.max_prompt_bytes = max_bytes;
+    return options;
+  }
+
+  void Ask(int question, size_t candidate, const ForecastCall& call = {}) {
+    backend.Forecast(Input(candidate), call, results.Slot(question));
+  }
+  bool HasMetric(const std::string& line) {
+    return registry.Text().find(line) != std::string::npos;
+  }
+
+  FakeClock clock;
+  MetricsRegistry registry;
+  FakeChatClient client;
+  MemoryCache cache;
+  LlmMetrics metrics;
+  Results results;
+  LlmBackend backend;
+};
+
+TEST_CASE("An answer becomes a forecast that says where it comes from", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.WaitForCalls(1);
+  const llm::ResponseShape shape = fixture.client.Shape(1);
+  CHECK_THAT(shape.response_format, Contains("json_schema"));
+  const nlohmann::json messages = nlohmann::json::parse(fixture.client.request(1).prompt->json());
+  const RenderedPrompt shown = fixture.backend.ShowPrompt(Input(0)).value();
+  REQUIRE(messages.size() == 2);
+  CHECK(messages[0]["role"] == "system");
+  CHECK(messages[0]["content"] == shown.system);
+  CHECK(messages[1]["role"] == "user");
+  CHECK(messages[1]["content"] == shown.user);
+  fixture.client.Say(1, kSure);
+
+  const kernelcast::Forecast forecast = fixture.results.Forecast(1);
+  CHECK(ValidateForecast(forecast).ok());
+  CHECK(forecast.candidate_id == Planted().candidates()[0].candidate_id);
+  CHECK(forecast.predicted_bin == 7);
+  CHECK(forecast.failure_probability == Approx(0.1));
+  CHECK(forecast.backend == "llm:model");
+  CHECK_THAT(forecast.backend_version, StartsWith("llm/1;prompt=speedup-bins/1@"));
+  CHECK(forecast.prompt_version == shown.version);
+  CHECK(forecast.token_usage.input_tokens == 100);
+  CHECK(forecast.token_usage.cached_input_tokens == 60);
+  CHECK(forecast.token_usage.output_tokens == 20);
+  CHECK(forecast.token_usage.cost_dollars == Approx(0.5));
+  CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_questions_total{result="forecast"} 1)"));
+}
+
+TEST_CASE("The same question costs once", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.WaitForCalls(1);
+  fixture.Ask(2, 0);
+  fixture.Ask(3, 0);
+  fixture.Ask(4, 1);
+  fixture.client.WaitForCalls(2);
+  fixture.client.Say(1, kSure);
+  for (const int question : {1, 2, 3}) {
+    CHECK(fixture.results.Forecast(question).predicted_bin == 7);
+    CHECK((fixture.results.Forecast(question).token_usage.input_tokens == 100) == (question == 1));
+  }
+  // And again, from the cache.
+  fixture.Ask(5, 0);
+  CHECK(fixture.results.Forecast(5).predicted_bin == 7);
+  CHECK(fixture.results.Forecast(5).token_usage.output_tokens == 0);
+  CHECK(fixture.client.submitted() == 2);
+  fixture.client.Say(2, kUnsure);
+  CHECK(fixture.results.Forecast(4).predicted_bin == 5);
+  CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_cache_total{use="coalesced"} 2)"));
+  CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_cache_total{use="hit"} 1)"));
+  CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_cache_total{use="miss"} 2)"));
+}
+
+TEST_CASE("An answer that cannot be read is asked for once more, one rung lower",
+          "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, kNothing);
+  REQUIRE(fixture.client.WaitForCalls(2));
+  CHECK(fixture.client.Shape(2).tag == static_cast<int>(Rung::kToolsNamed));
+  fixture.client.Say(2, kSure);
+  const kernelcast::Forecast forecast = fixture.results.Forecast(1);
+  CHECK(forecast.predicted_bin == 7);
+  // Both were paid for.
+  CHECK(forecast.token_usage.input_tokens == 200);
+  CHECK(fixture.cache.size() == 1);
+  CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_faults_total{fault="no_tool"} 1)"));
+}
+
+TEST_CASE("A question that cannot be read twice is deferred, and not cached", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, kNothing);
+  fixture.client.Say(2, R"({"p_high_speedup": "NaN"})");
+  const Abstention abstention = fixture.results.Abstained(1);
+  CHECK(abstention.cause == Cause::kUnparsable);
+  CHECK(abstention.backend == "llm");
+  CHECK(abstention.reason == "bad_probability: 'p_high_speedup' is not a number in [0, 1]");
+  CHECK(fixture.cache.size() == 0);
+  fixture.Ask(2, 0);
+  REQUIRE(fixture.client.WaitForCalls(3));
+  fixture.client.Say(3, kSure);
+  CHECK(fixture.results.Forecast(2).predicted_bin == 7);
+}
+
+TEST_CASE("A model that declines has deferred, which is remembered", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, kDefers);
+  const Abstention abstention = fixture.results.Abstained(1);
+  CHECK(abstention.cause == Cause::kModelDeferred);
+  CHECK(abstention.reason == "atomics");
+  fixture.Ask(2, 0);
+  CHECK(fixture.results.Abstained(2).cause == Cause::kModelDeferred);
+  CHECK(fixture.client.submitted() == 1);
+}
+
+TEST_CASE("An endpoint that fails is an abstention, and not cached", "[forecaster][llm]") {
+  Fixture fixture;
+  int question = 0;
+  for (const ErrorKind kind :
+       {ErrorKind::kUnreachable, ErrorKind::kSpendLimit, ErrorKind::kUnavailable,
+        ErrorKind::kServerError, ErrorKind::kUnauthorized, ErrorKind::kNotFound,
+        ErrorKind::kMalformed, ErrorKind::kCutOff, ErrorKind::kCircuitOpen}) {
+    ++question;
+    fixture.Ask(question, 0);
+    fixture.client.Fail(question, kind);
+    const Abstention abstention = fixture.results.Abstained(question);
+    CHECK(abstention.cause == Cause::kEndpointUnavailable);
+    CHECK(abstention.reason ==
+          absl::StrCat("here: ", std::string(llm::ErrorKindName(kind)), ": it failed"));
+  }
+  CHECK(fixture.cache.size() == 0);
+}
+
+TEST_CASE("A form that is refused is asked for in another, at that endpoint", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Fail(1, ErrorKind::kRefused, 400);
+  CHECK(fixture.client.Shape(2).tag == static_cast<int>(Rung::kToolsNamed));
+  fixture.client.Fail(2, ErrorKind::kServerError, 501);
+  CHECK(fixture.client.Shape(3).tag == static_cast<int>(Rung::kToolsAuto));
+  llm::ChatAnswer answer;
+  answer.tool_calls = {{"1", "submit_kernel_runtime_estimate", kSure}};
+  fixture.client.Answer(3, answer);
+  CHECK(fixture.results.Forecast(1).predicted_bin == 7);
+
+  fixture.Ask(2, 1);
+  fixture.client.WaitForCalls(4);
+  CHECK(fixture.client.Shape(4, "there").tag == static_cast<int>(Rung::kJsonSchema));
+  CHECK(fixture.client.Shape(4, "here").tag == static_cast<int>(Rung::kToolsAuto));
+  fixture.client.Say(4, kSure);
+  fixture.results.Forecast(2);
+}
+
+TEST_CASE("A question that is refused in every form is not covered", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  for (llm::CallId call = 1; call <= 4; ++call) {
+    fixture.client.Fail(call, ErrorKind::kRefused, 400);
+  }
+  CHECK(fixture.results.Abstained(1).cause == Cause::kNotCovered);
+  // It was the question's fault: the next is asked at the top again.
+  fixture.Ask(2, 1);
+  fixture.client.WaitForCalls(5);
+  CHECK(fixture.client.Shape(5).tag == static_cast<int>(Rung::kJsonSchema));
+  fixture.client.Fail(5, ErrorKind::kRefused, 400, "context_length_exceeded");
+  CHECK(fixture.results.Abstained(2).cause == Cause::kNotCovered);
+  CHECK(fixture.client.submitted() == 5);
+}
+
+TEST_CASE("An answer without an end counts as one that cannot be read", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Fail(1, ErrorKind::kAnswerTooLarge);
+  fixture.client.Fail(2, ErrorKind::kAnswerTooLarge);
+  CHECK(fixture.results.Abstained(1).cause == Cause::kUnparsable);
+}
+
+TEST_CASE("Further samples wait for the first token and go to the same endpoint",
+          "[forecaster][llm]") {
+  Fixture fixture(/*samples=*/3);
+  fixture.Ask(1, 0);
+  fixture.client.WaitForCalls(1);
+  CHECK(fixture.client.request(1).preferred_endpoint == -1);
+  CHECK(fixture.client.submitted() == 1);
+  fixture.client.FirstToken(1);
+  REQUIRE(fixture.client.WaitForCalls(3));
+  CHECK(fixture.client.request(2).preferred_endpoint == 0);
+  CHECK(fixture.client.request(3).preferred_endpoint == 0);
+  CHECK(fixture.client.request(2).prompt == fixture.client.request(1).prompt);
+  CHECK_FALSE(fixture.client.request(2).on_first_token);
+  fixture.client.Say(2, kUnsure);
+  fixture.client.Say(1, kSure);
+  fixture.client.Say(3, kUnsure);
+  const kernelcast::Forecast forecast = fixture.results.Forecast(1);
+  // P(correct) is 0.9 of the sure one: (0.9 * 1 + 0.5 + 0.5) / 2.9.
+  CHECK(forecast.bin_probabilities[6] == Approx(1.9 / 2.9));
+  CHECK(forecast.bin_probabilities[4] == Approx(1.0 / 2.9));
+  CHECK(forecast.token_usage.input_tokens == 300);
+  CHECK(forecast.token_usage.cost_dollars == Approx(1.5));
+  CHECK_THAT(forecast.backend_version, Contains("samples=3"));
+  CHECK(fixture.cache.size() == 1);
+}
+
+TEST_CASE("Further samples are asked for when no first token was told of", "[forecaster][llm]") {
+  Fixture fixture(/*samples=*/2);
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, kSure);
+  REQUIRE(fixture.client.WaitForCalls(2));
+  fixture.client.Say(2, kSure);
+  CHECK(fixture.results.Forecast(1).predicted_bin == 7);
+}
+
+TEST_CASE("What could be read of several samples is pooled, but not cached", "[forecaster][llm]") {
+  Fixture fixture(/*samples=*/3);
+  fixture.Ask(1, 0);
+  fixture.client.WaitForCalls(1);
+  fixture.client.FirstToken(1);
+  fixture.client.WaitForCalls(3);
+  fixture.client.Say(1, kSure);
+  fixture.client.Fail(2, ErrorKind::kCutOff);
+  fixture.client.Say(3, kNothing);
+  fixture.client.Say(4, kNothing);
+  CHECK(fixture.results.Forecast(1).predicted_bin == 7);
+  CHECK(fixture.cache.size() == 0);
+}
+
+TEST_CASE("A model that declines as often as not has deferred", "[forecaster][llm]") {
+  Fixture fixture(/*samples=*/3);
+  for (const bool defer : {false, true}) {
+    const int question = defer ? 2 : 1;
+    const llm::CallId base = defer ? 3 : 0;
+    fixture.Ask(question, defer ? 1 : 0);
+    fixture.client.WaitForCalls(base + 1);
+    fixture.client.FirstToken(base + 1);
+    fixture.client.WaitForCalls(base + 3);
+    fixture.client.Say(base + 1, kDefers);
+    fixture.client.Say(base + 2, kSure);
+    if (defer) {
+      fixture.client.Fail(base + 3, ErrorKind::kCutOff);
+      CHECK(fixture.results.Abstained(question).cause == Cause::kModelDeferred);
+    } else {
+      fixture.client.Say(base + 3, kSure);
+      CHECK(fixture.results.Forecast(question).predicted_bin == 7);
+    }
+  }
+}
+
+TEST_CASE("A first sample that fails is not followed by others", "[forecaster][llm]") {
+  Fixture fixture(/*samples=*/5);
+  fixture.Ask(1, 0);
+  fixture.client.Fail(1, ErrorKind::kUnavailable);
+  CHECK(fixture.results.Abstained(1).cause == Cause::kEndpointUnavailable);
+  CHECK(fixture.client.submitted() == 1);
+}
+
+TEST_CASE("The streams are closed when all who asked have left", "[forecaster][llm]") {
+  Fixture fixture;
+  std::stop_source one;
+  std::stop_source other;
+  fixture.Ask(1, 0, {kNever, one.get_token()});
+  fixture.Ask(2, 0, {kNever, other.get_token()});
+  fixture.client.WaitForCalls(1);
+  one.request_stop();
+  CHECK(fixture.results.Abstained(1).cause == Cause::kEndpointUnavailable);
+  // One still waits.
+  fixture.Ask(3, 0);
+  other.request_stop();
+  CHECK(fixture.results.Abstained(2).reason == "the caller has left");
+  fixture.client.Say(1, kSure);
+  CHECK(fixture.results.Forecast(3).predicted_bin == 7);
+
+  std::stop_source last;
+  fixture.Ask(4, 1, {kNever, last.get_token()});
+  fixture.client.WaitForCalls(2);
+  last.request_stop();
+  CHECK(fixture.client.WaitForCancel(2));
+  fixture.results.Abstained(4);
+  // The same question is a new one now, whatever comes of the old.
+  fixture.Ask(5, 1);
+  REQUIRE(fixture.client.WaitForCalls(3));
+  fixture.client.Fail(2, ErrorKind::kCancelled);
+  fixture.client.Say(3, kUnsure);
+  CHECK(fixture.results.Forecast(5).predicted_bin == 5);
+}
+
+TEST_CASE("One who has left before is not asked for", "[forecaster][llm]") {
+  Fixture fixture;
+  std::stop_source source;
+  source.request_stop();
+  fixture.Ask(1, 0, {kNever, source.get_token()});
+  CHECK(fixture.results.Abstained(1).reason == "the caller has left");
+  CHECK(fixture.client.submitted() == 0);
+}
+
+TEST_CASE("One who joined with more time is asked for again", "[forecaster][llm]") {
+  Fixture fixture;
+  constexpr int64_t kSecond = 1'000'000'000;
+  fixture.Ask(1, 0, {2 * kSecond, {}});
+  fixture.client.WaitForCalls(1);
+  CHECK(fixture.client.request(1).deadline_ns == 2 * kSecond);
+  fixture.Ask(2, 0, {60 * kSecond, {}});
+  fixture.Ask(3, 0, {2 * kSecond + 1000, {}});
+  // The others are in by the time that this one is.
+  fixture.Ask(4, 1);
+  fixture.client.WaitForCalls(2);
+  fixture.client.Fail(1, ErrorKind::kDeadlineExceeded);
+  CHECK(fixture.results.Abstained(1).cause == Cause::kEndpointUnavailable);
+  CHECK(fixture.results.Abstained(3).cause == Cause::kEndpointUnavailable);
+  REQUIRE(fixture.client.WaitForCalls(3));
+  CHECK(fixture.client.request(3).deadline_ns == 60 * kSecond);
+  fixture.client.Say(3, kSure);
+  CHECK(fixture.results.Forecast(2).predicted_bin == 7);
+}
+
+TEST_CASE("The tokens for a problem run out", "[forecaster][llm]") {
+  // Room for one question under way; what it really takes is less.
+  const uint64_t estimate = [] {
+    Fixture fixture;
+    const RenderedPrompt prompt = fixture.backend.ShowPrompt(Input(0)).value();
+    return (prompt.system.size() + prompt.user.size()) / 3 + 1024;
+  }();
+  Fixture fixture(1, estimate + 200);
+  fixture.Ask(1, 0);
+  fixture.client.WaitForCalls(1);
+  fixture.Ask(2, 1);
+  CHECK(fixture.results.Abstained(2).cause == Cause::kBudget);
+  fixture.client.Say(1, kSure);
+  fixture.results.Forecast(1);
+  // 120 tokens were spent, 200 are left beside the estimate.
+  fixture.Ask(3, 1);
+  fixture.client.Say(2, kUnsure);
+  fixture.results.Forecast(3);
+  fixture.Ask(4, 2);
+  CHECK(fixture.results.Abstained(4).cause == Cause::kBudget);
+  // What is known costs nothing.
+  fixture.Ask(5, 0);
+  CHECK(fixture.results.Forecast(5).predicted_bin == 7);
+}
+
+TEST_CASE("A candidate that is too long is not covered", "[forecaster][llm]") {
+  Fixture fixture(1, 0, /*max_bytes=*/1000);
+  fixture.Ask(1, 0);
+  const Abstention abstention = fixture.results.Abstained(1);
+  CHECK(abstention.cause == Cause::kNotCovered);
+  CHECK_THAT(abstention.reason, Contains("the limit is 1000"));
+  CHECK(absl::IsResourceExhausted(fixture.backend.ShowPrompt(Input(0)).status()));
+  CHECK(fixture.client.submitted() == 0);
+}
+
+TEST_CASE("A client that takes no more is an endpoint that cannot be had", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.client.Refuse(true);
+  fixture.Ask(1, 0);
+  CHECK(fixture.results.Abstained(1).cause == Cause::kEndpointUnavailable);
+  fixture.client.Refuse(false);
+  fixture.Ask(2, 0);
+  fixture.client.Say(1, kSure);
+  CHECK(fixture.results.Forecast(2).predicted_bin == 7);
+}
+
+TEST_CASE("What was measured is told, and makes another question", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, kSure);
+  fixture.results.Forecast(1);
+  ObservedLabel observed;
+  observed.problem = Planted().context();
+  observed.sequence = 1;
+  observed.label = Planted().MakeLabel(1);
+  fixture.backend.Observe({observed});
+  fixture.Ask(2, 0);
+  REQUIRE(fixture.client.WaitForCalls(2));
+  CHECK_THAT(fixture.client.request(2).prompt->json(), Contains("- S = "));
+  fixture.client.Say(2, kSure);
+  fixture.results.Forecast(2);
+}
+
+TEST_CASE("The description shows the prompt", "[forecaster][llm]") {
+  Fixture fixture;
+  const BackendDescription description = fixture.backend.Describe();
+  CHECK(description.name == "llm");
+  REQUIRE(description.prompts.size() == 1);
+  CHECK_THAT(description.prompts[0].version, StartsWith("speedup-bins/1@"));
+  CHECK_THAT(description.prompts[0].system_template, Contains("{{bin_table}}"));
+}
+
+TEST_CASE("Nobody is answered once the backend goes", "[forecaster][llm]") {
+  FakeClock clock;
+  FakeChatClient client;
+  Results results;
+  {
+    LlmBackend backend(Fixture::Options(1, 0, 1 << 20), &client, nullptr, nullptr, clock);
+    backend.Forecast(Input(0), {}, results.Slot(1));
+    client.WaitForCalls(1);
+  }
+  CHECK(client.WaitForCancel(1));
+  client.Say(1, kSure);
+  CHECK(results.count() == 0);
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster
