@@ -26,8 +26,16 @@ if(kernelcast_cuda_version GREATER_EQUAL 12080)
   add_library(kernelcast_cuda_headers INTERFACE IMPORTED GLOBAL)
   add_library(kernelcast::cuda_headers ALIAS kernelcast_cuda_headers)
   target_include_directories(kernelcast_cuda_headers SYSTEM INTERFACE ${KERNELCAST_CUDA_INCLUDE_DIR})
-  if(EXISTS ${KERNELCAST_CUDA_INCLUDE_DIR}/cupti.h)
+  # The profiler's, which a toolkit may have in a folder of its own, or not at all.
+  find_path(KERNELCAST_CUPTI_INCLUDE_DIR cupti_range_profiler.h
+    HINTS ${KERNELCAST_CUDA_INCLUDE_DIR} ${KERNELCAST_CUDA_INCLUDE_DIR}/../extras/CUPTI/include
+    DOC "Folder with cupti.h and cupti_range_profiler.h")
+  if(KERNELCAST_CUPTI_INCLUDE_DIR)
+    target_include_directories(kernelcast_cuda_headers SYSTEM INTERFACE ${KERNELCAST_CUPTI_INCLUDE_DIR})
     target_compile_definitions(kernelcast_cuda_headers INTERFACE KERNELCAST_HAS_CUPTI_HEADERS=1)
+  else()
+    message(STATUS "Hardware counters are left out: no cupti_range_profiler.h; "
+                   "scripts/setup.sh gets it, or install CUPTI of the toolkit")
   endif()
   get_filename_component(KERNELCAST_CUDA_HOME ${KERNELCAST_CUDA_INCLUDE_DIR} DIRECTORY)
   message(STATUS "The cuda target is built with CUDA ${kernelcast_cuda_version} of ${KERNELCAST_CUDA_HOME}")

@@ -23,8 +23,13 @@ log=$build_dir/configure.log
 
 # What setup.sh has put there since is found by configuring again.
 cuda_is_new() {
-  [[ -f .setup/cuda/include/nvrtc.h ]] &&
-    grep -q '^KERNELCAST_CUDA_INCLUDE_DIR:PATH=.*-NOTFOUND$' "$build_dir/CMakeCache.txt"
+  local header
+  for header in nvrtc.h:CUDA cupti_range_profiler.h:CUPTI; do
+    [[ -f .setup/cuda/include/${header%:*} ]] &&
+      grep -q "^KERNELCAST_${header#*:}_INCLUDE_DIR:PATH=.*-NOTFOUND$" "$build_dir/CMakeCache.txt" &&
+      return 0
+  done
+  return 1
 }
 
 if [[ ! -f $build_dir/build.ninja ]] || cuda_is_new ||

@@ -143,7 +143,9 @@ for wheel in wheels:
             licence = "/licenses/" in name
             if licence:
                 path = "licenses/" + os.path.basename(wheel).split("-")[0] + ".txt"
-            elif folder or path.startswith((".", "lib/cmake/")) or ".alt." in path or path.endswith("/"):
+            elif folder or path.startswith((".", "lib/cmake/", "lib/libcheckpoint", "lib/libpcsampling")):
+                continue
+            elif ".alt." in path or path.endswith("/"):
                 continue
             elif path.endswith(".a") and not path.endswith("/libcudart_static.a"):
                 continue
@@ -180,7 +182,7 @@ install_cuda() {
   fi
   local source=()
   [[ -n ${KERNELCAST_WHEELS_DIR-} ]] && source=(--no-index --find-links "$KERNELCAST_WHEELS_DIR")
-  say "no CUDA toolkit is found; taking NVIDIA's wheels (191 MB, scripts/cuda_wheels.txt)"
+  say "no CUDA toolkit is found; taking NVIDIA's wheels (202 MB, scripts/cuda_wheels.txt)"
   local staging=$tools/cuda.$$
   rm -rf "$tools"/cuda.[0-9]*
   mkdir -p "$staging/wheels"

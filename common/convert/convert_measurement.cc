@@ -71,6 +71,50 @@ TimeStatistics TimesFromProto(const v1::TimeStatistics& proto) {
   return times;
 }
 
+v1::ShapeProfile ProfileToProto(const ShapeProfile& profile) {
+  v1::ShapeProfile proto;
+  for (const KernelActivity& kernel : profile.kernels) {
+    v1::KernelActivity* const added = proto.add_kernels();
+    added->set_name(Utf8(kernel.name));
+    added->set_launches(kernel.launches);
+    added->set_median_ns(kernel.median_ns);
+    added->set_registers(kernel.registers);
+    added->set_static_shared_bytes(kernel.static_shared_bytes);
+    added->set_dynamic_shared_bytes(kernel.dynamic_shared_bytes);
+  }
+  proto.set_warm_event_ns(profile.warm_event_ns);
+  proto.set_warm_activity_ns(profile.warm_activity_ns);
+  for (const auto& [name, value] : profile.counters) {
+    (*proto.mutable_counters())[Utf8(name)] = value;
+  }
+  for (const StallReason& stall : profile.stall_reasons) {
+    v1::StallReason* const added = proto.add_stall_reasons();
+    added->set_reason(Utf8(stall.reason));
+    added->set_share(stall.share);
+  }
+  AddStrings(profile.missing_counters, proto.mutable_missing_counters());
+  return proto;
+}
+
+ShapeProfile ProfileFromProto(const v1::ShapeProfile& proto) {
+  ShapeProfile profile;
+  profile.kernels.reserve(proto.kernels_size());
+  for (const v1::KernelActivity& kernel : proto.kernels()) {
+    profile.kernels.push_back({kernel.name(), kernel.launches(), kernel.median_ns(),
+                               kernel.registers(), kernel.static_shared_bytes(),
+                               kernel.dynamic_shared_bytes()});
+  }
+  profile.warm_event_ns = proto.warm_event_ns();
+  profile.warm_activity_ns = proto.warm_activity_ns();
+  profile.counters.insert(proto.counters().begin(), proto.counters().end());
+  profile.stall_reasons.reserve(proto.stall_reasons_size());
+  for (const v1::StallReason& stall : proto.stall_reasons()) {
+    profile.stall_reasons.push_back({stall.reason(), stall.share()});
+  }
+  profile.missing_counters = Strings(proto.missing_counters());
+  return profile;
+}
+
 v1::ShapeTiming TimingToProto(const ShapeTiming& timing) {
   v1::ShapeTiming proto;
   *proto.mutable_shape() = AxisValuesToProto(timing.shape);
@@ -84,6 +128,9 @@ v1::ShapeTiming TimingToProto(const ShapeTiming& timing) {
   proto.set_flops(timing.flops);
   proto.set_roofline_floor_ns(timing.roofline_floor_ns);
   proto.set_call_overhead_ns(timing.call_overhead_ns);
+  if (timing.profile) {
+    *proto.mutable_profile() = ProfileToProto(*timing.profile);
+  }
   return proto;
 }
 
@@ -100,6 +147,9 @@ ShapeTiming TimingFromProto(const v1::ShapeTiming& proto) {
   timing.flops = proto.flops();
   timing.roofline_floor_ns = proto.roofline_floor_ns();
   timing.call_overhead_ns = proto.call_overhead_ns();
+  if (proto.has_profile()) {
+    timing.profile = ProfileFromProto(proto.profile());
+  }
   return timing;
 }
 
@@ -110,15 +160,6 @@ v1::Environment EnvironmentToProto(const Environment& environment) {
   AddStrings(environment.throttle_reasons, proto.mutable_throttle_reasons());
   proto.set_temperature_celsius(environment.temperature_celsius);
   proto.set_power_watts(environment.power_watts);
-  for (const KernelActivity& kernel : environment.kernels) {
-    v1::KernelActivity* const added = proto.add_kernels();
-    added->set_name(Utf8(kernel.name));
-    added->set_launches(kernel.launches);
-    added->set_median_ns(kernel.median_ns);
-  }
-  for (const auto& [name, value] : environment.hardware_counters) {
-    (*proto.mutable_hardware_counters())[Utf8(name)] = value;
-  }
   proto.set_counters_unavailable_reason(Utf8(environment.counters_unavailable_reason));
   return proto;
 }
@@ -130,12 +171,6 @@ Environment EnvironmentFromProto(const v1::Environment& proto) {
   environment.throttle_reasons = Strings(proto.throttle_reasons());
   environment.temperature_celsius = proto.temperature_celsius();
   environment.power_watts = proto.power_watts();
-  environment.kernels.reserve(proto.kernels_size());
-  for (const v1::KernelActivity& kernel : proto.kernels()) {
-    environment.kernels.push_back({kernel.name(), kernel.launches(), kernel.median_ns()});
-  }
-  environment.hardware_counters.insert(proto.hardware_counters().begin(),
-                                       proto.hardware_counters().end());
   environment.counters_unavailable_reason = proto.counters_unavailable_reason();
   return environment;
 }

@@ -12,6 +12,7 @@ namespace kernelcast {
 namespace {
 
 constexpr size_t kMaxShapesTold = 4;
+constexpr size_t kMaxStallsTold = 3;
 
 template <class... Handlers>
 struct Overloaded : Handlers... {
@@ -52,6 +53,30 @@ std::string_view ComparisonText(Comparison comparison) {
   return "not compared";
 }
 
+// What the hardware was busy with, or "" where nothing is known.
+std::string ProfileText(const ShapeProfile& profile) {
+  static constexpr std::pair<const char*, const char*> kTold[] = {
+      {"memory_throughput_ratio", "memory is used to"},
+      {"sm_throughput_ratio", "the multiprocessors to"},
+      {"tensor_pipe_ratio", "the tensor cores to"},
+      {"achieved_occupancy_ratio", "occupancy is"}};
+  std::string text;
+  for (const auto& [counter, words] : kTold) {
+    const auto found = profile.counters.find(counter);
+    if (found != profile.counters.end()) {
+      absl::StrAppend(&text, text.empty() ? "" : ", ", words, " ",
+                      NumberText(100 * found->second, 2), "%");
+    }
+  }
+  std::string stalls;
+  for (size_t i = 0; i < std::min(profile.stall_reasons.size(), kMaxStallsTold); ++i) {
+    const StallReason& stall = profile.stall_reasons[i];
+    absl::StrAppend(&stalls, stalls.empty() ? "warps wait for " : ", ", stall.reason, " (",
+                    NumberText(100 * stall.share, 2), "% of their time)");
+  }
+  return absl::StrCat(text, text.empty() || stalls.empty() ? "" : "; ", stalls);
+}
+
 std::string ShapeTimingText(const ShapeTiming& timing) {
   const double ns = timing.candidate.median_ns;
   std::string text =
@@ -70,6 +95,10 @@ std::string ShapeTimingText(const ShapeTiming& timing) {
   if (timing.candidate.cold_median_ns > 1.5 * ns) {
     absl::StrAppend(&text, "; on inputs not read before it takes ",
                     DurationText(timing.candidate.cold_median_ns));
+  }
+  if (const std::string profile = timing.profile ? ProfileText(*timing.profile) : "";
+      !profile.empty()) {
+    absl::StrAppend(&text, "; ", profile);
   }
   return text + ".";
 }

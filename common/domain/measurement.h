@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,6 +43,29 @@ struct TimeStatistics {
   uint64_t samples = 0;
 };
 
+struct KernelActivity {
+  std::string name;
+  double launches = 0;
+  double median_ns = 0;
+  uint32_t registers = 0;
+  uint32_t static_shared_bytes = 0;
+  uint32_t dynamic_shared_bytes = 0;
+};
+
+struct StallReason {
+  std::string reason;
+  double share = 0;
+};
+
+struct ShapeProfile {
+  std::vector<KernelActivity> kernels;
+  double warm_event_ns = 0;
+  double warm_activity_ns = 0;
+  std::map<std::string, double> counters;
+  std::vector<StallReason> stall_reasons;
+  std::vector<std::string> missing_counters;
+};
+
 struct ShapeTiming {
   AxisValues shape;
   TimeStatistics candidate;
@@ -54,12 +78,7 @@ struct ShapeTiming {
   double flops = 0;
   double roofline_floor_ns = 0;
   double call_overhead_ns = 0;
-};
-
-struct KernelActivity {
-  std::string name;
-  uint64_t launches = 0;
-  double median_ns = 0;
+  std::optional<ShapeProfile> profile;
 };
 
 struct Environment {
@@ -68,8 +87,6 @@ struct Environment {
   std::vector<std::string> throttle_reasons;
   double temperature_celsius = 0;
   double power_watts = 0;
-  std::vector<KernelActivity> kernels;
-  std::map<std::string, double> hardware_counters;
   std::string counters_unavailable_reason;
 };
 

@@ -86,6 +86,21 @@ TEST_CASE("An ok tells how fast, how sure, and where the time went", "[measureme
              "was throttled: power, heat."));
 }
 
+TEST_CASE("What a profiler saw is told with the shape", "[measurement]") {
+  ShapeTiming timing = Timing({{"n", 8}}, 41'230, 75'500);
+  timing.profile.emplace();
+  MeasuredOk ok;
+  ok.shapes = {timing};
+  CHECK_THAT(FeedbackFor(ok), Catch::EndsWith("the reference 75.5 us."));
+  ok.shapes[0].profile->counters = {{"memory_throughput_ratio", 0.834},
+                                    {"achieved_occupancy_ratio", 0.46},
+                                    {"instructions", 1e6}};
+  ok.shapes[0].profile->stall_reasons = {{"long_scoreboard", 0.62}, {"barrier", 0.1}};
+  CHECK_THAT(FeedbackFor(ok),
+             Catch::EndsWith("; memory is used to 83%, occupancy is 46%; warps wait for "
+                             "long_scoreboard (62% of their time), barrier (10% of their time)."));
+}
+
 TEST_CASE("What is not known of an ok is not told", "[measurement]") {
   MeasuredOk ok;
   ok.speedup = {1, 0.99, 1.01, 0.99};
