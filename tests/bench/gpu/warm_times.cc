@@ -27,7 +27,6 @@
 #include "services/worker/artifacts/artifact_cache.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/inputs.h"
-#include "services/worker/core/launch_plan.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/statistics.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
@@ -172,13 +171,15 @@ class Loaded {
                                                       InProcess& runner) {
     std::unique_ptr<Loaded> loaded(new Loaded(runner));
     const KernelProgram& reference = problem.targets.at(std::string(kCudaTargetName)).reference;
-    KC_ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunches(problem, reference.launches,
-                                                            reference.workspace_bytes, {}, axes));
-    KC_RETURN_IF_ERROR(loaded->Place(problem, axes, plan, device));
-    const std::vector<std::string> kernels =
-        CudaProgram{cubin, reference.launches, reference.workspace_bytes, {}}.KernelNames();
-    Program whole = CudaPreparedProblem::ProgramOf(plan, kernels, loaded->case_,
-                                                   CudaPreparedProblem::kCandidateOutputs);
+    const CudaProgram program{cubin, reference.launches, reference.workspace_bytes, {}};
+    KC_RETURN_IF_ERROR(loaded->PlaceTensors(problem, axes, device));
+    KC_ASSIGN_OR_RETURN(CudaPreparedProblem::PlannedProgram planned,
+                        CudaPreparedProblem::MakeProgram(problem, program, loaded->case_,
+                                                         CudaPreparedProblem::kCandidateOutputs,
+                                                         loaded->case_.outputs));
+    KC_RETURN_IF_ERROR(loaded->Map(CudaPreparedProblem::kScratch, planned.workspace_bytes, device));
+    const std::vector<std::string> kernels = program.KernelNames();
+    Program& whole = planned.program;
     std::vector<Program> programs;
     for (const ProgramLaunch& launch : whole.launches) {
       programs.push_back({{launch}});
@@ -207,8 +208,16 @@ class Loaded {
  private:
   explicit Loaded(InProcess& runner) : runner_(runner) {}
 
-  absl::Status Place(const Problem& problem, const AxisValues& axes, const LaunchPlan& plan,
-                     CudaDevice& device) {
+  absl::Status Map(uint32_t arena, uint64_t bytes, CudaDevice& device) {
+    KC_ASSIGN_OR_RETURN(SharedArena memory,
+                        SharedArena::Create(device, std::max(kAlignment, bytes)));
+    KC_RETURN_IF_ERROR(runner_.Map(arena, memory));
+    mapped_.push_back(arena);
+    arenas_.push_back(std::move(memory));
+    return absl::OkStatus();
+  }
+  absl::Status PlaceTensors(const Problem& problem, const AxisValues& axes, CudaDevice& device) {
+    case_.axes = axes;
     uint64_t inputs_end = 0;
     uint64_t outputs_end = 0;
     KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem.inputs, axes));
@@ -221,17 +230,8 @@ class Loaded {
       case_.outputs.push_back({outputs_end, static_cast<uint64_t>(layout.bytes())});
       outputs_end = RoundUp(outputs_end + static_cast<uint64_t>(layout.bytes()));
     }
-    const std::pair<uint32_t, uint64_t> sizes[] = {
-        {CudaPreparedProblem::kInputs, inputs_end},
-        {CudaPreparedProblem::kCandidateOutputs, outputs_end},
-        {CudaPreparedProblem::kScratch, static_cast<uint64_t>(plan.workspace_bytes)}};
-    for (const auto& [arena, bytes] : sizes) {
-      KC_ASSIGN_OR_RETURN(SharedArena memory,
-                          SharedArena::Create(device, std::max(kAlignment, bytes)));
-      KC_RETURN_IF_ERROR(runner_.Map(arena, memory));
-      mapped_.push_back(arena);
-      arenas_.push_back(std::move(memory));
-    }
+    KC_RETURN_IF_ERROR(Map(CudaPreparedProblem::kInputs, inputs_end, device));
+    KC_RETURN_IF_ERROR(Map(CudaPreparedProblem::kCandidateOutputs, outputs_end, device));
     Random random(1);
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::string data(static_cast<size_t>(inputs[i].bytes()), '\0');

@@ -505,8 +505,8 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
   for (const Case& at : cases_) {
     KC_ASSIGN_OR_RETURN(
         PlannedProgram planned,
-        MakeProgram(problem_, program, at, side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs,
-                    at.outputs));
+        MakeProgram(problem_, program, at,
+                    side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs, at.outputs));
     made.programs.push_back(std::move(planned.program));
     made.workspace_bytes.push_back(planned.workspace_bytes);
     made.max_workspace_bytes = std::max(made.max_workspace_bytes, planned.workspace_bytes);
