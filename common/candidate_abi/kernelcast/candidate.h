@@ -5,9 +5,10 @@
 //    64 bytes. Sizes come from shape[]; every shape that the problem allows must work.
 //  - Inputs are read-only. Every element of every output must be written; an output holds
 //    arbitrary bytes on entry.
-//  - `stream` is the stream to launch on, and null on the cpu target.
-//  - The call is synchronous on the cpu target and single-threaded. It keeps no state between
-//    calls, opens no files and starts no processes. Memory it allocates it also frees.
+//  - `stream` is the cudaStream_t to launch on, and null on the cpu target. On the cuda target
+//    data is device memory, all work goes to that stream, and the call need not wait for it.
+//  - The call is synchronous on the cpu target, and single-threaded on both. It keeps no state
+//    between calls, opens no files and starts no processes. Memory it allocates it also frees.
 //  - Returns 0 on success; any other value is reported as a failed call.
 #ifndef KERNELCAST_CANDIDATE_H_
 #define KERNELCAST_CANDIDATE_H_
