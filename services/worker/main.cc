@@ -162,7 +162,9 @@ int Run(const Flags& flags) {
     borrowed[name] = target.get();
     const TargetInfo info = target->Describe();
     if (!info.unavailable_reason.empty()) {
-      Log(LogLevel::kWarning, "a target is not available",
+      const bool serves = info.can_compile && info.can_measure;
+      Log(serves ? LogLevel::kInfo : LogLevel::kWarning,
+          serves ? "a target does without" : "a target is not available",
           {{"target", name}, {"reason", info.unavailable_reason}});
     }
   }

@@ -79,20 +79,30 @@ Candidate GpuFixture::MakeCandidate(const std::string& body,
   return candidate;
 }
 
-Measurement GpuFixture::Measure(const Candidate& candidate, MeasureLevel level) {
-  const worker::CancelToken cancel;
-  auto compiled = target_->Compile(problem_, candidate, cancel);
+Artifact GpuFixture::Compile(const Candidate& candidate) {
+  auto compiled = target_->Compile(problem_, candidate, worker::CancelToken());
   INFO(compiled.status().ToString());
   REQUIRE(compiled.ok());
   if (const auto* error = std::get_if<CompileError>(&compiled->result)) {
     FAIL("does not compile: " << error->log);
   }
+  return std::get<worker::CompileSuccess>(compiled->result).artifact;
+}
+
+Measurement GpuFixture::Measure(const Candidate& candidate, MeasureLevel level) {
   auto measurement =
-      target_->Measure(problem_, candidate,
-                       std::get<worker::CompileSuccess>(compiled->result).artifact, level, cancel);
+      target_->Measure(problem_, candidate, Compile(candidate), level, worker::CancelToken());
   INFO(measurement.status().ToString());
   REQUIRE(measurement.ok());
   return *std::move(measurement);
+}
+
+worker::Profile GpuFixture::Profile(const Candidate& candidate) {
+  auto profile =
+      target_->ProfileCandidate(problem_, candidate, Compile(candidate), worker::CancelToken());
+  INFO(profile.status().ToString());
+  REQUIRE(profile.ok());
+  return *std::move(profile);
 }
 
 }  // namespace kernelcast::testing

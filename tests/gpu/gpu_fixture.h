@@ -29,8 +29,12 @@ class GpuFixture {
                           std::vector<Launch> launches = {}) const;
   // Compiles, which must succeed, and measures, which must have an outcome.
   Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
+  // Compiles, which must succeed, and profiles without measuring first.
+  worker::Profile Profile(const Candidate& candidate);
 
  private:
+  Artifact Compile(const Candidate& candidate);
+
   TemporaryFolder folder_;
   Problem problem_;
   std::unique_ptr<worker::CudaTarget> target_;

@@ -29,6 +29,7 @@ namespace {
 
 constexpr absl::Duration kCompileTimeout = absl::Minutes(5);
 constexpr absl::Duration kMeasureTimeout = absl::Minutes(30);
+constexpr size_t kShownStalls = 4;
 
 struct WorkerFlags {
   ConnectionFlags connection;
@@ -38,6 +39,7 @@ struct WorkerFlags {
   bool reference = false;
   bool facts = false;
   std::string level = "screen";
+  bool counters = false;
 };
 
 // The facts that tell most at a glance, of those that the schema has.
@@ -171,6 +173,58 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 
+std::string FormatShares(const std::vector<StallReason>& stalls) {
+  std::string text;
+  for (size_t i = 0; i < std::min(stalls.size(), kShownStalls); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", OneLine(stalls[i].reason), " ",
+                    FormatShare(stalls[i].share));
+  }
+  return text;
+}
+
+// "dram_read_bytes" as a size, "..._ratio" as a share, "..._ns" as a time.
+std::string FormatCounter(std::string_view name, double value) {
+  const auto ends = [name](std::string_view unit) {
+    return name.size() > unit.size() && name.substr(name.size() - unit.size()) == unit;
+  };
+  if (ends("_bytes")) return FormatBytes(value);
+  if (ends("_ratio")) return FormatShare(value);
+  if (ends("_ns")) return FormatTimeNs(value);
+  return FormatNumber(value);
+}
+
+// What a profiler saw of the candidate at each shape.
+std::string FormatProfile(const MeasuredOk& ok) {
+  std::string text;
+  const std::string& reason = ok.environment.counters_unavailable_reason;
+  if (!reason.empty()) {
+    absl::StrAppend(&text, "  no hardware counters: ", OneLine(reason), "\n");
+  }
+  for (const ShapeTiming& timing : ok.shapes) {
+    if (!timing.profile) continue;
+    const ShapeProfile& profile = *timing.profile;
+    absl::StrAppend(&text, "  ", OneLine(FormatAxes(timing.shape)), ": warm ",
+                    FormatTimeNs(profile.warm_event_ns), " by events, ",
+                    FormatTimeNs(profile.warm_activity_ns), " in kernels\n");
+    for (const KernelActivity& kernel : profile.kernels) {
+      absl::StrAppend(
+          &text, "    kernel ", OneLine(kernel.name), ": ", FormatNumber(kernel.launches),
+          " a call, ", FormatTimeNs(kernel.median_ns), ", ", kernel.registers, " registers, ",
+          kernel.static_shared_bytes + kernel.dynamic_shared_bytes, " bytes of shared memory\n");
+    }
+    for (const auto& [name, value] : profile.counters) {
+      absl::StrAppend(&text, "    ", OneLine(name), " ", FormatCounter(name, value), "\n");
+    }
+    if (!profile.stall_reasons.empty()) {
+      absl::StrAppend(&text, "    warps wait for ", FormatShares(profile.stall_reasons), "\n");
+    }
+    for (const std::string& name : profile.missing_counters) {
+      absl::StrAppend(&text, "    ", OneLine(name), " is no counter of this device\n");
+    }
+  }
+  return text;
+}
+
 absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) {
   Console& console = context.console;
   Connection connection(context, flags.connection, Needs::kWorker);
@@ -198,6 +252,7 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
     v1::MeasureRequest request;
     request.set_request_id(RandomId("m_"));
     *request.mutable_candidate() = ToProto(named.candidate);
+    request.set_want_hardware_counters(flags.counters);
     request.set_level(flags.level == "final" ? v1::MEASURE_LEVEL_FINAL : v1::MEASURE_LEVEL_SCREEN);
     v1::MeasureReply reply;
     KC_RETURN_IF_ERROR(
@@ -215,6 +270,9 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
       absl::StrAppend(&details, "\n", OneLine(named.name), ": ",
                       ForTerminal(MeasurementFeedback(measurement)), "\n");
       continue;
+    }
+    if (const std::string profile = FormatProfile(*ok); !profile.empty()) {
+      absl::StrAppend(&details, "\n", OneLine(named.name), ":\n", profile);
     }
     const std::string figure = FormatSpeedup(ok->speedup.value);
     bool first = true;
@@ -337,6 +395,8 @@ void AddWorkerCommands(CLI::App& app, Context& context) {
   measure->add_option("--level", measure_flags->level, "screen: enough to rank; final: to publish")
       ->check(CLI::IsMember({"screen", "final"}))
       ->capture_default_str();
+  measure->add_flag("--counters", measure_flags->counters,
+                    "Profile what is right, too: kernels and hardware counters");
 
   const auto forecast_flags = std::make_shared<WorkerFlags>();
   CLI::App* forecast = AddCommand(

@@ -145,11 +145,12 @@ std::vector<Finding> CudaFindings(std::string_view probe_output) {
                             "install NVIDIA's CUDA toolkit and set CUDA_HOME"));
   const Json counters = Object(report, "counters");
   const bool permitted = IsTrue(counters, "permitted");
-  findings.push_back({"gpu counters", permitted ? Verdict::kGood : Verdict::kNote,
-                      absl::StrCat(Text(counters, "reason"),
-                                   permitted ? ""
-                                             : "; to allow it, load the nvidia module with "
-                                               "NVreg_RestrictProfilingToAdminUsers=0")});
+  findings.push_back(
+      {"gpu counters", permitted ? Verdict::kGood : Verdict::kNote,
+       absl::StrCat(Text(counters, "reason"), IsTrue(counters, "restricted")
+                                                  ? "; to allow it, load the nvidia module with "
+                                                    "NVreg_RestrictProfilingToAdminUsers=0"
+                                                  : "")});
   return findings;
 }
 

@@ -1,5 +1,6 @@
 #include "services/worker/core/target.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,29 @@ Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
   measurement.protocol_version = std::string(protocol_version);
   measurement.outcome = std::move(outcome);
   return measurement;
+}
+
+absl::StatusOr<Profile> Target::ProfileCandidate(const Problem&, const Candidate&, const Artifact&,
+                                                 const CancelToken&) {
+  return absl::UnimplementedError(
+      absl::StrCat("the ", Describe().target, " target has no profiler"));
+}
+
+void AddProfile(absl::StatusOr<Profile> profile, Measurement& measurement) {
+  auto* const ok = std::get_if<MeasuredOk>(&measurement.outcome);
+  if (ok == nullptr) {
+    return;
+  }
+  std::string& reason = ok->environment.counters_unavailable_reason;
+  if (!profile.ok()) {
+    reason = std::string(profile.status().message());
+    return;
+  }
+  reason = std::move(profile->unavailable_reason);
+  measurement.device_time_ns += profile->device_time_ns;
+  for (size_t i = 0; i < std::min(ok->shapes.size(), profile->shapes.size()); ++i) {
+    ok->shapes[i].profile = std::move(profile->shapes[i]);
+  }
 }
 
 absl::Status CheckSent(const TargetInfo& target, const std::string& artifact_id,

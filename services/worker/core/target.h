@@ -43,6 +43,15 @@ struct CompileResult {
   int64_t compile_ns = 0;
 };
 
+// What a profiler saw of a candidate.
+struct Profile {
+  // Of the bench shapes in their order, or empty.
+  std::vector<ShapeProfile> shapes;
+  // Why counters, or all of it, are missing; or "".
+  std::string unavailable_reason;
+  int64_t device_time_ns = 0;
+};
+
 // What candidates run on. The calls block: they run on threads that the worker owns, and return
 // soon after the token is stopped, with its status. Thread-safe.
 class Target {
@@ -76,7 +85,18 @@ class Target {
                                                             const Artifact& artifact,
                                                             MeasureLevel level,
                                                             const CancelToken& cancel) = 0;
+
+  // Profiles what Measure has found to be ok. Waits for the timing lease. Whatever keeps the
+  // profiler from its work is in the result; errors are those of Measure, and UNIMPLEMENTED where
+  // the target has no profiler, as it is unless overridden.
+  [[nodiscard]] virtual absl::StatusOr<Profile> ProfileCandidate(const Problem& problem,
+                                                                 const Candidate& candidate,
+                                                                 const Artifact& artifact,
+                                                                 const CancelToken& cancel);
 };
+
+// Puts the profile into the measurement, if that is an ok one. An error is why there is none.
+void AddProfile(absl::StatusOr<Profile> profile, Measurement& measurement);
 
 // The record of a judgement that began at `start_ns` of the machine's monotonic clock and ends now.
 Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,

@@ -273,7 +273,6 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
     ok->environment.clock_start_hz = clock_start_hz;
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
-    ok->environment.counters_unavailable_reason = "the cpu target reads none";
   }
   Measurement measurement = RecordOf(info_, options_.worker_id, kProtocolVersion, candidate,
                                      artifact, level, start_ns, *std::move(outcome));

@@ -94,6 +94,7 @@ struct WorkerService::MeasureJob : Job {
   std::shared_ptr<const Problem> problem;
   Candidate candidate;
   MeasureLevel level = MeasureLevel::kScreen;
+  bool wants_counters = false;
   std::optional<Artifact> artifact;
   bool resolved = false;
   int64_t waited_ns = 0;
@@ -302,6 +303,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartM
   }
   job->request_id = request.request_id();
   job->level = FromProto(request.level());
+  job->wants_counters = request.want_hardware_counters();
   job->credit = measure_credits_.Take();
   if (job->credit == nullptr) {
     return OverloadedError("as many measurements as this worker takes are in flight",
@@ -385,7 +387,15 @@ absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job) {
   if (!job.resolved) {
     KC_ASSIGN_OR_RETURN(job.artifact, job.target->Resolve(job.candidate, *job.artifact));
   }
-  return job.target->Measure(*job.problem, job.candidate, *job.artifact, job.level, *job.cancel);
+  KC_ASSIGN_OR_RETURN(
+      Measurement measurement,
+      job.target->Measure(*job.problem, job.candidate, *job.artifact, job.level, *job.cancel));
+  if (job.wants_counters && std::holds_alternative<MeasuredOk>(measurement.outcome)) {
+    AddProfile(
+        job.target->ProfileCandidate(*job.problem, job.candidate, *job.artifact, *job.cancel),
+        measurement);
+  }
+  return measurement;
 }
 
 grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* context,

@@ -65,6 +65,7 @@ void FakeCuda::Reset() {
   calls_.clear();
   faults_.clear();
   misuse_.clear();
+  on_launch = nullptr;
 }
 
 void FakeCuda::Inject(const std::string& function, int nth, Effect effect, CUresult error) {
@@ -176,7 +177,12 @@ CUresult FakeCuda::Launch(CUfunction function, void** parameters) {
     return Misuse("launched what is no kernel", CUDA_ERROR_INVALID_HANDLE);
   }
   CUresult lost = CUDA_SUCCESS;
-  const CUresult result = reinterpret_cast<FakeKernel*>(function)->Run(*this, parameters, lost);
+  auto* const kernel = reinterpret_cast<FakeKernel*>(function);
+  const double start_ns = device_ns_;
+  const CUresult result = kernel->Run(*this, parameters, lost);
+  if (on_launch && result == CUDA_SUCCESS) {
+    on_launch({kernel->name, start_ns, device_ns_ - start_ns});
+  }
   if (lost != CUDA_SUCCESS) {
     lost_ = lost;
   }

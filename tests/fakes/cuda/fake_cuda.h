@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -60,6 +61,13 @@ class FakeCuda {
   CUdeviceptr InNextArena(CUdeviceptr address) const;
   // Time passes: on the device and so on the host, and on the host alone.
   void Work(double device_ns, double host_only_ns = 0);
+  // For profilers: told of every kernel that was launched, with when it began and what it took.
+  struct Launched {
+    std::string name;
+    double start_ns = 0;
+    double duration_ns = 0;
+  };
+  std::function<void(const Launched&)> on_launch;
   // Time that passes on the device before memory is next filled.
   void Leave(double device_ns) { left_ns_ += device_ns; }
 

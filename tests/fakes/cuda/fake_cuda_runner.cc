@@ -4,6 +4,9 @@
 //   --answer=short|command|values|samples|nothing|exit[:NTH]  the answer to its NTH request, or to
 //                                                       the first, is garbage, or never comes
 //   --print                                             fills its output without end
+//   --profile=WHAT                                      profiles; WHAT, which stands for the path
+//                                                       of the library, is "good", "absent", or
+//                                                       FUNCTION:fail|hang|exit[:ERROR] of it
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -13,13 +16,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "services/worker/cuda/runner/profiler.h"
 #include "services/worker/cuda/runner/protocol.h"
 #include "services/worker/cuda/runner/runner.h"
 #include "tests/fakes/cuda/fake_cuda.h"
+#include "tests/fakes/cuda/fake_cupti.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -27,6 +33,7 @@ namespace {
 using worker::cuda_runner::Command;
 using worker::cuda_runner::kMaxPacketBytes;
 using worker::cuda_runner::kSocketFd;
+using worker::cuda_runner::Profiler;
 using worker::cuda_runner::Reply;
 using worker::cuda_runner::Request;
 using worker::cuda_runner::Runner;
@@ -50,6 +57,27 @@ void Inject(const std::vector<std::string>& parts) {
                                          : Effect::kFail;
   const int error = parts.size() > 3 ? std::stoi(parts[3]) : CUDA_ERROR_UNKNOWN;
   FakeCuda::Instance().Inject(parts[0], std::stoi(parts[1]), effect, static_cast<CUresult>(error));
+}
+
+std::unique_ptr<Profiler> MakeProfiler(const std::string& what) {
+  if (what == "absent") {
+    return worker::cuda_runner::NoProfiler(absl::NotFoundError("no such library"));
+  }
+#if defined(KERNELCAST_HAS_CUPTI_HEADERS)
+  const auto parts = Split(what);
+  if (parts.size() > 1) {
+    using Effect = FakeCupti::Effect;
+    FakeCupti::Instance().Inject(
+        parts[0],
+        parts[1] == "hang"   ? Effect::kHang
+        : parts[1] == "exit" ? Effect::kExit
+                             : Effect::kFail,
+        static_cast<CUptiResult>(parts.size() > 2 ? std::stoi(parts[2]) : CUPTI_ERROR_UNKNOWN));
+  }
+  return worker::cuda_runner::MakeCuptiProfiler(FakeCupti::Api());
+#else
+  return worker::cuda_runner::OpenProfiler(what);
+#endif
 }
 
 // Serves until the request that is answered wrongly.
@@ -88,6 +116,7 @@ int Main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string answer;
   int nth = 1;
+  std::unique_ptr<Profiler> profiler;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument(argv[i]);
     if (argument.substr(0, 9) == "--inject=") {
@@ -96,12 +125,15 @@ int Main(int argc, char** argv) {
       const auto parts = Split(argument.substr(9));
       answer = parts[0];
       nth = parts.size() > 1 ? std::stoi(parts[1]) : 1;
+    } else if (argument.substr(0, 10) == "--profile=") {
+      profiler = MakeProfiler(std::string(argument.substr(10)));
     } else if (argument == "--print") {
       for (;;) std::puts("a line of no interest");
     }
   }
   FakeCuda& cuda = FakeCuda::Instance();
   Runner runner(FakeCuda::Api(), cuda.clock());
+  runner.set_profiler(profiler.get());
   runner.Start();
   if (answer.empty()) {
     runner.Serve(kSocketFd);

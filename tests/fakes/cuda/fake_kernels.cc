@@ -244,6 +244,8 @@ CUresult FakeKernel::Run(FakeCuda& cuda, void** values, CUresult& lost) {
   try {
     if (function == "judge") {
       Judge(name, parameters);
+    } else if (function == "nothing") {
+      cuda.Work(1000);
     } else if (Option("double") != 0) {
       Affine<double>(*this, cuda, parameters);
     } else {
@@ -258,6 +260,18 @@ CUresult FakeKernel::Run(FakeCuda& cuda, void** values, CUresult& lost) {
 }
 
 std::optional<std::vector<std::unique_ptr<FakeKernel>>> ParseFakeCubin(std::string_view text) {
+  constexpr std::string_view kEntry = ".entry ";
+  if (const size_t entry = text.find(kEntry);
+      text.substr(0, 8) == ".version" && entry != std::string_view::npos) {
+    std::string_view name = text.substr(entry + kEntry.size());
+    name = name.substr(0, name.find('('));
+    std::vector<std::unique_ptr<FakeKernel>> kernels;
+    kernels.push_back(std::make_unique<FakeKernel>());
+    kernels.back()->name = name;
+    kernels.back()->function = "nothing";
+    kernels.back()->parameter_bytes = {8, 8};
+    return kernels;
+  }
   const size_t end = text.find("\nend\n");
   if (text.substr(0, 11) != "fake cubin\n" || end == std::string_view::npos) {
     return std::nullopt;

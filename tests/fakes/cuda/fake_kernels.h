@@ -47,7 +47,8 @@ namespace kernelcast::testing {
 //   launch_error     the CUresult of the launch
 //   hang=1, exit=1   the process never returns from it; ends in it
 //
-// "judge" is the judge's own kernel of that name.
+// "judge" is the judge's own kernel of that name. PTX will do as well, for one kernel of two 64-bit
+// parameters that does nothing.
 std::string FakeCubin(const std::vector<std::string>& kernels);
 std::string FakeJudgeCubin();
 

@@ -230,10 +230,15 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
       *request.mutable_artifact() =
           way == 0 ? compiled.success().artifact() : again.success().artifact();
     }
+    request.set_want_hardware_counters(way == 0);
     v1::MeasureReply reply;
     const grpc::Status status = worker.Measure(request, &reply);
     INFO(status.error_message());
     REQUIRE(status.ok());
+    if (reply.measurement().has_ok()) {
+      CHECK(reply.measurement().ok().environment().counters_unavailable_reason() ==
+            (way == 0 ? "the cpu target has no profiler" : ""));
+    }
     CHECK(reply.request_id() == absl::StrCat("m", way));
     CHECK(reply.measurement().candidate_id() == candidate.candidate_id);
     CHECK(reply.measurement().protocol_version() == "cpu/1");

@@ -350,7 +350,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   uint64_t workspace_bytes = 0;
   for (const std::vector<OracleCall>& of_bank : calls) {
     for (const OracleCall& call : of_bank) {
-      auto program = MakeProgram(oracle, *call.at, kExpected, call.places);
+      auto program = MakeProgram(problem_, oracle, *call.at, kExpected, call.places);
       if (!program.ok()) {
         return absl::FailedPreconditionError(absl::StrCat(kWhat, ": ", program.status().message()));
       }
@@ -456,12 +456,12 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls() c
 }
 
 absl::StatusOr<CudaPreparedProblem::PlannedProgram> CudaPreparedProblem::MakeProgram(
-    const CudaProgram& program, const Case& at, Arena outputs_arena,
-    const std::vector<Place>& outputs) const {
+    const Problem& problem, const CudaProgram& program, const Case& at, Arena outputs_arena,
+    const std::vector<Place>& outputs) {
   const std::vector<std::string> names = program.KernelNames();
   KC_ASSIGN_OR_RETURN(
       const LaunchPlan plan,
-      PlanLaunches(problem_, program.launches, program.workspace_bytes, program.tunables, at.axes));
+      PlanLaunches(problem, program.launches, program.workspace_bytes, program.tunables, at.axes));
   PlannedProgram made;
   for (const PlannedLaunch& launch : plan.launches) {
     ProgramLaunch& call = made.program.launches.emplace_back();
@@ -505,8 +505,8 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
   for (const Case& at : cases_) {
     KC_ASSIGN_OR_RETURN(
         PlannedProgram planned,
-        MakeProgram(program, at, side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs,
-                    at.outputs));
+        MakeProgram(problem_, program, at,
+                    side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs, at.outputs));
     made.programs.push_back(std::move(planned.program));
     made.workspace_bytes.push_back(planned.workspace_bytes);
     made.max_workspace_bytes = std::max(made.max_workspace_bytes, planned.workspace_bytes);

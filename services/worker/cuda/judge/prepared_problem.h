@@ -125,6 +125,14 @@ class CudaPreparedProblem {
     uint64_t max_workspace_bytes = 0;
   };
   [[nodiscard]] absl::StatusOr<Programs> MakePrograms(const CudaProgram& program, Side side) const;
+  // One call of a program of launches, whose outputs are in these places of an arena.
+  struct PlannedProgram {
+    cuda_runner::Program program;
+    uint64_t workspace_bytes = 0;
+  };
+  [[nodiscard]] static absl::StatusOr<PlannedProgram> MakeProgram(
+      const Problem& problem, const CudaProgram& program, const Case& at, Arena outputs_arena,
+      const std::vector<Place>& outputs);
   // One for each of cases(), and one that does nothing.
   const Programs& reference_programs() const { return reference_programs_; }
   // Loads the reference's module anew, with its programs.
@@ -175,13 +183,6 @@ class CudaPreparedProblem {
   // With the scratch memory that it needs.
   absl::Status PlaceReference(CudaRunner& runner, const CancelToken& cancel);
   absl::Status FillInputs(const CancelToken& cancel);
-  struct PlannedProgram {
-    cuda_runner::Program program;
-    uint64_t workspace_bytes = 0;
-  };
-  absl::StatusOr<PlannedProgram> MakeProgram(const CudaProgram& program, const Case& at,
-                                             Arena outputs_arena,
-                                             const std::vector<Place>& outputs) const;
   absl::Status RunOracle(const CudaProgram& oracle, CudaRunner& runner, const CancelToken& cancel);
   // Of right values that the oracle has written: what comparing with them needs.
   absl::Status DescribeExpected(std::vector<CudaExpected>& outputs,

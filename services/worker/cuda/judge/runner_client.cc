@@ -46,6 +46,14 @@ std::span<const std::byte> Bytes(std::span<const Record> records) {
   return std::as_bytes(records);
 }
 
+std::vector<std::byte> Joined(std::span<const cuda_runner::SampleRecord> samples,
+                              std::span<const cuda_runner::PoisonRecord> poisons) {
+  std::vector<std::byte> records(samples.size_bytes() + poisons.size_bytes());
+  std::copy_n(Bytes(samples).data(), samples.size_bytes(), records.data());
+  std::copy_n(Bytes(poisons).data(), poisons.size_bytes(), records.data() + samples.size_bytes());
+  return records;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOptions& options,
@@ -272,13 +280,42 @@ CudaRunner::Answer CudaRunner::Time(std::span<const cuda_runner::SampleRecord> s
   request.count = static_cast<uint32_t>(samples.size());
   request.extra = static_cast<uint32_t>(poisons.size());
   request.flush_l2 = flush_l2 ? 1 : 0;
-  std::vector<std::byte> records(samples.size_bytes() + poisons.size_bytes());
-  std::copy_n(Bytes(samples).data(), samples.size_bytes(), records.data());
-  std::copy_n(Bytes(poisons).data(), poisons.size_bytes(), records.data() + samples.size_bytes());
-  Answer answer = Ask(request, records, -1, limit_ns, cancel);
+  Answer answer = Ask(request, Joined(samples, poisons), -1, limit_ns, cancel);
   if (answer.ok() && answer.values_us.size() != 2 * samples.size()) {
     return Lost(End::kForged);
   }
+  return answer;
+}
+
+absl::StatusOr<CudaRunner::Answer> CudaRunner::Trace(cuda_runner::RunRecord call, uint32_t calls,
+                                                     cuda_runner::TraceReport& report,
+                                                     int64_t limit_ns, const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Create("kernelcast-trace", sizeof(report),
+                                                                MemoryFile::Sharing::kReadWrite));
+  Request request{};
+  request.command = Command::kTrace;
+  request.count = 1;
+  request.extra = calls;
+  Answer answer = Ask(request, Bytes(std::span<const cuda_runner::RunRecord>(&call, 1)), file.fd(),
+                      limit_ns, cancel);
+  std::memcpy(&report, file.data(), sizeof(report));
+  return answer;
+}
+
+absl::StatusOr<CudaRunner::Answer> CudaRunner::Count(
+    std::span<const cuda_runner::SampleRecord> samples,
+    std::span<const cuda_runner::PoisonRecord> poisons, cuda_runner::CountReport& report,
+    int64_t limit_ns, const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(
+      const MemoryFile file,
+      MemoryFile::Create("kernelcast-counters", sizeof(report), MemoryFile::Sharing::kReadWrite));
+  Request request{};
+  request.command = Command::kCount;
+  request.count = static_cast<uint32_t>(samples.size());
+  request.extra = static_cast<uint32_t>(poisons.size());
+  request.flush_l2 = 1;
+  Answer answer = Ask(request, Joined(samples, poisons), file.fd(), limit_ns, cancel);
+  std::memcpy(&report, file.data(), sizeof(report));
   return answer;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/process/child_process.h"
 #include "services/worker/core/cancel.h"
+#include "services/worker/cuda/runner/profile_report.h"
 #include "services/worker/cuda/runner/program_table.h"
 #include "services/worker/cuda/runner/protocol.h"
 
@@ -79,6 +80,16 @@ class CudaRunner {
   Answer Time(std::span<const cuda_runner::SampleRecord> samples,
               std::span<const cuda_runner::PoisonRecord> poisons, bool flush_l2, int64_t limit_ns,
               const CancelToken& cancel);
+
+  // Of a runner that was started to profile. The report is as the runner wrote it: to be read with
+  // care, and only where the answer is kDone.
+  absl::StatusOr<Answer> Trace(cuda_runner::RunRecord call, uint32_t calls,
+                               cuda_runner::TraceReport& report, int64_t limit_ns,
+                               const CancelToken& cancel);
+  absl::StatusOr<Answer> Count(std::span<const cuda_runner::SampleRecord> samples,
+                               std::span<const cuda_runner::PoisonRecord> poisons,
+                               cuda_runner::CountReport& report, int64_t limit_ns,
+                               const CancelToken& cancel);
 
   // Whether it can be used: it has neither ended nor lost its context.
   bool alive() const { return alive_; }

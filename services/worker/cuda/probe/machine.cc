@@ -282,15 +282,57 @@ CountersReport ReportCounters(const std::string& driver_parameters,
                       ? "the driver lets administrators read them, and this process is one"
                       : "the driver lets administrators only read them "
                         "(RmProfilingAdminOnly is 1)";
+  report.restricted = !report.permitted;
   return report;
+}
+
+CountersReport ReportCountersHere(const std::string& cupti_library) {
+#if defined(KERNELCAST_HAS_CUPTI_HEADERS)
+  if (cupti_library.empty()) {
+    return {false, "libcupti, a part of NVIDIA's toolkit, is not found", false};
+  }
+  return ReportCounters(ReadFile("/proc/driver/nvidia/params"),
+                        ValueOf(ReadFile("/proc/self/status"), "CapEff"));
+#else
+  return {false, "built without the headers of CUPTI", false};
+#endif
+}
+
+CountersReport TryCounters(const CudaApi& api, cuda_runner::Profiler& profiler) {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  absl::Status tried = CudaStatus(api, api.DeviceGet(&device, 0), "cuDeviceGet");
+  if (tried.ok()) {
+    tried = CudaStatus(api, api.DevicePrimaryCtxRetain(&context, device), "making a context");
+  }
+  if (tried.ok()) {
+    tried = CudaStatus(api, api.CtxSetCurrent(context), "using the context");
+    if (tried.ok()) {
+      tried = profiler.Try(device, context);
+    }
+    api.DevicePrimaryCtxRelease(device);
+  }
+  return {tried.ok(), tried.ok() ? "they can be read" : std::string(tried.message()),
+          absl::IsPermissionDenied(tried)};
 }
 
 MachineReport ReportMachine(const std::vector<std::string>& homes) {
   MachineReport report;
-  report.driver = ReportDriver(LoadCudaApi(), LoadNvmlApi());
+  const auto toolkit = FindCudaToolkit(homes);
+  // Before the driver is initialised.
+  const std::string cupti_library = toolkit.ok() ? toolkit->cupti_library : "";
+  const auto profiler = cupti_library.empty() ? nullptr : cuda_runner::OpenProfiler(cupti_library);
+  const auto cuda = LoadCudaApi();
+  report.driver = ReportDriver(cuda, LoadNvmlApi());
   report.counters = ReportCounters(ReadFile("/proc/driver/nvidia/params"),
                                    ValueOf(ReadFile("/proc/self/status"), "CapEff"));
-  const auto toolkit = FindCudaToolkit(homes);
+  if (!report.driver.gpus.empty() && profiler != nullptr) {
+    const CountersReport tried = TryCounters(**cuda, *profiler);
+    // Where both say no, the driver's rules are what can be changed.
+    if (tried.permitted || report.counters.permitted) {
+      report.counters = tried;
+    }
+  }
   if (toolkit.ok()) {
     report.headers_directory = toolkit->include_directory;
     ReportNvrtc(*toolkit, report);
@@ -310,17 +352,19 @@ std::string ToJson(const MachineReport& report) {
   Json nvrtc = ToolJson(report.nvrtc);
   nvrtc["headers"] = report.headers_directory;
   nvrtc["architectures"] = report.architectures;
-  const Json json = {
-      {"driver",
-       {{"found", report.driver.error.empty()},
-        {"version", report.driver.version},
-        {"cuda_version", report.driver.cuda_version},
-        {"error", report.driver.error}}},
-      {"gpus", std::move(gpus)},
-      {"nvrtc", std::move(nvrtc)},
-      {"nvcc", ToolJson(report.nvcc)},
-      {"cupti", ToolJson(report.cupti)},
-      {"counters", {{"permitted", report.counters.permitted}, {"reason", report.counters.reason}}}};
+  const Json json = {{"driver",
+                      {{"found", report.driver.error.empty()},
+                       {"version", report.driver.version},
+                       {"cuda_version", report.driver.cuda_version},
+                       {"error", report.driver.error}}},
+                     {"gpus", std::move(gpus)},
+                     {"nvrtc", std::move(nvrtc)},
+                     {"nvcc", ToolJson(report.nvcc)},
+                     {"cupti", ToolJson(report.cupti)},
+                     {"counters",
+                      {{"permitted", report.counters.permitted},
+                       {"reason", report.counters.reason},
+                       {"restricted", report.counters.restricted}}}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -9,6 +9,7 @@
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/api/nvml_api.h"
+#include "services/worker/cuda/runner/profiler.h"
 
 namespace kernelcast::worker {
 
@@ -52,7 +53,8 @@ struct ToolReport {
 
 struct CountersReport {
   bool permitted = false;
-  std::string reason;  // why, or why not
+  std::string reason;       // why, or why not
+  bool restricted = false;  // not permitted, and the driver can be told to
 };
 
 struct MachineReport {
@@ -74,7 +76,13 @@ DriverReport ReportDriver(const absl::StatusOr<const CudaApi*>& cuda,
 CountersReport ReportCounters(const std::string& driver_parameters,
                               const std::string& effective_capabilities);
 
-// Everything; opens libraries and runs `nvcc --version`.
+// The same for this process, and whether it has what it takes: `cupti_library` may be empty.
+CountersReport ReportCountersHere(const std::string& cupti_library);
+
+// What comes of asking for them on the first device. Makes a context for it.
+CountersReport TryCounters(const CudaApi& api, cuda_runner::Profiler& profiler);
+
+// Everything; opens libraries, runs `nvcc --version` and asks for counters.
 MachineReport ReportMachine(const std::vector<std::string>& homes);
 
 // One JSON object, on one line.

@@ -3,8 +3,9 @@
 // shared object, and then it is the last that this process serves.
 //
 //   kernelcast-cuda-runner --probe-sandbox UID   enters the sandbox of such candidates and prints
-//   the
-//                                                protections that this machine does not grant
+//                                                the protections that this machine does not grant
+//   kernelcast-cuda-runner --profile=LIBRARY     profiles, with the libcupti at this path, what
+//                                                does not run on the host
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,11 +13,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "common/base/clock.h"
 #include "services/worker/cuda/api/cuda_api.h"
+#include "services/worker/cuda/runner/profiler.h"
 #include "services/worker/cuda/runner/protocol.h"
 #include "services/worker/cuda/runner/runner.h"
 #include "services/worker/cuda/runner/sandbox.h"
@@ -45,7 +48,17 @@ int Main(int argc, char** argv) {
                  std::string(api.status().message()).c_str());
     return 1;
   }
+  // Before the driver is initialised, as it wants to be.
+  std::unique_ptr<Profiler> profiler;
+  constexpr std::string_view kProfile = "--profile=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument(argv[i]);
+    if (argument.substr(0, kProfile.size()) == kProfile) {
+      profiler = OpenProfiler(std::string(argument.substr(kProfile.size())));
+    }
+  }
   Runner runner(**api, Clock::Real());
+  runner.set_profiler(profiler.get());
   runner.Start();
   runner.Serve(kSocketFd);
   // The driver's own clean-up may wait for kernels that never end.

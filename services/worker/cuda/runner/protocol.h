@@ -18,6 +18,8 @@
 //     or the tensors of a call of the object
 //   kRun: programs                                runs them one after the other, synchronises
 //   kTime: samples                                for each: poison, L2 flush, event, program, event
+//   kTrace, kCount: a call, a file to write to    profiles it (profile_report.h); of a runner that
+//                                                 was started to profile, for times are not kept
 //   kUnload                                       unloads the module, forgets its programs
 //   kUnmap                                        unmaps the arena, forgets all programs
 //
@@ -58,6 +60,8 @@ enum class Command : uint32_t {
   kRun,
   kTime,
   kLoadObject,
+  kTrace,
+  kCount,
 };
 
 enum class Failure : uint32_t {
@@ -74,18 +78,19 @@ struct Request {
   uint64_t bytes;     // kMap: of the arena; kLoad: of the cubin; kPrograms: of the file
   uint32_t count;     // kLoad: kernels; kPrograms: programs; kRun: runs; kTime: samples
   uint32_t extra;     // kLoad: bytes of the names, each ended by NUL, after the cubin;
-                      // kTime: poisons
+                      // kTime, kCount: poisons; kTrace: calls
   uint32_t writable;  // kMap
-  uint32_t flush_l2;  // kTime
+  uint32_t flush_l2;  // kTime, kCount
 };
 
-// kRun: `count` of these follow the request.
+// kRun: `count` of these follow the request; kTrace: one.
 struct RunRecord {
   uint32_t slot;
   uint32_t program;
 };
 
-// kTime: `count` of these follow the request, then `extra` PoisonRecords.
+// kTime: `count` of these follow the request, then `extra` PoisonRecords. kCount: likewise; all
+// poisons are written and the cache is flushed, and then come the calls, of which the last counts.
 struct SampleRecord {
   uint32_t slot;
   uint32_t program;

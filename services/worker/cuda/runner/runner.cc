@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "services/worker/cuda/runner/records.h"
 #include "services/worker/cuda/runner/sandbox.h"
 
 namespace kernelcast::worker::cuda_runner {
@@ -66,20 +66,6 @@ class FileView {
   const std::byte* data_ = nullptr;
 };
 
-// The records that follow the first `offset` bytes, or nothing where they are not all there.
-template <class Record>
-std::optional<std::vector<Record>> Records(std::span<const std::byte> packet, size_t offset,
-                                           uint32_t count) {
-  if (packet.size() < offset || (packet.size() - offset) / sizeof(Record) < count) {
-    return std::nullopt;
-  }
-  std::vector<Record> records(count);
-  if (count > 0) {
-    std::memcpy(records.data(), packet.data() + offset, count * sizeof(Record));
-  }
-  return records;
-}
-
 }  // namespace
 
 bool Runner::Check(CUresult result, const char* where) {
@@ -118,6 +104,7 @@ Runner::~Runner() {
   for (const CUevent event : events_) {
     if (event != nullptr) api_.EventDestroy(event);
   }
+  if (sweep_.module != nullptr) api_.ModuleUnload(sweep_.module);
   if (flush_ != 0) api_.MemFree(flush_);
   if (stream_ != nullptr) api_.StreamDestroy(stream_);
   api_.DevicePrimaryCtxRelease(device_);
@@ -520,6 +507,8 @@ bool Runner::Do(std::span<const std::byte> packet, int fd) {
       const auto records = Records<ObjectRecord>(packet, sizeof(request), request.count);
       return records ? LoadObject(*records, fd) : Refuse("kLoadObject");
     }
+    case Command::kTrace: return Trace(request, packet, fd);
+    case Command::kCount: return Count(request, packet, fd);
   }
   return Refuse("no such command");
 }

@@ -14,6 +14,8 @@
 #include "common/base/clock.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/runner/host_object.h"
+#include "services/worker/cuda/runner/profile_report.h"
+#include "services/worker/cuda/runner/profiler.h"
 #include "services/worker/cuda/runner/program_table.h"
 #include "services/worker/cuda/runner/protocol.h"
 
@@ -28,6 +30,9 @@ class Runner {
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
+
+  // Before Start, for a runner that answers kTrace and kCount; must outlive it.
+  void set_profiler(Profiler* profiler) { profiler_ = profiler; }
 
   // Makes the context. False: every request is answered with what failed.
   bool Start();
@@ -87,10 +92,19 @@ class Runner {
   bool Time(const Request& request, std::span<const SampleRecord> samples,
             std::span<const PoisonRecord> poisons);
   bool Poison(const PoisonRecord& record);
+  // runner_profile.cc
+  bool Trace(const Request& request, std::span<const std::byte> packet, int fd);
+  bool Count(const Request& request, std::span<const std::byte> packet, int fd);
+  bool LoadSweep();
+  bool Sweep();
+  bool WriteReport(std::span<const std::byte> report, int fd);
   const ReadyProgram* Find(uint32_t slot, uint32_t program);
 
   const CudaApi& api_;
   const Clock& clock_;
+  Profiler* profiler_ = nullptr;
+  // Reads what flushes the cache, so that it holds nothing that is still to be written.
+  Module sweep_;
   bool started_ = false;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;

@@ -1,8 +1,10 @@
 #include "services/worker/cuda/target/cuda_measurer.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -11,6 +13,12 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int kAttempts = 2;
+
+Profile NoProfile(std::string reason) {
+  Profile profile;
+  profile.unavailable_reason = std::move(reason);
+  return profile;
+}
 
 }  // namespace
 
@@ -182,6 +190,46 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
     }
   }
   return outcome;
+}
+
+absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
+                                                       const CudaPrograms& programs,
+                                                       const CancelToken& cancel) {
+  const int64_t start_ns = clock_.MonotonicNs();
+  if (options_.profile.cupti_library.empty()) {
+    return NoProfile("libcupti, a part of NVIDIA's toolkit, is not found");
+  }
+  if (programs.candidate.host_launched()) {
+    // Its process gives up what the profiler needs before any of its code runs.
+    return NoProfile("candidates that launch from the host are not profiled");
+  }
+  KC_RETURN_IF_ERROR(PrepareDevice(programs));
+  auto prepared = Prepare(problem, programs, cancel);
+  if (!prepared.ok()) {
+    DropRunner();
+    return prepared.status();
+  }
+  // The profiler maps the problem's memory in its place; the runner stays warm.
+  const absl::Status detached = (*prepared)->Detach(*runner_, cancel);
+  attached_ = nullptr;
+  if (!detached.ok()) {
+    DropRunner();
+  }
+  auto profiler = CudaRunner::Start(ProfilingRunner(options_.runner, options_.profile), cancel);
+  KC_RETURN_IF_ERROR(cancel.Check());
+  if (!profiler.ok()) {
+    return NoProfile(std::string(profiler.status().message()));
+  }
+  if (const absl::Status attached = (*prepared)->Attach(**profiler, cancel); !attached.ok()) {
+    KC_RETURN_IF_ERROR(cancel.Check());
+    return NoProfile(absl::StrCat("the profiler: ", attached.message()));
+  }
+  auto profile =
+      ProfileCuda(**prepared, programs.candidate, **profiler, options_.profile, cancel, clock_);
+  if (profile.ok()) {
+    profile->device_time_ns = clock_.MonotonicNs() - start_ns;
+  }
+  return profile;
 }
 
 }  // namespace kernelcast::worker

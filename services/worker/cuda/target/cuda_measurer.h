@@ -20,6 +20,7 @@
 #include "services/worker/cuda/judge/judge.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
 #include "services/worker/cuda/judge/prepared_problem.h"
+#include "services/worker/cuda/judge/profile.h"
 #include "services/worker/cuda/judge/runner_client.h"
 
 namespace kernelcast::worker {
@@ -31,6 +32,7 @@ struct CudaMeasurerOptions {
   int prepared_problems = 2;
   // A runner is replaced by a fresh one after so many candidates.
   int candidates_per_runner = 200;
+  CudaProfileOptions profile = {};
 };
 
 // Compiled, all for the device.
@@ -64,6 +66,13 @@ class CudaMeasurer {
                                                        const CudaPrograms& programs,
                                                        MeasureLevel level,
                                                        const CancelToken& cancel);
+
+  // Profiles a candidate that Measure found to be ok, in a process of its own: those that time are
+  // never profiled. What keeps the profiler from its work is in the result; else errors as of
+  // Measure.
+  [[nodiscard]] absl::StatusOr<Profile> ProfileCandidate(const Problem& problem,
+                                                         const CudaPrograms& programs,
+                                                         const CancelToken& cancel);
 
   // Where the time of the last candidate went.
   struct Times {

@@ -21,6 +21,7 @@
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
+#include "services/worker/cuda/probe/machine.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -70,6 +71,7 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   measurer.runner.object_memory_bytes = target->options_.host_memory_bytes;
   measurer.prepared_problems = target->options_.prepared_problems;
   measurer.candidates_per_runner = target->options_.candidates_per_runner;
+  measurer.profile.cupti_library = target->cupti_library_;
   target->measurer_ =
       std::make_unique<CudaMeasurer>(*target->api_, *target->monitor_, std::move(measurer));
   if (const absl::Status started = target->measurer_->StartRunner(CancelToken()); !started.ok()) {
@@ -78,7 +80,16 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   }
   target->ProbeRunnerSandbox();
   info.can_measure = true;
+  target->ProbeCounters();
   return target;
+}
+
+void CudaTarget::ProbeCounters() {
+  const CountersReport counters = ReportCountersHere(cupti_library_);
+  info_.hardware_counters = counters.permitted;
+  if (!counters.permitted) {
+    info_.unavailable_reason = absl::StrCat("no hardware counters: ", counters.reason);
+  }
 }
 
 absl::StatusOr<DeviceFacts> CudaTarget::ProbeDevice() {
@@ -109,6 +120,7 @@ absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status&
   compiler.max_processes = options_.compile_processes;
   KC_ASSIGN_OR_RETURN(compiler_, CudaCompiler::Make(std::move(compiler), *cache_));
   info_.toolchain = compiler_->toolchain().description;
+  cupti_library_ = toolkit.cupti_library;
   info_.missing_protections = compiler_->missing_protections();
   ProbeNvcc(toolkit);
   const CudaToolchain& toolchain = compiler_->toolchain();
@@ -247,9 +259,10 @@ absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& prog
                      {}};
 }
 
-absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
-                                                const Artifact& artifact, MeasureLevel level,
-                                                const CancelToken& cancel) {
+absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Problem& problem,
+                                                    const Candidate& candidate,
+                                                    const Artifact& artifact,
+                                                    const CancelToken& cancel) {
   if (!info_.can_measure) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
@@ -273,15 +286,19 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Ca
     programs.candidate = {artifact.content, candidate.launches, candidate.workspace_bytes,
                           candidate.tunables};
   }
+  return programs;
+}
 
+absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
+                                                const Artifact& artifact, MeasureLevel level,
+                                                const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
+                      CompileAll(problem, candidate, artifact, cancel));
   KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
   const int64_t start_ns = Clock::Real().MonotonicNs();
   auto outcome = measurer_->Measure(problem, programs, level, cancel);
   last_times_ = measurer_->times().judge;
   KC_RETURN_IF_ERROR(outcome.status());
-  if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
-    ok->environment.counters_unavailable_reason = "the cuda target reads none";
-  }
   Measurement measurement = RecordOf(info_, options_.worker_id, kCudaProtocolVersion, candidate,
                                      artifact, level, start_ns, *std::move(outcome));
   Log(LogLevel::kDebug, "measured a candidate",
@@ -293,6 +310,22 @@ absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Ca
        {"timing_us", last_times_.timing_ns / 1000},
        {"fresh_us", last_times_.fresh_ns / 1000}});
   return measurement;
+}
+
+absl::StatusOr<Profile> CudaTarget::ProfileCandidate(const Problem& problem,
+                                                     const Candidate& candidate,
+                                                     const Artifact& artifact,
+                                                     const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
+                      CompileAll(problem, candidate, artifact, cancel));
+  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
+  auto profile = measurer_->ProfileCandidate(problem, programs, cancel);
+  Log(LogLevel::kDebug, "profiled a candidate",
+      {{"candidate_id", candidate.candidate_id},
+       {"device_time_us", profile.ok() ? profile->device_time_ns / 1000 : 0},
+       {"unavailable_reason",
+        profile.ok() ? profile->unavailable_reason : std::string(profile.status().message())}});
+  return profile;
 }
 
 }  // namespace kernelcast::worker

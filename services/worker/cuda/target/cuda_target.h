@@ -71,6 +71,9 @@ class CudaTarget final : public Target {
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
                                       const Artifact& artifact, MeasureLevel level,
                                       const CancelToken& cancel) override;
+  absl::StatusOr<Profile> ProfileCandidate(const Problem& problem, const Candidate& candidate,
+                                           const Artifact& artifact,
+                                           const CancelToken& cancel) override;
 
   // Where the time of the last measurement went; not while another is under way.
   const CudaJudgeTimes& last_times() const { return last_times_; }
@@ -83,13 +86,19 @@ class CudaTarget final : public Target {
   absl::Status ProbeToolchain(const DeviceFacts* device, absl::Status& fits);
   void ProbeNvcc(const CudaToolkit& toolkit);
   void ProbeRunnerSandbox();
+  // Whether there will be hardware counters, as far as can be told without asking for them.
+  void ProbeCounters();
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
                                              const CancelToken& cancel);
+  // Everything that it takes to run the candidate.
+  absl::StatusOr<CudaPrograms> CompileAll(const Problem& problem, const Candidate& candidate,
+                                          const Artifact& artifact, const CancelToken& cancel);
 
   const CudaTargetOptions options_;
   // Constant after construction.
   TargetInfo info_;
   const CudaApi* api_ = nullptr;
+  std::string cupti_library_;
   std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> compiler_;
   // Null where host-launched candidates cannot be compiled, for the reason beside it.

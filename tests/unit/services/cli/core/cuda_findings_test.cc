@@ -30,7 +30,8 @@ constexpr const char* kServer = R"({
             "error": "", "architectures": ["sm_75", "sm_90", "sm_121"]},
   "nvcc": {"found": false, "path": "", "version": "", "error": "no nvcc"},
   "cupti": {"found": true, "path": "/opt/cuda/lib64/libcupti.so.13", "version": "API 130000"},
-  "counters": {"permitted": false, "reason": "the driver lets administrators only read them"}})";
+  "counters": {"permitted": false, "reason": "the driver lets administrators only read them",
+               "restricted": true}})";
 
 TEST_CASE("GPUs, tools and counters are found, with what could be better") {
   const auto findings = CudaFindings(kServer);
@@ -53,6 +54,15 @@ TEST_CASE("GPUs, tools and counters are found, with what could be better") {
   CHECK(Named(findings, "gpu counters").verdict == Verdict::kNote);
   CHECK_THAT(Named(findings, "gpu counters").detail,
              Catch::Contains("NVreg_RestrictProfilingToAdminUsers=0"));
+}
+
+TEST_CASE("What no setting of the driver would change is not blamed on one") {
+  std::string report = kServer;
+  const std::string restricted = "\"restricted\": true";
+  report.replace(report.find(restricted), restricted.size(), "\"restricted\": false");
+  const auto findings = CudaFindings(report);
+  CHECK(Named(findings, "gpu counters").verdict == Verdict::kNote);
+  CHECK(Named(findings, "gpu counters").detail == "the driver lets administrators only read them");
 }
 
 TEST_CASE("A machine without a GPU is told how to compile for one, and no more") {

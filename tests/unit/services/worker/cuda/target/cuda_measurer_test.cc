@@ -47,6 +47,19 @@ class Subject {
                               MapProgram(oracle), MapProgram(candidate)},
                              MeasureLevel::kScreen, cancel);
   }
+  absl::StatusOr<Profile> ProfileAs(const Problem& problem, const std::string& candidate) {
+    return measurer->ProfileCandidate(problem,
+                                      {testing::FakeJudgeCubin(), MapProgram(kMapReference),
+                                       MapProgram(kMapOracle), MapProgram(candidate)},
+                                      cancel);
+  }
+  // What keeps the profiler from its work, which must not be an error.
+  std::string WhyNoProfile(const Problem& problem, const std::string& candidate = kGood) {
+    const auto profile = ProfileAs(problem, candidate);
+    INFO(profile.status().ToString());
+    REQUIRE(profile.ok());
+    return profile->unavailable_reason;
+  }
   void CheckGood(const Problem& problem) {
     const auto outcome = Measure(problem, kGood);
     INFO(outcome.status().ToString());
@@ -225,6 +238,91 @@ TEST_CASE("A measurement that nobody waits for any more ends, and harms no later
   subject.CheckGood(MapProblem());
   subject.CheckGood(MapProblem("other"));
 }
+
+#if defined(KERNELCAST_HAS_CUPTI_HEADERS)
+
+CudaMeasurerOptions WithProfiler(const std::string& library) {
+  CudaMeasurerOptions options;
+  options.profile.cupti_library = library;
+  return options;
+}
+
+TEST_CASE("A candidate is profiled in a process of its own, and the runner stays warm") {
+  Subject subject(WithProfiler("good"));
+  const Problem problem = MapProblem();
+  subject.CheckGood(problem);
+  const auto profile = subject.ProfileAs(problem, kGood);
+  INFO(profile.status().ToString());
+  REQUIRE(profile.ok());
+  CHECK(profile->unavailable_reason.empty());
+  REQUIRE(profile->shapes.size() == 1);
+  CHECK(profile->shapes[0].kernels.size() == 1);
+  CHECK(profile->shapes[0].counters.count("dram_read_bytes") == 1);
+  CHECK(profile->device_time_ns > 0);
+  subject.CheckGood(problem);
+  CHECK(Prepared() == 1);
+}
+
+TEST_CASE("A candidate can be profiled first, and one of another problem in between") {
+  Subject subject(WithProfiler("good"));
+  CHECK(subject.WhyNoProfile(MapProblem("first")).empty());
+  subject.CheckGood(MapProblem("second"));
+  CHECK(subject.WhyNoProfile(MapProblem("first")).empty());
+  CHECK(Prepared() == 2);
+}
+
+TEST_CASE("Whatever the profiler does, the profile says so and the next candidate is judged") {
+  const auto [library, why] = GENERATE(Catch::Generators::table<std::string, std::string>(
+      {{"", "libcupti, a part of NVIDIA's toolkit, is not found"},
+       {"absent", "no such library"},
+       {"RangeStart:fail:35", "ERR_NVGPUCTRPERM"},
+       {"ActivityEnable:fail:39", "another profiler is at work"},
+       {"RangeStart:exit", "the profiler failed at counting: it ended"},
+       {"ActivityEnable:exit", "the profiler failed at tracing kernels: it ended"}}));
+  CAPTURE(library, why);
+  Subject subject(WithProfiler(library));
+  const Problem problem = MapProblem();
+  subject.CheckGood(problem);
+  CHECK_THAT(subject.WhyNoProfile(problem), Catch::Contains(why));
+  subject.CheckGood(problem);
+  CHECK(Prepared() == 1);
+}
+
+TEST_CASE("A profiler that hangs costs its limit, and the counters only") {
+  CudaMeasurerOptions options = WithProfiler("RangeStart:hang");
+  // Of the ticking clock, and so of the real one in which the answer is waited for.
+  options.profile.limit_ns = 200'000'000;
+  Subject subject(options);
+  const Problem problem = MapProblem();
+  subject.CheckGood(problem);
+  const auto profile = subject.ProfileAs(problem, kGood);
+  REQUIRE(profile.ok());
+  CHECK(profile->unavailable_reason ==
+        "the profiler failed at counting: it did not answer in time");
+  REQUIRE(profile->shapes.size() == 1);
+  CHECK(profile->shapes[0].warm_activity_ns == Approx(50'000).epsilon(0.02));
+  CHECK(profile->shapes[0].counters.empty());
+  subject.CheckGood(problem);
+}
+
+TEST_CASE("A candidate that fails beside the profiler costs the profile only") {
+  Subject subject(WithProfiler("good"));
+  const Problem problem = MapProblem();
+  subject.CheckGood(problem);
+  CHECK_THAT(subject.WhyNoProfile(problem, "scale=2 add=1 ns=50000 fault=700 from=3"),
+             Catch::Contains("CUDA error 700"));
+  subject.CheckGood(problem);
+}
+
+TEST_CASE("A stopped token ends profiling with its status") {
+  Subject subject(WithProfiler("good"));
+  const Problem problem = MapProblem();
+  subject.CheckGood(problem);
+  subject.cancel.Cancel();
+  CHECK(absl::IsCancelled(subject.ProfileAs(problem, kGood).status()));
+}
+
+#endif  // KERNELCAST_HAS_CUPTI_HEADERS
 
 }  // namespace
 }  // namespace kernelcast::worker

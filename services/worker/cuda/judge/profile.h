@@ -1,0 +1,44 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PROFILE_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PROFILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/target.h"
+#include "services/worker/cuda/judge/prepared_problem.h"
+#include "services/worker/cuda/judge/runner_client.h"
+
+namespace kernelcast::worker {
+
+struct CudaProfileOptions {
+  // libcupti; empty: there is none.
+  std::string cupti_library;
+  // Of the profiler, from its start.
+  int64_t limit_ns = 60'000'000'000;
+  uint32_t warm_calls = 60;
+};
+
+// The options of a runner that profiles.
+CudaRunnerOptions ProfilingRunner(CudaRunnerOptions runner, const CudaProfileOptions& options);
+
+// Profiles a candidate in `runner`, which was started to profile, has the problem attached and is
+// of no more use afterwards. For each bench shape:
+//
+//  1. warm calls on one set of inputs, by events and then traced: names of kernels, counts,
+//     durations, registers, shared memory;
+//  2. hardware counters of one call, its cache as calls on other sets leave it, repeated until all
+//     have been counted.
+//
+// What the profiler, the candidate beside it, or the limit put an end to is missing in the result,
+// which says why. The token's status when it is stopped; INVALID_ARGUMENT: a launch has no plan.
+[[nodiscard]] absl::StatusOr<Profile> ProfileCuda(CudaPreparedProblem& prepared,
+                                                  const CudaProgram& candidate, CudaRunner& runner,
+                                                  const CudaProfileOptions& options,
+                                                  const CancelToken& cancel,
+                                                  const Clock& clock = Clock::Real());
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_JUDGE_PROFILE_H_
