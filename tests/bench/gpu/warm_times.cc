@@ -266,6 +266,7 @@ class Bench {
   const Options options_;
   const CudaApi* api_ = nullptr;
   testing::TemporaryFolder folder_{"warm-times"};
+  std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> compiler_;
   std::string architecture_;
   std::unique_ptr<Profiler> profiler_;
@@ -286,9 +287,8 @@ absl::Status Bench::Open() {
   CudaCompilerOptions compiler;
   compiler.process.program = absl::StrCat(testing::ProgramFolder(), "/kernelcast-cuda-compiler");
   compiler.process.toolkit = toolkit;
-  KC_ASSIGN_OR_RETURN(compiler_,
-                      CudaCompiler::Make(std::move(compiler),
-                                         std::make_unique<CompileCache>(std::move(artifacts))));
+  cache_ = std::make_unique<CompileCache>(std::move(artifacts));
+  KC_ASSIGN_OR_RETURN(compiler_, CudaCompiler::Make(std::move(compiler), *cache_));
   const auto architecture = compiler_->toolchain().ArchitectureOf(facts.compute_capability_major,
                                                                   facts.compute_capability_minor);
   if (!architecture) {

@@ -50,6 +50,7 @@ class Subject {
     options.measure.max_call_limit_ns = 1'000'000'000;
     options.runner = testing::FakeRunner();
     options.runner.object_memory_bytes = kTestMemoryBytes;
+    options.profile.cupti_library = "good";
     measurer_ = std::make_unique<CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
   }
   ~Subject() {
@@ -62,6 +63,14 @@ class Subject {
     CudaProgram candidate;
     candidate.object = Object(object);
     return Judge(candidate);
+  }
+  absl::StatusOr<Profile> ProfileOf(const std::string& object) {
+    CudaProgram candidate;
+    candidate.object = Object(object);
+    return measurer_->ProfileCandidate(
+        MapProblem(),
+        {testing::FakeJudgeCubin(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
+        CancelToken());
   }
   template <class Outcome>
   Outcome MeasureAs(const std::string& object) {
@@ -139,6 +148,14 @@ TEST_CASE("Host code reaches no file, process or network, and no memory but its 
 TEST_CASE("Host code that answers for its runner is found out") {
   Subject subject;
   CHECK(subject.MeasureAs<Exploit>("ANSWERS").kind == Exploit::Kind::kForgedResult);
+}
+
+TEST_CASE("Host code is not profiled, and the profile says so") {
+  Subject subject;
+  const auto profile = subject.ProfileOf("RIGHT");
+  REQUIRE(profile.ok());
+  CHECK(profile->shapes.empty());
+  CHECK(profile->unavailable_reason == "candidates that launch from the host are not profiled");
 }
 
 }  // namespace
