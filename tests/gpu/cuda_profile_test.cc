@@ -94,15 +94,16 @@ TEST_CASE("A copy moves the bytes that it copies, and is bound by memory") {
   CHECK(profile.stall_reasons[0].share > 0.5);
 }
 
-TEST_CASE("Durations by activity records are those by events, but for the launch") {
+TEST_CASE("Durations by activity records are about those by events") {
   KERNELCAST_NEEDS_COUNTERS();
   const ShapeProfile copy =
       ProfileOf(Copy(), ReferenceCandidate(Copy().problem(), kCudaTargetName).value());
   const ShapeProfile map = ProfileOf(Map(), Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail)));
   for (const ShapeProfile& profile : {copy, map}) {
-    CHECK(profile.warm_event_ns > profile.warm_activity_ns);
-    CHECK(profile.warm_event_ns - profile.warm_activity_ns <
-          3000 + 0.02 * profile.warm_activity_ns);
+    // Events see the launch as well; kernels that fill the memory's queues take longer while they
+    // are traced, a copy 6% on an H200.
+    CHECK(std::abs(profile.warm_event_ns - profile.warm_activity_ns) <
+          3000 + 0.1 * profile.warm_activity_ns);
     REQUIRE(profile.kernels.size() == 1);
     CHECK(profile.kernels[0].median_ns == Approx(profile.warm_activity_ns).epsilon(0.01));
     CHECK(profile.kernels[0].registers >= 8);
