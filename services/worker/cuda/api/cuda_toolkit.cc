@@ -115,6 +115,12 @@ absl::StatusOr<CudaToolkit> FindCudaToolkit(const std::vector<std::string>& home
     std::vector<fs::path> with_extras = libraries;
     with_extras.push_back(root / "extras/CUPTI/lib64");
     toolkit.cupti_library = FindLibrary(with_extras, "libcupti.so");
+    toolkit.cublas_library = FindLibrary(libraries, "libcublas.so");
+    toolkit.cublaslt_library =
+        FindLibrary({fs::path(toolkit.cublas_library).parent_path()}, "libcublasLt.so");
+    if (toolkit.cublaslt_library.empty()) {
+      toolkit.cublas_library.clear();
+    }
     return toolkit;
   }
   return absl::NotFoundError(complaints.empty() ? "no folder to look for the CUDA toolkit in"

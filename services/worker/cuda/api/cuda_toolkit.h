@@ -16,6 +16,9 @@ struct CudaToolkit {
   std::string nvrtc_builtins;
   std::string nvcc;           // optional
   std::string cupti_library;  // optional
+  // Optional, both or none, from one folder.
+  std::string cublas_library;
+  std::string cublaslt_library;
 };
 
 // Folders that may hold a toolkit, the best first. `home`, or KERNELCAST_CUDA_HOME where it is

@@ -30,13 +30,21 @@ constexpr int64_t kMaxOutputBytes = 4 << 20;
 constexpr int64_t kReapLimitNs = 10'000'000'000;
 
 // What the driver goes by; nothing else is inherited.
-std::vector<std::string> DriverEnvironment() {
+std::vector<std::string> RunnerEnvironment(const std::string& library_folder) {
   std::vector<std::string> environment;
-  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
-                           "NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY"}) {
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
+                           "CUDA_MPS_PIPE_DIRECTORY"}) {
     if (const char* value = std::getenv(name)) {
       environment.push_back(absl::StrCat(name, "=", value));
     }
+  }
+  const char* const searched = std::getenv("LD_LIBRARY_PATH");
+  std::string folders = searched == nullptr ? "" : searched;
+  if (!library_folder.empty()) {
+    absl::StrAppend(&folders, folders.empty() ? "" : ":", library_folder);
+  }
+  if (!folders.empty()) {
+    environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", folders));
   }
   return environment;
 }
@@ -69,7 +77,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOp
   ChildOptions child;
   child.argv = {options.path};
   child.argv.insert(child.argv.end(), options.arguments.begin(), options.arguments.end());
-  child.environment = DriverEnvironment();
+  child.environment = RunnerEnvironment(options.library_folder);
   child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
   child.max_output_bytes = kMaxOutputBytes;
   auto spawned = ChildProcess::Spawn(child);

@@ -28,6 +28,8 @@ struct CudaRunnerOptions {
   // may take of the host's memory, 0 for no bound.
   uint32_t object_uid = 0;
   int64_t object_memory_bytes = int64_t{4} << 30;
+  // Where the libraries are that a shared object may need besides the system's; may be empty.
+  std::string library_folder = {};
 };
 
 // A runner process and what is asked of it. Not thread-safe. Ends the process when it is destroyed,

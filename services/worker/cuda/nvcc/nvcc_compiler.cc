@@ -97,6 +97,10 @@ absl::StatusOr<std::unique_ptr<NvccCompiler>> NvccCompiler::Make(NvccOptions opt
   for (const char* flag : kBaseFlags) {
     absl::StrAppend(&compiler->description_, " ", flag);
   }
+  if (!compiler->options_.toolkit.cublas_library.empty()) {
+    absl::StrAppend(&compiler->description_, "; ",
+                    fs::path(compiler->options_.toolkit.cublas_library).filename().string());
+  }
   compiler->header_folders_ = host->include_directories;
   const fs::path include(compiler->options_.toolkit.include_directory);
   for (const fs::path& folder :
@@ -210,12 +214,18 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
   }
 
   // The runtime is linked statically: another version of it on the node that measures is no matter.
-  KC_ASSIGN_OR_RETURN(
-      const CompilerStep linked,
-      RunCompilerStep({host_.compiler, "-shared", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--as-needed",
-                       kHostObjectName, "-o", kObjectName, absl::StrCat("-L", runtime_folder_),
-                       "-lcudart_static", "-lm", "-ldl", "-lrt", "-lpthread"},
-                      environment, folder.path(), options_.limits, cancel));
+  std::vector<std::string> link = {host_.compiler,    "-shared",        "-Wl,-z,defs", "-Wl,-z,now",
+                                   "-Wl,--as-needed", kHostObjectName, "-o",          kObjectName};
+  if (const CudaToolkit& toolkit = options_.toolkit; !toolkit.cublas_library.empty()) {
+    link.push_back(toolkit.cublas_library);
+    link.push_back(toolkit.cublaslt_library);
+    link.push_back(absl::StrCat("-Wl,-rpath-link,",
+                                fs::path(toolkit.cublas_library).parent_path().string()));
+  }
+  link.insert(link.end(), {absl::StrCat("-L", runtime_folder_), "-lcudart_static", "-lm", "-ldl",
+                           "-lrt", "-lpthread"});
+  KC_ASSIGN_OR_RETURN(const CompilerStep linked,
+                      RunCompilerStep(link, environment, folder.path(), options_.limits, cancel));
   if (!linked.ok) {
     return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }

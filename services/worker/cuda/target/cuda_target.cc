@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <array>
 #include <optional>
 #include <utility>
@@ -71,6 +72,7 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   measurer.runner.object_memory_bytes = target->options_.host_memory_bytes;
   measurer.prepared_problems = target->options_.prepared_problems;
   measurer.candidates_per_runner = target->options_.candidates_per_runner;
+  measurer.runner.library_folder = target->cublas_folder_;
   measurer.profile.cupti_library = target->cupti_library_;
   target->measurer_ =
       std::make_unique<CudaMeasurer>(*target->api_, *target->monitor_, std::move(measurer));
@@ -121,6 +123,7 @@ absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status&
   KC_ASSIGN_OR_RETURN(compiler_, CudaCompiler::Make(std::move(compiler), *cache_));
   info_.toolchain = compiler_->toolchain().description;
   cupti_library_ = toolkit.cupti_library;
+  cublas_folder_ = std::filesystem::path(toolkit.cublas_library).parent_path().string();
   info_.missing_protections = compiler_->missing_protections();
   ProbeNvcc(toolkit);
   const CudaToolchain& toolchain = compiler_->toolchain();

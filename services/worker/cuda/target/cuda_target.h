@@ -99,6 +99,7 @@ class CudaTarget final : public Target {
   TargetInfo info_;
   const CudaApi* api_ = nullptr;
   std::string cupti_library_;
+  std::string cublas_folder_;  // empty: there is none
   std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> compiler_;
   // Null where host-launched candidates cannot be compiled, for the reason beside it.
