@@ -55,16 +55,6 @@ double AuditDraw(uint64_t seed, const std::string& request_id) {
   return static_cast<double>(std::stoull(hex.substr(0, 13), nullptr, 16)) * 0x1.0p-52;
 }
 
-// Expected improvement of log2 S over `best`, for log2 S ~ normal, times P(correct).
-double ExpectedImprovement(const Forecast& forecast, double best_speedup) {
-  const double gap = forecast.expected_log2_speedup - std::log2(best_speedup);
-  const double sigma = std::max(forecast.stddev_log2_speedup, 1e-6);
-  const double z = gap / sigma;
-  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
-  const double cumulative = 0.5 * std::erfc(-z / std::numbers::sqrt2);
-  return sigma * (density + z * cumulative) * (1 - forecast.failure_probability);
-}
-
 }  // namespace
 
 struct Engine::Inbox {
@@ -938,6 +928,7 @@ PolicyInput Engine::CountsFor(const Search& search) const {
   input.max_measurements = search.spec.budget.max_measurements;
   input.decided = search.counts.decided;
   input.expected_decisions = ExpectedDecisions(search);
+  input.history = &search.routes;
   if (search.generator != nullptr) {
     input.selects = true;
     input.start_size = search.generator->start_size();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,11 +12,8 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-struct ThresholdParameters {
+struct Parameters {
   double margin = 0.02;
-  double promote_above = 0.5;
-  double prune_below = 0.05;
-  double stop_below = 1e-4;
   double fail_above = 0.7;
   double audit_min = 0.05;
   double audit_scale = 0.2;
@@ -24,87 +21,87 @@ struct ThresholdParameters {
   double bootstrap_share = 0.25;
   double bootstrap_min = 6;
   double start_share = 0.5;
+  double stop_below = 1e-4;
+  // Of some policies only.
+  double promote_above = 0.5;
+  double prune_below = 0.05;
   double pace = 0.6;
+  double share = 0.25;
+  double least_value = 0.002;
+  double alpha = 0.05;
+  double delta = 0.05;
 };
 
 struct ParameterSpec {
   std::string_view name;
-  double ThresholdParameters::*field;
+  double Parameters::*field;
   double low;
   double high;
 };
 
-constexpr ParameterSpec kThresholdParameters[] = {
-    {"margin", &ThresholdParameters::margin, 0, 1},
-    {"promote_above", &ThresholdParameters::promote_above, 0, 1},
-    {"prune_below", &ThresholdParameters::prune_below, 0, 1},
-    {"stop_below", &ThresholdParameters::stop_below, 0, 1},
-    {"fail_above", &ThresholdParameters::fail_above, 0, 1},
-    {"audit_min", &ThresholdParameters::audit_min, 0, 1},
-    {"audit_scale", &ThresholdParameters::audit_scale, 0, 10},
-    {"audit_share", &ThresholdParameters::audit_share, 0, 1},
-    {"bootstrap_share", &ThresholdParameters::bootstrap_share, 0, 1},
-    {"bootstrap_min", &ThresholdParameters::bootstrap_min, 0, 1e6},
-    {"start_share", &ThresholdParameters::start_share, 0, 1},
-    {"pace", &ThresholdParameters::pace, 0, 1},
+constexpr ParameterSpec kCommon[] = {
+    {"margin", &Parameters::margin, 0, 1},
+    {"fail_above", &Parameters::fail_above, 0, 1},
+    {"audit_min", &Parameters::audit_min, 0, 1},
+    {"audit_scale", &Parameters::audit_scale, 0, 10},
+    {"audit_share", &Parameters::audit_share, 0, 1},
+    {"bootstrap_share", &Parameters::bootstrap_share, 0, 1},
+    {"bootstrap_min", &Parameters::bootstrap_min, 0, 1e6},
+    {"start_share", &Parameters::start_share, 0, 1},
+    {"stop_below", &Parameters::stop_below, 0, 1},
+};
+constexpr ParameterSpec kOfThreshold[] = {
+    {"promote_above", &Parameters::promote_above, 0, 1},
+    {"prune_below", &Parameters::prune_below, 0, 1},
+    {"pace", &Parameters::pace, 0, 1},
+};
+constexpr ParameterSpec kOfTopK[] = {{"share", &Parameters::share, 0, 1}};
+constexpr ParameterSpec kOfValue[] = {{"least_value", &Parameters::least_value, 0, 10}};
+constexpr ParameterSpec kOfRisk[] = {
+    {"alpha", &Parameters::alpha, 0.001, 0.5},
+    {"delta", &Parameters::delta, 0.001, 0.5},
+    {"promote_above", &Parameters::promote_above, 0, 1},
 };
 
-class ThresholdPolicy final : public Policy {
+// What the policies have in common: the start of a search, likely failures, audits.
+class BasePolicy : public Policy {
  public:
-  explicit ThresholdPolicy(const ThresholdParameters& parameters) : p_(parameters) {}
+  explicit BasePolicy(const Parameters& parameters) : p_(parameters) {}
 
-  std::string_view name() const override { return "threshold"; }
-  std::string_view version() const override { return "threshold/2"; }
+  double win_margin() const final { return p_.margin; }
 
-  Decision Decide(const PolicyInput& input) const override {
+  Decision Decide(const PolicyInput& input) const final {
     Decision decision;
     decision.policy = std::string(name());
     decision.policy_version = std::string(version());
     decision.incumbent_speedup = input.incumbent_speedup;
     decision.audit_propensity = 1;
-    auto finish = [&](DecisionReason reason) {
-      decision.reason = reason;
-      decision.kind = KindOf(reason);
-      return decision;
-    };
-
     if (input.forecast == nullptr) {
-      return finish(DecisionReason::kNoForecast);
+      return Finished(std::move(decision), DecisionReason::kNoForecast);
     }
-    const double win =
+    decision.win_probability =
         WinProbability(*input.forecast, input.incumbent_speedup * (1 + p_.margin)).value_or(1);
-    decision.win_probability = win;
-
     // Labels of earlier searches of the problem count as well.
     const uint64_t started =
         std::max(input.measured + input.measuring, input.forecast->labels_seen);
     if (started < BootstrapMeasurements(input) && (!input.selects || input.start)) {
-      return finish(DecisionReason::kBootstrap);
+      return Finished(std::move(decision), DecisionReason::kBootstrap);
     }
-    if (input.forecast->failure_probability >= p_.fail_above) {
+    if (PrunesFailures() && input.forecast->failure_probability >= p_.fail_above) {
       decision.threshold = p_.fail_above;
-      return PruneOrAudit(decision, input, DecisionReason::kLikelyFailure);
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kLikelyFailure);
     }
-    const bool waits = input.selects && !input.reconsidered;
-    if (win >= p_.promote_above && !waits) {
-      decision.threshold = p_.promote_above;
-      return finish(DecisionReason::kPromising);
-    }
-    decision.threshold = input.reconsidered ? p_.stop_below : p_.prune_below;
-    if (win < decision.threshold) {
-      return PruneOrAudit(decision, input, DecisionReason::kUnpromising);
-    }
-    if (waits || (!input.reconsidered && !PaceAllows(input))) {
-      return PruneOrAudit(decision, input, DecisionReason::kBudgetPace);
-    }
-    return finish(DecisionReason::kLowConfidence);
+    return Weigh(std::move(decision), input);
   }
 
-  bool MaySelect(const PolicyInput& input) const override {
-    return input.max_measurements == 0 || input.decided >= input.expected_decisions;
-  }
+ protected:
+  // Of a candidate past the start, whose win probability is known.
+  virtual Decision Weigh(Decision decision, const PolicyInput& input) const = 0;
+  virtual bool PrunesFailures() const { return true; }
 
- private:
+  // A search that selects knows all there is before it decides.
+  static bool Waits(const PolicyInput& input) { return input.selects && !input.reconsidered; }
+
   uint64_t BootstrapMeasurements(const PolicyInput& input) const {
     const double budget = static_cast<double>(input.max_measurements);
     if (!input.selects) {
@@ -113,6 +110,51 @@ class ThresholdPolicy final : public Policy {
     }
     if (input.max_measurements == 0) return input.start_size;
     return std::min(input.start_size, static_cast<uint64_t>(std::ceil(p_.start_share * budget)));
+  }
+
+  static Decision Finished(Decision decision, DecisionReason reason) {
+    decision.reason = reason;
+    decision.kind = KindOf(reason);
+    return decision;
+  }
+
+  Decision PrunedOrAudited(Decision decision, const PolicyInput& input,
+                           DecisionReason reason) const {
+    const double spread =
+        std::sqrt(std::max(0.0, decision.win_probability * (1 - decision.win_probability)));
+    decision.audit_propensity = std::clamp(p_.audit_scale * spread, p_.audit_min, 1.0);
+    if (input.selects && input.max_measurements > 0 && input.expected_decisions > 0) {
+      const double share = p_.audit_share * static_cast<double>(input.max_measurements) /
+                           static_cast<double>(input.expected_decisions);
+      decision.audit_propensity = std::min(decision.audit_propensity, share);
+    }
+    const bool audited = input.audit_draw < decision.audit_propensity;
+    return Finished(std::move(decision), audited ? DecisionReason::kAudit : reason);
+  }
+
+  const Parameters p_;
+};
+
+class ThresholdPolicy final : public BasePolicy {
+ public:
+  using BasePolicy::BasePolicy;
+  std::string_view name() const override { return "threshold"; }
+  std::string_view version() const override { return "threshold/2"; }
+
+ private:
+  Decision Weigh(Decision decision, const PolicyInput& input) const override {
+    if (decision.win_probability >= p_.promote_above && !Waits(input)) {
+      decision.threshold = p_.promote_above;
+      return Finished(std::move(decision), DecisionReason::kPromising);
+    }
+    decision.threshold = input.reconsidered ? p_.stop_below : p_.prune_below;
+    if (decision.win_probability < decision.threshold) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
+    }
+    if (Waits(input) || (!input.reconsidered && !PaceAllows(input))) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
+    }
+    return Finished(std::move(decision), DecisionReason::kLowConfidence);
   }
 
   // The budget left after the bootstrap is spent in proportion to the candidates seen, up to
@@ -128,39 +170,114 @@ class ThresholdPolicy final : public Policy {
     const double allowed = bootstrap + std::max(0.0, p_.pace * budget - bootstrap) * progress;
     return static_cast<double>(input.measured + input.measuring) < allowed;
   }
-
-  Decision PruneOrAudit(Decision decision, const PolicyInput& input, DecisionReason reason) const {
-    const double spread =
-        std::sqrt(std::max(0.0, decision.win_probability * (1 - decision.win_probability)));
-    decision.audit_propensity = std::clamp(p_.audit_scale * spread, p_.audit_min, 1.0);
-    if (input.selects && input.max_measurements > 0 && input.expected_decisions > 0) {
-      const double share = p_.audit_share * static_cast<double>(input.max_measurements) /
-                           static_cast<double>(input.expected_decisions);
-      decision.audit_propensity = std::min(decision.audit_propensity, share);
-    }
-    decision.reason =
-        input.audit_draw < decision.audit_propensity ? DecisionReason::kAudit : reason;
-    decision.kind = KindOf(decision.reason);
-    return decision;
-  }
-
-  const ThresholdParameters p_;
 };
 
-absl::StatusOr<std::unique_ptr<const Policy>> MakeThreshold(
-    const std::map<std::string, double>& parameters) {
-  ThresholdParameters result;
-  for (const auto& [name, value] : parameters) {
-    const ParameterSpec* spec = nullptr;
-    for (const ParameterSpec& known : kThresholdParameters) {
-      if (known.name == name) spec = &known;
+class TopKPolicy final : public BasePolicy {
+ public:
+  using BasePolicy::BasePolicy;
+  std::string_view name() const override { return "top_k"; }
+  std::string_view version() const override { return "top_k/1"; }
+
+ private:
+  Decision Weigh(Decision decision, const PolicyInput& input) const override {
+    decision.threshold = p_.share;
+    if (Waits(input)) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
     }
-    if (spec == nullptr) {
+    if (input.reconsidered) {
+      if (decision.win_probability < p_.stop_below) {
+        return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
+      }
+      return Finished(std::move(decision), DecisionReason::kPromising);
+    }
+    const double higher =
+        input.history == nullptr
+            ? 0
+            : input.history->ShareWithHigherWinProbability(decision.win_probability);
+    if (higher < p_.share) return Finished(std::move(decision), DecisionReason::kPromising);
+    return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
+  }
+};
+
+class ValuePolicy final : public BasePolicy {
+ public:
+  using BasePolicy::BasePolicy;
+  std::string_view name() const override { return "value"; }
+  std::string_view version() const override { return "value/1"; }
+
+ private:
+  Decision Weigh(Decision decision, const PolicyInput& input) const override {
+    const double value = ExpectedImprovementPerCost(*input.forecast, input.incumbent_speedup);
+    decision.threshold = p_.least_value;
+    if (Waits(input)) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
+    }
+    if (value < p_.least_value) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
+    }
+    if (!input.reconsidered && input.history != nullptr &&
+        input.history->ShareWithHigherValue(value) >= Affordable(input)) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
+    }
+    return Finished(std::move(decision), decision.win_probability >= 0.5
+                                             ? DecisionReason::kPromising
+                                             : DecisionReason::kLowConfidence);
+  }
+
+  // The share of the candidates to come that the budget has left for.
+  static double Affordable(const PolicyInput& input) {
+    if (input.max_measurements == 0 || input.expected_decisions == 0) return 1;
+    const double left =
+        static_cast<double>(input.max_measurements) -
+        static_cast<double>(std::min(input.max_measurements, input.measured + input.measuring));
+    const double to_come =
+        static_cast<double>(input.expected_decisions) -
+        static_cast<double>(std::min(input.expected_decisions - 1, input.decided));
+    return left / to_come;
+  }
+};
+
+class RiskPolicy final : public BasePolicy {
+ public:
+  using BasePolicy::BasePolicy;
+  std::string_view name() const override { return "risk"; }
+  std::string_view version() const override { return "risk/1"; }
+  RiskOptions risk_options() const override { return {p_.alpha, p_.delta}; }
+
+ private:
+  // Nobody has certified the forecasts of failures.
+  bool PrunesFailures() const override { return false; }
+
+  Decision Weigh(Decision decision, const PolicyInput& input) const override {
+    if (decision.win_probability >= p_.promote_above && !Waits(input)) {
+      decision.threshold = p_.promote_above;
+      return Finished(std::move(decision), DecisionReason::kPromising);
+    }
+    decision.threshold = input.history == nullptr ? 0 : input.history->risk().threshold();
+    if (decision.win_probability < decision.threshold) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kUnpromising);
+    }
+    if (Waits(input)) {
+      return PrunedOrAudited(std::move(decision), input, DecisionReason::kBudgetPace);
+    }
+    return Finished(std::move(decision), DecisionReason::kLowConfidence);
+  }
+};
+
+absl::StatusOr<Parameters> Parse(std::string_view policy, std::span<const ParameterSpec> own,
+                                 const std::map<std::string, double>& values) {
+  std::vector<ParameterSpec> known(std::begin(kCommon), std::end(kCommon));
+  known.insert(known.end(), own.begin(), own.end());
+  Parameters result;
+  for (const auto& [name, value] : values) {
+    const auto spec = std::find_if(known.begin(), known.end(),
+                                   [&name = name](const auto& each) { return each.name == name; });
+    if (spec == known.end()) {
       std::vector<std::string> names;
-      for (const ParameterSpec& known : kThresholdParameters) names.emplace_back(known.name);
-      return absl::InvalidArgumentError(absl::StrCat("policy_parameters: '", name,
-                                                     "' is not a parameter of policy threshold; ",
-                                                     "it has ", absl::StrJoin(names, ", ")));
+      for (const ParameterSpec& each : known) names.emplace_back(each.name);
+      return absl::InvalidArgumentError(
+          absl::StrCat("policy_parameters: '", name, "' is not a parameter of policy ",
+                       std::string(policy), "; it has ", absl::StrJoin(names, ", ")));
     }
     if (!(value >= spec->low && value <= spec->high)) {
       return absl::InvalidArgumentError(absl::StrCat("policy_parameters[", name, "]: ", value,
@@ -169,23 +286,41 @@ absl::StatusOr<std::unique_ptr<const Policy>> MakeThreshold(
     }
     result.*spec->field = value;
   }
-  if (result.prune_below > result.promote_above) {
+  const bool prunes = std::any_of(own.begin(), own.end(), [](const ParameterSpec& each) {
+    return each.field == &Parameters::prune_below;
+  });
+  if (prunes && result.prune_below > result.promote_above) {
     return absl::InvalidArgumentError(
         absl::StrCat("policy_parameters: prune_below ", result.prune_below,
                      " must not exceed promote_above ", result.promote_above));
   }
-  return std::make_unique<const ThresholdPolicy>(result);
+  return result;
+}
+
+template <class Made>
+absl::StatusOr<std::unique_ptr<const Policy>> Make(std::string_view name,
+                                                   std::span<const ParameterSpec> own,
+                                                   const std::map<std::string, double>& values) {
+  KC_ASSIGN_OR_RETURN(const Parameters parameters, Parse(name, own, values));
+  return std::make_unique<const Made>(parameters);
 }
 
 }  // namespace
 
-std::vector<std::string> PolicyNames() { return {"threshold"}; }
+bool Policy::MaySelect(const PolicyInput& input) const {
+  return input.max_measurements == 0 || input.decided >= input.expected_decisions;
+}
+
+std::vector<std::string> PolicyNames() { return {"threshold", "top_k", "value", "risk"}; }
 
 absl::StatusOr<std::unique_ptr<const Policy>> MakePolicy(
     std::string_view name, const std::map<std::string, double>& parameters) {
   if (name.empty() || name == "threshold") {
-    return MakeThreshold(parameters);
+    return Make<ThresholdPolicy>("threshold", kOfThreshold, parameters);
   }
+  if (name == "top_k") return Make<TopKPolicy>(name, kOfTopK, parameters);
+  if (name == "value") return Make<ValuePolicy>(name, kOfValue, parameters);
+  if (name == "risk") return Make<RiskPolicy>(name, kOfRisk, parameters);
   return absl::InvalidArgumentError(absl::StrCat("policy: '", std::string(name), "' is not one of ",
                                                  absl::StrJoin(PolicyNames(), ", ")));
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/domain/decision.h"
 #include "common/domain/forecast.h"
+#include "services/orchestrator/core/route_history.h"
 
 namespace kernelcast::orchestrator {
 
@@ -38,6 +39,8 @@ struct PolicyInput {
   bool reconsidered = false;
   // In [0, 1), drawn from the search's seed and the request: the audit's coin.
   double audit_draw = 0;
+  // How it was decided before; null where there is no search.
+  const RouteHistory* history = nullptr;
 };
 
 // Decides measure or prune. Pure; thread-safe. The caller has already dealt with what is settled by
@@ -50,7 +53,11 @@ class Policy {
   virtual Decision Decide(const PolicyInput& input) const = 0;
   // Whether a search that selects may take the best of what it knows by now. Looks at the counts
   // alone; `decided` counts candidates, however often each was decided on.
-  virtual bool MaySelect(const PolicyInput& input) const = 0;
+  virtual bool MaySelect(const PolicyInput& input) const;
+  // A win is a speedup above the incumbent's times 1 + this.
+  virtual double win_margin() const = 0;
+  // What the search's history watches over.
+  virtual RiskOptions risk_options() const { return {}; }
 };
 
 inline constexpr std::string_view kDefaultPolicy = "threshold";
@@ -59,18 +66,9 @@ inline constexpr std::string_view kDefaultPolicy = "threshold";
 std::vector<std::string> PolicyNames();
 
 // INVALID_ARGUMENT: unknown name or parameter, value out of range; the message lists what is
-// allowed.
-//
-// "threshold": measures what may win, prunes what is confidently not better than the incumbent, and
-// defers what lies between while the budget's pace allows. A search that selects prunes all but its
-// start at first, and takes from the pruned, one at a time, the best there is. Parameters with
-// their defaults:
+// allowed. Parameters that all have, with their defaults:
 //   margin 0.02         a win is a speedup above incumbent * (1 + margin)
-//   promote_above 0.5   win probability from which a candidate is measured as promising
-//   prune_below 0.05    win probability under which it is pruned as unpromising
-//   stop_below 0.0001   the same for candidates asked for again: under it a search that selects
-//                       leaves the rest of its budget alone
-//   fail_above 0.7      failure probability from which it is pruned as a likely failure
+//   fail_above 0.7      failure probability from which a candidate is pruned as a likely failure
 //   audit_min 0.05      least probability with which a pruned candidate is measured all the same
 //   audit_scale 0.2     audits are drawn with clip(audit_scale sqrt(p (1 - p)), audit_min, 1)
 //   audit_share 0.05    and in a search that selects such that they take, on average, at most this
@@ -78,8 +76,33 @@ std::vector<std::string> PolicyNames();
 //   bootstrap_share 0.25 share of max_measurements spent before forecasts are trusted
 //   bootstrap_min 6     and at least so many
 //   start_share 0.5     share of max_measurements that the start of a search that selects may take
+//   stop_below 0.0001   win probability under which a search that selects leaves the rest of its
+//                       budget alone
+//
+// "threshold": measures what may win, prunes what is confidently not better than the incumbent, and
+// defers what lies between while the budget's pace allows. A search that selects prunes all but its
+// start at first, and takes from the pruned, one at a time, the best there is.
+//   promote_above 0.5   win probability from which a candidate is measured as promising
+//   prune_below 0.05    win probability under which it is pruned as unpromising
 //   pace 0.6            share of the budget that a first pass over all candidates may spend, in
 //                       proportion to the candidates seen
+//
+// "top_k": measures what is among the best of the last candidates by win probability: the filter of
+// the paper (arXiv 2605.31464), which measures 4 of 16, without its steps.
+//   share 0.25          so many of them
+//
+// "value": measures what promises the most improvement for the device time that it takes, as many
+// as the budget has left for the candidates that are still to come. Without a budget of
+// measurements, all that promises more than `least_value`.
+//   least_value 0.002   expected improvement in log2 of the speedup, a candidate's usual cost
+//
+// "risk": prunes only below a win probability for which it is certified that at most `alpha` of the
+// candidates below it are winners, of forecasts that were seen to tell faster from slower
+// (RiskMonitor), and defers everything else. Certificates come from deferred and audited
+// candidates: a forecaster that is wrong costs measurements, not winners.
+//   alpha 0.05          share of winners among what is pruned
+//   delta 0.05          probability of a false certificate
+//   promote_above 0.5   as above
 [[nodiscard]] absl::StatusOr<std::unique_ptr<const Policy>> MakePolicy(
     std::string_view name, const std::map<std::string, double>& parameters);
 

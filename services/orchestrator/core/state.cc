@@ -19,6 +19,13 @@ bool IsVerdict(const Measurement& measurement) {
   return !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
 }
 
+// As RouteHistory takes it: 0 of what failed, negative where there is no verdict.
+double VerdictSpeedup(const Measurement* measurement) {
+  if (measurement == nullptr || !IsVerdict(*measurement)) return -1;
+  const Ratio* const speedup = MeasuredSpeedup(*measurement);
+  return speedup == nullptr ? 0 : speedup->value;
+}
+
 }  // namespace
 
 int64_t DeviceTimeAvoidedNs(const SearchCounts& counts) {
@@ -138,6 +145,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
   search.started_ns = time_ns;
   search.last_sequence = sequence;
   KC_ASSIGN_OR_RETURN(search.policy, MakePolicy(event.spec.policy, event.spec.policy_parameters));
+  search.routes = RouteHistory(search.policy->risk_options());
   // A reader that folds one search alone has no problems and needs no generator.
   if (auto problem = FindProblem(event.spec.problem_id);
       problem != nullptr && event.spec.generator == GeneratorKind::kTemplate) {
@@ -245,6 +253,8 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecide
         default: break;
       }
       if (event.decision.kind == DecisionKind::kMeasure) ++search.measuring;
+      search.routes.Decide(event.request_id, event.decision,
+                           evaluation.forecast ? &*evaluation.forecast : nullptr);
     }
   }
   return absl::OkStatus();
@@ -286,7 +296,13 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
     }
     return;
   }
-  if (evaluation.decision->kind == DecisionKind::kMeasure) --search.measuring;
+  if (evaluation.decision->kind == DecisionKind::kMeasure) {
+    --search.measuring;
+    if (search.policy != nullptr) {
+      search.routes.Settle(event.request_id, *evaluation.decision, VerdictSpeedup(measurement),
+                           search.policy->win_margin());
+    }
+  }
 
   // A duplicate in flight must not overwrite what the first evaluation of the candidate says.
   auto entry = search.history.find(evaluation.candidate.candidate_id);
@@ -429,7 +445,7 @@ std::string State::Digest() const {
     }
     absl::StrAppend(&text, " device ", c.device_time_spent_ns, " incumbent ",
                     s.incumbent ? s.incumbent->request_id : "-", " confirmed ",
-                    s.confirmed ? s.confirmed->request_id : "-", "\n");
+                    s.confirmed ? s.confirmed->request_id : "-", " ", s.routes.Digest(), "\n");
     for (const auto& [candidate_id, h] : s.history) {
       absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",
                       h.request_id, " ", h.facts.values.size(), " ", h.speedup, "\n");

@@ -17,6 +17,7 @@
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/policy.h"
 #include "services/orchestrator/core/ports.h"
+#include "services/orchestrator/core/route_history.h"
 #include "services/orchestrator/core/template_generator.h"
 
 namespace kernelcast::orchestrator {
@@ -117,6 +118,7 @@ struct Search {
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
   uint64_t last_sequence = 0;
+  RouteHistory routes;
 
   // Kept only until the search is closed.
   uint64_t in_flight = 0;

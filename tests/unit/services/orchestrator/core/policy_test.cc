@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <random>
+#include <string>
+#include <vector>
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -195,6 +197,95 @@ TEST_CASE("bad policies are refused by name, parameter and value") {
   CHECK_THAT(message("threshold", {{"margin", -1}}), Catch::Contains("[margin]: -1"));
   CHECK_THAT(message("threshold", {{"margin", std::nan("")}}), Catch::Contains("margin"));
   CHECK_THAT(message("threshold", {{"prune_below", 0.8}}), Catch::Contains("promote_above"));
+}
+
+TEST_CASE("every policy takes its own parameters and no other's") {
+  for (const std::string& name : PolicyNames()) {
+    INFO(name);
+    const auto policy = MakePolicy(name, {{"audit_min", 0.2}});
+    REQUIRE(policy.ok());
+    CHECK((*policy)->name() == name);
+    CHECK((*policy)->version().substr(0, name.size() + 1) == name + "/");
+  }
+  CHECK(MakePolicy("top_k", {{"share", 0.5}}).ok());
+  const auto refused = MakePolicy("top_k", {{"alpha", 0.05}});
+  CHECK(std::string(refused.status().message()).find("not a parameter of policy top_k") !=
+        std::string::npos);
+  CHECK_FALSE(MakePolicy("risk", {{"alpha", 0}}).ok());
+  CHECK(MakePolicy("risk", {{"promote_above", 0.01}}).ok());
+  CHECK(std::string(MakePolicy("best", {}).status().message()).find("risk") != std::string::npos);
+}
+
+// The history of a search whose last decisions had these win probabilities.
+RouteHistory HistoryOf(const std::vector<double>& win_probabilities, RiskOptions options = {}) {
+  RouteHistory history(options);
+  int id = 0;
+  for (const double win : win_probabilities) {
+    const Forecast forecast = ForecastAt(id % 2, 0.5);
+    Decision decision;
+    decision.reason = DecisionReason::kLowConfidence;
+    decision.kind = KindOf(decision.reason);
+    decision.win_probability = win;
+    decision.audit_propensity = 1;
+    decision.incumbent_speedup = 2;
+    history.Decide(std::to_string(++id), decision, &forecast);
+    // In the order of the forecasts.
+    history.Settle(std::to_string(id), decision, id % 2 == 1 ? 1 : 2, 0.02);
+  }
+  return history;
+}
+
+TEST_CASE("top_k measures what is among the best of the last candidates") {
+  const auto policy = MakePolicy("top_k", {{"share", 0.25}}).value();
+  std::vector<double> wins;
+  for (int i = 0; i < 64; ++i) wins.push_back(i / 64.0);
+  const RouteHistory history = HistoryOf(wins);
+  const Forecast high = ForecastAt(1.4, 0.3);
+  const Forecast low = ForecastAt(0.7, 0.3);
+  PolicyInput input = Seasoned(high);
+  input.history = &history;
+  CHECK(policy->Decide(input).reason == DecisionReason::kPromising);
+  input.forecast = &low;
+  const Decision pruned = policy->Decide(input);
+  CHECK(pruned.reason == DecisionReason::kUnpromising);
+  CHECK(pruned.audit_propensity >= 0.05);
+  input.audit_draw = 0;
+  CHECK(policy->Decide(input).reason == DecisionReason::kAudit);
+}
+
+TEST_CASE("value measures as many as the budget has left for") {
+  const auto policy = MakePolicy("value", {}).value();
+  const Forecast forecast = ForecastAt(0.9, 0.5);
+  const Forecast hopeless = ForecastAt(-3, 0.1);
+  const RouteHistory history = HistoryOf(std::vector<double>(64, 0.5));
+  PolicyInput input = Seasoned(forecast);
+  input.history = &history;
+  CHECK(policy->Decide(input).kind == DecisionKind::kMeasure);
+  // Better ones were seen, and nothing is left.
+  input.measured = input.max_measurements;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
+  input.forecast = &hopeless;
+  CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
+}
+
+TEST_CASE("risk defers what nobody has certified, and prunes what has been") {
+  const auto policy = MakePolicy("risk", {{"alpha", 0.1}, {"delta", 0.1}}).value();
+  CHECK(policy->risk_options() == RiskOptions{0.1, 0.1});
+  const Forecast slow = ForecastAt(-1, 0.3);
+  PolicyInput input = Seasoned(slow);
+  CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
+  const RouteHistory young = HistoryOf(std::vector<double>(20, 0.001), policy->risk_options());
+  input.history = &young;
+  CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
+  const RouteHistory old = HistoryOf(std::vector<double>(100, 0.001), policy->risk_options());
+  input.history = &old;
+  const Decision pruned = policy->Decide(input);
+  CHECK(pruned.reason == DecisionReason::kUnpromising);
+  CHECK(pruned.threshold == 0.4);
+  // A failure that is forecast is no certificate.
+  const Forecast broken = ForecastAt(2.5, 0.3, 0.55);
+  input.forecast = &broken;
+  CHECK(policy->Decide(input).kind == DecisionKind::kMeasure);
 }
 
 }  // namespace

@@ -1,0 +1,173 @@
+#include "services/orchestrator/core/risk_monitor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+constexpr double kAlarmWealth = 1000;
+// Two that are nearer than 2% are equally fast.
+constexpr double kSameLog2Speedup = 0.03;
+constexpr double kLeastOrder = 0.6;
+
+// log of the sum of stakes[i] * exp(logs[i])
+template <class Logs, class Stakes>
+double LogMean(const Logs& logs, const Stakes& stakes) {
+  const double largest = *std::max_element(logs.begin(), logs.end());
+  double sum = 0;
+  for (size_t i = 0; i < logs.size(); ++i) sum += stakes[i] * std::exp(logs[i] - largest);
+  return largest + std::log(sum);
+}
+
+}  // namespace
+
+void RiskMonitor::Decide(std::string_view id, double win_probability, double expected_log2_speedup,
+                         double propensity, bool measured) {
+  same_forecasts_ = last_forecast_ == expected_log2_speedup ? same_forecasts_ + 1 : 1;
+  last_forecast_ = expected_log2_speedup;
+  if (same_forecasts_ >= kSameForecasts && informative_) Alarm();
+  Waiting candidate;
+  candidate.id = std::string(id);
+  candidate.win_probability = win_probability;
+  candidate.expected_log2_speedup = expected_log2_speedup;
+  candidate.propensity = std::clamp(propensity, kLeastPropensity, 1.0);
+  candidate.measured = measured;
+  candidate.certified = threshold();
+  if (!measured) candidate.truth = Truth::kUnknown;
+  waiting_.push_back(std::move(candidate));
+  CountReady();
+}
+
+void RiskMonitor::Settle(std::string_view id, Truth truth, std::optional<double> log2_speedup) {
+  for (Waiting& candidate : waiting_) {
+    if (candidate.id == id && !candidate.truth) {
+      candidate.truth = truth;
+      candidate.log2_speedup = log2_speedup;
+      break;
+    }
+  }
+  CountReady();
+}
+
+void RiskMonitor::CountReady() {
+  while (!waiting_.empty() && waiting_.front().truth) {
+    const Waiting candidate = std::move(waiting_.front());
+    waiting_.pop_front();
+    Count(candidate);
+  }
+}
+
+void RiskMonitor::CountOrder(double forecast, double measured) {
+  if (!unpaired_) {
+    unpaired_ = {forecast, measured};
+    return;
+  }
+  const auto [other_forecast, other_measured] = *std::exchange(unpaired_, std::nullopt);
+  if (std::abs(measured - other_measured) < kSameLog2Speedup) return;
+  const bool in_order =
+      (forecast > other_forecast) == (measured > other_measured) && forecast != other_forecast;
+  for (size_t bet = 0; bet < kBets.size(); ++bet) {
+    order_[bet] += std::log1p(in_order ? kBets[bet] : -kBets[bet]);
+  }
+  disorder_ = std::max(0.0, disorder_ + std::log1p(kLeastOrder - (in_order ? 1 : 0)));
+  if (!informative_) {
+    informative_ = LogMean(order_, kStakes) >= std::log(1 / options_.delta);
+    disorder_ = 0;
+  } else if (disorder_ >= std::log(kAlarmWealth)) {
+    Alarm();
+  }
+}
+
+void RiskMonitor::Count(const Waiting& candidate) {
+  if (candidate.measured && *candidate.truth == Truth::kUnknown) return;
+  if (candidate.log2_speedup) {
+    CountOrder(candidate.expected_log2_speedup, *candidate.log2_speedup);
+  }
+  const double q = candidate.propensity;
+  const bool won = candidate.measured && *candidate.truth == Truth::kWon;
+  const double loss = won ? 1 / q : 0;
+
+  for (size_t k = 0; k < kThresholds.size(); ++k) {
+    if (candidate.win_probability >= kThresholds[k]) continue;
+    for (size_t bet = 0; bet < kBets.size(); ++bet) {
+      const double nu = kBets[bet] / (1 / q - options_.alpha);
+      wealth_[k][bet] += std::log1p(nu * (options_.alpha - loss));
+    }
+    const double needed = static_cast<double>(kThresholds.size()) / options_.delta;
+    certified_[k] = certified_[k] || LogMean(wealth_[k], kStakes) >= std::log(needed);
+  }
+
+  const bool prunable = candidate.win_probability < candidate.certified;
+  if (q >= 1 && !prunable) return;
+  ++pruned_;
+  labels_ += candidate.measured ? 1 : 0;
+  weight_sum_ += loss;
+  weight_squares_ += loss * loss;
+  largest_weight_ = std::max(largest_weight_, 1 / q);
+  if (!prunable) return;
+  // A wealth that never falls below its stake notices a change whenever it comes.
+  for (size_t bet = 0; bet < kBets.size(); ++bet) {
+    const double nu = kBets[bet] / options_.alpha;
+    // Full bets on rare labels would be lost at once.
+    const double careful = nu * std::min(1.0, q);
+    alarm_[bet] = std::max(0.0, alarm_[bet] + std::log1p(careful * (loss - options_.alpha)));
+  }
+  if (LogMean(alarm_, kStakes) >= std::log(kAlarmWealth)) Alarm();
+}
+
+void RiskMonitor::Alarm() {
+  ++alarms_;
+  wealth_ = {};
+  certified_ = {};
+  alarm_ = {};
+  order_ = {};
+  disorder_ = 0;
+  informative_ = false;
+  unpaired_.reset();
+  for (Waiting& candidate : waiting_) candidate.certified = 0;
+}
+
+double RiskMonitor::threshold() const {
+  if (!informative_) return 0;
+  for (size_t k = kThresholds.size(); k-- > 0;) {
+    if (certified_[k]) return kThresholds[k];
+  }
+  return 0;
+}
+
+SelectiveRisk RiskMonitor::selective_risk() const {
+  SelectiveRisk risk;
+  risk.pruned = pruned_;
+  risk.labels = labels_;
+  if (pruned_ == 0) return risk;
+  const auto n = static_cast<double>(pruned_);
+  const double mean = weight_sum_ / n;
+  risk.estimate = std::min(1.0, mean);
+  // Maurer and Pontil (arXiv 0907.3740), theorem 4, on both sides at 97.5%.
+  const double log_term = std::log(2 / 0.025);
+  const double variance =
+      pruned_ > 1 ? std::max(0.0, (weight_squares_ - n * mean * mean) / (n - 1)) : 0;
+  const double half_width = pruned_ > 1 ? std::sqrt(2 * variance * log_term / n) +
+                                              7 * largest_weight_ * log_term / (3 * (n - 1))
+                                        : 1;
+  risk.low = std::clamp(mean - half_width, 0.0, 1.0);
+  risk.high = std::clamp(mean + half_width, 0.0, 1.0);
+  return risk;
+}
+
+std::string RiskMonitor::Digest() const {
+  std::string text = absl::StrCat("risk ", pruned_, " ", labels_, " ", weight_sum_, " alarms ",
+                                  alarms_, " informative ", informative_, " ",
+                                  LogMean(order_, kStakes), " threshold ", threshold());
+  for (const Wealth& wealth : wealth_) absl::StrAppend(&text, " ", LogMean(wealth, kStakes));
+  for (const Waiting& candidate : waiting_) {
+    absl::StrAppend(&text, " ", candidate.id, candidate.truth ? "+" : "");
+  }
+  return text;
+}
+
+}  // namespace kernelcast::orchestrator

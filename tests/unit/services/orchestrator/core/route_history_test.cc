@@ -1,0 +1,84 @@
+#include "services/orchestrator/core/route_history.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace kernelcast::orchestrator {
+namespace {
+
+Forecast ForecastAt(double log2_speedup, double sigma, double failure = 0) {
+  Forecast forecast;
+  forecast.expected_log2_speedup = log2_speedup;
+  forecast.stddev_log2_speedup = sigma;
+  forecast.failure_probability = failure;
+  return forecast;
+}
+
+Decision DecisionOf(DecisionReason reason, double win_probability) {
+  Decision decision;
+  decision.reason = reason;
+  decision.kind = KindOf(reason);
+  decision.win_probability = win_probability;
+  decision.audit_propensity = decision.kind == DecisionKind::kMeasure ? 1 : 0.05;
+  decision.incumbent_speedup = 2;
+  return decision;
+}
+
+TEST_CASE("expected improvement has its worked values") {
+  // Of a standard normal above its mean: 1 / sqrt(2 pi).
+  CHECK(ExpectedImprovement(ForecastAt(1, 1), 2) == Approx(0.3989423).epsilon(1e-6));
+  CHECK(ExpectedImprovement(ForecastAt(1, 1, 0.25), 2) == Approx(0.75 * 0.3989423).epsilon(1e-6));
+  CHECK(ExpectedImprovement(ForecastAt(3, 1e-9), 2) == Approx(2));
+  CHECK(ExpectedImprovement(ForecastAt(-30, 0.1), 2) == Approx(0).margin(1e-12));
+  // Twice as fast: half of the device time is the reference's.
+  CHECK(ExpectedImprovementPerCost(ForecastAt(1, 1), 2) == Approx(0.3989423 / 0.75).epsilon(1e-6));
+}
+
+TEST_CASE("ranks are among the last candidates") {
+  RouteHistory history;
+  const Forecast forecast = ForecastAt(1, 0.5);
+  CHECK(history.ShareWithHigherWinProbability(0) == 0);
+  for (int i = 0; i < 200; ++i) {
+    history.Decide(std::to_string(i), DecisionOf(DecisionReason::kUnpromising, 0.9), &forecast);
+  }
+  for (size_t i = 0; i < RouteHistory::kWindow; ++i) {
+    const double win = static_cast<double>(i) / RouteHistory::kWindow;
+    history.Decide("last" + std::to_string(i), DecisionOf(DecisionReason::kUnpromising, win),
+                   &forecast);
+  }
+  CHECK(history.ShareWithHigherWinProbability(0.75) == Approx(0.25).margin(0.02));
+  CHECK(history.ShareWithHigherWinProbability(1) == 0);
+  CHECK(history.ShareWithHigherValue(100) == 0);
+  CHECK(history.ShareWithHigherValue(-1) == 1);
+}
+
+TEST_CASE("what waits for its budget, or has no forecast, is no decision yet") {
+  RouteHistory history;
+  const Forecast forecast = ForecastAt(1, 0.5);
+  history.Decide("a", DecisionOf(DecisionReason::kBudgetPace, 0.9), &forecast);
+  history.Decide("b", DecisionOf(DecisionReason::kNoForecast, 0.9), nullptr);
+  CHECK(history.ShareWithHigherWinProbability(0) == 0);
+  CHECK(history.risk().selective_risk().pruned == 0);
+}
+
+TEST_CASE("a winner beats the incumbent of its decision, by the margin") {
+  RouteHistory history({.alpha = 0.1, .delta = 0.1});
+  const Forecast forecast = ForecastAt(1, 0.5);
+  const auto audit = [&](const std::string& id, double speedup) {
+    Decision decision = DecisionOf(DecisionReason::kAudit, 0.03);
+    decision.audit_propensity = 0.5;
+    history.Decide(id, decision, &forecast);
+    history.Settle(id, decision, speedup, 0.02);
+  };
+  audit("same", 2.03);
+  audit("failed", 0);
+  audit("nothing came of it", -1);
+  CHECK(history.risk().selective_risk().estimate == 0);
+  CHECK(history.risk().selective_risk().labels == 2);
+  audit("faster", 2.05);
+  CHECK(history.risk().selective_risk().labels == 3);
+  CHECK(history.risk().selective_risk().estimate == Approx(2.0 / 3));
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
