@@ -42,7 +42,7 @@ struct Site {
 
   // As many sources as are asked for, all recorded.
   std::string Candidates(size_t count) const {
-    const std::string path = home.File("candidates.jsonl");
+    std::string path = home.File("candidates.jsonl");
     std::ofstream file(path);
     for (size_t i = 0; i < count; ++i) {
       const Candidate& candidate = recorded.candidates.at(i);

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_SUPPORT_LLAMA_SERVER_H_
 #define KERNELCAST_TESTS_SUPPORT_LLAMA_SERVER_H_
 
+#include <cstdio>
 #include <memory>
 #include <string>
 
