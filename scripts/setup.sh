@@ -10,9 +10,12 @@
 #
 # Where no CUDA toolkit is found (CUDA_HOME, /usr/local/cuda), NVIDIA's compilers and headers
 # are downloaded into .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
+# llama.cpp's server, which some tests speak to, is downloaded into .setup/llama, under the MIT
+# licence; without it these tests are skipped.
 #
 # KERNELCAST_CUDA=off    does without the cuda target
-# KERNELCAST_WHEELS_DIR  folder with the wheels of scripts/cuda_wheels.txt, instead of downloading
+# KERNELCAST_LLAMA=off   does without llama.cpp
+# KERNELCAST_WHEELS_DIR  folder with the wheels of scripts/*_wheels.txt, instead of downloading
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -30,7 +33,7 @@ tools=.setup
 buf_version=1.75.0
 
 say() { printf 'setup: %s\n' "$*" >&2; }
-usage() { sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 with_tests=1
 case "${1-}" in
@@ -157,6 +160,34 @@ for wheel in wheels:
 PYTHON
 }
 
+# download_wheels NAME DIR WHAT LEFT_OUT: the wheels of scripts/NAME_wheels.txt into a new folder, having said
+# WHAT. Where that fails it says so, with LEFT_OUT, and is not tried again for half a day.
+download_wheels() {
+  local failed=$tools/$1.failed
+  if [[ -z ${KERNELCAST_WHEELS_DIR-} && -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
+    say "downloading what scripts/$1_wheels.txt lists failed lately: $4 (rm $failed tries again)"
+    return 1
+  fi
+  # In a shell of its own, for it ends the script where it cannot.
+  if ! python3 -m pip --version >/dev/null 2>&1 && ! (missing=(python3-pip) && install_packages); then
+    say "no pip to download what scripts/$1_wheels.txt lists with: $4"
+    return 1
+  fi
+  local source=()
+  [[ -n ${KERNELCAST_WHEELS_DIR-} ]] && source=(--no-index --find-links "$KERNELCAST_WHEELS_DIR")
+  say "$3"
+  mkdir -p "$2"
+  if ! python3 -m pip download --no-deps --only-binary :all: --require-hashes --quiet \
+    --disable-pip-version-check --retries 1 --timeout 20 "${source[@]}" \
+    --dest "$2" -r "scripts/$1_wheels.txt" >"$tools/pip.log" 2>&1 </dev/null; then
+    tail -n 5 "$tools/pip.log" >&2
+    say "pip could not download them (see $tools/pip.log): $4"
+    touch "$failed"
+    return 1
+  fi
+  rm -f "$failed"
+}
+
 # NVIDIA's compilers and headers, into a folder of this checkout.
 install_cuda() {
   local left_out="the cuda target is left out"
@@ -170,35 +201,36 @@ install_cuda() {
     say "no CUDA toolkit is found, and it is downloaded for x86-64 only: $left_out"
     return
   fi
-  local failed=$tools/cuda.failed
-  if [[ -z ${KERNELCAST_WHEELS_DIR-} && -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
-    say "no CUDA toolkit, and downloading one failed lately: $left_out (rm $failed tries again)"
-    return
-  fi
-  # In a shell of its own, for it ends the script where it cannot.
-  if ! python3 -m pip --version >/dev/null 2>&1 && ! (missing=(python3-pip) && install_packages); then
-    say "no CUDA toolkit, and no pip to download one with: $left_out"
-    return
-  fi
-  local source=()
-  [[ -n ${KERNELCAST_WHEELS_DIR-} ]] && source=(--no-index --find-links "$KERNELCAST_WHEELS_DIR")
-  say "no CUDA toolkit is found; taking NVIDIA's wheels (202 MB, scripts/cuda_wheels.txt)"
   local staging=$tools/cuda.$$
   rm -rf "$tools"/cuda.[0-9]*
-  mkdir -p "$staging/wheels"
-  if ! python3 -m pip download --no-deps --only-binary :all: --require-hashes --quiet \
-    --disable-pip-version-check --retries 1 --timeout 20 "${source[@]}" \
-    --dest "$staging/wheels" -r scripts/cuda_wheels.txt >"$tools/pip.log" 2>&1 </dev/null; then
-    tail -n 5 "$tools/pip.log" >&2
-    say "pip could not download them (see $tools/pip.log): $left_out"
-    rm -rf "$staging"
-    touch "$failed"
+  if download_wheels cuda "$staging/wheels" \
+    "no CUDA toolkit is found; taking NVIDIA's wheels (202 MB, scripts/cuda_wheels.txt)" "$left_out"; then
+    unpack_wheels "$staging/home" "$staging"/wheels/*.whl
+    cp scripts/cuda_wheels.txt "$staging/home/wheels.txt"
+    rm -rf "$tools/cuda"
+    mv "$staging/home" "$tools/cuda"
+  fi
+  rm -rf "$staging"
+}
+
+# llama.cpp's server as a Python package, into a folder of this checkout.
+install_llama() {
+  local left_out="the tests that speak to llama.cpp are skipped"
+  [[ ${KERNELCAST_LLAMA-} == off ]] && return
+  cmp -s scripts/llama_wheels.txt "$tools/llama/wheels.txt" && return
+  if [[ $(uname -m) != x86_64 ]]; then
+    say "llama.cpp is downloaded for x86-64 only: $left_out"
     return
   fi
-  unpack_wheels "$staging/home" "$staging"/wheels/*.whl
-  cp scripts/cuda_wheels.txt "$staging/home/wheels.txt"
-  rm -rf "$tools/cuda" "$failed"
-  mv "$staging/home" "$tools/cuda"
+  local staging=$tools/llama.$$
+  rm -rf "$tools"/llama.[0-9]*
+  if download_wheels llama "$staging/wheels" \
+    "taking llama.cpp's wheel (34 MB, scripts/llama_wheels.txt)" "$left_out"; then
+    python3 -m zipfile -e "$staging"/wheels/*.whl "$staging/home"
+    cp scripts/llama_wheels.txt "$staging/home/wheels.txt"
+    rm -rf "$tools/llama"
+    mv "$staging/home" "$tools/llama"
+  fi
   rm -rf "$staging"
 }
 
@@ -214,4 +246,5 @@ fi
 install_cuda
 if ((with_tests)); then
   install_tools
+  install_llama
 fi

@@ -249,6 +249,7 @@ void Dispatcher::Step() {
   if (look_for_hopeless_) EndHopeless();
   Pump();
   retired_attempts_.clear();
+  if (observer_ != nullptr) observer_->OnLoad(stats_.Load());
 
   std::vector<Notice> notices;
   notices.swap(notices_);
@@ -517,6 +518,7 @@ void Dispatcher::OnFirstToken(Attempt& attempt) {
   if (attempt.hedge) {
     stats_.Update(
         [&](ClientStats& stats) { ++stats.endpoints[attempt.endpoint.index].hedges_won; });
+    if (observer_ != nullptr) observer_->OnHedgeWon(attempt.endpoint.index);
   }
   call.outcome.first_token_ns = now_ns_ - call.submitted_ns;
   if (call.first_token_told) return;
@@ -548,7 +550,7 @@ void Dispatcher::OnAnswer(Attempt& attempt) {
     endpoint.cost += outcome.cost;
     if (!usage.known) ++endpoint.answers_without_usage;
   });
-  if (observer_ != nullptr && usage.known) {
+  if (observer_ != nullptr) {
     observer_->OnUsage(attempt.endpoint.index, usage, outcome.cost);
   }
   if (!attempt.transfer_ended) {

@@ -52,6 +52,15 @@ struct ClientStats {
   int64_t retries_denied = 0;
 };
 
+// What of ClientStats is no sum over endpoints or results.
+struct ClientLoad {
+  int64_t calls_overloaded = 0;
+  int64_t calls_pending = 0;
+  int64_t calls_queued = 0;
+  int64_t pending_bytes = 0;
+  int64_t retries_denied = 0;
+};
+
 // Told of what happens, for metrics. Called on the client's thread, under no lock; must not block
 // and not throw. `endpoint` is an index into the configuration. Override what is wanted.
 class LlmObserver {
@@ -64,12 +73,17 @@ class LlmObserver {
   // Another attempt will be made because of `reason`.
   virtual void OnRetry(int /*endpoint*/, ErrorKind /*reason*/) {}
   virtual void OnHedge(int /*endpoint*/) {}
+  // A hedge spoke before the attempt that it was sent beside.
+  virtual void OnHedgeWon(int /*endpoint*/) {}
+  // Of each answer; usage.known is false where the endpoint told none.
   virtual void OnUsage(int /*endpoint*/, const TokenUsage& /*usage*/, double /*cost*/) {}
   virtual void OnBreaker(int /*endpoint*/, BreakerState /*state*/) {}
   // Either has changed.
   virtual void OnConcurrency(int /*endpoint*/, int /*in_flight*/, int /*limit*/) {}
   // A call ended; called before its callback.
   virtual void OnCall(const ChatOutcome& /*outcome*/) {}
+  // Whenever something has happened, before the callbacks that come of it.
+  virtual void OnLoad(const ClientLoad& /*load*/) {}
 };
 
 }  // namespace kernelcast::llm

@@ -35,6 +35,12 @@ class StatsBoard {
     change(stats_);
   }
 
+  ClientLoad Load() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return {stats_.calls_overloaded, stats_.calls_pending, stats_.calls_queued,
+            stats_.pending_bytes, stats_.retries_denied};
+  }
+
   ClientStats Snapshot() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return stats_;

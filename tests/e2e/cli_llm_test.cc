@@ -222,6 +222,81 @@ TEST_CASE("A mistake about the endpoint is one line, before anything starts", "[
              Contains("cannot be reached"));
   CHECK_THAT(error({"--llm-config", site.home.File("none.yaml")}), Contains("no such file"));
   CHECK_FALSE(fs::exists(site.home.File("state/log")));
+}
+
+TEST_CASE("doctor and the forecaster say in one line what is wrong with an endpoint",
+          "[e2e][llm]") {
+  FakeEndpointOptions options;
+  options.models = {"one", "two"};
+  options.check_model = true;
+  options.api_key = "secret";
+  const Site site(options);
+  const std::string url = site.endpoint->url();
+  const std::string key = site.home.File("key");
+  std::ofstream(key) << "secret\n";
+  std::ofstream(site.home.File("wrong")) << "guess\n";
+  std::ofstream(site.home.File("typo.yaml"))
+      << "endpoints:\n  - {url: " << url << ", modle: one}\n";
+  std::ofstream(site.home.File("good.yaml"))
+      << "endpoints:\n  - {name: a, url: " << url << ", model: one, api_key_file: key}\n"
+      << "  - {name: b, url: " << url << ", model: three, api_key_file: key}\n";
+  struct Mistake {
+    std::vector<std::string> flags;
+    std::string said;
+    bool for_doctor = false;  // which takes seconds, for it looks at all else as well
+    bool ends_the_forecaster = true;
+  };
+  const std::vector<Mistake> mistakes = {
+      {{"--llm", "nonsense"}, "'nonsense' is no URL of an endpoint", true},
+      {{"--llm", "ftp://127.0.0.1/v1", "--llm-model", "one"}, "is no URL of an endpoint"},
+      {{"--llm", url, "--llm-model", "one"}, "it wants a key"},
+      {{"--llm", url, "--llm-model", "one", "--llm-key-file", site.home.File("wrong")},
+       "it refuses the key"},
+      {{"--llm", url, "--llm-key-file", site.home.File("none")}, "no such file", true},
+      {{"--llm", url, "--llm-key-file", key}, "has one, two; choose with --llm-model"},
+      {{"--llm", url, "--llm-key-file", key, "--llm-model", "three"},
+       "has no model 'three'; it has one, two",
+       true},
+      {{"--llm", "http://127.0.0.1:1/v1"}, "cannot be reached"},
+      // It may come back.
+      {{"--llm", "http://127.0.0.1:1/v1", "--llm-model", "one"}, "cannot be reached", true, false},
+      {{"--llm", "http://no-such-host.invalid/v1", "--llm-model", "one"},
+       "cannot be reached",
+       false,
+       false},
+      {{"--llm-config", site.home.File("none.yaml")}, "no such file"},
+      {{"--llm-config", site.home.File("typo.yaml")}, "typo.yaml:2: "},
+      {{"--llm-config", site.home.File("good.yaml")}, "has no model 'three'"},
+      {{"--llm", url, "--llm-config", site.home.File("good.yaml")}, "do not go with it"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    CAPTURE(mistake.flags);
+    if (mistake.for_doctor) {
+      std::vector<std::string> arguments = {"doctor", "--state-dir", site.home.File("state"),
+                                            "--json"};
+      arguments.insert(arguments.end(), mistake.flags.begin(), mistake.flags.end());
+      const Outcome examined = Run(site.home, arguments);
+      INFO(examined.out << examined.err);
+      CHECK(examined.exit_code == 1);
+      CHECK_THAT(examined.out, Contains(mistake.said));
+    }
+    std::vector<std::string> arguments = {"--state-dir", site.home.File("forecaster"), "--backend",
+                                          "llm"};
+    arguments.insert(arguments.end(), mistake.flags.begin(), mistake.flags.end());
+    Service forecaster("kernelcast-forecaster", arguments, site.home);
+    const absl::Status status = forecaster.Start();
+    INFO(status.ToString());
+    CHECK(status.ok() != mistake.ends_the_forecaster);
+    if (status.ok()) continue;
+    // "...:\n" and what the program said.
+    const std::string output(status.message());
+    const std::string lines = output.substr(output.find('\n') + 1);
+    CHECK(std::count(lines.begin(), lines.end(), '\n') == 1);
+    const json line = json::parse(lines);
+    CHECK(line["level"] == "error");
+    CHECK_THAT(line["error"].get<std::string>(), Contains(mistake.said));
+    CHECK(line["error"].get<std::string>().find("secret") == std::string::npos);
+  }
 
   const auto doctor = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"doctor", "--state-dir", site.home.File("state")};

@@ -30,7 +30,9 @@ constexpr uint64_t kUsualAnswerTokens = 1024;
 constexpr int64_t kWorthAskingAgainNs = 500'000'000;
 constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
 constexpr int kNotImplemented = 501;
-constexpr std::string_view kContextLengthCode = "context_length_exceeded";
+// As most servers name it, and llama.cpp.
+constexpr std::string_view kContextLengthCodes[] = {"context_length_exceeded",
+                                                    "exceed_context_size_error"};
 
 using Cause = Abstention::Cause;
 
@@ -467,7 +469,8 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
       absl::StrCat(outcome.endpoint.empty() ? "" : outcome.endpoint + ": ",
                    std::string(llm::ErrorKindName(kind)), ": ", outcome.error.message);
   if (IsRefusal(outcome.error)) {
-    const bool too_long = outcome.error.code == kContextLengthCode;
+    const bool too_long =
+        std::ranges::find(kContextLengthCodes, outcome.error.code) != std::end(kContextLengthCodes);
     if (Report(sample, outcome, too_long ? RungOutcome::kNoVerdict : RungOutcome::kRefused)) {
       return true;
     }

@@ -43,6 +43,13 @@ constexpr Abstention::Cause kCauses[] = {
     Abstention::Cause::kEndpointUnavailable, Abstention::Cause::kBudget,
     Abstention::Cause::kNotCovered};
 
+constexpr llm::BreakerState kBreakerStates[] = {
+    llm::BreakerState::kClosed, llm::BreakerState::kOpen, llm::BreakerState::kHalfOpen};
+
+std::string_view Name(llm::ErrorKind kind) {
+  return kind == llm::ErrorKind::kNone ? "ok" : llm::ErrorKindName(kind);
+}
+
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 std::vector<double> AnswerBounds() {
@@ -81,6 +88,24 @@ LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>
       &registry.Histogram("kernelcast_forecaster_llm_probability_sum",
                           "Sum of an answer's probabilities before they were scaled",
                           {0.5, 0.75, 0.9, 0.95, 0.98, 0.999, 1.001, 1.02, 1.05, 1.1, 1.25, 1.5});
+  for (int kind = 0; kind < llm::kErrorKindCount; ++kind) {
+    calls_[kind] =
+        &registry.Counter("kernelcast_forecaster_llm_calls_total",
+                          "Calls to the endpoints' client, by how they ended",
+                          {{"result", std::string(Name(static_cast<llm::ErrorKind>(kind)))}});
+  }
+  queue_wait_ = &registry.Histogram("kernelcast_forecaster_llm_queue_wait_seconds",
+                                    "Time that a call waited to be sent", AnswerBounds());
+  pending_ =
+      &registry.Gauge("kernelcast_forecaster_llm_pending_calls", "Calls that have not ended");
+  queued_ = &registry.Gauge("kernelcast_forecaster_llm_queued_calls",
+                            "Of these, calls without a request under way");
+  pending_bytes_ = &registry.Gauge("kernelcast_forecaster_llm_pending_bytes",
+                                   "Bytes of prompts of calls that have not ended");
+  overloaded_ = &registry.Counter("kernelcast_forecaster_llm_calls_overloaded_total",
+                                  "Calls not taken because too many were pending");
+  retries_denied_ = &registry.Counter("kernelcast_forecaster_llm_retries_denied_total",
+                                      "Retries and hedges that their budget did not allow");
   for (const std::string& name : endpoints) {
     Endpoint endpoint;
     const Labels labels = {{"endpoint", name}};
@@ -90,8 +115,7 @@ LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>
       return more;
     };
     for (int kind = 0; kind < llm::kErrorKindCount; ++kind) {
-      const std::string_view word =
-          kind == 0 ? "ok" : llm::ErrorKindName(static_cast<llm::ErrorKind>(kind));
+      const std::string_view word = Name(static_cast<llm::ErrorKind>(kind));
       endpoint.attempts[kind] = &registry.Counter("kernelcast_forecaster_llm_attempts_total",
                                                   "Requests sent to an endpoint, by how they ended",
                                                   with("result", word));
@@ -102,6 +126,8 @@ LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>
     }
     endpoint.hedges = &registry.Counter("kernelcast_forecaster_llm_hedges_total",
                                         "Second requests because the first was slow", labels);
+    endpoint.hedges_won = &registry.Counter("kernelcast_forecaster_llm_hedges_won_total",
+                                            "Second requests that spoke before the first", labels);
     constexpr const char* kTokens = "kernelcast_forecaster_llm_tokens_total";
     constexpr const char* kTokensHelp =
         "Tokens as the endpoint counts them; cached ones are also input";
@@ -110,12 +136,20 @@ LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>
     endpoint.output_tokens = &registry.Counter(kTokens, kTokensHelp, with("kind", "output"));
     endpoint.cost = &registry.Counter("kernelcast_forecaster_llm_cost_total",
                                       "Cost by the configured prices, in their currency", labels);
+    endpoint.answers_without_usage =
+        &registry.Counter("kernelcast_forecaster_llm_answers_without_usage_total",
+                          "Answers that did not say how many tokens they took", labels);
     endpoint.in_flight = &registry.Gauge("kernelcast_forecaster_llm_in_flight",
                                          "Requests under way at an endpoint", labels);
     endpoint.limit = &registry.Gauge("kernelcast_forecaster_llm_concurrency_limit",
                                      "Requests that an endpoint is given at once", labels);
     endpoint.breaker = &registry.Gauge("kernelcast_forecaster_llm_breaker_state",
                                        "0 closed, 1 open, 2 trying one request", labels);
+    for (const llm::BreakerState state : kBreakerStates) {
+      endpoint.breaker_changes[state] = &registry.Counter(
+          "kernelcast_forecaster_llm_breaker_changes_total", "Changes of a breaker to a state",
+          with("state", llm::BreakerStateName(state)));
+    }
     endpoint.latency =
         &registry.Histogram("kernelcast_forecaster_llm_attempt_duration_seconds",
                             "Time of a request from being sent to its end", AnswerBounds(), labels);
@@ -160,8 +194,11 @@ void LlmMetrics::OnRetry(int endpoint, llm::ErrorKind reason) {
 
 void LlmMetrics::OnHedge(int endpoint) { endpoints_[endpoint].hedges->Increment(); }
 
+void LlmMetrics::OnHedgeWon(int endpoint) { endpoints_[endpoint].hedges_won->Increment(); }
+
 void LlmMetrics::OnUsage(int endpoint, const llm::TokenUsage& usage, double cost) {
   Endpoint& counters = endpoints_[endpoint];
+  if (!usage.known) counters.answers_without_usage->Increment();
   counters.input_tokens->Increment(static_cast<double>(usage.prompt_tokens));
   counters.cached_tokens->Increment(static_cast<double>(usage.cached_prompt_tokens));
   counters.output_tokens->Increment(static_cast<double>(usage.completion_tokens));
@@ -170,11 +207,26 @@ void LlmMetrics::OnUsage(int endpoint, const llm::TokenUsage& usage, double cost
 
 void LlmMetrics::OnBreaker(int endpoint, llm::BreakerState state) {
   endpoints_[endpoint].breaker->Set(static_cast<double>(state));
+  endpoints_[endpoint].breaker_changes.at(state)->Increment();
 }
 
 void LlmMetrics::OnConcurrency(int endpoint, int in_flight, int limit) {
   endpoints_[endpoint].in_flight->Set(in_flight);
   endpoints_[endpoint].limit->Set(limit);
+}
+
+void LlmMetrics::OnCall(const llm::ChatOutcome& outcome) {
+  calls_[static_cast<int>(outcome.error.kind)]->Increment();
+  queue_wait_->Observe(Seconds(outcome.queued_ns));
+}
+
+void LlmMetrics::OnLoad(const llm::ClientLoad& load) {
+  pending_->Set(static_cast<double>(load.calls_pending));
+  queued_->Set(static_cast<double>(load.calls_queued));
+  pending_bytes_->Set(static_cast<double>(load.pending_bytes));
+  overloaded_->Increment(static_cast<double>(load.calls_overloaded - load_.calls_overloaded));
+  retries_denied_->Increment(static_cast<double>(load.retries_denied - load_.retries_denied));
+  load_ = load;
 }
 
 }  // namespace kernelcast::forecaster

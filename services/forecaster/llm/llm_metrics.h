@@ -35,9 +35,12 @@ class LlmMetrics final : public llm::LlmObserver {
   void OnFirstToken(int endpoint, int64_t since_sent_ns) override;
   void OnRetry(int endpoint, llm::ErrorKind reason) override;
   void OnHedge(int endpoint) override;
+  void OnHedgeWon(int endpoint) override;
   void OnUsage(int endpoint, const llm::TokenUsage& usage, double cost) override;
   void OnBreaker(int endpoint, llm::BreakerState state) override;
   void OnConcurrency(int endpoint, int in_flight, int limit) override;
+  void OnCall(const llm::ChatOutcome& outcome) override;
+  void OnLoad(const llm::ClientLoad& load) override;
 
  private:
   using KindCounters = std::array<prometheus::Counter*, llm::kErrorKindCount>;
@@ -45,13 +48,16 @@ class LlmMetrics final : public llm::LlmObserver {
     KindCounters attempts{};
     KindCounters retries{};
     prometheus::Counter* hedges = nullptr;
+    prometheus::Counter* hedges_won = nullptr;
     prometheus::Counter* input_tokens = nullptr;
     prometheus::Counter* cached_tokens = nullptr;
     prometheus::Counter* output_tokens = nullptr;
     prometheus::Counter* cost = nullptr;
+    prometheus::Counter* answers_without_usage = nullptr;
     prometheus::Gauge* in_flight = nullptr;
     prometheus::Gauge* limit = nullptr;
     prometheus::Gauge* breaker = nullptr;
+    std::map<llm::BreakerState, prometheus::Counter*> breaker_changes;
     prometheus::Histogram* latency = nullptr;
     prometheus::Histogram* first_token = nullptr;
   };
@@ -63,6 +69,14 @@ class LlmMetrics final : public llm::LlmObserver {
   std::map<std::pair<Rung, RungOutcome>, prometheus::Counter*> answers_;
   std::map<AnswerFault, prometheus::Counter*> faults_;
   prometheus::Histogram* probability_sum_ = nullptr;
+  KindCounters calls_{};
+  prometheus::Histogram* queue_wait_ = nullptr;
+  prometheus::Gauge* pending_ = nullptr;
+  prometheus::Gauge* queued_ = nullptr;
+  prometheus::Gauge* pending_bytes_ = nullptr;
+  prometheus::Counter* overloaded_ = nullptr;
+  prometheus::Counter* retries_denied_ = nullptr;
+  llm::ClientLoad load_;  // that was last told of; of the client's thread
 };
 
 }  // namespace kernelcast::forecaster

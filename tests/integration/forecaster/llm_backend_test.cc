@@ -23,6 +23,7 @@
 #include "services/forecaster/pool/pool_backend.h"
 #include "services/forecaster/store/forecast_cache_file.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/support/metrics_page.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
@@ -32,6 +33,7 @@ namespace {
 using testing::FakeEndpointOptions;
 using testing::FakeLlmEndpoint;
 using testing::Fault;
+using testing::MetricsPage;
 using testing::TemporaryFolder;
 using Cause = Abstention::Cause;
 
@@ -73,6 +75,7 @@ class Tally {
       } else {
         ++causes_[std::get<Abstention>(result).cause];
         last_reason_ = std::get<Abstention>(result).reason;
+        if (last_reason_.empty()) ++unexplained_;
         // "ENDPOINT: KIND: message"
         const size_t kind = last_reason_.find(": ");
         ++reasons_[last_reason_.substr(0, last_reason_.find(": ", kind + 1))];
@@ -98,6 +101,11 @@ class Tally {
   size_t invalid() {
     std::lock_guard lock(mutex_);
     return invalid_;
+  }
+  // Abstentions without a reason.
+  size_t unexplained() {
+    std::lock_guard lock(mutex_);
+    return unexplained_;
   }
   std::map<Cause, size_t> causes() {
     std::lock_guard lock(mutex_);
@@ -132,6 +140,7 @@ class Tally {
   std::string last_reason_;
   size_t forecasts_ = 0;
   size_t invalid_ = 0;
+  size_t unexplained_ = 0;
 };
 
 // With `stubborn`, an endpoint that fails a third of the time is asked on and on.
@@ -176,11 +185,8 @@ struct Fixture {
   void Ask(int number, const ForecastCall& call = {}) {
     backend->Forecast(Input(number), call, tally.Slot(number));
   }
-  double Metric(const std::string& name) const {
-    const std::string text = "\n" + registry.Text();
-    const size_t at = text.find("\n" + name + " ");
-    REQUIRE(at != std::string::npos);
-    return std::stod(text.substr(at + name.size() + 2));
+  double Metric(const std::string& series) const {
+    return MetricsPage(registry.Text()).Value(series);
   }
 
   TemporaryFolder folder;
@@ -209,6 +215,62 @@ size_t EntriesOf(const char* folder) {
   size_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
   return count;
+}
+
+// That the metrics of the client say what its own figures say.
+void CheckMetrics(const Fixture& fixture) {
+  const llm::ClientStats stats = fixture.client->Stats();
+  const MetricsPage page(fixture.registry.Text());
+  const auto check = [&page](const std::string& name, const std::string& labels, double expected) {
+    const std::string series = absl::StrCat("kernelcast_forecaster_llm_", name,
+                                            labels.empty() ? "" : absl::StrCat("{", labels, "}"));
+    INFO(series);
+    CHECK(page.Value(series) == expected);
+  };
+  const auto word = [](int kind) {
+    return kind == 0 ? std::string("ok")
+                     : std::string(llm::ErrorKindName(static_cast<llm::ErrorKind>(kind)));
+  };
+  check("pending_calls", "", static_cast<double>(stats.calls_pending));
+  check("queued_calls", "", static_cast<double>(stats.calls_queued));
+  check("pending_bytes", "", static_cast<double>(stats.pending_bytes));
+  check("calls_overloaded_total", "", static_cast<double>(stats.calls_overloaded));
+  check("retries_denied_total", "", static_cast<double>(stats.retries_denied));
+  for (int kind = 0; kind < llm::kErrorKindCount; ++kind) {
+    check("calls_total", absl::StrCat("result=\"", word(kind), "\""),
+          static_cast<double>(stats.calls_by_result[static_cast<size_t>(kind)]));
+  }
+  CHECK(page.Sum("kernelcast_forecaster_llm_calls_total") ==
+        static_cast<double>(stats.calls_submitted - stats.calls_pending));
+  const llm::EndpointStats& endpoint = stats.endpoints.front();
+  const std::string here = "endpoint=\"here\"";
+  for (int kind = 0; kind < llm::kErrorKindCount; ++kind) {
+    check("attempts_total", absl::StrCat(here, ",result=\"", word(kind), "\""),
+          static_cast<double>(endpoint.attempts_by_result[static_cast<size_t>(kind)]));
+    if (kind == 0) continue;
+    check("retries_total", absl::StrCat(here, ",reason=\"", word(kind), "\""),
+          static_cast<double>(endpoint.retries_by_reason[static_cast<size_t>(kind)]));
+  }
+  CHECK(page.Sum("kernelcast_forecaster_llm_attempts_total") ==
+        static_cast<double>(endpoint.attempts_started - endpoint.in_flight));
+  check("hedges_total", here, static_cast<double>(endpoint.hedges));
+  check("hedges_won_total", here, static_cast<double>(endpoint.hedges_won));
+  const auto tokens = [](const char* kind) {
+    return absl::StrCat("endpoint=\"here\",kind=\"", kind, "\"");
+  };
+  check("tokens_total", tokens("input"), static_cast<double>(endpoint.prompt_tokens));
+  check("tokens_total", tokens("cached_input"), static_cast<double>(endpoint.cached_prompt_tokens));
+  check("tokens_total", tokens("output"), static_cast<double>(endpoint.completion_tokens));
+  check("answers_without_usage_total", here, static_cast<double>(endpoint.answers_without_usage));
+  check("cost_total", here, endpoint.cost);
+  check("in_flight", here, endpoint.in_flight);
+  check("concurrency_limit", here, endpoint.concurrency_limit);
+  check("breaker_state", here, static_cast<double>(endpoint.breaker));
+  const auto changes = [](const char* state) {
+    return absl::StrCat("endpoint=\"here\",state=\"", state, "\"");
+  };
+  check("breaker_changes_total", changes("open"), static_cast<double>(endpoint.breaker_opened));
+  check("breaker_changes_total", changes("closed"), static_cast<double>(endpoint.breaker_closed));
 }
 
 int64_t ResidentBytes() {
@@ -265,7 +327,26 @@ TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the end
     CHECK(fixture.tally.forecasts() + abstentions == kCandidates);
     CHECK(fixture.tally.answered_twice() == 0);
     CHECK(fixture.tally.invalid() == 0);
+    CHECK(fixture.tally.unexplained() == 0);
     CHECK(fixture.tally.forecasts() > kCandidates / 2);
+    // Every fault was met.
+    const testing::FakeEndpointSeen seen = fixture.endpoint->Seen();
+    for (const Fault fault : testing::AllFaults()) {
+      INFO(std::string(testing::FaultName(fault)));
+      if (fault != Fault::kRateLimitDate) CHECK(seen.faults.contains(fault));
+    }
+    const std::pair<Cause, const char*> words[] = {{Cause::kModelDeferred, "deferred"},
+                                                   {Cause::kUnparsable, "unparsable"},
+                                                   {Cause::kEndpointUnavailable, "unavailable"},
+                                                   {Cause::kBudget, "budget"},
+                                                   {Cause::kNotCovered, "not_covered"}};
+    for (const auto& [cause, name] : words) {
+      INFO(name);
+      CHECK(fixture.Metric(
+                absl::StrCat("kernelcast_forecaster_llm_questions_total{result=\"", name, "\"}")) ==
+            static_cast<double>(causes.contains(cause) ? causes.at(cause) : 0));
+    }
+    CheckMetrics(fixture);
     std::printf("%d candidates: %zu forecasts", kCandidates, fixture.tally.forecasts());
     for (const auto& [reason, count] : fixture.tally.reasons()) {
       std::printf(", %s: %zu", reason.c_str(), count);
@@ -347,6 +428,10 @@ TEST_CASE("An endpoint that dies and returns is felt and forgotten", "[llm]") {
   // What is known is still known.
   fixture.backend->Forecast(Input(0), {}, fixture.tally.Slot(100));
   CHECK(std::holds_alternative<Forecast>(fixture.tally.Result(100)));
+  CHECK(fixture.Metric(
+            R"(kernelcast_forecaster_llm_breaker_changes_total{endpoint="here",state="open"})") >=
+        1);
+  CheckMetrics(fixture);
   fixture.endpoint->Return();
   // Failures were not remembered as answers.
   int attempt = 1000;

@@ -286,7 +286,11 @@ TEST_CASE("A question that is refused in every form is not covered", "[forecaste
   CHECK(fixture.client.Shape(5).tag == static_cast<int>(Rung::kJsonSchema));
   fixture.client.Fail(5, ErrorKind::kRefused, 400, "context_length_exceeded");
   CHECK(fixture.results.Abstained(2).cause == Cause::kNotCovered);
-  CHECK(fixture.client.submitted() == 5);
+  fixture.Ask(3, 2);
+  fixture.client.WaitForCalls(6);
+  fixture.client.Fail(6, ErrorKind::kRefused, 400, "exceed_context_size_error");
+  CHECK(fixture.results.Abstained(3).cause == Cause::kNotCovered);
+  CHECK(fixture.client.submitted() == 6);
 }
 
 TEST_CASE("An answer without an end counts as one that cannot be read", "[forecaster][llm]") {
