@@ -20,6 +20,7 @@ COMMON = {
     "domain": ["base"],
     "convert": ["base", "domain"],
     "llm": ["base"],
+    "prompt": ["base", "domain"],
     "process": ["base"],
     "metrics": ["base"],
     "rpc": ["base", "metrics"],

@@ -58,8 +58,8 @@ ModelReply ReplyOf(llm::ChatAnswer answer) {
 // Everything but what is said otherwise belongs to the thread.
 class LlmBackend::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(LlmBackendOptions options, ChatClient* client, ForecastCache* cache, LlmMetrics* metrics,
-       const Clock& clock)
+  Core(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
+       LlmMetrics* metrics, const Clock& clock)
       : options_(std::move(options)),
         version_(absl::StrCat(std::string(kVersion), ";prompt=", options_.prompt.version(),
                               ";samples=", options_.samples)),
@@ -191,7 +191,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   const LlmBackendOptions options_;
   const std::string version_;
   const RequestShapes shapes_;
-  ChatClient* const client_;
+  llm::ChatClient* const client_;
   ForecastCache* const cache_;
   LlmMetrics* const metrics_;
   const Clock& clock_;
@@ -565,7 +565,7 @@ void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result, bool first)
   waiter.done(std::move(result));
 }
 
-LlmBackend::LlmBackend(LlmBackendOptions options, ChatClient* client, ForecastCache* cache,
+LlmBackend::LlmBackend(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
                        LlmMetrics* metrics, const Clock& clock)
     : core_(std::make_shared<Core>(std::move(options), client, cache, metrics, clock)) {
   core_->Start();

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/unit/services/forecaster/llm/fake_chat_client.h"
+#include "tests/support/fake_chat_client.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
@@ -22,6 +22,7 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using Cause = Abstention::Cause;
 using llm::ErrorKind;
+using testing::FakeChatClient;
 
 constexpr auto kLimit = std::chrono::seconds(20);
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
