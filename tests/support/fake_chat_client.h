@@ -98,7 +98,14 @@ class FakeChatClient final : public llm::ChatClient {
   }
 
   void End(llm::CallId id, llm::ChatOutcome outcome, const std::string& endpoint) {
-    if (!Waiting(id).shape.has_value()) Shape(id, endpoint);
+    Call& waiting = Waiting(id);
+    if (!waiting.shape.has_value()) {
+      if (waiting.request.shape_for) {
+        Shape(id, endpoint);
+      } else {
+        waiting.shape = waiting.request.shape;
+      }
+    }
     Call call;
     {
       std::lock_guard lock(mutex_);

@@ -1191,10 +1191,13 @@ void Engine::AskForKernels(const std::string& search_id) {
     const Asking::Kind kind = AskingOf(search).kind;
     return kind == Asking::Kind::kYes || kind == Asking::Kind::kAway;
   };
+  // What the space has in flight meanwhile does not keep anybody from asking whether it has.
+  const auto has_room = [&] {
+    return generation.outages > 0 ||
+           (search.in_flight + generation.in_flight.size() < limit && search.measuring < 2 * slots);
+  };
   while (search.status == SearchStatus::kRunning && !wait &&
-         generation.in_flight.size() < at_once &&
-         search.in_flight + generation.in_flight.size() < limit && search.measuring < 2 * slots &&
-         may_ask()) {
+         generation.in_flight.size() < at_once && has_room() && may_ask()) {
     GenerationRequested requested;
     requested.search_id = search_id;
     requested.number = search.counts.generation.requested + 1;

@@ -219,11 +219,11 @@ Json Mended(const Json& described) {
     for (const auto& [synonym, key] : kLaunchSynonyms) {
       if (launch.contains(synonym) && !launch.contains(key)) launch[key] = launch[synonym];
     }
-    for (auto field = launch.begin(); field != launch.end();) {
-      const bool known =
-          std::ranges::any_of(kLaunchKeys, [&](const char* key) { return field.key() == key; });
-      field = known && !field->is_null() ? field + 1 : launch.erase(field);
+    Json known = Json::object();
+    for (const char* key : kLaunchKeys) {
+      if (launch.contains(key) && !launch[key].is_null()) known[key] = launch[key];
     }
+    launch = std::move(known);
     for (const char* key : {"grid", "block", "arguments", "cluster"}) MakeList(launch, key);
   }
   return object;
