@@ -123,6 +123,7 @@ class SearchFollower {
         break;
       }
       case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
+      case v1::SearchEvent::kGeneration: ApplyGeneration(event.generation()); break;
       case v1::SearchEvent::kImproved:
         progress_.best = FromProto(event.improved().speedup());
         progress_.best_name = NameOf(event.improved().candidate_id());
@@ -135,6 +136,20 @@ class SearchFollower {
     progress_.pruned = standing_.pruned();
     progress_.rejected = standing_.rejected();
     progress_.device_seconds_avoided = standing_.avoided_seconds();
+  }
+
+  void ApplyGeneration(const v1::Generation& generation) {
+    const bool answered = generation.outcome() != v1::GENERATION_OUTCOME_UNANSWERED;
+    if (answered == model_away_) {
+      model_away_ = !answered;
+      context_.console.Note(
+          answered ? "the model is back"
+                   : absl::StrCat("the model is away: ", OneLine(generation.detail())));
+    }
+    if (generation.outcome() == v1::GENERATION_OUTCOME_UNUSABLE) {
+      progress_.latest =
+          absl::StrCat("an answer that is of no use: ", OneLine(generation.detail()));
+    }
   }
 
   void ApplySettled(const v1::Evaluation& evaluation) {
@@ -200,6 +215,7 @@ class SearchFollower {
   SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;
   std::string last_connection_;
   bool improved_ = false;
+  bool model_away_ = false;
 };
 
 absl::Status SetDuration(const char* flag, double seconds, google::protobuf::Duration* duration) {
@@ -272,6 +288,29 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
   return absl::OkStatus();
 }
 
+Json GenerationJson(const v1::GenerationCounts& counts) {
+  return {{"requested", counts.requested()},
+          {"written", counts.written()},
+          {"duplicates", counts.duplicates()},
+          {"unusable", counts.unusable()},
+          {"unanswered", counts.unanswered()},
+          {"given_up", counts.given_up()},
+          {"input_tokens", counts.input_tokens()},
+          {"output_tokens", counts.output_tokens()},
+          {"cost", counts.cost()}};
+}
+
+std::string GenerationText(const v1::GenerationCounts& counts) {
+  std::string text =
+      absl::StrCat("asked a model for ", FormatCount(counts.requested()),
+                   " kernels: ", FormatCount(counts.written()), " written, ",
+                   FormatCount(counts.duplicates()), " repeated, ", FormatCount(counts.unusable()),
+                   " unusable, ", FormatCount(counts.unanswered()), " unanswered; ",
+                   FormatCount(counts.input_tokens() + counts.output_tokens()), " tokens");
+  if (counts.cost() > 0) absl::StrAppend(&text, ", cost ", FormatNumber(counts.cost()));
+  return text + "\n";
+}
+
 // Reads the finished search back, writes its report and says how it went.
 absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
                                   const std::string& search_id, const Problem* problem,
@@ -298,6 +337,10 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
     console.Out(SummaryText(input, analysis, console.style(), console.width()));
   }
   Json json = SummaryJson(input, analysis);
+  if (reply.search().spec().generator() == v1::GENERATOR_LLM) {
+    json["counts"]["generation"] = GenerationJson(reply.search().counts().generation());
+    console.Out(GenerationText(reply.search().counts().generation()));
+  }
   if (!flags.no_report && report != "-") json["report"] = report;
   json["interrupted"] = interrupted;
   console.Line(json);

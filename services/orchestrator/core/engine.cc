@@ -1104,7 +1104,8 @@ Engine::Asking Engine::AskingOf(const Search& search) const {
   const Generation& generation = *search.generation;
   const GenerationCounts& counts = search.counts.generation;
   const GeneratorLimits& limits = search.spec.generator_limits;
-  if (limits.max_requests > 0 && counts.requested >= limits.max_requests) {
+  // One that nobody answered has cost nothing.
+  if (limits.max_requests > 0 && counts.requested - counts.unanswered >= limits.max_requests) {
     return {Asking::Kind::kSpent, "budget: generator_requests"};
   }
   if (limits.max_tokens > 0) {

@@ -35,7 +35,7 @@ struct Budget {
 
 // What a search may ask of a language model that writes kernels. Zero: no limit of this kind.
 struct GeneratorLimits {
-  uint64_t max_requests = 0;
+  uint64_t max_requests = 0;  // those that nobody answered not counted
   uint64_t max_tokens = 0;
   // Requests under way at once; 0: kDefaultGenerationsInFlight.
   uint32_t max_in_flight = 0;
