@@ -234,8 +234,8 @@ TEST_CASE("Where the endpoint dies for good the search ends with what it has and
 
 TEST_CASE("Where the endpoint comes back so does the search", "[e2e][generator]") {
   const Site site([](int number) { return Good(16 * number); });
-  Program program(site.home, site.Search({"--generator-requests", "12", "--generator-in-flight",
-                                          "2", "--generator-patience-seconds", "600"}));
+  Program program(site.home, site.Search({"--generator-requests", "6", "--generator-in-flight", "2",
+                                          "--generator-patience-seconds", "600"}));
   REQUIRE(Eventually([&] { return site.author.prompts().size() >= 3; }));
   const size_t before = site.author.prompts().size();
   site.endpoint->Die();
@@ -255,7 +255,7 @@ TEST_CASE("A crash of the orchestrator loses no kernel that was written", "[e2e]
   FakeEndpointOptions options;
   options.latency_us = 100'000;
   const Site site([](int number) { return Good(8 * number); }, options);
-  Program program(site.home, site.Search({"--generator-requests", "10"}));
+  Program program(site.home, site.Search({"--generator-requests", "7"}));
   REQUIRE(Eventually([&] { return site.author.prompts().size() >= 3; }));
   const pid_t orchestrator = OrchestratorOf(program.pid());
   REQUIRE(orchestrator > 0);
@@ -264,8 +264,8 @@ TEST_CASE("A crash of the orchestrator loses no kernel that was written", "[e2e]
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json generation = json::parse(outcome.out)["counts"]["generation"];
-  CHECK(generation["requested"] == 10);
-  CHECK(generation["written"].get<int>() + generation["duplicates"].get<int>() == 10);
+  CHECK(generation["requested"] == 7);
+  CHECK(generation["written"].get<int>() + generation["duplicates"].get<int>() == 7);
   std::map<std::string, int> settled;
   for (const json& record : site.Records()) {
     CHECK(++settled[record["evaluation"]["request_id"]] == 1);
