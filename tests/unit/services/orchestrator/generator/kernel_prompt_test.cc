@@ -1,10 +1,9 @@
 #include "services/orchestrator/generator/kernel_prompt.h"
 
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 
-#include "common/base/id.h"
+#include "common/domain/launch_geometry.h"
+#include "services/orchestrator/generator/answer_reader.h"
 #include "services/orchestrator/generator/builtin_prompts.h"
 
 namespace kernelcast::orchestrator {
@@ -182,6 +181,33 @@ TEST_CASE("Versions of kernel prompts name their bytes", "[orchestrator][prompt]
   INFO(loaded.status().ToString());
   REQUIRE(loaded.ok());
   CHECK(loaded->version() == Default().version());
+}
+
+TEST_CASE("What the prompt shows as an answer can be read", "[orchestrator][prompt]") {
+  for (const std::string target : {"cpu", "cuda"}) {
+    INFO(target);
+    const GenerationQuery query = Query(target);
+    const std::string system = Rendered(query).system;
+    Candidate model;
+    model.kind = target == "cuda" ? CandidateKind::kDeviceCuda : CandidateKind::kHostNative;
+    ReadKernel read =
+        ReadAnswer(system.substr(system.find("Answer with a short plan")), false, model);
+    CHECK(read.reason == "");
+    REQUIRE(read.fault == ReadFault::kNone);
+    CHECK(read.candidate.kind == model.kind);
+    read.candidate.problem_id = query.problem->problem_id;
+    read.candidate.target = target;
+    CHECK(ValidateCandidate(read.candidate).ok());
+    const AxisValues& shape = query.problem->bench_shapes.front();
+    for (const Launch& launch : read.candidate.launches) {
+      const auto geometry =
+          EvaluateGeometry(launch, LaunchVariables(read.candidate.tunables, shape), "launch");
+      INFO(geometry.status().ToString());
+      REQUIRE(geometry.ok());
+      CHECK(geometry->grid[0] == 16);
+    }
+    CHECK(read.candidate.launches.size() == (target == "cuda" ? 1 : 0));
+  }
 }
 
 TEST_CASE("Mistakes in a kernel prompt are named with file and line", "[orchestrator][prompt]") {
