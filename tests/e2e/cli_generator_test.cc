@@ -134,6 +134,11 @@ struct Site {
   std::unique_ptr<FakeLlmEndpoint> endpoint;
 };
 
+// A machine that is busy takes its time to measure.
+Outcome RunSearch(const Site& site, const std::vector<std::string>& more) {
+  return Program(site.home, site.Search(more)).Wait(240);
+}
+
 template <class Condition>
 bool Eventually(const Condition& condition) {
   for (int i = 0; i < 3000; ++i) {
@@ -174,8 +179,8 @@ TEST_CASE("A model writes kernels, is told what was wrong, and gets there", "[e2
       default: return Good(32 + 16 * (number - 5));
     }
   });
-  const Outcome outcome = Run(site.home, site.Search({"--generator-requests", "7", "--in-flight",
-                                                      "1", "--generator-in-flight", "1"}));
+  const Outcome outcome = RunSearch(
+      site, {"--generator-requests", "7", "--in-flight", "1", "--generator-in-flight", "1"});
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
@@ -223,7 +228,7 @@ TEST_CASE("Where the endpoint dies for good the search ends with what it has and
                                "--generator-in-flight", "1", "--generator-patience-seconds", "1"}));
   REQUIRE(program.AwaitErr("measured 1"));
   site.endpoint->Die();
-  const Outcome outcome = program.Wait(100);
+  const Outcome outcome = program.Wait(240);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json summary = json::parse(outcome.out);
@@ -241,7 +246,7 @@ TEST_CASE("Where the endpoint comes back so does the search", "[e2e][generator]"
   site.endpoint->Die();
   REQUIRE(program.AwaitErr("the model is away: "));
   site.endpoint->Return();
-  const Outcome outcome = program.Wait(120);
+  const Outcome outcome = program.Wait(240);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.err, Contains("the model is back"));
@@ -260,7 +265,7 @@ TEST_CASE("A crash of the orchestrator loses no kernel that was written", "[e2e]
   const pid_t orchestrator = OrchestratorOf(program.pid());
   REQUIRE(orchestrator > 0);
   kill(orchestrator, SIGKILL);
-  const Outcome outcome = program.Wait(120);
+  const Outcome outcome = program.Wait(240);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json generation = json::parse(outcome.out)["counts"]["generation"];
@@ -282,13 +287,13 @@ TEST_CASE("A model that misbehaves in every way costs requests and nothing else"
     options.faults[fault] = 0.05;
   }
   const Site site([](int number) { return Good(8 * number); }, options);
-  const Outcome outcome = Run(
-      site.home, site.Search({"--generator-requests", "16", "--generator-patience-seconds", "60"}));
+  const Outcome outcome =
+      RunSearch(site, {"--generator-requests", "8", "--generator-patience-seconds", "200"});
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   const json generation = json::parse(outcome.out)["counts"]["generation"];
-  CHECK(generation["requested"].get<int>() - generation["unanswered"].get<int>() == 16);
-  CHECK(generation["written"].get<int>() > 4);
+  CHECK(generation["requested"].get<int>() - generation["unanswered"].get<int>() == 8);
+  CHECK(generation["written"].get<int>() > 2);
 }
 
 TEST_CASE("Without a model kernels cannot be written, which is one line before anything starts",

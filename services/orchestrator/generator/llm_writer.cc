@@ -47,11 +47,11 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     job->query = std::move(query);
     job->done = std::move(done);
     job->max_bytes = options_.max_prompt_bytes;
-    Ask(std::move(job));
+    Ask(job);
   }
 
  private:
-  void Ask(std::shared_ptr<Job> job) {
+  void Ask(const std::shared_ptr<Job>& job) {
     const KernelSite site = options_.site_for ? options_.site_for(job->query.target) : KernelSite();
     const absl::StatusOr<KernelPromptText> prompt =
         options_.prompt.Render(job->query, site, job->max_bytes);
@@ -71,15 +71,15 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     // A second request for the same would be a second kernel.
     request.may_hedge = false;
     const absl::StatusOr<llm::CallId> call = client_->Submit(
-        std::move(request), [core = shared_from_this(), job](llm::ChatOutcome outcome) {
-          core->OnOutcome(job, std::move(outcome));
+        std::move(request), [core = shared_from_this(), job](const llm::ChatOutcome& outcome) {
+          core->OnOutcome(job, outcome);
         });
     if (!call.ok()) {
       Finish(*job, GenerationReply::Unanswered{std::string(call.status().message())}, {});
     }
   }
 
-  void OnOutcome(const std::shared_ptr<Job>& job, llm::ChatOutcome outcome) {
+  void OnOutcome(const std::shared_ptr<Job>& job, const llm::ChatOutcome& outcome) {
     job->latency_ns += outcome.latency_ns;
     const llm::ChatError& error = outcome.error;
     if (outcome.ok()) return Read(*job, outcome);
