@@ -91,7 +91,7 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
     names.push_back(endpoint.name);
     // One that says no is a mistake to be mended now; one that is away may come back.
-    const absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
+    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
     if (status.ok()) continue;
     if (!absl::IsUnavailable(status)) return status;
     Log(LogLevel::kWarning, "an endpoint is away; it is asked all the same",
