@@ -114,6 +114,11 @@ _kernelcast() {
     "search --policy-parameter") return ;;
     "search --seed") return ;;
     "search --in-flight") return ;;
+    "search --generator") mapfile -t COMPREPLY < <(compgen -W 'llm template' -- "$cur"); return ;;
+    "search --generator-requests") return ;;
+    "search --generator-tokens") return ;;
+    "search --generator-in-flight") return ;;
+    "search --forecast-tokens") return ;;
     "search --search-id") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
@@ -127,6 +132,8 @@ _kernelcast() {
     "search --llm-token-budget") return ;;
     "search --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --generator-prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "search --generator-patience-seconds") return ;;
     "search --orchestrator") return ;;
     "search --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -163,6 +170,8 @@ _kernelcast() {
     "up --llm-token-budget") return ;;
     "up --replay-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --record-forecasts") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --generator-prompt-directory") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "up --generator-patience-seconds") return ;;
     "up --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -243,7 +252,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --measure-everything --search-id --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -260,7 +269,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --drain-seconds --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --drain-seconds --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     watch)

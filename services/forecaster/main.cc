@@ -66,7 +66,7 @@ struct LlmParts {
   std::unique_ptr<LlmMetrics> metrics;
   std::unique_ptr<ForecastCacheFile> cache;
   std::unique_ptr<llm::LlmClient> client;
-  std::unique_ptr<EndpointClient> endpoints;
+  std::unique_ptr<llm::EndpointClient> endpoints;
   std::unique_ptr<LlmBackend> backend;
   std::unique_ptr<PoolMetrics> pool_metrics;
   std::unique_ptr<PoolBackend> pool;
@@ -111,7 +111,7 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
                         ForecastCacheFile::Open(flags.state_dir, flags.llm_cache_mib << 20));
   }
   KC_ASSIGN_OR_RETURN(parts.client, llm::LlmClient::Create(std::move(config), parts.metrics.get()));
-  parts.endpoints = std::make_unique<EndpointClient>(parts.client.get());
+  parts.endpoints = std::make_unique<llm::EndpointClient>(parts.client.get());
   parts.backend = std::make_unique<LlmBackend>(std::move(options), parts.endpoints.get(),
                                                parts.cache.get(), parts.metrics.get());
   parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,24 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/config/service_flags.h"
+#include "common/convert/convert.h"
+#include "common/llm/client.h"
+#include "common/llm/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_client.h"
 #include "services/orchestrator/clients/worker_pool.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/generator/llm_writer.h"
 #include "services/orchestrator/rpc/metrics.h"
 #include "services/orchestrator/rpc/orchestrator_service.h"
 #include "services/orchestrator/store/sqlite_event_store.h"
 
 namespace kernelcast::orchestrator {
 namespace {
+
+// A model is asked for this long at start whether it is there.
+constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 struct Flags {
   ServiceFlags service;
@@ -37,7 +45,69 @@ struct Flags {
   TlsOptions client_tls;
   size_t max_in_flight = EngineOptions().max_live_evaluations;
   int confirm = EngineOptions().confirm_candidates;
+
+  llm::LlmFlags llm;
+  std::string generator_prompt = std::string(kDefaultKernelPrompt);
+  std::string generator_prompt_directory;
+  int generator_max_tokens = 32'768;
+  std::optional<double> generator_temperature;
+  double generator_patience_seconds = absl::ToDoubleSeconds(EngineOptions().generation_patience);
 };
+
+// What has kernels written. Members go in the reverse order, so that no call is left when the
+// client is gone.
+struct WriterParts {
+  std::unique_ptr<WriterMetrics> metrics;
+  std::unique_ptr<LlmWriter> writer;
+  std::unique_ptr<llm::EndpointClient> endpoints;
+  std::unique_ptr<llm::LlmClient> client;
+};
+
+// Where kernels of a target run: the first healthy worker that measures on it.
+KernelSite SiteFor(const WorkerPool& workers, const std::string& target) {
+  KernelSite site;
+  for (const WorkerView& view : workers.View()) {
+    if (!view.healthy) continue;
+    for (const v1::TargetDescription& described : view.description.targets()) {
+      if (described.target() != target || !described.can_measure()) continue;
+      site.device = FromProto(described.device());
+      site.toolchain = described.toolchain();
+      site.allowed_flags.assign(described.allowed_flags().begin(), described.allowed_flags().end());
+      return site;
+    }
+  }
+  return site;
+}
+
+// `workers` must outlive the parts.
+absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRegistry& metrics,
+                        WriterParts& parts) {
+  absl::StatusOr<KernelPrompt> prompt = flags.generator_prompt_directory.empty()
+                                            ? KernelPrompt::Builtin(flags.generator_prompt)
+                                            : KernelPrompt::Load(flags.generator_prompt_directory);
+  KC_RETURN_IF_ERROR(prompt.status());
+  KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
+  std::vector<std::string> names;
+  for (const llm::EndpointConfig& endpoint : config.endpoints) {
+    names.push_back(endpoint.name);
+    // One that says no is a mistake to be mended now; one that is away may come back.
+    absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
+    if (status.ok()) continue;
+    if (!absl::IsUnavailable(status)) return status;
+    Log(LogLevel::kWarning, "an endpoint is away; it is asked all the same",
+        {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
+  }
+  LlmWriterOptions options(*std::move(prompt));
+  options.max_answer_tokens = flags.generator_max_tokens;
+  options.temperature = flags.generator_temperature;
+  options.site_for = [workers](const std::string& target) { return SiteFor(*workers, target); };
+  parts.metrics = std::make_unique<WriterMetrics>(metrics, names);
+  KC_ASSIGN_OR_RETURN(parts.client, llm::LlmClient::Create(std::move(config), parts.metrics.get()));
+  parts.endpoints = std::make_unique<llm::EndpointClient>(parts.client.get());
+  parts.writer =
+      std::make_unique<LlmWriter>(std::move(options), parts.endpoints.get(), parts.metrics.get());
+  return absl::OkStatus();
+}
 
 absl::Status Serve(const Flags& flags) {
   TerminationSignal termination;
@@ -69,11 +139,18 @@ absl::Status Serve(const Flags& flags) {
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterClient::Create(forecaster_options));
 
+  WriterParts writer;
+  if (flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty()) {
+    KC_RETURN_IF_ERROR(MakeWriter(flags, workers.get(), metrics, writer));
+  }
+
   EngineOptions engine_options;
   engine_options.max_live_evaluations = flags.max_in_flight;
   engine_options.confirm_candidates = flags.confirm;
-  KC_ASSIGN_OR_RETURN(auto engine, Engine::Start(engine_options, store.get(), workers.get(),
-                                                 forecasters.get(), &Clock::Real(), &observer));
+  engine_options.generation_patience = absl::Seconds(flags.generator_patience_seconds);
+  KC_ASSIGN_OR_RETURN(auto engine,
+                      Engine::Start(engine_options, store.get(), workers.get(), forecasters.get(),
+                                    &Clock::Real(), &observer, writer.writer.get()));
   engine_for_pool = engine.get();
   absl::Status failure;
   {
@@ -129,6 +206,33 @@ int Main(int argc, char** argv) {
                  "How many of a search's best are measured again at the final level")
       ->capture_default_str()
       ->check(CLI::Range(0, 8));
+  app.add_option("--llm", flags.llm.url,
+                 "URL of an OpenAI-compatible endpoint, up to /v1, that searches may have kernels "
+                 "written by");
+  app.add_option("--llm-model", flags.llm.model,
+                 "The model's name at that endpoint; the only one that it lists unless given");
+  app.add_option("--llm-key-file", flags.llm.key_file,
+                 "File that holds the endpoint's API key, on one line");
+  app.add_option("--llm-config", flags.llm.config_file,
+                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it");
+  app.add_option("--generator-prompt", flags.generator_prompt,
+                 "Prompt that kernels are asked for with")
+      ->check(CLI::IsMember(KernelPrompt::BuiltinVersions()))
+      ->capture_default_str();
+  app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
+                 "Folder of a prompt's files, instead of --generator-prompt");
+  app.add_option("--generator-max-tokens", flags.generator_max_tokens,
+                 "Most tokens of one answer, reasoning included; 0: the endpoint's own limit")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--generator-temperature", flags.generator_temperature,
+                 "Temperature of answers; the endpoint's own unless given")
+      ->check(CLI::Range(0.0, 2.0));
+  app.add_option("--generator-patience-seconds", flags.generator_patience_seconds,
+                 "How long a search waits for an endpoint that is away before it goes on with the "
+                 "template space, or ends")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
   if (int code = ParseServiceFlags(app, argc, argv); code >= 0) {
     return code;
   }

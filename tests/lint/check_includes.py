@@ -20,6 +20,8 @@ COMMON = {
     "domain": ["base"],
     "convert": ["base", "domain"],
     "llm": ["base"],
+    "llm_metrics": ["base", "llm", "metrics"],
+    "prompt": ["base", "domain"],
     "process": ["base"],
     "metrics": ["base"],
     "rpc": ["base", "metrics"],

@@ -37,7 +37,7 @@ bool IsForecasterBackend(std::string_view word) {
 
 void AddLlmFlags(CLI::App& app, llm::LlmFlags& flags) {
   app.add_option("--llm", flags.url,
-                 "URL of an OpenAI-compatible endpoint, up to /v1, that forecasts are asked of")
+                 "URL of an OpenAI-compatible endpoint, up to /v1, that models are asked at")
       ->type_name("URL");
   app.add_option("--llm-model", flags.model,
                  "The model's name there [the only one that the endpoint lists]")
@@ -78,6 +78,17 @@ void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend
   app.add_option("--record-forecasts", flags.record_file,
                  "Append every forecast to this file, for --replay-forecasts")
       ->type_name("FILE.jsonl");
+}
+
+void AddGeneratorServiceFlags(CLI::App& app, ForecasterFlags& flags) {
+  app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
+                 "Folder of a prompt of your own that kernels are asked for with")
+      ->check(CLI::ExistingDirectory)
+      ->type_name("DIR");
+  app.add_option("--generator-patience-seconds", flags.generator_patience_seconds,
+                 "How long a search waits for an endpoint that is away [120]")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->type_name("S");
 }
 
 absl::Status CheckEndpoints(const llm::LlmFlags& flags, std::string& found) {
@@ -124,7 +135,22 @@ std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags) {
 
 std::vector<std::string> OrchestratorArguments(const ForecasterFlags& flags) {
   if (!flags.llm.given()) return {};
-  return {"--forecast-timeout-seconds", kModelTimeoutSeconds};
+  std::vector<std::string> arguments = {"--forecast-timeout-seconds", kModelTimeoutSeconds};
+  const auto add = [&arguments](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  };
+  const auto add_path = [&add](const char* name, const std::string& path) {
+    if (!path.empty()) add(name, Absolute(path));
+  };
+  add("--llm", flags.llm.url);
+  add("--llm-model", flags.llm.model);
+  add_path("--llm-key-file", flags.llm.key_file);
+  add_path("--llm-config", flags.llm.config_file);
+  add_path("--generator-prompt-directory", flags.generator_prompt_directory);
+  if (flags.generator_patience_seconds > 0) {
+    add("--generator-patience-seconds", absl::StrCat(flags.generator_patience_seconds));
+  }
+  return arguments;
 }
 
 }  // namespace kernelcast::cli

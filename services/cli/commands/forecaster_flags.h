@@ -22,12 +22,16 @@ struct ForecasterFlags {
   uint64_t token_budget = 0;
   std::string replay_file;
   std::string record_file;
+  // Of the orchestrator, which has kernels written by the same endpoints.
+  std::string generator_prompt_directory;
+  double generator_patience_seconds = 0;
 
   // Whether any was given.
   bool given() const {
     return !backend.empty() || llm.given() || !llm.model.empty() || !llm.key_file.empty() ||
            !prompt.empty() || !prompt_directory.empty() || samples > 0 || token_budget > 0 ||
-           !replay_file.empty() || !record_file.empty();
+           !replay_file.empty() || !record_file.empty() || !generator_prompt_directory.empty() ||
+           generator_patience_seconds > 0;
   }
 };
 
@@ -39,13 +43,16 @@ void AddLlmFlags(CLI::App& app, llm::LlmFlags& flags);
 // Those, --forecaster unless `with_backend` is false, and all else.
 void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend = true);
 
+// What an orchestrator that is brought up here has kernels written with.
+void AddGeneratorServiceFlags(CLI::App& app, ForecasterFlags& flags);
+
 // Asks the endpoints, if there are any, whether they are there and have the model: what is wrong is
 // told before anything is started. The endpoint's status.
 [[nodiscard]] absl::Status PrepareForecasts(const ForecasterFlags& flags);
 [[nodiscard]] absl::Status CheckEndpoints(const llm::LlmFlags& flags, std::string& found);
 
 std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags);
-// Models take longer than a forecast does otherwise.
+// The endpoints, and more time: models take longer than a forecast does otherwise.
 std::vector<std::string> OrchestratorArguments(const ForecasterFlags& flags);
 
 }  // namespace kernelcast::cli

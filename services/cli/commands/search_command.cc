@@ -28,6 +28,8 @@ constexpr int64_t kLogLineNs = 10'000'000'000;
 // What is measured of a template space where no budget is given.
 constexpr double kDefaultSpaceShare = 0.2;
 constexpr uint64_t kFewestMeasurements = 20;
+// What a model is asked for where no budget is given.
+constexpr uint64_t kDefaultGeneratorRequests = 64;
 
 struct SearchFlags {
   ConnectionFlags connection;
@@ -42,6 +44,11 @@ struct SearchFlags {
   uint64_t seed = 1;
   uint32_t max_in_flight = 0;
   bool measure_everything = false;
+  std::string generator = "template";
+  uint64_t generator_requests = 0;
+  uint64_t generator_tokens = 0;
+  uint32_t generator_in_flight = 0;
+  uint64_t forecast_tokens = 0;
   std::string search_id;
   std::string report;
   bool no_report = false;
@@ -116,6 +123,7 @@ class SearchFollower {
         break;
       }
       case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
+      case v1::SearchEvent::kGeneration: ApplyGeneration(event.generation()); break;
       case v1::SearchEvent::kImproved:
         progress_.best = FromProto(event.improved().speedup());
         progress_.best_name = NameOf(event.improved().candidate_id());
@@ -128,6 +136,20 @@ class SearchFollower {
     progress_.pruned = standing_.pruned();
     progress_.rejected = standing_.rejected();
     progress_.device_seconds_avoided = standing_.avoided_seconds();
+  }
+
+  void ApplyGeneration(const v1::Generation& generation) {
+    const bool answered = generation.outcome() != v1::GENERATION_OUTCOME_UNANSWERED;
+    if (answered == model_away_) {
+      model_away_ = !answered;
+      context_.console.Note(
+          answered ? "the model is back"
+                   : absl::StrCat("the model is away: ", OneLine(generation.detail())));
+    }
+    if (generation.outcome() == v1::GENERATION_OUTCOME_UNUSABLE) {
+      progress_.latest =
+          absl::StrCat("an answer that is of no use: ", OneLine(generation.detail()));
+    }
   }
 
   void ApplySettled(const v1::Evaluation& evaluation) {
@@ -193,6 +215,7 @@ class SearchFollower {
   SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;
   std::string last_connection_;
   bool improved_ = false;
+  bool model_away_ = false;
 };
 
 absl::Status SetDuration(const char* flag, double seconds, google::protobuf::Duration* duration) {
@@ -235,8 +258,26 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
     KC_RETURN_IF_ERROR(SetDuration("--budget-device-seconds", flags.max_device_seconds,
                                    budget->mutable_max_device_time()));
   }
-  if (flags.max_measurements == 0 && flags.max_candidates == 0 && flags.max_seconds == 0 &&
-      flags.max_device_seconds == 0) {
+  const bool limited = flags.max_measurements > 0 || flags.max_candidates > 0 ||
+                       flags.max_seconds > 0 || flags.max_device_seconds > 0;
+  if (spec.generator() == v1::GENERATOR_LLM) {
+    v1::GeneratorLimits* limits = spec.mutable_generator_limits();
+    limits->set_max_requests(flags.generator_requests);
+    limits->set_max_tokens(flags.generator_tokens);
+    limits->set_max_in_flight(flags.generator_in_flight);
+    if (!limited && flags.generator_requests == 0 && flags.generator_tokens == 0) {
+      limits->set_max_requests(kDefaultGeneratorRequests);
+      console.Note(absl::StrCat("no budget was given: asking for at most ",
+                                kDefaultGeneratorRequests, " kernels"));
+    }
+    return absl::OkStatus();
+  }
+  if (flags.generator_requests > 0 || flags.generator_tokens > 0 || flags.generator_in_flight > 0) {
+    return absl::InvalidArgumentError(
+        "--generator-requests, --generator-tokens and --generator-in-flight go with "
+        "--generator llm");
+  }
+  if (!limited) {
     const uint64_t points = SpacePoints(problem, spec.target());
     const auto share =
         static_cast<uint64_t>(std::ceil(static_cast<double>(points) * kDefaultSpaceShare));
@@ -245,6 +286,29 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
                               " of the ", FormatCount(points), " points of the template space"));
   }
   return absl::OkStatus();
+}
+
+Json GenerationJson(const v1::GenerationCounts& counts) {
+  return {{"requested", counts.requested()},
+          {"written", counts.written()},
+          {"duplicates", counts.duplicates()},
+          {"unusable", counts.unusable()},
+          {"unanswered", counts.unanswered()},
+          {"given_up", counts.given_up()},
+          {"input_tokens", counts.input_tokens()},
+          {"output_tokens", counts.output_tokens()},
+          {"cost", counts.cost()}};
+}
+
+std::string GenerationText(const v1::GenerationCounts& counts) {
+  std::string text =
+      absl::StrCat("asked a model for ", FormatCount(counts.requested()),
+                   " kernels: ", FormatCount(counts.written()), " written, ",
+                   FormatCount(counts.duplicates()), " repeated, ", FormatCount(counts.unusable()),
+                   " unusable, ", FormatCount(counts.unanswered()), " unanswered; ",
+                   FormatCount(counts.input_tokens() + counts.output_tokens()), " tokens");
+  if (counts.cost() > 0) absl::StrAppend(&text, ", cost ", FormatNumber(counts.cost()));
+  return text + "\n";
 }
 
 // Reads the finished search back, writes its report and says how it went.
@@ -273,6 +337,10 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
     console.Out(SummaryText(input, analysis, console.style(), console.width()));
   }
   Json json = SummaryJson(input, analysis);
+  if (reply.search().spec().generator() == v1::GENERATOR_LLM) {
+    json["counts"]["generation"] = GenerationJson(reply.search().counts().generation());
+    console.Out(GenerationText(reply.search().counts().generation()));
+  }
   if (!flags.no_report && report != "-") json["report"] = report;
   json["interrupted"] = interrupted;
   console.Line(json);
@@ -292,15 +360,22 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   // The id is ours so that asking again, when the answer was lost, starts no second search.
   start.set_search_id(flags.search_id.empty() ? RandomId("s_") : flags.search_id);
   spec.set_target(target);
-  spec.set_generator(v1::GENERATOR_TEMPLATE);
+  const bool writes = flags.generator == "llm";
+  spec.set_generator(writes ? v1::GENERATOR_LLM : v1::GENERATOR_TEMPLATE);
+  if (writes && flags.connection.orchestrator.empty() && !flags.connection.forecasts.llm.given()) {
+    return absl::InvalidArgumentError(
+        "--generator llm: a model is wanted: give --llm URL or --llm-config FILE");
+  }
+  spec.set_max_forecast_tokens(flags.forecast_tokens);
   spec.set_seed(flags.seed);
   spec.set_max_in_flight(flags.max_in_flight);
   spec.set_measure_everything(flags.measure_everything);
   KC_RETURN_IF_ERROR(SetPolicy(flags, spec));
-  if (SpacePoints(loaded.problem, target) == 0) {
+  if (!writes && SpacePoints(loaded.problem, target) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         loaded.problem.name, " has no template space for ", target,
-        ", so that nothing can be proposed; hand candidates in with kernelcast evaluate"));
+        ", so that nothing can be proposed; have kernels written with --generator llm, or hand "
+        "candidates in with kernelcast evaluate"));
   }
   KC_RETURN_IF_ERROR(SetBudget(flags, loaded.problem, context.console, spec));
 
@@ -386,6 +461,33 @@ void AddSearchCommands(CLI::App& app, Context& context) {
                    "Candidates in flight at once [as many as the workers take]")
       ->check(NotNegative())
       ->type_name("N");
+  search
+      ->add_option("--generator", flags->generator,
+                   "What proposes candidates: template (points of the problem's space) or llm (a "
+                   "model writes them)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"template", "llm"}))
+      ->type_name("GENERATOR");
+  search
+      ->add_option("--generator-requests", flags->generator_requests,
+                   "Ask the model for at most this many kernels [64 where no budget is given]")
+      ->check(NotNegative())
+      ->type_name("N");
+  search
+      ->add_option("--generator-tokens", flags->generator_tokens,
+                   "Spend at most this many tokens on kernels")
+      ->check(NotNegative())
+      ->type_name("N");
+  search
+      ->add_option("--generator-in-flight", flags->generator_in_flight,
+                   "Kernels asked for at once [4]")
+      ->check(CLI::Range(0u, 256u))
+      ->type_name("N");
+  search
+      ->add_option("--forecast-tokens", flags->forecast_tokens,
+                   "Spend at most this many tokens on the search's forecasts [any number]")
+      ->check(NotNegative())
+      ->type_name("N");
   search->add_flag("--measure-everything", flags->measure_everything,
                    "Make no forecasts: measure every candidate until the budget ends");
   search
@@ -394,6 +496,7 @@ void AddSearchCommands(CLI::App& app, Context& context) {
       ->type_name("ID");
   AddReportFlags(*search, *flags);
   AddForecasterFlags(*search, flags->connection.forecasts);
+  AddGeneratorServiceFlags(*search, flags->connection.forecasts);
   AddConnectionFlags(*search, flags->connection, Needs::kOrchestrator);
 
   const auto watch_flags = std::make_shared<SearchFlags>();

@@ -80,6 +80,7 @@ void AddUpCommand(CLI::App& app, Context& context) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   AddForecasterFlags(*up, flags->connection.forecasts);
+  AddGeneratorServiceFlags(*up, flags->connection.forecasts);
   AddStateFlags(*up, flags->connection);
 }
 

@@ -45,6 +45,9 @@ std::optional<Limit> TightestLimit(const SearchProgress& progress) {
   consider(progress.device_seconds_spent, progress.max_device_seconds,
            absl::StrCat(FormatSeconds(progress.device_seconds_spent), " / ",
                         FormatSeconds(progress.max_device_seconds), " of device time"));
+  consider(static_cast<double>(progress.requested), static_cast<double>(progress.max_requests),
+           absl::StrCat(FormatCount(progress.requested), " / ", FormatCount(progress.max_requests),
+                        " kernels asked for"));
   return tightest;
 }
 
@@ -167,6 +170,12 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
                                Figure(style, "promoted", progress.promoted), "   ",
                                Figure(style, "audited", progress.audited), "   ",
                                Figure(style, "failed", progress.failures)));
+  if (progress.writes) {
+    lines.push_back(absl::StrCat(Figure(style, "written", progress.written), "   ",
+                                 Figure(style, "unusable", progress.unusable), "   ",
+                                 Figure(style, "unanswered", progress.unanswered), "   ",
+                                 Figure(style, "tokens", progress.tokens)));
+  }
   if (progress.best.has_value()) {
     const std::string speedup = FormatSpeedup(progress.best->value);
     const bool faster = progress.best->low > 1;
@@ -210,6 +219,10 @@ std::string RenderProgressLine(const SearchProgress& progress) {
                                   progress.considered, ", measured ", progress.measured,
                                   ", pruned ", progress.pruned, ", deferred ", progress.deferred,
                                   ", audited ", progress.audited, ", rejected ", progress.rejected);
+  if (progress.writes) {
+    absl::StrAppend(&line, ", written ", progress.written, ", unusable ", progress.unusable,
+                    ", unanswered ", progress.unanswered, ", tokens ", progress.tokens);
+  }
   if (progress.best.has_value()) {
     absl::StrAppend(&line, ", best ", FormatSpeedup(*progress.best), " ", progress.best_name);
   }

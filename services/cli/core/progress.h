@@ -42,6 +42,15 @@ struct SearchProgress {
   double device_seconds_spent = 0;
   double device_seconds_avoided = 0;
 
+  // Of a search that has its kernels written by a model.
+  bool writes = false;
+  uint64_t max_requests = 0;
+  uint64_t requested = 0;  // but for those that nobody answered
+  uint64_t written = 0;
+  uint64_t unusable = 0;  // duplicates included
+  uint64_t unanswered = 0;
+  uint64_t tokens = 0;
+
   std::optional<Ratio> best;
   std::string best_name;
   uint64_t best_at_measured = 0;

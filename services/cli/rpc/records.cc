@@ -163,6 +163,12 @@ void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress) {
   progress.audited = counts.audited();
   progress.failures = counts.failures();
   progress.device_seconds_spent = Seconds(counts.device_time_spent());
+  const v1::GenerationCounts& generation = counts.generation();
+  progress.requested = generation.requested() - generation.unanswered();
+  progress.written = generation.written();
+  progress.unusable = generation.unusable() + generation.duplicates();
+  progress.unanswered = generation.unanswered();
+  progress.tokens = generation.input_tokens() + generation.output_tokens();
 }
 
 void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
@@ -175,6 +181,8 @@ void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
   progress.max_measurements = budget.max_measurements();
   progress.max_wall_seconds = Seconds(budget.max_wall_time());
   progress.max_device_seconds = Seconds(budget.max_device_time());
+  progress.writes = search.spec().generator() == v1::GENERATOR_LLM;
+  progress.max_requests = search.spec().generator_limits().max_requests();
   if (search.has_counts()) UpdateProgress(search.counts(), progress);
 }
 

@@ -49,6 +49,10 @@ struct ForecastCall {
   int64_t deadline_ns = std::numeric_limits<int64_t>::max();
   // Asked to stop when the caller has gone; register a std::stop_callback to end work in flight.
   std::stop_token cancelled;
+  // The search that asks, and the tokens that may be spent on it while the backend lives; 0: any
+  // number.
+  std::string search_id = {};
+  uint64_t max_search_tokens = 0;
 };
 
 struct TargetLabels {

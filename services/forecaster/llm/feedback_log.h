@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "services/forecaster/core/label.h"
-#include "services/forecaster/llm/prompt_text.h"
+#include "services/forecaster/llm/forecast_text.h"
 
 namespace kernelcast::forecaster {
 

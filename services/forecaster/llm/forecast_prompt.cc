@@ -1,16 +1,12 @@
 #include "services/forecaster/llm/forecast_prompt.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <set>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
+#include "common/prompt/prompt_files.h"
 #include "services/forecaster/core/answer_parser.h"
 #include "services/forecaster/llm/builtin_prompts.h"
 
@@ -19,27 +15,12 @@ namespace {
 
 // Changes when prompt_text.cc or answer_schema.cc give other bytes for the same input.
 constexpr std::string_view kRenderingVersion = "1";
-constexpr size_t kMaxFileBytes = 256 << 10;
-constexpr size_t kHashDigitsShown = 8;
+constexpr std::string_view kFileNames[] = {"prompt.json", "system.txt", "user.txt"};
 
 constexpr std::string_view kSystemNames[] = {"bin_table", "answer_schema", "answer_example",
                                              "submit_tool", "defer_tool"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference", "baseline",
                                            "feedback", "facts", "candidate"};
-
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be opened: ", std::strerror(errno)));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (text.str().size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": longer than ", kMaxFileBytes, " bytes"));
-  }
-  return text.str();
-}
 
 // prompt.json.
 struct Description {
@@ -65,11 +46,8 @@ absl::StatusOr<Description> ParseDescription(std::string_view text) {
     }
   }
   description.version = object["version"].get<std::string>();
-  const size_t slash = description.version.find('/');
-  if (slash == std::string::npos || !IsToken(description.version.substr(0, slash)) ||
-      !IsToken(description.version.substr(slash + 1))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version: ", Quoted(description.version), " is not of the form NAME/NUMBER"));
+  if (const absl::Status named = CheckPromptVersion(description.version); !named.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("version: ", named.message()));
   }
   const absl::StatusOr<AnswerForm> form =
       ParseAnswerForm(object["answer"].get_ref<const std::string&>());
@@ -139,15 +117,20 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
   }
   hasher.Add(DeferTool().dump());
   prompt.hash_ = hasher.Hex128();
-  prompt.version_ = absl::StrCat(parsed->version, "@", prompt.hash_.substr(0, kHashDigitsShown));
+  prompt.version_ = NamedPromptVersion(parsed->version, prompt.hash_);
   return prompt;
 }
 
+absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
+                                                     const PromptFiles& files) {
+  return Parse(where, files.Text(kFileNames[0]), files.Text(kFileNames[1]),
+               files.Text(kFileNames[2]));
+}
+
 absl::StatusOr<ForecastPrompt> ForecastPrompt::Builtin(std::string_view version) {
-  for (const PromptFiles& files : BuiltinPromptFiles()) {
-    KC_ASSIGN_OR_RETURN(ForecastPrompt prompt, Parse(absl::StrCat(std::string(files.folder), "/"),
-                                                     files.description, files.system, files.user));
-    if (prompt.version_.substr(0, prompt.version_.find('@')) == version) return prompt;
+  for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
+    KC_ASSIGN_OR_RETURN(ForecastPrompt prompt, Parse(absl::StrCat(files.folder, "/"), files));
+    if (WithoutPromptHash(prompt.version_) == version) return prompt;
   }
   return absl::NotFoundError(
       absl::StrCat("prompt ", Quoted(version), " is not one of ", CommaList(BuiltinVersions())));
@@ -155,19 +138,16 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Builtin(std::string_view version)
 
 std::vector<std::string> ForecastPrompt::BuiltinVersions() {
   std::vector<std::string> versions;
-  for (const PromptFiles& files : BuiltinPromptFiles()) {
-    const absl::StatusOr<Description> description = ParseDescription(files.description);
+  for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
+    const absl::StatusOr<Description> description = ParseDescription(files.Text(kFileNames[0]));
     if (description.ok()) versions.push_back(description->version);
   }
   return versions;
 }
 
 absl::StatusOr<ForecastPrompt> ForecastPrompt::Load(const std::string& directory) {
-  const std::string where = absl::StrCat(directory, "/");
-  KC_ASSIGN_OR_RETURN(const std::string description, ReadText(where + "prompt.json"));
-  KC_ASSIGN_OR_RETURN(const std::string system, ReadText(where + "system.txt"));
-  KC_ASSIGN_OR_RETURN(const std::string user, ReadText(where + "user.txt"));
-  return Parse(where, description, system, user);
+  KC_ASSIGN_OR_RETURN(const PromptFiles files, ReadPromptFolder(directory, kFileNames));
+  return Parse(absl::StrCat(directory, "/"), files);
 }
 
 PromptDescription ForecastPrompt::Describe() const {

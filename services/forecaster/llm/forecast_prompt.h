@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/prompt/prompt_files.h"
+#include "common/prompt/prompt_template.h"
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/llm/answer_schema.h"
-#include "services/forecaster/llm/prompt_template.h"
-#include "services/forecaster/llm/prompt_text.h"
+#include "services/forecaster/llm/forecast_text.h"
 #include "services/forecaster/llm/response_ladder.h"
 
 namespace kernelcast::forecaster {
@@ -56,6 +57,7 @@ class ForecastPrompt {
 
  private:
   ForecastPrompt() = default;
+  static absl::StatusOr<ForecastPrompt> Parse(const std::string& where, const PromptFiles& files);
 
   std::string version_;
   std::string hash_;

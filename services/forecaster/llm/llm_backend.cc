@@ -60,8 +60,8 @@ ModelReply ReplyOf(llm::ChatAnswer answer) {
 // Everything but what is said otherwise belongs to the thread.
 class LlmBackend::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(LlmBackendOptions options, ChatClient* client, ForecastCache* cache, LlmMetrics* metrics,
-       const Clock& clock)
+  Core(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
+       LlmMetrics* metrics, const Clock& clock)
       : options_(std::move(options)),
         version_(absl::StrCat(std::string(kVersion), ";prompt=", options_.prompt.version(),
                               ";samples=", options_.samples)),
@@ -114,7 +114,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     for (const ObservedLabel& observed : labels) feedback_.Add(observed.label);
   }
 
-  void Ask(ForecastInput input, int64_t deadline_ns, const std::stop_token& cancelled, Done done);
+  void Ask(ForecastInput input, const ForecastCall& call, Done done);
 
   const LlmBackendOptions& options() const { return options_; }
   const std::string& version() const { return version_; }
@@ -127,9 +127,8 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     uint64_t id = 0;
     std::string candidate_id;
     std::string baseline_candidate_id;
-    int64_t deadline_ns = kNoDeadline;
+    ForecastCall call;
     Done done;
-    std::stop_token cancelled;
     std::unique_ptr<LeaveCallback> on_leave;
   };
   // Shared with the client's thread, which asks for a shape before each attempt. Guarded by
@@ -162,6 +161,8 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     int preferred_endpoint = -1;
     kernelcast::TokenUsage usage;
     std::string model;
+    // Where the tokens are booked, and how many until it is known what was spent.
+    std::vector<std::string> accounts;
     uint64_t reserved_tokens = 0;
   };
 
@@ -173,8 +174,8 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
 
   void Loop();
   std::string KeyOf(const RenderedPrompt& prompt, const ForecastInput& input) const;
-  // False: the budget of the problem is spent.
-  bool Reserve(Flight& flight, size_t prompt_bytes);
+  // Which budget is spent; empty: none.
+  std::string Reserve(Flight& flight, const ForecastCall& call, size_t prompt_bytes);
   void Join(Flight& flight, Waiter waiter);
   void Leave(uint64_t flight_id, uint64_t waiter_id);
   void CancelCalls(Flight& flight);
@@ -193,7 +194,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   const LlmBackendOptions options_;
   const std::string version_;
   const RequestShapes shapes_;
-  ChatClient* const client_;
+  llm::ChatClient* const client_;
   ForecastCache* const cache_;
   LlmMetrics* const metrics_;
   const Clock& clock_;
@@ -207,7 +208,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Flight>> flights_;
   std::unordered_map<std::string, uint64_t> by_key_;
-  // By problem: spent, and held for what is under way.
+  // By problem and by search, where they have a limit: spent, and held for what is under way.
   std::unordered_map<std::string, uint64_t> tokens_;
 
   std::mutex mutex_;  // guards what follows
@@ -249,16 +250,14 @@ std::string LlmBackend::Core::KeyOf(const RenderedPrompt& prompt,
   return hasher.Hex128();
 }
 
-void LlmBackend::Core::Ask(ForecastInput input, int64_t deadline_ns,
-                           const std::stop_token& cancelled, Done done) {
+void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done done) {
   Waiter waiter;
   waiter.id = next_id_++;
   waiter.candidate_id = input.candidate.candidate_id;
   waiter.baseline_candidate_id = input.baseline_candidate_id;
-  waiter.deadline_ns = deadline_ns;
+  waiter.call = call;
   waiter.done = std::move(done);
-  waiter.cancelled = cancelled;
-  if (cancelled.stop_requested()) {
+  if (call.cancelled.stop_requested()) {
     return Settle(waiter, Abstain(Cause::kEndpointUnavailable, "the caller has left"), false);
   }
   const absl::StatusOr<RenderedPrompt> prompt = Render(input);
@@ -284,12 +283,10 @@ void LlmBackend::Core::Ask(ForecastInput input, int64_t deadline_ns,
   flight->problem_id = input.candidate.problem_id;
   flight->input = std::move(input);
   flight->prompt_version = prompt->version;
-  flight->deadline_ns = deadline_ns;
-  if (!Reserve(*flight, prompt->system.size() + prompt->user.size())) {
-    return Settle(waiter,
-                  Abstain(Cause::kBudget, absl::StrCat("the ", options_.max_problem_tokens,
-                                                       " tokens for this problem are spent")),
-                  true);
+  flight->deadline_ns = call.deadline_ns;
+  if (const std::string spent = Reserve(*flight, call, prompt->system.size() + prompt->user.size());
+      !spent.empty()) {
+    return Settle(waiter, Abstain(Cause::kBudget, spent), true);
   }
   flight->prompt = std::make_shared<const llm::Prompt>(
       std::vector<llm::ChatMessage>{{"system", prompt->system}, {"user", prompt->user}});
@@ -303,20 +300,35 @@ void LlmBackend::Core::Ask(ForecastInput input, int64_t deadline_ns,
   Conclude(id);
 }
 
-bool LlmBackend::Core::Reserve(Flight& flight, size_t prompt_bytes) {
-  if (options_.max_problem_tokens == 0) return true;
+std::string LlmBackend::Core::Reserve(Flight& flight, const ForecastCall& call,
+                                      size_t prompt_bytes) {
   const uint64_t estimate = (prompt_bytes / kBytesPerToken + kUsualAnswerTokens) *
                             static_cast<uint64_t>(options_.samples);
-  uint64_t& tokens = tokens_[flight.problem_id];
-  if (tokens + estimate > options_.max_problem_tokens) return false;
-  tokens += estimate;
+  struct Account {
+    std::string key;
+    uint64_t limit;
+    const char* of;
+  };
+  const Account accounts[] = {
+      {absl::StrCat("problem ", flight.problem_id), options_.max_problem_tokens, "problem"},
+      {absl::StrCat("search ", call.search_id), call.max_search_tokens, "search"}};
+  for (const Account& account : accounts) {
+    if (account.limit > 0 && tokens_[account.key] + estimate > account.limit) {
+      return absl::StrCat("the ", account.limit, " tokens for this ", account.of, " are spent");
+    }
+  }
+  for (const Account& account : accounts) {
+    if (account.limit == 0) continue;
+    tokens_[account.key] += estimate;
+    flight.accounts.push_back(account.key);
+  }
   flight.reserved_tokens = estimate;
-  return true;
+  return "";
 }
 
 void LlmBackend::Core::Join(Flight& flight, Waiter waiter) {
   const uint64_t waiter_id = waiter.id;
-  const std::stop_token cancelled = waiter.cancelled;
+  const std::stop_token cancelled = waiter.call.cancelled;
   flight.waiters.push_back(std::move(waiter));
   // May post at once, when the caller left meanwhile.
   flight.waiters.back().on_leave = std::make_unique<LeaveCallback>(
@@ -350,8 +362,8 @@ void LlmBackend::Core::CancelCalls(Flight& flight) {
 }
 
 void LlmBackend::Core::Forget(Flight& flight) {
-  if (flight.reserved_tokens > 0) {
-    uint64_t& tokens = tokens_[flight.problem_id];
+  for (const std::string& account : flight.accounts) {
+    uint64_t& tokens = tokens_[account];
     tokens -= flight.reserved_tokens;
     tokens += flight.usage.input_tokens + flight.usage.output_tokens;
   }
@@ -540,12 +552,12 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
   bool first = true;
   for (Waiter& waiter : waiters) {
     if (ask_again && deadline_ns != kNoDeadline &&
-        waiter.deadline_ns > deadline_ns + kWorthAskingAgainNs) {
+        waiter.call.deadline_ns > deadline_ns + kWorthAskingAgainNs) {
       ForecastInput copy = input;
       copy.candidate.candidate_id = waiter.candidate_id;
       copy.baseline_candidate_id = waiter.baseline_candidate_id;
       waiter.on_leave.reset();
-      Ask(std::move(copy), waiter.deadline_ns, waiter.cancelled, std::move(waiter.done));
+      Ask(std::move(copy), waiter.call, std::move(waiter.done));
       continue;
     }
     ForecastResult own = result;
@@ -568,7 +580,7 @@ void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result, bool first)
   waiter.done(std::move(result));
 }
 
-LlmBackend::LlmBackend(LlmBackendOptions options, ChatClient* client, ForecastCache* cache,
+LlmBackend::LlmBackend(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
                        LlmMetrics* metrics, const Clock& clock)
     : core_(std::make_shared<Core>(std::move(options), client, cache, metrics, clock)) {
   core_->Start();
@@ -579,9 +591,8 @@ LlmBackend::~LlmBackend() { core_->Stop(); }
 void LlmBackend::Forecast(ForecastInput input, const ForecastCall& call, Done done) {
   // Moved in and out of a function that must be copyable.
   auto shared = std::make_shared<ForecastInput>(std::move(input));
-  core_->Post([core = core_.get(), shared, deadline_ns = call.deadline_ns,
-               cancelled = call.cancelled, done = std::move(done)]() mutable {
-    core->Ask(std::move(*shared), deadline_ns, cancelled, std::move(done));
+  core_->Post([core = core_.get(), shared, call, done = std::move(done)]() mutable {
+    core->Ask(std::move(*shared), call, std::move(done));
   });
 }
 

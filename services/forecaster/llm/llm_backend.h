@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/llm/chat_client.h"
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/core/forecast_cache.h"
-#include "services/forecaster/llm/chat_client.h"
 #include "services/forecaster/llm/forecast_prompt.h"
 #include "services/forecaster/llm/llm_metrics.h"
 
@@ -64,7 +64,7 @@ class LlmBackend final : public Backend {
 
   // `cache` and `metrics` may be null. All outlive this object, whose calls the client may end
   // later.
-  LlmBackend(LlmBackendOptions options, ChatClient* client, ForecastCache* cache,
+  LlmBackend(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
              LlmMetrics* metrics, const Clock& clock = Clock::Real());
   // Cancels what is under way; nobody is answered any more.
   ~LlmBackend() override;

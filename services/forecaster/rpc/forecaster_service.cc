@@ -21,6 +21,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
+constexpr size_t kMaxSearchIdBytes = 128;
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(50);
 // Labels given to the backends at once while reading them from disk.
 constexpr size_t kLoadBatch = 1024;
@@ -225,6 +226,16 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
   if (!backend.ok()) return finish(backend.status());
   absl::StatusOr<ForecastInput> input = FromProto(request);
   if (!input.ok()) return finish(input.status());
+  if (request.search_id().size() > kMaxSearchIdBytes) {
+    return finish(absl::InvalidArgumentError(
+        absl::StrCat("search_id: has ", request.search_id().size(), " bytes; at most ",
+                     kMaxSearchIdBytes, " are allowed")));
+  }
+  ForecastCall limited = call;
+  if (!request.search_id().empty()) {
+    limited.search_id = request.search_id();
+    limited.max_search_tokens = request.max_search_tokens();
+  }
   input->problem = problems_.Find(input->candidate.problem_id);
   if (input->problem == nullptr) {
     return finish(absl::NotFoundError(absl::StrCat("candidate.problem_id: problem '",
@@ -238,7 +249,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
     const absl::StatusOr<RenderedPrompt> rendered = (*backend)->ShowPrompt(*input);
     if (rendered.ok()) prompt = ToProto(*rendered);
   }
-  (*backend)->Forecast(*std::move(input), call,
+  (*backend)->Forecast(*std::move(input), limited,
                        [this, finish, request_id, backend_name, start_ns,
                         prompt = std::move(prompt)](ForecastResult result) {
                          const int64_t duration_ns = clock_.MonotonicNs() - start_ns;

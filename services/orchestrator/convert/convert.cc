@@ -132,6 +132,16 @@ struct EventWriter {
       message->set_pruned(true);
     }
   }
+  void operator()(const GenerationRequested& event) const {
+    auto* message = out.mutable_generation_requested();
+    message->set_search_id(event.search_id);
+    message->set_number(event.number);
+    message->set_parent_candidate_id(event.parent_candidate_id);
+  }
+  void operator()(const GenerationSettled& event) const {
+    out.mutable_generation_settled()->set_search_id(event.search_id);
+    *out.mutable_generation_settled()->mutable_generation() = orchestrator::ToProto(event);
+  }
   void operator()(const LabelsObserved& event) const {
     for (const std::string& id : event.request_ids) {
       out.mutable_labels_observed()->add_request_ids(id);
@@ -149,6 +159,30 @@ struct EventWriter {
     message->set_reason(event.reason);
   }
 };
+
+absl::StatusOr<GenerationSettled> GenerationFromProto(const v1::Generation& message) {
+  GenerationSettled settled;
+  switch (message.outcome()) {
+    case v1::GENERATION_OUTCOME_WRITTEN: settled.outcome = GenerationOutcome::kWritten; break;
+    case v1::GENERATION_OUTCOME_DUPLICATE: settled.outcome = GenerationOutcome::kDuplicate; break;
+    case v1::GENERATION_OUTCOME_UNUSABLE: settled.outcome = GenerationOutcome::kUnusable; break;
+    case v1::GENERATION_OUTCOME_UNANSWERED: settled.outcome = GenerationOutcome::kUnanswered; break;
+    default: return absl::DataLossError("generation: no outcome");
+  }
+  settled.number = message.number();
+  settled.detail = message.detail();
+  settled.parent_candidate_id = message.parent_candidate_id();
+  settled.prompt_version = message.prompt_version();
+  settled.model = message.model();
+  settled.endpoint = message.endpoint();
+  settled.usage.input_tokens = message.input_tokens();
+  settled.usage.cached_input_tokens = message.cached_input_tokens();
+  settled.usage.output_tokens = message.output_tokens();
+  settled.usage.estimated = message.tokens_estimated();
+  settled.usage.cost = message.cost();
+  settled.latency_ns = ToNanoseconds(message.latency());
+  return settled;
+}
 
 absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
   switch (event.event_case()) {
@@ -224,6 +258,17 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
       }
       return body;
     }
+    case v1::Event::kGenerationRequested: {
+      const auto& message = event.generation_requested();
+      return GenerationRequested{message.search_id(), message.number(),
+                                 message.parent_candidate_id()};
+    }
+    case v1::Event::kGenerationSettled: {
+      KC_ASSIGN_OR_RETURN(GenerationSettled body,
+                          GenerationFromProto(event.generation_settled().generation()));
+      body.search_id = event.generation_settled().search_id();
+      return body;
+    }
     case v1::Event::kLabelsObserved: {
       const auto& ids = event.labels_observed().request_ids();
       return LabelsObserved{{ids.begin(), ids.end()}};
@@ -239,28 +284,6 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
     case v1::Event::EVENT_NOT_SET: break;
   }
   return absl::DataLossError("an event of a kind that this version does not know");
-}
-
-std::string Feedback(const EvaluationRecord& record) {
-  if (const auto* measurement = std::get_if<Measurement>(&record.result)) {
-    return MeasurementFeedback(*measurement);
-  }
-  if (const auto* rejection = std::get_if<Rejection>(&record.result)) {
-    switch (rejection->cause) {
-      case Rejection::Cause::kCompileError:
-        return absl::StrCat("Does not compile:\n", rejection->compile_error.log);
-      case Rejection::Cause::kDuplicate:
-        return absl::StrCat("The same candidate is being evaluated as ", rejection->detail, ".");
-      case Rejection::Cause::kBudget:
-        return absl::StrCat("The budget is spent: ", rejection->detail, ".");
-      case Rejection::Cause::kUnavailable:
-        return absl::StrCat("Not evaluated: ", rejection->detail, ".");
-      case Rejection::Cause::kCancelled: return absl::StrCat("Cancelled: ", rejection->detail, ".");
-    }
-  }
-  return absl::StrCat("Settled on the forecast, not measured: probability ",
-                      record.decision.win_probability, " of beating the best measured (",
-                      record.decision.incumbent_speedup, "x).");
 }
 
 absl::StatusOr<uint64_t> NonNegative(std::string_view field, int64_t value) {
@@ -305,6 +328,13 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   message.set_seed(spec.seed);
   message.set_max_in_flight(spec.max_in_flight);
   message.set_measure_everything(spec.measure_everything);
+  message.set_max_forecast_tokens(spec.max_forecast_tokens);
+  if (spec.generator == GeneratorKind::kLlm) {
+    auto* limits = message.mutable_generator_limits();
+    limits->set_max_requests(spec.generator_limits.max_requests);
+    limits->set_max_tokens(spec.generator_limits.max_tokens);
+    limits->set_max_in_flight(spec.generator_limits.max_in_flight);
+  }
   return message;
 }
 
@@ -329,10 +359,23 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
       NonNegative("spec.budget.max_device_time (ns)", spec.budget.max_device_time_ns).status());
   KC_RETURN_IF_ERROR(
       NonNegative("spec.budget.max_wall_time (ns)", spec.budget.max_wall_time_ns).status());
+  if (message.has_generator_limits() && spec.generator != GeneratorKind::kLlm) {
+    return absl::InvalidArgumentError(
+        "spec.generator_limits: is set, which is allowed for generator llm alone");
+  }
+  const v1::GeneratorLimits& limits = message.generator_limits();
+  if (limits.max_in_flight() > kMaxGenerationsInFlight) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.generator_limits.max_in_flight: is ",
+                                                   limits.max_in_flight(), "; at most ",
+                                                   kMaxGenerationsInFlight, " is allowed"));
+  }
+  spec.generator_limits = {limits.max_requests(), limits.max_tokens(), limits.max_in_flight()};
   // A negative count of a careless client arrives as a huge unsigned one.
   for (const auto& [field, value] :
        {std::pair<const char*, uint64_t>{"spec.budget.max_candidates", spec.budget.max_candidates},
-        {"spec.budget.max_measurements", spec.budget.max_measurements}}) {
+        {"spec.budget.max_measurements", spec.budget.max_measurements},
+        {"spec.generator_limits.max_requests", spec.generator_limits.max_requests},
+        {"spec.generator_limits.max_tokens", spec.generator_limits.max_tokens}}) {
     if (value > (uint64_t{1} << 40)) {
       return absl::InvalidArgumentError(
           absl::StrCat(field, ": is ", value, "; at most 2^40 is allowed"));
@@ -345,6 +388,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
   spec.seed = message.seed();
   spec.max_in_flight = message.max_in_flight();
   spec.measure_everything = message.measure_everything();
+  spec.max_forecast_tokens = message.max_forecast_tokens();
   return spec;
 }
 
@@ -363,6 +407,45 @@ v1::SearchCounts ToProto(const SearchCounts& counts) {
   message.set_confirmations(counts.confirmations);
   *message.mutable_device_time_spent() = DurationToProto(counts.device_time_spent_ns);
   *message.mutable_device_time_avoided() = DurationToProto(DeviceTimeAvoidedNs(counts));
+  if (const GenerationCounts& generation = counts.generation; generation.requested > 0) {
+    auto* written = message.mutable_generation();
+    written->set_requested(generation.requested);
+    written->set_written(generation.written);
+    written->set_duplicates(generation.duplicates);
+    written->set_unusable(generation.unusable);
+    written->set_unanswered(generation.unanswered);
+    written->set_given_up(generation.given_up);
+    written->set_input_tokens(generation.input_tokens);
+    written->set_output_tokens(generation.output_tokens);
+    written->set_cost(generation.cost);
+  }
+  return message;
+}
+
+v1::Generation ToProto(const GenerationSettled& settled) {
+  v1::Generation message;
+  message.set_number(settled.number);
+  switch (settled.outcome) {
+    case GenerationOutcome::kWritten: message.set_outcome(v1::GENERATION_OUTCOME_WRITTEN); break;
+    case GenerationOutcome::kDuplicate:
+      message.set_outcome(v1::GENERATION_OUTCOME_DUPLICATE);
+      break;
+    case GenerationOutcome::kUnusable: message.set_outcome(v1::GENERATION_OUTCOME_UNUSABLE); break;
+    case GenerationOutcome::kUnanswered:
+      message.set_outcome(v1::GENERATION_OUTCOME_UNANSWERED);
+      break;
+  }
+  message.set_detail(settled.detail);
+  message.set_parent_candidate_id(settled.parent_candidate_id);
+  message.set_prompt_version(settled.prompt_version);
+  message.set_model(settled.model);
+  message.set_endpoint(settled.endpoint);
+  message.set_input_tokens(settled.usage.input_tokens);
+  message.set_cached_input_tokens(settled.usage.cached_input_tokens);
+  message.set_output_tokens(settled.usage.output_tokens);
+  message.set_tokens_estimated(settled.usage.estimated);
+  message.set_cost(settled.usage.cost);
+  *message.mutable_latency() = DurationToProto(settled.latency_ns);
   return message;
 }
 
@@ -426,7 +509,7 @@ v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback) {
   }
   if (record.decided_on) *message.mutable_decided_on() = ToProto(*record.decided_on);
   message.set_reused(record.reused);
-  if (with_feedback) message.set_text_feedback(Feedback(record));
+  if (with_feedback) message.set_text_feedback(EvaluationFeedback(record.decision, record.result));
   *message.mutable_accepted_at() = TimestampToProto(record.accepted_ns);
   *message.mutable_settled_at() = TimestampToProto(record.settled_ns);
   return message;

@@ -27,6 +27,7 @@ v1::SearchSpec ToProto(const SearchSpec& spec);
 [[nodiscard]] absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& spec);
 v1::SearchCounts ToProto(const SearchCounts& counts);
 v1::SearchStatus ToProto(SearchStatus status);
+v1::Generation ToProto(const GenerationSettled& settled);
 v1::Rejection ToProto(const Rejection& rejection);
 v1::Search ToProto(const SearchSnapshot& snapshot);
 // Without text_feedback where `with_feedback` is false.

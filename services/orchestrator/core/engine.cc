@@ -15,6 +15,7 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/orchestrator/core/novelty.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -31,6 +32,14 @@ constexpr uint64_t kLookAheadPerMeasurement = 8;
 // A forecaster that has not learnt from the newest labels is asked again so often, so much later.
 constexpr int kMaxBehind = 60;
 constexpr int64_t kBehindWaitNs = 8'000'000;
+
+// Answers of a model in a row that no new kernel came of, after which it is not asked again.
+constexpr uint64_t kMaxUselessAnswers = 24;
+// Requests in a row that found nobody, after which the search goes on with the space, if it has
+// one.
+constexpr uint64_t kOutagesBeforeTemplates = 2;
+// Kernels that came to nothing and that a model is shown.
+constexpr size_t kSetbacksTold = 6;
 
 absl::Status CheckId(std::string_view field, const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
@@ -93,20 +102,24 @@ SearchSnapshot Snapshot(const Search& search, const State& state) {
 }
 
 Engine::Engine(const EngineOptions& options, EventStore* store, Workers* workers,
-               Forecasters* forecasters, const Clock* clock, EngineObserver* observer)
+               Forecasters* forecasters, const Clock* clock, EngineObserver* observer,
+               KernelWriter* writer)
     : options_(options),
       store_(store),
       workers_(workers),
       forecasters_(forecasters),
       clock_(clock),
       observer_(observer),
+      writer_(writer),
       inbox_(std::make_shared<Inbox>()) {}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
                                                       EventStore* store, Workers* workers,
                                                       Forecasters* forecasters, const Clock* clock,
-                                                      EngineObserver* observer) {
-  std::unique_ptr<Engine> engine(new Engine(options, store, workers, forecasters, clock, observer));
+                                                      EngineObserver* observer,
+                                                      KernelWriter* writer) {
+  std::unique_ptr<Engine> engine(
+      new Engine(options, store, workers, forecasters, clock, observer, writer));
   KC_RETURN_IF_ERROR(engine->Recover());
   engine->thread_ = std::thread([raw = engine.get()] { raw->Run(); });
   return engine;
@@ -121,6 +134,7 @@ Engine::~Engine() {
   if (thread_.joinable()) {
     thread_.join();
   }
+  for (auto& [search_id, stop] : writing_stops_) stop.request_stop();
   for (auto& [request_id, waiting] : waiters_) {
     for (EvaluateDone& done : waiting) {
       done(
@@ -245,6 +259,9 @@ void Engine::UpdateFigures() {
   figures.pending_labels = state_.pending_labels().size();
   for (const auto& [id, search] : state_.searches()) {
     if (search.ended_ns == 0) ++figures.running_searches;
+    if (search.generation != nullptr) {
+      figures.live_generations += search.generation->in_flight.size();
+    }
   }
   {
     std::lock_guard lock(mutex_);
@@ -474,9 +491,16 @@ void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDon
         "spec.target: problem ", problem->name, " has no reference for '", spec.target, "'")));
   }
   if (spec.generator == GeneratorKind::kLlm) {
-    return answer(absl::UnimplementedError(
-        "spec.generator: this orchestrator has no language-model generator; template and "
-        "external are allowed"));
+    if (writer_ == nullptr) {
+      return answer(absl::FailedPreconditionError(
+          "spec.generator: this orchestrator was started without a language model (--llm); "
+          "template and external are allowed"));
+    }
+    if (spec.budget == Budget{} && spec.generator_limits.max_requests == 0 &&
+        spec.generator_limits.max_tokens == 0) {
+      return answer(absl::InvalidArgumentError(
+          "spec.budget: at least one limit, of the budget or of the generator, must be set"));
+    }
   }
   if (spec.generator == GeneratorKind::kTemplate) {
     if (!target->second.space) {
@@ -728,7 +752,9 @@ void Engine::StartForecast(const Evaluation& evaluation) {
     return DescribeReference(evaluation.candidate.problem_id, evaluation.candidate.target);
   }
   acting_.insert(evaluation.request_id);
-  ForecastQuery query{evaluation.candidate, evaluation.facts, reference->facts};
+  ForecastQuery query{evaluation.candidate, evaluation.facts, reference->facts,
+                      evaluation.search_id,
+                      search != nullptr ? search->spec.max_forecast_tokens : 0};
   Afterwards([this, id = evaluation.request_id, query = std::move(query),
               problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     forecasters_->Forecast(problem, query,
@@ -780,10 +806,13 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
   input.forecast = evaluation.forecast ? &*evaluation.forecast : nullptr;
   input.reconsidered = evaluation.reconsidered;
   input.audit_draw = AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
-  if (search != nullptr && search->generator != nullptr && evaluation.generated) {
+  const bool selectable = search != nullptr && search->generator != nullptr &&
+                          evaluation.generated &&
+                          search->generator->Has(evaluation.candidate.candidate_id);
+  if (selectable) {
     input.start = search->generator->IsStart(evaluation.candidate.candidate_id);
   } else {
-    // What comes from outside is answered now, for no selection will ask for it again.
+    // What is no point of the space is settled now, for no selection will ask for it again.
     input.selects = false;
   }
 
@@ -953,7 +982,10 @@ uint64_t Engine::LookAhead(const Search& search) const {
 
 uint64_t Engine::ExpectedDecisions(const Search& search) const {
   uint64_t expected = search.spec.budget.max_candidates;
-  if (search.generator != nullptr) {
+  if (search.generation != nullptr) {
+    const uint64_t requests = search.spec.generator_limits.max_requests;
+    if (requests > 0) expected = expected == 0 ? requests : std::min(expected, requests);
+  } else if (search.generator != nullptr) {
     const uint64_t space = std::min<uint64_t>(search.generator->space_size(), kLookAhead);
     expected = expected == 0 ? space : std::min(expected, space);
   }
@@ -974,7 +1006,7 @@ std::string Engine::ExhaustedBudget(const Search& search) const {
       clock_->WallNs() - search.started_ns >= budget.max_wall_time_ns) {
     return "max_wall_time";
   }
-  if (search.generator == nullptr && budget.max_candidates > 0 &&
+  if (search.spec.generator == GeneratorKind::kExternal && budget.max_candidates > 0 &&
       search.counts.distinct_candidates > budget.max_candidates) {
     return "max_candidates";
   }
@@ -995,10 +1027,16 @@ void Engine::DriveSearch(const std::string& search_id) {
   if (search->status == SearchStatus::kRunning) {
     if (const std::string budget = ExhaustedBudget(*search); !budget.empty()) {
       Emit(SearchFinishing{search_id, absl::StrCat("budget: ", budget)});
+    } else if (search->generation != nullptr) {
+      AskForKernels(search_id);
     } else if (search->generator != nullptr) {
       Propose(search_id);
     }
     return;
+  }
+  if (const auto writing = writing_stops_.find(search_id); writing != writing_stops_.end()) {
+    Afterwards([stop = std::move(writing->second)]() mutable { stop.request_stop(); });
+    writing_stops_.erase(writing);
   }
   if (search->in_flight == 0) {
     Confirm(search_id);
@@ -1014,9 +1052,7 @@ void Engine::Propose(const std::string& search_id) {
   }
   const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
   const uint64_t slots = std::max<uint64_t>(1, capacity.measure_slots);
-  const uint64_t limit = search.spec.max_in_flight > 0
-                             ? search.spec.max_in_flight
-                             : std::max<uint64_t>(2, capacity.compile_credits) + 2 * slots;
+  const uint64_t limit = InFlightLimit(search);
   const uint64_t max_candidates = search.spec.budget.max_candidates;
   const uint64_t look_ahead = LookAhead(search);
   bool all_proposed = false;
@@ -1034,7 +1070,7 @@ void Engine::Propose(const std::string& search_id) {
   }
   if (search.spec.measure_everything) {
     if (all_proposed && search.in_flight == 0) {
-      Emit(SearchFinishing{search_id, "nothing left worth measuring"});
+      FinishSpace(search);
     }
     return;
   }
@@ -1044,6 +1080,220 @@ void Engine::Propose(const std::string& search_id) {
   if (search.measuring < slots + ahead && MaySelect(search)) {
     Rerank(search_id);
   }
+}
+
+uint64_t Engine::InFlightLimit(const Search& search) const {
+  if (search.spec.max_in_flight > 0) return search.spec.max_in_flight;
+  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
+  return std::max<uint64_t>(2, capacity.compile_credits) +
+         2 * std::max<uint64_t>(1, capacity.measure_slots);
+}
+
+// --- Kernels that a model writes --------------------------------------------------------------
+
+Engine::Asking Engine::AskingOf(const Search& search) const {
+  const Generation& generation = *search.generation;
+  const GenerationCounts& counts = search.counts.generation;
+  const GeneratorLimits& limits = search.spec.generator_limits;
+  // One that nobody answered has cost nothing.
+  if (limits.max_requests > 0 && counts.requested - counts.unanswered >= limits.max_requests) {
+    return {Asking::Kind::kSpent, "budget: generator_requests"};
+  }
+  if (limits.max_tokens > 0) {
+    const uint64_t spent = counts.input_tokens + counts.output_tokens;
+    const uint64_t answered = counts.written + counts.duplicates + counts.unusable;
+    // What is under way will cost as much as the others did.
+    const uint64_t pending = answered == 0 ? 0 : spent / answered * generation.in_flight.size();
+    if (spent + pending >= limits.max_tokens) {
+      return {Asking::Kind::kSpent, "budget: generator_tokens"};
+    }
+  }
+  if (search.spec.budget.max_candidates > 0 &&
+      search.counts.distinct_candidates + generation.in_flight.size() >=
+          search.spec.budget.max_candidates) {
+    return {Asking::Kind::kSpent, "budget: max_candidates"};
+  }
+  if (writer_ == nullptr) {
+    return {Asking::Kind::kNobody, "this orchestrator was started without a language model"};
+  }
+  if (generation.useless_answers >= kMaxUselessAnswers) {
+    return {Asking::Kind::kUseless,
+            absl::StrCat("the last ", generation.useless_answers,
+                         " answers of the model were of no use: ", generation.reasons.back())};
+  }
+  if (generation.outages > 0 && clock_->WallNs() - generation.away_since_ns >=
+                                    absl::ToInt64Nanoseconds(options_.generation_patience)) {
+    return {Asking::Kind::kAway, absl::StrCat("the model is away: ", generation.outage)};
+  }
+  return {};
+}
+
+void Engine::FinishSpace(const Search& search) {
+  constexpr const char* kNothingLeft = "nothing left worth measuring";
+  if (search.generation == nullptr) {
+    Emit(SearchFinishing{search.search_id, kNothingLeft});
+    return;
+  }
+  // A model that is away for a moment is waited for.
+  const Asking asking = AskingOf(search);
+  if (asking.kind == Asking::Kind::kYes) return;
+  Emit(SearchFinishing{search.search_id, absl::StrCat(kNothingLeft, "; ", asking.reason)});
+}
+
+void Engine::AskForKernels(const std::string& search_id) {
+  const Search& search = *state_.FindSearch(search_id);
+  const Generation& generation = *search.generation;
+  if (state_.FindReference(search.spec.problem_id, search.spec.target) == nullptr) {
+    DescribeReference(search.spec.problem_id, search.spec.target);
+  }
+  // Those of before a crash, too.
+  if (writer_ != nullptr) {
+    for (const auto& [number, request] : generation.in_flight) {
+      if (!writing_.contains({search_id, number})) StartGeneration(search, number);
+    }
+  }
+  const Asking asking = AskingOf(search);
+  const bool without_model = search.generator == nullptr || asking.kind == Asking::Kind::kSpent;
+  if (asking.kind != Asking::Kind::kYes && without_model) {
+    const bool none_will_answer =
+        asking.kind == Asking::Kind::kAway || asking.kind == Asking::Kind::kNobody;
+    if (search.in_flight == 0 && (generation.in_flight.empty() || none_will_answer)) {
+      Emit(SearchFinishing{search_id, asking.reason});
+    }
+    if (asking.kind != Asking::Kind::kAway) return;
+  }
+  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
+  const uint64_t slots = std::max<uint64_t>(1, capacity.measure_slots);
+  const uint64_t limit = InFlightLimit(search);
+  uint64_t at_once = search.spec.generator_limits.max_in_flight > 0
+                         ? search.spec.generator_limits.max_in_flight
+                         : kDefaultGenerationsInFlight;
+  bool wait = false;
+  if (generation.outages > 0) {
+    at_once = 1;
+    const int64_t backoff_ns = static_cast<int64_t>(std::min(
+        static_cast<double>(absl::ToInt64Nanoseconds(options_.max_generation_backoff)),
+        std::ldexp(static_cast<double>(absl::ToInt64Nanoseconds(options_.generation_backoff)),
+                   static_cast<int>(std::min<uint64_t>(generation.outages - 1, 30)))));
+    wait = clock_->WallNs() - generation.last_outage_ns < backoff_ns;
+  }
+  // An answer takes so long that some are asked for while others are measured, but no more than can
+  // be looked at when they come: what is asked later knows more. One that is away may come back.
+  const auto may_ask = [&] {
+    const Asking::Kind kind = AskingOf(search).kind;
+    return kind == Asking::Kind::kYes || kind == Asking::Kind::kAway;
+  };
+  // What the space has in flight meanwhile does not keep anybody from asking whether it has.
+  const auto has_room = [&] {
+    return generation.outages > 0 ||
+           (search.in_flight + generation.in_flight.size() < limit && search.measuring < 2 * slots);
+  };
+  while (search.status == SearchStatus::kRunning && !wait &&
+         generation.in_flight.size() < at_once && has_room() && may_ask()) {
+    GenerationRequested requested;
+    requested.search_id = search_id;
+    requested.number = search.counts.generation.requested + 1;
+    requested.parent_candidate_id = generation.archive.ChooseParent();
+    const uint64_t number = requested.number;
+    if (!Emit(std::move(requested))) return;
+    StartGeneration(search, number);
+  }
+  if (search.status == SearchStatus::kRunning && search.generator != nullptr &&
+      (asking.kind != Asking::Kind::kYes || generation.outages >= kOutagesBeforeTemplates)) {
+    Propose(search_id);
+  }
+}
+
+void Engine::StartGeneration(const Search& search, uint64_t number) {
+  writing_.emplace(search.search_id, number);
+  const Generation& generation = *search.generation;
+  const std::string& parent_id = generation.in_flight.at(number).parent_candidate_id;
+  GenerationQuery query;
+  query.problem = state_.FindProblem(search.spec.problem_id);
+  query.target = search.spec.target;
+  if (const ReferenceDescribed* reference =
+          state_.FindReference(search.spec.problem_id, search.spec.target)) {
+    query.reference_facts = reference->facts;
+  }
+  if (const Attempt* parent = generation.archive.Find(parent_id)) query.parent = *parent;
+  if (const Attempt* best = generation.archive.Best();
+      best != nullptr && best->candidate.candidate_id != parent_id) {
+    query.best = *best;
+  }
+  query.setbacks = generation.archive.Setbacks(parent_id, kSetbacksTold);
+  query.unusable_answers.assign(generation.reasons.begin(), generation.reasons.end());
+  int64_t left_ns = absl::ToInt64Nanoseconds(options_.generation_timeout);
+  if (search.spec.budget.max_wall_time_ns > 0) {
+    left_ns = std::min(
+        left_ns, search.spec.budget.max_wall_time_ns - (clock_->WallNs() - search.started_ns));
+  }
+  query.deadline_ns = clock_->MonotonicNs() + std::max<int64_t>(left_ns, 1);
+  query.stop = writing_stops_[search.search_id].get_token();
+  Afterwards([this, query = std::move(query), search_id = search.search_id, number]() mutable {
+    writer_->Write(std::move(query),
+                   [this, inbox = inbox_, search_id, number](GenerationReply reply) {
+                     inbox->Post([this, search_id, number, reply = std::move(reply)]() mutable {
+                       OnGenerated(search_id, number, std::move(reply));
+                     });
+                   });
+  });
+}
+
+void Engine::OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply) {
+  writing_.erase({search_id, number});
+  const Search* search = state_.FindSearch(search_id);
+  if (search == nullptr || search->generation == nullptr) return;
+  const auto request = search->generation->in_flight.find(number);
+  if (request == search->generation->in_flight.end()) return;
+
+  GenerationSettled settled;
+  settled.search_id = search_id;
+  settled.number = number;
+  settled.parent_candidate_id = request->second.parent_candidate_id;
+  settled.prompt_version = std::move(reply.prompt_version);
+  settled.model = std::move(reply.model);
+  settled.endpoint = std::move(reply.endpoint);
+  settled.usage = reply.usage;
+  settled.latency_ns = reply.latency_ns;
+  std::string request_id;
+  auto* candidate = std::get_if<Candidate>(&reply.result);
+  if (candidate != nullptr) {
+    candidate->problem_id = search->spec.problem_id;
+    candidate->target = search->spec.target;
+    candidate->parent_candidate_id = settled.parent_candidate_id;
+    candidate->candidate_id = CandidateId(*candidate);
+    const auto& known = search->generation->known;
+    if (const absl::Status valid = ValidateCandidate(*candidate); !valid.ok()) {
+      settled.outcome = GenerationOutcome::kUnusable;
+      settled.detail = std::string(valid.message());
+    } else if (const auto same = known.find(NoveltyKey(*candidate)); same != known.end()) {
+      settled.outcome = GenerationOutcome::kDuplicate;
+      settled.detail = same->second;
+    } else {
+      request_id = absl::StrCat(search_id, "/", search->counts.proposed + 1);
+      settled.outcome = GenerationOutcome::kWritten;
+      settled.detail = request_id;
+    }
+  } else if (const auto* unusable = std::get_if<GenerationReply::Unusable>(&reply.result)) {
+    settled.outcome = GenerationOutcome::kUnusable;
+    settled.detail = unusable->reason;
+  } else {
+    settled.outcome = GenerationOutcome::kUnanswered;
+    settled.detail = std::get<GenerationReply::Unanswered>(reply.result).reason;
+  }
+  if (settled.outcome != GenerationOutcome::kWritten) {
+    Log(LogLevel::kInfo, "a request for a kernel came to nothing",
+        {{"search_id", search_id},
+         {"outcome", std::string(Name(settled.outcome))},
+         {"detail", settled.detail}});
+  }
+  if (!Emit(settled)) return;
+  if (observer_ != nullptr) Afterwards([this, settled] { observer_->OnGenerated(settled); });
+  if (request_id.empty()) return;
+  Accept(request_id, search_id,
+         search->spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
+         std::move(*candidate), true);
+  Advance(request_id);
 }
 
 void Engine::Rerank(const std::string& search_id) {
@@ -1072,7 +1322,8 @@ void Engine::Rerank(const std::string& search_id) {
       std::optional<Candidate> candidate = search.generator->Find(candidate_id);
       if (!candidate) continue;
       candidate_ids.push_back(candidate_id);
-      queries.push_back(ForecastQuery{*std::move(candidate), history.facts, reference->facts});
+      queries.push_back(ForecastQuery{*std::move(candidate), history.facts, reference->facts,
+                                      search_id, search.spec.max_forecast_tokens});
     }
   }
   if (queries.empty()) {
@@ -1088,7 +1339,7 @@ void Engine::Rerank(const std::string& search_id) {
       rerank.nothing_left = false;
     } else if (search.in_flight == 0) {
       reranks_.erase(search_id);
-      Emit(SearchFinishing{search_id, "nothing left worth measuring"});
+      FinishSpace(search);
     }
     return;
   }

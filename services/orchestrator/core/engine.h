@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +33,14 @@ struct EngineOptions {
   int unstable_retries = 2;
   // How often budgets of wall time are looked at, and labels offered again to an absent forecaster.
   absl::Duration tick = absl::Seconds(1);
+  // Of a request for a new kernel, retries included.
+  absl::Duration generation_timeout = absl::Minutes(10);
+  // After a request that found nobody the next one is made so much later, and twice as much with
+  // each further one.
+  absl::Duration generation_backoff = absl::Milliseconds(500);
+  absl::Duration max_generation_backoff = absl::Seconds(15);
+  // How long a search waits for a model that is away before it goes on, or ends, without it.
+  absl::Duration generation_patience = absl::Minutes(2);
 };
 
 // A search as it stands, without what only the engine needs.
@@ -56,6 +65,7 @@ struct EngineFigures {
   uint64_t live_evaluations = 0;
   uint64_t running_searches = 0;
   uint64_t pending_labels = 0;
+  uint64_t live_generations = 0;
 };
 
 // What the metrics need to know. Called on the engine's thread, after the events are durable.
@@ -64,6 +74,7 @@ class EngineObserver {
   virtual ~EngineObserver() = default;
   virtual void OnDecided(const Evaluation& evaluation, const Decision& decision) = 0;
   virtual void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) = 0;
+  virtual void OnGenerated(const GenerationSettled& settled) = 0;
   virtual void OnFigures(const EngineFigures& figures) = 0;
 };
 
@@ -80,11 +91,11 @@ class EngineObserver {
 // it can.
 class Engine {
  public:
-  // Replays the store. The ports, the store, the clock and the observer (may be null) must outlive
-  // the engine.
+  // Replays the store. The ports, the store, the clock and the observer must outlive the engine;
+  // the observer may be null, and so may the writer, where no search can have kernels written.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Engine>> Start(
       const EngineOptions& options, EventStore* store, Workers* workers, Forecasters* forecasters,
-      const Clock* clock, EngineObserver* observer);
+      const Clock* clock, EngineObserver* observer, KernelWriter* writer = nullptr);
   // Stops; live evaluations go on after the next start. Callbacks that have not been answered get
   // UNAVAILABLE.
   ~Engine();
@@ -140,7 +151,8 @@ class Engine {
   using Task = std::function<void()>;
 
   Engine(const EngineOptions& options, EventStore* store, Workers* workers,
-         Forecasters* forecasters, const Clock* clock, EngineObserver* observer);
+         Forecasters* forecasters, const Clock* clock, EngineObserver* observer,
+         KernelWriter* writer);
   absl::Status Recover();
   void Run();
   void Post(Task task);
@@ -179,7 +191,31 @@ class Engine {
 
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
+  // From the template space.
   void Propose(const std::string& search_id);
+  // From a model: asks for as many kernels as are wanted now, or turns to the space or to an end
+  // where none are to be had.
+  void AskForKernels(const std::string& search_id);
+  // Whether a search may ask its model for more, and why not.
+  struct Asking {
+    enum class Kind {
+      kYes,
+      kSpent,    // it has had what it wanted
+      kUseless,  // no new kernel comes of the answers
+      kAway,     // for so long that it is not waited for; it may come back
+      kNobody,   // there is no model
+    };
+    Kind kind = Kind::kYes;
+    std::string reason;
+  };
+  Asking AskingOf(const Search& search) const;
+  // Ends a search whose space holds nothing more, unless its model may still have something.
+  void FinishSpace(const Search& search);
+  // Sends a request that the log holds.
+  void StartGeneration(const Search& search, uint64_t number);
+  void OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply);
+  // Candidates of a search that may be in flight at once.
+  uint64_t InFlightLimit(const Search& search) const;
   // Asks for forecasts of all that the search has pruned, to take the best.
   void Rerank(const std::string& search_id);
   // What the policy looks at besides the forecast.
@@ -208,6 +244,7 @@ class Engine {
   Forecasters* const forecasters_;
   const Clock* const clock_;
   EngineObserver* const observer_;
+  KernelWriter* const writer_;  // may be null
 
   // Owned by the engine's thread.
   State state_;
@@ -244,6 +281,9 @@ class Engine {
     int64_t again_ns = 0;
   };
   std::map<std::string, RerankState> reranks_;
+  // Requests for kernels under way, by search and number, and what ends those of a search.
+  std::set<std::pair<std::string, uint64_t>> writing_;
+  std::map<std::string, std::stop_source> writing_stops_;
   std::set<std::string> problems_observing_;
   bool draining_ = false;
   int64_t next_label_offer_ns_ = 0;

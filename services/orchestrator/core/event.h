@@ -33,16 +33,29 @@ struct Budget {
   friend bool operator==(const Budget&, const Budget&) = default;
 };
 
+// What a search may ask of a language model that writes kernels. Zero: no limit of this kind.
+struct GeneratorLimits {
+  uint64_t max_requests = 0;  // those that nobody answered not counted
+  uint64_t max_tokens = 0;
+  // Requests under way at once; 0: kDefaultGenerationsInFlight.
+  uint32_t max_in_flight = 0;
+  friend bool operator==(const GeneratorLimits&, const GeneratorLimits&) = default;
+};
+inline constexpr uint32_t kDefaultGenerationsInFlight = 4;
+inline constexpr uint32_t kMaxGenerationsInFlight = 256;
+
 struct SearchSpec {
   std::string problem_id;
   std::string target;
   GeneratorKind generator = GeneratorKind::kTemplate;
+  GeneratorLimits generator_limits;
   Budget budget;
   std::string policy;
   std::map<std::string, double> policy_parameters;
   uint64_t seed = 0;
   uint32_t max_in_flight = 0;
   bool measure_everything = false;
+  uint64_t max_forecast_tokens = 0;
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 
@@ -103,6 +116,49 @@ struct EvaluationSettled {
   bool reused = false;
 };
 
+// A model is asked for a kernel that is to be made from this one.
+struct GenerationRequested {
+  std::string search_id;
+  uint64_t number = 0;  // in the search, from 1
+  std::string parent_candidate_id;
+};
+
+enum class GenerationOutcome {
+  kWritten,     // its EvaluationAccepted follows
+  kDuplicate,   // but for comments and layout a kernel that the search has had
+  kUnusable,    // an answer without a kernel
+  kUnanswered,  // no answer
+};
+inline constexpr GenerationOutcome kGenerationOutcomes[] = {
+    GenerationOutcome::kWritten, GenerationOutcome::kDuplicate, GenerationOutcome::kUnusable,
+    GenerationOutcome::kUnanswered};
+// "written", "duplicate", "unusable", "unanswered".
+std::string_view Name(GenerationOutcome outcome);
+
+struct GenerationUsage {
+  uint64_t input_tokens = 0;  // cached ones included
+  uint64_t cached_input_tokens = 0;
+  uint64_t output_tokens = 0;
+  // The endpoint told no figures: the tokens are guessed from bytes.
+  bool estimated = false;
+  double cost = 0;
+};
+
+struct GenerationSettled {
+  std::string search_id;
+  uint64_t number = 0;
+  GenerationOutcome outcome = GenerationOutcome::kUnanswered;
+  // The evaluation's request id (kWritten), the other candidate's id (kDuplicate), or in words what
+  // was wrong.
+  std::string detail;
+  std::string parent_candidate_id;
+  std::string prompt_version;
+  std::string model;
+  std::string endpoint;
+  GenerationUsage usage;
+  int64_t latency_ns = 0;
+};
+
 struct LabelsObserved {
   std::vector<std::string> request_ids;
 };
@@ -121,7 +177,8 @@ struct SearchClosed {
 
 using EventBody = std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
                                EvaluationCompiled, EvaluationForecast, EvaluationDecided,
-                               EvaluationSettled, LabelsObserved, SearchFinishing, SearchClosed>;
+                               EvaluationSettled, GenerationRequested, GenerationSettled,
+                               LabelsObserved, SearchFinishing, SearchClosed>;
 
 struct Event {
   int64_t time_ns = 0;  // since the Unix epoch

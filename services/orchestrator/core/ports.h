@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "common/domain/forecast.h"
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
+#include "services/orchestrator/core/attempt.h"
+#include "services/orchestrator/core/event.h"
 
 namespace kernelcast::orchestrator {
 
@@ -73,6 +76,9 @@ struct ForecastQuery {
   Candidate candidate;
   CompileFacts facts;
   CompileFacts reference_facts;
+  // The search that it is for, and the tokens that may be spent on its forecasts; 0: any number.
+  std::string search_id;
+  uint64_t max_search_tokens = 0;
 };
 using ForecastResult = std::variant<Forecast, Abstention>;
 
@@ -91,6 +97,52 @@ class Forecasters {
                            std::vector<ForecastQuery> queries, ForecastAllDone done) = 0;
   virtual void Observe(std::shared_ptr<const Problem> problem, std::vector<LabelRecord> labels,
                        ObserveDone done) = 0;
+};
+
+// What is told to whoever writes a kernel.
+struct GenerationQuery {
+  std::shared_ptr<const Problem> problem;
+  std::string target;
+  CompileFacts reference_facts;  // an empty schema where they are not known
+  // What is to be improved; nothing: the reference.
+  std::optional<Attempt> parent;
+  // The fastest so far, where it is not the parent.
+  std::optional<Attempt> best;
+  // Those that came to nothing, the most telling first.
+  std::vector<Attempt> setbacks;
+  // What was wrong with the latest answers that no kernel could be read from.
+  std::vector<std::string> unusable_answers;
+  // On the monotonic clock.
+  int64_t deadline_ns = 0;
+  // Asked to stop when the kernel is not wanted any more.
+  std::stop_token stop;
+};
+
+struct GenerationReply {
+  // What no kernel came of.
+  struct Unusable {
+    std::string reason;
+  };
+  struct Unanswered {
+    std::string reason;
+  };
+
+  // The candidate has a kind, a source and what belongs to them.
+  std::variant<Candidate, Unusable, Unanswered> result;
+  std::string prompt_version;
+  std::string model;
+  std::string endpoint;
+  GenerationUsage usage;
+  int64_t latency_ns = 0;
+};
+
+// Writes kernels that nobody has thought of yet.
+class KernelWriter {
+ public:
+  virtual ~KernelWriter() = default;
+
+  using WriteDone = std::function<void(GenerationReply)>;
+  virtual void Write(GenerationQuery query, WriteDone done) = 0;
 };
 
 }  // namespace kernelcast::orchestrator

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
+#include "services/orchestrator/core/novelty.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 absl::Status DoesNotFit(std::string_view what, const std::string& id) {
   return absl::FailedPreconditionError(absl::StrCat(std::string(what), ": ", id));
 }
+
+// Of one attempt in the archive. Compilers tell the first mistake first.
+constexpr size_t kMaxAttemptFeedbackBytes = 3000;
 
 bool IsVerdict(const Measurement& measurement) {
   return !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
@@ -26,7 +31,61 @@ double VerdictSpeedup(const Measurement* measurement) {
   return speedup == nullptr ? 0 : speedup->value;
 }
 
+// What the archive keeps of a settled evaluation; nothing where it tells nothing of the candidate.
+std::optional<Attempt> AttemptOf(const Evaluation& evaluation, const EvaluationSettled& settled) {
+  Attempt attempt;
+  if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
+    if (!IsVerdict(*measurement)) return std::nullopt;
+    attempt.outcome = OutcomeName(measurement->outcome);
+    if (const Ratio* speedup = MeasuredSpeedup(*measurement)) attempt.speedup = speedup->value;
+  } else if (std::holds_alternative<Pruned>(settled.result)) {
+    attempt.outcome = "pruned";
+  } else if (std::get<Rejection>(settled.result).cause == Rejection::Cause::kCompileError) {
+    attempt.outcome = "compile_error";
+  } else {
+    return std::nullopt;
+  }
+  attempt.candidate = evaluation.candidate;
+  attempt.facts = evaluation.facts;
+  attempt.feedback = TruncateUtf8(EvaluationFeedback(*evaluation.decision, settled.result),
+                                  kMaxAttemptFeedbackBytes);
+  return attempt;
+}
+
 }  // namespace
+
+std::string_view Name(GenerationOutcome outcome) {
+  switch (outcome) {
+    case GenerationOutcome::kWritten: return "written";
+    case GenerationOutcome::kDuplicate: return "duplicate";
+    case GenerationOutcome::kUnusable: return "unusable";
+    case GenerationOutcome::kUnanswered: return "unanswered";
+  }
+  return "unanswered";
+}
+
+std::string EvaluationFeedback(const Decision& decision,
+                               const std::variant<Measurement, Pruned, Rejection>& result) {
+  if (const auto* measurement = std::get_if<Measurement>(&result)) {
+    return MeasurementFeedback(*measurement);
+  }
+  if (const auto* rejection = std::get_if<Rejection>(&result)) {
+    switch (rejection->cause) {
+      case Rejection::Cause::kCompileError:
+        return absl::StrCat("Does not compile:\n", rejection->compile_error.log);
+      case Rejection::Cause::kDuplicate:
+        return absl::StrCat("The same candidate is being evaluated as ", rejection->detail, ".");
+      case Rejection::Cause::kBudget:
+        return absl::StrCat("The budget is spent: ", rejection->detail, ".");
+      case Rejection::Cause::kUnavailable:
+        return absl::StrCat("Not evaluated: ", rejection->detail, ".");
+      case Rejection::Cause::kCancelled: return absl::StrCat("Cancelled: ", rejection->detail, ".");
+    }
+  }
+  return absl::StrCat("Settled on the forecast, not measured: probability ",
+                      decision.win_probability, " of beating the best measured (",
+                      decision.incumbent_speedup, "x).");
+}
 
 int64_t DeviceTimeAvoidedNs(const SearchCounts& counts) {
   const uint64_t timed = counts.measured;
@@ -147,10 +206,21 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
   KC_ASSIGN_OR_RETURN(search.policy, MakePolicy(event.spec.policy, event.spec.policy_parameters));
   search.routes = RouteHistory(search.policy->risk_options());
   // A reader that folds one search alone has no problems and needs no generator.
-  if (auto problem = FindProblem(event.spec.problem_id);
-      problem != nullptr && event.spec.generator == GeneratorKind::kTemplate) {
+  const auto problem = FindProblem(event.spec.problem_id);
+  const bool has_space = problem != nullptr && problem->targets.contains(event.spec.target) &&
+                         problem->targets.find(event.spec.target)->second.space.has_value();
+  if (has_space && event.spec.generator != GeneratorKind::kExternal) {
     search.generator =
         std::make_unique<TemplateGenerator>(problem, event.spec.target, event.spec.seed);
+  }
+  if (event.spec.generator == GeneratorKind::kLlm) {
+    absl::StatusOr<Candidate> reference = absl::NotFoundError("");
+    if (problem != nullptr) reference = ReferenceCandidate(*problem, event.spec.target);
+    search.generation =
+        std::make_unique<Generation>(reference.ok() ? reference->candidate_id : std::string());
+    if (reference.ok()) {
+      search.generation->known.emplace(NoveltyKey(*reference), reference->candidate_id);
+    }
   }
   searches_.emplace(event.search_id, std::move(search));
   return absl::OkStatus();
@@ -192,6 +262,9 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
       }
       if (search.generator != nullptr) {
         search.generator->Accept(event.candidate.candidate_id);
+      }
+      if (search.generation != nullptr && inserted) {
+        search.generation->known.emplace(NoveltyKey(event.candidate), event.candidate.candidate_id);
       }
     }
   }
@@ -303,6 +376,11 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
                            search.policy->win_margin());
     }
   }
+  if (search.generation != nullptr && !event.reused) {
+    if (std::optional<Attempt> attempt = AttemptOf(evaluation, event)) {
+      search.generation->archive.Add(*std::move(attempt));
+    }
+  }
 
   // A duplicate in flight must not overwrite what the first evaluation of the candidate says.
   auto entry = search.history.find(evaluation.candidate.candidate_id);
@@ -375,6 +453,66 @@ void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettle
   pending_labels_[event.request_id] = std::move(pending);
 }
 
+absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns,
+                              const GenerationRequested& event) {
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || found->second.generation == nullptr ||
+      found->second.status != SearchStatus::kRunning) {
+    return DoesNotFit("a kernel asked for by a search that asks for none", event.search_id);
+  }
+  Search& search = found->second;
+  if (event.number != search.counts.generation.requested + 1) {
+    return DoesNotFit("a kernel asked for out of turn", event.search_id);
+  }
+  ++search.counts.generation.requested;
+  search.generation->in_flight.emplace(event.number,
+                                       Generation::Request{event.parent_candidate_id, time_ns});
+  search.generation->archive.Expand(event.parent_candidate_id);
+  search.last_sequence = sequence;
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationSettled& event) {
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || found->second.generation == nullptr ||
+      !found->second.generation->in_flight.contains(event.number)) {
+    return DoesNotFit("an answer that was not asked for", event.search_id);
+  }
+  Search& search = found->second;
+  Generation& generation = *search.generation;
+  const int64_t requested_ns = generation.in_flight.at(event.number).requested_ns;
+  generation.in_flight.erase(event.number);
+  GenerationCounts& counts = search.counts.generation;
+  counts.input_tokens += event.usage.input_tokens;
+  counts.output_tokens += event.usage.output_tokens;
+  counts.cost += event.usage.cost;
+  search.last_sequence = sequence;
+  if (event.outcome == GenerationOutcome::kUnanswered) {
+    ++counts.unanswered;
+    if (generation.outages == 0) generation.away_since_ns = time_ns;
+    if (generation.outages == 0 || requested_ns >= generation.last_outage_ns) {
+      ++generation.outages;
+    }
+    generation.last_outage_ns = time_ns;
+    generation.outage = event.detail;
+    return absl::OkStatus();
+  }
+  generation.outages = 0;
+  generation.outage.clear();
+  if (event.outcome == GenerationOutcome::kWritten) {
+    ++counts.written;
+    generation.useless_answers = 0;
+    return absl::OkStatus();
+  }
+  ++(event.outcome == GenerationOutcome::kDuplicate ? counts.duplicates : counts.unusable);
+  ++generation.useless_answers;
+  generation.reasons.push_back(event.outcome == GenerationOutcome::kDuplicate
+                                   ? "the same kernel as an earlier one"
+                                   : event.detail);
+  if (generation.reasons.size() > Generation::kMaxReasons) generation.reasons.pop_front();
+  return absl::OkStatus();
+}
+
 absl::Status State::ApplyBody(uint64_t, int64_t, const LabelsObserved& event) {
   for (const std::string& request_id : event.request_ids) {
     pending_labels_.erase(request_id);
@@ -390,6 +528,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const SearchFinishing&
   found->second.status = SearchStatus::kFinishing;
   found->second.end_reason = event.reason;
   found->second.last_sequence = sequence;
+  if (Generation* generation = found->second.generation.get()) {
+    found->second.counts.generation.given_up += generation->in_flight.size();
+    generation->in_flight.clear();
+  }
   return absl::OkStatus();
 }
 
@@ -415,6 +557,10 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.confirmation_requests.clear();
   search.policy.reset();
   search.generator.reset();
+  if (search.generation != nullptr) {
+    search.counts.generation.given_up += search.generation->in_flight.size();
+    search.generation.reset();
+  }
   return absl::OkStatus();
 }
 
@@ -446,6 +592,23 @@ std::string State::Digest() const {
     absl::StrAppend(&text, " device ", c.device_time_spent_ns, " incumbent ",
                     s.incumbent ? s.incumbent->request_id : "-", " confirmed ",
                     s.confirmed ? s.confirmed->request_id : "-", " ", s.routes.Digest(), "\n");
+    if (const GenerationCounts& g = c.generation; g.requested > 0) {
+      text += "  generation";
+      for (uint64_t count : {g.requested, g.written, g.duplicates, g.unusable, g.unanswered,
+                             g.given_up, g.input_tokens, g.output_tokens}) {
+        absl::StrAppend(&text, " ", count);
+      }
+      absl::StrAppend(&text, " cost ", g.cost, "\n");
+    }
+    if (s.generation != nullptr) {
+      const Generation& g = *s.generation;
+      absl::StrAppend(&text, "  known ", g.known.size(), " useless ", g.useless_answers,
+                      " reasons ", g.reasons.size(), " outages ", g.outages, " since ",
+                      g.outages > 0 ? g.away_since_ns : 0, "\n", g.archive.Digest());
+      for (const auto& [number, request] : g.in_flight) {
+        absl::StrAppend(&text, "  writing ", number, " from ", request.parent_candidate_id, "\n");
+      }
+    }
     for (const auto& [candidate_id, h] : s.history) {
       absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",
                       h.request_id, " ", h.facts.values.size(), " ", h.speedup, "\n");
@@ -486,6 +649,8 @@ AppendEntry EntryFor(const Event& event, const State& state) {
                              std::is_same_v<Body, EvaluationSettled>) {
           of_evaluation(body.request_id);
         } else if constexpr (std::is_same_v<Body, SearchCreated> ||
+                             std::is_same_v<Body, GenerationRequested> ||
+                             std::is_same_v<Body, GenerationSettled> ||
                              std::is_same_v<Body, SearchFinishing> ||
                              std::is_same_v<Body, SearchClosed>) {
           entry.search_id = body.search_id;

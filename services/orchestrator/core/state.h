@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_STATE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "services/orchestrator/core/archive.h"
 #include "services/orchestrator/core/event.h"
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/policy.h"
@@ -71,7 +73,25 @@ EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettle
 // Nothing if the events do not end in a settlement.
 std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& events);
 
+// What a search framework or a model is told of a settled evaluation.
+std::string EvaluationFeedback(const Decision& decision,
+                               const std::variant<Measurement, Pruned, Rejection>& result);
+
 enum class SearchStatus { kRunning, kFinishing, kDone, kFailed };
+
+// Of a search that has its kernels written by a model.
+struct GenerationCounts {
+  uint64_t requested = 0;
+  uint64_t written = 0;
+  uint64_t duplicates = 0;
+  uint64_t unusable = 0;
+  uint64_t unanswered = 0;
+  uint64_t given_up = 0;  // under way when the search ended
+  uint64_t input_tokens = 0;
+  uint64_t output_tokens = 0;
+  double cost = 0;
+  friend bool operator==(const GenerationCounts&, const GenerationCounts&) = default;
+};
 
 struct SearchCounts {
   uint64_t proposed = 0;
@@ -86,6 +106,7 @@ struct SearchCounts {
   uint64_t failures = 0;
   uint64_t confirmations = 0;
   int64_t device_time_spent_ns = 0;
+  GenerationCounts generation;
   friend bool operator==(const SearchCounts&, const SearchCounts&) = default;
 };
 
@@ -105,6 +126,32 @@ struct CandidateHistory {
   std::string request_id;
   CompileFacts facts;  // of pruned candidates: they may be forecast again
   double speedup = 0;  // of those measured as correct
+};
+
+// How the model that writes a search's kernels is getting on.
+struct Generation {
+  explicit Generation(std::string reference_id) : archive(std::move(reference_id)) {}
+
+  struct Request {
+    std::string parent_candidate_id;
+    int64_t requested_ns = 0;
+  };
+
+  static constexpr size_t kMaxReasons = 4;
+
+  Archive archive;
+  // NoveltyKey of every candidate of the search, and of the reference, to the candidate's id.
+  std::map<std::string, std::string, std::less<>> known;
+  std::map<uint64_t, Request> in_flight;  // by number
+  // Answers in a row that no new kernel came of, and why; the latest is the last.
+  uint64_t useless_answers = 0;
+  std::deque<std::string> reasons;
+  // Since the last answer: requests that found nobody, those made before an earlier one of them had
+  // failed not counted; when the first and the last failed, and how.
+  uint64_t outages = 0;
+  int64_t away_since_ns = 0;
+  int64_t last_outage_ns = 0;
+  std::string outage;
 };
 
 struct Search {
@@ -130,7 +177,9 @@ struct Search {
   std::vector<Incumbent> confirmations;
   std::set<std::string> confirmation_requests;
   std::unique_ptr<const Policy> policy;
+  // Of the problem's space, if it has one and the search may use it.
   std::unique_ptr<TemplateGenerator> generator;
+  std::unique_ptr<Generation> generation;  // of GeneratorKind::kLlm
 
   static constexpr size_t kMaxLeaders = 8;
 };
@@ -180,6 +229,8 @@ class State {
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationForecast& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationDecided& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationSettled& event);
+  absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationRequested& event);
+  absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const GenerationSettled& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const LabelsObserved& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchFinishing& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchClosed& event);

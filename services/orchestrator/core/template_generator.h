@@ -40,6 +40,9 @@ class TemplateGenerator {
   // The candidate of a point proposed or not; nothing if the id is no point of the space.
   std::optional<Candidate> Find(std::string_view candidate_id) const;
 
+  // Whether the candidate is a point of the space.
+  bool Has(std::string_view candidate_id) const { return index_by_id_.contains(candidate_id); }
+
   // Whether the candidate is a point of the start.
   bool IsStart(std::string_view candidate_id) const;
 

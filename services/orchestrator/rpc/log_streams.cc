@@ -67,6 +67,8 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
     if (evaluation == nullptr || !evaluation->decision) return std::nullopt;
     *event.mutable_settled() =
         ToProto(MakeRecord(*evaluation, *settled, stored.event.time_ns, stored.sequence), true);
+  } else if (const auto* generation = std::get_if<GenerationSettled>(&body)) {
+    *event.mutable_generation() = ToProto(*generation);
   } else if (const auto* finishing = std::get_if<SearchFinishing>(&body)) {
     event.mutable_ended()->set_reason(finishing->reason);
   } else if (const auto* closed = std::get_if<SearchClosed>(&body)) {

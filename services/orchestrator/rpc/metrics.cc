@@ -27,7 +27,20 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
       running_searches_(registry->Gauge("kernelcast_orchestrator_running_searches",
                                         "Searches that have not ended.")),
       pending_labels_(registry->Gauge("kernelcast_orchestrator_pending_labels",
-                                      "Labels that the forecaster has not acknowledged.")) {
+                                      "Labels that the forecaster has not acknowledged.")),
+      generations_in_flight_(registry->Gauge("kernelcast_orchestrator_generations_in_flight",
+                                             "Kernels that a model is being asked for.")) {
+  for (const GenerationOutcome outcome : kGenerationOutcomes) {
+    generations_[outcome] =
+        &registry->Counter("kernelcast_orchestrator_generations_total",
+                           "Requests to a model for a kernel, by what came of them.",
+                           {{"outcome", std::string(orchestrator::Name(outcome))}});
+  }
+  for (const char* kind : {"input", "cached_input", "output"}) {
+    generation_tokens_[kind] = &registry->Counter(
+        "kernelcast_orchestrator_generation_tokens_total",
+        "Tokens of those requests; cached ones are also input.", {{"kind", kind}});
+  }
   for (const char* target : kTargets) {
     PerTarget& series = targets_[target];
     for (DecisionReason reason : kReasons) {
@@ -86,11 +99,20 @@ void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
   }
 }
 
+void OrchestratorMetrics::OnGenerated(const GenerationSettled& settled) {
+  generations_.at(settled.outcome)->Increment();
+  const GenerationUsage& usage = settled.usage;
+  generation_tokens_.at("input")->Increment(static_cast<double>(usage.input_tokens));
+  generation_tokens_.at("cached_input")->Increment(static_cast<double>(usage.cached_input_tokens));
+  generation_tokens_.at("output")->Increment(static_cast<double>(usage.output_tokens));
+}
+
 void OrchestratorMetrics::OnFigures(const EngineFigures& figures) {
   in_flight_.Set(static_cast<double>(figures.live_evaluations));
   events_.Set(static_cast<double>(figures.events));
   running_searches_.Set(static_cast<double>(figures.running_searches));
   pending_labels_.Set(static_cast<double>(figures.pending_labels));
+  generations_in_flight_.Set(static_cast<double>(figures.live_generations));
 }
 
 }  // namespace kernelcast::orchestrator

@@ -18,6 +18,7 @@ class OrchestratorMetrics final : public EngineObserver {
 
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) override;
+  void OnGenerated(const GenerationSettled& settled) override;
   void OnFigures(const EngineFigures& figures) override;
 
  private:
@@ -40,6 +41,9 @@ class OrchestratorMetrics final : public EngineObserver {
   prometheus::Gauge& events_;
   prometheus::Gauge& running_searches_;
   prometheus::Gauge& pending_labels_;
+  prometheus::Gauge& generations_in_flight_;
+  std::map<GenerationOutcome, prometheus::Counter*> generations_;
+  std::map<std::string, prometheus::Counter*, std::less<>> generation_tokens_;
 };
 
 }  // namespace kernelcast::orchestrator

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
 #define KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_FAKES_H_
 
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -61,6 +62,16 @@ templates:
       {"space/blocked.cc", "// blocked\n"},
       {"space/plain.cc", "// plain\n"},
   };
+}
+
+// The same without the space.
+inline std::vector<ProblemFile> ProblemFilesWithoutSpace() {
+  std::vector<ProblemFile> files = SmallProblemFiles();
+  std::erase_if(files, [](const ProblemFile& file) { return file.path.starts_with("space/"); });
+  std::string& yaml = files.front().content;
+  const std::string space = ", space: space/cpu.yaml";
+  yaml.erase(yaml.find(space), space.size());
+  return files;
 }
 
 // Keeps events in memory; can be told to fail, and copied to stand for a disk after a crash.
@@ -367,6 +378,85 @@ class FakeForecasters final : public Forecasters {
   uint64_t asked_labels_ = 0;
   uint64_t known_ = 0;
   int asked_ = 0;
+};
+
+// A kernel of the toy problem, as fast as its block and unrolling say.
+inline Candidate ToyKernel(const std::string& source, int block, int unroll) {
+  Candidate candidate;
+  candidate.source = source;
+  candidate.tunables = {{"BLOCK", std::to_string(block)}, {"UNROLL", std::to_string(unroll)}};
+  candidate.origin = "llm:fake";
+  return candidate;
+}
+
+// Writes what the test tells it to.
+class FakeWriter final : public KernelWriter {
+ public:
+  explicit FakeWriter(CallbackThread* thread) : thread_(thread) {}
+
+  // What comes of the n-th request, from 1.
+  std::function<GenerationReply(int number, const GenerationQuery&)> write;
+  // Requests that are answered by Release alone.
+  std::function<bool(int number)> holds = [](int) { return false; };
+
+  void Write(GenerationQuery query, WriteDone done) override {
+    std::lock_guard lock(mutex_);
+    queries_.push_back(query);
+    const int number = static_cast<int>(queries_.size());
+    auto answer = [this, number, query = std::move(query), done = std::move(done)] {
+      GenerationReply reply = write(number, query);
+      if (reply.prompt_version.empty()) reply.prompt_version = "fake/1@00000000";
+      reply.model = "fake";
+      done(std::move(reply));
+    };
+    if (holds(number)) {
+      held_.emplace(number, std::move(answer));
+    } else {
+      thread_->Post(std::move(answer));
+    }
+    changed_.notify_all();
+  }
+
+  void Release(int number) {
+    std::lock_guard lock(mutex_);
+    thread_->Post(std::move(held_.at(number)));
+    held_.erase(number);
+  }
+  // Whether so many requests have come before the limit.
+  bool WaitForRequests(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20),
+                             [&] { return queries_.size() >= count; });
+  }
+  std::vector<GenerationQuery> queries() const {
+    std::lock_guard lock(mutex_);
+    return queries_;
+  }
+
+  static GenerationReply Says(Candidate candidate) {
+    GenerationReply reply;
+    reply.result = std::move(candidate);
+    reply.usage = {100, 0, 20, false, 0.5};
+    return reply;
+  }
+  static GenerationReply SaysNothingUseful(const std::string& reason) {
+    GenerationReply reply;
+    reply.result = GenerationReply::Unusable{reason};
+    reply.usage = {100, 0, 20, false, 0.5};
+    return reply;
+  }
+  static GenerationReply Away() {
+    GenerationReply reply;
+    reply.result = GenerationReply::Unanswered{"unreachable"};
+    return reply;
+  }
+
+ private:
+  CallbackThread* const thread_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<GenerationQuery> queries_;
+  std::map<int, std::function<void()>> held_;
 };
 
 }  // namespace kernelcast::orchestrator::testing

@@ -204,17 +204,16 @@ TEST_CASE("A baseline other than the reference is named", "[forecaster][prompt]"
 TEST_CASE("What is compiled in is what the files hold", "[forecaster][prompt]") {
   CHECK(ForecastPrompt::BuiltinVersions() ==
         std::vector<std::string>{"speedup-bins/1", "paper-tools/1"});
-  for (const PromptFiles& files : BuiltinPromptFiles()) {
+  for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
     const absl::StatusOr<ForecastPrompt> loaded =
-        ForecastPrompt::Load(SourceFolder() + std::string(files.folder));
+        ForecastPrompt::Load(SourceFolder() + files.folder);
     INFO(loaded.status().ToString());
     REQUIRE(loaded.ok());
     const std::string version = loaded->version().substr(0, loaded->version().find('@'));
     CHECK(Builtin(version).version() == loaded->version());
     CHECK(Builtin(version).hash() == loaded->hash());
     const PromptDescription description = loaded->Describe();
-    CHECK(description.system_template ==
-          ReadText(SourceFolder() + std::string(files.folder) + "/system.txt"));
+    CHECK(description.system_template == ReadText(SourceFolder() + files.folder + "/system.txt"));
     CHECK_THAT(description.answer_schema, StartsWith("{\"type\":\"object\""));
   }
   CHECK(ForecastPrompt::Builtin("none/1").status().message() ==
@@ -222,15 +221,18 @@ TEST_CASE("What is compiled in is what the files hold", "[forecaster][prompt]") 
 }
 
 TEST_CASE("Any change of a file changes the version's hash", "[forecaster][prompt]") {
-  const PromptFiles files = BuiltinPromptFiles().front();
-  const auto version = [](std::string_view description, std::string_view system,
-                          std::string_view user) {
-    return ForecastPrompt::Parse("", description, system, user)->version();
+  const PromptFiles files = PromptFolders(EmbeddedPromptFiles()).front();
+  const std::string& description = files.Text("prompt.json");
+  const std::string& system = files.Text("system.txt");
+  const std::string& user = files.Text("user.txt");
+  const auto version = [](std::string_view description_text, std::string_view system_text,
+                          std::string_view user_text) {
+    return ForecastPrompt::Parse("", description_text, system_text, user_text)->version();
   };
-  const std::string base = version(files.description, files.system, files.user);
+  const std::string base = version(description, system, user);
   CHECK_THAT(base, StartsWith("speedup-bins/1@") && Catch::Matches("[a-z/0-9@-]+"));
-  CHECK(base != version(files.description, std::string(files.system) + " ", files.user));
-  CHECK(base != version(files.description, files.system, "!" + std::string(files.user)));
+  CHECK(base != version(description, system + " ", user));
+  CHECK(base != version(description, system, "!" + user));
 }
 
 TEST_CASE("A prompt's mistakes are named with file and line", "[forecaster][prompt]") {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/unit/services/forecaster/llm/fake_chat_client.h"
+#include "tests/support/fake_chat_client.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
@@ -22,6 +22,7 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using Cause = Abstention::Cause;
 using llm::ErrorKind;
+using testing::FakeChatClient;
 
 constexpr auto kLimit = std::chrono::seconds(20);
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -460,6 +461,40 @@ TEST_CASE("The tokens for a problem run out", "[forecaster][llm]") {
   CHECK(fixture.results.Abstained(4).cause == Cause::kBudget);
   // What is known costs nothing.
   fixture.Ask(5, 0);
+  CHECK(fixture.results.Forecast(5).predicted_bin == 7);
+}
+
+TEST_CASE("The tokens for a search run out, and those of other searches do not",
+          "[forecaster][llm]") {
+  Fixture fixture;
+  const uint64_t estimate = [&] {
+    const RenderedPrompt prompt = fixture.backend.ShowPrompt(Input(0)).value();
+    return (prompt.system.size() + prompt.user.size()) / 3 + 1024;
+  }();
+  ForecastCall mine;
+  mine.search_id = "mine";
+  mine.max_search_tokens = estimate + 200;
+  fixture.Ask(1, 0, mine);
+  REQUIRE(fixture.client.WaitForCalls(1));
+  fixture.Ask(2, 1, mine);
+  const Abstention spent = fixture.results.Abstained(2);
+  CHECK(spent.cause == Cause::kBudget);
+  CHECK_THAT(spent.reason, Contains("tokens for this search are spent"));
+  fixture.client.Say(1, kSure);
+  fixture.results.Forecast(1);
+  // 120 tokens were spent, 200 are left beside the estimate.
+  fixture.Ask(3, 1, mine);
+  REQUIRE(fixture.client.WaitForCalls(2));
+  fixture.client.Say(2, kUnsure);
+  fixture.results.Forecast(3);
+  fixture.Ask(4, 2, mine);
+  CHECK(fixture.results.Abstained(4).cause == Cause::kBudget);
+
+  ForecastCall other = mine;
+  other.search_id = "other";
+  fixture.Ask(5, 2, other);
+  REQUIRE(fixture.client.WaitForCalls(3));
+  fixture.client.Say(3, kSure);
   CHECK(fixture.results.Forecast(5).predicted_bin == 7);
 }
 

@@ -3,129 +3,16 @@
 #include <catch2/catch.hpp>
 #include <future>
 
-#include "tests/unit/services/orchestrator/fakes.h"
+#include "tests/unit/services/orchestrator/world.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
-using testing::CallbackThread;
-using testing::FakeForecasters;
-using testing::FakeWorkers;
+using testing::CheckEachSettledOnce;
+using testing::Command;
 using testing::MemoryEventStore;
-using testing::SmallProblemFiles;
-
-// An engine with everything it needs. Members are destroyed in reverse: first the engine, then the
-// thread that runs what the fakes posted, then the fakes.
-struct World {
-  explicit World(std::unique_ptr<MemoryEventStore> disk = nullptr, EngineOptions options = {})
-      : store(disk != nullptr ? std::move(disk) : std::make_unique<MemoryEventStore>()),
-        workers(&thread),
-        forecasters(&thread),
-        engine_options(options) {
-    engine_options.tick = absl::Milliseconds(20);
-  }
-
-  void Start() {
-    auto started =
-        Engine::Start(engine_options, store.get(), &workers, &forecasters, &Clock::Real(), nullptr);
-    REQUIRE(started.ok());
-    engine = *std::move(started);
-  }
-
-  std::string PutToy() {
-    auto id = std::make_shared<std::promise<std::string>>();
-    engine->PutProblem(SmallProblemFiles(), [id](auto problem) {
-      id->set_value(problem.ok() ? (*problem)->problem_id : "");
-    });
-    return id->get_future().get();
-  }
-
-  absl::StatusOr<EvaluationRecord> Evaluate(Engine::EvaluateCommand command) {
-    auto result = std::make_shared<std::promise<absl::StatusOr<EvaluationRecord>>>();
-    engine->Evaluate(std::move(command), [result](auto record) { result->set_value(record); });
-    return result->get_future().get();
-  }
-
-  absl::StatusOr<SearchSnapshot> StartSearch(const std::string& id, SearchSpec spec) {
-    auto result = std::make_shared<std::promise<absl::StatusOr<SearchSnapshot>>>();
-    engine->StartSearch(id, std::move(spec), [result](auto search) { result->set_value(search); });
-    return result->get_future().get();
-  }
-
-  SearchSnapshot GetSearch(const std::string& id) {
-    auto result = std::make_shared<std::promise<absl::StatusOr<SearchSnapshot>>>();
-    engine->GetSearch(id, [result](auto search) { result->set_value(search); });
-    return result->get_future().get().value();
-  }
-
-  // Waits for the search's end by listening to commits, not by sleeping.
-  SearchSnapshot WaitForEnd(const std::string& id) {
-    struct Latch {
-      std::mutex mutex;
-      std::condition_variable changed;
-      uint64_t commits = 0;
-    } latch;
-    const int handle = engine->AddListener([&](uint64_t) {
-      std::lock_guard lock(latch.mutex);
-      ++latch.commits;
-      latch.changed.notify_all();
-    });
-    uint64_t seen = 0;
-    SearchSnapshot snapshot;
-    while (true) {
-      snapshot = GetSearch(id);
-      if (snapshot.ended_ns != 0) break;
-      std::unique_lock lock(latch.mutex);
-      latch.changed.wait(lock, [&] { return latch.commits > seen; });
-      seen = latch.commits;
-    }
-    engine->RemoveListener(handle);
-    return snapshot;
-  }
-
-  Candidate ToyCandidate(const std::string& problem_id, const std::string& source = "// mine\n") {
-    Candidate candidate;
-    candidate.problem_id = problem_id;
-    candidate.target = "cpu";
-    candidate.source = source;
-    candidate.tunables = {{"BLOCK", "8"}, {"UNROLL", "4"}};
-    return candidate;
-  }
-
-  std::unique_ptr<MemoryEventStore> store;
-  FakeWorkers workers;
-  FakeForecasters forecasters;
-  EngineOptions engine_options;
-  CallbackThread thread;
-  std::unique_ptr<Engine> engine;
-};
-
-SearchSpec TemplateSearch(const std::string& problem_id, uint64_t measurements) {
-  SearchSpec spec;
-  spec.problem_id = problem_id;
-  spec.target = "cpu";
-  spec.budget.max_measurements = measurements;
-  spec.seed = 11;
-  return spec;
-}
-
-Engine::EvaluateCommand Command(const std::string& request_id, Candidate candidate,
-                                EvaluateMode mode = EvaluateMode::kMeasure,
-                                const std::string& search_id = "") {
-  return {request_id, search_id, mode, std::move(candidate)};
-}
-
-void CheckEachSettledOnce(const MemoryEventStore& store) {
-  std::map<std::string, int> accepted, settled;
-  for (const auto& event : store.All<EvaluationAccepted>()) ++accepted[event.request_id];
-  for (const auto& event : store.All<EvaluationSettled>()) ++settled[event.request_id];
-  for (const auto& [id, count] : accepted) {
-    INFO(id);
-    CHECK(count == 1);
-    CHECK(settled[id] == 1);
-  }
-  CHECK(settled.size() == accepted.size());
-}
+using testing::TemplateSearch;
+using testing::World;
 
 TEST_CASE("a candidate is compiled, forecast, measured and learnt from") {
   World world;
@@ -468,25 +355,7 @@ TEST_CASE("replaying the log gives the state that was") {
   REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 12)).ok());
   world.WaitForEnd("s1");
 
-  auto digested = std::make_shared<std::promise<std::pair<uint64_t, std::string>>>();
-  world.engine->DigestState([digested](uint64_t sequence, std::string digest) {
-    digested->set_value({sequence, std::move(digest)});
-  });
-  const auto [sequence, digest] = digested->get_future().get();
-  State replayed;
-  bool compared = false;
-  REQUIRE(world.store
-              ->Replay(1,
-                       [&, seq = sequence, want = digest](StoredEvent event) {
-                         REQUIRE(replayed.Apply(event).ok());
-                         if (event.sequence == seq) {
-                           compared = true;
-                           CHECK(replayed.DigestHash() == want);
-                         }
-                         return absl::OkStatus();
-                       })
-              .ok());
-  CHECK(compared);
+  testing::CheckReplayGivesTheState(world);
 }
 
 TEST_CASE("a crash after any event loses nothing and settles nothing twice") {
@@ -500,28 +369,7 @@ TEST_CASE("a crash after any event loses nothing and settles nothing twice") {
   const size_t events = first.store->LastSequence().value();
 
   for (size_t length = 2; length < events; length += 10) {
-    auto prefix = std::make_unique<MemoryEventStore>();
-    REQUIRE(first.store
-                ->Replay(1,
-                         [&](StoredEvent stored) {
-                           if (stored.sequence > length) return absl::OkStatus();
-                           State state;
-                           AppendEntry entry;
-                           entry.event = &stored.event;
-                           std::visit(
-                               [&](const auto& body) {
-                                 if constexpr (requires { body.request_id; }) {
-                                   entry.request_id = body.request_id;
-                                   if (body.request_id.starts_with("s1/")) entry.search_id = "s1";
-                                 }
-                                 if constexpr (requires { body.search_id; }) {
-                                   entry.search_id = body.search_id;
-                                 }
-                               },
-                               stored.event.body);
-                           return prefix->Append(std::span(&entry, 1)).status();
-                         })
-                .ok());
+    auto prefix = testing::Prefix(*first.store, length);
     World again(std::move(prefix));
     again.Start();
     const SearchSnapshot search = again.WaitForEnd("s1");

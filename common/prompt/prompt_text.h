@@ -1,16 +1,17 @@
-#ifndef KERNELCAST_SERVICES_FORECASTER_LLM_PROMPT_TEXT_H_
-#define KERNELCAST_SERVICES_FORECASTER_LLM_PROMPT_TEXT_H_
+#ifndef KERNELCAST_COMMON_PROMPT_PROMPT_TEXT_H_
+#define KERNELCAST_COMMON_PROMPT_PROMPT_TEXT_H_
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/domain/candidate.h"
+#include "common/domain/facts.h"
 #include "common/domain/measurement.h"
-#include "services/forecaster/core/backend.h"
+#include "common/domain/problem.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast {
 
 // The parts of a prompt as Markdown, each the same bytes for the same input, ending in a newline
 // where it has several lines.
@@ -40,9 +41,6 @@ std::string TaskText(const Problem& problem, std::string_view target);
 // Source, flags and launches. A message in words where the problem has no reference.
 std::string ReferenceText(const Problem& problem, std::string_view target);
 
-// What the candidate is compared with.
-std::string BaselineText(const ForecastInput& input);
-
 // A table of those facts that tell most, of candidate, reference and their difference; rows of
 // zeros are left out. A message in words where there are none.
 std::string FactsText(const CompileFacts& candidate, const CompileFacts& reference);
@@ -50,23 +48,15 @@ std::string FactsText(const CompileFacts& candidate, const CompileFacts& referen
 // Names of the facts that FactsText may show, for tests.
 std::vector<std::string_view> ShownFacts(std::string_view schema_id);
 
-// One candidate that was measured.
-struct FeedbackEntry {
-  std::string candidate_id;
-  std::string origin;
-  std::vector<Tunable> tunables;
-  std::vector<std::string> flags;
-  // Speedup over the reference, nothing for a failure.
-  std::optional<Ratio> speedup;
-  std::string failure;  // "wrong_result"
-};
+// "BLOCK=8, UNROLL=4".
+std::string TunableText(const std::vector<Tunable>& tunables);
 
-// A message in words where there are none.
-std::string FeedbackText(const std::vector<FeedbackEntry>& entries);
+// Each as by Inline, with `separator` in between.
+std::string InlineList(const std::vector<std::string>& texts, const char* separator);
 
 // Origin, flags, tunables, launches, and last the source.
 std::string CandidateText(const Candidate& candidate);
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast
 
-#endif  // KERNELCAST_SERVICES_FORECASTER_LLM_PROMPT_TEXT_H_
+#endif  // KERNELCAST_COMMON_PROMPT_PROMPT_TEXT_H_

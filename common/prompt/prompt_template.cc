@@ -1,4 +1,4 @@
-#include "services/forecaster/llm/prompt_template.h"
+#include "common/prompt/prompt_template.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/domain/text.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast {
 
 absl::StatusOr<PromptTemplate> PromptTemplate::Parse(std::string_view text,
                                                      std::span<const std::string_view> known) {
@@ -51,4 +51,4 @@ std::string PromptTemplate::Render(const Values& values) const {
   return text;
 }
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast

@@ -1,15 +1,15 @@
-#include "services/forecaster/llm/prompt_template.h"
+#include "common/prompt/prompt_template.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 #include <string_view>
 
-namespace kernelcast::forecaster {
+namespace kernelcast {
 namespace {
 
 constexpr std::string_view kKnown[] = {"task", "candidate"};
 
-TEST_CASE("Placeholders are replaced and nothing else is", "[forecaster][prompt]") {
+TEST_CASE("Placeholders are replaced and nothing else is", "[prompt]") {
   const auto parsed = PromptTemplate::Parse("{a} {{task}}, {{task}}: {{candidate}}\n", kKnown);
   REQUIRE(parsed.ok());
   CHECK(parsed->names() == std::vector<std::string>{"task", "task", "candidate"});
@@ -19,14 +19,14 @@ TEST_CASE("Placeholders are replaced and nothing else is", "[forecaster][prompt]
         "{a} {{candidate}}, {{candidate}}: }} {{task}}\n");
 }
 
-TEST_CASE("A template without placeholders is its text", "[forecaster][prompt]") {
+TEST_CASE("A template without placeholders is its text", "[prompt]") {
   const auto parsed = PromptTemplate::Parse("as it is", kKnown);
   REQUIRE(parsed.ok());
   CHECK(parsed->names().empty());
   CHECK(parsed->Render({}) == "as it is");
 }
 
-TEST_CASE("A mistake in a template is named with its line", "[forecaster][prompt]") {
+TEST_CASE("A mistake in a template is named with its line", "[prompt]") {
   const auto error = [](std::string_view text) {
     const auto parsed = PromptTemplate::Parse(text, kKnown);
     CHECK(absl::IsInvalidArgument(parsed.status()));
@@ -41,4 +41,4 @@ TEST_CASE("A mistake in a template is named with its line", "[forecaster][prompt
 }
 
 }  // namespace
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast

@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_FORECASTER_LLM_PROMPT_TEMPLATE_H_
-#define KERNELCAST_SERVICES_FORECASTER_LLM_PROMPT_TEMPLATE_H_
+#ifndef KERNELCAST_COMMON_PROMPT_PROMPT_TEMPLATE_H_
+#define KERNELCAST_COMMON_PROMPT_PROMPT_TEMPLATE_H_
 
 #include <map>
 #include <span>
@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast {
 
 // Text with placeholders of the form {{name}}. Immutable; thread-safe.
 class PromptTemplate {
@@ -37,6 +37,6 @@ class PromptTemplate {
   std::vector<std::string> names_;
 };
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast
 
-#endif  // KERNELCAST_SERVICES_FORECASTER_LLM_PROMPT_TEMPLATE_H_
+#endif  // KERNELCAST_COMMON_PROMPT_PROMPT_TEMPLATE_H_

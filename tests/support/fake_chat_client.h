@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_TESTS_UNIT_SERVICES_FORECASTER_LLM_FAKE_CHAT_CLIENT_H_
-#define KERNELCAST_TESTS_UNIT_SERVICES_FORECASTER_LLM_FAKE_CHAT_CLIENT_H_
+#ifndef KERNELCAST_TESTS_SUPPORT_FAKE_CHAT_CLIENT_H_
+#define KERNELCAST_TESTS_SUPPORT_FAKE_CHAT_CLIENT_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "services/forecaster/llm/chat_client.h"
+#include "common/llm/chat_client.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast::testing {
 
 // Keeps calls until the test answers them, from the test's thread.
-class FakeChatClient final : public ChatClient {
+class FakeChatClient final : public llm::ChatClient {
  public:
   static constexpr auto kLimit = std::chrono::seconds(20);
 
@@ -98,7 +98,14 @@ class FakeChatClient final : public ChatClient {
   }
 
   void End(llm::CallId id, llm::ChatOutcome outcome, const std::string& endpoint) {
-    if (!Waiting(id).shape.has_value()) Shape(id, endpoint);
+    Call& waiting = Waiting(id);
+    if (!waiting.shape.has_value()) {
+      if (waiting.request.shape_for) {
+        Shape(id, endpoint);
+      } else {
+        waiting.shape = waiting.request.shape;
+      }
+    }
     Call call;
     {
       std::lock_guard lock(mutex_);
@@ -121,6 +128,6 @@ class FakeChatClient final : public ChatClient {
   bool refuse_ = false;
 };
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::testing
 
-#endif  // KERNELCAST_TESTS_UNIT_SERVICES_FORECASTER_LLM_FAKE_CHAT_CLIENT_H_
+#endif  // KERNELCAST_TESTS_SUPPORT_FAKE_CHAT_CLIENT_H_

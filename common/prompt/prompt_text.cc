@@ -1,4 +1,4 @@
-#include "services/forecaster/llm/prompt_text.h"
+#include "common/prompt/prompt_text.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "common/domain/problem.h"
 #include "common/domain/text.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast {
 namespace {
 
 // What chat templates and their tokenizers take for marks of their own, lower case for comparison.
@@ -195,22 +195,6 @@ std::string LanguageOf(CandidateKind kind) {
   }
 }
 
-std::string TunableText(const std::vector<Tunable>& tunables) {
-  std::vector<std::string> parts;
-  parts.reserve(tunables.size());
-  for (const Tunable& tunable : tunables) {
-    parts.push_back(absl::StrCat(Inline(tunable.name), "=", Inline(tunable.value)));
-  }
-  return absl::StrJoin(parts, ", ");
-}
-
-std::string InlineList(const std::vector<std::string>& texts, const char* separator) {
-  std::vector<std::string> parts;
-  parts.reserve(texts.size());
-  for (const std::string& text : texts) parts.push_back(Inline(text));
-  return absl::StrJoin(parts, separator);
-}
-
 std::string BuildText(const std::vector<std::string>& flags, const std::vector<Tunable>& tunables,
                       const std::vector<Launch>& launches, const std::string& workspace_bytes) {
   std::string text;
@@ -236,6 +220,22 @@ std::string BuildText(const std::vector<std::string>& flags, const std::vector<T
 }
 
 }  // namespace
+
+std::string TunableText(const std::vector<Tunable>& tunables) {
+  std::vector<std::string> parts;
+  parts.reserve(tunables.size());
+  for (const Tunable& tunable : tunables) {
+    parts.push_back(absl::StrCat(Inline(tunable.name), "=", Inline(tunable.value)));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string InlineList(const std::vector<std::string>& texts, const char* separator) {
+  std::vector<std::string> parts;
+  parts.reserve(texts.size());
+  for (const std::string& text : texts) parts.push_back(Inline(text));
+  return absl::StrJoin(parts, separator);
+}
 
 std::string WithoutControlTokens(std::string_view text) {
   std::string result;
@@ -334,16 +334,6 @@ std::string ReferenceText(const Problem& problem, std::string_view target) {
   return text + Fenced(reference->source, LanguageOf(reference->kind));
 }
 
-std::string BaselineText(const ForecastInput& input) {
-  const auto reference = input.problem->reference_ids.find(input.candidate.target);
-  const bool is_reference =
-      input.baseline_candidate_id.empty() || (reference != input.problem->reference_ids.end() &&
-                                              reference->second == input.baseline_candidate_id);
-  if (is_reference && input.baseline_speedup == 1) return "The baseline is the reference.\n";
-  return absl::StrCat("The baseline is another candidate, which was measured to be ",
-                      NumberText(input.baseline_speedup, 4), " times as fast as the reference.\n");
-}
-
 std::vector<std::string_view> ShownFacts(std::string_view schema_id) {
   if (schema_id == kCpuAssemblySchemaId) {
     return {std::begin(kShownCpuFacts), std::end(kShownCpuFacts)};
@@ -383,23 +373,6 @@ std::string FactsText(const CompileFacts& candidate, const CompileFacts& referen
   return absl::StrCat(text, std::string(kWeightedNote));
 }
 
-std::string FeedbackText(const std::vector<FeedbackEntry>& entries) {
-  if (entries.empty()) return "None yet.\n";
-  std::string text;
-  for (const FeedbackEntry& entry : entries) {
-    if (entry.speedup.has_value()) {
-      absl::StrAppend(&text, "- S = ", NumberText(entry.speedup->value, 4));
-    } else {
-      absl::StrAppend(&text, "- failed: ", Inline(entry.failure));
-    }
-    if (!entry.origin.empty()) absl::StrAppend(&text, "; ", Inline(entry.origin));
-    if (!entry.tunables.empty()) absl::StrAppend(&text, "; ", TunableText(entry.tunables));
-    if (!entry.flags.empty()) absl::StrAppend(&text, "; flags ", InlineList(entry.flags, " "));
-    text += '\n';
-  }
-  return text;
-}
-
 std::string CandidateText(const Candidate& candidate) {
   std::string text =
       BuildText(candidate.flags, candidate.tunables, candidate.launches, candidate.workspace_bytes);
@@ -407,4 +380,4 @@ std::string CandidateText(const Candidate& candidate) {
   return text + Fenced(candidate.source, LanguageOf(candidate.kind));
 }
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast

@@ -1,0 +1,137 @@
+#include "services/orchestrator/core/archive.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::orchestrator {
+
+Archive::Archive(std::string reference_id) : reference_id_(std::move(reference_id)) {
+  nodes_.emplace_back().attempt.candidate.candidate_id = reference_id_;
+}
+
+Archive::Node* Archive::FindNode(std::string_view candidate_id) {
+  const auto found = std::ranges::find_if(nodes_, [&](const Node& node) {
+    return node.attempt.candidate.candidate_id == candidate_id;
+  });
+  return found == nodes_.end() ? nullptr : &*found;
+}
+
+void Archive::Add(Attempt attempt) {
+  const std::string parent_id = attempt.candidate.parent_candidate_id;
+  if (attempt.speedup <= 0) {
+    setbacks_.push_back(std::move(attempt));
+    if (setbacks_.size() > kMaxSetbacks) setbacks_.pop_front();
+    return;
+  }
+  const double reward = std::log2(attempt.speedup);
+  if (Node* known = FindNode(attempt.candidate.candidate_id)) {
+    // Measured again: the newer figure counts.
+    known->reward = reward;
+    known->attempt = std::move(attempt);
+    return;
+  }
+  if (Node* parent = FindNode(parent_id)) {
+    parent->best_child = parent->has_children ? std::max(parent->best_child, reward) : reward;
+    parent->has_children = true;
+  }
+  Node& node = nodes_.emplace_back();
+  node.reward = reward;
+  node.attempt = std::move(attempt);
+  Trim(parent_id);
+}
+
+void Archive::Trim(const std::string& parent_id) {
+  const auto drop_worst = [this](auto considered) {
+    auto worst = nodes_.end();
+    for (auto node = nodes_.begin() + 1; node != nodes_.end(); ++node) {
+      if (considered(*node) && (worst == nodes_.end() || node->reward < worst->reward)) {
+        worst = node;
+      }
+    }
+    nodes_.erase(worst);
+  };
+  const auto is_sibling = [&](const Node& node) {
+    return node.attempt.candidate.parent_candidate_id == parent_id;
+  };
+  if (std::count_if(nodes_.begin() + 1, nodes_.end(), is_sibling) >
+      static_cast<std::ptrdiff_t>(kMaxChildren)) {
+    drop_worst(is_sibling);
+  }
+  if (nodes_.size() > kMaxParents) drop_worst([](const Node&) { return true; });
+}
+
+void Archive::Expand(std::string_view parent_id) {
+  ++expansions_;
+  if (Node* parent = FindNode(parent_id)) ++parent->expansions;
+}
+
+const std::string& Archive::ChooseParent() const {
+  std::vector<size_t> order(nodes_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(
+      order, [this](size_t a, size_t b) { return nodes_[a].reward > nodes_[b].reward; });
+  const double spread = nodes_[order.front()].reward - nodes_[order.back()].reward;
+  const double scale = spread > 0 ? spread : 1;
+  const auto count = static_cast<double>(nodes_.size());
+  const double all = std::sqrt(1 + static_cast<double>(expansions_));
+  size_t best = 0;
+  double best_score = 0;
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    const Node& node = nodes_[order[rank]];
+    const double prior = (count - static_cast<double>(rank)) / (count * (count + 1) / 2);
+    const double score = (node.has_children ? node.best_child : node.reward) +
+                         scale * prior * all / (1 + static_cast<double>(node.expansions));
+    if (rank == 0 || score > best_score) {
+      best = order[rank];
+      best_score = score;
+    }
+  }
+  return nodes_[best].attempt.candidate.candidate_id;
+}
+
+const Attempt* Archive::Find(std::string_view candidate_id) const {
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    if (nodes_[i].attempt.candidate.candidate_id == candidate_id) return &nodes_[i].attempt;
+  }
+  return nullptr;
+}
+
+const Attempt* Archive::Best() const {
+  const auto best =
+      std::max_element(nodes_.begin() + 1, nodes_.end(),
+                       [](const Node& a, const Node& b) { return a.reward < b.reward; });
+  return best == nodes_.end() ? nullptr : &best->attempt;
+}
+
+std::vector<Attempt> Archive::Setbacks(std::string_view parent_id, size_t count) const {
+  std::vector<Attempt> chosen;
+  for (const bool siblings : {true, false}) {
+    for (auto setback = setbacks_.rbegin(); setback != setbacks_.rend(); ++setback) {
+      if (chosen.size() >= count) return chosen;
+      if ((setback->candidate.parent_candidate_id == parent_id) == siblings) {
+        chosen.push_back(*setback);
+      }
+    }
+  }
+  return chosen;
+}
+
+std::string Archive::Digest() const {
+  std::string text =
+      absl::StrCat("  archive next ", ChooseParent(), " expansions ", expansions_, "\n");
+  for (const Node& node : nodes_) {
+    absl::StrAppend(&text, "   ", node.attempt.candidate.candidate_id, " ", node.reward, " ",
+                    node.expansions, " ", node.has_children ? node.best_child : -99, "\n");
+  }
+  for (const Attempt& setback : setbacks_) {
+    absl::StrAppend(&text, "   setback ", setback.candidate.candidate_id, " ", setback.outcome,
+                    "\n");
+  }
+  return text;
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,164 @@
+#include "services/orchestrator/generator/llm_writer.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
+#include "common/domain/problem.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+constexpr std::string_view kContextLengthCode = "context_length_exceeded";
+// Where a prompt was too long for the endpoint it is halved, down to this.
+constexpr size_t kLeastPromptBytes = 8 << 10;
+// For endpoints that tell no figures.
+constexpr uint64_t kBytesPerToken = 3;
+constexpr size_t kMaxNameBytes = 80;
+
+// A name that strangers chose, fit for an origin: one word.
+std::string Word(std::string_view name) {
+  std::string word;
+  for (const char c : TruncateUtf8(name, kMaxNameBytes)) {
+    word += c > ' ' && c <= '~' ? c : '_';
+  }
+  return word;
+}
+
+}  // namespace
+
+class LlmWriter::Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(LlmWriterOptions options, llm::ChatClient* client, WriterMetrics* metrics)
+      : options_(std::move(options)), client_(client), metrics_(metrics) {}
+
+  // A request across its attempts.
+  struct Job {
+    GenerationQuery query;
+    WriteDone done;
+    size_t prompt_bytes = 0;  // of the latest
+    size_t max_bytes = 0;
+    int64_t latency_ns = 0;
+  };
+
+  void Start(GenerationQuery query, WriteDone done) {
+    auto job = std::make_shared<Job>();
+    job->query = std::move(query);
+    job->done = std::move(done);
+    job->max_bytes = options_.max_prompt_bytes;
+    Ask(job);
+  }
+
+ private:
+  void Ask(const std::shared_ptr<Job>& job) {
+    const KernelSite site = options_.site_for ? options_.site_for(job->query.target) : KernelSite();
+    const absl::StatusOr<KernelPromptText> prompt =
+        options_.prompt.Render(job->query, site, job->max_bytes);
+    if (!prompt.ok()) {
+      return Finish(*job, GenerationReply::Unusable{std::string(prompt.status().message())}, {});
+    }
+    job->prompt_bytes = prompt->system.size() + prompt->user.size();
+    llm::ChatRequest request;
+    request.prompt = std::make_shared<const llm::Prompt>(
+        std::vector<llm::ChatMessage>{{"system", prompt->system}, {"user", prompt->user}});
+    request.max_tokens = options_.max_answer_tokens;
+    request.temperature = options_.temperature;
+    request.deadline_ns = job->query.deadline_ns;
+    request.stop = job->query.stop;
+    // Code may well hold so many blanks.
+    request.max_whitespace_run = 512;
+    // A second request for the same would be a second kernel.
+    request.may_hedge = false;
+    const absl::StatusOr<llm::CallId> call = client_->Submit(
+        std::move(request), [core = shared_from_this(), job](const llm::ChatOutcome& outcome) {
+          core->OnOutcome(job, outcome);
+        });
+    if (!call.ok()) {
+      Finish(*job, GenerationReply::Unanswered{std::string(call.status().message())}, {});
+    }
+  }
+
+  void OnOutcome(const std::shared_ptr<Job>& job, const llm::ChatOutcome& outcome) {
+    job->latency_ns += outcome.latency_ns;
+    const llm::ChatError& error = outcome.error;
+    if (outcome.ok()) return Read(*job, outcome);
+    if (error.code == kContextLengthCode && job->prompt_bytes / 2 >= kLeastPromptBytes) {
+      job->max_bytes = job->prompt_bytes / 2;
+      return Ask(job);
+    }
+    if (error.kind == llm::ErrorKind::kAnswerTooLarge) {
+      if (metrics_ != nullptr) metrics_->Faulted(ReadFault::kTooLong);
+      return Finish(*job, GenerationReply::Unusable{"the answer is too long"}, outcome);
+    }
+    Finish(*job,
+           GenerationReply::Unanswered{
+               absl::StrCat(outcome.endpoint.empty() ? "" : absl::StrCat(outcome.endpoint, ": "),
+                            std::string(llm::ErrorKindName(error.kind)),
+                            error.message.empty() ? "" : absl::StrCat(": ", error.message))},
+           outcome);
+  }
+
+  void Read(const Job& job, const llm::ChatOutcome& outcome) {
+    Candidate model;
+    if (job.query.parent.has_value()) {
+      model = job.query.parent->candidate;
+    } else if (absl::StatusOr<Candidate> reference =
+                   ReferenceCandidate(*job.query.problem, job.query.target);
+               reference.ok()) {
+      model = *std::move(reference);
+    }
+    const llm::ChatAnswer& answer = outcome.answer;
+    const bool cut_off = answer.finish_reason == llm::FinishReason::kLength ||
+                         answer.finish_reason == llm::FinishReason::kWhitespaceLoop;
+    // Some servers take all of an answer for reasoning.
+    const bool silent = answer.content.find_first_not_of(" \n\r\t") == std::string::npos;
+    ReadKernel read = ReadAnswer(silent ? answer.reasoning : answer.content, cut_off, model);
+    if (read.fault != ReadFault::kNone) {
+      if (metrics_ != nullptr) metrics_->Faulted(read.fault);
+      return Finish(job, GenerationReply::Unusable{std::move(read.reason)}, outcome);
+    }
+    read.candidate.origin = absl::StrCat("llm:", Word(outcome.model));
+    Finish(job, std::move(read.candidate), outcome);
+  }
+
+  void Finish(const Job& job, decltype(GenerationReply::result) result,
+              const llm::ChatOutcome& outcome) {
+    GenerationReply reply;
+    reply.result = std::move(result);
+    reply.prompt_version = options_.prompt.version();
+    reply.model = Word(outcome.model);
+    reply.endpoint = outcome.endpoint;
+    reply.latency_ns = job.latency_ns;
+    const llm::TokenUsage& usage = outcome.answer.usage;
+    const size_t said = outcome.answer.content.size() + outcome.answer.reasoning.size();
+    if (usage.known) {
+      reply.usage.input_tokens = static_cast<uint64_t>(std::max<int64_t>(0, usage.prompt_tokens));
+      reply.usage.cached_input_tokens =
+          static_cast<uint64_t>(std::max<int64_t>(0, usage.cached_prompt_tokens));
+      reply.usage.output_tokens =
+          static_cast<uint64_t>(std::max<int64_t>(0, usage.completion_tokens));
+    } else if (outcome.ok() && said > 0) {
+      reply.usage.estimated = true;
+      reply.usage.input_tokens = job.prompt_bytes / kBytesPerToken;
+      reply.usage.output_tokens = said / kBytesPerToken;
+    }
+    reply.usage.cost = outcome.cost;
+    job.done(std::move(reply));
+  }
+
+  const LlmWriterOptions options_;
+  llm::ChatClient* const client_;
+  WriterMetrics* const metrics_;
+};
+
+LlmWriter::LlmWriter(LlmWriterOptions options, llm::ChatClient* client, WriterMetrics* metrics)
+    : core_(std::make_shared<Core>(std::move(options), client, metrics)) {}
+
+LlmWriter::~LlmWriter() = default;
+
+void LlmWriter::Write(GenerationQuery query, WriteDone done) {
+  core_->Start(std::move(query), std::move(done));
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,316 @@
+// The program, the real services with a real compiler and real measurements, and an endpoint that
+// writes kernels as the test tells it.
+
+#include <signal.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/e2e/program.h"
+#include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/support/recorded_problem.h"
+
+namespace kernelcast::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+std::string Kernel(const std::string& body) {
+  return "Here is my plan: be fast.\n\n```cpp\n#include <kernelcast/candidate.h>\n"
+         "extern \"C\" int32_t kernelcast_run(const DLTensor* inputs, int32_t, const DLTensor* "
+         "outputs,"
+         " int32_t, void*) {\n"
+         "  const float* x = kc_data<float>(inputs[0]);\n"
+         "  float* y = kc_data<float>(outputs[0]);\n"
+         "  const int64_t n = inputs[0].shape[0] * inputs[0].shape[1];\n" +
+         body + "  return 0;\n}\n```\n";
+}
+
+// Many elements at once, so that the divisions overlap.
+std::string Good(int width) {
+  const std::string lanes = std::to_string(width);
+  return Kernel("  int64_t i = 0;\n  for (; i + " + lanes + " <= n; i += " + lanes +
+                ") {\n    float v[" + lanes + "];\n    for (int l = 0; l < " + lanes +
+                "; ++l) v[l] = x[i + l];\n    for (int step = 0; step < 40; ++step) {\n"
+                "      for (int l = 0; l < " +
+                lanes +
+                "; ++l) v[l] = 0.5f * v[l] + 0.3f / (1 + v[l] * v[l]);\n    }\n"
+                "    for (int l = 0; l < " +
+                lanes +
+                "; ++l) y[i + l] = v[l] + x[i + l] / 16;\n  }\n"
+                "  for (; i < n; ++i) {\n    float v = x[i];\n"
+                "    for (int step = 0; step < 40; ++step) v = 0.5f * v + 0.3f / (1 + v * v);\n"
+                "    y[i] = v + x[i] / 16;\n  }\n");
+}
+
+const char kBroken[] = "  y[0] = broken_name;\n";
+const char kWrong[] = "  for (int64_t i = 0; i < n; ++i) y[i] = x[i];\n";
+
+// What the n-th request is answered with, and what it asked.
+class Author {
+ public:
+  explicit Author(std::function<std::string(int number)> write) : write_(std::move(write)) {}
+
+  AnswerSource Source() {
+    return [this](const json& request, Fault fault, std::mt19937_64& random) {
+      std::string prompt;
+      for (const json& message : request["messages"]) {
+        prompt += message["content"].get<std::string>();
+      }
+      int number = 0;
+      {
+        std::lock_guard lock(mutex_);
+        prompts_.push_back(prompt);
+        number = static_cast<int>(prompts_.size());
+      }
+      FakeAnswer answer = FixedAnswer(write_(number))(request, fault, random);
+      return answer;
+    };
+  }
+  std::vector<std::string> prompts() const {
+    std::lock_guard lock(mutex_);
+    return prompts_;
+  }
+
+ private:
+  const std::function<std::string(int)> write_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> prompts_;
+};
+
+struct Site {
+  explicit Site(std::function<std::string(int)> write, FakeEndpointOptions options = {})
+      : home("generator"), author(std::move(write)) {
+    options.answers = author.Source();
+    endpoint = FakeLlmEndpoint::Start(std::move(options)).value();
+  }
+
+  std::vector<std::string> Search(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"search",
+                                          SourcePath("tests/candidates/iterated_map"),
+                                          "--json",
+                                          "--state-dir",
+                                          home.File("state"),
+                                          "--search-id",
+                                          "s",
+                                          "--no-report",
+                                          "--generator",
+                                          "llm",
+                                          "--llm",
+                                          endpoint->url(),
+                                          "--forecaster",
+                                          "embedded",
+                                          "--measure-everything"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  // Records of the log, in the order of settlement.
+  std::vector<json> Records() const {
+    const std::string path = home.File("records.jsonl");
+    const Outcome outcome =
+        Run(home, {"export", "s", "--sources", "--state-dir", home.File("state"), "-o", path});
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    std::vector<json> records;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) records.push_back(json::parse(line));
+    return records;
+  }
+
+  TemporaryFolder home;
+  Author author;
+  std::unique_ptr<FakeLlmEndpoint> endpoint;
+};
+
+// A machine that is busy takes its time to measure.
+Outcome RunSearch(const Site& site, const std::vector<std::string>& more) {
+  return Program(site.home, site.Search(more)).Wait(240);
+}
+
+template <class Condition>
+bool Eventually(const Condition& condition) {
+  for (int i = 0; i < 3000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+pid_t OrchestratorOf(pid_t parent) {
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+    std::error_code error;
+    if (fs::read_symlink(entry.path() / "exe", error).filename() != "kernelcast-orchestrator") {
+      continue;
+    }
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    if (!std::getline(stat, line)) continue;
+    std::istringstream fields(line.substr(line.rfind(')') + 2));
+    char state = 0;
+    pid_t ppid = 0;
+    fields >> state >> ppid;
+    if (ppid == parent && state != 'Z') {
+      return static_cast<pid_t>(std::stol(entry.path().filename()));
+    }
+  }
+  return -1;
+}
+
+TEST_CASE("A model writes kernels, is told what was wrong, and gets there", "[e2e][generator]") {
+  const Site site([](int number) {
+    switch (number) {
+      case 1: return std::string("It is fast enough as it is.");
+      case 2: return Kernel(kBroken);
+      case 3: return Kernel(kWrong);
+      case 4: return Good(32);
+      case 5: return "Again:\n" + Good(32);
+      default: return Good(32 + 16 * (number - 5));
+    }
+  });
+  const Outcome outcome = RunSearch(
+      site, {"--generator-requests", "7", "--in-flight", "1", "--generator-in-flight", "1"});
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const json summary = json::parse(outcome.out);
+  INFO(summary.dump(1));
+  CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
+  CHECK(summary["end_reason"] == "budget: generator_requests");
+  const json generation = summary["counts"]["generation"];
+  CHECK(generation["requested"] == 7);
+  CHECK(generation["written"] == 5);
+  CHECK(generation["unusable"] == 1);
+  CHECK(generation["duplicates"] == 1);
+  CHECK(generation["input_tokens"].get<int>() > 1000);
+
+  const std::vector<std::string> prompts = site.author.prompts();
+  REQUIRE(prompts.size() == 7);
+  CHECK_THAT(prompts[0], Contains("kernelcast_run(const DLTensor* inputs") &&
+                             Contains("for (int step = 0; step < 40; ++step)") &&
+                             Contains("- Also checked at: cols=1, rows=1;"));
+  CHECK_THAT(prompts[1], Contains("- no fenced block of code"));
+  CHECK_THAT(prompts[2], Contains("Does not compile") && Contains("broken_name") &&
+                             Contains("was not declared"));
+  CHECK_THAT(prompts[3], Contains("Wrong result in output 'y' at") && Contains("instead of") &&
+                             Contains("y[i] = x[i];"));
+  CHECK_THAT(prompts[4], Contains("times as fast as the reference") && Contains("float v[32];") &&
+                             Contains("At cols=256, rows=16 a call takes"));
+  CHECK_THAT(prompts[5], Contains("- the same kernel as an earlier one"));
+
+  size_t rejected = 0;
+  size_t measured = 0;
+  for (const json& record : site.Records()) {
+    CHECK(record["candidate"]["origin"] == "llm:fake");
+    CHECK_FALSE(record["candidate"]["parent_candidate_id"].get<std::string>().empty());
+    rejected += record["evaluation"].contains("rejected") ? 1 : 0;
+    measured += record["evaluation"].contains("measured") ? 1 : 0;
+  }
+  CHECK(rejected == 1);
+  CHECK(measured >= 4);
+}
+
+TEST_CASE("Where the endpoint dies for good the search ends with what it has and says why",
+          "[e2e][generator]") {
+  const Site site([](int number) { return Good(16 * number); });
+  Program program(site.home,
+                  site.Search({"--generator-requests", "1000", "--in-flight", "1",
+                               "--generator-in-flight", "1", "--generator-patience-seconds", "1"}));
+  REQUIRE(program.AwaitErr("measured 1"));
+  site.endpoint->Die();
+  const Outcome outcome = program.Wait(240);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const json summary = json::parse(outcome.out);
+  CHECK_THAT(summary["end_reason"].get<std::string>(), Contains("the model is away: "));
+  CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
+  CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
+}
+
+TEST_CASE("Where the endpoint comes back so does the search", "[e2e][generator]") {
+  const Site site([](int number) { return Good(16 * number); });
+  Program program(site.home, site.Search({"--generator-requests", "5", "--in-flight", "1",
+                                          "--generator-in-flight", "1",
+                                          "--generator-patience-seconds", "600"}));
+  // Each is asked for when the one before it is measured: most are still to come.
+  REQUIRE(Eventually([&] { return site.author.prompts().size() >= 2; }));
+  const size_t before = site.author.prompts().size();
+  site.endpoint->Die();
+  REQUIRE(program.AwaitErr("the model is away: "));
+  site.endpoint->Return();
+  const Outcome outcome = program.Wait(240);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.err, Contains("the model is back"));
+  CHECK(site.author.prompts().size() > before);
+  const json summary = json::parse(outcome.out);
+  CHECK(summary["end_reason"] == "budget: generator_requests");
+  CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
+}
+
+TEST_CASE("A crash of the orchestrator loses no kernel that was written", "[e2e][generator]") {
+  FakeEndpointOptions options;
+  options.latency_us = 100'000;
+  const Site site([](int number) { return Good(8 * number); }, options);
+  Program program(site.home, site.Search({"--generator-requests", "7"}));
+  REQUIRE(Eventually([&] { return site.author.prompts().size() >= 3; }));
+  const pid_t orchestrator = OrchestratorOf(program.pid());
+  REQUIRE(orchestrator > 0);
+  kill(orchestrator, SIGKILL);
+  const Outcome outcome = program.Wait(240);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const json generation = json::parse(outcome.out)["counts"]["generation"];
+  CHECK(generation["requested"] == 7);
+  CHECK(generation["written"].get<int>() + generation["duplicates"].get<int>() == 7);
+  std::map<std::string, int> settled;
+  for (const json& record : site.Records()) {
+    CHECK(++settled[record["evaluation"]["request_id"]] == 1);
+  }
+}
+
+TEST_CASE("A model that misbehaves in every way costs requests and nothing else",
+          "[e2e][generator]") {
+  FakeEndpointOptions options;
+  for (const Fault fault :
+       {Fault::kRateLimit, Fault::kServerError, Fault::kErrorInStream, Fault::kGarbage,
+        Fault::kReset, Fault::kResetInStream, Fault::kTruncatedStream, Fault::kTruncatedJson,
+        Fault::kHugeAnswer, Fault::kWhitespaceLoop, Fault::kPlainJson, Fault::kNoUsage}) {
+    options.faults[fault] = 0.05;
+  }
+  const Site site([](int number) { return Good(8 * number); }, options);
+  const Outcome outcome =
+      RunSearch(site, {"--generator-requests", "8", "--generator-patience-seconds", "200"});
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const json generation = json::parse(outcome.out)["counts"]["generation"];
+  CHECK(generation["requested"].get<int>() - generation["unanswered"].get<int>() == 8);
+  CHECK(generation["written"].get<int>() > 2);
+}
+
+TEST_CASE("Without a model kernels cannot be written, which is one line before anything starts",
+          "[e2e][generator]") {
+  TemporaryFolder home("generator");
+  const Outcome outcome = Run(home, {"search", SourcePath("tests/candidates/iterated_map"),
+                                     "--generator", "llm", "--state-dir", home.File("state")});
+  CHECK(outcome.exit_code != 0);
+  CHECK_THAT(outcome.err, Contains("--generator llm: a model is wanted: give --llm URL"));
+  CHECK_FALSE(fs::exists(home.File("state/log")));
+  const Outcome limits =
+      Run(home, {"search", SourcePath("tests/candidates/iterated_map"), "--generator-requests", "5",
+                 "--state-dir", home.File("state")});
+  CHECK(limits.exit_code != 0);
+}
+
+}  // namespace
+}  // namespace kernelcast::testing

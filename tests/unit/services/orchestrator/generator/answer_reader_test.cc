@@ -1,0 +1,213 @@
+#include "services/orchestrator/generator/answer_reader.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr char kHost[] =
+    "#include <kernelcast/candidate.h>\n"
+    "extern \"C\" int32_t kernelcast_run(const DLTensor* in, int32_t, const DLTensor* out, "
+    "int32_t, "
+    "void*) {\n  return 0;\n}\n";
+constexpr char kDevice[] = "extern \"C\" __global__ void scale(const float* x, float* y) {}\n";
+constexpr char kLaunches[] =
+    R"({"launches": [{"kernel": "scale", "grid": ["rows"], "block": [256], "arguments": ["x", "y"]}],
+        "workspace_bytes": "8*rows", "flags": ["--use_fast_math"]})";
+
+Candidate HostModel() {
+  Candidate model;
+  model.target = "cpu";
+  model.kind = CandidateKind::kHostNative;
+  return model;
+}
+
+Candidate DeviceModel() {
+  Candidate model;
+  model.target = "cuda";
+  model.kind = CandidateKind::kDeviceCuda;
+  model.launches = {Launch{"scale", {"rows"}, {"128"}, "", {"x", "y"}, {}}};
+  return model;
+}
+
+std::string Fence(const std::string& word, const std::string& text) {
+  return "```" + word + "\n" + text + (text.ends_with('\n') ? "" : "\n") + "```\n";
+}
+
+ReadKernel Host(const std::string& answer, bool cut_off = false) {
+  return ReadAnswer(answer, cut_off, HostModel());
+}
+ReadKernel Device(const std::string& answer, bool cut_off = false) {
+  return ReadAnswer(answer, cut_off, DeviceModel());
+}
+
+TEST_CASE("The code is taken from its fence", "[orchestrator][reader]") {
+  const ReadKernel read = Host("I vectorise the loop.\n\n" + Fence("cpp", kHost) + "\nDone.");
+  CHECK(read.fault == ReadFault::kNone);
+  CHECK(read.candidate.source == kHost);
+  CHECK(read.candidate.kind == CandidateKind::kHostNative);
+  CHECK(read.candidate.flags.empty());
+  for (const std::string word :
+       {"", "c++", "CPP", "c", "cpp kernel.cc", "cpp title=\"kernel.cc\""}) {
+    INFO(word);
+    CHECK(Host(Fence(word, kHost)).candidate.source == kHost);
+  }
+  CHECK(Host("~~~cpp\n" + std::string(kHost) + "~~~").candidate.source == kHost);
+  CHECK(Host("````cpp\n" + std::string(kHost) + "````").candidate.source == kHost);
+  // In a list, and with a carriage return at each line's end.
+  CHECK(Host("1. This:\n   ```cpp\n   " + std::string("int kernelcast_run;\n   ```\n"))
+            .candidate.source == "int kernelcast_run;\n");
+  CHECK(Host("```cpp\r\nint kernelcast_run;\r\n```\r\n").candidate.source ==
+        "int kernelcast_run;\n");
+}
+
+TEST_CASE("The last block that is a kernel counts", "[orchestrator][reader]") {
+  const std::string better = std::string(kHost) + "// better\n";
+  CHECK(Host(Fence("cpp", kHost) + "No, rather:\n" + Fence("cpp", better)).candidate.source ==
+        better);
+  CHECK(Host(Fence("cpp", kHost) + "For example:\n" + Fence("cpp", "x[i] += 1;\n"))
+            .candidate.source == kHost);
+  CHECK(Host(Fence("bash", "g++ kernelcast_run\n") + Fence("cpp", kHost)).candidate.source ==
+        kHost);
+  // An entry in a comment is none.
+  CHECK(Host(Fence("cpp", "// kernelcast_run\nint x;\n")).fault == ReadFault::kNoEntry);
+}
+
+TEST_CASE("Flags come in JSON beside the code", "[orchestrator][reader]") {
+  const ReadKernel read =
+      Host(Fence("cpp", kHost) + Fence("json", R"({"flags": ["-ffast-math"], "note": 1})"));
+  CHECK(read.candidate.flags == std::vector<std::string>{"-ffast-math"});
+  CHECK(Host(Fence("cpp", kHost) + Fence("json", R"({"flags": "-O2"})")).candidate.flags ==
+        std::vector<std::string>{"-O2"});
+  const ReadKernel bad = Host(Fence("cpp", kHost) + Fence("json", R"({"flags": ["a b"]})"));
+  CHECK(bad.fault == ReadFault::kBadDescription);
+  CHECK_THAT(bad.reason, Contains("flags[0]"));
+}
+
+TEST_CASE("Device code brings its launches", "[orchestrator][reader]") {
+  const ReadKernel read = Device(Fence("cuda", kDevice) + Fence("json", kLaunches));
+  CHECK(read.reason == "");
+  REQUIRE(read.fault == ReadFault::kNone);
+  const Candidate& candidate = read.candidate;
+  CHECK(candidate.kind == CandidateKind::kDeviceCuda);
+  CHECK(candidate.source == kDevice);
+  REQUIRE(candidate.launches.size() == 1);
+  CHECK(candidate.launches[0] == Launch{"scale", {"rows"}, {"256"}, "", {"x", "y"}, {}});
+  CHECK(candidate.workspace_bytes == "8*rows");
+  CHECK(candidate.flags == std::vector<std::string>{"--use_fast_math"});
+}
+
+TEST_CASE("Launches are understood as models write them", "[orchestrator][reader]") {
+  const std::string launch = R"x({
+    // one launch
+    "launch": {"name": "scale", "grid": "ceildiv(rows, 8)", "block": 256, "args": ["x", "y"],
+               "shared_memory": 1024, "stream": 0}})x";
+  const ReadKernel read = Device(Fence("cuda", kDevice) + Fence("json", launch + "\n"));
+  CHECK(read.reason == "");
+  REQUIRE(read.candidate.launches.size() == 1);
+  CHECK(read.candidate.launches[0] ==
+        Launch{"scale", {"ceildiv(rows, 8)"}, {"256"}, "1024", {"x", "y"}, {}});
+}
+
+TEST_CASE("Where no launches are given those of the kernel's parent fit if it has its kernels",
+          "[orchestrator][reader]") {
+  const ReadKernel same = Device(Fence("cuda", kDevice));
+  CHECK(same.fault == ReadFault::kNone);
+  CHECK(same.candidate.launches == DeviceModel().launches);
+  const std::string other = "extern \"C\" __global__ void other() {}\n";
+  CHECK(Device(Fence("cuda", other)).fault == ReadFault::kNoLaunches);
+  const ReadKernel broken = Device(Fence("cuda", other) + Fence("json", R"({"launches": [)"));
+  CHECK(broken.fault == ReadFault::kBadDescription);
+  CHECK(
+      Device(Fence("cuda", kDevice) + Fence("json", R"({"launches": [{"grid": ["1"]}]})")).reason ==
+      "JSON: launches[0].kernel: is missing");
+}
+
+TEST_CASE("CUDA with an entry on the host is host-launched", "[orchestrator][reader]") {
+  const ReadKernel read =
+      Device(Fence("cuda", std::string(kDevice) + kHost) + Fence("json", kLaunches));
+  CHECK(read.candidate.kind == CandidateKind::kHostNative);
+  CHECK(read.candidate.launches.empty());
+  CHECK(read.candidate.workspace_bytes.empty());
+}
+
+TEST_CASE("An answer may be JSON as a whole", "[orchestrator][reader]") {
+  const std::string object =
+      R"({"source": "extern \"C\" __global__ void scale() {}", "launches": [{"kernel": "scale",
+          "grid": ["1"], "block": ["32"], "arguments": []}]})";
+  for (const std::string& answer : {object, Fence("json", object), Fence("", object)}) {
+    INFO(answer);
+    const ReadKernel read = Device(answer);
+    CHECK(read.fault == ReadFault::kNone);
+    CHECK(read.candidate.source == "extern \"C\" __global__ void scale() {}");
+    CHECK(read.candidate.launches.size() == 1);
+  }
+}
+
+TEST_CASE("Blocks that name files go where they are included", "[orchestrator][reader]") {
+  const std::string helper = "inline int Two() { return 2; }\n";
+  const std::string main = "#include \"util/helper.h\"\n" + std::string(kHost);
+  const std::string expected = helper + "\n" + kHost;
+  CHECK(Host(Fence("cpp helper.h", helper) + Fence("cpp", main)).candidate.source == expected);
+  CHECK(Host("**helper.h**\n\n" + Fence("cpp", helper) + "### kernel.cc\n" + Fence("cpp", main))
+            .candidate.source == expected);
+  CHECK(Host(Fence("cpp:src/helper.h", helper) + Fence("cpp", main)).candidate.source == expected);
+  // Nobody is included for ever.
+  const std::string loop = "#include \"helper.h\"\n";
+  CHECK(Host(Fence("cpp helper.h", loop) + Fence("cpp", main)).fault == ReadFault::kNone);
+}
+
+TEST_CASE("Code needs no fence where there is nothing else", "[orchestrator][reader]") {
+  CHECK(Host(kHost).candidate.source == kHost);
+  CHECK(Host("Here: " + std::string(kHost)).fault == ReadFault::kNoCode);
+  CHECK(Host("# Plan\nkernelcast_run is faster\n").fault == ReadFault::kNoCode);
+}
+
+TEST_CASE("What was thought is not what is said", "[orchestrator][reader]") {
+  const std::string thought =
+      "<think>\n" + Fence("cpp", "int kernelcast_run = 1;\n") + "</think>\n";
+  CHECK(Host(thought + Fence("cpp", kHost)).candidate.source == kHost);
+  CHECK(Host(thought + "I give up.").fault == ReadFault::kNoCode);
+}
+
+TEST_CASE("What cannot be read has a reason", "[orchestrator][reader]") {
+  CHECK(Host("").fault == ReadFault::kEmpty);
+  CHECK(Host(" \n\t").fault == ReadFault::kEmpty);
+  CHECK(Host("", /*cut_off=*/true).fault == ReadFault::kCutOff);
+  CHECK(Host("It cannot be made faster.").fault == ReadFault::kNoCode);
+  CHECK(Host("Let me think", /*cut_off=*/true).fault == ReadFault::kCutOff);
+  CHECK(Host(Fence("cpp", "int main() {}\n")).fault == ReadFault::kNoEntry);
+  CHECK(Device(Fence("cuda", "int main() {}\n")).fault == ReadFault::kNoEntry);
+  CHECK(Host(Fence("cpp", std::string(kHost) + std::string("\0", 1))).fault == ReadFault::kBadText);
+  CHECK(Host(Fence("cpp", kHost + std::string(kMaxKernelBytes, '\n'))).fault ==
+        ReadFault::kTooLong);
+  for (const ReadFault fault : kReadFaults) CHECK(Name(fault) != "none");
+}
+
+TEST_CASE("A fence that the end cut off is no code, and one that was forgotten is",
+          "[orchestrator][reader]") {
+  const std::string open = "```cpp\n" + std::string(kHost);
+  CHECK(Host(open).candidate.source == kHost);
+  CHECK(Host(open, /*cut_off=*/true).fault == ReadFault::kCutOff);
+  // One that was whole before counts.
+  CHECK(Host(Fence("cpp", kHost) + "```cpp\nint kernelcast_r", /*cut_off=*/true).candidate.source ==
+        kHost);
+}
+
+TEST_CASE("Reading takes time in proportion to the answer", "[orchestrator][reader]") {
+  std::string answer;
+  for (int i = 0; i < 100'000; ++i) answer += "```\n#include \"x\"\n";
+  Host(answer);
+  Host(std::string(1 << 20, '`'));
+  Host(Fence("json", std::string(200'000, '[')));
+  Host(std::string(500'000, '{'));
+  std::string files = Fence("cpp a.h", "#include \"a.h\"\n#include \"a.h\"\n");
+  for (int i = 0; i < 1000; ++i) files += "```cpp\n#include \"a.h\"\nint kernelcast_run;\n```\n";
+  Host(files);
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator

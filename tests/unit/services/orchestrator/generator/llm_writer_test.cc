@@ -1,0 +1,152 @@
+#include "services/orchestrator/generator/llm_writer.h"
+
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "tests/support/fake_chat_client.h"
+#include "tests/unit/services/orchestrator/fakes.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using Catch::Matchers::Contains;
+using kernelcast::testing::FakeChatClient;
+
+constexpr char kKernel[] = "```cpp\nint kernelcast_run;\n```\n";
+
+struct Fixture {
+  Fixture() {
+    LlmWriterOptions options(KernelPrompt::Builtin(kDefaultKernelPrompt).value());
+    options.max_answer_tokens = 1234;
+    options.site_for = [](const std::string&) {
+      KernelSite site;
+      site.device.model = "AMD EPYC";
+      return site;
+    };
+    writer = std::make_unique<LlmWriter>(std::move(options), &client, &metrics);
+    query.problem =
+        std::make_shared<const Problem>(ParseProblem(testing::SmallProblemFiles()).value());
+    query.target = "cpu";
+    query.deadline_ns = 77;
+  }
+
+  std::future<GenerationReply> Write() {
+    auto reply = std::make_shared<std::promise<GenerationReply>>();
+    writer->Write(query, [reply](GenerationReply got) { reply->set_value(std::move(got)); });
+    return reply->get_future();
+  }
+  bool HasMetric(const std::string& line) {
+    return registry.Text().find(line) != std::string::npos;
+  }
+
+  MetricsRegistry registry;
+  WriterMetrics metrics{registry, {"here"}};
+  FakeChatClient client;
+  std::unique_ptr<LlmWriter> writer;
+  GenerationQuery query;
+};
+
+// What FakeChatClient::Say does, for requests that choose no shape.
+void Say(Fixture& fixture, llm::CallId id, const std::string& content,
+         llm::FinishReason finish = llm::FinishReason::kStop, bool with_usage = true) {
+  llm::ChatAnswer answer;
+  answer.content = content;
+  answer.finish_reason = finish;
+  if (with_usage) answer.usage = {true, 100, 60, 20, 5};
+  fixture.client.Answer(id, std::move(answer));
+}
+
+TEST_CASE("A kernel is asked for and read", "[orchestrator][writer]") {
+  Fixture fixture;
+  auto reply = fixture.Write();
+  const llm::ChatRequest& request = fixture.client.request(1);
+  CHECK(request.max_tokens == 1234);
+  CHECK(request.deadline_ns == 77);
+  CHECK_FALSE(request.may_hedge);
+  CHECK_THAT(request.prompt->json(), Contains("AMD EPYC") && Contains("// reference"));
+  Say(fixture, 1, kKernel);
+  const GenerationReply got = reply.get();
+  const auto* candidate = std::get_if<Candidate>(&got.result);
+  REQUIRE(candidate != nullptr);
+  CHECK(candidate->source == "int kernelcast_run;\n");
+  CHECK(candidate->origin == "llm:model");
+  CHECK(got.model == "model");
+  CHECK(got.endpoint == "here");
+  CHECK(got.usage.input_tokens == 100);
+  CHECK(got.usage.cached_input_tokens == 60);
+  CHECK(got.usage.output_tokens == 20);
+  CHECK_FALSE(got.usage.estimated);
+  CHECK(got.usage.cost == 0.5);
+  CHECK_THAT(got.prompt_version, Catch::StartsWith("kernel-writer/1@"));
+}
+
+TEST_CASE("Answers without a kernel are counted and have a reason", "[orchestrator][writer]") {
+  Fixture fixture;
+  auto prose = fixture.Write();
+  Say(fixture, 1, "It cannot be done.");
+  CHECK(std::get<GenerationReply::Unusable>(prose.get().result).reason ==
+        "no fenced block of code");
+  CHECK(fixture.HasMetric(R"(kernelcast_orchestrator_generation_faults_total{fault="no_code"} 1)"));
+  auto cut = fixture.Write();
+  Say(fixture, 2, "```cpp\nint kernelcast_run", llm::FinishReason::kLength);
+  CHECK_THAT(std::get<GenerationReply::Unusable>(cut.get().result).reason,
+             Contains("ended before its code"));
+  auto large = fixture.Write();
+  fixture.client.Fail(3, llm::ErrorKind::kAnswerTooLarge);
+  CHECK(std::holds_alternative<GenerationReply::Unusable>(large.get().result));
+}
+
+TEST_CASE("An answer that was all taken for reasoning is read", "[orchestrator][writer]") {
+  Fixture fixture;
+  auto reply = fixture.Write();
+  llm::ChatAnswer answer;
+  answer.reasoning = kKernel;
+  fixture.client.Answer(1, std::move(answer));
+  const GenerationReply got = reply.get();
+  CHECK(std::holds_alternative<Candidate>(got.result));
+  CHECK(got.usage.estimated);
+  CHECK(got.usage.input_tokens > 100);
+  CHECK(got.usage.output_tokens > 0);
+}
+
+TEST_CASE("An endpoint that fails leaves its word", "[orchestrator][writer]") {
+  Fixture fixture;
+  auto away = fixture.Write();
+  fixture.client.Fail(1, llm::ErrorKind::kUnreachable);
+  const GenerationReply got = away.get();
+  CHECK(std::get<GenerationReply::Unanswered>(got.result).reason == "here: unreachable: it failed");
+  CHECK(got.usage.input_tokens == 0);
+  fixture.client.Refuse(true);
+  CHECK(std::get<GenerationReply::Unanswered>(fixture.Write().get().result).reason ==
+        "too many calls");
+}
+
+TEST_CASE("A prompt that is too long for the endpoint is shortened", "[orchestrator][writer]") {
+  Fixture fixture;
+  Attempt crash;
+  crash.candidate.source = "int x;\n";
+  crash.outcome = "crash";
+  crash.feedback = std::string(40'000, 'f');
+  fixture.query.setbacks = {crash};
+  auto reply = fixture.Write();
+  const size_t first = fixture.client.request(1).prompt->json().size();
+  fixture.client.Fail(1, llm::ErrorKind::kRefused, 400, "context_length_exceeded");
+  REQUIRE(fixture.client.WaitForCalls(2));
+  CHECK(fixture.client.request(2).prompt->json().size() < first / 2);
+  Say(fixture, 2, kKernel);
+  CHECK(std::holds_alternative<Candidate>(reply.get().result));
+}
+
+TEST_CASE("A kernel that nobody wants any more is not written", "[orchestrator][writer]") {
+  Fixture fixture;
+  std::stop_source stop;
+  fixture.query.stop = stop.get_token();
+  auto reply = fixture.Write();
+  stop.request_stop();
+  CHECK(fixture.client.request(1).stop.stop_requested());
+  fixture.client.Fail(1, llm::ErrorKind::kCancelled);
+  CHECK(std::holds_alternative<GenerationReply::Unanswered>(reply.get().result));
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
