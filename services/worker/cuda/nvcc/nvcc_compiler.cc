@@ -214,13 +214,13 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
   }
 
   // The runtime is linked statically: another version of it on the node that measures is no matter.
-  std::vector<std::string> link = {host_.compiler,    "-shared",        "-Wl,-z,defs", "-Wl,-z,now",
+  std::vector<std::string> link = {host_.compiler,    "-shared",       "-Wl,-z,defs", "-Wl,-z,now",
                                    "-Wl,--as-needed", kHostObjectName, "-o",          kObjectName};
   if (const CudaToolkit& toolkit = options_.toolkit; !toolkit.cublas_library.empty()) {
     link.push_back(toolkit.cublas_library);
     link.push_back(toolkit.cublaslt_library);
-    link.push_back(absl::StrCat("-Wl,-rpath-link,",
-                                fs::path(toolkit.cublas_library).parent_path().string()));
+    link.push_back(
+        absl::StrCat("-Wl,-rpath-link,", fs::path(toolkit.cublas_library).parent_path().string()));
   }
   link.insert(link.end(), {absl::StrCat("-L", runtime_folder_), "-lcudart_static", "-lm", "-ldl",
                            "-lrt", "-lpthread"});

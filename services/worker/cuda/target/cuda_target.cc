@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
