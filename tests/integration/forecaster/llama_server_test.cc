@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/llm/chat_client.h"
 #include "common/llm/client.h"
 #include "services/forecaster/llm/llm_backend.h"
 #include "tests/support/metrics_page.h"
@@ -119,7 +120,7 @@ struct Fixture {
   MetricsRegistry registry;
   LlmMetrics metrics;
   std::unique_ptr<llm::LlmClient> client;
-  EndpointClient endpoints;
+  llm::EndpointClient endpoints;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<int, int> times_answered;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/llm/chat_client.h"
 #include "common/llm/client.h"
 #include "services/forecaster/embedded/embedded_backend.h"
 #include "services/forecaster/pool/pool_backend.h"
@@ -195,7 +196,7 @@ struct Fixture {
   LlmMetrics metrics;
   std::unique_ptr<ForecastCacheFile> cache;
   std::unique_ptr<llm::LlmClient> client;
-  EndpointClient endpoints;
+  llm::EndpointClient endpoints;
   Tally tally;
   std::unique_ptr<LlmBackend> backend;
 };
