@@ -163,7 +163,7 @@ constexpr Fact kCudaPtxFacts[] = {
     {"cp_async", "asynchronous copies from global to shared memory by a thread"},
     {"bulk_copies", "bulk and tensor copies"},
     {"mma_sync", "matrix multiplications of a warp: mma.sync and wmma.mma"},
-    {"wgmma", "matrix multiplications of a warp group, and those of tensor memory (tcgen05)"},
+    {"wgmma", "matrix multiplications of a warp group"},
     {"matrix_loads", "ldmatrix, stmatrix and wmma loads and stores"},
     {"setmaxnreg", "changes of the register budget of a warp"},
     {"weighted_instructions", "all instructions, weighted by loop depth"},

@@ -18,6 +18,7 @@
 
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/fakes/llm_endpoint/scripted_author.h"
 #include "tests/support/recorded_problem.h"
 
 namespace kernelcast::testing {
@@ -57,38 +58,6 @@ std::string Good(int width) {
 
 const char kBroken[] = "  y[0] = broken_name;\n";
 const char kWrong[] = "  for (int64_t i = 0; i < n; ++i) y[i] = x[i];\n";
-
-// What the n-th request is answered with, and what it asked.
-class Author {
- public:
-  explicit Author(std::function<std::string(int number)> write) : write_(std::move(write)) {}
-
-  AnswerSource Source() {
-    return [this](const json& request, Fault fault, std::mt19937_64& random) {
-      std::string prompt;
-      for (const json& message : request["messages"]) {
-        prompt += message["content"].get<std::string>();
-      }
-      int number = 0;
-      {
-        std::lock_guard lock(mutex_);
-        prompts_.push_back(prompt);
-        number = static_cast<int>(prompts_.size());
-      }
-      FakeAnswer answer = FixedAnswer(write_(number))(request, fault, random);
-      return answer;
-    };
-  }
-  std::vector<std::string> prompts() const {
-    std::lock_guard lock(mutex_);
-    return prompts_;
-  }
-
- private:
-  const std::function<std::string(int)> write_;
-  mutable std::mutex mutex_;
-  std::vector<std::string> prompts_;
-};
 
 struct Site {
   explicit Site(std::function<std::string(int)> write, FakeEndpointOptions options = {})
@@ -130,7 +99,7 @@ struct Site {
   }
 
   TemporaryFolder home;
-  Author author;
+  ScriptedAuthor author;
   std::unique_ptr<FakeLlmEndpoint> endpoint;
 };
 
