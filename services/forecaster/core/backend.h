@@ -53,6 +53,8 @@ struct ForecastCall {
   // number.
   std::string search_id = {};
   uint64_t max_search_tokens = 0;
+  // What costs tokens says again what it said last of this candidate, or abstains.
+  bool again = false;
 };
 
 struct TargetLabels {

@@ -22,6 +22,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
+constexpr size_t kRemembered = 16384;
 constexpr std::string_view kVersion = "llm/1";
 // For the estimate of what is under way: bytes of a prompt for each token, tokens of an answer.
 constexpr uint64_t kBytesPerToken = 3;
@@ -127,6 +128,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     uint64_t id = 0;
     std::string candidate_id;
     std::string baseline_candidate_id;
+    std::string bin_scheme_id;
     ForecastCall call;
     Done done;
     std::unique_ptr<LeaveCallback> on_leave;
@@ -190,6 +192,11 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   ForecastResult ResultOf(const Flight& flight, bool& complete) const;
   void Forget(Flight& flight);
   void Settle(Waiter& waiter, ForecastResult result, bool first);
+  static std::string QuestionOf(const Waiter& waiter) {
+    return absl::StrCat(waiter.candidate_id, " ", waiter.baseline_candidate_id, " ",
+                        waiter.bin_scheme_id);
+  }
+  void Remember(const Waiter& waiter, const ForecastResult& result);
 
   const LlmBackendOptions options_;
   const std::string version_;
@@ -210,6 +217,9 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   std::unordered_map<std::string, uint64_t> by_key_;
   // By problem and by search, where they have a limit: spent, and held for what is under way.
   std::unordered_map<std::string, uint64_t> tokens_;
+  // What was said last of a candidate, of the latest kRemembered of them.
+  std::unordered_map<std::string, ForecastResult> said_;
+  std::deque<std::string> said_order_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -255,10 +265,18 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   waiter.id = next_id_++;
   waiter.candidate_id = input.candidate.candidate_id;
   waiter.baseline_candidate_id = input.baseline_candidate_id;
+  waiter.bin_scheme_id = std::string(input.bin_scheme->id());
   waiter.call = call;
   waiter.done = std::move(done);
   if (call.cancelled.stop_requested()) {
     return Settle(waiter, Abstain(Cause::kEndpointUnavailable, "the caller has left"), false);
+  }
+  if (call.again) {
+    const auto said = said_.find(QuestionOf(waiter));
+    return Settle(
+        waiter,
+        said != said_.end() ? said->second : Abstain(Cause::kNotCovered, "it is not asked again"),
+        /*first=*/false);
   }
   const absl::StatusOr<RenderedPrompt> prompt = Render(input);
   if (!prompt.ok()) {
@@ -567,7 +585,22 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
   }
 }
 
+void LlmBackend::Core::Remember(const Waiter& waiter, const ForecastResult& result) {
+  if (const auto* abstention = std::get_if<Abstention>(&result);
+      abstention != nullptr && abstention->cause != Cause::kModelDeferred) {
+    return;
+  }
+  const auto [said, added] = said_.insert_or_assign(QuestionOf(waiter), result);
+  if (!added) return;
+  said_order_.push_back(said->first);
+  if (said_order_.size() > kRemembered) {
+    said_.erase(said_order_.front());
+    said_order_.pop_front();
+  }
+}
+
 void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result, bool first) {
+  if (!waiter.call.again) Remember(waiter, result);
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
     forecast->candidate_id = waiter.candidate_id;
     forecast->baseline_candidate_id = waiter.baseline_candidate_id;

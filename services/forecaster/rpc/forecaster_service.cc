@@ -236,6 +236,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
     limited.search_id = request.search_id();
     limited.max_search_tokens = request.max_search_tokens();
   }
+  limited.again = request.again();
   input->problem = problems_.Find(input->candidate.problem_id);
   if (input->problem == nullptr) {
     return finish(absl::NotFoundError(absl::StrCat("candidate.problem_id: problem '",

@@ -225,6 +225,7 @@ void ForecasterClient::Forecast(std::shared_ptr<const Problem> problem, const Fo
   *job->forecast_request.mutable_reference_facts() = kernelcast::ToProto(query.reference_facts);
   job->forecast_request.set_search_id(query.search_id);
   job->forecast_request.set_max_search_tokens(query.max_search_tokens);
+  job->forecast_request.set_again(query.again);
   if (const auto& device_for = impl_->options().device_for) {
     *job->forecast_request.mutable_device() =
         kernelcast::ToProto(device_for(query.candidate.target));

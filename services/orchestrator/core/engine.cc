@@ -1323,7 +1323,7 @@ void Engine::Rerank(const std::string& search_id) {
       if (!candidate) continue;
       candidate_ids.push_back(candidate_id);
       queries.push_back(ForecastQuery{*std::move(candidate), history.facts, reference->facts,
-                                      search_id, search.spec.max_forecast_tokens});
+                                      search_id, search.spec.max_forecast_tokens, true});
     }
   }
   if (queries.empty()) {

@@ -79,6 +79,8 @@ struct ForecastQuery {
   // The search that it is for, and the tokens that may be spent on its forecasts; 0: any number.
   std::string search_id;
   uint64_t max_search_tokens = 0;
+  // It was forecast before, and costs nothing to be forecast again with what was learnt since.
+  bool again = false;
 };
 using ForecastResult = std::variant<Forecast, Abstention>;
 

@@ -536,6 +536,30 @@ TEST_CASE("What was measured is told, and makes another question", "[forecaster]
   fixture.results.Forecast(2);
 }
 
+TEST_CASE("Asked again, the model's last word stands and costs nothing", "[forecaster][llm]") {
+  Fixture fixture;
+  ForecastCall again;
+  again.again = true;
+  fixture.Ask(1, 0, again);
+  CHECK(fixture.results.Abstained(1).cause == Abstention::Cause::kNotCovered);
+  fixture.Ask(2, 0);
+  fixture.client.Say(1, kSure);
+  fixture.results.Forecast(2);
+  // What was learnt since makes another question, which is not asked.
+  ObservedLabel observed;
+  observed.problem = Planted().context();
+  observed.sequence = 1;
+  observed.label = Planted().MakeLabel(1);
+  fixture.backend.Observe({observed});
+  fixture.Ask(3, 0, again);
+  CHECK(fixture.results.Forecast(3).predicted_bin == 7);
+  CHECK(fixture.results.Forecast(3).token_usage.input_tokens == 0);
+  // Another candidate has not been asked about.
+  fixture.Ask(4, 1, again);
+  CHECK(fixture.results.Abstained(4).cause == Abstention::Cause::kNotCovered);
+  CHECK(fixture.client.submitted() == 1);
+}
+
 TEST_CASE("The description shows the prompt", "[forecaster][llm]") {
   Fixture fixture;
   const BackendDescription description = fixture.backend.Describe();
