@@ -28,6 +28,11 @@ Addresses Gather(Warp& w, const Instruction& i, int operand) {
   const auto offset = static_cast<uint64_t>(i.immediate);
   if (w.kernel->slots[slot].kind == SlotClass::kLong) {
     const auto* lanes = reinterpret_cast<const LaneU64*>(w.slot(slot));
+    if (w.active == 0xffffffff) {
+      for (size_t l = 0; l < kWarpLanes; ++l) addresses.at[l] = lanes[l] + offset;
+      addresses.count = kWarpLanes;
+      return addresses;
+    }
     ForLanes(w.active, [&](int l) {
       addresses.at[static_cast<size_t>(addresses.count++)] = lanes[l] + offset;
     });
@@ -226,6 +231,34 @@ void CountShared(Warp& w, const Instruction& i, const Addresses& addresses, int 
   static_cast<void>(i);
 }
 
+// What most loads from shared memory are.
+void LoadSharedWords(Warp& w, const Instruction& i, const Addresses& addresses) {
+  const std::vector<uint8_t>& shared = w.block->shared;
+  const uint64_t size = shared.size();
+  for (int element = 0; element < i.lanes; ++element) {
+    const uint16_t slot = w.operands(i)[element];
+    if (w.kernel->slots[slot].kind == SlotClass::kLong) {
+      int n = 0;
+      ForLanes(w.active, [&](int l) {
+        const uint64_t address =
+            addresses.at[static_cast<size_t>(n++)] + static_cast<uint64_t>(4 * element);
+        SetLane(w, slot, l, ReadAt(w, Space::kShared, l, address, 4));
+      });
+      continue;
+    }
+    auto* to = reinterpret_cast<LaneU32*>(w.slot(slot));
+    int n = 0;
+    ForLanes(w.active, [&](int l) {
+      const uint64_t address =
+          (addresses.at[static_cast<size_t>(n++)] + static_cast<uint64_t>(4 * element)) &
+          ~uint64_t{3};
+      uint32_t value = 0;
+      if (address < size && size - address >= 4) std::memcpy(&value, shared.data() + address, 4);
+      to[l] = value;
+    });
+  }
+}
+
 // detail of loads: bypasses the first-level cache.
 void Load(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, i.writes);
@@ -266,6 +299,10 @@ void Load(Warp& w, const Instruction& i) {
   }
   const uint16_t* operands = w.operands(i);
   int n = 0;
+  if (space == Space::kShared && i.bytes == 4) {
+    LoadSharedWords(w, i, addresses);
+    return;
+  }
   ForLanes(w.active, [&](int l) {
     const uint64_t address = addresses.at[static_cast<size_t>(n++)];
     for (int element = 0; element < i.lanes; ++element) {

@@ -817,9 +817,8 @@ class KernelParser {
           }
         }
         for (int o = 0; o < at.writes; ++o) written[operands[o]] = index;
-        const bool leaves = at.flow == Flow::kBranch && at.guard >= 0 &&
-                            (k == i || at.target < head || at.target > i);
-        if (leaves) {
+        // Also those that do not leave: what an iteration does changes with them.
+        if (at.flow == Flow::kBranch && at.guard >= 0 && loop.drivers.size() < 48) {
           FindDrivers(head, k, static_cast<uint16_t>(at.guard), 0, loop);
         }
       }

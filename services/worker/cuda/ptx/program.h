@@ -154,7 +154,7 @@ struct LoopInfo {
   int32_t head = 0;
   int32_t end = 0;
   std::vector<uint16_t> carried;  // integer registers that an iteration hands to the next
-  std::vector<int32_t> drivers;   // indices of the comparisons that decide its end
+  std::vector<int32_t> drivers;   // indices of the comparisons that its branches depend on
 };
 
 struct ParameterInfo {

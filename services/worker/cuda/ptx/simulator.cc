@@ -18,8 +18,8 @@ uint64_t Mix(uint64_t x) {
 }
 
 // Iterations of a loop before its rest is inferred, and for which it has to have been steady.
-constexpr int64_t kLoopWarmUp = 8;
-constexpr int kSteady = 6;
+constexpr int64_t kLoopWarmUp = 6;
+constexpr int kSteady = 4;
 // A loop that goes on for so long without end in sight waits for something.
 constexpr int64_t kEndlessIterations = 400;
 constexpr size_t kMaxStack = 512;
@@ -283,9 +283,8 @@ class WarpRunner {
         least = std::min(least, *remaining);
       });
     }
-    // A multiple of what rings of buffers have as their lengths.
-    const double skipped = std::floor((least - 2) / 12) * 12;
-    if (!found || skipped < 12) {
+    const double skipped = std::floor(least - 2);
+    if (!found || skipped < 4) {
       // The end is near: nothing more to gain in this run of the loop.
       if (found) loop.iterations = kLoopWarmUp;
       return;
@@ -406,10 +405,12 @@ class LaunchRunner {
     const GlobalMemory before = memory_;
     BlockResult middle = RunBlock(At(launch_, 0.5), steps_left_ / 2, warps_);
     int chosen = warps_;
-    if (middle.outcome == Outcome::kSteps) {
+    // Two warps, or one, where all are too many.
+    for (const int fewer : {2, 1}) {
+      if (middle.outcome != Outcome::kSteps || fewer >= chosen) continue;
       memory_ = before;
       atomics_.Clear();
-      chosen = std::min(warps_, 2);
+      chosen = fewer;
       steps_left_ = limits_.launch_steps;
       middle = RunBlock(At(launch_, 0.5), steps_left_, chosen);
     }
@@ -562,7 +563,7 @@ class LaunchRunner {
     block_.shared_atomics.Clear();
     for (int k = 0; k < count; ++k) {
       Warp& w = warps_state_[static_cast<size_t>(k)];
-      w = Warp();
+      w.Reset();
       const int index = count == warps_ ? k : count == 1 ? warps_ / 2 : k * (warps_ - 1) / (count - 1);
       Initialise(w, at, index);
       // The first one of a few has the work that only one does.

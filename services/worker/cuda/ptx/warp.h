@@ -137,6 +137,17 @@ class Warp {
   std::vector<LoopState> loops;
   std::vector<DriverValues> drivers;
 
+  // As new, but for the memory that it keeps.
+  void Reset() {
+    counters = {};
+    stack.clear();
+    waiting = false;
+    steps = 0;
+    clock = entry = last_effect = start = async_ready = 0;
+    async_groups.clear();
+    loops.clear();
+    drivers.clear();
+  }
   bool done() const { return stack.empty(); }
   const uint16_t* operands(const Instruction& i) const { return &kernel->operands[i.operands]; }
   uint8_t* slot(uint16_t index) { return registers.data() + kernel->slots[index].offset; }
