@@ -345,7 +345,6 @@ void Store(Warp& w, const Instruction& i) {
               GetLane(w, operands[element], l));
     }
   });
-  w.last_effect = std::max(w.last_effect, w.start);
 }
 
 enum AtomicOperation : uint8_t {
@@ -416,9 +415,13 @@ void Atomic(Warp& w, const Instruction& i) {
     c.global_atomic_requests += 1;
     c.global_atomic_depth += depth;
     c.global_atomic_sectors += CountWrite(w, addresses, i.bytes);
-    for (int l = 0; l < addresses.count; ++l) {
-      if (w.block->global_atomics != nullptr) {
-        w.block->global_atomics->Add(addresses.at[static_cast<size_t>(l)], w.weight);
+    if (w.block->global_atomics != nullptr) {
+      Lines lines;
+      for (int l = 0; l < addresses.count; ++l) {
+        lines.Add(addresses.at[static_cast<size_t>(l)], i.bytes);
+      }
+      for (int n = 0; n < lines.count(); ++n) {
+        w.block->global_atomics->Add(lines.line(n), w.weight);
       }
     }
     w.latency = w.block->latencies.atomic;
@@ -433,7 +436,6 @@ void Atomic(Warp& w, const Instruction& i) {
     WriteAt(w, space, l, address, i.bytes, Apply(i, old, b, third));
     if (i.writes > 0) SetLane(w, operands[0], l, old);
   });
-  w.last_effect = std::max(w.last_effect, w.start);
 }
 
 // From global to shared memory, i.immediate beside the first address, i.flops beside the second.
@@ -523,8 +525,7 @@ void MatrixLoad(Warp& w, const Instruction& i) {
   w.latency = w.block->latencies.shared + static_cast<float>(wavefronts);
   // What comes together decides nothing: the lane's own row stands for it.
   if (store) {
-    w.last_effect = std::max(w.last_effect, w.start);
-    return;
+      return;
   }
   for (int m = 0; m < i.writes; ++m) {
     int n = 0;
@@ -589,8 +590,7 @@ void TileAccess(Warp& w, const Instruction& i) {
     c.load_byte_cycles += static_cast<double>(w.latency) * sectors * kSectorBytes;
   }
   if (store) {
-    w.last_effect = std::max(w.last_effect, w.start);
-    return;
+      return;
   }
   for (int m = 0; m < i.writes; ++m) {
     ForLanes(w.active, [&](int l) { SetLane(w, operands[m], l, 0); });

@@ -16,6 +16,8 @@ constexpr double kNorm = 4;
 // and after its last one.
 constexpr double kLaunchNs = 2200;
 constexpr double kBlockCycles = 600;
+// Between two requests of atomics for one line, as measured on an H200.
+constexpr double kAtomicNs = 8;
 // Bytes a cycle between a multiprocessor and the second-level cache.
 constexpr double kL2PortBytes = 64;
 
@@ -111,8 +113,16 @@ class LaunchEstimator {
     const double cache = std::max(
         16e3, gpu_.l1_bytes - resident_ * static_cast<double>(resources_.shared_bytes + 1024));
     const double held = std::clamp(cache / std::max(1.0, footprint), 0.0, 1.0);
-    const double l2 = (new_read + (all_read - new_read) * (1 - held) + written + c_.local_sectors) *
-                      kSectorBytes;
+    // What all blocks read, and is small, stays there from one block to the next.
+    double first_read = 0;
+    for (size_t region = 0; region < c_.read_new.size(); ++region) {
+      const double bytes = BytesOf(region);
+      const double once = bytes < 0.4 * cache ? used_ * bytes / kSectorBytes : 1e30;
+      first_read += std::min(c_.read_new[region], std::max(once, 0.0));
+    }
+    const double l2 =
+        (first_read + (all_read - new_read) * (1 - held) + written + c_.local_sectors) *
+        kSectorBytes;
     estimate_.dram_bytes = dram;
     estimate_.l2_bytes = l2;
     estimate_.unique_bytes = unique;
@@ -157,9 +167,8 @@ class LaunchEstimator {
   }
 
   void Atomics() {
-    // One operation a cycle on an address in the second-level cache; lanes of a request that want
-    // the same one are served in turn.
-    const double hottest = counts_.hottest_global / gpu_.clock_hz * 1e9;
+    // Requests for one line of the second-level cache come one after the other.
+    const double hottest = counts_.hottest_global * kAtomicNs;
     const double throughput = c_.global_atomics / (48 * gpu_.clock_hz) * 1e9;
     const double shared = c_.shared_atomic_depth * 2 / used_ / gpu_.clock_hz * 1e9;
     SetNs(Resource::kAtomics, std::max({hottest, throughput, shared}));

@@ -159,7 +159,7 @@ class WarpRunner {
           c.kind[static_cast<size_t>(Kind::kBarrier)] += 1;
           c.barriers += 1;
           ++top.pc;
-          w_.clock = std::max(w_.clock, w_.last_effect);
+          w_.clock = std::max(w_.clock, w_.last_start);
           w_.waiting = true;
           return Outcome::kDone;
         }
@@ -175,6 +175,7 @@ class WarpRunner {
         start = std::max<double>(start, w_.ready[operands[k]]);
       }
       w_.start = start;
+      w_.last_start = std::max(w_.last_start, start);
       w_.latency = i.latency;
       i.execute(w_, i);
       if (i.kind != Kind::kOther) c.kind[static_cast<size_t>(i.kind)] += 1;
@@ -183,7 +184,7 @@ class WarpRunner {
       for (int k = 0; k < i.writes; ++k) w_.ready[operands[k]] = done;
       if (i.flow == Flow::kWaitAsync) w_.entry = std::max(w_.entry, w_.clock);
     }
-    w_.clock = std::max(w_.clock, w_.last_effect);
+    w_.clock = std::max(w_.clock, w_.last_start);
     return Outcome::kDone;
   }
 
@@ -211,6 +212,8 @@ class WarpRunner {
     if (i.guard >= 0) {
       w_.clock = std::max<double>(w_.clock, w_.ready[static_cast<size_t>(i.guard)]);
     }
+    // ptxas reorders within a basic block, and what waits for a value holds up what comes after it.
+    w_.clock = std::max(w_.clock, w_.last_start);
     w_.entry = w_.clock;
     const uint32_t others = top.mask & ~taken;
     if (others == 0) {
@@ -315,7 +318,7 @@ class WarpRunner {
     }
     w_.clock += cycles;
     w_.entry += cycles;
-    if (w_.last_effect > loop.snapshot_clock) w_.last_effect += cycles;
+    w_.last_start += cycles;
     if (w_.async_ready > loop.snapshot_clock) w_.async_ready += cycles;
     for (double& group : w_.async_groups) {
       if (group > loop.snapshot_clock) group += cycles;

@@ -52,8 +52,9 @@ struct LaunchCounts {
   double blocks = 0;
   double warps = 0;          // of a block
   double block_cycles = 0;   // from a block's start to its end, if it were alone
-  double hottest_global = 0;  // atomics on the most wanted address in global memory, all blocks
-  double hottest_shared = 0;  // the same in shared memory, of a block
+  // Requests of atomics for the most wanted line of global memory, of all blocks.
+  double hottest_global = 0;
+  double hottest_shared = 0;  // atomics on the most wanted address in shared memory, of a block
   int sampled_blocks = 0;
   int sampled_warps = 0;
   int64_t steps = 0;  // executed

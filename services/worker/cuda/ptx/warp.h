@@ -128,7 +128,7 @@ class Warp {
   // Timing.
   double clock = 0;        // when the next instruction is issued
   double entry = 0;        // when the current basic block was entered
-  double last_effect = 0;  // when the last store had what it needed
+  double last_start = 0;   // when the last of the instructions so far had what it needed
   double start = 0;        // of the current instruction: when its sources are there
   float latency = 0;       // of the current instruction; a handler may change it
   double async_ready = 0;  // when copies that are not yet committed have arrived
@@ -143,7 +143,7 @@ class Warp {
     stack.clear();
     waiting = false;
     steps = 0;
-    clock = entry = last_effect = start = async_ready = 0;
+    clock = entry = last_start = start = async_ready = 0;
     async_groups.clear();
     loops.clear();
     drivers.clear();
