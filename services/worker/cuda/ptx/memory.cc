@@ -44,16 +44,6 @@ uint64_t BitsOf(ElementType type, double value) {
   return 0;
 }
 
-// Of a format with `fraction` bits of fraction, and exponents from `lowest` on that are normal.
-float RoundTo(float magnitude, int fraction, int lowest) {
-  if (magnitude == 0) {
-    return 0;
-  }
-  const int exponent = std::max(std::ilogb(magnitude), lowest);
-  const float unit = std::ldexp(1.0F, exponent - fraction);
-  return std::nearbyint(magnitude / unit) * unit;
-}
-
 }  // namespace
 
 int ElementBytes(ElementType type) {
@@ -111,33 +101,48 @@ uint16_t ToBfloat16(float value) {
 float FromBfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 uint8_t ToFloat8(float value, bool e5m2) {
-  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) {
-    return sign | 0x7f;
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 24 & 0x80;
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) {
+    return static_cast<uint8_t>(sign | 0x7f);
   }
-  const float largest = e5m2 ? 57344.0F : 448.0F;
   const int fraction = e5m2 ? 2 : 3;
   const int bias = e5m2 ? 15 : 7;
-  const float magnitude = std::min(RoundTo(std::min(std::abs(value), largest), fraction, 1 - bias),
-                                   largest);
-  if (magnitude == 0) {
-    return sign;
+  const uint32_t largest = e5m2 ? 0x7b : 0x7e;
+  // The exponent of the smallest normal one, as float32 has it.
+  const auto least = static_cast<uint32_t>(128 - bias) << 23;
+  uint32_t code = 0;
+  if (magnitude < least) {
+    code = static_cast<uint32_t>(
+        std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), bias - 1 + fraction)));
+  } else {
+    const int dropped = 23 - fraction;
+    const uint32_t half = (uint32_t{1} << (dropped - 1)) - 1;
+    const uint64_t rounded = uint64_t{magnitude} + half + (magnitude >> dropped & 1);
+    code = static_cast<uint32_t>((rounded - (least - (uint32_t{1} << 23))) >> dropped);
   }
-  const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  const auto digits = static_cast<int>(std::ldexp(magnitude, fraction - exponent));
-  const int code = ((exponent + bias - 1) << fraction) + digits;
-  return static_cast<uint8_t>(sign | code);
+  return static_cast<uint8_t>(sign | std::min(code, largest));
 }
 
 float FromFloat8(uint8_t bits, bool e5m2) {
-  const int fraction = e5m2 ? 2 : 3;
-  const int bias = e5m2 ? 15 : 7;
-  const int exponent = (bits & 0x7f) >> fraction;
-  const int digits = bits & ((1 << fraction) - 1);
-  const float magnitude =
-      exponent == 0 ? std::ldexp(static_cast<float>(digits), 1 - bias - fraction)
-                    : std::ldexp(static_cast<float>(digits + (1 << fraction)),
-                                 exponent - bias - fraction);
+  static const std::array<std::array<float, 128>, 2> kMagnitudes = [] {
+    std::array<std::array<float, 128>, 2> tables{};
+    for (int wide = 0; wide < 2; ++wide) {
+      const int fraction = wide != 0 ? 2 : 3;
+      const int bias = wide != 0 ? 15 : 7;
+      for (int code = 0; code < 128; ++code) {
+        const int exponent = code >> fraction;
+        const int digits = code & ((1 << fraction) - 1);
+        tables[static_cast<size_t>(wide)][static_cast<size_t>(code)] =
+            exponent == 0 ? std::ldexp(static_cast<float>(digits), 1 - bias - fraction)
+                          : std::ldexp(static_cast<float>(digits + (1 << fraction)),
+                                       exponent - bias - fraction);
+      }
+    }
+    return tables;
+  }();
+  const float magnitude = kMagnitudes[e5m2 ? 1 : 0][bits & 0x7f];
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 

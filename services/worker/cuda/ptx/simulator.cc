@@ -406,7 +406,7 @@ class LaunchRunner {
   void Sample(LaunchCounts& counts) {
     // One from the middle first: it stands for most.
     const GlobalMemory before = memory_;
-    BlockResult middle = RunBlock(At(launch_, 0.5), steps_left_ / 2, warps_);
+    BlockResult middle = RunBlock(At(launch_, 0.5), steps_left_ / 3, warps_);
     int chosen = warps_;
     // Two warps, or one, where all are too many.
     for (const int fewer : {2, 1}) {
@@ -415,7 +415,7 @@ class LaunchRunner {
       atomics_.Clear();
       chosen = fewer;
       steps_left_ = limits_.launch_steps;
-      middle = RunBlock(At(launch_, 0.5), steps_left_, chosen);
+      middle = RunBlock(At(launch_, 0.5), steps_left_ / (fewer == 1 ? 1 : 2), chosen);
     }
     if (middle.outcome != Outcome::kDone && launch_.blocks() > 1) {
       // It may wait for blocks before it: the first ones in their order, then.
