@@ -138,7 +138,7 @@ class WarpRunner {
       }
       Counters& c = w_.counters;
       c.instructions += 1;
-      c.lanes += std::popcount(mask);
+      c.lanes += std::popcount(i.flow == Flow::kBranch ? top.mask : mask);
       c.issue_slots += i.issue;
       c.pipe[static_cast<size_t>(i.pipe)] += i.issue;
       w_.clock += i.issue;

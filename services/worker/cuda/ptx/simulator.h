@@ -25,7 +25,7 @@ struct LaunchSpec {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   std::array<uint32_t, 3> block = {1, 1, 1};
   int64_t dynamic_shared_bytes = 0;
-  std::vector<LaunchArgument> arguments;
+  std::vector<LaunchArgument> arguments = {};
 
   double blocks() const {
     return static_cast<double>(grid[0]) * static_cast<double>(grid[1]) *
