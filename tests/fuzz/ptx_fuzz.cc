@@ -31,15 +31,15 @@ void TryOne(std::string_view text) {
   buffers[1].values = BufferSpec::Values::kIntegers;
   buffers[1].second = 1000;
   SimulationLimits limits;
-  limits.launch_steps = 1500;
-  limits.total_steps = 3000;
+  limits.launch_steps = 300;
+  limits.total_steps = 600;
   limits.max_launches = 3;
   std::vector<LaunchSpec> launches;
   for (const auto& kernel : program.kernels) {
     if (launches.size() == 3) break;
     LaunchSpec launch;
     launch.kernel = kernel->name;
-    launch.grid = {3, 2, 1};
+    launch.grid = {2, 1, 1};
     launch.block = {40, 1, 1};
     launch.dynamic_shared_bytes = 512;
     for (size_t k = 0; k < kernel->parameters.size(); ++k) {

@@ -25,7 +25,6 @@ struct IntegerType {
   using Value = V;
   using Unsigned = std::make_unsigned_t<V>;
   using Lane = std::conditional_t<sizeof(V) == 8, LaneU64, LaneU32>;
-  static constexpr SlotClass kClass = sizeof(V) == 8 ? SlotClass::kLong : SlotClass::kWord;
   static Value Get(const Lane* lanes, int lane) { return static_cast<Value>(lanes[lane]); }
   static void Set(Lane* lanes, int lane, Value value) {
     lanes[lane] = static_cast<Unsigned>(value);
@@ -34,14 +33,12 @@ struct IntegerType {
 struct Float32Type {
   using Value = float;
   using Lane = LaneF32;
-  static constexpr SlotClass kClass = SlotClass::kWord;
   static Value Get(const Lane* lanes, int lane) { return lanes[lane]; }
   static void Set(Lane* lanes, int lane, Value value) { lanes[lane] = value; }
 };
 struct Float64Type {
   using Value = double;
   using Lane = LaneF64;
-  static constexpr SlotClass kClass = SlotClass::kLong;
   static Value Get(const Lane* lanes, int lane) { return lanes[lane]; }
   static void Set(Lane* lanes, int lane, Value value) { lanes[lane] = value; }
 };
@@ -49,7 +46,6 @@ template <bool kBrain>
 struct HalfType {
   using Value = float;
   using Lane = LaneU32;
-  static constexpr SlotClass kClass = SlotClass::kWord;
   static float Decode(uint32_t bits) {
     return kBrain ? FromBfloat16(static_cast<uint16_t>(bits)) : FromHalf(static_cast<uint16_t>(bits));
   }

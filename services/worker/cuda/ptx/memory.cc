@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kBufferBase = 0x0000'2000'0000'0000;
 constexpr int kBufferShift = 36;
 constexpr size_t kMaxPages = 1 << 14;
-constexpr size_t kTableSize = kMaxPages * 2;
+constexpr size_t kFirstTableSize = 1 << 7;
 
 uint64_t Mix(uint64_t x) {
   x ^= x >> 30;
@@ -151,7 +151,7 @@ GlobalMemory::GlobalMemory(std::span<const BufferSpec> buffers, const Program& p
                buffers.begin() + static_cast<ptrdiff_t>(
                                      std::min<size_t>(buffers.size(), kMaxBuffers))),
       program_(&program),
-      table_(kTableSize, -1) {
+      table_(kFirstTableSize, -1) {
   for (const ModuleVariable& variable : program.variables) {
     module_bytes_ = std::max<int64_t>(
         module_bytes_, static_cast<int64_t>(variable.address - kModuleBase) + variable.bytes);
@@ -245,9 +245,10 @@ uint64_t GlobalMemory::Initial(int region, uint64_t offset, int bytes) const {
 }
 
 size_t GlobalMemory::Locate(uint64_t number) const {
-  size_t at = Mix(number) & (kTableSize - 1);
+  const size_t mask = table_.size() - 1;
+  size_t at = Mix(number) & mask;
   while (table_[at] >= 0 && pages_[static_cast<size_t>(table_[at])].number != number) {
-    at = (at + 1) & (kTableSize - 1);
+    at = (at + 1) & mask;
   }
   return at;
 }
@@ -280,10 +281,17 @@ void GlobalMemory::Write(uint64_t address, int bytes, uint64_t value) {
   if (region < 0) {
     return;
   }
-  const size_t at = Locate(address / kPageBytes);
+  size_t at = Locate(address / kPageBytes);
   if (table_[at] < 0) {
     if (pages_.size() >= kMaxPages) {
       return;
+    }
+    if (pages_.size() * 2 >= table_.size()) {
+      table_.assign(table_.size() * 4, -1);
+      for (size_t k = 0; k < pages_.size(); ++k) {
+        table_[Locate(pages_[k].number)] = static_cast<int32_t>(k);
+      }
+      at = Locate(address / kPageBytes);
     }
     table_[at] = static_cast<int32_t>(pages_.size());
     pages_.emplace_back();

@@ -631,14 +631,31 @@ class LaunchRunner {
 
 }  // namespace
 
-int Footprint::Touch(uint64_t line, uint32_t sectors) {
+size_t Footprint::Locate(uint64_t line) const {
   const size_t mask = keys_.size() - 1;
   size_t at = Mix(line) >> 20 & mask;
   while (keys_[at] != 0 && keys_[at] != line + 1) at = (at + 1) & mask;
+  return at;
+}
+
+int Footprint::Touch(uint64_t line, uint32_t sectors) {
+  size_t at = Locate(line);
   if (keys_[at] == 0) {
-    if (used_.size() * 2 >= keys_.size()) return std::popcount(sectors);
+    if (used_ * 2 >= keys_.size()) {
+      if (keys_.size() >= capacity_) return std::popcount(sectors);
+      Footprint larger(capacity_, keys_.size() * 4);
+      for (size_t k = 0; k < keys_.size(); ++k) {
+        if (keys_[k] == 0) continue;
+        const size_t to = larger.Locate(keys_[k] - 1);
+        larger.keys_[to] = keys_[k];
+        larger.sectors_[to] = sectors_[k];
+      }
+      keys_ = std::move(larger.keys_);
+      sectors_ = std::move(larger.sectors_);
+      at = Locate(line);
+    }
     keys_[at] = line + 1;
-    used_.push_back(static_cast<uint32_t>(at));
+    ++used_;
   }
   const int fresh = std::popcount(sectors & ~uint32_t{sectors_[at]});
   sectors_[at] = static_cast<uint8_t>(sectors_[at] | sectors);
@@ -646,14 +663,17 @@ int Footprint::Touch(uint64_t line, uint32_t sectors) {
 }
 
 void Footprint::Clear() {
-  for (const uint32_t at : used_) {
-    keys_[at] = 0;
-    sectors_[at] = 0;
-  }
-  used_.clear();
+  if (used_ == 0) return;
+  std::fill(keys_.begin(), keys_.end(), 0);
+  std::fill(sectors_.begin(), sectors_.end(), uint8_t{0});
+  used_ = 0;
 }
 
 void AddressCounts::Add(uint64_t address, double count) {
+  if (keys_.empty()) {
+    keys_.assign(kCapacity, 0);
+    counts_.assign(kCapacity, 0);
+  }
   const size_t mask = keys_.size() - 1;
   size_t at = Mix(address) >> 20 & mask;
   while (keys_[at] != 0 && keys_[at] != address + 1) at = (at + 1) & mask;
@@ -667,10 +687,8 @@ void AddressCounts::Add(uint64_t address, double count) {
 }
 
 void AddressCounts::Clear() {
-  if (used_ > 0) {
-    std::fill(keys_.begin(), keys_.end(), 0);
-    std::fill(counts_.begin(), counts_.end(), 0.0);
-  }
+  keys_.clear();
+  counts_.clear();
   used_ = 0;
   largest_ = 0;
 }

@@ -27,27 +27,32 @@ using LaneF64 = double;
 // new counts as new each time.
 class Footprint {
  public:
-  explicit Footprint(size_t capacity_log2)
-      : keys_(size_t{1} << capacity_log2, 0), sectors_(keys_.size(), 0) {}
+  // Keeps up to half of `capacity` lines, a power of two.
+  explicit Footprint(size_t capacity = 1 << 15, size_t start = 1 << 7)
+      : capacity_(capacity), keys_(start, 0), sectors_(start, 0) {}
   // The number of these sectors of the line, a mask of four, that had not been touched.
   int Touch(uint64_t line, uint32_t sectors);
   void Clear();
 
  private:
+  // Where the line is, or would be.
+  size_t Locate(uint64_t line) const;
+
+  size_t capacity_;
   std::vector<uint64_t> keys_;  // line + 1; 0: empty
   std::vector<uint8_t> sectors_;
-  std::vector<uint32_t> used_;
+  size_t used_ = 0;
 };
 
 // How many operations went to each address; for contention. Bounded as Footprint is.
 class AddressCounts {
  public:
-  AddressCounts() : keys_(1 << 12, 0), counts_(keys_.size(), 0) {}
   void Add(uint64_t address, double count);
   double largest() const { return largest_; }
   void Clear();
 
  private:
+  static constexpr size_t kCapacity = 1 << 12;
   std::vector<uint64_t> keys_;
   std::vector<double> counts_;
   size_t used_ = 0;
@@ -70,8 +75,8 @@ struct BlockState {
   Latencies latencies;
   std::vector<uint8_t> shared;
   std::span<const uint8_t> parameters;
-  Footprint reads{14};
-  Footprint writes{14};
+  Footprint reads;
+  Footprint writes;
   AddressCounts* global_atomics = nullptr;
   AddressCounts shared_atomics;
 };
