@@ -771,7 +771,7 @@ class KernelParser {
     for (int32_t i = from; i >= head && from - i < 4096; --i) {
       Instruction& at = kernel_.instructions[static_cast<size_t>(i)];
       if (!Writes(at, predicate)) continue;
-      const uint16_t* operands = &kernel_.operands[at.operands];
+      const uint16_t* operands = kernel_.operands.data() + at.operands;
       if (at.driver == kComparesIntegers || at.driver >= 0) {
         if (at.driver < 0) at.driver = kernel_.drivers++;
         loop.drivers.push_back(at.driver);
@@ -808,7 +808,7 @@ class KernelParser {
       for (int32_t k = head; k <= i; ++k) {
         const Instruction& at = code[static_cast<size_t>(k)];
         const uint16_t* operands =
-            at.reads + at.writes > 0 ? &kernel_.operands[at.operands] : nullptr;
+            kernel_.operands.data() + at.operands;
         for (int o = at.writes; o < at.writes + at.reads; ++o) {
           const uint16_t slot = operands[o];
           if (written[slot] != index && noted[slot] != index) {

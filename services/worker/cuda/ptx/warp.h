@@ -154,7 +154,7 @@ class Warp {
     drivers.clear();
   }
   bool done() const { return stack.empty(); }
-  const uint16_t* operands(const Instruction& i) const { return &kernel->operands[i.operands]; }
+  const uint16_t* operands(const Instruction& i) const { return kernel->operands.data() + i.operands; }
   uint8_t* slot(uint16_t index) { return registers.data() + kernel->slots[index].offset; }
   template <class T>
   T* lanes(const Instruction& i, int operand) {

@@ -288,6 +288,14 @@ TEST_CASE("What is not covered leaves the other launches alone") {
   CHECK(counts[2].not_covered == "no such kernel in the PTX");
 }
 
+TEST_CASE("A kernel without a register runs") {
+  const Program program = ParseProgram(".visible .entry k()\n{\nbar.sync 0;\nret;\n}\n");
+  const auto counts = Simulate(program, std::vector<BufferSpec>(),
+                               std::vector<LaunchSpec>{{.kernel = "k", .block = {64, 1, 1}}});
+  CHECK(counts[0].not_covered == "");
+  CHECK(counts[0].counters.barriers == 2);
+}
+
 TEST_CASE("Wavefronts of shared memory follow its banks") {
   const auto wavefronts = [](int stride_bytes, int bytes) {
     std::vector<uint64_t> addresses;
