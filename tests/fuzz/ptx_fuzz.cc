@@ -51,8 +51,8 @@ void TryOne(std::string_view text) {
   }
   const auto counts = Simulate(program, buffers, launches, limits);
   Require(counts.size() == launches.size(), "one result for each launch");
-  const auto estimates = Estimate(AllGpuModels()[0], buffers, counts,
-                                  std::vector<LaunchResources>(launches.size()));
+  const auto estimates =
+      Estimate(AllGpuModels()[0], buffers, counts, std::vector<LaunchResources>(launches.size()));
   for (size_t k = 0; k < counts.size(); ++k) {
     Require(counts[k].steps <= limits.launch_steps, "steps within their limit");
     if (!counts[k].not_covered.empty()) continue;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <map>
+#include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "services/worker/cuda/target/cuda_target.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -94,7 +97,7 @@ class Comparison {
  private:
   std::vector<double> facts_;
   std::span<const std::string_view> names_;
-  std::map<std::string, double, std::less<>> counters_;
+  std::map<std::string, double> counters_;
 };
 
 Candidate WithGrid(const std::string& body, const char* grid, const char* block) {
@@ -113,12 +116,13 @@ TEST_CASE("A coalesced copy: sectors as the hardware counts them") {
 
 TEST_CASE("Vectors of four: sectors as the hardware counts them") {
   KERNELCAST_NEEDS_COUNTERS();
-  Comparison("vectors",
-             WithGrid("extern \"C\" __global__ void copy(const float4* x, float4* y, long long n) {\n"
-                      "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
-                      "  if (4 * i + 3 < n) y[i] = x[i];\n"
-                      "}\n",
-                      "ceildiv(n, 1024)", "256"))
+  Comparison(
+      "vectors",
+      WithGrid("extern \"C\" __global__ void copy(const float4* x, float4* y, long long n) {\n"
+               "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+               "  if (4 * i + 3 < n) y[i] = x[i];\n"
+               "}\n",
+               "ceildiv(n, 1024)", "256"))
       .CheckGlobal();
 }
 
@@ -147,22 +151,24 @@ TEST_CASE("A long loop whose rounds are inferred: counts as those of the hardwar
       .CheckGlobal();
 }
 
-TEST_CASE("Tiles in shared memory with and without padding: wavefronts as the hardware counts them") {
+TEST_CASE(
+    "Tiles in shared memory with and without padding: wavefronts as the hardware counts them") {
   KERNELCAST_NEEDS_COUNTERS();
   for (const char* pitch : {"32", "33"}) {
     const Comparison both(
         std::string("pitch ") + pitch,
-        WithGrid(std::string("#define PITCH ") + pitch +
-                     "\nextern \"C\" __global__ void copy(const float* x, float* y, long long n) {\n"
-                     "  __shared__ float tile[32][PITCH];\n"
-                     "  const int column = threadIdx.x % 32, row = threadIdx.x / 32;\n"
-                     "  const long long from = (long long)blockIdx.x * 1024;\n"
-                     "  if (from + threadIdx.x < n) tile[row][column] = x[from + threadIdx.x];\n"
-                     "  __syncthreads();\n"
-                     "  const long long to = from + column * 32 + row;\n"
-                     "  if (to < n) y[to] = tile[column][row];\n"
-                     "}\n",
-                 "ceildiv(n, 1024)", "1024"));
+        WithGrid(
+            std::string("#define PITCH ") + pitch +
+                "\nextern \"C\" __global__ void copy(const float* x, float* y, long long n) {\n"
+                "  __shared__ float tile[32][PITCH];\n"
+                "  const int column = threadIdx.x % 32, row = threadIdx.x / 32;\n"
+                "  const long long from = (long long)blockIdx.x * 1024;\n"
+                "  if (from + threadIdx.x < n) tile[row][column] = x[from + threadIdx.x];\n"
+                "  __syncthreads();\n"
+                "  const long long to = from + column * 32 + row;\n"
+                "  if (to < n) y[to] = tile[column][row];\n"
+                "}\n",
+            "ceildiv(n, 1024)", "1024"));
     both.CheckGlobal();
     CHECK(both.Fact("shared_load_requests") * both.Fact("shared_load_wavefronts") ==
           Approx(both.Counter("shared_load_wavefronts")).epsilon(0.05));

@@ -59,8 +59,8 @@ std::string EstimateText(const CompileFacts& facts) {
     const absl::StatusOr<const FactSchema*> schema = FindSimulationSchema(simulation.schema);
     if (!schema.ok()) return "-";
     const auto& names = (*schema)->names;
-    const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), "estimated_ns") -
-                                        names.begin());
+    const auto at =
+        static_cast<size_t>(std::find(names.begin(), names.end(), "estimated_ns") - names.begin());
     for (const LaunchSimulation& launch : simulation.launches) {
       if (!launch.not_covered.empty() || at >= launch.values.size()) return "-";
       total_ns += launch.values[at];
@@ -80,10 +80,9 @@ Json SimulationsJson(const CompileFacts& facts, const std::string& name, bool wi
     Json launches = Json::array();
     for (const LaunchSimulation& launch : simulation.launches) {
       Json named = Json::object();
-      const std::string who = absl::StrCat(OneLine(name), " ", OneLine(launch.kernel),
-                                           facts.simulations.size() > 1
-                                               ? absl::StrCat(" at shape ", shape + 1)
-                                               : "");
+      const std::string who =
+          absl::StrCat(OneLine(name), " ", OneLine(launch.kernel),
+                       facts.simulations.size() > 1 ? absl::StrCat(" at shape ", shape + 1) : "");
       if (with_rows && !launch.not_covered.empty()) {
         rows.AddRow({who, "not covered", "", OneLine(launch.not_covered)});
       }

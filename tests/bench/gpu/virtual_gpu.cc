@@ -109,10 +109,10 @@ class PtxSource {
   };
 
   absl::StatusOr<Compiled> Compile(const std::string& problem, const Candidate& candidate) {
-    const std::string base =
-        options_.ptx.empty() ? ""
-                             : absl::StrCat(options_.ptx, "/", options_.architecture, "/", problem,
-                                            "/", candidate.candidate_id);
+    const std::string base = options_.ptx.empty()
+                                 ? ""
+                                 : absl::StrCat(options_.ptx, "/", options_.architecture, "/",
+                                                problem, "/", candidate.candidate_id);
     std::string ptx;
     std::string log;
     if (base.empty() || !Load(base + ".ptx", ptx) || !Load(base + ".log", log)) {
@@ -153,8 +153,7 @@ class PtxSource {
       CompilerProcessOptions options;
       options.program = KERNELCAST_BIN_DIR "/kernelcast-cuda-compiler";
       options.toolkit = toolkit;
-      KC_ASSIGN_OR_RETURN(process_,
-                          CompilerProcess::Start(options, headers_->fd(), CancelToken()));
+      KC_ASSIGN_OR_RETURN(process_, CompilerProcess::Start(options, headers_->fd(), CancelToken()));
     }
     compiler_wire::CompileRequest request;
     request.source = candidate.source;
@@ -211,8 +210,7 @@ absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
           *std::max_element(point.launches[k].ns.begin(), point.launches[k].ns.end());
       point.steps += point.counts[k].steps;
       if (!point.counts[k].not_covered.empty()) {
-        point.not_covered =
-            absl::StrCat(point.counts[k].kernel, ": ", point.counts[k].not_covered);
+        point.not_covered = absl::StrCat(point.counts[k].kernel, ": ", point.counts[k].not_covered);
       }
     }
   }
@@ -262,7 +260,8 @@ void List(const Point& point) {
     std::printf("      %s:", point.counts[k].kernel.c_str());
     for (int r = 0; r < ptx::kResources; ++r) {
       const double us = point.launches[k].ns[static_cast<size_t>(r)] / 1e3;
-      if (us > 0.5) std::printf(" %s %.1f", std::string(Name(static_cast<ptx::Resource>(r))).c_str(), us);
+      if (us > 0.5)
+        std::printf(" %s %.1f", std::string(Name(static_cast<ptx::Resource>(r))).c_str(), us);
     }
     std::printf("  (waves %.2f, resident %.0f, %d blocks, %d warps)\n", point.launches[k].waves,
                 point.launches[k].blocks_per_multiprocessor, point.counts[k].sampled_blocks,

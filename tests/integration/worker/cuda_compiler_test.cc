@@ -133,9 +133,8 @@ TEST_CASE("What was compiled is followed on the virtual GPU, also from the cache
   Fixture fixture;
   std::vector<std::vector<double>> facts;
   for (int round = 0; round < 2; ++round) {
-    const CompileResult compiled =
-        fixture.Compile(reference.source, reference.flags,
-                        LaunchShapesOf(reference.launches, reference.tunables));
+    const CompileResult compiled = fixture.Compile(
+        reference.source, reference.flags, LaunchShapesOf(reference.launches, reference.tunables));
     CHECK(compiled.cached == (round == 1));
     const auto& success = std::get<CompileSuccess>(compiled.result);
     const auto cubin = worker::ReadCubin(success.artifact.content);
@@ -143,8 +142,8 @@ TEST_CASE("What was compiled is followed on the virtual GPU, also from the cache
     auto plan = worker::PlanSimulation(*problem, reference.launches, reference.workspace_bytes,
                                        reference.tunables, axes, *cubin);
     REQUIRE(plan.ok());
-    const auto simulations = fixture.compiler().Simulate(success.ptx, {*plan}, "NVIDIA H200",
-                                                         "sm_90a", CancelToken());
+    const auto simulations =
+        fixture.compiler().Simulate(success.ptx, {*plan}, "NVIDIA H200", "sm_90a", CancelToken());
     REQUIRE(simulations.ok());
     REQUIRE(simulations->size() == 1);
     CHECK((*simulations)[0].gpu == "NVIDIA H200");

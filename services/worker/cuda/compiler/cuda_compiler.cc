@@ -303,8 +303,7 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
   const CompilerProcess::End end =
       process->Simulate(request, options_.simulation_timeout_ns, cancel, reply);
   if (end == CompilerProcess::End::kDied) {
-    Log(LogLevel::kWarning, "a virtual GPU died and is replaced",
-        {{"cause", process->Obituary()}});
+    Log(LogLevel::kWarning, "a virtual GPU died and is replaced", {{"cause", process->Obituary()}});
   }
   if (end != CompilerProcess::End::kAnswered) {
     process.reset();

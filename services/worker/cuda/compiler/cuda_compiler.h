@@ -76,10 +76,10 @@ class CudaCompiler {
                                                       const std::string& architecture,
                                                       const CancelToken& cancel);
 
-  // What the virtual GPU makes of a compiled program's launches, a shape after the other, for the GPU
-  // that `device` names, or else one of the architecture. `ptx_text` is that of the result of Compile.
-  // Simulations that take too long or end the process are launches that are not covered. Empty
-  // where there is no such GPU. Errors as of Compile.
+  // What the virtual GPU makes of a compiled program's launches, a shape after the other, for the
+  // GPU that `device` names, or else one of the architecture. `ptx_text` is that of the result of
+  // Compile. Simulations that take too long or end the process are launches that are not covered.
+  // Empty where there is no such GPU. Errors as of Compile.
   [[nodiscard]] absl::StatusOr<std::vector<ShapeSimulation>> Simulate(
       const std::string& ptx_text, std::vector<SimulationPlan> plans, const std::string& device,
       const std::string& architecture, const CancelToken& cancel);

@@ -1,6 +1,7 @@
-// kernelcast-cuda-compiler: compiles CUDA sources with NVRTC for the worker, and executes what comes
-// out on a virtual GPU; the worker starts it and speaks to it over a socket (wire.h). The sources come from strangers and the compiler is large:
-// it runs in a process that can open nothing, with all headers in memory. Never started by hand.
+// kernelcast-cuda-compiler: compiles CUDA sources with NVRTC for the worker, and executes what
+// comes out on a virtual GPU; the worker starts it and speaks to it over a socket (wire.h). The
+// sources come from strangers and the compiler is large: it runs in a process that can open
+// nothing, with all headers in memory. Never started by hand.
 
 #include <errno.h>
 #include <stdlib.h>
@@ -216,9 +217,8 @@ SimulateReply Simulate(const SimulateRequest& request) {
     auto& launches = reply.shapes.emplace_back();
     for (size_t k = 0; k < counts.size(); ++k) {
       launches.push_back({counts[k].kernel, counts[k].not_covered,
-                          counts[k].not_covered.empty()
-                              ? ptx::LaunchFacts(counts[k], estimates[k])
-                              : std::vector<double>()});
+                          counts[k].not_covered.empty() ? ptx::LaunchFacts(counts[k], estimates[k])
+                                                        : std::vector<double>()});
     }
   }
   return reply;

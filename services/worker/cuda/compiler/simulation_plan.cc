@@ -41,8 +41,7 @@ absl::Status SetValues(const InitDistribution& init, const Variables& variables,
   } else if (const auto* integers = std::get_if<Integers>(&init)) {
     constexpr int64_t kMost = int64_t{1} << 53;
     buffer.values = Values::kIntegers;
-    KC_ASSIGN_OR_RETURN(const int64_t low,
-                        integers->low.EvaluateInteger(variables, -kMost, kMost));
+    KC_ASSIGN_OR_RETURN(const int64_t low, integers->low.EvaluateInteger(variables, -kMost, kMost));
     KC_ASSIGN_OR_RETURN(const int64_t high,
                         integers->high.EvaluateInteger(variables, -kMost, kMost));
     buffer.first = static_cast<double>(low);

@@ -24,12 +24,9 @@ struct SimulationPlan {
 // Inputs have values of the problem's declared distributions, whatever else is zero; scalars have
 // their true values. INVALID_ARGUMENT as of PlanLaunches, or where an input's distribution has no
 // value at the shape.
-[[nodiscard]] absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
-                                                            const std::vector<Launch>& launches,
-                                                            const std::string& workspace_bytes,
-                                                            const std::vector<Tunable>& tunables,
-                                                            const AxisValues& axes,
-                                                            const Cubin& cubin);
+[[nodiscard]] absl::StatusOr<SimulationPlan> PlanSimulation(
+    const Problem& problem, const std::vector<Launch>& launches, const std::string& workspace_bytes,
+    const std::vector<Tunable>& tunables, const AxisValues& axes, const Cubin& cubin);
 
 }  // namespace kernelcast::worker
 

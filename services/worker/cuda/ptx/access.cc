@@ -55,8 +55,8 @@ Space Resolve(Space space, Addresses& addresses) {
   const auto within = [&](uint64_t window) {
     return first >= window && first - window < kWindowBytes;
   };
-  for (const auto& [window, is] : {std::pair(kSharedWindow, Space::kShared),
-                                   std::pair(kLocalWindow, Space::kLocal)}) {
+  for (const auto& [window, is] :
+       {std::pair(kSharedWindow, Space::kShared), std::pair(kLocalWindow, Space::kLocal)}) {
     if (!within(window)) continue;
     for (int l = 0; l < addresses.count; ++l) addresses.at[static_cast<size_t>(l)] -= window;
     return is;
@@ -112,9 +112,9 @@ bool CountRead(Warp& w, const Addresses& addresses, int bytes, int& sectors, int
   line_count = lines.count();
   int fresh = 0;
   for (int n = 0; n < lines.count(); ++n) {
-    const int region = w.block->memory->RegionOf(lines.line(n) * kLineBytes +
-                                                 static_cast<uint64_t>(kSectorBytes) *
-                                                     static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
+    const int region = w.block->memory->RegionOf(
+        lines.line(n) * kLineBytes + static_cast<uint64_t>(kSectorBytes) *
+                                         static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
     const int count = std::popcount(lines.sectors(n));
     if (region < 0) {
       w.counters.stray_sectors += count;
@@ -132,9 +132,9 @@ int CountWrite(Warp& w, const Addresses& addresses, int bytes) {
   Lines lines;
   for (int l = 0; l < addresses.count; ++l) lines.Add(addresses.at[static_cast<size_t>(l)], bytes);
   for (int n = 0; n < lines.count(); ++n) {
-    const int region = w.block->memory->RegionOf(lines.line(n) * kLineBytes +
-                                                 static_cast<uint64_t>(kSectorBytes) *
-                                                     static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
+    const int region = w.block->memory->RegionOf(
+        lines.line(n) * kLineBytes + static_cast<uint64_t>(kSectorBytes) *
+                                         static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
     const int count = std::popcount(lines.sectors(n));
     if (region < 0) {
       w.counters.stray_sectors += count;
@@ -212,8 +212,8 @@ void SetLane(Warp& w, uint16_t slot, int lane, uint64_t value) {
 int Ideal(int lanes, int bytes) { return std::max(1, lanes * bytes / (4 * kBanks)); }
 
 void CountShared(Warp& w, const Instruction& i, const Addresses& addresses, int bytes, bool load) {
-  const int wavefronts = SharedWavefronts(
-      {addresses.at.data(), static_cast<size_t>(addresses.count)}, bytes);
+  const int wavefronts =
+      SharedWavefronts({addresses.at.data(), static_cast<size_t>(addresses.count)}, bytes);
   const int ideal = Ideal(addresses.count, bytes);
   Counters& c = w.counters;
   c.shared_bytes += addresses.count * bytes;
@@ -306,7 +306,8 @@ void Load(Warp& w, const Instruction& i) {
   ForLanes(w.active, [&](int l) {
     const uint64_t address = addresses.at[static_cast<size_t>(n++)];
     for (int element = 0; element < i.lanes; ++element) {
-      uint64_t value = ReadAt(w, space, l, address + static_cast<uint64_t>(element * i.bytes), i.bytes);
+      uint64_t value =
+          ReadAt(w, space, l, address + static_cast<uint64_t>(element * i.bytes), i.bytes);
       if (i.code != 0) {  // signed
         const int unused = 64 - 8 * i.bytes;
         value = static_cast<uint64_t>(static_cast<int64_t>(value << unused) >> unused);
@@ -348,7 +349,16 @@ void Store(Warp& w, const Instruction& i) {
 }
 
 enum AtomicOperation : uint8_t {
-  kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange, kSwap, kIncrement, kDecrement,
+  kAdd,
+  kMin,
+  kMax,
+  kAnd,
+  kOr,
+  kXor,
+  kExchange,
+  kSwap,
+  kIncrement,
+  kDecrement,
 };
 enum AtomicType : uint8_t { kUnsigned, kSigned, kFloat, kDouble, kHalves, kBrains };
 
@@ -363,7 +373,8 @@ uint64_t Apply(const Instruction& i, uint64_t old, uint64_t b, uint64_t c) {
         case kFloat:
           return std::bit_cast<uint32_t>(std::bit_cast<float>(static_cast<uint32_t>(old)) +
                                          std::bit_cast<float>(static_cast<uint32_t>(b)));
-        case kDouble: return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
+        case kDouble:
+          return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
         case kHalves:
         case kBrains: return old;  // packed sums decide nothing
         default: return (old + b) & keep;
@@ -402,8 +413,8 @@ void Atomic(Warp& w, const Instruction& i) {
     c.shared_atomics += addresses.count;
     c.shared_atomic_requests += 1;
     c.shared_atomic_depth += depth;
-    const int wavefronts = SharedWavefronts(
-        {addresses.at.data(), static_cast<size_t>(addresses.count)}, i.bytes);
+    const int wavefronts =
+        SharedWavefronts({addresses.at.data(), static_cast<size_t>(addresses.count)}, i.bytes);
     c.shared_atomic_wavefronts += std::max(wavefronts, depth);
     for (int l = 0; l < addresses.count; ++l) {
       w.block->shared_atomics.Add(addresses.at[static_cast<size_t>(l)], w.weight);
@@ -455,8 +466,7 @@ void AsyncCopy(Warp& w, const Instruction& i) {
   c.async_bytes += from.count * bytes;
   c.async_sectors += sectors;
   c.global_lines += lines;
-  const int wavefronts =
-      SharedWavefronts({to.at.data(), static_cast<size_t>(to.count)}, bytes);
+  const int wavefronts = SharedWavefronts({to.at.data(), static_cast<size_t>(to.count)}, bytes);
   c.shared_store_wavefronts += wavefronts;
   c.shared_store_ideal += Ideal(to.count, bytes);
   c.shared_bytes += to.count * bytes;
@@ -525,7 +535,7 @@ void MatrixLoad(Warp& w, const Instruction& i) {
   w.latency = w.block->latencies.shared + static_cast<float>(wavefronts);
   // What comes together decides nothing: the lane's own row stands for it.
   if (store) {
-      return;
+    return;
   }
   for (int m = 0; m < i.writes; ++m) {
     int n = 0;
@@ -557,17 +567,19 @@ void TileAccess(Warp& w, const Instruction& i) {
   const int each = std::max(1, row_bytes / 2);
   for (n = 0; n < kWarpLanes; ++n) {
     const auto row = static_cast<uint64_t>(n / 2 % rows);
-    rows_at.at[static_cast<size_t>(n)] = first + row * stride * i.bytes +
-                                         static_cast<uint64_t>(n % 2 * each);
+    rows_at.at[static_cast<size_t>(n)] =
+        first + row * stride * i.bytes + static_cast<uint64_t>(n % 2 * each);
   }
   Counters& c = w.counters;
   const int request_bytes = std::min(each, 16);
   const int requests = std::max(1, each / 16);
   if (space == Space::kShared) {
-    const int wavefronts = requests * SharedWavefronts({rows_at.at.data(), kWarpLanes}, request_bytes);
+    const int wavefronts =
+        requests * SharedWavefronts({rows_at.at.data(), kWarpLanes}, request_bytes);
     (store ? c.shared_store_requests : c.shared_load_requests) += requests;
     (store ? c.shared_store_wavefronts : c.shared_load_wavefronts) += wavefronts;
-    (store ? c.shared_store_ideal : c.shared_load_ideal) += requests * Ideal(kWarpLanes, request_bytes);
+    (store ? c.shared_store_ideal : c.shared_load_ideal) +=
+        requests * Ideal(kWarpLanes, request_bytes);
     c.shared_bytes += row_bytes * rows;
     w.latency = w.block->latencies.shared + static_cast<float>(wavefronts);
   } else if (store) {
@@ -590,7 +602,7 @@ void TileAccess(Warp& w, const Instruction& i) {
     c.load_byte_cycles += static_cast<double>(w.latency) * sectors * kSectorBytes;
   }
   if (store) {
-      return;
+    return;
   }
   for (int m = 0; m < i.writes; ++m) {
     ForLanes(w.active, [&](int l) { SetLane(w, operands[m], l, 0); });
@@ -702,8 +714,8 @@ bool BindAtomic(const Opcode& opcode, const std::vector<Operand>& operands, Deco
   Instruction& i = decoder.instruction();
   if (type.bytes == 0 || VectorOf(opcode) != 1) return Refuse(decoder, "not known");
   constexpr std::pair<std::string_view, AtomicOperation> kOperations[] = {
-      {"add", kAdd}, {"min", kMin}, {"max", kMax}, {"and", kAnd}, {"or", kOr}, {"xor", kXor},
-      {"exch", kExchange}, {"cas", kSwap}, {"inc", kIncrement}, {"dec", kDecrement}};
+      {"add", kAdd}, {"min", kMin},       {"max", kMax},  {"and", kAnd},       {"or", kOr},
+      {"xor", kXor}, {"exch", kExchange}, {"cas", kSwap}, {"inc", kIncrement}, {"dec", kDecrement}};
   bool found = false;
   for (const auto& [text, operation] : kOperations) {
     if (opcode.Has(text)) {
@@ -716,12 +728,12 @@ bool BindAtomic(const Opcode& opcode, const std::vector<Operand>& operands, Deco
   if (!found || operands.size() < first + 1 + sources) return Refuse(decoder, "not known");
   i.space = SpaceOf(opcode);
   i.bytes = static_cast<uint8_t>(type.bytes);
-  i.detail = type_name == "f32"                              ? kFloat
-             : type_name == "f64"                            ? kDouble
-             : type_name == "f16x2" || type_name == "f16"    ? kHalves
-             : type_name == "bf16x2" || type_name == "bf16"  ? kBrains
-             : type.is_signed                                ? kSigned
-                                                             : kUnsigned;
+  i.detail = type_name == "f32"                             ? kFloat
+             : type_name == "f64"                           ? kDouble
+             : type_name == "f16x2" || type_name == "f16"   ? kHalves
+             : type_name == "bf16x2" || type_name == "bf16" ? kBrains
+             : type.is_signed                               ? kSigned
+                                                            : kUnsigned;
   const SlotClass kind = type.bytes == 8 ? SlotClass::kLong : SlotClass::kWord;
   if (returns) decoder.Write(operands[0], kind);
   decoder.ReadAddress(operands[first]);
@@ -856,7 +868,8 @@ int SharedWavefronts(std::span<const uint64_t> addresses, int bytes) {
 
 bool BindAccess(const Opcode& opcode, const std::vector<Operand>& operands, Decoder& decoder) {
   const std::string_view name = opcode.name();
-  if (name == "ld" || name == "ldu" || name == "st") return BindLoadStore(opcode, operands, decoder);
+  if (name == "ld" || name == "ldu" || name == "st")
+    return BindLoadStore(opcode, operands, decoder);
   if (name == "atom" || name == "red") return BindAtomic(opcode, operands, decoder);
   if (name == "cp") return BindCopy(opcode, operands, decoder);
   if (name == "ldmatrix" || name == "stmatrix") return BindMatrixLoad(opcode, operands, decoder);

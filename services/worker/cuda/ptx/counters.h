@@ -64,10 +64,10 @@ struct Counters {
   double flops64 = 0;
   double flops16 = 0;
 
-  double loads = 0;               // global and asynchronous, by warps
-  double load_cycles = 0;         // their latencies
-  double load_byte_cycles = 0;    // latencies times bytes
-  double skipped = 0;             // instructions that were inferred from loops, not executed
+  double loads = 0;             // global and asynchronous, by warps
+  double load_cycles = 0;       // their latencies
+  double load_byte_cycles = 0;  // latencies times bytes
+  double skipped = 0;           // instructions that were inferred from loops, not executed
 
   std::array<double, kRegions> read_sectors = {};  // by region
   std::array<double, kRegions> read_new = {};      // of those, first touched by the block

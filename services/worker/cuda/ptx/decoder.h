@@ -19,10 +19,10 @@ inline constexpr int32_t kComparesIntegers = -2;
 struct Operand {
   enum class Type : uint8_t { kNone, kRegister, kImmediate, kAddress, kVector, kSink };
   Type type = Type::kNone;
-  uint16_t slot = 0;            // kRegister; kAddress with a register
-  bool has_register = false;    // kAddress
-  bool negated = false;         // a predicate that is read as its opposite
-  bool is_real = false;         // kImmediate of a floating-point number
+  uint16_t slot = 0;              // kRegister; kAddress with a register
+  bool has_register = false;      // kAddress
+  bool negated = false;           // a predicate that is read as its opposite
+  bool is_real = false;           // kImmediate of a floating-point number
   Space space = Space::kGeneric;  // of a variable that an address names
   bool names_variable = false;
   uint64_t bits = 0;  // kImmediate; the offset of kAddress
@@ -43,7 +43,8 @@ struct Opcode {
   std::string_view type() const { return parts.size() > 1 ? parts.back() : std::string_view(); }
 };
 
-// Collects the registers of one instruction. Once something did not fit, ok() is false and stays so.
+// Collects the registers of one instruction. Once something did not fit, ok() is false and stays
+// so.
 class Decoder {
  public:
   Decoder(Kernel& kernel, int64_t max_slots) : kernel_(kernel), max_slots_(max_slots) {}

@@ -46,8 +46,12 @@ class LaunchEstimator {
  public:
   LaunchEstimator(const GpuModel& gpu, std::span<const BufferSpec> buffers,
                   const LaunchCounts& counts, const LaunchResources& resources, Written& written)
-      : gpu_(gpu), buffers_(buffers), counts_(counts), c_(counts.counters),
-        resources_(resources), written_(written) {}
+      : gpu_(gpu),
+        buffers_(buffers),
+        counts_(counts),
+        c_(counts.counters),
+        resources_(resources),
+        written_(written) {}
 
   LaunchEstimate Run() {
     resident_ = BlocksThatFit(gpu_, std::max(1.0, counts_.warps), resources_);
@@ -104,8 +108,8 @@ class LaunchEstimator {
       written += c_.write_sectors[region];
     }
     for (size_t region = 0; region < c_.read_new.size(); ++region) {
-      written_[region] =
-          std::max(written_[region], std::min(c_.write_new[region] * kSectorBytes, BytesOf(region)));
+      written_[region] = std::max(written_[region],
+                                  std::min(c_.write_new[region] * kSectorBytes, BytesOf(region)));
     }
     // What a block reads again is in the first-level cache as far as that is large enough.
     const double footprint = new_read * kSectorBytes / std::max(1.0, counts_.blocks) *
@@ -150,8 +154,8 @@ class LaunchEstimator {
     SetCycles(Resource::kTensor, tensor * (by_groups + (1 - by_groups) / gpu_.warp_matrix_share));
     // A cycle for each line of a request, and for each 128 bytes.
     const double global = std::max(c_.global_lines, (c_.load_bytes + c_.store_bytes) / 128);
-    const double shared = c_.shared_load_wavefronts + c_.shared_store_wavefronts +
-                          2 * c_.shared_atomic_wavefronts;
+    const double shared =
+        c_.shared_load_wavefronts + c_.shared_store_wavefronts + 2 * c_.shared_atomic_wavefronts;
     SetCycles(Resource::kLoadStore, global + shared + At(c_.pipe, Pipe::kShuffle));
   }
 
@@ -213,10 +217,9 @@ std::vector<LaunchEstimate> Estimate(const GpuModel& gpu, std::span<const Buffer
   std::vector<LaunchEstimate> estimates;
   for (size_t k = 0; k < launches.size(); ++k) {
     const LaunchResources own = k < resources.size() ? resources[k] : LaunchResources{};
-    estimates.push_back(
-        launches[k].not_covered.empty()
-            ? LaunchEstimator(gpu, buffers, launches[k], own, written).Run()
-            : LaunchEstimate{});
+    estimates.push_back(launches[k].not_covered.empty()
+                            ? LaunchEstimator(gpu, buffers, launches[k], own, written).Run()
+                            : LaunchEstimate{});
   }
   return estimates;
 }

@@ -44,14 +44,14 @@ struct LaunchEstimate {
   double waves = 0;
   double dram_bytes = 0;
   double l2_bytes = 0;
-  double unique_bytes = 0;  // that the launch touches, without what it touches again
-  double l2_reuse = 0;      // share of what the second-level cache is asked for that it holds
+  double unique_bytes = 0;     // that the launch touches, without what it touches again
+  double l2_reuse = 0;         // share of what the second-level cache is asked for that it holds
   double loads_in_flight = 0;  // of a multiprocessor, on average
   double bytes_in_flight = 0;
 };
 
-// How long each launch takes, in their order. `buffers` as they were simulated. What was not covered
-// takes no time.
+// How long each launch takes, in their order. `buffers` as they were simulated. What was not
+// covered takes no time.
 std::vector<LaunchEstimate> Estimate(const GpuModel& gpu, std::span<const BufferSpec> buffers,
                                      std::span<const LaunchCounts> launches,
                                      std::span<const LaunchResources> resources);

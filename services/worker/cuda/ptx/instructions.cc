@@ -47,7 +47,8 @@ struct HalfType {
   using Value = float;
   using Lane = LaneU32;
   static float Decode(uint32_t bits) {
-    return kBrain ? FromBfloat16(static_cast<uint16_t>(bits)) : FromHalf(static_cast<uint16_t>(bits));
+    return kBrain ? FromBfloat16(static_cast<uint16_t>(bits))
+                  : FromHalf(static_cast<uint16_t>(bits));
   }
   static uint32_t Encode(float value) { return kBrain ? ToBfloat16(value) : ToHalf(value); }
   static Value Get(const Lane* lanes, int lane) { return Decode(lanes[lane]); }
@@ -112,9 +113,10 @@ void Packed(Warp& w, const Instruction& i) {
 }
 
 template <class V>
-using Wider = std::conditional_t<
-    sizeof(V) == 8, std::conditional_t<std::is_signed_v<V>, __int128, unsigned __int128>,
-    std::conditional_t<std::is_signed_v<V>, int64_t, uint64_t>>;
+using Wider =
+    std::conditional_t<sizeof(V) == 8,
+                       std::conditional_t<std::is_signed_v<V>, __int128, unsigned __int128>,
+                       std::conditional_t<std::is_signed_v<V>, int64_t, uint64_t>>;
 template <class V>
 V Wrap(auto value) {
   return static_cast<V>(static_cast<std::make_unsigned_t<V>>(value));
@@ -242,27 +244,39 @@ struct Abs {
 };
 struct And {
   template <class V>
-  static V Of(V a, V b) { return static_cast<V>(a & b); }
+  static V Of(V a, V b) {
+    return static_cast<V>(a & b);
+  }
 };
 struct Or {
   template <class V>
-  static V Of(V a, V b) { return static_cast<V>(a | b); }
+  static V Of(V a, V b) {
+    return static_cast<V>(a | b);
+  }
 };
 struct Xor {
   template <class V>
-  static V Of(V a, V b) { return static_cast<V>(a ^ b); }
+  static V Of(V a, V b) {
+    return static_cast<V>(a ^ b);
+  }
 };
 struct Not {
   template <class V>
-  static V Of(V a) { return static_cast<V>(~a); }
+  static V Of(V a) {
+    return static_cast<V>(~a);
+  }
 };
 struct LogicalNot {
   template <class V>
-  static V Of(V a) { return a == 0 ? 1 : 0; }
+  static V Of(V a) {
+    return a == 0 ? 1 : 0;
+  }
 };
 struct Same {
   template <class V>
-  static V Of(V a) { return a; }
+  static V Of(V a) {
+    return a;
+  }
 };
 struct ShiftLeft {
   template <class V>
@@ -280,7 +294,9 @@ struct ShiftRight {
 };
 struct PopCount {
   template <class V>
-  static V Of(V a) { return static_cast<V>(std::popcount(a)); }
+  static V Of(V a) {
+    return static_cast<V>(std::popcount(a));
+  }
 };
 struct ReverseBits {
   template <class V>
@@ -294,20 +310,49 @@ struct ReverseBits {
 };
 struct Sad {
   template <class V>
-  static V Of(V a, V b, V c) { return Add::Of<V>(c, a < b ? Sub::Of<V>(b, a) : Sub::Of<V>(a, b)); }
+  static V Of(V a, V b, V c) {
+    return Add::Of<V>(c, a < b ? Sub::Of<V>(b, a) : Sub::Of<V>(a, b));
+  }
 };
 
-struct Reciprocal { template <class V> static V Of(V a) { return 1 / a; } };
-struct SquareRoot { template <class V> static V Of(V a) { return std::sqrt(a); } };
-struct ReciprocalRoot { template <class V> static V Of(V a) { return 1 / std::sqrt(a); } };
-struct PowerOfTwo { static float Of(float a) { return std::exp2(a); } };
-struct LogOfTwo { static float Of(float a) { return std::log2(a); } };
-struct Sine { static float Of(float a) { return std::isfinite(a) ? std::sin(a) : a; } };
-struct Cosine { static float Of(float a) { return std::isfinite(a) ? std::cos(a) : a; } };
-struct Tangent { static float Of(float a) { return std::tanh(a); } };
+struct Reciprocal {
+  template <class V>
+  static V Of(V a) {
+    return 1 / a;
+  }
+};
+struct SquareRoot {
+  template <class V>
+  static V Of(V a) {
+    return std::sqrt(a);
+  }
+};
+struct ReciprocalRoot {
+  template <class V>
+  static V Of(V a) {
+    return 1 / std::sqrt(a);
+  }
+};
+struct PowerOfTwo {
+  static float Of(float a) { return std::exp2(a); }
+};
+struct LogOfTwo {
+  static float Of(float a) { return std::log2(a); }
+};
+struct Sine {
+  static float Of(float a) { return std::isfinite(a) ? std::sin(a) : a; }
+};
+struct Cosine {
+  static float Of(float a) { return std::isfinite(a) ? std::cos(a) : a; }
+};
+struct Tangent {
+  static float Of(float a) { return std::tanh(a); }
+};
 struct CopySign {
   template <class V>
-  static V Of(V a, V b) { return std::copysign(b, a); }
+  static V Of(V a, V b) {
+    return std::copysign(b, a);
+  }
 };
 
 // Products that are twice as wide.
@@ -599,17 +644,30 @@ void MoveWindow(Warp& w, const Instruction& i) {
 }
 
 enum class NumberType : uint8_t {
-  kU8, kS8, kU16, kS16, kU32, kS32, kU64, kS64, kF16, kBf16, kF32, kF64, kTf32, kNone
+  kU8,
+  kS8,
+  kU16,
+  kS16,
+  kU32,
+  kS32,
+  kU64,
+  kS64,
+  kF16,
+  kBf16,
+  kF32,
+  kF64,
+  kTf32,
+  kNone
 };
 
 NumberType NumberTypeOf(std::string_view name) {
   constexpr std::pair<std::string_view, NumberType> kNames[] = {
-      {"u8", NumberType::kU8},    {"s8", NumberType::kS8},    {"b8", NumberType::kU8},
-      {"u16", NumberType::kU16},  {"s16", NumberType::kS16},  {"b16", NumberType::kU16},
-      {"u32", NumberType::kU32},  {"s32", NumberType::kS32},  {"b32", NumberType::kU32},
-      {"u64", NumberType::kU64},  {"s64", NumberType::kS64},  {"b64", NumberType::kU64},
-      {"f16", NumberType::kF16},  {"bf16", NumberType::kBf16}, {"f32", NumberType::kF32},
-      {"f64", NumberType::kF64},  {"tf32", NumberType::kTf32}};
+      {"u8", NumberType::kU8},   {"s8", NumberType::kS8},     {"b8", NumberType::kU8},
+      {"u16", NumberType::kU16}, {"s16", NumberType::kS16},   {"b16", NumberType::kU16},
+      {"u32", NumberType::kU32}, {"s32", NumberType::kS32},   {"b32", NumberType::kU32},
+      {"u64", NumberType::kU64}, {"s64", NumberType::kS64},   {"b64", NumberType::kU64},
+      {"f16", NumberType::kF16}, {"bf16", NumberType::kBf16}, {"f32", NumberType::kF32},
+      {"f64", NumberType::kF64}, {"tf32", NumberType::kTf32}};
   for (const auto& [text, type] : kNames) {
     if (text == name) return type;
   }
@@ -699,13 +757,14 @@ void Convert(Warp& w, const Instruction& i) {
     const uint64_t bits = ReadLane(w, operands[1], l);
     uint64_t result = 0;
     if (!IsReal(from)) {
-      const int64_t whole = IsSigned(from) ? SignExtend(bits, BytesOf(from))
-                            : BytesOf(from) == 8
-                                ? static_cast<int64_t>(bits)
-                                : static_cast<int64_t>(bits & ((uint64_t{1} << (8 * BytesOf(from))) - 1));
+      const int64_t whole =
+          IsSigned(from) ? SignExtend(bits, BytesOf(from))
+          : BytesOf(from) == 8
+              ? static_cast<int64_t>(bits)
+              : static_cast<int64_t>(bits & ((uint64_t{1} << (8 * BytesOf(from))) - 1));
       if (IsReal(to)) {
-        result = EncodeNumber(to, from == NumberType::kU64 ? static_cast<double>(bits)
-                                                           : static_cast<double>(whole));
+        result = EncodeNumber(
+            to, from == NumberType::kU64 ? static_cast<double>(bits) : static_cast<double>(whole));
       } else {
         result = static_cast<uint64_t>(whole) & keep;
         // A wider register gets the sign as well.
@@ -719,8 +778,8 @@ void Convert(Warp& w, const Instruction& i) {
       double value = DecodeNumber(from, bits);
       if (!IsReal(to)) {
         value = Round(rounding, value);
-        const double high = IsSigned(to) ? std::ldexp(1.0, 8 * to_bytes - 1)
-                                         : std::ldexp(1.0, 8 * to_bytes);
+        const double high =
+            IsSigned(to) ? std::ldexp(1.0, 8 * to_bytes - 1) : std::ldexp(1.0, 8 * to_bytes);
         const double low = IsSigned(to) ? -high : 0;
         if (std::isnan(value)) {
           result = 0;
@@ -744,8 +803,14 @@ void Convert(Warp& w, const Instruction& i) {
 
 // Pairs: code says which.
 enum PairConversion : uint8_t {
-  kHalvesFromFloats, kBrainFromFloats, kE4m3FromFloats, kE5m2FromFloats,
-  kHalvesFromE4m3, kHalvesFromE5m2, kE4m3FromHalves, kE5m2FromHalves,
+  kHalvesFromFloats,
+  kBrainFromFloats,
+  kE4m3FromFloats,
+  kE5m2FromFloats,
+  kHalvesFromE4m3,
+  kHalvesFromE5m2,
+  kE4m3FromHalves,
+  kE5m2FromHalves,
 };
 void ConvertPair(Warp& w, const Instruction& i) {
   auto* d = w.lanes<LaneU32>(i, 0);
@@ -882,10 +947,12 @@ void Reduce(Warp& w, const Instruction& i) {
     switch (i.code) {
       case kAddAll: total += value; break;
       case kMinAll:
-        total = i.detail != 0 ? static_cast<uint32_t>(std::min(left, right)) : std::min(total, value);
+        total =
+            i.detail != 0 ? static_cast<uint32_t>(std::min(left, right)) : std::min(total, value);
         break;
       case kMaxAll:
-        total = i.detail != 0 ? static_cast<uint32_t>(std::max(left, right)) : std::max(total, value);
+        total =
+            i.detail != 0 ? static_cast<uint32_t>(std::max(left, right)) : std::max(total, value);
         break;
       case kAndAll: total &= value; break;
       case kOrAll: total |= value; break;
@@ -963,8 +1030,8 @@ bool Elementwise(Decoder& decoder, const Operands& operands, SlotClass kind, siz
 }
 
 #define KC_BY_INTEGER(Template, Op)                                      \
-  [](NumberType number) -> Handler {                                       \
-    switch (number) {                                                      \
+  [](NumberType number) -> Handler {                                     \
+    switch (number) {                                                    \
       case NumberType::kU16: return Template<IntegerType<uint16_t>, Op>; \
       case NumberType::kS16: return Template<IntegerType<int16_t>, Op>;  \
       case NumberType::kU32: return Template<IntegerType<uint32_t>, Op>; \
@@ -974,24 +1041,24 @@ bool Elementwise(Decoder& decoder, const Operands& operands, SlotClass kind, siz
       default: return nullptr;                                           \
     }                                                                    \
   }(type)
-#define KC_BY_UNSIGNED(Template, Op)                                     \
-  [](NumberType number) -> Handler {                                       \
-    switch (BytesOf(number)) {                                             \
-      case 2: return Template<IntegerType<uint16_t>, Op>;                \
-      case 4: return Template<IntegerType<uint32_t>, Op>;                \
-      case 8: return Template<IntegerType<uint64_t>, Op>;                \
-      default: return nullptr;                                           \
-    }                                                                    \
+#define KC_BY_UNSIGNED(Template, Op)                      \
+  [](NumberType number) -> Handler {                      \
+    switch (BytesOf(number)) {                            \
+      case 2: return Template<IntegerType<uint16_t>, Op>; \
+      case 4: return Template<IntegerType<uint32_t>, Op>; \
+      case 8: return Template<IntegerType<uint64_t>, Op>; \
+      default: return nullptr;                            \
+    }                                                     \
   }(type)
-#define KC_BY_REAL(Template, Op)                                 \
+#define KC_BY_REAL(Template, Op)                                   \
   [](NumberType number) -> Handler {                               \
     switch (number) {                                              \
-      case NumberType::kF32: return Template<Float32Type, Op>;   \
-      case NumberType::kF64: return Template<Float64Type, Op>;   \
+      case NumberType::kF32: return Template<Float32Type, Op>;     \
+      case NumberType::kF64: return Template<Float64Type, Op>;     \
       case NumberType::kF16: return Template<HalfType<false>, Op>; \
       case NumberType::kBf16: return Template<HalfType<true>, Op>; \
-      default: return nullptr;                                   \
-    }                                                            \
+      default: return nullptr;                                     \
+    }                                                              \
   }(type)
 
 Cost RealCost(NumberType type) {
@@ -1037,9 +1104,18 @@ bool BindPacked(const Operands& operands, Decoder& decoder, Arithmetic arithmeti
     case Arithmetic::kMul: handler = KC_PACKED(Mul, 2); break;
     case Arithmetic::kMin: handler = KC_PACKED(Min, 2); break;
     case Arithmetic::kMax: handler = KC_PACKED(Max, 2); break;
-    case Arithmetic::kFma: handler = KC_PACKED(Mad, 3); sources = 3; break;
-    case Arithmetic::kNeg: handler = KC_PACKED(Neg, 1); sources = 1; break;
-    case Arithmetic::kAbs: handler = KC_PACKED(Abs, 1); sources = 1; break;
+    case Arithmetic::kFma:
+      handler = KC_PACKED(Mad, 3);
+      sources = 3;
+      break;
+    case Arithmetic::kNeg:
+      handler = KC_PACKED(Neg, 1);
+      sources = 1;
+      break;
+    case Arithmetic::kAbs:
+      handler = KC_PACKED(Abs, 1);
+      sources = 1;
+      break;
     case Arithmetic::kNone: return Refuse(decoder, "not known");
   }
 #undef KC_PACKED
@@ -1057,9 +1133,18 @@ bool BindReal(const Operands& operands, Decoder& decoder, Arithmetic arithmetic,
     case Arithmetic::kMul: handler = KC_BY_REAL(Binary, Mul); break;
     case Arithmetic::kMin: handler = KC_BY_REAL(Binary, Min); break;
     case Arithmetic::kMax: handler = KC_BY_REAL(Binary, Max); break;
-    case Arithmetic::kFma: handler = KC_BY_REAL(Ternary, Mad); sources = 3; break;
-    case Arithmetic::kNeg: handler = KC_BY_REAL(Unary, Neg); sources = 1; break;
-    case Arithmetic::kAbs: handler = KC_BY_REAL(Unary, Abs); sources = 1; break;
+    case Arithmetic::kFma:
+      handler = KC_BY_REAL(Ternary, Mad);
+      sources = 3;
+      break;
+    case Arithmetic::kNeg:
+      handler = KC_BY_REAL(Unary, Neg);
+      sources = 1;
+      break;
+    case Arithmetic::kAbs:
+      handler = KC_BY_REAL(Unary, Abs);
+      sources = 1;
+      break;
     case Arithmetic::kNone: break;
   }
   if (handler == nullptr) return Refuse(decoder, "not known");
@@ -1081,10 +1166,18 @@ bool BindInteger(const Opcode& opcode, const Operands& operands, Decoder& decode
   if (opcode.Has("wide")) {
     const bool adds = name == "mad";
     switch (type) {
-      case NumberType::kU16: handler = adds ? MultiplyWide<uint16_t, true> : MultiplyWide<uint16_t, false>; break;
-      case NumberType::kS16: handler = adds ? MultiplyWide<int16_t, true> : MultiplyWide<int16_t, false>; break;
-      case NumberType::kU32: handler = adds ? MultiplyWide<uint32_t, true> : MultiplyWide<uint32_t, false>; break;
-      case NumberType::kS32: handler = adds ? MultiplyWide<int32_t, true> : MultiplyWide<int32_t, false>; break;
+      case NumberType::kU16:
+        handler = adds ? MultiplyWide<uint16_t, true> : MultiplyWide<uint16_t, false>;
+        break;
+      case NumberType::kS16:
+        handler = adds ? MultiplyWide<int16_t, true> : MultiplyWide<int16_t, false>;
+        break;
+      case NumberType::kU32:
+        handler = adds ? MultiplyWide<uint32_t, true> : MultiplyWide<uint32_t, false>;
+        break;
+      case NumberType::kS32:
+        handler = adds ? MultiplyWide<int32_t, true> : MultiplyWide<int32_t, false>;
+        break;
       default: return Refuse(decoder, "not known");
     }
     const SlotClass wide = BytesOf(type) == 2 ? kWord : kLong;
@@ -1102,15 +1195,27 @@ bool BindInteger(const Opcode& opcode, const Operands& operands, Decoder& decode
       handler = high ? KC_BY_INTEGER(Binary, MulHigh) : KC_BY_INTEGER(Binary, Mul);
       cost = IntegerCost(type, high ? 2 : 1, 4);
       break;
-    case Arithmetic::kMin: handler = KC_BY_INTEGER(Binary, Min); cost = IntegerCost(type, 1, 4); break;
-    case Arithmetic::kMax: handler = KC_BY_INTEGER(Binary, Max); cost = IntegerCost(type, 1, 4); break;
+    case Arithmetic::kMin:
+      handler = KC_BY_INTEGER(Binary, Min);
+      cost = IntegerCost(type, 1, 4);
+      break;
+    case Arithmetic::kMax:
+      handler = KC_BY_INTEGER(Binary, Max);
+      cost = IntegerCost(type, 1, 4);
+      break;
     case Arithmetic::kFma:
       handler = high ? KC_BY_INTEGER(Ternary, MadHigh) : KC_BY_INTEGER(Ternary, Mad);
       sources = 3;
       cost = IntegerCost(type, high ? 2 : 1, 4);
       break;
-    case Arithmetic::kNeg: handler = KC_BY_INTEGER(Unary, Neg); sources = 1; break;
-    case Arithmetic::kAbs: handler = KC_BY_INTEGER(Unary, Abs); sources = 1; break;
+    case Arithmetic::kNeg:
+      handler = KC_BY_INTEGER(Unary, Neg);
+      sources = 1;
+      break;
+    case Arithmetic::kAbs:
+      handler = KC_BY_INTEGER(Unary, Abs);
+      sources = 1;
+      break;
     case Arithmetic::kNone: break;
   }
   if (name == "div" || name == "rem") {
@@ -1230,8 +1335,8 @@ bool BindBits(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
   if (type == NumberType::kNone || operands.size() < 2) return Refuse(decoder, "not known");
   if (name == "shl" || name == "shr") {
     if (operands.size() < 3) return Refuse(decoder, "too few operands");
-    Handler handler = name == "shl" ? KC_BY_UNSIGNED(Shift, ShiftLeft)
-                                    : KC_BY_INTEGER(Shift, ShiftRight);
+    Handler handler =
+        name == "shl" ? KC_BY_UNSIGNED(Shift, ShiftLeft) : KC_BY_INTEGER(Shift, ShiftRight);
     if (handler == nullptr) return Refuse(decoder, "not known");
     decoder.Write(operands[0], kind);
     decoder.Read(operands[1], kind);
@@ -1291,8 +1396,7 @@ bool BindBits(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
     }
     return Set(decoder, Permute, IntegerCost(type, 1, 1));
   }
-  if (name == "lop3" && operands.size() >= 5 &&
-      operands[4].type == Operand::Type::kImmediate) {
+  if (name == "lop3" && operands.size() >= 5 && operands[4].type == Operand::Type::kImmediate) {
     i.immediate = static_cast<int64_t>(operands[4].bits);
     return Set(decoder, Lookup, IntegerCost(type, 1, 1));
   }
@@ -1301,7 +1405,7 @@ bool BindBits(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
 
 std::optional<uint8_t> ComparisonOf(const Opcode& opcode, uint8_t& detail) {
   constexpr std::pair<std::string_view, uint8_t> kNames[] = {
-      {"eq", kEq}, {"ne", kNe}, {"lt", kLt}, {"le", kLe}, {"gt", kGt}, {"ge", kGe},
+      {"eq", kEq}, {"ne", kNe}, {"lt", kLt}, {"le", kLe}, {"gt", kGt},      {"ge", kGe},
       {"lo", kLt}, {"ls", kLe}, {"hi", kGt}, {"hs", kGe}, {"num", kNumber}, {"nan", kNaN}};
   constexpr std::pair<std::string_view, uint8_t> kUnorderedNames[] = {
       {"equ", kEq}, {"neu", kNe}, {"ltu", kLt}, {"leu", kLe}, {"gtu", kGt}, {"geu", kGe}};
@@ -1328,29 +1432,30 @@ bool BindComparison(const Opcode& opcode, const Operands& operands, Decoder& dec
   i.code = *comparison;
   const bool sets = opcode.name() == "set";
   Handler handler = nullptr;
-#define KC_COMPARE(Template)                                   \
-  [](NumberType t) -> Handler {                                \
-    switch (t) {                                               \
+#define KC_COMPARE(Template)                                         \
+  [](NumberType t) -> Handler {                                      \
+    switch (t) {                                                     \
       case NumberType::kU16: return Template(IntegerType<uint16_t>); \
       case NumberType::kS16: return Template(IntegerType<int16_t>);  \
       case NumberType::kU32: return Template(IntegerType<uint32_t>); \
       case NumberType::kS32: return Template(IntegerType<int32_t>);  \
       case NumberType::kU64: return Template(IntegerType<uint64_t>); \
       case NumberType::kS64: return Template(IntegerType<int64_t>);  \
-      case NumberType::kF32: return Template(Float32Type);     \
-      case NumberType::kF64: return Template(Float64Type);     \
-      case NumberType::kF16: return Template(HalfType<false>); \
-      case NumberType::kBf16: return Template(HalfType<true>); \
-      default: return nullptr;                                 \
-    }                                                          \
+      case NumberType::kF32: return Template(Float32Type);           \
+      case NumberType::kF64: return Template(Float64Type);           \
+      case NumberType::kF16: return Template(HalfType<false>);       \
+      case NumberType::kBf16: return Template(HalfType<true>);       \
+      default: return nullptr;                                       \
+    }                                                                \
   }(type)
 #define KC_SETP(T) SetPredicate<T>
 #define KC_SET_INTEGER(T) (SetValue<T, false>)
 #define KC_SET_FLOAT(T) (SetValue<T, true>)
   if (sets) {
-    if (opcode.Has("and") || opcode.Has("or") || opcode.Has("xor")) return Refuse(decoder, "not known");
+    if (opcode.Has("and") || opcode.Has("or") || opcode.Has("xor"))
+      return Refuse(decoder, "not known");
     handler = opcode.parts[opcode.parts.size() - 2] == "f32" ? KC_COMPARE(KC_SET_FLOAT)
-                                                              : KC_COMPARE(KC_SET_INTEGER);
+                                                             : KC_COMPARE(KC_SET_INTEGER);
     if (handler == nullptr) return Refuse(decoder, "not known");
     decoder.Write(operands[0], kWord);
     decoder.Read(operands[1], ClassFor(type));
@@ -1409,7 +1514,8 @@ bool BindMove(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
   i.bytes = static_cast<uint8_t>(BytesOf(type));
   if (operands[1].type == Operand::Type::kVector) {
     const auto& parts = operands[1].elements;
-    if (parts.empty() || parts.size() > 4 || i.bytes % parts.size() != 0) return Refuse(decoder, "not known");
+    if (parts.empty() || parts.size() > 4 || i.bytes % parts.size() != 0)
+      return Refuse(decoder, "not known");
     decoder.Write(operands[0], kind);
     for (const Operand& part : parts) decoder.Read(part, kWord);
     return Set(decoder, kind == kLong ? Pack<LaneU64> : Pack<LaneU32>,
@@ -1417,7 +1523,8 @@ bool BindMove(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
   }
   if (operands[0].type == Operand::Type::kVector) {
     const auto& parts = operands[0].elements;
-    if (parts.empty() || parts.size() > 4 || i.bytes % parts.size() != 0) return Refuse(decoder, "not known");
+    if (parts.empty() || parts.size() > 4 || i.bytes % parts.size() != 0)
+      return Refuse(decoder, "not known");
     for (const Operand& part : parts) decoder.Write(part, kWord);
     decoder.Read(operands[1], kind);
     return Set(decoder, kind == kLong ? Unpack<LaneU64> : Unpack<LaneU32>,
@@ -1502,7 +1609,7 @@ bool BindConversion(const Opcode& opcode, const Operands& operands, Decoder& dec
   }
   // Registers may be wider than what is converted.
   const auto kind_of = [&](const Operand& operand, NumberType type) {
-    return BytesOf(type) == 8 ? kLong
+    return BytesOf(type) == 8                         ? kLong
            : operand.type == Operand::Type::kRegister ? decoder.KindOf(operand)
                                                       : kWord;
   };
@@ -1611,15 +1718,15 @@ bool BindSynchronisation(const Opcode& opcode, const Operands& operands, Decoder
   }
   if (name == "membar" || name == "fence") {
     const bool wide = opcode.Has("gl") || opcode.Has("gpu") || opcode.Has("sys");
-    return Set(decoder, Nothing, {Kind::kFence, Pipe::kControl, wide ? 4.0F : 1.0F, wide ? 500.0F : 20.0F});
+    return Set(decoder, Nothing,
+               {Kind::kFence, Pipe::kControl, wide ? 4.0F : 1.0F, wide ? 500.0F : 20.0F});
   }
   if (name == "mbarrier") {
     // Arrivals are not followed: whoever waits finds what it waits for.
     if (!operands.empty() && (operands[0].type == Operand::Type::kRegister ||
                               operands[0].type == Operand::Type::kSink)) {
-      decoder.Write(operands[0], operands[0].type == Operand::Type::kSink
-                                     ? kLong
-                                     : decoder.KindOf(operands[0]));
+      decoder.Write(operands[0],
+                    operands[0].type == Operand::Type::kSink ? kLong : decoder.KindOf(operands[0]));
     }
     return Set(decoder, ClearResults, {Kind::kBarrier, Pipe::kMemory, 2, 30});
   }
@@ -1668,7 +1775,8 @@ bool BindMatrix(const Opcode& opcode, const Operands& operands, Decoder& decoder
   const bool group = name == "wgmma";
   if (group && !opcode.Has("mma_async")) {
     if (opcode.Has("wait_group")) i.flow = Flow::kNext;
-    return Set(decoder, Nothing, {Kind::kOther, Pipe::kControl, 1, opcode.Has("wait_group") ? 60.0F : 4.0F});
+    return Set(decoder, Nothing,
+               {Kind::kOther, Pipe::kControl, 1, opcode.Has("wait_group") ? 60.0F : 4.0F});
   }
   if (opcode.Has("sp")) return Refuse(decoder, "sparse matrices");
   double m = 0;
@@ -1694,7 +1802,8 @@ bool BindMatrix(const Opcode& opcode, const Operands& operands, Decoder& decoder
   i.code = group ? 1 : 0;
   const auto write = [&](const Operand& operand) {
     if (operand.type == Operand::Type::kVector) {
-      for (const Operand& element : operand.elements) decoder.Write(element, decoder.KindOf(element));
+      for (const Operand& element : operand.elements)
+        decoder.Write(element, decoder.KindOf(element));
     } else {
       decoder.Write(operand, decoder.KindOf(operand));
     }
@@ -1716,7 +1825,8 @@ bool BindMatrix(const Opcode& opcode, const Operands& operands, Decoder& decoder
     for (size_t o = 1; o < operands.size(); ++o) read(operands[o]);
   }
   // Cycles on a tensor core that makes 1024 half-precision products a cycle.
-  const float latency = group ? static_cast<float>(n) / 2 + 20 : 18 + static_cast<float>(i.flops / 256);
+  const float latency =
+      group ? static_cast<float>(n) / 2 + 20 : 18 + static_cast<float>(i.flops / 256);
   return Set(decoder, Multiply, {Kind::kMatrix, Pipe::kTensor, 1, std::min(latency, 128.0F)});
 }
 
@@ -1726,31 +1836,76 @@ bool Bind(const Opcode& opcode, const std::vector<Operand>& operands, Decoder& d
   const std::string_view name = opcode.name();
   using Binder = bool (*)(const Opcode&, const Operands&, Decoder&);
   static constexpr std::pair<std::string_view, Binder> kBinders[] = {
-      {"add", BindArithmetic},        {"sub", BindArithmetic},       {"mul", BindArithmetic},
-      {"mad", BindArithmetic},        {"fma", BindArithmetic},       {"min", BindArithmetic},
-      {"max", BindArithmetic},        {"neg", BindArithmetic},       {"abs", BindArithmetic},
-      {"rem", BindArithmetic},        {"sad", BindArithmetic},       {"div", BindSpecial},
-      {"rcp", BindSpecial},           {"sqrt", BindSpecial},         {"rsqrt", BindSpecial},
-      {"ex2", BindSpecial},           {"lg2", BindSpecial},          {"sin", BindSpecial},
-      {"cos", BindSpecial},           {"tanh", BindSpecial},         {"and", BindLogic},
-      {"or", BindLogic},              {"xor", BindLogic},            {"not", BindLogic},
-      {"cnot", BindLogic},            {"brev", BindLogic},           {"shl", BindBits},
-      {"shr", BindBits},              {"popc", BindBits},            {"clz", BindBits},
-      {"bfind", BindBits},            {"bfe", BindBits},             {"bfi", BindBits},
-      {"shf", BindBits},              {"prmt", BindBits},            {"lop3", BindBits},
-      {"setp", BindComparison},       {"set", BindComparison},       {"selp", BindSelection},
-      {"mov", BindMove},              {"cvta", BindWindow},          {"cvt", BindConversion},
-      {"shfl", BindShuffle},          {"vote", BindVote},            {"match", BindVote},
-      {"redux", BindVote},            {"activemask", BindVote},      {"elect", BindVote},
-      {"bar", BindSynchronisation},   {"barrier", BindSynchronisation},
-      {"membar", BindSynchronisation}, {"fence", BindSynchronisation},
-      {"mbarrier", BindSynchronisation}, {"nanosleep", BindSynchronisation},
-      {"setmaxnreg", BindSynchronisation}, {"griddepcontrol", BindSynchronisation},
-      {"mma", BindMatrix},            {"wgmma", BindMatrix},
-      {"ld", BindAccess},             {"ldu", BindAccess},           {"st", BindAccess},
-      {"atom", BindAccess},           {"red", BindAccess},           {"cp", BindAccess},
-      {"ldmatrix", BindAccess},       {"stmatrix", BindAccess},      {"prefetch", BindAccess},
-      {"prefetchu", BindAccess},      {"discard", BindAccess},       {"applypriority", BindAccess},
+      {"add", BindArithmetic},
+      {"sub", BindArithmetic},
+      {"mul", BindArithmetic},
+      {"mad", BindArithmetic},
+      {"fma", BindArithmetic},
+      {"min", BindArithmetic},
+      {"max", BindArithmetic},
+      {"neg", BindArithmetic},
+      {"abs", BindArithmetic},
+      {"rem", BindArithmetic},
+      {"sad", BindArithmetic},
+      {"div", BindSpecial},
+      {"rcp", BindSpecial},
+      {"sqrt", BindSpecial},
+      {"rsqrt", BindSpecial},
+      {"ex2", BindSpecial},
+      {"lg2", BindSpecial},
+      {"sin", BindSpecial},
+      {"cos", BindSpecial},
+      {"tanh", BindSpecial},
+      {"and", BindLogic},
+      {"or", BindLogic},
+      {"xor", BindLogic},
+      {"not", BindLogic},
+      {"cnot", BindLogic},
+      {"brev", BindLogic},
+      {"shl", BindBits},
+      {"shr", BindBits},
+      {"popc", BindBits},
+      {"clz", BindBits},
+      {"bfind", BindBits},
+      {"bfe", BindBits},
+      {"bfi", BindBits},
+      {"shf", BindBits},
+      {"prmt", BindBits},
+      {"lop3", BindBits},
+      {"setp", BindComparison},
+      {"set", BindComparison},
+      {"selp", BindSelection},
+      {"mov", BindMove},
+      {"cvta", BindWindow},
+      {"cvt", BindConversion},
+      {"shfl", BindShuffle},
+      {"vote", BindVote},
+      {"match", BindVote},
+      {"redux", BindVote},
+      {"activemask", BindVote},
+      {"elect", BindVote},
+      {"bar", BindSynchronisation},
+      {"barrier", BindSynchronisation},
+      {"membar", BindSynchronisation},
+      {"fence", BindSynchronisation},
+      {"mbarrier", BindSynchronisation},
+      {"nanosleep", BindSynchronisation},
+      {"setmaxnreg", BindSynchronisation},
+      {"griddepcontrol", BindSynchronisation},
+      {"mma", BindMatrix},
+      {"wgmma", BindMatrix},
+      {"ld", BindAccess},
+      {"ldu", BindAccess},
+      {"st", BindAccess},
+      {"atom", BindAccess},
+      {"red", BindAccess},
+      {"cp", BindAccess},
+      {"ldmatrix", BindAccess},
+      {"stmatrix", BindAccess},
+      {"prefetch", BindAccess},
+      {"prefetchu", BindAccess},
+      {"discard", BindAccess},
+      {"applypriority", BindAccess},
       {"wmma", BindAccess},
   };
   for (const auto& [text, binder] : kBinders) {

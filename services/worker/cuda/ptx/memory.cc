@@ -147,9 +147,8 @@ float FromFloat8(uint8_t bits, bool e5m2) {
 }
 
 GlobalMemory::GlobalMemory(std::span<const BufferSpec> buffers, const Program& program)
-    : buffers_(buffers.begin(),
-               buffers.begin() + static_cast<ptrdiff_t>(
-                                     std::min<size_t>(buffers.size(), kMaxBuffers))),
+    : buffers_(buffers.begin(), buffers.begin() + static_cast<ptrdiff_t>(std::min<size_t>(
+                                                      buffers.size(), kMaxBuffers))),
       program_(&program),
       table_(kFirstTableSize, -1) {
   for (const ModuleVariable& variable : program.variables) {
@@ -170,9 +169,8 @@ int GlobalMemory::RegionOf(uint64_t address) const {
     return -1;
   }
   const uint64_t index = (address - kBufferBase) >> kBufferShift;
-  if (index >= buffers_.size() ||
-      address - AddressOf(static_cast<int>(index)) >=
-          static_cast<uint64_t>(buffers_[index].bytes)) {
+  if (index >= buffers_.size() || address - AddressOf(static_cast<int>(index)) >=
+                                      static_cast<uint64_t>(buffers_[index].bytes)) {
     return -1;
   }
   return static_cast<int>(index);

@@ -60,8 +60,7 @@ std::optional<uint64_t> RealBits(std::string_view text) {
   const size_t digits = form == 'f' ? 8 : form == 'd' ? 16 : 0;
   if (digits == 0 || text.size() != 2 + digits) return std::nullopt;
   uint64_t bits = 0;
-  const auto [end, error] =
-      std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
+  const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return negative ? bits ^ (uint64_t{1} << (digits * 4 - 1)) : bits;
 }
@@ -273,7 +272,9 @@ struct Scope {
 class KernelParser {
  public:
   KernelParser(const Scope& module, const ProgramLimits& limits, Kernel& kernel)
-      : limits_(limits), kernel_(kernel), decoder_(kernel, std::min<int64_t>(limits.slots, 65'000)) {
+      : limits_(limits),
+        kernel_(kernel),
+        decoder_(kernel, std::min<int64_t>(limits.slots, 65'000)) {
     scopes_.push_back(module);
     scopes_.emplace_back();
     Instruction none;
@@ -451,8 +452,8 @@ class KernelParser {
       }
       size_t digits = name.size();
       while (digits > 0 && IsDigit(name[digits - 1])) --digits;
-      const auto family = digits < name.size() ? scope.families.find(name.substr(0, digits))
-                                               : scope.families.end();
+      const auto family =
+          digits < name.size() ? scope.families.find(name.substr(0, digits)) : scope.families.end();
       if (family == scope.families.end()) continue;
       const auto index = Integer(name.substr(digits));
       if (!index || *index >= family->second.count) continue;
@@ -674,8 +675,7 @@ class KernelParser {
     std::vector<std::array<int32_t, 2>> next(static_cast<size_t>(blocks), {-1, -1});
     std::vector<std::vector<int32_t>> previous(static_cast<size_t>(blocks) + 1);
     for (int32_t b = 0; b < blocks; ++b) {
-      const int32_t last =
-          b + 1 < blocks ? starts[static_cast<size_t>(b) + 1] - 1 : count - 1;
+      const int32_t last = b + 1 < blocks ? starts[static_cast<size_t>(b) + 1] - 1 : count - 1;
       const Instruction& at = code[static_cast<size_t>(last)];
       auto& successors = next[static_cast<size_t>(b)];
       const int32_t through = last + 1 < count ? block_of[static_cast<size_t>(last) + 1] : end;
@@ -807,8 +807,7 @@ class KernelParser {
       std::vector<uint16_t> exposed;
       for (int32_t k = head; k <= i; ++k) {
         const Instruction& at = code[static_cast<size_t>(k)];
-        const uint16_t* operands =
-            kernel_.operands.data() + at.operands;
+        const uint16_t* operands = kernel_.operands.data() + at.operands;
         for (int o = at.writes; o < at.writes + at.reads; ++o) {
           const uint16_t slot = operands[o];
           if (written[slot] != index && noted[slot] != index) {
@@ -829,8 +828,7 @@ class KernelParser {
         }
       }
       std::sort(loop.drivers.begin(), loop.drivers.end());
-      loop.drivers.erase(std::unique(loop.drivers.begin(), loop.drivers.end()),
-                         loop.drivers.end());
+      loop.drivers.erase(std::unique(loop.drivers.begin(), loop.drivers.end()), loop.drivers.end());
       code[static_cast<size_t>(i)].loop = index;
       kernel_.loops.push_back(std::move(loop));
     }
@@ -905,8 +903,8 @@ class ModuleParser {
     module_bytes_ = at + variable->bytes;
     const uint64_t address = kModuleBase + static_cast<uint64_t>(at);
     program_.variables.push_back({address, variable->bytes, variable->initial});
-    scope_.places[variable->name] = {
-        variable->space == "const" ? Space::kConstant : Space::kGlobal, address};
+    scope_.places[variable->name] = {variable->space == "const" ? Space::kConstant : Space::kGlobal,
+                                     address};
   }
 
   // Returns the position of the brace that ends it.
@@ -932,8 +930,8 @@ class ModuleParser {
     }
     if (const size_t open = after.find('('); open != std::string_view::npos) {
       const size_t close = after.find(')', open);
-      parser.Parameters(after.substr(
-          open + 1, close == std::string_view::npos ? close : close - open - 1));
+      parser.Parameters(
+          after.substr(open + 1, close == std::string_view::npos ? close : close - open - 1));
     }
     size_t start = i;
     int braces = 0;   // scopes

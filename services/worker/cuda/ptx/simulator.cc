@@ -49,8 +49,8 @@ void Observe(Progress& progress, uint32_t mask, const auto& value_of) {
   ForLanes(mask, [&](int l) {
     const auto at = static_cast<size_t>(l);
     const int64_t value = value_of(l);
-    const auto delta =
-        static_cast<int64_t>(static_cast<uint64_t>(value) - static_cast<uint64_t>(progress.value[at]));
+    const auto delta = static_cast<int64_t>(static_cast<uint64_t>(value) -
+                                            static_cast<uint64_t>(progress.value[at]));
     same = same && delta == progress.delta[at];
     progress.delta[at] = delta;
     progress.value[at] = value;
@@ -257,8 +257,8 @@ class WarpRunner {
               [&](int l) { return driver.left[static_cast<size_t>(l)]; });
       Observe(loop.drivers[2 * k + 1], mask,
               [&](int l) { return driver.right[static_cast<size_t>(l)]; });
-      known = known || (loop.drivers[2 * k].stable >= kSteady &&
-                        loop.drivers[2 * k + 1].stable >= kSteady);
+      known = known ||
+              (loop.drivers[2 * k].stable >= kSteady && loop.drivers[2 * k + 1].stable >= kSteady);
     }
     if (loop.iterations == 2) {
       loop.snapshot = w_.counters;
@@ -300,9 +300,8 @@ class WarpRunner {
         const auto by = static_cast<int64_t>(static_cast<uint64_t>(loop.carried[k].delta[at]) *
                                              static_cast<uint64_t>(n));
         Advance(w_, info.carried[k], l, by);
-        loop.carried[k].value[at] =
-            static_cast<int64_t>(static_cast<uint64_t>(loop.carried[k].value[at]) +
-                                 static_cast<uint64_t>(by));
+        loop.carried[k].value[at] = static_cast<int64_t>(
+            static_cast<uint64_t>(loop.carried[k].value[at]) + static_cast<uint64_t>(by));
       });
     }
     const auto observed = static_cast<double>(loop.iterations - loop.snapshot_iteration);
@@ -341,8 +340,8 @@ struct BlockResult {
 
 class LaunchRunner {
  public:
-  LaunchRunner(const Kernel& kernel, const LaunchSpec& launch,
-               const SimulationLimits& limits, GlobalMemory& memory)
+  LaunchRunner(const Kernel& kernel, const LaunchSpec& launch, const SimulationLimits& limits,
+               GlobalMemory& memory)
       : kernel_(kernel), launch_(launch), limits_(limits), memory_(memory) {}
 
   // Why it cannot be executed at all; empty if it can.
@@ -357,8 +356,8 @@ class LaunchRunner {
       return "arguments that are not those of the kernel";
     }
     const int64_t each = kernel_.register_bytes + 32 * kernel_.local_bytes;
-    max_warps_ = static_cast<int>(std::clamp<int64_t>(
-        limits_.max_register_bytes / std::max<int64_t>(each, 1), 0, warps_));
+    max_warps_ = static_cast<int>(
+        std::clamp<int64_t>(limits_.max_register_bytes / std::max<int64_t>(each, 1), 0, warps_));
     if (max_warps_ == 0) return "too many registers";
     parameters_.assign(static_cast<size_t>(kernel_.parameter_bytes), 0);
     for (size_t k = 0; k < launch_.arguments.size(); ++k) {
@@ -460,8 +459,7 @@ class LaunchRunner {
     }
     counts.block_cycles = inner_cycles;
     counts.sampled_blocks = static_cast<int>(results.size());
-    counts.hottest_global =
-        atomics_.largest() * blocks / static_cast<double>(results.size());
+    counts.hottest_global = atomics_.largest() * blocks / static_cast<double>(results.size());
   }
 
   bool InOrder(const GlobalMemory& before, LaunchCounts& counts) {
@@ -567,7 +565,9 @@ class LaunchRunner {
     for (int k = 0; k < count; ++k) {
       Warp& w = warps_state_[static_cast<size_t>(k)];
       w.Reset();
-      const int index = count == warps_ ? k : count == 1 ? warps_ / 2 : k * (warps_ - 1) / (count - 1);
+      const int index = count == warps_ ? k
+                        : count == 1    ? warps_ / 2
+                                        : k * (warps_ - 1) / (count - 1);
       Initialise(w, at, index);
       // The first one of a few has the work that only one does.
       w.weight = count == warps_ ? 1

@@ -48,10 +48,10 @@ struct LaunchCounts {
   std::string kernel;
   // Empty, or why there is nothing else: what the virtual GPU cannot follow.
   std::string not_covered;
-  Counters counters;         // of all blocks
+  Counters counters;  // of all blocks
   double blocks = 0;
-  double warps = 0;          // of a block
-  double block_cycles = 0;   // from a block's start to its end, if it were alone
+  double warps = 0;         // of a block
+  double block_cycles = 0;  // from a block's start to its end, if it were alone
   // Requests of atomics for the most wanted line of global memory, of all blocks.
   double hottest_global = 0;
   double hottest_shared = 0;  // atomics on the most wanted address in shared memory, of a block

@@ -154,15 +154,15 @@ class Warp {
     drivers.clear();
   }
   bool done() const { return stack.empty(); }
-  const uint16_t* operands(const Instruction& i) const { return kernel->operands.data() + i.operands; }
+  const uint16_t* operands(const Instruction& i) const {
+    return kernel->operands.data() + i.operands;
+  }
   uint8_t* slot(uint16_t index) { return registers.data() + kernel->slots[index].offset; }
   template <class T>
   T* lanes(const Instruction& i, int operand) {
     return reinterpret_cast<T*>(slot(operands(i)[operand]));
   }
-  uint32_t& mask_of(uint16_t index) {
-    return *reinterpret_cast<LaneU32*>(slot(index));
-  }
+  uint32_t& mask_of(uint16_t index) { return *reinterpret_cast<LaneU32*>(slot(index)); }
   uint32_t& predicate(const Instruction& i, int operand) { return mask_of(operands(i)[operand]); }
 };
 

@@ -230,9 +230,9 @@ absl::Status CudaTarget::AddSimulations(const Problem& problem, const ProblemTar
   }
   const std::string ptx = std::move(success.ptx);
   success.ptx.clear();
-  KC_ASSIGN_OR_RETURN(success.facts.simulations,
-                      compiler_->Simulate(ptx, std::move(plans), info_.device.model,
-                                          info_.architecture, cancel));
+  KC_ASSIGN_OR_RETURN(
+      success.facts.simulations,
+      compiler_->Simulate(ptx, std::move(plans), info_.device.model, info_.architecture, cancel));
   return absl::OkStatus();
 }
 

@@ -17,8 +17,7 @@ namespace {
 // Made by NVRTC from kernels.cu.
 const Program& Kernels() {
   static const Program program = [] {
-    std::ifstream file(KERNELCAST_SOURCE_DIR
-                       "/tests/unit/services/worker/cuda/ptx/kernels.ptx");
+    std::ifstream file(KERNELCAST_SOURCE_DIR "/tests/unit/services/worker/cuda/ptx/kernels.ptx");
     std::ostringstream text;
     text << file.rdbuf();
     return ParseProgram(text.str());
@@ -27,9 +26,7 @@ const Program& Kernels() {
 }
 
 LaunchArgument Buffer(int index) { return {.is_buffer = true, .buffer = index}; }
-LaunchArgument Number(int32_t value) {
-  return {.bits = static_cast<uint32_t>(value), .bytes = 4};
-}
+LaunchArgument Number(int32_t value) { return {.bits = static_cast<uint32_t>(value), .bytes = 4}; }
 
 struct Run {
   std::array<uint32_t, 3> grid = {1, 1, 1};
@@ -57,9 +54,7 @@ Counters CountersOf(const std::string& kernel, const Run& run) {
   return counts.counters;
 }
 
-double Of(const Counters& counters, Kind kind) {
-  return counters.kind[static_cast<size_t>(kind)];
-}
+double Of(const Counters& counters, Kind kind) { return counters.kind[static_cast<size_t>(kind)]; }
 
 TEST_CASE("Every kernel of the file is covered by the parser") {
   CHECK(Kernels().kernels.size() == 15);
@@ -94,18 +89,18 @@ TEST_CASE("The last block of a copy is counted as what it is") {
 }
 
 TEST_CASE("A stride of eight floats takes a sector a lane") {
-  const Counters c = CountersOf("copy_strided", {.grid = {16, 1, 1},
-                                                 .block = {128, 1, 1},
-                                                 .arguments = {Buffer(0), Buffer(1), Number(8)}});
+  const Counters c = CountersOf(
+      "copy_strided",
+      {.grid = {16, 1, 1}, .block = {128, 1, 1}, .arguments = {Buffer(0), Buffer(1), Number(8)}});
   CHECK(c.load_requests[2] == 64);
   CHECK(c.load_sectors[2] == 64 * 32);
   CHECK(c.store_sectors[2] == 64 * 4);
 }
 
 TEST_CASE("Vectors of four floats take sixteen sectors a request") {
-  const Counters c = CountersOf("copy_vectors", {.grid = {16, 1, 1},
-                                                 .block = {64, 1, 1},
-                                                 .arguments = {Buffer(0), Buffer(1)}});
+  const Counters c =
+      CountersOf("copy_vectors",
+                 {.grid = {16, 1, 1}, .block = {64, 1, 1}, .arguments = {Buffer(0), Buffer(1)}});
   CHECK(c.load_requests[4] == 32);
   CHECK(c.load_sectors[4] == 512);
   CHECK(c.store_requests[4] == 32);
@@ -113,9 +108,8 @@ TEST_CASE("Vectors of four floats take sixteen sectors a request") {
 }
 
 TEST_CASE("A tile that is not padded has 32 conflicts a load, a padded one none") {
-  const Run run{.grid = {8, 8, 1},
-                .block = {32, 32, 1},
-                .arguments = {Buffer(0), Buffer(1), Number(256)}};
+  const Run run{
+      .grid = {8, 8, 1}, .block = {32, 32, 1}, .arguments = {Buffer(0), Buffer(1), Number(256)}};
   const Counters plain = CountersOf("transpose_plain", run);
   const Counters padded = CountersOf("transpose_padded", run);
   const double warps = 64 * 32;
@@ -189,10 +183,10 @@ TEST_CASE("Atomics on one address are as deep as the warp, on different ones not
 TEST_CASE("A product of tiles loads, multiplies and waits as often as its depth says") {
   const int n = 256;
   const int k = 512;
-  const Counters c = CountersOf("matmul", {.grid = {16, 16, 1},
-                                           .block = {16, 16, 1},
-                                           .arguments = {Buffer(0), Buffer(1), Buffer(2),
-                                                         Number(n), Number(k)}});
+  const Counters c =
+      CountersOf("matmul", {.grid = {16, 16, 1},
+                            .block = {16, 16, 1},
+                            .arguments = {Buffer(0), Buffer(1), Buffer(2), Number(n), Number(k)}});
   const double warps = 256 * 8;
   const double steps = k / 16;
   CHECK(c.flops32 == Approx(2.0 * n * n * k));
@@ -207,11 +201,10 @@ TEST_CASE("A product of tiles loads, multiplies and waits as often as its depth 
 }
 
 TEST_CASE("A tensor tile has the operations of its shape") {
-  const Counters c = CountersOf(
-      "tensor_tile",
-      {.grid = {7, 1, 1},
-       .block = {32, 1, 1},
-       .arguments = {Buffer(0), Buffer(1), Buffer(2), Number(40)}});
+  const Counters c =
+      CountersOf("tensor_tile", {.grid = {7, 1, 1},
+                                 .block = {32, 1, 1},
+                                 .arguments = {Buffer(0), Buffer(1), Buffer(2), Number(40)}});
   const auto half = static_cast<size_t>(MatrixType::kHalf);
   CHECK(c.matrix[half] == Approx(7 * 40));
   CHECK(c.matrix_flops[half] == Approx(7 * 40 * 2.0 * 16 * 8 * 16));
@@ -315,9 +308,10 @@ TEST_CASE("Wavefronts of shared memory follow its banks") {
 }
 
 TEST_CASE("Facts of a launch are those that the schema names") {
-  const LaunchCounts counts = Counted("copy", {.grid = {100, 1, 1},
-                                               .block = {256, 1, 1},
-                                               .arguments = {Buffer(0), Buffer(1), Number(25'600)}});
+  const LaunchCounts counts =
+      Counted("copy", {.grid = {100, 1, 1},
+                       .block = {256, 1, 1},
+                       .arguments = {Buffer(0), Buffer(1), Number(25'600)}});
   const GpuModel* gpu = FindGpuModel("NVIDIA H200", "sm_90a");
   REQUIRE(gpu != nullptr);
   const std::vector<BufferSpec> buffers(3, {.bytes = 1 << 20});
