@@ -18,6 +18,8 @@ constexpr double kLaunchNs = 2200;
 constexpr double kBlockCycles = 600;
 // Between two requests of atomics for one line, as measured on an H200.
 constexpr double kAtomicNs = 8;
+// What those units add to the integer ones.
+constexpr double kIntegerShare = 1.5;
 // Bytes a cycle between a multiprocessor and the second-level cache.
 constexpr double kL2PortBytes = 64;
 
@@ -139,7 +141,9 @@ class LaunchEstimator {
   void Compute() {
     SetCycles(Resource::kIssue, c_.issue_slots / 4);
     SetCycles(Resource::kFloat32, At(c_.pipe, Pipe::kFloat32) * 32 / gpu_.float32_lanes);
-    SetCycles(Resource::kInteger, At(c_.pipe, Pipe::kInteger) * 32 / gpu_.integer_lanes);
+    // ptxas makes multiply-adds of every other addition, which go to the units of float32.
+    SetCycles(Resource::kInteger,
+              At(c_.pipe, Pipe::kInteger) * 32 / (kIntegerShare * gpu_.integer_lanes));
     SetCycles(Resource::kFloat64, At(c_.pipe, Pipe::kFloat64) * 32 / gpu_.float64_lanes);
     SetCycles(Resource::kHalf, At(c_.pipe, Pipe::kHalf) * 32 / gpu_.half_lanes);
     SetCycles(Resource::kSpecial, At(c_.pipe, Pipe::kSpecial) / 2 * 32 / gpu_.special_lanes);
