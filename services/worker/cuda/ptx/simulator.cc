@@ -414,7 +414,7 @@ class LaunchRunner {
       atomics_.Clear();
       chosen = fewer;
       steps_left_ = limits_.launch_steps;
-      middle = RunBlock(At(launch_, 0.5), steps_left_ / 2, chosen);
+      middle = RunBlock(At(launch_, 0.5), steps_left_ / (fewer == 1 ? 1 : 2), chosen);
     }
     if (middle.outcome != Outcome::kDone && launch_.blocks() > 1) {
       // It may wait for blocks before it: the first ones in their order, then.
