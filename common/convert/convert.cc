@@ -127,11 +127,33 @@ v1::CompileFacts ToProto(const CompileFacts& facts) {
   v1::CompileFacts proto;
   proto.set_schema(Utf8(facts.schema));
   proto.mutable_values()->Add(facts.values.begin(), facts.values.end());
+  for (const ShapeSimulation& simulation : facts.simulations) {
+    v1::ShapeSimulation& added = *proto.add_simulations();
+    added.set_schema(Utf8(simulation.schema));
+    added.set_gpu(Utf8(simulation.gpu));
+    for (const LaunchSimulation& launch : simulation.launches) {
+      v1::LaunchSimulation& to = *added.add_launches();
+      to.set_kernel(Utf8(launch.kernel));
+      to.mutable_values()->Add(launch.values.begin(), launch.values.end());
+      to.set_not_covered(Utf8(launch.not_covered));
+    }
+  }
   return proto;
 }
 
 CompileFacts FromProto(const v1::CompileFacts& proto) {
-  return {proto.schema(), {proto.values().begin(), proto.values().end()}};
+  CompileFacts facts{proto.schema(), {proto.values().begin(), proto.values().end()}};
+  for (const v1::ShapeSimulation& simulation : proto.simulations()) {
+    ShapeSimulation& added = facts.simulations.emplace_back();
+    added.schema = simulation.schema();
+    added.gpu = simulation.gpu();
+    for (const v1::LaunchSimulation& launch : simulation.launches()) {
+      added.launches.push_back({launch.kernel(),
+                                {launch.values().begin(), launch.values().end()},
+                                launch.not_covered()});
+    }
+  }
+  return facts;
 }
 
 v1::CompileError ToProto(const CompileError& error) {

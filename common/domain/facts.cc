@@ -99,6 +99,112 @@ constexpr Fact kCpuAssemblyFacts[] = {
     {"weighted_divide_sqrt", "divisions and square roots, weighted by loop depth"},
 };
 
+// Of one launch, for all of its blocks.
+constexpr Fact kCudaSimulationFacts[] = {
+    {"blocks", "blocks of the grid"},
+    {"block_warps", "warps of a block"},
+    {"resident_blocks", "blocks that a multiprocessor holds at a time"},
+    {"waves", "blocks / (multiprocessors * resident_blocks)"},
+    {"sampled_blocks", "blocks that were executed"},
+    {"sampled_warps", "warps that were executed, of all those blocks"},
+    {"executed_instructions", "instructions that were executed, by warps"},
+    {"inferred_share",
+     "share of the instructions of sampled warps that were inferred from earlier iterations of "
+     "their loops"},
+    {"instructions", "PTX instructions that the launch executes, by warps"},
+    {"active_lane_share", "share of the lanes that were active"},
+    {"issue_slots", "machine instructions that these become, about"},
+    {"integer", "integer arithmetic and logic"},
+    {"float32", "arithmetic in float32"},
+    {"float64", "arithmetic in float64"},
+    {"half", "arithmetic in float16 and bfloat16, single or in pairs"},
+    {"conversions", "conversions between number types"},
+    {"special_functions", "divisions, roots, exponentials and the like"},
+    {"predicates", "comparisons and selections"},
+    {"moves", "moves"},
+    {"shuffles", "shuffles"},
+    {"votes", "votes, matches and reductions over a warp"},
+    {"control", "branches and ends"},
+    {"barriers", "barriers of a block, by warps, and operations on mbarriers"},
+    {"fences", "memory fences"},
+    {"matrix_products", "mma, wmma and wgmma"},
+    {"matrix_loads", "ldmatrix, stmatrix and loads and stores of wmma"},
+    {"branches", "branches, by warps"},
+    {"divergent_share", "share of the branches at which a warp's lanes part"},
+    {"float32_operations", "operations in float32, by active lanes; a fused multiply-add is two"},
+    {"float64_operations", "the same in float64"},
+    {"half_operations", "the same in float16 and bfloat16"},
+    {"matrix_operations_half", "operations of matrix products of float16 or bfloat16"},
+    {"matrix_operations_tf32", "operations of matrix products of tf32"},
+    {"matrix_operations_float8", "operations of matrix products of float8"},
+    {"matrix_operations_integer8", "operations of matrix products of 8-bit integers"},
+    {"matrix_operations_float64", "operations of matrix products of float64"},
+    {"matrix_group_share", "share of the operations of matrix products that wgmma makes"},
+    {"load_requests_1", "loads from global memory of 1 byte a lane, by warps"},
+    {"load_sectors_1", "sectors of 32 bytes for each of these"},
+    {"load_requests_2", "loads from global memory of 2 bytes a lane, by warps"},
+    {"load_sectors_2", "sectors of 32 bytes for each of these"},
+    {"load_requests_4", "loads from global memory of 4 bytes a lane, by warps"},
+    {"load_sectors_4", "sectors of 32 bytes for each of these"},
+    {"load_requests_8", "loads from global memory of 8 bytes a lane, by warps"},
+    {"load_sectors_8", "sectors of 32 bytes for each of these"},
+    {"load_requests_16", "loads from global memory of 16 bytes a lane, by warps"},
+    {"load_sectors_16", "sectors of 32 bytes for each of these"},
+    {"store_requests_1", "stores to global memory of 1 byte a lane, by warps"},
+    {"store_sectors_1", "sectors for each of these"},
+    {"store_requests_2", "stores to global memory of 2 bytes a lane, by warps"},
+    {"store_sectors_2", "sectors for each of these"},
+    {"store_requests_4", "stores to global memory of 4 bytes a lane, by warps"},
+    {"store_sectors_4", "sectors for each of these"},
+    {"store_requests_8", "stores to global memory of 8 bytes a lane, by warps"},
+    {"store_sectors_8", "sectors for each of these"},
+    {"store_requests_16", "stores to global memory of 16 bytes a lane, by warps"},
+    {"store_sectors_16", "sectors for each of these"},
+    {"load_efficiency", "bytes that lanes load from global memory / bytes of the sectors"},
+    {"store_efficiency", "the same for stores"},
+    {"local_sectors", "sectors of local memory"},
+    {"shared_load_requests", "loads from shared memory, by warps"},
+    {"shared_load_wavefronts", "times that shared memory is read for each of these"},
+    {"shared_load_conflicts", "the same / what it would be without bank conflicts"},
+    {"shared_store_requests", "stores to shared memory, by warps"},
+    {"shared_store_wavefronts",
+     "times that shared memory is written for each of these and of asynchronous copies"},
+    {"shared_store_conflicts", "the same / what it would be without bank conflicts"},
+    {"shared_bytes_moved", "bytes that lanes read from and write to shared memory"},
+    {"async_copies", "asynchronous copies to shared memory, by warps"},
+    {"async_bytes", "bytes of these"},
+    {"global_atomics", "atomics on global memory, by lanes"},
+    {"global_atomic_requests", "the same, by warps"},
+    {"global_atomic_depth", "lanes of a request that want the same address, at most, on average"},
+    {"global_atomic_hottest",
+     "requests of atomics for the most wanted line of 128 bytes, of all blocks"},
+    {"shared_atomics", "atomics on shared memory, by lanes"},
+    {"shared_atomic_requests", "the same, by warps"},
+    {"shared_atomic_depth", "lanes of a request that want the same address, at most, on average"},
+    {"shared_atomic_hottest", "atomics on the most wanted address, of a block"},
+    {"unique_bytes", "bytes of global memory that the launch touches, each counted once"},
+    {"dram_bytes", "bytes that memory has to move, about"},
+    {"l2_bytes", "bytes that the second-level cache has to move, about"},
+    {"l2_reuse", "share of those that need not come from or go to memory"},
+    {"loads_in_flight", "loads of warps that are under way on a multiprocessor, on average"},
+    {"bytes_in_flight", "bytes of their sectors"},
+    {"block_cycles", "cycles that one block takes by its dependencies alone"},
+    {"dram_ns", "time that memory would take alone"},
+    {"l2_ns", "time that the second-level cache would take alone"},
+    {"load_store_ns", "time that first-level caches and shared memory would take alone"},
+    {"issue_ns", "time that issuing instructions would take alone"},
+    {"float32_ns", "time that arithmetic in float32 would take alone"},
+    {"integer_ns", "time that integer arithmetic would take alone"},
+    {"float64_ns", "time that arithmetic in float64 would take alone"},
+    {"half_ns", "time that arithmetic in half precision would take alone"},
+    {"special_ns", "time that special functions would take alone"},
+    {"conversion_ns", "time that conversions would take alone"},
+    {"tensor_ns", "time that matrix products would take alone"},
+    {"atomics_ns", "time that atomics would take alone"},
+    {"latency_ns", "time that latencies, with as many blocks at a time as fit would take alone"},
+    {"estimated_ns", "time of the launch, of all these together"},
+};
+
 // PTX counts are of instructions as written, summed over all kernels. "Weighted" as above.
 constexpr Fact kCudaPtxFacts[] = {
     {"kernels", "kernels in the cubin"},
@@ -209,23 +315,74 @@ constexpr auto kCpuAssemblyMeanings = Meanings(kCpuAssemblyFacts);
 constexpr auto kCudaPtxNames = Names(kCudaPtxFacts);
 constexpr auto kCudaPtxMeanings = Meanings(kCudaPtxFacts);
 
+constexpr auto kCudaSimulationNames = Names(kCudaSimulationFacts);
+constexpr auto kCudaSimulationMeanings = Meanings(kCudaSimulationFacts);
+
+constexpr FactSchema kSimulationSchemas[] = {
+    {kCudaSimulationSchemaId, kCudaSimulationNames, kCudaSimulationMeanings},
+};
+
 constexpr FactSchema kSchemas[] = {
     {kCpuAssemblySchemaId, kCpuAssemblyNames, kCpuAssemblyMeanings},
     {kCudaPtxSchemaId, kCudaPtxNames, kCudaPtxMeanings},
 };
 
-}  // namespace
-
-absl::StatusOr<const FactSchema*> FindFactSchema(std::string_view id) {
+absl::StatusOr<const FactSchema*> Find(std::span<const FactSchema> schemas, const char* what,
+                                       std::string_view id) {
   std::string known;
-  for (const FactSchema& schema : kSchemas) {
+  for (const FactSchema& schema : schemas) {
     if (schema.id == id) {
       return &schema;
     }
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(schema.id));
   }
   return absl::NotFoundError(
-      absl::StrCat("no fact schema '", std::string(id), "'; there is ", known));
+      absl::StrCat("no ", what, " schema '", std::string(id), "'; there is ", known));
+}
+
+absl::Status CheckValues(const FactSchema& schema, const std::vector<double>& values) {
+  const std::span<const std::string_view> names = schema.names;
+  if (values.size() != names.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("facts of schema ", std::string(schema.id),
+                                                   " have ", names.size(), " values, not ",
+                                                   values.size()));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      return absl::InvalidArgumentError(absl::StrCat("fact ", std::string(names[i]), " of schema ",
+                                                     std::string(schema.id),
+                                                     " is not a finite number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSimulation(const ShapeSimulation& simulation) {
+  const auto schema = FindSimulationSchema(simulation.schema);
+  if (!schema.ok()) {
+    return absl::InvalidArgumentError(schema.status().message());
+  }
+  if (simulation.launches.size() > kMaxSimulatedLaunches) {
+    return absl::InvalidArgumentError(absl::StrCat("simulation of ", simulation.launches.size(),
+                                                   " launches; at most ", kMaxSimulatedLaunches,
+                                                   " are allowed"));
+  }
+  for (const LaunchSimulation& launch : simulation.launches) {
+    if (!launch.not_covered.empty() && launch.values.empty()) continue;
+    const absl::Status checked = CheckValues(**schema, launch.values);
+    if (!checked.ok()) return checked;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<const FactSchema*> FindFactSchema(std::string_view id) {
+  return Find(kSchemas, "fact", id);
+}
+
+absl::StatusOr<const FactSchema*> FindSimulationSchema(std::string_view id) {
+  return Find(kSimulationSchemas, "simulation", id);
 }
 
 std::span<const FactSchema> AllFactSchemas() { return kSchemas; }
@@ -235,17 +392,16 @@ absl::Status ValidateFacts(const CompileFacts& facts) {
   if (!schema.ok()) {
     return absl::InvalidArgumentError(schema.status().message());
   }
-  const std::span<const std::string_view> names = (*schema)->names;
-  if (facts.values.size() != names.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("facts of schema ", facts.schema, " have ",
-                                                   names.size(), " values, not ",
-                                                   facts.values.size()));
+  const absl::Status checked = CheckValues(**schema, facts.values);
+  if (!checked.ok()) return checked;
+  if (facts.simulations.size() > kMaxSimulations) {
+    return absl::InvalidArgumentError(absl::StrCat("facts of ", facts.simulations.size(),
+                                                   " simulations; at most ", kMaxSimulations,
+                                                   " are allowed"));
   }
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (!std::isfinite(facts.values[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("fact ", std::string(names[i]), " of schema ",
-                                                     facts.schema, " is not a finite number"));
-    }
+  for (const ShapeSimulation& simulation : facts.simulations) {
+    const absl::Status valid = ValidateSimulation(simulation);
+    if (!valid.ok()) return valid;
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,56 @@ constexpr std::array<std::string_view, 5> kShownCpuFacts = {
 constexpr std::array<std::string_view, 5> kShownCudaFacts = {
     "code_bytes", "registers", "spill_load_bytes", "static_shared_bytes", "launch_occupancy"};
 
+// What the virtual GPU thinks that all launches take, at all bench shapes; "-" where it does not
+// follow one of them.
+std::string EstimateText(const CompileFacts& facts) {
+  double total_ns = 0;
+  for (const ShapeSimulation& simulation : facts.simulations) {
+    const absl::StatusOr<const FactSchema*> schema = FindSimulationSchema(simulation.schema);
+    if (!schema.ok()) return "-";
+    const auto& names = (*schema)->names;
+    const auto at =
+        static_cast<size_t>(std::find(names.begin(), names.end(), "estimated_ns") - names.begin());
+    for (const LaunchSimulation& launch : simulation.launches) {
+      if (!launch.not_covered.empty() || at >= launch.values.size()) return "-";
+      total_ns += launch.values[at];
+    }
+  }
+  return total_ns > 0 ? FormatTimeNs(total_ns) : "-";
+}
+
+// The simulations with names; rows for those who want to see all facts.
+Json SimulationsJson(const CompileFacts& facts, const std::string& name, bool with_rows,
+                     Table& rows) {
+  Json all = Json::array();
+  for (size_t shape = 0; shape < facts.simulations.size(); ++shape) {
+    const ShapeSimulation& simulation = facts.simulations[shape];
+    const absl::StatusOr<const FactSchema*> schema = FindSimulationSchema(simulation.schema);
+    if (!schema.ok()) continue;
+    Json launches = Json::array();
+    for (const LaunchSimulation& launch : simulation.launches) {
+      Json named = Json::object();
+      const std::string who =
+          absl::StrCat(OneLine(name), " ", OneLine(launch.kernel),
+                       facts.simulations.size() > 1 ? absl::StrCat(" at shape ", shape + 1) : "");
+      if (with_rows && !launch.not_covered.empty()) {
+        rows.AddRow({who, "not covered", "", OneLine(launch.not_covered)});
+      }
+      for (size_t i = 0; i < std::min(launch.values.size(), (*schema)->names.size()); ++i) {
+        named[std::string((*schema)->names[i])] = launch.values[i];
+        if (!with_rows) continue;
+        rows.AddRow({who, std::string((*schema)->names[i]), FormatNumber(launch.values[i]),
+                     std::string((*schema)->meanings[i])});
+      }
+      launches.push_back({{"kernel", launch.kernel},
+                          {"not_covered", launch.not_covered},
+                          {"facts", std::move(named)}});
+    }
+    all.push_back({{"gpu", simulation.gpu}, {"launches", std::move(launches)}});
+  }
+  return all;
+}
+
 std::string FactText(const CompileFacts& facts, std::string_view name) {
   const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
   if (!schema.ok()) return "-";
@@ -131,6 +181,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
   for (const std::string_view name : shown_facts) {
     columns.push_back({std::string(name), Table::Align::kRight});
   }
+  if (on_device) columns.push_back({"estimated", Table::Align::kRight});
   Table table(columns);
   Table facts_table({{"candidate"}, {"fact"}, {"value", Table::Align::kRight}, {"meaning"}});
   std::string logs;
@@ -153,6 +204,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
       const CompileFacts facts = FromProto(reply.success().facts());
       std::vector<std::string> row = {OneLine(name), reply.cached() ? "ok, cached" : "ok", time};
       for (const std::string_view fact : shown_facts) row.push_back(FactText(facts, fact));
+      if (on_device) row.push_back(EstimateText(facts));
       table.AddRow(std::move(row));
       const absl::StatusOr<const FactSchema*> schema = FindFactSchema(facts.schema);
       if (schema.ok() && (*schema)->names.size() == facts.values.size()) {
@@ -165,6 +217,7 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
         }
         line["facts"] = std::move(named);
       }
+      line["simulations"] = SimulationsJson(facts, name, flags.facts, facts_table);
     }
     console.Line(line);
   }

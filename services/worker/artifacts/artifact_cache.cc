@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "kernelcast artifact 1\n";
+constexpr std::string_view kMagic = "kernelcast artifact 2\n";
 constexpr size_t kHashBytes = 32;
 constexpr const char* kSuffix = ".entry";
 constexpr const char* kTemporarySuffix = ".new";
@@ -102,6 +102,7 @@ std::string EncodeCacheEntry(const CompileResult& result) {
     writer.Text(success.artifact.toolchain);
     writer.Text(success.artifact.content);
     writer.Text(success.log);
+    writer.Text(success.ptx);
   }
   const std::string payload = writer.Take();
   return absl::StrCat(std::string(kMagic), Hash(payload), payload);
@@ -137,6 +138,7 @@ std::optional<CompileResult> DecodeCacheEntry(const std::string& file) {
     success.artifact.toolchain = reader.Text();
     success.artifact.content = reader.Text();
     success.log = reader.Text();
+    success.ptx = reader.Text();
     // The schema may have changed since the entry was written.
     if (!ValidateFacts(success.facts).ok()) {
       return std::nullopt;

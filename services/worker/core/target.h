@@ -35,6 +35,8 @@ struct CompileSuccess {
   CompileFacts facts;
   Artifact artifact;
   std::string log;
+  // Of device CUDA, for as long as the target works on it: what facts of launches are read from.
+  std::string ptx = {};
 };
 
 struct CompileResult {

@@ -121,6 +121,51 @@ std::vector<pid_t> CompilerProcesses() {
   return found;
 }
 
+TEST_CASE("What was compiled is followed on the virtual GPU, also from the cache",
+          "[integration]") {
+  if (!HaveNvrtc()) return;
+  auto files = ReadProblemFolder(KERNELCAST_SOURCE_DIR "/examples/problems/transpose");
+  REQUIRE(files.ok());
+  const auto problem = ParseProblem(*std::move(files));
+  REQUIRE(problem.ok());
+  const Candidate reference = ReferenceCandidate(*problem, kCudaTargetName).value();
+  const AxisValues axes = {{"rows", 1024}, {"cols", 512}};
+  Fixture fixture;
+  std::vector<std::vector<double>> facts;
+  for (int round = 0; round < 2; ++round) {
+    const CompileResult compiled = fixture.Compile(
+        reference.source, reference.flags, LaunchShapesOf(reference.launches, reference.tunables));
+    CHECK(compiled.cached == (round == 1));
+    const auto& success = std::get<CompileSuccess>(compiled.result);
+    const auto cubin = worker::ReadCubin(success.artifact.content);
+    REQUIRE(cubin.ok());
+    auto plan = worker::PlanSimulation(*problem, reference.launches, reference.workspace_bytes,
+                                       reference.tunables, axes, *cubin);
+    REQUIRE(plan.ok());
+    const auto simulations =
+        fixture.compiler().Simulate(success.ptx, {*plan}, "NVIDIA H200", "sm_90a", CancelToken());
+    REQUIRE(simulations.ok());
+    REQUIRE(simulations->size() == 1);
+    CHECK((*simulations)[0].gpu == "NVIDIA H200");
+    REQUIRE((*simulations)[0].launches.size() == reference.launches.size());
+    const LaunchSimulation& launch = (*simulations)[0].launches[0];
+    CHECK(launch.not_covered == "");
+    CompileFacts with = success.facts;
+    with.simulations = *simulations;
+    CHECK(ValidateFacts(with).ok());
+    facts.push_back(launch.values);
+  }
+  CHECK(facts[0] == facts[1]);
+  const auto& names = (*FindSimulationSchema(kCudaSimulationSchemaId))->names;
+  const auto fact = [&](std::string_view name) {
+    return facts[0].at(
+        static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin()));
+  };
+  // Everything is read once and written once.
+  CHECK(fact("unique_bytes") == Approx(2.0 * 4 * 1024 * 512).epsilon(0.01));
+  CHECK(fact("estimated_ns") > 1000);
+}
+
 TEST_CASE("A kernel becomes a cubin with facts, once", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;

@@ -180,21 +180,18 @@ void CompilerProcess::AllowCpu(int64_t limit_ns) {
   prlimit(child_->pid(), RLIMIT_CPU, &limit, nullptr);
 }
 
-CompilerProcess::End CompilerProcess::Compile(const compiler_wire::CompileRequest& request,
-                                              int64_t limit_ns, const CancelToken& cancel,
-                                              compiler_wire::CompileReply& reply) {
-  ++compiles_;
+template <class Decode>
+CompilerProcess::End CompilerProcess::Exchange(const std::string& frame, int64_t limit_ns,
+                                               const CancelToken& cancel, Decode decode) {
   AllowCpu(limit_ns);
   const int64_t deadline_ns = Clock::Real().MonotonicNs() + limit_ns;
   std::string content;
-  End end = Send(request.Encode(), deadline_ns, cancel);
+  End end = Send(frame, deadline_ns, cancel);
   if (end == End::kAnswered) {
     end = Receive(deadline_ns, cancel, content);
   }
   if (end == End::kAnswered) {
-    auto decoded = compiler_wire::CompileReply::Decode(content);
-    if (decoded) {
-      reply = *std::move(decoded);
+    if (decode(content)) {
       return end;
     }
     end = End::kDied;  // it speaks nonsense
@@ -204,6 +201,27 @@ CompilerProcess::End CompilerProcess::Compile(const compiler_wire::CompileReques
     end = End::kTooMuch;
   }
   return end;
+}
+
+CompilerProcess::End CompilerProcess::Compile(const compiler_wire::CompileRequest& request,
+                                              int64_t limit_ns, const CancelToken& cancel,
+                                              compiler_wire::CompileReply& reply) {
+  ++compiles_;
+  return Exchange(request.Encode(), limit_ns, cancel, [&](const std::string& content) {
+    auto decoded = compiler_wire::CompileReply::Decode(content);
+    if (decoded) reply = *std::move(decoded);
+    return decoded.has_value();
+  });
+}
+
+CompilerProcess::End CompilerProcess::Simulate(const compiler_wire::SimulateRequest& request,
+                                               int64_t limit_ns, const CancelToken& cancel,
+                                               compiler_wire::SimulateReply& reply) {
+  return Exchange(request.Encode(), limit_ns, cancel, [&](const std::string& content) {
+    auto decoded = compiler_wire::SimulateReply::Decode(content);
+    if (decoded) reply = *std::move(decoded);
+    return decoded.has_value();
+  });
 }
 
 std::string CompilerProcess::Obituary() {

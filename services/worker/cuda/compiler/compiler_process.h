@@ -54,6 +54,10 @@ class CompilerProcess {
   End Compile(const compiler_wire::CompileRequest& request, int64_t limit_ns,
               const CancelToken& cancel, compiler_wire::CompileReply& reply);
 
+  // The same for the virtual GPU.
+  End Simulate(const compiler_wire::SimulateRequest& request, int64_t limit_ns,
+               const CancelToken& cancel, compiler_wire::SimulateReply& reply);
+
   // Of a process that died, for the log: "signal 11", "exit code 1", and the end of its output.
   std::string Obituary();
 
@@ -66,6 +70,10 @@ class CompilerProcess {
  private:
   explicit CompilerProcess(const CompilerProcessOptions& options) : options_(options) {}
 
+  // One request and its reply, whose content is given to `decode`; false: it makes no sense.
+  template <class Decode>
+  End Exchange(const std::string& frame, int64_t limit_ns, const CancelToken& cancel,
+               Decode decode);
   End Send(const std::string& frame, int64_t deadline_ns, const CancelToken& cancel);
   End Receive(int64_t deadline_ns, const CancelToken& cancel, std::string& content);
   // Waits until the socket can be used, the process ends or the time is up.

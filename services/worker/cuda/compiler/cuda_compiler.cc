@@ -276,10 +276,60 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   success.artifact.toolchain = toolchain_.description;
   success.artifact.content = std::move(reply.cubin);
   success.log = truncated(options_.max_warning_bytes);
+  success.ptx = std::move(reply.ptx);
   CompileResult result;
   result.result = std::move(success);
   result.compile_ns = Clock::Real().MonotonicNs() - start_ns;
   return result;
+}
+
+absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
+    const std::string& ptx_text, std::vector<SimulationPlan> plans, const std::string& device,
+    const std::string& architecture, const CancelToken& cancel) {
+  std::vector<ShapeSimulation> simulations;
+  const ptx::GpuModel* gpu = ptx::FindGpuModel(device, architecture);
+  if (gpu == nullptr || ptx_text.empty() || plans.empty()) {
+    return simulations;
+  }
+  compiler_wire::SimulateRequest request;
+  request.ptx = ptx_text;
+  request.gpu = static_cast<uint64_t>(gpu - ptx::AllGpuModels().data());
+  for (SimulationPlan& plan : plans) {
+    request.shapes.push_back(
+        {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources)});
+  }
+  compiler_wire::SimulateReply reply;
+  KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
+  const CompilerProcess::End end =
+      process->Simulate(request, options_.simulation_timeout_ns, cancel, reply);
+  if (end == CompilerProcess::End::kDied) {
+    Log(LogLevel::kWarning, "a virtual GPU died and is replaced", {{"cause", process->Obituary()}});
+  }
+  if (end != CompilerProcess::End::kAnswered) {
+    process.reset();
+  }
+  ReturnProcess(std::move(process));
+  if (end == CompilerProcess::End::kStopped) {
+    return cancel.Check();
+  }
+  const bool answered =
+      end == CompilerProcess::End::kAnswered && reply.shapes.size() == request.shapes.size();
+  for (size_t k = 0; k < request.shapes.size(); ++k) {
+    ShapeSimulation& simulation = simulations.emplace_back();
+    simulation.schema = std::string(kCudaSimulationSchemaId);
+    simulation.gpu = std::string(gpu->name);
+    if (!answered) {
+      for (const ptx::LaunchSpec& launch : request.shapes[k].launches) {
+        simulation.launches.push_back({launch.kernel, {}, "more time or memory than the limit"});
+      }
+      continue;
+    }
+    for (compiler_wire::SimulateReply::Launch& launch : reply.shapes[k]) {
+      simulation.launches.push_back(
+          {std::move(launch.kernel), std::move(launch.values), std::move(launch.not_covered)});
+    }
+  }
+  return simulations;
 }
 
 }  // namespace kernelcast::worker

@@ -18,6 +18,7 @@
 #include "services/worker/cuda/compiler/compiler_process.h"
 #include "services/worker/cuda/compiler/header_archive.h"
 #include "services/worker/cuda/compiler/ptx_facts.h"
+#include "services/worker/cuda/compiler/simulation_plan.h"
 
 namespace kernelcast::worker {
 
@@ -28,6 +29,8 @@ struct CudaCompilerOptions {
   // A process is replaced by a fresh one after so many.
   int compiles_per_process = 500;
   int64_t timeout_ns = 30'000'000'000;
+  // Of the virtual GPU, for all shapes; it is bounded in steps and takes milliseconds.
+  int64_t simulation_timeout_ns = 2'000'000'000;
   int64_t max_log_bytes = 64 << 10;
   int64_t max_warning_bytes = 16 << 10;
 };
@@ -72,6 +75,14 @@ class CudaCompiler {
                                                       std::span<const LaunchShape> launches,
                                                       const std::string& architecture,
                                                       const CancelToken& cancel);
+
+  // What the virtual GPU makes of a compiled program's launches, a shape after the other, for the
+  // GPU that `device` names, or else one of the architecture. `ptx_text` is that of the result of
+  // Compile. Simulations that take too long or end the process are launches that are not covered.
+  // Empty where there is no such GPU. Errors as of Compile.
+  [[nodiscard]] absl::StatusOr<std::vector<ShapeSimulation>> Simulate(
+      const std::string& ptx_text, std::vector<SimulationPlan> plans, const std::string& device,
+      const std::string& architecture, const CancelToken& cancel);
 
   // What the cache holds of that id.
   std::optional<Artifact> Find(const std::string& artifact_id) { return cache_.Find(artifact_id); }

@@ -1,6 +1,7 @@
-// kernelcast-cuda-compiler: compiles CUDA sources with NVRTC for the worker, which starts it and
-// speaks to it over a socket (wire.h). The sources come from strangers and the compiler is large:
-// it runs in a process that can open nothing, with all headers in memory. Never started by hand.
+// kernelcast-cuda-compiler: compiles CUDA sources with NVRTC for the worker, and executes what
+// comes out on a virtual GPU; the worker starts it and speaks to it over a socket (wire.h). The
+// sources come from strangers and the compiler is large: it runs in a process that can open
+// nothing, with all headers in memory. Never started by hand.
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@
 #include "services/worker/cuda/api/nvrtc_api.h"
 #include "services/worker/cuda/compiler/sandbox.h"
 #include "services/worker/cuda/compiler/wire.h"
+#include "services/worker/cuda/ptx/gpu_model.h"
+#include "services/worker/cuda/ptx/launch_facts.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -28,6 +31,8 @@ using compiler_wire::CompileReply;
 using compiler_wire::CompileRequest;
 using compiler_wire::Hello;
 using compiler_wire::ReplyCode;
+using compiler_wire::SimulateReply;
+using compiler_wire::SimulateRequest;
 
 constexpr uint64_t kMaxRequestBytes = 64 << 20;
 constexpr rlim_t kStackBytes = 64 << 20;
@@ -200,6 +205,25 @@ absl::Status Warm(const NvrtcApi& api, const Compiler& compiler, Hello& hello) {
   return absl::OkStatus();
 }
 
+// Follows what the compiler made on the virtual GPU.
+SimulateReply Simulate(const SimulateRequest& request) {
+  SimulateReply reply;
+  const auto models = ptx::AllGpuModels();
+  const ptx::GpuModel& gpu = models[std::min<size_t>(request.gpu, models.size() - 1)];
+  const ptx::Program program = ptx::ParseProgram(request.ptx);
+  for (const compiler_wire::SimulatedShape& shape : request.shapes) {
+    const auto counts = ptx::Simulate(program, shape.buffers, shape.launches);
+    const auto estimates = ptx::Estimate(gpu, shape.buffers, counts, shape.resources);
+    auto& launches = reply.shapes.emplace_back();
+    for (size_t k = 0; k < counts.size(); ++k) {
+      launches.push_back({counts[k].kernel, counts[k].not_covered,
+                          counts[k].not_covered.empty() ? ptx::LaunchFacts(counts[k], estimates[k])
+                                                        : std::vector<double>()});
+    }
+  }
+  return reply;
+}
+
 // Answers requests until there are no more.
 int Serve(const Compiler& compiler) {
   for (;;) {
@@ -213,6 +237,12 @@ int Serve(const Compiler& compiler) {
     std::string content(size, '\0');
     if (!ReadAll(compiler_wire::kSocketFd, content.data(), size)) {
       return 1;
+    }
+    if (const auto simulation = SimulateRequest::Decode(content)) {
+      if (!WriteAll(compiler_wire::kSocketFd, Simulate(*simulation).Encode())) {
+        return 1;
+      }
+      continue;
     }
     const auto request = CompileRequest::Decode(content);
     if (!request) {

@@ -8,13 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "services/worker/cuda/ptx/estimate.h"
+#include "services/worker/cuda/ptx/simulator.h"
+
 // What the worker and kernelcast-cuda-compiler say to one another over a socket. Each message is a
 // frame: its size in 8 bytes, then its fields. Both run on one machine and are built together.
 //
 //   worker    --start-->            program
 //             <--Hello--            the compiler works, and what it is
-//             --CompileRequest-->
-//             <--CompileReply--     one for each request, in turn
+//             --CompileRequest or SimulateRequest-->
+//             <--CompileReply or SimulateReply--     one for each request, in turn
 //             --end of file-->      the program ends
 
 namespace kernelcast::worker::compiler_wire {
@@ -25,6 +28,10 @@ inline constexpr int kHeadersFd = 4;
 class Encoder {
  public:
   Encoder& Number(uint64_t value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    return *this;
+  }
+  Encoder& Real(double value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
     return *this;
   }
@@ -57,6 +64,12 @@ class Decoder {
     }
     std::memcpy(&value, bytes_.data(), sizeof(value));
     bytes_.remove_prefix(sizeof(value));
+    return value;
+  }
+  double Real() {
+    const uint64_t bits = Number();
+    double value = 0;
+    std::memcpy(&value, &bits, sizeof(value));
     return value;
   }
   std::string_view Text() {
@@ -126,6 +139,9 @@ struct NamedHeader {
   uint64_t offset = 0;
 };
 
+// The first number of a request.
+enum class RequestKind : uint64_t { kCompile = 1, kSimulate = 2 };
+
 struct CompileRequest {
   std::string source;
   std::vector<std::string> options;
@@ -133,6 +149,7 @@ struct CompileRequest {
 
   std::string Encode() const {
     Encoder encoder;
+    encoder.Number(static_cast<uint64_t>(RequestKind::kCompile));
     encoder.Text(source).Number(options.size());
     for (const std::string& option : options) {
       encoder.Text(option);
@@ -146,6 +163,9 @@ struct CompileRequest {
   static std::optional<CompileRequest> Decode(std::string_view content) {
     Decoder decoder(content);
     CompileRequest request;
+    if (decoder.Number() != static_cast<uint64_t>(RequestKind::kCompile)) {
+      return std::nullopt;
+    }
     request.source = decoder.Text();
     for (uint64_t left = decoder.Count(); left > 0; --left) {
       request.options.emplace_back(decoder.Text());
@@ -183,6 +203,130 @@ struct CompileReply {
     }
     reply.code = static_cast<ReplyCode>(code);
     return reply;
+  }
+};
+
+// What the virtual GPU is to execute at one shape.
+struct SimulatedShape {
+  std::vector<ptx::BufferSpec> buffers;
+  std::vector<ptx::LaunchSpec> launches;
+  std::vector<ptx::LaunchResources> resources;  // as many as launches
+};
+
+struct SimulateRequest {
+  std::string ptx;
+  uint64_t gpu = 0;  // index into ptx::AllGpuModels()
+  std::vector<SimulatedShape> shapes;
+
+  std::string Encode() const {
+    Encoder encoder;
+    encoder.Number(static_cast<uint64_t>(RequestKind::kSimulate)).Text(ptx).Number(gpu);
+    encoder.Number(shapes.size());
+    for (const SimulatedShape& shape : shapes) {
+      encoder.Number(shape.buffers.size());
+      for (const ptx::BufferSpec& buffer : shape.buffers) {
+        encoder.Number(static_cast<uint64_t>(buffer.bytes));
+        encoder.Number(static_cast<uint64_t>(buffer.type));
+        encoder.Number(static_cast<uint64_t>(buffer.values)).Real(buffer.first).Real(buffer.second);
+      }
+      encoder.Number(shape.launches.size());
+      for (size_t k = 0; k < shape.launches.size(); ++k) {
+        const ptx::LaunchSpec& launch = shape.launches[k];
+        encoder.Text(launch.kernel);
+        for (size_t d = 0; d < 3; ++d) {
+          encoder.Number(launch.grid[d]).Number(launch.block[d]);
+        }
+        encoder.Number(static_cast<uint64_t>(launch.dynamic_shared_bytes));
+        encoder.Number(static_cast<uint64_t>(shape.resources[k].registers));
+        encoder.Number(static_cast<uint64_t>(shape.resources[k].shared_bytes));
+        encoder.Number(launch.arguments.size());
+        for (const ptx::LaunchArgument& argument : launch.arguments) {
+          encoder.Number(argument.is_buffer ? 1 : 0).Number(static_cast<uint64_t>(argument.buffer));
+          encoder.Number(argument.bits).Number(static_cast<uint64_t>(argument.bytes));
+        }
+      }
+    }
+    return encoder.Take();
+  }
+  static std::optional<SimulateRequest> Decode(std::string_view content) {
+    Decoder decoder(content);
+    SimulateRequest request;
+    if (decoder.Number() != static_cast<uint64_t>(RequestKind::kSimulate)) {
+      return std::nullopt;
+    }
+    request.ptx = decoder.Text();
+    request.gpu = decoder.Number();
+    for (uint64_t left = decoder.Count(); left > 0; --left) {
+      SimulatedShape& shape = request.shapes.emplace_back();
+      for (uint64_t buffers = decoder.Count(); buffers > 0; --buffers) {
+        ptx::BufferSpec& buffer = shape.buffers.emplace_back();
+        buffer.bytes = static_cast<int64_t>(decoder.Number());
+        buffer.type = static_cast<ptx::ElementType>(decoder.Number());
+        buffer.values = static_cast<ptx::BufferSpec::Values>(decoder.Number());
+        buffer.first = decoder.Real();
+        buffer.second = decoder.Real();
+      }
+      for (uint64_t launches = decoder.Count(); launches > 0; --launches) {
+        ptx::LaunchSpec& launch = shape.launches.emplace_back();
+        launch.kernel = decoder.Text();
+        for (size_t d = 0; d < 3; ++d) {
+          launch.grid[d] = static_cast<uint32_t>(decoder.Number());
+          launch.block[d] = static_cast<uint32_t>(decoder.Number());
+        }
+        launch.dynamic_shared_bytes = static_cast<int64_t>(decoder.Number());
+        ptx::LaunchResources& resources = shape.resources.emplace_back();
+        resources.registers = static_cast<int64_t>(decoder.Number());
+        resources.shared_bytes = static_cast<int64_t>(decoder.Number());
+        for (uint64_t arguments = decoder.Count(); arguments > 0; --arguments) {
+          ptx::LaunchArgument& argument = launch.arguments.emplace_back();
+          argument.is_buffer = decoder.Number() != 0;
+          argument.buffer = static_cast<int>(decoder.Number());
+          argument.bits = decoder.Number();
+          argument.bytes = static_cast<int>(decoder.Number());
+        }
+      }
+    }
+    return decoder.done() ? std::optional(std::move(request)) : std::nullopt;
+  }
+};
+
+struct SimulateReply {
+  struct Launch {
+    std::string kernel;
+    std::string not_covered;
+    std::vector<double> values;
+  };
+  std::vector<std::vector<Launch>> shapes;
+
+  std::string Encode() const {
+    Encoder encoder;
+    encoder.Number(shapes.size());
+    for (const std::vector<Launch>& launches : shapes) {
+      encoder.Number(launches.size());
+      for (const Launch& launch : launches) {
+        encoder.Text(launch.kernel).Text(launch.not_covered).Number(launch.values.size());
+        for (const double value : launch.values) {
+          encoder.Real(value);
+        }
+      }
+    }
+    return encoder.Take();
+  }
+  static std::optional<SimulateReply> Decode(std::string_view content) {
+    Decoder decoder(content);
+    SimulateReply reply;
+    for (uint64_t shapes = decoder.Count(); shapes > 0; --shapes) {
+      std::vector<Launch>& launches = reply.shapes.emplace_back();
+      for (uint64_t left = decoder.Count(); left > 0; --left) {
+        Launch& launch = launches.emplace_back();
+        launch.kernel = decoder.Text();
+        launch.not_covered = decoder.Text();
+        for (uint64_t values = decoder.Count(); values > 0; --values) {
+          launch.values.push_back(decoder.Real());
+        }
+      }
+    }
+    return decoder.done() ? std::optional(std::move(reply)) : std::nullopt;
   }
 };
 

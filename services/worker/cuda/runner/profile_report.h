@@ -17,7 +17,7 @@ struct CounterMetric {
   bool sums;     // over the kernels of a call; else the mean over the time that they took
 };
 
-inline constexpr std::array<CounterMetric, 12> kCounterMetrics = {{
+inline constexpr std::array<CounterMetric, 18> kCounterMetrics = {{
     {"kernel_ns", "gpu__time_duration.sum", 1, true},
     {"dram_read_bytes", "dram__bytes_read.sum", 1, true},
     {"dram_written_bytes", "dram__bytes_write.sum", 1, true},
@@ -32,6 +32,12 @@ inline constexpr std::array<CounterMetric, 12> kCounterMetrics = {{
     {"achieved_occupancy_ratio", "sm__warps_active.avg.pct_of_peak_sustained_active", 0.01, false},
     {"l1_hit_ratio", "l1tex__t_sector_hit_rate.pct", 0.01, false},
     {"l2_hit_ratio", "lts__t_sector_hit_rate.pct", 0.01, false},
+    {"global_load_requests", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", 1, true},
+    {"global_load_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 1, true},
+    {"global_store_requests", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", 1, true},
+    {"global_store_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", 1, true},
+    {"shared_load_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", 1, true},
+    {"shared_store_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", 1, true},
 }};
 // Without it means over time have no weights.
 inline constexpr size_t kKernelNs = 0;

@@ -210,9 +210,33 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
     refused.result = CompileError{CompileStage::kAdmission, std::string(plans.message())};
     return refused;
   }
-  return compiler_->Compile(candidate.source, candidate.flags,
-                            LaunchShapesOf(candidate.launches, candidate.tunables),
-                            info_.architecture, cancel);
+  KC_ASSIGN_OR_RETURN(CompileResult result,
+                      compiler_->Compile(candidate.source, candidate.flags,
+                                         LaunchShapesOf(candidate.launches, candidate.tunables),
+                                         info_.architecture, cancel));
+  if (auto* success = std::get_if<CompileSuccess>(&result.result)) {
+    KC_RETURN_IF_ERROR(AddSimulations(problem, target->second, candidate, cancel, *success));
+  }
+  return result;
+}
+
+absl::Status CudaTarget::AddSimulations(const Problem& problem, const ProblemTarget& target,
+                                        const Candidate& candidate, const CancelToken& cancel,
+                                        CompileSuccess& success) {
+  KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success.artifact.content));
+  std::vector<SimulationPlan> plans;
+  for (const AxisValues& shape : target.bench_shapes) {
+    KC_ASSIGN_OR_RETURN(SimulationPlan plan,
+                        PlanSimulation(problem, candidate.launches, candidate.workspace_bytes,
+                                       candidate.tunables, shape, cubin));
+    plans.push_back(std::move(plan));
+  }
+  const std::string ptx = std::move(success.ptx);
+  success.ptx.clear();
+  KC_ASSIGN_OR_RETURN(
+      success.facts.simulations,
+      compiler_->Simulate(ptx, std::move(plans), info_.device.model, info_.architecture, cancel));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CompileResult> CudaTarget::CompileReference(const Problem& problem,

@@ -88,6 +88,10 @@ class CudaTarget final : public Target {
   void ProbeRunnerSandbox();
   // Whether there will be hardware counters, as far as can be told without asking for them.
   void ProbeCounters();
+  // Adds to the facts what the virtual GPU sees of the launches at the bench shapes.
+  absl::Status AddSimulations(const Problem& problem, const ProblemTarget& target,
+                              const Candidate& candidate, const CancelToken& cancel,
+                              CompileSuccess& success);
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
                                              const CancelToken& cancel);
   // Everything that it takes to run the candidate.

@@ -1,0 +1,96 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_PTX_COUNTERS_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_PTX_COUNTERS_H_
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "services/worker/cuda/ptx/memory.h"
+#include "services/worker/cuda/ptx/program.h"
+
+namespace kernelcast::worker::ptx {
+
+// Access widths of a lane: 1, 2, 4, 8 and 16 bytes.
+inline constexpr int kWidths = 5;
+
+// What was counted while executing. Nothing but doubles, so that counts of samples can be scaled
+// and added.
+struct Counters {
+  double instructions = 0;  // by warps
+  double lanes = 0;         // active, summed over instructions
+  double issue_slots = 0;   // machine instructions, about
+  std::array<double, kKinds> kind = {};
+  std::array<double, kPipes> pipe = {};  // issue slots by unit
+
+  std::array<double, kWidths> load_requests = {};  // global
+  std::array<double, kWidths> load_sectors = {};
+  std::array<double, kWidths> store_requests = {};
+  std::array<double, kWidths> store_sectors = {};
+  double load_bytes = 0;  // that lanes asked for
+  double store_bytes = 0;
+  double global_lines = 0;  // of 128 bytes, by request
+  double local_sectors = 0;
+
+  double shared_load_requests = 0;
+  double shared_load_wavefronts = 0;
+  double shared_load_ideal = 0;  // wavefronts if there were no conflicts
+  double shared_store_requests = 0;
+  double shared_store_wavefronts = 0;
+  double shared_store_ideal = 0;
+  double shared_bytes = 0;
+
+  double global_atomics = 0;  // by lanes
+  double global_atomic_requests = 0;
+  double global_atomic_sectors = 0;
+  double global_atomic_depth = 0;  // most lanes at one address, summed over requests
+  double shared_atomics = 0;
+  double shared_atomic_requests = 0;
+  double shared_atomic_depth = 0;
+  double shared_atomic_wavefronts = 0;
+
+  double async_copies = 0;
+  double async_bytes = 0;
+  double async_sectors = 0;
+
+  double branches = 0;
+  double divergent_branches = 0;
+  double barriers = 0;
+
+  std::array<double, kMatrixTypes> matrix = {};  // instructions
+  std::array<double, kMatrixTypes> matrix_flops = {};
+  double matrix_group_flops = 0;  // of those, by wgmma
+
+  double flops32 = 0;  // float32 and float64 and half precision, of active lanes
+  double flops64 = 0;
+  double flops16 = 0;
+
+  double loads = 0;             // global and asynchronous, by warps
+  double load_cycles = 0;       // their latencies
+  double load_byte_cycles = 0;  // latencies times bytes
+  double skipped = 0;           // instructions that were inferred from loops, not executed
+
+  std::array<double, kRegions> read_sectors = {};  // by region
+  std::array<double, kRegions> read_new = {};      // of those, first touched by the block
+  std::array<double, kRegions> write_sectors = {};
+  std::array<double, kRegions> write_new = {};
+  double stray_sectors = 0;  // outside of everything
+
+  std::span<double> values() {
+    return {reinterpret_cast<double*>(this), sizeof(Counters) / sizeof(double)};
+  }
+  std::span<const double> values() const {
+    return {reinterpret_cast<const double*>(this), sizeof(Counters) / sizeof(double)};
+  }
+  void Add(const Counters& other, double scale) {
+    const std::span<double> to = values();
+    const std::span<const double> from = other.values();
+    for (size_t i = 0; i < to.size(); ++i) {
+      to[i] += scale * from[i];
+    }
+  }
+};
+static_assert(sizeof(Counters) % sizeof(double) == 0);
+
+}  // namespace kernelcast::worker::ptx
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_PTX_COUNTERS_H_

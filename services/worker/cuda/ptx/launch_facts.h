@@ -1,0 +1,20 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_PTX_LAUNCH_FACTS_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_PTX_LAUNCH_FACTS_H_
+
+#include <string_view>
+#include <vector>
+
+#include "services/worker/cuda/ptx/estimate.h"
+#include "services/worker/cuda/ptx/simulator.h"
+
+namespace kernelcast::worker::ptx {
+
+// The schema of what LaunchFacts returns; common/domain names its values.
+inline constexpr std::string_view kLaunchFactsSchema = "cuda-sim/1";
+
+// What is told of a launch that was covered, all of it finite.
+std::vector<double> LaunchFacts(const LaunchCounts& counts, const LaunchEstimate& estimate);
+
+}  // namespace kernelcast::worker::ptx
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_PTX_LAUNCH_FACTS_H_

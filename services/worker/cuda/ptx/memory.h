@@ -1,0 +1,88 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CUDA_PTX_MEMORY_H_
+#define KERNELCAST_SERVICES_WORKER_CUDA_PTX_MEMORY_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "services/worker/cuda/ptx/program.h"
+
+namespace kernelcast::worker::ptx {
+
+enum class ElementType : uint8_t {
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBfloat16,
+  kFloat8E4m3,
+  kFloat8E5m2,
+  kInt64,
+  kInt32,
+  kInt8,
+  kUint8,
+};
+int ElementBytes(ElementType type);
+
+// What a buffer holds before anything is written: values that follow from their positions.
+struct BufferSpec {
+  enum class Values : uint8_t { kZeros, kNormal, kUniform, kIntegers, kConstant };
+  int64_t bytes = 0;
+  ElementType type = ElementType::kFloat32;
+  Values values = Values::kZeros;
+  // Mean and standard deviation; lowest and highest; the value and nothing.
+  double first = 0;
+  double second = 0;
+};
+
+inline constexpr int kMaxBuffers = 24;
+// What footprints are kept of: the buffers, and the variables of the module after them.
+inline constexpr int kRegions = kMaxBuffers + 1;
+
+// Conversions between bits and values; round to nearest even, saturate where `finite`.
+uint16_t ToHalf(float value);
+float FromHalf(uint16_t bits);
+uint16_t ToBfloat16(float value);
+float FromBfloat16(uint16_t bits);
+uint8_t ToFloat8(float value, bool e5m2);
+float FromFloat8(uint8_t bits, bool e5m2);
+
+// Global memory: buffers of any size of which only what is written takes space, and of that no more
+// than a bound. Reading where no buffer is gives 0, writing there does nothing. Not thread-safe.
+class GlobalMemory {
+ public:
+  GlobalMemory(std::span<const BufferSpec> buffers, const Program& program);
+
+  static uint64_t AddressOf(int buffer);
+  // Index of the region that an address belongs to, or -1.
+  int RegionOf(uint64_t address) const;
+  int64_t BytesOf(int region) const;
+
+  // `bytes`: 1, 2, 4 or 8.
+  uint64_t Read(uint64_t address, int bytes) const;
+  void Write(uint64_t address, int bytes, uint64_t value);
+
+ private:
+  static constexpr int kPageBytes = 256;
+  struct Page {
+    uint64_t number = 0;
+    std::array<uint64_t, kPageBytes / 64> written = {};
+    std::array<uint8_t, kPageBytes> bytes = {};
+  };
+
+  uint64_t Initial(int region, uint64_t offset, int bytes) const;
+  uint64_t Element(const BufferSpec& buffer, int region, uint64_t index) const;
+  // Position in table_: of the page, or of where it would be.
+  size_t Locate(uint64_t number) const;
+
+  std::vector<BufferSpec> buffers_;
+  const Program* program_;  // outlives the memory
+  int64_t module_bytes_ = 0;
+  std::vector<Page> pages_;
+  std::vector<int32_t> table_;  // indices into pages_, or -1; a power of two of them
+  std::array<bool, kRegions> written_ = {};
+};
+
+}  // namespace kernelcast::worker::ptx
+
+#endif  // KERNELCAST_SERVICES_WORKER_CUDA_PTX_MEMORY_H_

@@ -1,0 +1,386 @@
+// What the virtual GPU makes of every point of the example problems' CUDA spaces: how many it
+// follows, how long that takes, and how its estimates rank beside what an H200 measured. Nothing
+// here is fitted to the measurements.
+//
+//   bench_virtual_gpu [--problems DIR] [--only NAME ...] [--records DIR] [--ptx DIR]
+//                     [--gpu "NVIDIA H200"] [--list]
+//
+// DIR of --ptx keeps what NVRTC makes of the sources, so that a second run needs no compiler.
+
+#include <time.h>
+#include <zlib.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/domain/problem.h"
+#include "common/domain/scoring.h"
+#include "services/worker/core/source_scan.h"
+#include "services/worker/cuda/compiler/compiler_process.h"
+#include "services/worker/cuda/compiler/header_archive.h"
+#include "services/worker/cuda/compiler/ptx_facts.h"
+#include "services/worker/cuda/compiler/simulation_plan.h"
+#include "services/worker/cuda/ptx/estimate.h"
+
+namespace kernelcast::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string problems = KERNELCAST_SOURCE_DIR "/examples/problems";
+  std::string records = KERNELCAST_SOURCE_DIR "/data/measured/nvidia-h200/spaces";
+  std::string ptx;
+  std::string gpu = "NVIDIA H200";
+  std::string architecture = "sm_90a";
+  std::vector<std::string> only;
+  bool list = false;
+};
+
+// Of this process; other processes of the machine do not count.
+double ProcessorMs() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+absl::StatusOr<std::string> ReadGzip(const std::string& path) {
+  const gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  std::string content;
+  std::vector<char> buffer(1 << 16);
+  int count = 0;
+  while ((count = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
+    content.append(buffer.data(), static_cast<size_t>(count));
+  }
+  gzclose(file);
+  if (count < 0) return absl::DataLossError(absl::StrCat(path, " is damaged"));
+  return content;
+}
+
+std::string KeyOf(const std::vector<std::pair<std::string, std::string>>& tunables) {
+  std::string key;
+  for (const auto& [name, value] : tunables) absl::StrAppend(&key, name, "=", value, " ");
+  return key;
+}
+
+// Medians in ns of the points that were found right, by their tunables.
+absl::StatusOr<std::map<std::string, double>> ReadMeasured(const std::string& path) {
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzip(path));
+  std::map<std::string, double> measured;
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_discarded()) return absl::DataLossError(absl::StrCat(path, " is damaged"));
+    const auto& evaluation = record.at("evaluation");
+    if (!evaluation.contains("measured") || !evaluation["measured"].contains("ok")) continue;
+    std::vector<std::pair<std::string, std::string>> tunables;
+    for (const auto& tunable : record.at("candidate").at("tunables")) {
+      tunables.emplace_back(tunable.at("name"), tunable.at("value"));
+    }
+    double ns = 0;
+    for (const auto& shape : evaluation["measured"]["ok"].at("shapes")) {
+      ns += shape.at("candidate").at("medianNs").get<double>();
+    }
+    measured[KeyOf(tunables)] = ns;
+  }
+  return measured;
+}
+
+class PtxSource {
+ public:
+  explicit PtxSource(const Options& options) : options_(options) {}
+
+  struct Compiled {
+    std::string ptx;
+    Cubin cubin;  // registers and shared memory of its kernels, by ptxas
+  };
+
+  absl::StatusOr<Compiled> Compile(const std::string& problem, const Candidate& candidate) {
+    const std::string base = options_.ptx.empty()
+                                 ? ""
+                                 : absl::StrCat(options_.ptx, "/", options_.architecture, "/",
+                                                problem, "/", candidate.candidate_id);
+    std::string ptx;
+    std::string log;
+    if (base.empty() || !Load(base + ".ptx", ptx) || !Load(base + ".log", log)) {
+      KC_RETURN_IF_ERROR(Run(candidate, ptx, log));
+      if (!base.empty()) {
+        fs::create_directories(fs::path(base).parent_path());
+        std::ofstream(base + ".log", std::ios::binary) << log;
+        std::ofstream(base + ".ptx", std::ios::binary) << ptx;
+      }
+    }
+    Compiled compiled;
+    for (const PtxasFunction& function : ReadPtxasInfo(log)) {
+      if (!function.is_kernel) continue;
+      CubinKernel kernel;
+      kernel.name = function.name;
+      kernel.registers = function.registers;
+      kernel.shared_bytes = function.shared_bytes;
+      compiled.cubin.kernels.push_back(kernel);
+    }
+    compiled.ptx = std::move(ptx);
+    return compiled;
+  }
+
+ private:
+  static bool Load(const std::string& path, std::string& content) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return false;
+    std::ostringstream all;
+    all << file.rdbuf();
+    content = all.str();
+    return true;
+  }
+
+  absl::Status Run(const Candidate& candidate, std::string& ptx, std::string& log) {
+    if (process_ == nullptr) {
+      KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit, FindCudaToolkit({KERNELCAST_CUDA_HOME}));
+      KC_ASSIGN_OR_RETURN(headers_, HeaderArchive::Read(toolkit.include_directory));
+      CompilerProcessOptions options;
+      options.program = KERNELCAST_BIN_DIR "/kernelcast-cuda-compiler";
+      options.toolkit = toolkit;
+      KC_ASSIGN_OR_RETURN(process_, CompilerProcess::Start(options, headers_->fd(), CancelToken()));
+    }
+    compiler_wire::CompileRequest request;
+    request.source = candidate.source;
+    request.options = {"-arch=" + options_.architecture, "-Xptxas=-v", "--no-source-include",
+                       "--no-cache", "--modify-stack-limit=false"};
+    request.options.insert(request.options.end(), candidate.flags.begin(), candidate.flags.end());
+    request.headers = headers_->Reach(IncludedFiles(candidate.source));
+    compiler_wire::CompileReply reply;
+    if (process_->Compile(request, 60'000'000'000, CancelToken(), reply) !=
+            CompilerProcess::End::kAnswered ||
+        reply.code != compiler_wire::ReplyCode::kCompiled) {
+      return absl::InternalError(reply.log);
+    }
+    ptx = std::move(reply.ptx);
+    log = std::move(reply.log);
+    return absl::OkStatus();
+  }
+
+  const Options& options_;
+  std::unique_ptr<HeaderArchive> headers_;
+  std::unique_ptr<CompilerProcess> process_;
+};
+
+struct Point {
+  std::string key;
+  double measured_ns = 0;  // 0: was not right
+  double estimated_ns = 0;
+  double largest_ns = 0;  // of the resources alone, summed over launches
+  std::string not_covered;
+  double simulated_ms = 0;
+  int64_t steps = 0;
+  std::vector<ptx::LaunchEstimate> launches;
+  std::vector<ptx::LaunchCounts> counts;
+};
+
+absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
+                               const Problem& problem, const Candidate& candidate,
+                               PtxSource& source) {
+  Point point;
+  KC_ASSIGN_OR_RETURN(const PtxSource::Compiled compiled, source.Compile(problem.name, candidate));
+  static_cast<void>(options);
+  for (const AxisValues& axes : problem.targets.at(std::string(kCudaTargetName)).bench_shapes) {
+    KC_ASSIGN_OR_RETURN(const SimulationPlan plan,
+                        PlanSimulation(problem, candidate.launches, candidate.workspace_bytes,
+                                       candidate.tunables, axes, compiled.cubin));
+    const double start_ms = ProcessorMs();
+    const ptx::Program program = ptx::ParseProgram(compiled.ptx);
+    point.counts = ptx::Simulate(program, plan.buffers, plan.launches);
+    point.launches = ptx::Estimate(gpu, plan.buffers, point.counts, plan.resources);
+    point.simulated_ms += ProcessorMs() - start_ms;
+    for (size_t k = 0; k < point.launches.size(); ++k) {
+      point.estimated_ns += point.launches[k].total_ns;
+      point.largest_ns +=
+          *std::max_element(point.launches[k].ns.begin(), point.launches[k].ns.end());
+      point.steps += point.counts[k].steps;
+      if (!point.counts[k].not_covered.empty()) {
+        point.not_covered = absl::StrCat(point.counts[k].kernel, ": ", point.counts[k].not_covered);
+      }
+    }
+  }
+  return point;
+}
+
+std::vector<double> Ranks(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (size_t i = 0; i < order.size();) {
+    size_t end = i;
+    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
+    for (size_t k = i; k < end; ++k) ranks[order[k]] = static_cast<double>(i + end - 1) / 2;
+    i = end;
+  }
+  return ranks;
+}
+
+double Spearman(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = Ranks(a);
+  const std::vector<double> y = Ranks(b);
+  const double mean = static_cast<double>(x.size() - 1) / 2;
+  double xy = 0;
+  double xx = 0;
+  double yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void List(const Point& point) {
+  std::printf("  %9.1f %9.1f us %6.2f ms %7lld  %s %s\n", point.measured_ns / 1e3,
+              point.estimated_ns / 1e3, point.simulated_ms, static_cast<long long>(point.steps),
+              point.key.c_str(), point.not_covered.c_str());
+  for (size_t k = 0; k < point.launches.size(); ++k) {
+    std::printf("      %s:", point.counts[k].kernel.c_str());
+    for (int r = 0; r < ptx::kResources; ++r) {
+      const double us = point.launches[k].ns[static_cast<size_t>(r)] / 1e3;
+      if (us > 0.5)
+        std::printf(" %s %.1f", std::string(Name(static_cast<ptx::Resource>(r))).c_str(), us);
+    }
+    std::printf("  (waves %.2f, resident %.0f, %d blocks, %d warps)\n", point.launches[k].waves,
+                point.launches[k].blocks_per_multiprocessor, point.counts[k].sampled_blocks,
+                point.counts[k].sampled_warps);
+  }
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return 1;
+}
+
+int Run(const Options& options) {
+  const ptx::GpuModel* gpu = ptx::FindGpuModel(options.gpu, options.architecture);
+  if (gpu == nullptr) return Fail(absl::NotFoundError("no such GPU"));
+  PtxSource source(options);
+  std::vector<double> correlations;
+  std::vector<double> times;
+  std::printf("%-22s %6s %8s %9s %9s %9s %8s %8s  %s\n", "problem", "points", "covered", "spearman",
+              "largest", "top 10%", "ms", "most ms", "log2 error (median)");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(options.problems)) {
+    if (fs::exists(entry.path() / "space" / "cuda.yaml")) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  std::map<std::string, int> reasons;
+  for (const std::string& name : names) {
+    if (!options.only.empty() &&
+        std::find(options.only.begin(), options.only.end(), name) == options.only.end()) {
+      continue;
+    }
+    auto files = ReadProblemFolder(absl::StrCat(options.problems, "/", name));
+    if (!files.ok()) return Fail(files.status());
+    const auto problem = ParseProblem(*std::move(files));
+    if (!problem.ok()) return Fail(problem.status());
+    const auto measured = ReadMeasured(absl::StrCat(options.records, "/", name, ".jsonl.gz"));
+    if (!measured.ok()) return Fail(measured.status());
+    const Space& space = *problem->targets.at(std::string(kCudaTargetName)).space;
+    std::vector<Point> points;
+    for (const SpacePoint& at : EnumeratePoints(space)) {
+      const Candidate candidate = CandidateFromPoint(space, at, problem->problem_id);
+      auto point = Simulate(options, *gpu, *problem, candidate, source);
+      if (!point.ok()) return Fail(point.status());
+      std::vector<std::pair<std::string, std::string>> tunables;
+      for (const Tunable& tunable : candidate.tunables) {
+        tunables.emplace_back(tunable.name, tunable.value);
+      }
+      point->key = KeyOf(tunables);
+      if (const auto found = measured->find(point->key); found != measured->end()) {
+        point->measured_ns = found->second;
+      }
+      points.push_back(*std::move(point));
+    }
+    std::vector<double> truth;
+    std::vector<double> estimates;
+    std::vector<double> largest;
+    std::vector<double> ms;
+    std::vector<double> errors;
+    size_t covered = 0;
+    for (const Point& point : points) {
+      ms.push_back(point.simulated_ms);
+      if (!point.not_covered.empty()) {
+        ++reasons[absl::StrCat(name, " ", point.not_covered)];
+        continue;
+      }
+      ++covered;
+      if (point.measured_ns <= 0) continue;
+      truth.push_back(point.measured_ns);
+      estimates.push_back(point.estimated_ns);
+      largest.push_back(point.largest_ns);
+      errors.push_back(std::abs(std::log2(point.estimated_ns / point.measured_ns)));
+    }
+    // The best that is found if only the tenth that is estimated fastest is measured.
+    double top = 0;
+    if (!truth.empty()) {
+      std::vector<size_t> order(truth.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::sort(order.begin(), order.end(),
+                [&](size_t a, size_t b) { return estimates[a] < estimates[b]; });
+      double best = 1e300;
+      for (size_t i = 0; i < std::max<size_t>(1, (order.size() + 9) / 10); ++i) {
+        best = std::min(best, truth[order[i]]);
+      }
+      top = *std::min_element(truth.begin(), truth.end()) / best;
+    }
+    const double correlation = Spearman(truth, estimates);
+    correlations.push_back(correlation);
+    times.insert(times.end(), ms.begin(), ms.end());
+    std::printf("%-22s %6zu %8zu %9.3f %9.3f %9.3f %8.2f %8.2f  %.2f\n", name.c_str(),
+                points.size(), covered, correlation, Spearman(truth, largest), top, Median(ms),
+                *std::max_element(ms.begin(), ms.end()), Median(errors));
+    if (options.list) {
+      std::sort(points.begin(), points.end(),
+                [](const Point& a, const Point& b) { return a.measured_ns < b.measured_ns; });
+      for (const Point& point : points) List(point);
+    }
+  }
+  std::printf("median Spearman %.3f, least %.3f; ms: median %.2f, most %.2f\n",
+              Median(correlations), *std::min_element(correlations.begin(), correlations.end()),
+              Median(times), *std::max_element(times.begin(), times.end()));
+  for (const auto& [reason, count] : reasons) {
+    std::printf("not covered, %d points: %s\n", count, reason.c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kernelcast::worker
+
+int main(int argc, char** argv) {
+  kernelcast::worker::Options options;
+  CLI::App app("Prints how the virtual GPU's estimates rank the points of the CUDA spaces.");
+  app.add_option("--problems", options.problems, "Folder of problems");
+  app.add_option("--records", options.records, "Folder of PROBLEM.jsonl.gz, measured");
+  app.add_option("--ptx", options.ptx, "Keeps PTX there");
+  app.add_option("--gpu", options.gpu, "Model");
+  app.add_option("--architecture", options.architecture, "As NVRTC names them");
+  app.add_option("--only", options.only, "Problems");
+  app.add_flag("--list", options.list, "Every point, with what bounds it");
+  CLI11_PARSE(app, argc, argv);
+  return kernelcast::worker::Run(options);
+}
