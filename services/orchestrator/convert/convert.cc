@@ -473,6 +473,22 @@ v1::Rejection ToProto(const Rejection& rejection) {
   return message;
 }
 
+v1::SelectiveRisk ToProto(const RiskMonitor& monitor) {
+  const SelectiveRisk risk = monitor.selective_risk();
+  v1::SelectiveRisk message;
+  message.set_estimate(risk.estimate);
+  message.set_low(risk.low);
+  message.set_high(risk.high);
+  message.set_candidates(risk.pruned);
+  message.set_measured(risk.labels);
+  message.set_certified_threshold(monitor.threshold());
+  message.set_alpha(monitor.options().alpha);
+  message.set_delta(monitor.options().delta);
+  message.set_informative(monitor.informative());
+  message.set_alarms(monitor.alarms());
+  return message;
+}
+
 v1::Search ToProto(const SearchSnapshot& snapshot) {
   v1::Search message;
   message.set_search_id(snapshot.search_id);
@@ -491,6 +507,7 @@ v1::Search ToProto(const SearchSnapshot& snapshot) {
   *message.mutable_started_at() = TimestampToProto(snapshot.started_ns);
   if (snapshot.ended_ns != 0) *message.mutable_ended_at() = TimestampToProto(snapshot.ended_ns);
   message.set_last_sequence(snapshot.last_sequence);
+  *message.mutable_selective_risk() = ToProto(snapshot.risk);
   return message;
 }
 

@@ -98,6 +98,7 @@ SearchSnapshot Snapshot(const Search& search, const State& state) {
   snapshot.started_ns = search.started_ns;
   snapshot.ended_ns = search.ended_ns;
   snapshot.last_sequence = search.last_sequence;
+  snapshot.risk = search.routes.risk();
   return snapshot;
 }
 

@@ -62,6 +62,12 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
     series.device_seconds_avoided = &registry->Counter(
         "kernelcast_orchestrator_gpu_seconds_avoided_total",
         "Pruned evaluations times the mean cost of a measured one so far.", labels);
+    series.prunable =
+        &registry->Counter("kernelcast_orchestrator_prunable_total",
+                           "Candidates that were pruned, or audited instead.", labels);
+    series.prunable_winners = &registry->Counter(
+        "kernelcast_orchestrator_prunable_winners_total",
+        "Those of them that were faster than the incumbent, estimated from audits.", labels);
     series.audits =
         &registry->Counter("kernelcast_orchestrator_audits_total",
                            "Candidates measured although they would be pruned.", labels);
@@ -77,6 +83,11 @@ void OrchestratorMetrics::OnDecided(const Evaluation& evaluation, const Decision
   PerTarget& series = For(evaluation.candidate.target);
   series.decisions.at(decision.reason)->Increment();
   if (decision.reason == DecisionReason::kAudit) series.audits->Increment();
+  if (decision.reason == DecisionReason::kAudit ||
+      decision.reason == DecisionReason::kUnpromising ||
+      decision.reason == DecisionReason::kLikelyFailure) {
+    series.prunable->Increment();
+  }
 }
 
 void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
@@ -89,6 +100,12 @@ void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
     series.device_seconds_spent->Increment(seconds);
     series.measured += 1;
     series.device_seconds += seconds;
+    const Decision& decision = *evaluation.decision;
+    const Ratio* const speedup = MeasuredSpeedup(*measurement);
+    if (decision.reason == DecisionReason::kAudit && speedup != nullptr &&
+        speedup->value > decision.incumbent_speedup) {
+      series.prunable_winners->Increment(1 / decision.audit_propensity);
+    }
   } else if (std::holds_alternative<Pruned>(settled.result)) {
     series.settled.at("pruned")->Increment();
     if (series.measured > 0) {

@@ -28,6 +28,8 @@ class OrchestratorMetrics final : public EngineObserver {
     prometheus::Counter* device_seconds_spent = nullptr;
     prometheus::Counter* device_seconds_avoided = nullptr;
     prometheus::Counter* audits = nullptr;
+    prometheus::Counter* prunable = nullptr;
+    prometheus::Counter* prunable_winners = nullptr;
     // For the estimate of what a pruned candidate would have cost. The engine's thread alone.
     double measured = 0;
     double device_seconds = 0;
