@@ -12,7 +12,8 @@ namespace {
 constexpr double kAlarmWealth = 1000;
 // Two that are nearer than 2% are equally fast.
 constexpr double kSameLog2Speedup = 0.03;
-constexpr double kLeastOrder = 0.6;
+constexpr double kLeastOrder = 0.7;
+constexpr double kDisorderWealth = 100;
 
 // log of the sum of stakes[i] * exp(logs[i])
 template <class Logs, class Stakes>
@@ -77,7 +78,7 @@ void RiskMonitor::CountOrder(double forecast, double measured) {
   if (!informative_) {
     informative_ = LogMean(order_, kStakes) >= std::log(1 / options_.delta);
     disorder_ = 0;
-  } else if (disorder_ >= std::log(kAlarmWealth)) {
+  } else if (disorder_ >= std::log(kDisorderWealth)) {
     Alarm();
   }
 }

@@ -47,7 +47,7 @@ struct SelectiveRisk {
 // So nothing is certified before the forecasts have been seen to tell faster from slower: of pairs
 // of candidates in the order of their decisions, both measured as correct, the one forecast to be
 // faster must be the faster one more often than half the time. That too is a bet, which forecasts
-// that say nothing win with probability delta at most. It is lost again when no more than 60% of
+// that say nothing win with probability delta at most. It is lost again when no more than 70% of
 // pairs are in order, or when kSameForecasts candidates in a row are forecast to be equally fast.
 //
 // Candidates are counted in the order of their decisions: one whose measurement is under way holds
