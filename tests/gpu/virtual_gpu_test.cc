@@ -170,10 +170,18 @@ TEST_CASE(
                 "}\n",
             "ceildiv(n, 1024)", "1024"));
     both.CheckGlobal();
-    CHECK(both.Fact("shared_load_requests") * both.Fact("shared_load_wavefronts") ==
-          Approx(both.Counter("shared_load_wavefronts")).epsilon(0.05));
-    CHECK(both.Fact("shared_store_requests") * both.Fact("shared_store_wavefronts") ==
-          Approx(both.Counter("shared_store_wavefronts")).epsilon(0.05));
+    for (const std::string kind : {"shared_load", "shared_store"}) {
+      INFO(kind);
+      const double simulated =
+          both.Fact((kind + "_requests").c_str()) * both.Fact((kind + "_wavefronts").c_str());
+      const double counted = both.Counter((kind + "_wavefronts").c_str());
+      // The hardware counts those besides that found the data pipe busy with other accesses: up to
+      // one for each request.
+      CHECK(counted > 0.99 * simulated);
+      CHECK(counted < simulated + both.Fact((kind + "_requests").c_str()));
+      std::printf("%s wavefronts: %.4g simulated, %.4g counted\n", kind.c_str(), simulated,
+                  counted);
+    }
   }
 }
 
