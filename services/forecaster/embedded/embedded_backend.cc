@@ -328,11 +328,12 @@ std::shared_ptr<const ProblemModel> EmbeddedBackend::TrainGroup(const GroupKey& 
 std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(const std::string& target,
                                                                 const std::string& without_problem,
                                                                 uint64_t up_to_sequence) const {
-  std::map<std::string, std::vector<const TrainingRow*>> rows;
+  std::map<std::string, ProblemRows> rows;
   for (const auto& [key, group] : groups_) {
     if (key.second != target || key.first == without_problem) continue;
+    rows[key.first].family = group->problem->problem.family;
     for (size_t i = 0; i < group->rows.size() && group->sequences[i] <= up_to_sequence; ++i) {
-      rows[key.first].push_back(&group->rows[i]);
+      rows[key.first].rows.push_back(&group->rows[i]);
     }
   }
   absl::StatusOr<SharedModel> model =

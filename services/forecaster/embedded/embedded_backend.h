@@ -46,7 +46,8 @@ class EmbeddedBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "embedded";
   // Changes when the same labels would give other forecasts.
-  static constexpr std::string_view kVersion = "embedded/2+embedded-cpu/1+embedded-cuda/1";
+  static constexpr std::string_view kVersion =
+      "embedded/3+embedded-cpu/1+embedded-cuda/1+embedded-sim/1";
 
   explicit EmbeddedBackend(EmbeddedOptions options);
   // Ends training at the next opportunity; labels not yet taken in are dropped.

@@ -47,8 +47,8 @@ double StackingWeight(std::span<const double> a, std::span<const double> b) {
 }  // namespace
 
 double ProblemModel::Offset(const CandidateFeatures& features) const {
-  if (shared_ == nullptr || features.shared.empty()) return 0;
-  return shared_slope_ * shared_->Predict(features.shared);
+  if (shared_ == nullptr || !shared_->Covers(features)) return 0;
+  return shared_slope_ * shared_->Predict(features);
 }
 
 ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
@@ -73,14 +73,14 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
 
   double prior_scale = kPrior.scale;
   if (model.shared_ != nullptr) {
-    prior_scale = std::sqrt(model.shared_->error_variance());
+    prior_scale = model.shared_->error_scale();
     model.shared_slope_ = model.shared_->trust();
     std::vector<std::pair<double, double>> points;
     double mean_x = 0;
     double mean_y = 0;
     for (const TrainingRow* row : correct) {
-      if (row->features.shared.empty()) continue;
-      points.emplace_back(model.shared_->Predict(row->features.shared), *row->log2_speedup);
+      if (!model.shared_->Covers(row->features)) continue;
+      points.emplace_back(model.shared_->Predict(row->features), *row->log2_speedup);
       mean_x += points.back().first;
       mean_y += points.back().second;
     }
@@ -176,6 +176,8 @@ ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
     out.degrees_of_freedom = std::min(out.degrees_of_freedom, other.degrees_of_freedom);
   }
   out.location += Offset(features);
+  // What the shared model cannot tell of is as unknown as before.
+  if (shared_ != nullptr && !shared_->Covers(features) && labels_ == 0) out = kPrior;
   return prediction;
 }
 

@@ -24,10 +24,10 @@ std::vector<TrainingRow> Problem(int count, bool lawful, uint64_t seed) {
   return rows;
 }
 
-using ByProblem = std::map<std::string, std::vector<const TrainingRow*>>;
+using ByProblem = std::map<std::string, ProblemRows>;
 
 void Add(ByProblem& all, const std::string& name, const std::vector<TrainingRow>& rows) {
-  for (const TrainingRow& row : rows) all[name].push_back(&row);
+  for (const TrainingRow& row : rows) all[name].rows.push_back(&row);
 }
 
 TEST_CASE("What holds for all problems is learnt and trusted", "[forecaster][shared]") {
@@ -39,13 +39,13 @@ TEST_CASE("What holds for all problems is learnt and trusted", "[forecaster][sha
   REQUIRE(model.ok());
   CHECK(model->problems() == 6);
   CHECK(model->trust() > 0.7);
-  CHECK(std::sqrt(model->error_variance()) < 0.6 * kPrior.scale);
+  CHECK(model->error_scale() < 0.6 * kPrior.scale);
 
   std::vector<double> predicted;
   std::vector<double> truth;
   const std::vector<TrainingRow> unseen = Problem(40, true, 99);
   for (const TrainingRow& row : unseen) {
-    predicted.push_back(model->Predict(row.features.shared));
+    predicted.push_back(model->Predict(row.features));
     truth.push_back(*row.log2_speedup);
   }
   CHECK(Spearman(predicted, truth) > 0.9);
@@ -59,7 +59,7 @@ TEST_CASE("Where nothing carries over the model is not trusted", "[forecaster][s
   const absl::StatusOr<SharedModel> model = SharedModel::Train(rows, 1);
   REQUIRE(model.ok());
   CHECK(model->trust() < 0.3);
-  CHECK(std::sqrt(model->error_variance()) > 0.6);
+  CHECK(model->error_scale() > 0.6);
 }
 
 TEST_CASE("One problem tells little of another", "[forecaster][shared]") {
@@ -69,7 +69,7 @@ TEST_CASE("One problem tells little of another", "[forecaster][shared]") {
   const absl::StatusOr<SharedModel> model = SharedModel::Train(rows, 1);
   REQUIRE(model.ok());
   CHECK(model->trust() <= 0.25);
-  CHECK(std::sqrt(model->error_variance()) == Approx(kPrior.scale));
+  CHECK(model->error_scale() == Approx(kPrior.scale));
 }
 
 TEST_CASE("Failures and rows without facts are left out", "[forecaster][shared]") {
