@@ -102,8 +102,11 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   const size_t n = correct.size();
   const size_t skipped = n > GaussianProcess::kMaxPoints ? n - GaussianProcess::kMaxPoints : 0;
   positions.erase(positions.begin(), positions.begin() + static_cast<ptrdiff_t>(skipped));
+  const bool simulated = model.shared_ != nullptr && model.shared_->uses_simulations();
   model.process_ = GaussianProcess::Fit(
-      std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale);
+      std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale,
+      simulated ? GaussianProcess::Values::kErrorsOfSimulation
+                : GaussianProcess::Values::kSpeedups);
   if (n < kLeastRowsForEnsemble) return model;
 
   for (const TrainingRow* row : correct) {

@@ -17,7 +17,7 @@ constexpr size_t kMaxFolds = 8;
 // The prior counts as much as this many problems: of the error, and of the error of simulations,
 // which are right about as often for one operation as for another.
 constexpr double kPriorProblems = 2;
-constexpr double kPriorProblemsSimulated = 0.5;
+constexpr double kPriorProblemsSimulated = 0.1;
 constexpr size_t kLeastRows = 8;
 // Slope on simulated speedups before anything is known, and how firmly it is held, in problems'
 // worth of squared octaves.
@@ -224,7 +224,7 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
     model.core_.correction_share = std::clamp(best - std::sqrt(variance) / square, 0.0, 1.0);
   }
   double product = 0;
-  double square = model.uses_simulations_ ? 1e-9 : 1;  // draws the trust towards zero
+  double square = 1;  // draws the trust towards zero
   std::vector<double> errors(n);
   for (size_t i = 0; i < n; ++i) {
     const double predicted = bases[i] + model.core_.correction_share * corrections[i];
@@ -232,7 +232,8 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
     square += weights[i] * predicted * predicted;
     errors[i] = data.values[i] - predicted;
   }
-  model.trust_ = std::clamp(product / square, 0.0, 1.0);
+  // The slope on simulations is trust already.
+  model.trust_ = model.uses_simulations_ ? 1 : std::clamp(product / square, 0.0, 1.0);
   model.error_scale_ = FitErrorScale(
       errors, weights, model.uses_simulations_ ? kPriorProblemsSimulated : kPriorProblems);
   return model;

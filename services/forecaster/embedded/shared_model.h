@@ -54,6 +54,7 @@ class SharedModel {
   double simulated_slope() const { return core_.slope; }
 
  private:
+  friend class PriorCodec;
   struct Data;
   // What is learnt from some of the problems.
   struct Core {

@@ -8,9 +8,6 @@
 // failures among them; the other points are forecast. (c) Only the share of the pool that is
 // forecast to be fastest is measured. No figure rests on a label of a point that it scores.
 
-#include <google/protobuf/util/json_util.h>
-#include <zlib.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -22,23 +19,20 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
-#include "common/convert/convert.h"
 #include "common/domain/bins.h"
 #include "common/domain/forecast.h"
 #include "common/domain/problem.h"
 #include "common/domain/scoring.h"
-#include "kernelcast/v1/orchestrator.pb.h"
 #include "services/forecaster/core/calibration.h"
 #include "services/forecaster/embedded/problem_model.h"
 #include "services/forecaster/embedded/random.h"
 #include "services/forecaster/embedded/shared_model.h"
+#include "services/forecaster/rpc/training_records.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -60,67 +54,11 @@ struct Options {
   int seeds = 5;
 };
 
-struct Task {
-  std::string name;
-  std::string family;
-  std::shared_ptr<const ProblemContext> context;
-  std::vector<TrainingRow> rows;  // of all points that compiled
-
-  const TunableEncoder& encoder(const Options& options) const {
-    return context->EncoderFor(options.target);
-  }
-};
-
-absl::StatusOr<std::string> ReadGzip(const std::string& path) {
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  std::string content;
-  std::vector<char> buffer(1 << 16);
-  int count = 0;
-  while ((count = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
-    content.append(buffer.data(), static_cast<size_t>(count));
-  }
-  gzclose(file);
-  if (count < 0) return absl::DataLossError(absl::StrCat(path, " is damaged"));
-  return content;
-}
-
-absl::StatusOr<Task> ReadTask(const Options& options, const std::string& path) {
-  Task task;
-  task.name = fs::path(path).filename().string();
-  task.name.resize(task.name.find('.'));
-  KC_ASSIGN_OR_RETURN(std::vector<ProblemFile> files,
-                      ReadProblemFolder(absl::StrCat(options.problems, "/", task.name)));
-  KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-  // Both spellings are in use.
-  task.family = absl::StrReplaceAll(problem.family, {{"isation", "ization"}});
-  task.context = std::make_shared<const ProblemContext>(std::move(problem));
-  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzip(path));
-  std::istringstream lines(content);
-  google::protobuf::util::JsonParseOptions parse;
-  parse.ignore_unknown_fields = true;
-  for (std::string line; std::getline(lines, line);) {
-    v1::ExportRecord record;
-    if (!google::protobuf::util::JsonStringToMessage(line, &record, parse).ok()) {
-      return absl::DataLossError(absl::StrCat(path, ": a record cannot be read"));
-    }
-    if (!record.evaluation().has_measured()) continue;
-    KC_ASSIGN_OR_RETURN(const Candidate candidate, FromProto(record.candidate()));
-    TrainingRow& row = task.rows.emplace_back();
-    row.features = MakeFeatures(*task.context, candidate, FromProto(record.facts()),
-                                FromProto(record.reference_facts()));
-    if (record.evaluation().measured().has_ok()) {
-      row.log2_speedup = std::log2(record.evaluation().measured().ok().speedup().value());
-    }
-  }
-  return task;
-}
-
 double Simulated(const TrainingRow& row) {
   return row.features.simulation.empty() ? kNaN : row.features.simulation[0];
 }
 
-bool Apart(const Options& options, const Task& a, const Task& b) {
+bool Apart(const Options& options, const MeasuredProblem& a, const MeasuredProblem& b) {
   return options.hold_out == "family" ? a.family != b.family : a.name != b.name;
 }
 
@@ -220,7 +158,7 @@ double RandomBest(const std::vector<double>& pool, size_t draws) {
 
 class Experiment {
  public:
-  Experiment(const Options& options, std::vector<Task> tasks)
+  Experiment(const Options& options, std::vector<MeasuredProblem> tasks)
       : options_(options), tasks_(std::move(tasks)) {}
 
   int Run() {
@@ -247,12 +185,12 @@ class Experiment {
 
  private:
   absl::Status Train(size_t t) {
-    const Task& task = tasks_[t];
+    const MeasuredProblem& task = tasks_[t];
     const std::string without = options_.hold_out == "family" ? task.family : task.name;
     std::shared_ptr<const SharedModel>& shared = shared_[without];
     if (shared == nullptr) {
       std::map<std::string, ProblemRows> rows;
-      for (const Task& other : tasks_) {
+      for (const MeasuredProblem& other : tasks_) {
         if (!Apart(options_, task, other)) continue;
         ProblemRows& of = rows[other.name];
         of.family = other.family;
@@ -277,19 +215,20 @@ class Experiment {
         for (size_t i = 0; i < labels; ++i) given.push_back(&task.rows[order[i]]);
         ProblemModelOptions model_options;
         model_options.seed = DeriveSeed(1, task.name, labels);
-        const ProblemModel model =
-            ProblemModel::Train(task.encoder(options_), given, shared, model_options);
+        const ProblemModel model = ProblemModel::Train(task.context->EncoderFor(task.target), given,
+                                                       shared, model_options);
         Trial& trial = trials_[{t, labels}].emplace_back();
         for (size_t i = labels; i < order.size(); ++i) {
           const TrainingRow& row = task.rows[order[i]];
           if (!row.log2_speedup.has_value()) continue;
-          trial.records.push_back({model.Predict(task.encoder(options_), row.features).log2_speedup,
-                                   *row.log2_speedup, 1});
+          trial.records.push_back(
+              {model.Predict(task.context->EncoderFor(task.target), row.features).log2_speedup,
+               *row.log2_speedup, 1});
         }
         if (labels > 0) continue;
         for (const TrainingRow& row : task.rows) {
-          forecasts_[t].push_back(
-              model.Predict(task.encoder(options_), row.features).log2_speedup.location);
+          forecasts_[t].push_back(model.Predict(task.context->EncoderFor(task.target), row.features)
+                                      .log2_speedup.location);
         }
       }
     }
@@ -299,6 +238,8 @@ class Experiment {
   // The calibration that the records of problems apart from this one make, as the backend has it
   // for a problem before its own labels count.
   double Multiplier(size_t t, size_t labels) const {
+    // Without labels the scale is that of errors on families left out, and stays.
+    if (labels == 0) return 1;
     std::vector<PrequentialRecord> records;
     for (size_t other = 0; other < tasks_.size(); ++other) {
       const auto found = trials_.find({other, labels});
@@ -313,14 +254,14 @@ class Experiment {
     std::printf("(a) problems that were never seen, held out by %s\n\n", options_.hold_out.c_str());
     std::printf(
         "| problem | points | virtual GPU alone | Spearman | 8-bin accuracy | within one | ECE | "
-        "ECE, calibrated | ECE by chance | constant: accuracy | ECE |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "ECE by chance | constant: accuracy | ECE |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n");
     Json rows = Json::array();
-    std::vector<double> alone_all, spearman_all, accuracy_all, within_all, ece_all, calibrated_all,
-        floor_all, constant_all;
-    std::vector<ScoredForecast> pooled, pooled_calibrated, pooled_constant;
+    std::vector<double> alone_all, spearman_all, accuracy_all, within_all, ece_all, floor_all,
+        constant_all;
+    std::vector<ScoredForecast> pooled, pooled_constant;
     for (size_t t = 0; t < tasks_.size(); ++t) {
-      const Task& task = tasks_[t];
+      const MeasuredProblem& task = tasks_[t];
       std::vector<double> simulated, measured;
       for (const TrainingRow& row : task.rows) {
         if (!row.log2_speedup.has_value() || std::isnan(Simulated(row))) continue;
@@ -330,13 +271,11 @@ class Experiment {
       const double alone = Spearman(simulated, measured);
       const Trial& trial = trials_.at({t, 0}).front();
       const std::vector<ScoredForecast> raw = Scored(trial, 1);
-      const std::vector<ScoredForecast> calibrated = Scored(trial, Multiplier(t, 0));
       const Score score = ScoreOf(raw);
-      const double ece_calibrated = ScoreOf(calibrated).ece;
-      const double floor = CalibrationFloor(calibrated, t);
+      const double floor = CalibrationFloor(raw, t);
       // What bins the points of the others fall in, whatever the candidate.
       std::vector<double> frequencies(static_cast<size_t>(BinScheme::Default().size()), 0.5);
-      for (const Task& other : tasks_) {
+      for (const MeasuredProblem& other : tasks_) {
         if (!Apart(options_, task, other)) continue;
         for (const TrainingRow& row : other.rows) {
           if (!row.log2_speedup.has_value()) continue;
@@ -351,10 +290,9 @@ class Experiment {
         item.expected_log2_speedup = 0;
       }
       const Score constant_score = ScoreOf(constant);
-      std::printf("| %s | %zu | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | %.3f | %.2f | %.3f |\n",
+      std::printf("| %s | %zu | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | %.2f | %.3f |\n",
                   task.name.c_str(), raw.size(), alone, score.spearman, score.accuracy,
-                  score.within_one, score.ece, ece_calibrated, floor, constant_score.accuracy,
-                  constant_score.ece);
+                  score.within_one, score.ece, floor, constant_score.accuracy, constant_score.ece);
       rows.push_back({{"problem", task.name},
                       {"points", raw.size()},
                       {"virtual_gpu_spearman", alone},
@@ -362,7 +300,6 @@ class Experiment {
                       {"accuracy", score.accuracy},
                       {"within_one", score.within_one},
                       {"ece", score.ece},
-                      {"ece_calibrated", ece_calibrated},
                       {"ece_by_chance", floor},
                       {"constant_accuracy", constant_score.accuracy},
                       {"constant_ece", constant_score.ece}});
@@ -371,28 +308,22 @@ class Experiment {
       accuracy_all.push_back(score.accuracy);
       within_all.push_back(score.within_one);
       ece_all.push_back(score.ece);
-      calibrated_all.push_back(ece_calibrated);
       floor_all.push_back(floor);
       constant_all.push_back(constant_score.accuracy);
       pooled.insert(pooled.end(), raw.begin(), raw.end());
-      pooled_calibrated.insert(pooled_calibrated.end(), calibrated.begin(), calibrated.end());
       pooled_constant.insert(pooled_constant.end(), constant.begin(), constant.end());
     }
     const Score pool = ScoreOf(pooled);
-    const double pool_calibrated = ScoreOf(pooled_calibrated).ece;
     const Score pool_constant = ScoreOf(pooled_constant);
-    std::printf("| **median** | | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | %.3f | %.2f | |\n",
+    std::printf("| **median** | | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | %.2f | |\n",
                 Median(alone_all), Median(spearman_all), Median(accuracy_all), Median(within_all),
-                Median(ece_all), Median(calibrated_all), Median(floor_all), Median(constant_all));
-    std::printf("| **worst** | | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | | %.2f | |\n",
-                Least(alone_all), Least(spearman_all), Least(accuracy_all), Least(within_all),
-                *std::max_element(ece_all.begin(), ece_all.end()),
-                *std::max_element(calibrated_all.begin(), calibrated_all.end()),
-                Least(constant_all));
-    std::printf(
-        "| **pooled** | %zu | | %.3f | %.2f | %.2f | %.3f | %.3f | %.3f | %.2f | %.3f |\n\n",
-        pooled.size(), pool.spearman, pool.accuracy, pool.within_one, pool.ece, pool_calibrated,
-        CalibrationFloor(pooled_calibrated, 99), pool_constant.accuracy, pool_constant.ece);
+                Median(ece_all), Median(floor_all), Median(constant_all));
+    std::printf("| **worst** | | %.3f | %.3f | %.2f | %.2f | %.3f | | %.2f | |\n", Least(alone_all),
+                Least(spearman_all), Least(accuracy_all), Least(within_all),
+                *std::max_element(ece_all.begin(), ece_all.end()), Least(constant_all));
+    std::printf("| **pooled** | %zu | | %.3f | %.2f | %.2f | %.3f | %.3f | %.2f | %.3f |\n\n",
+                pooled.size(), pool.spearman, pool.accuracy, pool.within_one, pool.ece,
+                CalibrationFloor(pooled, 99), pool_constant.accuracy, pool_constant.ece);
     std::fflush(stdout);
     return {{"problems", rows},
             {"median_virtual_gpu_spearman", Median(alone_all)},
@@ -400,8 +331,7 @@ class Experiment {
             {"worst_spearman", Least(spearman_all)},
             {"pooled_accuracy", pool.accuracy},
             {"pooled_within_one", pool.within_one},
-            {"pooled_ece", pool.ece},
-            {"pooled_ece_calibrated", pool_calibrated}};
+            {"pooled_ece", pool.ece}};
   }
 
   Json FewLabels() {
@@ -475,7 +405,7 @@ class Experiment {
       std::string worst;
       Json problems = Json::object();
       for (size_t t = 0; t < tasks_.size(); ++t) {
-        const Task& task = tasks_[t];
+        const MeasuredProblem& task = tasks_[t];
         std::vector<double> pool, simulated;
         for (const TrainingRow& row : task.rows) {
           pool.push_back(row.log2_speedup.value_or(kNaN));
@@ -530,7 +460,7 @@ class Experiment {
   }
 
   const Options& options_;
-  const std::vector<Task> tasks_;
+  const std::vector<MeasuredProblem> tasks_;
   std::map<std::string, std::shared_ptr<const SharedModel>> shared_;
   std::map<std::pair<size_t, size_t>, std::vector<Trial>> trials_;  // by task and labels
   std::map<size_t, std::vector<double>> forecasts_;                 // of all rows, without labels
@@ -542,21 +472,13 @@ int Run(Options options) {
         absl::StrCat(KERNELCAST_SOURCE_DIR "/data/measured/",
                      options.target == kCudaTargetName ? "nvidia-h200" : "amd-epyc", "/spaces");
   }
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::directory_iterator(options.records)) {
-    if (entry.path().extension() == ".gz") paths.push_back(entry.path());
+  absl::StatusOr<std::vector<MeasuredProblem>> tasks =
+      ReadMeasuredProblems(options.records, options.problems);
+  if (!tasks.ok()) {
+    std::fprintf(stderr, "%s\n", tasks.status().ToString().c_str());
+    return 1;
   }
-  std::sort(paths.begin(), paths.end());
-  std::vector<Task> tasks;
-  for (const std::string& path : paths) {
-    absl::StatusOr<Task> task = ReadTask(options, path);
-    if (!task.ok()) {
-      std::fprintf(stderr, "%s\n", task.status().ToString().c_str());
-      return 1;
-    }
-    tasks.push_back(*std::move(task));
-  }
-  return Experiment(options, std::move(tasks)).Run();
+  return Experiment(options, *std::move(tasks)).Run();
 }
 
 }  // namespace
