@@ -52,10 +52,15 @@ class PriorCodec {
   static Json ToJson(const SharedModel& model, const std::string& features) {
     Json forests = Json::array();
     for (const Forest& forest : model.core_.members) forests.push_back(ToJson(forest));
-    return {{"features", features},         {"slope", model.core_.slope},
-            {"centre", model.core_.centre}, {"correction_share", model.core_.correction_share},
-            {"trust", model.trust_},        {"error_scale", model.error_scale_},
-            {"problems", model.problems_},  {"forests", std::move(forests)}};
+    return {{"features", features},
+            {"slope", model.core_.slope},
+            {"centre", model.core_.centre},
+            {"correction_share", model.core_.correction_share},
+            {"trust", model.trust_},
+            {"error_scale", model.error_scale_},
+            {"slope_error", model.slope_error_},
+            {"problems", model.problems_},
+            {"forests", std::move(forests)}};
   }
 
   static absl::StatusOr<SharedModel> FromJson(const Json& json) {
@@ -72,9 +77,10 @@ class PriorCodec {
     model.core_.correction_share = json.at("correction_share").get<double>();
     model.trust_ = json.at("trust").get<double>();
     model.error_scale_ = json.at("error_scale").get<double>();
+    model.slope_error_ = json.at("slope_error").get<double>();
     model.problems_ = json.at("problems").get<size_t>();
     for (const double value : {model.core_.slope, model.core_.centre, model.core_.correction_share,
-                               model.trust_, model.error_scale_}) {
+                               model.trust_, model.error_scale_, model.slope_error_}) {
       if (!std::isfinite(value)) return Damaged("a figure is not finite");
     }
     if (!(model.error_scale_ > 0)) return Damaged("error_scale must be positive");

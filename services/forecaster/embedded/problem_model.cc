@@ -92,6 +92,8 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
       square += deviation * deviation;
     }
     model.shared_slope_ = std::clamp(product / square, 0.0, 1.5);
+    // Labels that lie apart tell the slope.
+    model.slope_error_ = model.shared_->slope_error() * std::sqrt(kSlopePrior / square);
   }
 
   std::vector<double> residuals;
@@ -178,7 +180,9 @@ ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
     out.location = w * out.location + (1 - w) * other.location;
     out.degrees_of_freedom = std::min(out.degrees_of_freedom, other.degrees_of_freedom);
   }
-  out.location += Offset(features);
+  const double offset = Offset(features);
+  out.location += offset;
+  out.scale = std::hypot(out.scale, slope_error_ * offset);
   // What the shared model cannot tell of is as unknown as before.
   if (shared_ != nullptr && !shared_->Covers(features) && labels_ == 0) out = kPrior;
   return prediction;

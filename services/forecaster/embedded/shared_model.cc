@@ -23,6 +23,7 @@ constexpr size_t kLeastRows = 8;
 // worth of squared octaves.
 constexpr double kUsualSlope = 0.9;
 constexpr double kSlopePrior = 1;
+constexpr double kMaxSlopeError = 0.6;
 
 BoosterOptions Options(uint64_t seed) {
   BoosterOptions options;
@@ -35,25 +36,39 @@ BoosterOptions Options(uint64_t seed) {
   return options;
 }
 
-// Maximum of the likelihood of a Student-t around zero, with `prior_weight` further observations
-// whose mean square is the prior's.
-double FitErrorScale(std::span<const double> errors, std::span<const double> weights,
-                     double prior_weight) {
+// Error scales: that of kernels like the reference, and what it grows by for each octave that is
+// predicted between them.
+struct ErrorScales {
+  double level = kPrior.scale;
+  double slope = 0;
+};
+
+// Maximum of the likelihood of Student-t errors, with `prior_weight` further ones at the prior's
+// scale; on a grid, which is fine enough for what so few problems can tell.
+ErrorScales FitErrorScales(std::span<const double> errors, std::span<const double> predicted,
+                           std::span<const double> weights, double prior_weight, double max_slope) {
+  constexpr double kLeastLevel = 0.05;
+  constexpr double kStep = 1.04;
+  constexpr double kSlopeStep = 0.05;
   const double dof = kPrior.degrees_of_freedom;
-  double scale = kPrior.scale;
-  for (int i = 0; i < 100; ++i) {
-    double sum = prior_weight * kPrior.scale * kPrior.scale;
-    double weight = prior_weight;
-    for (size_t k = 0; k < errors.size(); ++k) {
-      const double square = errors[k] * errors[k];
-      sum += weights[k] * (dof + 1) * square / (dof + square / (scale * scale));
-      weight += weights[k];
+  const auto cost = [dof](double error, double variance) {
+    return 0.5 * std::log(variance) + 0.5 * (dof + 1) * std::log1p(error * error / variance / dof);
+  };
+  ErrorScales best;
+  double least = std::numeric_limits<double>::infinity();
+  for (double slope = 0; slope <= max_slope + 1e-9; slope += kSlopeStep) {
+    for (double level = kLeastLevel; level < 2 * kPrior.scale; level *= kStep) {
+      double sum = prior_weight * cost(kPrior.scale, level * level);
+      for (size_t i = 0; i < errors.size(); ++i) {
+        const double growth = slope * predicted[i];
+        sum += weights[i] * cost(errors[i], level * level + growth * growth);
+      }
+      if (sum >= least) continue;
+      least = sum;
+      best = {level, slope};
     }
-    const double next = std::sqrt(sum / weight);
-    if (std::abs(next - scale) < 1e-9) break;
-    scale = next;
   }
-  return scale;
+  return best;
 }
 
 }  // namespace
@@ -226,16 +241,22 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
   double product = 0;
   double square = 1;  // draws the trust towards zero
   std::vector<double> errors(n);
+  std::vector<double> all_predicted(n);
   for (size_t i = 0; i < n; ++i) {
     const double predicted = bases[i] + model.core_.correction_share * corrections[i];
     product += weights[i] * predicted * data.values[i];
     square += weights[i] * predicted * predicted;
     errors[i] = data.values[i] - predicted;
+    all_predicted[i] = predicted;
   }
   // The slope on simulations is trust already.
   model.trust_ = model.uses_simulations_ ? 1 : std::clamp(product / square, 0.0, 1.0);
-  model.error_scale_ = FitErrorScale(
-      errors, weights, model.uses_simulations_ ? kPriorProblemsSimulated : kPriorProblems);
+  const ErrorScales scales =
+      FitErrorScales(errors, all_predicted, weights,
+                     model.uses_simulations_ ? kPriorProblemsSimulated : kPriorProblems,
+                     model.uses_simulations_ ? kMaxSlopeError : 0);
+  model.error_scale_ = scales.level;
+  model.slope_error_ = scales.slope;
   return model;
 }
 

@@ -46,6 +46,9 @@ class SharedModel {
   // Scale of a Student-t with the degrees of freedom of kPrior that the error on problems of
   // families left out follows, drawn towards the prior's.
   double error_scale() const { return error_scale_; }
+  // What the square of the scale grows by, as a root, with each octave that is predicted: the
+  // further from the reference, the less sure.
+  double slope_error() const { return slope_error_; }
   // Share of the predicted log2 speedup to believe of a problem without labels.
   double trust() const { return trust_; }
   // Share of the trees' correction of simulations that is believed, and what simulated log2
@@ -77,6 +80,7 @@ class SharedModel {
   Core core_;
   size_t problems_ = 0;
   double error_scale_ = 0;
+  double slope_error_ = 0;
   double trust_ = 0;
 };
 

@@ -198,9 +198,10 @@ class Experiment {
       }
       KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(rows, 1));
       std::fprintf(stderr,
-                   "without %s: trust %.3f, slope %.3f, correction %.3f, error scale %.3f\n",
+                   "without %s: trust %.3f, slope %.3f, correction %.3f, error scale %.3f, of the "
+                   "slope %.3f\n",
                    without.c_str(), model.trust(), model.simulated_slope(),
-                   model.correction_share(), model.error_scale());
+                   model.correction_share(), model.error_scale(), model.slope_error());
       shared = std::make_shared<const SharedModel>(std::move(model));
     }
     for (const size_t labels : kLabelCounts) {
