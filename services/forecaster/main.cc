@@ -3,6 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,19 +24,27 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/forecaster/embedded/embedded_backend.h"
+#include "services/forecaster/embedded/prior.h"
 #include "services/forecaster/llm/llm_backend.h"
 #include "services/forecaster/pool/pool_backend.h"
 #include "services/forecaster/replay/replay_backend.h"
 #include "services/forecaster/rpc/forecast_records.h"
 #include "services/forecaster/rpc/forecaster_service.h"
+#include "services/forecaster/rpc/training_records.h"
 #include "services/forecaster/store/forecast_cache_file.h"
 #include "services/forecaster/store/label_store.h"
 
 namespace kernelcast::forecaster {
 namespace {
 
+namespace fs = std::filesystem;
+
 // A model is asked for this long at start whether it is there.
 constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
+
+// Values of --prior.
+constexpr std::string_view kShippedPrior = "shipped";
+constexpr std::string_view kNoPrior = "none";
 
 struct Flags {
   ServiceFlags service;
@@ -54,7 +66,44 @@ struct Flags {
   std::string replay_backend;
   std::string replay_version;
   std::string record_file;
+
+  std::string prior = std::string(kShippedPrior);
+  std::vector<std::string> train_folders;
+  std::string train_problems;
+  std::string train_output;
 };
+
+// The prior that is installed beside the program; none where there is no such file.
+absl::StatusOr<Prior> FindPrior(const std::string& flag) {
+  if (flag == kNoPrior) return Prior();
+  if (flag != kShippedPrior) return ReadPrior(flag);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path path = program.parent_path().parent_path() / "share/kernelcast/models/prior.json";
+  if (error || !fs::exists(path, error)) return Prior();
+  return ReadPrior(path.string());
+}
+
+// Writes the prior that the records make and says which it is.
+absl::Status Train(const Flags& flags) {
+  std::vector<MeasuredProblem> all;
+  for (const std::string& folder : flags.train_folders) {
+    KC_ASSIGN_OR_RETURN(std::vector<MeasuredProblem> measured,
+                        ReadMeasuredProblems(folder, flags.train_problems));
+    std::move(measured.begin(), measured.end(), std::back_inserter(all));
+  }
+  KC_ASSIGN_OR_RETURN(const std::string content, TrainPrior(all, flags.seed));
+  KC_ASSIGN_OR_RETURN(const Prior prior, ParsePrior(content));
+  std::ofstream file(flags.train_output, std::ios::binary);
+  file << content;
+  file.close();
+  if (!file) return absl::PermissionDeniedError("cannot write " + flags.train_output);
+  size_t rows = 0;
+  for (const MeasuredProblem& problem : all) rows += problem.rows.size();
+  std::printf("%s: %s, %zu bytes, from %zu measurements of %zu problems and targets\n",
+              flags.train_output.c_str(), prior.id.c_str(), content.size(), rows, all.size());
+  return absl::OkStatus();
+}
 
 int Fail(const absl::Status& status) {
   Log(LogLevel::kError, "the forecaster cannot start", {{"error", std::string(status.message())}});
@@ -143,6 +192,10 @@ int Run(const Flags& flags) {
 
   EmbeddedOptions embedded_options;
   embedded_options.seed = flags.seed;
+  absl::StatusOr<Prior> prior = FindPrior(flags.prior);
+  if (!prior.ok()) return Fail(prior.status());
+  if (!prior->id.empty()) Log(LogLevel::kInfo, "starting from a prior", {{"prior", prior->id}});
+  embedded_options.prior = *std::move(prior);
   embedded_options.keep_predictions = [&store](const std::vector<StoredPrediction>& predictions) {
     const absl::Status status = (*store)->KeepPredictions(predictions);
     if (status.ok()) return;
@@ -270,8 +323,29 @@ int Main(int argc, char** argv) {
                  "Of the record only forecasts of this backend version");
   app.add_option("--record", flags.record_file,
                  "File that the forecasts of --backend are appended to, for --replay");
+  app.add_option("--prior", flags.prior,
+                 "Model trained beforehand that the embedded backend starts from: a file, shipped "
+                 "(the one that is installed beside this program, if any), or none")
+      ->capture_default_str();
+  auto* train = app.add_option("--train", flags.train_folders,
+                               "Write a prior instead of serving: folders of PROBLEM.jsonl[.gz], "
+                               "measured, as kernelcast export writes them")
+                    ->group("Training");
+  auto* problems = app.add_option("--train-problems", flags.train_problems,
+                                  "Folder of the problems that were measured")
+                       ->group("Training");
+  auto* output =
+      app.add_option("--train-output", flags.train_output, "File that the prior is written to")
+          ->group("Training");
+  train->needs(problems)->needs(output);
   const int exit_code = ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
+  if (!flags.train_folders.empty()) {
+    const absl::Status trained = Train(flags);
+    if (trained.ok()) return 0;
+    std::fprintf(stderr, "%s\n", std::string(trained.message()).c_str());
+    return 1;
+  }
   return Run(flags);
 }
 

@@ -32,6 +32,7 @@ class Forest {
 
  private:
   friend class BoosterTrainer;
+  friend class PriorCodec;
   struct Node {
     // Threshold (go left below it), or the value of a leaf.
     float value = 0;

@@ -78,7 +78,9 @@ struct EmbeddedBackend::Snapshot {
 
 EmbeddedBackend::EmbeddedBackend(EmbeddedOptions options)
     : options_(std::move(options)),
-      snapshot_(std::make_shared<const Snapshot>()),
+      version_(options_.prior.id.empty() ? std::string(kVersion)
+                                         : std::string(kVersion) + "+" + options_.prior.id),
+      snapshot_(MakeSnapshot()),
       trainer_([this] { TrainingLoop(); }) {}
 
 EmbeddedBackend::~EmbeddedBackend() {
@@ -133,7 +135,7 @@ kernelcast::Forecast EmbeddedBackend::ForecastNow(const ForecastInput& input) co
   forecast.stddev_log2_speedup = StandardDeviation(distribution);
   forecast.baseline_candidate_id = input.baseline_candidate_id;
   forecast.backend = kName;
-  forecast.backend_version = kVersion;
+  forecast.backend_version = version_;
   forecast.calibrator_version = model->labels() > 0 ? calibration.version() : "none";
   forecast.labels_seen = model->labels();
   return forecast;
@@ -195,7 +197,7 @@ void EmbeddedBackend::Observe(std::vector<ObservedLabel> labels) {
 BackendDescription EmbeddedBackend::Describe() const {
   BackendDescription description;
   description.name = kName;
-  description.version = kVersion;
+  description.version = version_;
   std::lock_guard lock(mutex_);
   for (const auto& [key, counts] : counts_) description.labels.push_back(counts);
   return description;
@@ -261,7 +263,7 @@ void EmbeddedBackend::TakeIn(Pending pending, std::vector<StoredPrediction>& mad
   // Forecasts from before the first label are not scaled, and tell nothing about how to.
   if (pending.row.log2_speedup.has_value() && !group.rows.empty()) {
     StudentT predicted;
-    if (pending.prediction.has_value() && pending.prediction->backend_version == kVersion) {
+    if (pending.prediction.has_value() && pending.prediction->backend_version == version_) {
       predicted = pending.prediction->log2_speedup;
     } else {
       if (group.checkpoint_model == nullptr) {
@@ -269,7 +271,7 @@ void EmbeddedBackend::TakeIn(Pending pending, std::vector<StoredPrediction>& mad
       }
       const TunableEncoder& encoder = group.problem->EncoderFor(pending.key.second);
       predicted = group.checkpoint_model->Predict(encoder, pending.row.features).log2_speedup;
-      made.push_back({pending.label_id, std::string(kVersion), predicted});
+      made.push_back({pending.label_id, version_, predicted});
     }
     if (group.records.size() == kMaxRecords) group.records.erase(group.records.begin());
     group.records.push_back({predicted, *pending.row.log2_speedup, pending.weight});
@@ -311,9 +313,8 @@ void EmbeddedBackend::ChooseSharedLabels(const GroupKey& key, Group& group,
 std::shared_ptr<const ProblemModel> EmbeddedBackend::TrainGroup(const GroupKey& key, Group& group,
                                                                 size_t labels) {
   if (!group.shared_is_made) {
-    if (group.shared_rows > 0) {
-      group.shared = TrainShared(key.second, key.first, group.shared_sequence);
-    }
+    group.shared = group.shared_rows > 0 ? TrainShared(key.second, key.first, group.shared_sequence)
+                                         : PriorModel(key.second);
     group.shared_is_made = true;
   }
   std::vector<const TrainingRow*> rows;
@@ -328,13 +329,16 @@ std::shared_ptr<const ProblemModel> EmbeddedBackend::TrainGroup(const GroupKey& 
 std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(const std::string& target,
                                                                 const std::string& without_problem,
                                                                 uint64_t up_to_sequence) const {
-  std::map<std::string, std::vector<const TrainingRow*>> rows;
+  std::map<std::string, ProblemRows> rows;
   for (const auto& [key, group] : groups_) {
     if (key.second != target || key.first == without_problem) continue;
+    rows[key.first].family = group->problem->problem.family;
     for (size_t i = 0; i < group->rows.size() && group->sequences[i] <= up_to_sequence; ++i) {
-      rows[key.first].push_back(&group->rows[i]);
+      rows[key.first].rows.push_back(&group->rows[i]);
     }
   }
+  std::shared_ptr<const SharedModel> prior = PriorModel(target);
+  if (prior != nullptr && prior->problems() >= rows.size()) return prior;
   absl::StatusOr<SharedModel> model =
       SharedModel::Train(rows, DeriveSeed(options_.seed, target, up_to_sequence));
   if (!model.ok()) {
@@ -342,9 +346,14 @@ std::shared_ptr<const SharedModel> EmbeddedBackend::TrainShared(const std::strin
       Log(LogLevel::kWarning, "training of the shared model failed; it is left out",
           {{"target", target}, {"error", std::string(model.status().message())}});
     }
-    return nullptr;
+    return prior;
   }
   return std::make_shared<const SharedModel>(*std::move(model));
+}
+
+std::shared_ptr<const SharedModel> EmbeddedBackend::PriorModel(const std::string& target) const {
+  const auto found = options_.prior.targets.find(target);
+  return found == options_.prior.targets.end() ? nullptr : found->second;
 }
 
 bool EmbeddedBackend::TrainOne(const std::set<GroupKey>& wanted) {
@@ -384,8 +393,13 @@ bool EmbeddedBackend::TrainOne(const std::set<GroupKey>& wanted) {
 
 std::shared_ptr<const EmbeddedBackend::Snapshot> EmbeddedBackend::MakeSnapshot() const {
   auto snapshot = std::make_shared<Snapshot>();
+  for (const auto& [target, prior] : options_.prior.targets) {
+    static const TunableEncoder kNoTunables;
+    snapshot->cold[target] = std::make_shared<const ProblemModel>(
+        ProblemModel::Train(kNoTunables, {}, prior, options_.model));
+  }
   for (const auto& [name, target] : targets_) {
-    if (target.cold != nullptr) snapshot->cold.emplace(name, target.cold);
+    if (target.cold != nullptr) snapshot->cold[name] = target.cold;
     // What all problems of a target have in common is where each starts from.
     std::vector<PrequentialRecord> all;
     for (const auto& [key, group] : groups_) {

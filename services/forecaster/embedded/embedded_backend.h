@@ -16,6 +16,7 @@
 
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/core/calibration.h"
+#include "services/forecaster/embedded/prior.h"
 #include "services/forecaster/embedded/problem_model.h"
 
 namespace kernelcast::forecaster {
@@ -23,6 +24,8 @@ namespace kernelcast::forecaster {
 struct EmbeddedOptions {
   uint64_t seed = 1;
   ProblemModelOptions model;
+  // Stands in for a shared model where this process has labels of fewer problems than went into it.
+  Prior prior = {};
   // Called on the training thread with predictions to be kept, so that a restart need not make them
   // again. May be empty.
   std::function<void(const std::vector<StoredPrediction>&)> keep_predictions;
@@ -46,7 +49,8 @@ class EmbeddedBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "embedded";
   // Changes when the same labels would give other forecasts.
-  static constexpr std::string_view kVersion = "embedded/2+embedded-cpu/1+embedded-cuda/1";
+  static constexpr std::string_view kVersion =
+      "embedded/3+embedded-cpu/1+embedded-cuda/1+embedded-sim/1";
 
   explicit EmbeddedBackend(EmbeddedOptions options);
   // Ends training at the next opportunity; labels not yet taken in are dropped.
@@ -57,6 +61,9 @@ class EmbeddedBackend final : public Backend {
   void Prepare(const std::shared_ptr<const ProblemContext>& problem) override;
   void Observe(std::vector<ObservedLabel> labels) override;
   BackendDescription Describe() const override;
+
+  // kVersion, and the prior's id where there is one.
+  const std::string& version() const { return version_; }
 
   // Forecasts now.
   kernelcast::Forecast ForecastNow(const ForecastInput& input) const;
@@ -91,6 +98,8 @@ class EmbeddedBackend final : public Backend {
   bool TrainOne(const std::set<GroupKey>& wanted);
   // The model of the group's first `labels` labels.
   std::shared_ptr<const ProblemModel> TrainGroup(const GroupKey& key, Group& group, size_t labels);
+  // The prior's model of a target, or null.
+  std::shared_ptr<const SharedModel> PriorModel(const std::string& target) const;
   std::shared_ptr<const SharedModel> TrainShared(const std::string& target,
                                                  const std::string& without_problem,
                                                  uint64_t up_to_sequence) const;
@@ -98,6 +107,7 @@ class EmbeddedBackend final : public Backend {
   std::shared_ptr<const Snapshot> MakeSnapshot() const;
 
   const EmbeddedOptions options_;
+  const std::string version_;
 
   // The training thread's own.
   std::map<GroupKey, std::unique_ptr<Group>> groups_;

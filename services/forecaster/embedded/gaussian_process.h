@@ -20,9 +20,13 @@ class GaussianProcess {
   // Training costs the cube and predicting the square of the number of points.
   static constexpr size_t kMaxPoints = 200;
 
+  // What is regressed, which says what is usual: log2 speedups or what compile facts leave of them,
+  // or how far simulations are off.
+  enum class Values { kSpeedups, kErrorsOfSimulation };
+
   // At most kMaxPoints points, as many values. Deterministic.
   static GaussianProcess Fit(std::vector<SpacePosition> points, std::span<const double> values,
-                             double prior_scale);
+                             double prior_scale, Values of = Values::kSpeedups);
 
   StudentT Predict(const SpacePosition& point) const;
 
@@ -37,7 +41,7 @@ class GaussianProcess {
   };
   class Fitter;
 
-  static Kernel UsualKernel();
+  static Kernel UsualKernel(Values values);
 
   Kernel kernel_;
   std::vector<SpacePosition> points_;

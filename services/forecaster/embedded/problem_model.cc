@@ -47,8 +47,8 @@ double StackingWeight(std::span<const double> a, std::span<const double> b) {
 }  // namespace
 
 double ProblemModel::Offset(const CandidateFeatures& features) const {
-  if (shared_ == nullptr || features.shared.empty()) return 0;
-  return shared_slope_ * shared_->Predict(features.shared);
+  if (shared_ == nullptr || !shared_->Covers(features)) return 0;
+  return shared_slope_ * shared_->Predict(features);
 }
 
 ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
@@ -73,14 +73,14 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
 
   double prior_scale = kPrior.scale;
   if (model.shared_ != nullptr) {
-    prior_scale = std::sqrt(model.shared_->error_variance());
+    prior_scale = model.shared_->error_scale();
     model.shared_slope_ = model.shared_->trust();
     std::vector<std::pair<double, double>> points;
     double mean_x = 0;
     double mean_y = 0;
     for (const TrainingRow* row : correct) {
-      if (row->features.shared.empty()) continue;
-      points.emplace_back(model.shared_->Predict(row->features.shared), *row->log2_speedup);
+      if (!model.shared_->Covers(row->features)) continue;
+      points.emplace_back(model.shared_->Predict(row->features), *row->log2_speedup);
       mean_x += points.back().first;
       mean_y += points.back().second;
     }
@@ -92,6 +92,8 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
       square += deviation * deviation;
     }
     model.shared_slope_ = std::clamp(product / square, 0.0, 1.5);
+    // Labels that lie apart tell the slope.
+    model.slope_error_ = model.shared_->slope_error() * std::sqrt(kSlopePrior / square);
   }
 
   std::vector<double> residuals;
@@ -102,8 +104,11 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   const size_t n = correct.size();
   const size_t skipped = n > GaussianProcess::kMaxPoints ? n - GaussianProcess::kMaxPoints : 0;
   positions.erase(positions.begin(), positions.begin() + static_cast<ptrdiff_t>(skipped));
+  const bool simulated = model.shared_ != nullptr && model.shared_->uses_simulations();
   model.process_ = GaussianProcess::Fit(
-      std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale);
+      std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale,
+      simulated ? GaussianProcess::Values::kErrorsOfSimulation
+                : GaussianProcess::Values::kSpeedups);
   if (n < kLeastRowsForEnsemble) return model;
 
   for (const TrainingRow* row : correct) {
@@ -175,7 +180,11 @@ ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
     out.location = w * out.location + (1 - w) * other.location;
     out.degrees_of_freedom = std::min(out.degrees_of_freedom, other.degrees_of_freedom);
   }
-  out.location += Offset(features);
+  const double offset = Offset(features);
+  out.location += offset;
+  out.scale = std::hypot(out.scale, slope_error_ * offset);
+  // What the shared model cannot tell of is as unknown as before.
+  if (shared_ != nullptr && !shared_->Covers(features) && labels_ == 0) out = kPrior;
   return prediction;
 }
 

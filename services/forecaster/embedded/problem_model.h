@@ -62,6 +62,7 @@ class ProblemModel {
   uint64_t labels_ = 0;
   std::shared_ptr<const SharedModel> shared_;
   double shared_slope_ = 0;
+  double slope_error_ = 0;  // scale of the error for each octave of the offset
   std::optional<GaussianProcess> process_;
   std::optional<BoostedEnsemble> ensemble_;
   size_t ensemble_columns_ = 0;

@@ -1,6 +1,7 @@
 #include "services/forecaster/embedded/training_row.h"
 
 #include "services/forecaster/core/feature_schema.h"
+#include "services/forecaster/core/simulation_features.h"
 
 namespace kernelcast::forecaster {
 
@@ -14,9 +15,12 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   if (schema == nullptr || facts.values.size() != schema->facts()) return features;
   features.facts = ScaledFacts(facts);
   std::vector<float> launch;
+  std::vector<float> simulated;
   if (schema->has_launches()) {
     launch = problem.LaunchFeatures(candidate);
     features.facts.insert(features.facts.end(), launch.begin(), launch.end());
+    simulated = SimulationFeatures(facts);
+    features.facts.insert(features.facts.end(), simulated.begin(), simulated.end());
   }
   const auto work = problem.work_features.find(candidate.target);
   const auto reference_launch = problem.reference_launch_features.find(candidate.target);
@@ -25,6 +29,9 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
       reference_launch != problem.reference_launch_features.end()) {
     features.shared =
         schema->Row(facts, reference_facts, launch, reference_launch->second, work->second);
+    if (schema->has_launches()) {
+      features.simulation = SimulationRow(simulated, SimulationFeatures(reference_facts));
+    }
   }
   return features;
 }

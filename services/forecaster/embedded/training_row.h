@@ -16,11 +16,14 @@ struct CandidateFeatures {
   int template_index = -1;
   // Columns of the problem's TunableEncoder.
   std::vector<float> tunables;
-  // Scaled facts, and of device code the launch features; empty where there are no facts of a
-  // schema that has features.
+  // Scaled facts, and of device code the launch features and the SimulationFeatures; empty where
+  // there are no facts of a schema that has features.
   std::vector<float> facts;
   // Row of the FeatureSchema; empty unless candidate and reference have such facts.
   std::vector<float> shared;
+  // SimulationRow, which begins with the log2 speedup by a virtual GPU's estimates; empty unless
+  // candidate and reference were simulated.
+  std::vector<float> simulation;
 };
 
 CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& candidate,

@@ -3,9 +3,10 @@
 // here is fitted to the measurements.
 //
 //   bench_virtual_gpu [--problems DIR] [--only NAME ...] [--records DIR] [--ptx DIR]
-//                     [--gpu "NVIDIA H200"] [--list]
+//                     [--gpu "NVIDIA H200"] [--list] [--add]
 //
-// DIR of --ptx keeps what NVRTC makes of the sources, so that a second run needs no compiler.
+// DIR of --ptx keeps what NVRTC makes of the sources, so that a second run needs no compiler. --add
+// writes the simulations into the records that they belong to, as compiling now tells them.
 
 #include <time.h>
 #include <zlib.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -33,6 +35,7 @@
 #include "services/worker/cuda/compiler/ptx_facts.h"
 #include "services/worker/cuda/compiler/simulation_plan.h"
 #include "services/worker/cuda/ptx/estimate.h"
+#include "services/worker/cuda/ptx/launch_facts.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -47,6 +50,7 @@ struct Options {
   std::string architecture = "sm_90a";
   std::vector<std::string> only;
   bool list = false;
+  bool add = false;
 };
 
 // Of this process; other processes of the machine do not count.
@@ -187,7 +191,34 @@ struct Point {
   int64_t steps = 0;
   std::vector<ptx::LaunchEstimate> launches;
   std::vector<ptx::LaunchCounts> counts;
+  nlohmann::ordered_json simulations = nlohmann::ordered_json::array();  // as in CompileFacts
 };
+
+// Five digits are more than an estimate is good for, and pack well.
+double Rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.5g", value);
+  return std::strtod(text, nullptr);
+}
+
+nlohmann::ordered_json SimulationJson(const ptx::GpuModel& gpu, const Point& point) {
+  nlohmann::ordered_json launches = nlohmann::ordered_json::array();
+  for (size_t k = 0; k < point.launches.size(); ++k) {
+    nlohmann::ordered_json launch = {{"kernel", point.counts[k].kernel}};
+    if (point.counts[k].not_covered.empty()) {
+      nlohmann::ordered_json& values = launch["values"];
+      for (const double value : ptx::LaunchFacts(point.counts[k], point.launches[k])) {
+        values.push_back(Rounded(value));
+      }
+    } else {
+      launch["notCovered"] = point.counts[k].not_covered;
+    }
+    launches.push_back(std::move(launch));
+  }
+  return {{"schema", std::string(ptx::kLaunchFactsSchema)},
+          {"gpu", std::string(gpu.name)},
+          {"launches", std::move(launches)}};
+}
 
 absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
                                const Problem& problem, const Candidate& candidate,
@@ -213,8 +244,46 @@ absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
         point.not_covered = absl::StrCat(point.counts[k].kernel, ": ", point.counts[k].not_covered);
       }
     }
+    point.simulations.push_back(SimulationJson(gpu, point));
   }
   return point;
+}
+
+// Puts what was simulated of the candidates and of the reference into the records at `path`.
+absl::Status AddToRecords(const std::string& path, const std::vector<Point>& points,
+                          const Point& reference) {
+  using Json = nlohmann::ordered_json;
+  std::map<std::string, const Json*> simulations;
+  for (const Point& point : points) simulations.emplace(point.key, &point.simulations);
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzip(path));
+  std::string added;
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    Json record = Json::parse(line, nullptr, false);
+    if (record.is_discarded()) return absl::DataLossError(absl::StrCat(path, " is damaged"));
+    std::vector<std::pair<std::string, std::string>> tunables;
+    for (const auto& tunable : record.at("candidate").at("tunables")) {
+      tunables.emplace_back(tunable.at("name"), tunable.at("value"));
+    }
+    const auto found = simulations.find(KeyOf(tunables));
+    // What did not compile has no facts.
+    if (found != simulations.end() && record.contains("facts") &&
+        record.contains("referenceFacts")) {
+      record["facts"]["simulations"] = *found->second;
+      record["referenceFacts"]["simulations"] = reference.simulations;
+    }
+    absl::StrAppend(&added, record.dump(), "\n");
+  }
+  const std::string part = path + ".part";
+  const gzFile file = gzopen(part.c_str(), "wb9");
+  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot write ", part));
+  const bool written = gzwrite(file, added.data(), static_cast<unsigned>(added.size())) ==
+                       static_cast<int>(added.size());
+  if (gzclose(file) != Z_OK || !written) {
+    return absl::DataLossError(absl::StrCat("cannot write ", part));
+  }
+  fs::rename(part, path);
+  return absl::OkStatus();
 }
 
 std::vector<double> Ranks(const std::vector<double>& values) {
@@ -315,6 +384,15 @@ int Run(const Options& options) {
       }
       points.push_back(*std::move(point));
     }
+    if (options.add) {
+      const auto reference = ReferenceCandidate(*problem, kCudaTargetName);
+      if (!reference.ok()) return Fail(reference.status());
+      const auto simulated = Simulate(options, *gpu, *problem, *reference, source);
+      if (!simulated.ok()) return Fail(simulated.status());
+      const absl::Status added =
+          AddToRecords(absl::StrCat(options.records, "/", name, ".jsonl.gz"), points, *simulated);
+      if (!added.ok()) return Fail(added);
+    }
     std::vector<double> truth;
     std::vector<double> estimates;
     std::vector<double> largest;
@@ -380,6 +458,7 @@ int main(int argc, char** argv) {
   app.add_option("--gpu", options.gpu, "Model");
   app.add_option("--architecture", options.architecture, "As NVRTC names them");
   app.add_option("--only", options.only, "Problems");
+  app.add_flag("--add", options.add, "Write the simulations into the records");
   app.add_flag("--list", options.list, "Every point, with what bounds it");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::worker::Run(options);

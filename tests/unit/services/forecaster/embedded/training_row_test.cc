@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "services/forecaster/core/feature_schema.h"
+#include "services/forecaster/core/simulation_features.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
@@ -36,9 +37,27 @@ TEST_CASE("Features of device code tell of its launches", "[forecaster][training
   const FeatureSchema& schema = *FeatureSchema::ForFacts(kCudaPtxSchemaId);
   const CompileFacts facts{std::string(kCudaPtxSchemaId), std::vector<double>(schema.facts(), 1)};
   const CandidateFeatures features = MakeFeatures(context, candidate, facts, facts);
-  CHECK(features.facts.size() == schema.facts() + std::size(kLaunchFeatureNames));
+  CHECK(features.facts.size() ==
+        schema.facts() + std::size(kLaunchFeatureNames) + SimulationFeatureNames().size());
   CHECK(features.facts[schema.facts()] == 1);
   CHECK(features.shared.size() == schema.names().size());
+  CHECK(features.simulation.empty());
+
+  // A reference that takes twice as long.
+  const auto simulated = [&](double ns) {
+    CompileFacts with = facts;
+    const FactSchema& simulation = **FindSimulationSchema(kCudaSimulationSchemaId);
+    LaunchSimulation launch;
+    launch.values.assign(simulation.names.size(), 0.0);
+    launch.values.back() = ns;  // estimated_ns
+    with.simulations = {{std::string(kCudaSimulationSchemaId), "NVIDIA H200", {launch}}};
+    return with;
+  };
+  const CandidateFeatures both = MakeFeatures(context, candidate, simulated(1000), simulated(2000));
+  REQUIRE(both.simulation.size() == SimulationRowNames().size());
+  CHECK(both.simulation[0] == 1);
+  CHECK(both.facts.size() == features.facts.size());
+  CHECK(MakeFeatures(context, candidate, simulated(1000), facts).simulation.empty());
 }
 
 TEST_CASE("Levels whose facts are missing are left empty", "[forecaster][training_row]") {

@@ -1,0 +1,191 @@
+#include "services/forecaster/core/simulation_features.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace kernelcast::forecaster {
+namespace {
+
+// Times that each resource would take alone.
+constexpr std::string_view kTimes[] = {
+    "dram_ns", "l2_ns",      "load_store_ns", "issue_ns",  "float32_ns", "integer_ns", "float64_ns",
+    "half_ns", "special_ns", "conversion_ns", "tensor_ns", "atomics_ns", "latency_ns"};
+// Averaged over launches as they are.
+constexpr std::string_view kRatios[] = {"load_efficiency",
+                                        "store_efficiency",
+                                        "shared_load_conflicts",
+                                        "shared_store_conflicts",
+                                        "divergent_share",
+                                        "active_lane_share",
+                                        "l2_reuse"};
+// Averaged as log2(1 + value).
+constexpr std::string_view kAmounts[] = {"loads_in_flight", "bytes_in_flight", "resident_blocks",
+                                         "block_warps"};
+// Added up, as log2(1 + sum).
+constexpr std::string_view kSums[] = {"instructions",
+                                      "issue_slots",
+                                      "dram_bytes",
+                                      "l2_bytes",
+                                      "barriers",
+                                      "shared_bytes_moved",
+                                      "shuffles",
+                                      "global_atomic_hottest",
+                                      "shared_atomic_requests",
+                                      "matrix_products",
+                                      "block_cycles",
+                                      "local_sectors"};
+
+constexpr size_t kFeatures =
+    1 + std::size(kTimes) + 6 + std::size(kRatios) + std::size(kAmounts) + std::size(kSums);
+
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+// Shares of time below about this are alike.
+constexpr double kLeastShare = 0.05;
+// What a launch costs beside what the virtual GPU sees.
+constexpr double kLaunchNs = 2000;
+constexpr double kWarpsOfAMultiprocessor = 64;
+
+// Where the facts are among the values of the schema.
+struct Positions {
+  std::array<size_t, std::size(kTimes)> times;
+  std::array<size_t, std::size(kRatios)> ratios;
+  std::array<size_t, std::size(kAmounts)> amounts;
+  std::array<size_t, std::size(kSums)> sums;
+  size_t estimated_ns, waves, resident_blocks, block_warps;
+  size_t values;
+
+  Positions() {
+    const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
+    const auto find = [&](std::string_view name) {
+      return static_cast<size_t>(std::find(schema.names.begin(), schema.names.end(), name) -
+                                 schema.names.begin());
+    };
+    std::transform(std::begin(kTimes), std::end(kTimes), times.begin(), find);
+    std::transform(std::begin(kRatios), std::end(kRatios), ratios.begin(), find);
+    std::transform(std::begin(kAmounts), std::end(kAmounts), amounts.begin(), find);
+    std::transform(std::begin(kSums), std::end(kSums), sums.begin(), find);
+    estimated_ns = find("estimated_ns");
+    waves = find("waves");
+    resident_blocks = find("resident_blocks");
+    block_warps = find("block_warps");
+    values = schema.names.size();
+  }
+};
+
+const Positions& SchemaPositions() {
+  static const Positions& kPositions = *new Positions();
+  return kPositions;
+}
+
+// Adds the features of one shape; false: it is not covered.
+bool AddShape(const ShapeSimulation& shape, std::array<double, kFeatures>& features) {
+  const Positions& at = SchemaPositions();
+  if (shape.schema != kCudaSimulationSchemaId || shape.launches.empty()) return false;
+  double total = 0;
+  for (const LaunchSimulation& launch : shape.launches) {
+    if (launch.values.size() != at.values || !(launch.values[at.estimated_ns] > 0)) return false;
+    total += launch.values[at.estimated_ns];
+  }
+  std::array<double, std::size(kTimes)> times = {};
+  std::array<double, std::size(kRatios)> ratios = {};
+  std::array<double, std::size(kAmounts)> amounts = {};
+  std::array<double, std::size(kSums)> sums = {};
+  double largest = 0;
+  double occupancy = 0;
+  double waves = 0;
+  double tail = 0;
+  for (const LaunchSimulation& launch : shape.launches) {
+    const std::vector<double>& v = launch.values;
+    const double weight = v[at.estimated_ns] / total;
+    double most = 0;
+    for (size_t i = 0; i < times.size(); ++i) {
+      times[i] += v[at.times[i]];
+      most = std::max(most, v[at.times[i]]);
+    }
+    largest += most;
+    for (size_t i = 0; i < ratios.size(); ++i) ratios[i] += weight * v[at.ratios[i]];
+    for (size_t i = 0; i < amounts.size(); ++i) {
+      amounts[i] += weight * std::log2(1 + v[at.amounts[i]]);
+    }
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += v[at.sums[i]];
+    occupancy += weight * v[at.resident_blocks] * v[at.block_warps] / kWarpsOfAMultiprocessor;
+    const double launch_waves = std::max(v[at.waves], 1e-3);
+    waves += weight * std::log2(launch_waves);
+    tail += weight * std::ceil(launch_waves) / launch_waves;
+  }
+  size_t next = 0;
+  features[next++] += std::log2(total);
+  for (const double ns : times) features[next++] += std::log2(ns / total + kLeastShare);
+  features[next++] += std::log2(largest / total + kLeastShare);
+  features[next++] += occupancy;
+  features[next++] += waves;
+  features[next++] += std::log2(tail);
+  const auto launches = static_cast<double>(shape.launches.size());
+  features[next++] += std::log2(1 + kLaunchNs * launches / total);
+  features[next++] += std::log2(launches);
+  for (const double ratio : ratios) features[next++] += ratio;
+  for (const double amount : amounts) features[next++] += amount;
+  for (const double sum : sums) features[next++] += std::log2(1 + sum);
+  return true;
+}
+
+}  // namespace
+
+std::span<const std::string_view> SimulationFeatureNames() {
+  static const std::vector<std::string_view>& kNames = *new std::vector<std::string_view>([] {
+    std::vector<std::string_view> names = {"estimated_ns"};
+    names.insert(names.end(), std::begin(kTimes), std::end(kTimes));
+    names.insert(names.end(),
+                 {"largest_share", "occupancy", "waves", "tail", "launch_overhead", "launches"});
+    names.insert(names.end(), std::begin(kRatios), std::end(kRatios));
+    names.insert(names.end(), std::begin(kAmounts), std::end(kAmounts));
+    names.insert(names.end(), std::begin(kSums), std::end(kSums));
+    return names;
+  }());
+  return kNames;
+}
+
+size_t ScaleFreeFeaturesEnd() { return kFeatures - std::size(kSums); }
+
+std::span<const std::string> SimulationRowNames() {
+  static const std::vector<std::string>& kNames = *new std::vector<std::string>([] {
+    const std::span<const std::string_view> features = SimulationFeatureNames();
+    std::vector<std::string> names = {"log2_speedup"};
+    for (size_t i = 1; i < kFeatures; ++i) names.push_back("diff." + std::string(features[i]));
+    for (size_t i = 1; i < ScaleFreeFeaturesEnd(); ++i) {
+      names.push_back("sim." + std::string(features[i]));
+    }
+    return names;
+  }());
+  return kNames;
+}
+
+std::vector<float> SimulationRow(std::span<const float> candidate,
+                                 std::span<const float> reference) {
+  std::vector<float> row;
+  if (candidate.size() != kFeatures || reference.size() != kFeatures) return row;
+  if (std::isnan(candidate[0]) || std::isnan(reference[0])) return row;
+  row.reserve(kFeatures + ScaleFreeFeaturesEnd());
+  row.push_back(reference[kSimulatedTimeFeature] - candidate[kSimulatedTimeFeature]);
+  for (size_t i = 1; i < kFeatures; ++i) row.push_back(candidate[i] - reference[i]);
+  row.insert(row.end(), candidate.begin() + 1,
+             candidate.begin() + static_cast<ptrdiff_t>(ScaleFreeFeaturesEnd()));
+  return row;
+}
+
+std::vector<float> SimulationFeatures(const CompileFacts& facts) {
+  std::vector<float> row(kFeatures, kMissing);
+  std::array<double, kFeatures> sums = {};
+  if (facts.simulations.empty()) return row;
+  for (const ShapeSimulation& shape : facts.simulations) {
+    if (!AddShape(shape, sums)) return row;
+  }
+  const auto shapes = static_cast<double>(facts.simulations.size());
+  for (size_t i = 0; i < kFeatures; ++i) row[i] = static_cast<float>(sums[i] / shapes);
+  return row;
+}
+
+}  // namespace kernelcast::forecaster

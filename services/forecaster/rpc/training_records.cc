@@ -1,0 +1,129 @@
+#include "services/forecaster/rpc/training_records.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/status.h"
+#include "common/convert/convert.h"
+#include "kernelcast/v1/orchestrator.pb.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Also what is not compressed.
+absl::StatusOr<std::string> ReadCompressed(const std::string& path) {
+  const gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  std::string content;
+  std::vector<char> buffer(1 << 16);
+  int count = 0;
+  while ((count = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
+    content.append(buffer.data(), static_cast<size_t>(count));
+  }
+  gzclose(file);
+  if (count < 0) return absl::DataLossError(absl::StrCat(path, " is damaged"));
+  return content;
+}
+
+absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
+  v1::ExportRecord record;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;  // written by a later version
+  if (const auto parsed = google::protobuf::util::JsonStringToMessage(line, &record, options);
+      !parsed.ok()) {
+    return absl::InvalidArgumentError(parsed.ToString());
+  }
+  if (!record.evaluation().has_measured()) return absl::OkStatus();
+  KC_ASSIGN_OR_RETURN(const Candidate candidate, FromProto(record.candidate()));
+  if (problem.target.empty()) problem.target = candidate.target;
+  if (candidate.target != problem.target) {
+    return absl::InvalidArgumentError("records of more than one target");
+  }
+  TrainingRow row;
+  row.features = MakeFeatures(*problem.context, candidate, FromProto(record.facts()),
+                              FromProto(record.reference_facts()));
+  if (record.evaluation().measured().has_ok()) {
+    const double speedup = record.evaluation().measured().ok().speedup().value();
+    if (!(speedup > 0) || !std::isfinite(speedup)) {
+      return absl::InvalidArgumentError("a speedup is not positive");
+    }
+    row.log2_speedup = std::log2(speedup);
+  }
+  problem.rows.push_back(std::move(row));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<MeasuredProblem> ReadMeasuredProblem(const std::string& path,
+                                                    const std::string& problems) {
+  MeasuredProblem measured;
+  measured.name = fs::path(path).filename().string();
+  measured.name.resize(std::min(measured.name.find('.'), measured.name.size()));
+  KC_ASSIGN_OR_RETURN(std::vector<ProblemFile> files,
+                      ReadProblemFolder(absl::StrCat(problems, "/", measured.name)));
+  KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
+  // Both spellings are in use.
+  measured.family = absl::StrReplaceAll(problem.family, {{"isation", "ization"}});
+  measured.context = std::make_shared<const ProblemContext>(std::move(problem));
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadCompressed(path));
+  std::istringstream lines(content);
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const absl::Status added = AddRecord(line, measured);
+    if (!added.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", number, ": ", std::string(added.message())));
+    }
+  }
+  return measured;
+}
+
+absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasuredProblems(const std::string& folder,
+                                                                  const std::string& problems) {
+  std::set<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string path = entry.path().string();
+    if (absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".jsonl.gz")) paths.insert(path);
+  }
+  if (error) return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  std::vector<MeasuredProblem> all;
+  for (const std::string& path : paths) {
+    KC_ASSIGN_OR_RETURN(MeasuredProblem measured, ReadMeasuredProblem(path, problems));
+    all.push_back(std::move(measured));
+  }
+  return all;
+}
+
+absl::StatusOr<std::string> TrainPrior(const std::vector<MeasuredProblem>& measured,
+                                       uint64_t seed) {
+  std::map<std::string, std::map<std::string, ProblemRows>> rows;
+  for (const MeasuredProblem& problem : measured) {
+    ProblemRows& of = rows[problem.target][problem.name];
+    of.family = problem.family;
+    for (const TrainingRow& row : problem.rows) of.rows.push_back(&row);
+  }
+  std::map<std::string, SharedModel> models;
+  for (const auto& [target, of_target] : rows) {
+    KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(of_target, seed));
+    models.emplace(target, std::move(model));
+  }
+  if (models.empty()) return absl::NotFoundError("no records to learn from");
+  return SerializePrior(models);
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,500 @@
+// How good the embedded model is on problems that it has not seen, and with a few labels of them.
+//
+//   bench_forecast_experiments [--target cuda] [--hold-out family] [--seeds 5] [--output FILE]
+//
+// For each problem of the recorded spaces, a shared model learns from all others (--hold-out
+// problem) or from those of other families alone (--hold-out family: layernorm is no stranger to
+// who knows rmsnorm). (a) Forecasts without a label of the problem. (b) With some: drawn at random,
+// failures among them; the other points are forecast. (c) Only the share of the pool that is
+// forecast to be fastest is measured. No figure rests on a label of a point that it scores.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/domain/bins.h"
+#include "common/domain/forecast.h"
+#include "common/domain/problem.h"
+#include "common/domain/scoring.h"
+#include "services/forecaster/core/calibration.h"
+#include "services/forecaster/embedded/problem_model.h"
+#include "services/forecaster/embedded/random.h"
+#include "services/forecaster/embedded/shared_model.h"
+#include "services/forecaster/rpc/training_records.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kLabelCounts[] = {0, 5, 10, 20, 50};
+constexpr double kShares[] = {0.01, 0.02, 0.05, 0.1, 0.2};
+constexpr int kFloorDraws = 200;
+
+struct Options {
+  std::string problems = KERNELCAST_SOURCE_DIR "/examples/problems";
+  std::string target = std::string(kCudaTargetName);
+  std::string records;
+  std::string hold_out = "family";
+  std::string output;
+  int seeds = 5;
+};
+
+double Simulated(const TrainingRow& row) {
+  return row.features.simulation.empty() ? kNaN : row.features.simulation[0];
+}
+
+bool Apart(const Options& options, const MeasuredProblem& a, const MeasuredProblem& b) {
+  return options.hold_out == "family" ? a.family != b.family : a.name != b.name;
+}
+
+// What one model said of the points that it was not given.
+struct Trial {
+  std::vector<PrequentialRecord> records;
+};
+
+struct Score {
+  double spearman = kNaN;
+  double accuracy = 0;
+  double within_one = 0;
+  double ece = 0;
+};
+
+ScoredForecast Scored(const StudentT& predicted, double measured) {
+  const BinScheme& bins = BinScheme::Default();
+  return {.p = BinsFromStudentT(bins, predicted.location, predicted.scale,
+                                predicted.degrees_of_freedom),
+          .true_bin = *bins.Label(std::exp2(measured)),
+          .expected_log2_speedup = predicted.location,
+          .measured_log2_speedup = measured};
+}
+
+std::vector<ScoredForecast> Scored(const Trial& trial, double multiplier) {
+  std::vector<ScoredForecast> items;
+  for (const PrequentialRecord& record : trial.records) {
+    StudentT predicted = record.predicted;
+    predicted.scale *= multiplier;
+    items.push_back(Scored(predicted, record.measured_log2_speedup));
+  }
+  return items;
+}
+
+Score ScoreOf(const std::vector<ScoredForecast>& items) {
+  const auto metrics = ScoreForecasts(items);
+  if (!metrics.ok()) return {};
+  return {metrics->spearman, metrics->accuracy, metrics->off_by_one_accuracy,
+          metrics->expected_calibration_error};
+}
+
+// The calibration error that forecasts which are right about themselves have at this number.
+double CalibrationFloor(std::vector<ScoredForecast> items, uint64_t seed) {
+  Random random(seed);
+  double sum = 0;
+  for (int draw = 0; draw < kFloorDraws; ++draw) {
+    for (ScoredForecast& item : items) {
+      double left = random.Uniform();
+      item.true_bin = static_cast<int>(item.p.size());
+      for (size_t bin = 0; bin < item.p.size(); ++bin) {
+        left -= item.p[bin];
+        if (left < 0) {
+          item.true_bin = static_cast<int>(bin) + 1;
+          break;
+        }
+      }
+    }
+    sum += ScoreOf(items).ece;
+  }
+  return sum / kFloorDraws;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return kNaN;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}
+double Least(const std::vector<double>& values) {
+  return values.empty() ? kNaN : *std::min_element(values.begin(), values.end());
+}
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Expected best of `draws` of the pool without replacement, relative to the best; what failed (NaN)
+// counts as nothing.
+double RandomBest(const std::vector<double>& pool, size_t draws) {
+  std::vector<double> sorted;
+  for (const double value : pool) sorted.push_back(std::isnan(value) ? 0 : std::exp2(value));
+  std::sort(sorted.begin(), sorted.end());
+  const auto log_choose = [](double n, double k) {
+    return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
+  };
+  const auto total = static_cast<double>(sorted.size());
+  const auto k = static_cast<double>(draws);
+  double expected = 0;
+  double below = 0;
+  for (size_t rank = draws; rank <= sorted.size(); ++rank) {
+    const double at_most =
+        std::exp(log_choose(static_cast<double>(rank), k) - log_choose(total, k));
+    expected += (at_most - below) * sorted[rank - 1];
+    below = at_most;
+  }
+  return expected / sorted.back();
+}
+
+class Experiment {
+ public:
+  Experiment(const Options& options, std::vector<MeasuredProblem> tasks)
+      : options_(options), tasks_(std::move(tasks)) {}
+
+  int Run() {
+    Json all = {{"target", options_.target},
+                {"hold_out", options_.hold_out},
+                {"seeds", options_.seeds},
+                {"problems", tasks_.size()}};
+    for (size_t t = 0; t < tasks_.size(); ++t) {
+      const absl::Status trained = Train(t);
+      if (!trained.ok()) {
+        std::fprintf(stderr, "%s: %s\n", tasks_[t].name.c_str(), trained.ToString().c_str());
+        return 1;
+      }
+    }
+    all["unseen"] = Unseen();
+    all["few_labels"] = FewLabels();
+    all["top_share"] = TopShare();
+    if (!options_.output.empty()) {
+      fs::create_directories(fs::path(options_.output).parent_path());
+      std::ofstream(options_.output) << all.dump(1) << "\n";
+    }
+    return 0;
+  }
+
+ private:
+  absl::Status Train(size_t t) {
+    const MeasuredProblem& task = tasks_[t];
+    const std::string without = options_.hold_out == "family" ? task.family : task.name;
+    std::shared_ptr<const SharedModel>& shared = shared_[without];
+    if (shared == nullptr) {
+      std::map<std::string, ProblemRows> rows;
+      for (const MeasuredProblem& other : tasks_) {
+        if (!Apart(options_, task, other)) continue;
+        ProblemRows& of = rows[other.name];
+        of.family = other.family;
+        for (const TrainingRow& row : other.rows) of.rows.push_back(&row);
+      }
+      KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(rows, 1));
+      std::fprintf(stderr,
+                   "without %s: trust %.3f, slope %.3f, correction %.3f, error scale %.3f, of the "
+                   "slope %.3f\n",
+                   without.c_str(), model.trust(), model.simulated_slope(),
+                   model.correction_share(), model.error_scale(), model.slope_error());
+      shared = std::make_shared<const SharedModel>(std::move(model));
+    }
+    for (const size_t labels : kLabelCounts) {
+      const int seeds = labels == 0 ? 1 : options_.seeds;
+      for (int seed = 0; seed < seeds; ++seed) {
+        if (labels + 10 > task.rows.size()) continue;
+        std::vector<size_t> order(task.rows.size());
+        std::iota(order.begin(), order.end(), size_t{0});
+        Random random(DeriveSeed(static_cast<uint64_t>(seed), task.name, labels));
+        for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+        std::vector<const TrainingRow*> given;
+        for (size_t i = 0; i < labels; ++i) given.push_back(&task.rows[order[i]]);
+        ProblemModelOptions model_options;
+        model_options.seed = DeriveSeed(1, task.name, labels);
+        const ProblemModel model = ProblemModel::Train(task.context->EncoderFor(task.target), given,
+                                                       shared, model_options);
+        Trial& trial = trials_[{t, labels}].emplace_back();
+        for (size_t i = labels; i < order.size(); ++i) {
+          const TrainingRow& row = task.rows[order[i]];
+          if (!row.log2_speedup.has_value()) continue;
+          trial.records.push_back(
+              {model.Predict(task.context->EncoderFor(task.target), row.features).log2_speedup,
+               *row.log2_speedup, 1});
+        }
+        if (labels > 0) continue;
+        for (const TrainingRow& row : task.rows) {
+          forecasts_[t].push_back(model.Predict(task.context->EncoderFor(task.target), row.features)
+                                      .log2_speedup.location);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The calibration that the records of problems apart from this one make, as the backend has it
+  // for a problem before its own labels count.
+  double Multiplier(size_t t, size_t labels) const {
+    // Without labels the scale is that of errors on families left out, and stays.
+    if (labels == 0) return 1;
+    std::vector<PrequentialRecord> records;
+    for (size_t other = 0; other < tasks_.size(); ++other) {
+      const auto found = trials_.find({other, labels});
+      if (!Apart(options_, tasks_[t], tasks_[other]) || found == trials_.end()) continue;
+      const Trial& trial = found->second.front();
+      records.insert(records.end(), trial.records.begin(), trial.records.end());
+    }
+    return FitScale(records).multiplier;
+  }
+
+  Json Unseen() {
+    std::printf("(a) problems that were never seen, held out by %s\n\n", options_.hold_out.c_str());
+    std::printf(
+        "| problem | points | virtual GPU alone | Spearman | 8-bin accuracy | within one | ECE | "
+        "ECE by chance | constant: accuracy | ECE |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n");
+    Json rows = Json::array();
+    std::vector<double> alone_all, spearman_all, accuracy_all, within_all, ece_all, floor_all,
+        constant_all;
+    std::vector<ScoredForecast> pooled, pooled_constant;
+    for (size_t t = 0; t < tasks_.size(); ++t) {
+      const MeasuredProblem& task = tasks_[t];
+      std::vector<double> simulated, measured;
+      for (const TrainingRow& row : task.rows) {
+        if (!row.log2_speedup.has_value() || std::isnan(Simulated(row))) continue;
+        simulated.push_back(Simulated(row));
+        measured.push_back(*row.log2_speedup);
+      }
+      const double alone = Spearman(simulated, measured);
+      const Trial& trial = trials_.at({t, 0}).front();
+      const std::vector<ScoredForecast> raw = Scored(trial, 1);
+      const Score score = ScoreOf(raw);
+      const double floor = CalibrationFloor(raw, t);
+      // What bins the points of the others fall in, whatever the candidate.
+      std::vector<double> frequencies(static_cast<size_t>(BinScheme::Default().size()), 0.5);
+      for (const MeasuredProblem& other : tasks_) {
+        if (!Apart(options_, task, other)) continue;
+        for (const TrainingRow& row : other.rows) {
+          if (!row.log2_speedup.has_value()) continue;
+          const int bin = *BinScheme::Default().Label(std::exp2(*row.log2_speedup));
+          frequencies[static_cast<size_t>(bin - 1)] += 1.0 / static_cast<double>(other.rows.size());
+        }
+      }
+      if (!NormalizeSimplex(frequencies).ok()) continue;
+      std::vector<ScoredForecast> constant = raw;
+      for (ScoredForecast& item : constant) {
+        item.p = frequencies;
+        item.expected_log2_speedup = 0;
+      }
+      const Score constant_score = ScoreOf(constant);
+      std::printf("| %s | %zu | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | %.2f | %.3f |\n",
+                  task.name.c_str(), raw.size(), alone, score.spearman, score.accuracy,
+                  score.within_one, score.ece, floor, constant_score.accuracy, constant_score.ece);
+      rows.push_back({{"problem", task.name},
+                      {"points", raw.size()},
+                      {"virtual_gpu_spearman", alone},
+                      {"spearman", score.spearman},
+                      {"accuracy", score.accuracy},
+                      {"within_one", score.within_one},
+                      {"ece", score.ece},
+                      {"ece_by_chance", floor},
+                      {"constant_accuracy", constant_score.accuracy},
+                      {"constant_ece", constant_score.ece}});
+      alone_all.push_back(alone);
+      spearman_all.push_back(score.spearman);
+      accuracy_all.push_back(score.accuracy);
+      within_all.push_back(score.within_one);
+      ece_all.push_back(score.ece);
+      floor_all.push_back(floor);
+      constant_all.push_back(constant_score.accuracy);
+      pooled.insert(pooled.end(), raw.begin(), raw.end());
+      pooled_constant.insert(pooled_constant.end(), constant.begin(), constant.end());
+    }
+    const Score pool = ScoreOf(pooled);
+    const Score pool_constant = ScoreOf(pooled_constant);
+    std::printf("| **median** | | %.3f | %.3f | %.2f | %.2f | %.3f | %.3f | %.2f | |\n",
+                Median(alone_all), Median(spearman_all), Median(accuracy_all), Median(within_all),
+                Median(ece_all), Median(floor_all), Median(constant_all));
+    std::printf("| **worst** | | %.3f | %.3f | %.2f | %.2f | %.3f | | %.2f | |\n", Least(alone_all),
+                Least(spearman_all), Least(accuracy_all), Least(within_all),
+                *std::max_element(ece_all.begin(), ece_all.end()), Least(constant_all));
+    std::printf("| **pooled** | %zu | | %.3f | %.2f | %.2f | %.3f | %.3f | %.2f | %.3f |\n\n",
+                pooled.size(), pool.spearman, pool.accuracy, pool.within_one, pool.ece,
+                CalibrationFloor(pooled, 99), pool_constant.accuracy, pool_constant.ece);
+    std::fflush(stdout);
+    return {{"problems", rows},
+            {"median_virtual_gpu_spearman", Median(alone_all)},
+            {"median_spearman", Median(spearman_all)},
+            {"worst_spearman", Least(spearman_all)},
+            {"pooled_accuracy", pool.accuracy},
+            {"pooled_within_one", pool.within_one},
+            {"pooled_ece", pool.ece}};
+  }
+
+  Json FewLabels() {
+    std::printf(
+        "(b) with labels of the problem, means of %d draws of them\n\n"
+        "| labels | Spearman, median problem | worst | 8-bin accuracy, pooled | median | within "
+        "one | ECE, median | pooled | pooled, calibrated "
+        "|\n|---|---|---|---|---|---|---|---|---|\n",
+        options_.seeds);
+    Json rows = Json::array();
+    for (const size_t labels : kLabelCounts) {
+      std::vector<double> spearman_all, accuracy_all, within_all, ece_all;
+      std::vector<ScoredForecast> pooled, pooled_calibrated;
+      Json problems = Json::object();
+      for (size_t t = 0; t < tasks_.size(); ++t) {
+        const auto found = trials_.find({t, labels});
+        if (found == trials_.end()) continue;
+        const double multiplier = Multiplier(t, labels);
+        std::vector<double> spearman, accuracy, within, ece;
+        for (const Trial& trial : found->second) {
+          const std::vector<ScoredForecast> items = Scored(trial, 1);
+          const std::vector<ScoredForecast> calibrated = Scored(trial, multiplier);
+          const Score score = ScoreOf(items);
+          if (!std::isnan(score.spearman)) spearman.push_back(score.spearman);
+          accuracy.push_back(score.accuracy);
+          within.push_back(score.within_one);
+          ece.push_back(ScoreOf(calibrated).ece);
+          pooled.insert(pooled.end(), items.begin(), items.end());
+          pooled_calibrated.insert(pooled_calibrated.end(), calibrated.begin(), calibrated.end());
+        }
+        spearman_all.push_back(Mean(spearman));
+        accuracy_all.push_back(Mean(accuracy));
+        within_all.push_back(Mean(within));
+        ece_all.push_back(Mean(ece));
+        problems[tasks_[t].name] = {{"spearman", Mean(spearman)},
+                                    {"accuracy", Mean(accuracy)},
+                                    {"ece_calibrated", Mean(ece)},
+                                    {"multiplier", multiplier}};
+      }
+      const Score pool = ScoreOf(pooled);
+      const double pool_calibrated = ScoreOf(pooled_calibrated).ece;
+      std::printf("| %zu | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f |\n", labels,
+                  Median(spearman_all), Least(spearman_all), pool.accuracy, Median(accuracy_all),
+                  pool.within_one, Median(ece_all), pool.ece, pool_calibrated);
+      rows.push_back({{"labels", labels},
+                      {"median_spearman", Median(spearman_all)},
+                      {"worst_spearman", Least(spearman_all)},
+                      {"pooled_accuracy", pool.accuracy},
+                      {"median_accuracy", Median(accuracy_all)},
+                      {"pooled_within_one", pool.within_one},
+                      {"median_ece_calibrated", Median(ece_all)},
+                      {"pooled_ece", pool.ece},
+                      {"pooled_ece_calibrated", pool_calibrated},
+                      {"problems", problems}});
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    return rows;
+  }
+
+  Json TopShare() {
+    std::printf(
+        "(c) best found / best of the pool, only the share forecast fastest measured\n\n"
+        "| share | median | worst | (problem) | random, median | random, worst | gap closed | "
+        "virtual GPU alone, median | worst | gap closed "
+        "|\n|---|---|---|---|---|---|---|---|---|---|\n");
+    Json rows = Json::array();
+    for (const double share : kShares) {
+      std::vector<double> found_all, random_all, alone_all;
+      double gap = 0, closed = 0, closed_alone = 0;
+      std::string worst;
+      Json problems = Json::object();
+      for (size_t t = 0; t < tasks_.size(); ++t) {
+        const MeasuredProblem& task = tasks_[t];
+        std::vector<double> pool, simulated;
+        for (const TrainingRow& row : task.rows) {
+          pool.push_back(row.log2_speedup.value_or(kNaN));
+          simulated.push_back(std::isnan(Simulated(row)) ? -1e9 : Simulated(row));
+        }
+        const auto draws = static_cast<size_t>(
+            std::max(1.0, std::ceil(share * static_cast<double>(pool.size()) - 1e-9)));
+        const double found = Found(pool, forecasts_.at(t), draws);
+        const double alone = Found(pool, simulated, draws);
+        const double random = RandomBest(pool, draws);
+        if (found_all.empty() || found < Least(found_all)) worst = task.name;
+        found_all.push_back(found);
+        alone_all.push_back(alone);
+        random_all.push_back(random);
+        gap += 1 - random;
+        closed += found - random;
+        closed_alone += alone - random;
+        problems[task.name] = {{"found", found}, {"virtual_gpu", alone}, {"random", random}};
+      }
+      std::printf("| %.0f%% | %.3f | %.3f | %s | %.3f | %.3f | %.0f%% | %.3f | %.3f | %.0f%% |\n",
+                  100 * share, Median(found_all), Least(found_all), worst.c_str(),
+                  Median(random_all), Least(random_all), 100 * closed / gap, Median(alone_all),
+                  Least(alone_all), 100 * closed_alone / gap);
+      rows.push_back({{"share", share},
+                      {"median", Median(found_all)},
+                      {"worst", Least(found_all)},
+                      {"random_median", Median(random_all)},
+                      {"random_worst", Least(random_all)},
+                      {"gap_closed", closed / gap},
+                      {"virtual_gpu_median", Median(alone_all)},
+                      {"virtual_gpu_worst", Least(alone_all)},
+                      {"problems", problems}});
+    }
+    return rows;
+  }
+
+  static double Found(const std::vector<double>& pool, const std::vector<double>& forecasts,
+                      size_t draws) {
+    std::vector<size_t> order(pool.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return forecasts[a] > forecasts[b]; });
+    double best = 0;
+    double found = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const double value = pool[order[i]];
+      const double speedup = std::isnan(value) ? 0 : std::exp2(value);
+      best = std::max(best, speedup);
+      if (i < draws) found = std::max(found, speedup);
+    }
+    return found / best;
+  }
+
+  const Options& options_;
+  const std::vector<MeasuredProblem> tasks_;
+  std::map<std::string, std::shared_ptr<const SharedModel>> shared_;
+  std::map<std::pair<size_t, size_t>, std::vector<Trial>> trials_;  // by task and labels
+  std::map<size_t, std::vector<double>> forecasts_;                 // of all rows, without labels
+};
+
+int Run(Options options) {
+  if (options.records.empty()) {
+    options.records =
+        absl::StrCat(KERNELCAST_SOURCE_DIR "/data/measured/",
+                     options.target == kCudaTargetName ? "nvidia-h200" : "amd-epyc", "/spaces");
+  }
+  absl::StatusOr<std::vector<MeasuredProblem>> tasks =
+      ReadMeasuredProblems(options.records, options.problems);
+  if (!tasks.ok()) {
+    std::fprintf(stderr, "%s\n", tasks.status().ToString().c_str());
+    return 1;
+  }
+  return Experiment(options, *std::move(tasks)).Run();
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster
+
+int main(int argc, char** argv) {
+  CLI::App app("Prints how good the embedded model is on problems that it has not seen.");
+  kernelcast::forecaster::Options options;
+  app.add_option("--problems", options.problems, "Folder of problems");
+  app.add_option("--target", options.target, "cuda or cpu")->check(CLI::IsMember({"cuda", "cpu"}));
+  app.add_option("--records", options.records, "Folder of PROBLEM.jsonl.gz, measured");
+  app.add_option("--hold-out", options.hold_out, "What is not learnt from: problem or family")
+      ->check(CLI::IsMember({"problem", "family"}));
+  app.add_option("--seeds", options.seeds, "Draws of labels")->check(CLI::Range(1, 1000));
+  app.add_option("--output", options.output, "File for the figures, as JSON");
+  CLI11_PARSE(app, argc, argv);
+  return kernelcast::forecaster::Run(options);
+}
