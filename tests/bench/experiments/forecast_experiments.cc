@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -176,6 +177,7 @@ class Experiment {
     all["unseen"] = Unseen();
     all["few_labels"] = FewLabels();
     all["top_share"] = TopShare();
+    Latency();
     if (!options_.output.empty()) {
       fs::create_directories(fs::path(options_.output).parent_path());
       std::ofstream(options_.output) << all.dump(1) << "\n";
@@ -441,6 +443,37 @@ class Experiment {
                       {"problems", problems}});
     }
     return rows;
+  }
+
+  // From facts to a distribution over bins, with as many labels of the last problem as there are.
+  void Latency() const {
+    const MeasuredProblem& task = tasks_.back();
+    std::vector<const TrainingRow*> labels;
+    for (const TrainingRow& row : task.rows) labels.push_back(&row);
+    const std::string without = options_.hold_out == "family" ? task.family : task.name;
+    const TunableEncoder& encoder = task.context->EncoderFor(task.target);
+    const ProblemModel model = ProblemModel::Train(encoder, labels, shared_.at(without), {});
+    const auto candidate = ReferenceCandidate(task.context->problem, task.target);
+    if (!candidate.ok()) return;
+    const bool cuda = task.target == kCudaTargetName;
+    CompileFacts facts;
+    facts.schema = std::string(cuda ? kCudaPtxSchemaId : kCpuAssemblySchemaId);
+    facts.values.assign((*FindFactSchema(facts.schema))->names.size(), 3.0);
+    if (cuda) {
+      LaunchSimulation launch;
+      launch.values.assign((*FindSimulationSchema(kCudaSimulationSchemaId))->names.size(), 2.0);
+      facts.simulations = {{std::string(kCudaSimulationSchemaId), "NVIDIA H200", {launch}}};
+    }
+    constexpr int kTimes = 5000;
+    double sum = 0;
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kTimes; ++i) {
+      const CandidateFeatures features = MakeFeatures(*task.context, *candidate, facts, facts);
+      sum += Scored(model.Predict(encoder, features).log2_speedup, 0).p[0];
+    }
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    std::printf("\na forecast with %zu labels takes %.1f us, features included%s\n", labels.size(),
+                took.count() / kTimes, sum >= 0 ? "" : "!");
   }
 
   static double Found(const std::vector<double>& pool, const std::vector<double>& forecasts,
