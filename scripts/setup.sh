@@ -23,8 +23,8 @@ build_packages=(
   libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
 test_packages=(
-  catch2 clang-14 clang-format clang-tidy git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
-  python3 python3-grpcio python3-protobuf shellcheck sqlite3
+  buildah catch2 clang-14 clang-format clang-tidy debootstrap git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
+  python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
 )
 tools=.setup
 buf_version=1.75.0
