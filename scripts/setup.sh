@@ -26,7 +26,7 @@ build_packages=(
 )
 test_packages=(
   buildah catch2 clang-14 clang-format clang-tidy debootstrap git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
-  python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
+  prometheus python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
 )
 tools=.setup
 buf_version=1.75.0

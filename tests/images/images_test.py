@@ -97,7 +97,7 @@ class Container:
         self.output_path = os.path.join(options.work, f"{name}.out")
         with open(self.output_path, "wb") as output:
             self.process = subprocess.Popen(
-                ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--", "sh", "-c", ENTER, "sh",
+                ["unshare", "--mount", "--pid", "--ipc", "--fork", "--", "sh", "-c", ENTER, "sh",
                  root, self.state, *self.config.get("Env", []),
                  "/usr/bin/setpriv", "--reuid", user, "--regid", group, "--clear-groups", "--no-new-privs",
                  "--bounding-set=-all", "--inh-caps=-all", "--",
@@ -123,17 +123,19 @@ class Container:
 
     def stop(self):
         """Ends it as a kubelet does; returns the exit code."""
-        children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
-        if self.process.poll() is None:
-            with open(children, encoding="utf-8") as file:
-                first = file.read().split()
-            os.kill(int(first[0]), signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         return self.process.wait(START_SECONDS)
 
-    def remove(self):
+    def signal(self, number):
+        """To the container's first process, with which all others end; unshare's own does not outlive it."""
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="utf-8") as file:
+                for first in file.read().split():
+                    os.kill(int(first), number)
+
+    def remove(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait(START_SECONDS)
         buildah("umount", self.container)
         buildah("rm", self.container)
 
