@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs what Kernelcast needs on a Debian 12 machine. Does nothing, quickly, when all is there.
 #
-#   scripts/setup.sh           everything
+#   scripts/setup.sh           as --test
 #   scripts/setup.sh --build   what building and running need
-#   scripts/setup.sh --test    that, and what tests and lint checks need
-#   scripts/setup.sh --cluster and what tests of the chart on a Kubernetes API server need: it is compiled,
-#                              which takes minutes
+#   scripts/setup.sh --test    that, and what tests and lint checks need; Helm, where there is Go
+#   scripts/setup.sh --cluster all of it, and what tests of the chart on a Kubernetes API server need: it is
+#                              compiled with Go, which takes a quarter of an hour
 #
 # Needs root or sudo only when a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
 # are missing and cannot be installed from here (the message lists them).
