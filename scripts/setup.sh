@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Installs what Kernelcast needs on a Debian 12 machine. Does nothing, quickly, when all is there.
 #
-#   scripts/setup.sh           everything
+#   scripts/setup.sh           as --test
 #   scripts/setup.sh --build   what building and running need
-#   scripts/setup.sh --test    that, and what tests and lint checks need
+#   scripts/setup.sh --test    that, and what tests and lint checks need; Helm, where there is Go
+#   scripts/setup.sh --cluster all of it, and what tests of the chart on a Kubernetes API server need: it is
+#                              compiled with Go, which takes a quarter of an hour
 #
 # Needs root or sudo only when a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
 # are missing and cannot be installed from here (the message lists them).
@@ -26,18 +28,29 @@ build_packages=(
   libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
 )
 test_packages=(
-  catch2 clang-14 clang-format clang-tidy git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
-  python3 python3-grpcio python3-protobuf shellcheck sqlite3
+  buildah catch2 clang-14 clang-format clang-tidy debootstrap git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
+  prometheus python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
 )
 tools=.setup
 buf_version=1.75.0
+go_minor=24 # of Go 1.x: what those below want
+helm_version=v3.19.5
+kubeconform_version=v0.7.0
+kubernetes_version=v1.34.4 # tests/helm/kube/go.mod has the same
+crd_modules=(
+  github.com/cert-manager/cert-manager@v1.19.1
+  github.com/kedacore/keda/v2@v2.18.1
+  github.com/prometheus-operator/prometheus-operator@v0.85.0
+)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
-usage() { sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 with_tests=1
+with_cluster=0
 case "${1-}" in
   '' | --test) ;;
+  --cluster) with_cluster=1 ;;
   --build) with_tests=0 ;;
   -h | --help) usage; exit 0 ;;
   *) say "unknown option '$1'"; usage; exit 2 ;;
@@ -46,6 +59,7 @@ esac
 
 wanted=("${build_packages[@]}")
 ((with_tests)) && wanted+=("${test_packages[@]}")
+((with_cluster)) && wanted+=(etcd-server)
 
 # Prints what of its arguments is not installed. One call of dpkg-query, whatever the number.
 missing_packages() {
@@ -127,6 +141,91 @@ install_tools() {
   mv "$staging" "$tools/buf-$buf_version"
   mkdir -p "$tools/bin"
   ln -sfn "../buf-$buf_version/node_modules/.bin/buf" "$tools/bin/buf"
+}
+
+# A Go that is new enough, in `go`; Debian 12's own is not.
+find_go() {
+  local minor
+  for go in "$(command -v go || true)" /usr/local/go/bin/go; do
+    [[ -x $go ]] || continue
+    minor=$("$go" env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+    [[ -n $minor ]] && ((minor >= go_minor)) && return
+  done
+  return 1
+}
+
+# Runs Go with what it prints in a log.
+run_go() {
+  env GOTOOLCHAIN=local GOFLAGS= "$go" "$@" 2>>"$tools/go.log" </dev/null
+}
+
+# Helm, kubeconform and the schemas that it checks with, from the Go module proxy into a folder of this checkout.
+install_kubernetes_tools() {
+  local skipped="the tests of the Helm chart are skipped"
+  local stamp="$helm_version $kubeconform_version $kubernetes_version ${crd_modules[*]}"
+  [[ $(cat "$tools/kubernetes.version" 2>/dev/null) == "$stamp" ]] && return
+  local failed=$tools/kubernetes.failed
+  if [[ -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
+    say "installing Helm failed lately: $skipped (rm $failed tries again)"
+    return
+  fi
+  if ! find_go; then
+    say "no Go 1.$go_minor or later to build Helm with: $skipped"
+    return
+  fi
+  say "installing Helm and kubeconform"
+  mkdir -p "$tools/bin"
+  local module folder crds=() bin=$PWD/$tools/bin
+  if ! GOBIN=$bin run_go install -trimpath -ldflags '-s -w' "helm.sh/helm/v3/cmd/helm@$helm_version" ||
+    ! GOBIN=$bin run_go install -trimpath -ldflags '-s -w' \
+      "github.com/yannh/kubeconform/cmd/kubeconform@$kubeconform_version"; then
+    tail -n 5 "$tools/go.log" >&2
+    say "Go could not install them (see $tools/go.log): $skipped"
+    touch "$failed"
+    return
+  fi
+  rm -rf "$tools/schemas"
+  mkdir -p "$tools/schemas/crds"
+  for module in "${crd_modules[@]}" "k8s.io/kubernetes@$kubernetes_version"; do
+    if ! folder=$(run_go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') || [[ -z $folder ]]; then
+      say "$module could not be downloaded (see $tools/go.log): $skipped"
+      touch "$failed"
+      return
+    fi
+    cp "$folder"/deploy/crds/cert-manager.io_{certificates,issuers}.yaml \
+      "$folder"/config/crd/bases/keda.sh_scaledobjects.yaml \
+      "$folder"/example/prometheus-operator-crd/monitoring.coreos.com_{prometheusrules,servicemonitors}.yaml \
+      "$tools/schemas/crds/" 2>/dev/null || true
+  done
+  chmod -R u+w "$tools/schemas"
+  crds=("$tools"/schemas/crds/*.yaml)
+  if ! python3 tests/helm/schemas.py "$tools/schemas" "$folder/api/openapi-spec/swagger.json" "${crds[@]}"; then
+    say "the schemas could not be made: $skipped"
+    touch "$failed"
+    return
+  fi
+  rm -f "$failed"
+  printf '%s\n' "$stamp" >"$tools/kubernetes.version"
+}
+
+# Parts of Kubernetes in one program.
+install_cluster() {
+  local stamp
+  stamp="$kubernetes_version $(cat tests/helm/kube/* | sha256sum)"
+  [[ $(cat "$tools/cluster.version" 2>/dev/null) == "$stamp" ]] && return
+  if ! find_go; then
+    say "no Go 1.$go_minor or later to build Kubernetes with"
+    exit 1
+  fi
+  say "building Kubernetes $kubernetes_version; this takes a while"
+  local version=k8s.io/component-base/version minor=${kubernetes_version#v1.}
+  if ! run_go build -C tests/helm/kube -trimpath -o "$PWD/$tools/bin/kube" \
+    -ldflags "-s -w -X $version.gitVersion=$kubernetes_version -X $version.gitMajor=1 -X $version.gitMinor=${minor%.*}" .; then
+    tail -n 20 "$tools/go.log" >&2
+    say "Go could not build it; its whole output is in $tools/go.log"
+    exit 1
+  fi
+  printf '%s\n' "$stamp" >"$tools/cluster.version"
 }
 
 # Unpacks wheels: what they hold under nvidia/cu13, without the variants of libraries that nothing
@@ -247,4 +346,8 @@ install_cuda
 if ((with_tests)); then
   install_tools
   install_llama
+  install_kubernetes_tools
+fi
+if ((with_cluster)); then
+  install_cluster
 fi

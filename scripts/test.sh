@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh [--quick] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --quick    leaves out what measures time or takes long (labels timing, chaos and fuzz)
+#   --quick    leaves out what measures time or takes long (labels timing, chaos, fuzz and image)
 #   --asan     under AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
 #   --tsan     under ThreadSanitizer, likewise
 set -euo pipefail
@@ -15,7 +15,7 @@ preset=${KERNELCAST_PRESET:-ci}
 left_out=()
 while (($#)); do
   case "$1" in
-    --quick) left_out+=(timing chaos fuzz) ;;
+    --quick) left_out+=(timing chaos fuzz image) ;;
     --asan | --tsan)
       preset=${1#--}
       left_out+=(lint timing)

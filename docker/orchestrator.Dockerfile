@@ -1,0 +1,46 @@
+# The orchestrator's image; docker/README.md says how to build and run it.
+ARG BASE=docker.io/library/debian:bookworm-20250520-slim
+
+FROM ${BASE} AS source
+ARG JOBS=
+WORKDIR /src
+COPY scripts/setup.sh scripts/cuda_wheels.txt scripts/
+RUN KERNELCAST_CUDA=off scripts/setup.sh --build
+COPY . .
+ARG REVISION=unknown
+RUN cmake --preset dev -DKERNELCAST_BUILD_TESTS=OFF -DKERNELCAST_REVISION=$REVISION >/dev/null \
+ && KERNELCAST_PRESET=dev KERNELCAST_JOBS=$JOBS scripts/build.sh --without-tests kernelcast-orchestrator kernelcast \
+ && install -D -s -t /programs/bin build/dev/bin/kernelcast-orchestrator build/dev/bin/kernelcast \
+ && mkdir -p /programs/share/kernelcast \
+ && cp -r examples/problems /programs/share/kernelcast/
+
+# Replaced by a folder that is built already: --build-context programs=FOLDER
+FROM scratch AS programs
+COPY --from=source /programs/ /
+
+FROM ${BASE} AS orchestrator
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates tini \
+      libabsl20220623 libcurl4 libgrpc++1.51 libmuparser2v5 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 \
+      libprotobuf32 libsimdjson14 libsqlite3-0 libyaml-cpp0.7 \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
+ && groupadd --gid 10001 kernelcast \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin kernelcast \
+ && install -d -o 10001 -g 10001 -m 0700 /var/lib/kernelcast
+# With the command line, for those who look after it.
+COPY --from=programs bin/kernelcast-orchestrator bin/kernelcast /opt/kernelcast/bin/
+COPY --from=programs share/kernelcast/problems /opt/kernelcast/share/kernelcast/problems
+COPY LICENSE /opt/kernelcast/
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="kernelcast-orchestrator" \
+      org.opencontainers.image.description="Routes each candidate kernel to a forecast or a measurement" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+USER 10001:10001
+WORKDIR /var/lib/kernelcast
+EXPOSE 50051 9464
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/bin/tini", "--", "/opt/kernelcast/bin/kernelcast-orchestrator"]
+CMD ["--listen=0.0.0.0:50051", "--metrics=0.0.0.0:9464", "--state-dir=/var/lib/kernelcast"]

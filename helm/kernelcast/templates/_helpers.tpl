@@ -1,0 +1,440 @@
+{{- define "kernelcast.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Short enough that the names of pods, with component, pool and number, fit 63 characters. */}}
+{{- define "kernelcast.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 22 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 22 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 22 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "kernelcast.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "kernelcast.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kernelcast.labels" -}}
+{{ include "kernelcast.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: kernelcast
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of an object: root, name, and labels of its own. */}}
+{{- define "kernelcast.metadata" -}}
+name: {{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "kernelcast.labels" .root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "kernelcast.image" -}}
+{{- $image := .root.Values.image -}}
+{{- $path := list $image.registry $image.repository .name | compact | join "/" -}}
+{{- printf "%s:%s" $path (default .root.Chart.AppVersion $image.tag) -}}
+{{- end }}
+
+{{- define "kernelcast.serviceAccount" -}}
+{{- if .root.Values.serviceAccount.create }}{{ include "kernelcast.fullname" .root }}-{{ .component }}{{ else }}default{{ end -}}
+{{- end }}
+
+{{/* TLS's mode; YAML reads a bare off as false. */}}
+{{- define "kernelcast.tlsMode" -}}
+{{- if .Values.tls.mode }}{{ .Values.tls.mode }}{{ else }}off{{ end -}}
+{{- end }}
+
+{{- define "kernelcast.tlsSecret" -}}
+{{- if eq (include "kernelcast.tlsMode" .root) "existingSecret" -}}
+{{- $secret := get .root.Values.tls.existingSecrets .component -}}
+{{- required (printf "tls.existingSecrets.%s: the name of a secret is needed where tls.mode is existingSecret" .component) $secret -}}
+{{- else -}}
+{{- include "kernelcast.fullname" .root }}-{{ .component }}-tls
+{{- end -}}
+{{- end }}
+
+{{/* Pools that are enabled, each with the defaults filled in, as JSON by name. */}}
+{{- define "kernelcast.pools" -}}
+{{- $pools := dict -}}
+{{- range $name, $own := .Values.worker.pools -}}
+{{- $pool := mergeOverwrite (deepCopy $.Values.worker.defaults) (deepCopy (default dict $own)) -}}
+{{- if $pool.enabled -}}
+{{- if le (int $pool.terminationGracePeriodSeconds) (int (add $pool.drainSeconds $pool.preStopSeconds)) -}}
+{{- fail (printf "worker.pools.%s: terminationGracePeriodSeconds must be longer than drainSeconds and preStopSeconds together" $name) -}}
+{{- end -}}
+{{- range $pool.gpuProducts -}}
+{{- if regexMatch "-SHARED|-MIG-" . -}}
+{{- fail (printf "worker.pools.%s.gpuProducts: %s is a shared GPU or a part of one, which cannot time anything" $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $pools $name $pool -}}
+{{- end -}}
+{{- end -}}
+{{- if not $pools -}}
+{{- fail "worker.pools: at least one pool must be enabled" -}}
+{{- end -}}
+{{- toJson $pools -}}
+{{- end }}
+
+{{/* Orchestrators, as JSON: what is appended to their name, and the pools of each. */}}
+{{- define "kernelcast.orchestrators" -}}
+{{- $pools := include "kernelcast.pools" . | fromJson -}}
+{{- $orchestrators := list -}}
+{{- if .Values.orchestrator.perPool -}}
+{{- range $name, $pool := $pools -}}
+{{- $orchestrators = append $orchestrators (dict "suffix" (printf "-%s" $name) "pools" (list $name)) -}}
+{{- end -}}
+{{- else -}}
+{{- $gpus := 0 -}}
+{{- range $name, $pool := $pools -}}{{- if $pool.gpuProducts -}}{{- $gpus = add1 $gpus -}}{{- end -}}{{- end -}}
+{{- if gt (int $gpus) 1 -}}
+{{- fail "orchestrator.perPool: must be true where more than one pool has GPUs, for one orchestrator would mix their measurements" -}}
+{{- end -}}
+{{- $orchestrators = append $orchestrators (dict "suffix" "" "pools" (keys $pools | sortAlpha)) -}}
+{{- end -}}
+{{- dict "orchestrators" $orchestrators | toJson -}}
+{{- end }}
+
+{{/* Pods that a pool may have, whatever scales it. */}}
+{{- define "kernelcast.maxReplicas" -}}
+{{- if eq .autoscaling.mode "none" }}{{ .replicas }}{{ else }}{{ .autoscaling.maxReplicas }}{{ end -}}
+{{- end }}
+
+{{/* Stable address of a StatefulSet's pod: root, set, number. */}}
+{{- define "kernelcast.podAddress" -}}
+{{- printf "%s-%d.%s.%s.svc.%s:%d" .set (int .number) .set .root.Release.Namespace .root.Values.clusterDomain (int .root.Values.grpc.port) -}}
+{{- end }}
+
+{{/* Flags that all programs share: root, settings of the component. */}}
+{{- define "kernelcast.commonFlags" -}}
+{{- $tls := "/run/secrets/kernelcast/tls" -}}
+listen: {{ printf "%s:%d" .root.Values.grpc.bindAddress (int .root.Values.grpc.port) | quote }}
+metrics: {{ printf "%s:%d" .root.Values.grpc.bindAddress (int .root.Values.metrics.port) | quote }}
+log-level: {{ .root.Values.logLevel }}
+drain-seconds: {{ int .settings.drainSeconds }}
+max-connection-age-seconds: {{ int .root.Values.grpc.maxConnectionAgeSeconds }}
+max-connection-age-grace-seconds: {{ int .root.Values.grpc.maxConnectionAgeGraceSeconds }}
+{{- if ne (include "kernelcast.tlsMode" .root) "off" }}
+tls-certificate-file: {{ $tls }}/tls.crt
+tls-key-file: {{ $tls }}/tls.key
+{{- if .root.Values.tls.mutual }}
+tls-client-ca-file: {{ $tls }}/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* ConfigMap with the program's flags: root, name, labels, flags (YAML), settings, and files besides. */}}
+{{- define "kernelcast.configMap" -}}
+{{- $flags := mergeOverwrite (fromYaml .flags) (deepCopy .settings.config) -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "kernelcast.metadata" (dict "root" .root "name" .name "labels" .labels) | nindent 2 }}
+data:
+  config.yaml: |
+    {{- toYaml $flags | nindent 4 }}
+  {{- range $file, $content := .files }}
+  {{ $file }}: |
+    {{- toYaml $content | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{/* Services cannot be probed by gRPC through TLS: kubelets do not speak it. */}}
+{{- define "kernelcast.probes" -}}
+{{- if eq (include "kernelcast.tlsMode" .) "off" -}}
+startupProbe:
+  grpc:
+    port: {{ .Values.grpc.port }}
+    service: liveness
+  periodSeconds: 2
+  failureThreshold: 150
+livenessProbe:
+  grpc:
+    port: {{ .Values.grpc.port }}
+    service: liveness
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  grpc:
+    port: {{ .Values.grpc.port }}
+    service: readiness
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- else -}}
+startupProbe:
+  httpGet:
+    path: /metrics
+    port: metrics
+  periodSeconds: 2
+  failureThreshold: 150
+livenessProbe:
+  httpGet:
+    path: /metrics
+    port: metrics
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  tcpSocket:
+    port: grpc
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end }}
+{{- end }}
+
+{{- define "kernelcast.podSecurityContext" -}}
+runAsNonRoot: true
+{{- with .Values.podSecurity.runAsUser }}
+runAsUser: {{ . | int }}
+runAsGroup: {{ . | int }}
+{{- end }}
+{{- with .Values.podSecurity.fsGroup }}
+fsGroup: {{ . | int }}
+fsGroupChangePolicy: OnRootMismatch
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "kernelcast.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+privileged: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/*
+A component's StatefulSet. root; component; name; labels, which also select its pods; settings: its values; image;
+config: the rendered ConfigMap; replicas, none where something scales it; env; stateVolume: a volume, or
+`persistence`; secrets: names of secrets mounted by name; nodeAffinity, tolerations, podAntiAffinity.
+*/}}
+{{- define "kernelcast.statefulSet" -}}
+{{- $settings := .settings -}}
+{{- $tls := ne (include "kernelcast.tlsMode" .root) "off" -}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  {{- include "kernelcast.metadata" (dict "root" .root "name" .name "labels" .labels) | nindent 2 }}
+spec:
+  serviceName: {{ .name }}
+  {{- if hasKey . "replicas" }}
+  replicas: {{ .replicas }}
+  {{- end }}
+  # Pods do not wait for one another, and go before they are replaced: a pool has no spare GPU.
+  podManagementPolicy: Parallel
+  updateStrategy:
+    type: RollingUpdate
+  selector:
+    matchLabels:
+      {{- include "kernelcast.selectorLabels" .root | nindent 6 }}
+      {{- toYaml .labels | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "kernelcast.labels" .root | nindent 8 }}
+        {{- toYaml .labels | nindent 8 }}
+        {{- with $settings.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        kernelcast.dev/config-checksum: {{ sha256sum .config | trunc 16 | quote }}
+        {{- with merge (dict) $settings.podAnnotations .root.Values.commonAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "kernelcast.serviceAccount" (dict "root" .root "component" .component) }}
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      {{- with .root.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- range . }}
+        - name: {{ . }}
+        {{- end }}
+      {{- end }}
+      {{- with $settings.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with $settings.runtimeClassName }}
+      runtimeClassName: {{ . }}
+      {{- end }}
+      securityContext:
+        {{- include "kernelcast.podSecurityContext" .root | nindent 8 }}
+      terminationGracePeriodSeconds: {{ int $settings.terminationGracePeriodSeconds }}
+      containers:
+        - name: {{ .component }}
+          image: {{ include "kernelcast.image" (dict "root" .root "name" .image) }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          args:
+            - --config=/etc/kernelcast/config.yaml
+            {{- range .args }}
+            - {{ . }}
+            {{- end }}
+          {{- with .env }}
+          env:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          ports:
+            - name: grpc
+              containerPort: {{ .root.Values.grpc.port }}
+            - name: metrics
+              containerPort: {{ .root.Values.metrics.port }}
+          {{- include "kernelcast.probes" .root | nindent 10 }}
+          {{- if gt (int $settings.preStopSeconds) 0 }}
+          lifecycle:
+            preStop:
+              exec:
+                command: [/bin/sleep, {{ int $settings.preStopSeconds | quote }}]
+          {{- end }}
+          resources:
+            {{- toYaml .resources | nindent 12 }}
+          securityContext:
+            {{- include "kernelcast.containerSecurityContext" .root | nindent 12 }}
+          volumeMounts:
+            - name: config
+              mountPath: /etc/kernelcast
+              readOnly: true
+            - name: state
+              mountPath: /var/lib/kernelcast
+            - name: tmp
+              mountPath: /tmp
+            {{- if $tls }}
+            - name: tls
+              mountPath: /run/secrets/kernelcast/tls
+              readOnly: true
+            {{- end }}
+            {{- range .secrets }}
+            - name: secret-{{ . }}
+              mountPath: /run/secrets/kernelcast/{{ . }}
+              readOnly: true
+            {{- end }}
+      volumes:
+        - name: config
+          configMap:
+            name: {{ .name }}
+        - name: tmp
+          emptyDir:
+            sizeLimit: {{ .tmpSize }}
+        {{- with .cacheSize }}
+        - name: state
+          emptyDir:
+            sizeLimit: {{ . }}
+        {{- end }}
+        {{- if $tls }}
+        - name: tls
+          secret:
+            secretName: {{ include "kernelcast.tlsSecret" (dict "root" .root "component" .component) }}
+            defaultMode: 0440
+        {{- end }}
+        {{- range .secrets }}
+        - name: secret-{{ . }}
+          secret:
+            secretName: {{ . }}
+            defaultMode: 0440
+        {{- end }}
+      {{- with .nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+  {{- with .persistence }}
+  volumeClaimTemplates:
+    - apiVersion: v1
+      kind: PersistentVolumeClaim
+      metadata:
+        name: state
+      spec:
+        accessModes:
+          {{- toYaml .accessModes | nindent 10 }}
+        {{- with .storageClass }}
+        storageClassName: {{ . }}
+        {{- end }}
+        resources:
+          requests:
+            storage: {{ .size }}
+  {{- end }}
+{{- end }}
+
+{{/* The headless Service that names a StatefulSet's pods: root, name, labels. */}}
+{{- define "kernelcast.headlessService" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "kernelcast.metadata" (dict "root" .root "name" .name "labels" .labels) | nindent 2 }}
+spec:
+  clusterIP: None
+  # Callers judge by health, and those that drain are still needed for what they hold.
+  publishNotReadyAddresses: true
+  selector:
+    {{- include "kernelcast.selectorLabels" .root | nindent 4 }}
+    {{- toYaml .labels | nindent 4 }}
+  ports:
+    - name: grpc
+      port: {{ .root.Values.grpc.port }}
+      targetPort: grpc
+    - name: metrics
+      port: {{ .root.Values.metrics.port }}
+      targetPort: metrics
+{{- end }}
+
+{{/* Peers of network policies, and rules that several of them have. */}}
+{{- define "kernelcast.component" -}}
+podSelector:
+  matchLabels:
+    {{- include "kernelcast.selectorLabels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    {{- with .pool }}
+    kernelcast.dev/pool: {{ . }}
+    {{- end }}
+{{- end }}
+
+{{- define "kernelcast.metricsIngress" -}}
+{{- with .Values.networkPolicy.metricsFrom -}}
+- from:
+    {{- toYaml . | nindent 4 }}
+  ports:
+    - port: metrics
+      protocol: TCP
+{{- end }}
+{{- end }}
+
+{{- define "kernelcast.dnsEgress" -}}
+- to:
+    {{- toYaml .Values.networkPolicy.dnsTo | nindent 4 }}
+  ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+{{- end }}

@@ -1,0 +1,586 @@
+#!/usr/bin/env python3
+"""Checks the Helm chart: what it renders for its defaults and for each file of helm/kernelcast/examples.
+
+    chart_test.py [--programs FOLDER] [--renew] [TEST ...]
+
+--renew writes tests/helm/golden anew; read the difference before it is committed. --programs is where the three
+services' programs are, without which what they accept is not checked. Exit code 77: Helm is not there.
+"""
+
+import argparse
+import contextlib
+import copy
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import yaml
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CHART = os.path.join(ROOT, "helm/kernelcast")
+GOLDEN = os.path.join(ROOT, "tests/helm/golden")
+TOOLS = os.path.join(ROOT, ".setup/bin")
+SCHEMAS = os.path.join(ROOT, ".setup/schemas")
+KUBERNETES = "1.31.0"
+START_SECONDS = 60
+options = None
+
+VALUES = {"defaults": None} | {
+    name[:-len(".yaml")]: os.path.join(CHART, "examples", name)
+    for name in sorted(os.listdir(os.path.join(CHART, "examples")))}
+
+
+def helm(*arguments):
+    return subprocess.run([os.path.join(TOOLS, "helm"), *arguments], text=True, capture_output=True, check=False)
+
+
+def template(values=None, *sets, chart=CHART):
+    """What helm makes of the chart: the process, with its output."""
+    arguments = ["template", "kc", chart, "--namespace", "kernelcast", "--kube-version", KUBERNETES]
+    if values:
+        arguments += ["--values", values]
+    for one in sets:
+        arguments += ["--set-json" if "=" in one and one.split("=", 1)[1][:1] in "[{\"" else "--set", one]
+    return helm(*arguments)
+
+
+def render(name_or_path, *sets, chart=CHART):
+    """Objects that the chart makes."""
+    result = template(VALUES.get(name_or_path, name_or_path), *sets, chart=chart)
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    return [document for document in yaml.safe_load_all(result.stdout) if document]
+
+
+def of_kind(objects, *kinds):
+    return [one for one in objects if one["kind"] in kinds]
+
+
+def named(objects, kind, name):
+    found = [one for one in objects if one["kind"] == kind and one["metadata"]["name"] == name]
+    if len(found) != 1:
+        raise AssertionError(f"{len(found)} objects {kind} {name}")
+    return found[0]
+
+
+def label(one, name):
+    return one["metadata"]["labels"].get(name)
+
+
+def pod_specs(objects):
+    """(name, spec) of each pod that objects are or make."""
+    for one in objects:
+        if one["kind"] == "Pod":
+            yield one["metadata"]["name"], one["spec"]
+        elif one["kind"] in ("StatefulSet", "Deployment", "DaemonSet", "Job"):
+            yield one["metadata"]["name"], one["spec"]["template"]["spec"]
+
+
+def restricted_violations(spec):
+    """What the restricted Pod Security Standard has against a pod, and this project besides."""
+    pod = spec.get("securityContext", {})
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(field):
+            yield field
+    for volume in spec.get("volumes", []):
+        allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
+                   "secret", "name"}
+        if set(volume) - allowed:
+            yield f"volume {volume['name']}: {sorted(set(volume) - allowed)}"
+    if spec.get("automountServiceAccountToken") is not False:
+        yield "a service account's token is mounted"
+    for container in spec.get("initContainers", []) + spec["containers"]:
+        context = container.get("securityContext", {})
+        name = container["name"]
+        if context.get("runAsNonRoot", pod.get("runAsNonRoot")) is not True:
+            yield f"{name}: may run as root"
+        if context.get("runAsUser", pod.get("runAsUser")) == 0:
+            yield f"{name}: runs as root"
+        if context.get("privileged"):
+            yield f"{name}: privileged"
+        if context.get("allowPrivilegeEscalation") is not False:
+            yield f"{name}: may escalate"
+        capabilities = context.get("capabilities", {})
+        if capabilities.get("drop") != ["ALL"] or set(capabilities.get("add", [])) - {"NET_BIND_SERVICE"}:
+            yield f"{name}: capabilities {capabilities}"
+        seccomp = context.get("seccompProfile", pod.get("seccompProfile", {}))
+        if seccomp.get("type") not in ("RuntimeDefault", "Localhost"):
+            yield f"{name}: no seccomp profile"
+        if context.get("readOnlyRootFilesystem") is not True:
+            yield f"{name}: writable root"
+        if any("hostPort" in port for port in container.get("ports", [])):
+            yield f"{name}: a port of the host"
+        for variable in container.get("env", []):
+            if "secretKeyRef" in variable.get("valueFrom", {}):
+                yield f"{name}: a secret in the environment"
+        if "limits" not in container.get("resources", {}) or "memory" not in container["resources"]["limits"]:
+            yield f"{name}: no limit of memory"
+
+
+def flags_of(program):
+    """Names of the flags in a program's help."""
+    result = subprocess.run([os.path.join(options.programs, program), "--help"], text=True, capture_output=True,
+                            check=True)
+    return set(re.findall(r"^\s+(?:-\w,)?--([a-z][a-z0-9-]*)", result.stdout, re.MULTILINE))
+
+
+def config_of(objects, stateful_set):
+    return yaml.safe_load(named(objects, "ConfigMap", stateful_set["metadata"]["name"])["data"]["config.yaml"])
+
+
+class ChartTest(unittest.TestCase):
+    maxDiff = None
+
+    def each(self):
+        for name in VALUES:
+            yield name, render(name)
+
+    def test_helm_lint_is_strict_and_content(self):
+        for name, path in VALUES.items():
+            with self.subTest(values=name):
+                result = helm("lint", "--strict", CHART, "--kube-version", KUBERNETES, *(["--values", path] if path else []))
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.assertNotIn("[WARNING]", result.stdout)
+
+    def test_what_is_rendered_is_what_was_reviewed(self):
+        for name, path in VALUES.items():
+            with self.subTest(values=name):
+                result = template(path)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                # The blanks that templates leave are no part of the objects.
+                text = "\n".join(line.rstrip() for line in result.stdout.splitlines() if line.strip()) + "\n"
+                golden = os.path.join(GOLDEN, f"{name}.yaml")
+                if options.renew:
+                    with open(golden, "w", encoding="utf-8") as file:
+                        file.write(text)
+                    continue
+                with open(golden, encoding="utf-8") as file:
+                    self.assertMultiLineEqual(file.read(), text, "tests/helm/chart_test.py --renew writes it anew")
+        self.assertEqual({f"{name}.yaml" for name in VALUES}, set(os.listdir(GOLDEN)))
+
+    def test_objects_are_valid_by_the_schemas_of_kubernetes_and_of_the_crds(self):
+        if not os.path.isdir(SCHEMAS):
+            self.skipTest("no schemas; scripts/setup.sh --test makes them")
+        for name, path in VALUES.items():
+            with self.subTest(values=name):
+                rendered = template(path)
+                self.assertEqual(rendered.returncode, 0, rendered.stderr)
+                result = subprocess.run(
+                    [os.path.join(TOOLS, "kubeconform"), "-strict", "-summary", "-output", "json", "-schema-location",
+                     SCHEMAS + "/{{.ResourceKind}}{{.KindSuffix}}.json"],
+                    input=rendered.stdout, text=True, capture_output=True, check=False)
+                summary = json.loads(result.stdout)
+                self.assertEqual(result.returncode, 0, json.dumps(summary, indent=2))
+                self.assertEqual(summary["summary"]["skipped"], 0)
+                self.assertEqual(summary["summary"]["valid"],
+                                 len([one for one in yaml.safe_load_all(rendered.stdout) if one]))
+
+    def test_the_validation_finds_a_planted_mistake(self):
+        if not os.path.isdir(SCHEMAS):
+            self.skipTest("no schemas; scripts/setup.sh --test makes them")
+        stateful_set = copy.deepcopy(of_kind(render("defaults"), "StatefulSet")[0])
+        stateful_set["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+        result = subprocess.run(
+            [os.path.join(TOOLS, "kubeconform"), "-strict", "-schema-location",
+             SCHEMAS + "/{{.ResourceKind}}{{.KindSuffix}}.json"],
+            input=yaml.dump(stateful_set), text=True, capture_output=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("livenesProbe", result.stdout)
+
+    def test_pods_keep_the_restricted_pod_security_standard(self):
+        for name, objects in self.each():
+            seen = 0
+            for pod, spec in pod_specs(objects):
+                self.assertEqual(list(restricted_violations(spec)), [], f"{name}: {pod}")
+                seen += 1
+            self.assertGreaterEqual(seen, 3)
+
+    def test_the_check_of_pod_security_finds_planted_violations(self):
+        _, spec = next(pod_specs(render("defaults")))
+        self.assertEqual(list(restricted_violations(spec)), [])
+        def plant(change):
+            planted = copy.deepcopy(spec)
+            change(planted, planted["containers"][0])
+            self.assertNotEqual(list(restricted_violations(planted)), [])
+        plant(lambda pod, one: pod.update(hostNetwork=True))
+        plant(lambda pod, one: pod.pop("automountServiceAccountToken"))
+        plant(lambda pod, one: pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}}))
+        plant(lambda pod, one: one["securityContext"].update(runAsNonRoot=False))
+        plant(lambda pod, one: one["securityContext"].update(runAsUser=0))
+        plant(lambda pod, one: one["securityContext"].update(privileged=True))
+        plant(lambda pod, one: one["securityContext"].pop("allowPrivilegeEscalation"))
+        plant(lambda pod, one: one["securityContext"].update(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]}))
+        plant(lambda pod, one: one["securityContext"].update(seccompProfile={"type": "Unconfined"}))
+        plant(lambda pod, one: one["securityContext"].update(readOnlyRootFilesystem=False))
+        plant(lambda pod, one: one["resources"].pop("limits"))
+        plant(lambda pod, one: one.update(env=[{"name": "KEY", "valueFrom": {"secretKeyRef": {}}}]))
+
+    def test_values_that_are_wrong_are_refused_with_a_clear_message(self):
+        pools = "worker.pools."
+        for sets, message in (
+                (["tls.mode=on"], "'/tls/mode': value must be one of 'off', false, 'certManager', 'existingSecret'"),
+                ([pools + "cpu.replica=2"], "'/worker/pools/cpu': additional properties 'replica' not allowed"),
+                (["orchestrator.replicas=3"], "'/orchestrator': additional properties 'replicas' not allowed"),
+                (["logLevel=loud"], "'/logLevel': value must be one of 'debug', 'info', 'warning', 'error'"),
+                (["grpc.port=80"], "'/grpc/port': minimum"),
+                (["surprise=1"], "additional properties 'surprise' not allowed"),
+                ([pools + "Big_pool.replicas=1"], "'Big_pool' does not match pattern"),
+                (["forecaster.config.--seed=1"], "does not match pattern"),
+                ([pools + 'a100.gpuProducts=["NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"]'],
+                 "worker.pools.a100.gpuProducts: NVIDIA-A100-SXM4-80GB-MIG-1g.10gb is a shared GPU or a part of one"),
+                ([pools + 'l40s.gpuProducts=["NVIDIA-L40S-SHARED"]'], "NVIDIA-L40S-SHARED is a shared GPU"),
+                ([pools + "cpu.enabled=false"], "worker.pools: at least one pool must be enabled"),
+                ([pools + "cpu.terminationGracePeriodSeconds=600"],
+                 "worker.pools.cpu: terminationGracePeriodSeconds must be longer than drainSeconds"),
+                (["forecaster.terminationGracePeriodSeconds=30"],
+                 "forecaster.terminationGracePeriodSeconds: must be longer than drainSeconds"),
+                (["forecaster.backend=llm"],
+                 "forecaster.backend: llm needs forecaster.llm.url or forecaster.llm.endpoints"),
+                (["orchestrator.perPool=false", pools + 'a.gpuProducts=["NVIDIA-L40S"]',
+                  pools + 'b.gpuProducts=["NVIDIA-H200"]'],
+                 "orchestrator.perPool: must be true where more than one pool has GPUs"),
+                (["tls.mode=certManager"], "tls.certManager: issuerRef.name or createIssuer is needed"),
+                (["tls.mode=existingSecret"], "the name of a secret is needed where tls.mode is existingSecret"),
+                ([pools + "cpu.autoscaling.mode=hpa", pools + "cpu.autoscaling.minReplicas=9"],
+                 "worker.pools.cpu.autoscaling: minReplicas is larger than maxReplicas"),
+        ):
+            with self.subTest(sets=sets):
+                result = template(None, *sets)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(message, result.stderr)
+
+    def test_names_fit_and_are_said_once(self):
+        for name, objects in self.each():
+            keys = [(one["apiVersion"], one["kind"], one["metadata"]["name"]) for one in objects]
+            self.assertEqual(len(keys), len(set(keys)))
+            for one in objects:
+                self.assertEqual(one["metadata"]["namespace"], "kernelcast")
+        long = "a-release-with-a-name-that-is-longer-than-most"
+        rendered = helm("template", long, CHART, "--namespace", "kernelcast", "--kube-version", KUBERNETES, "--set",
+                        "worker.pools.twelvelong12.replicas=2", "--set", "tls.mode=certManager", "--set", "tls.certManager.createIssuer=true")
+        self.assertEqual(rendered.returncode, 0, rendered.stderr)
+        for one in yaml.safe_load_all(rendered.stdout):
+            if one:
+                # A set's pods have the name of their revision as a label, which is 11 characters longer.
+                limit = 52 if one["kind"] == "StatefulSet" else 63
+                self.assertLessEqual(len(one["metadata"]["name"]), limit, one["metadata"]["name"])
+
+    def test_services_find_the_pods_and_orchestrators_the_workers(self):
+        for name, objects in self.each():
+            sets = of_kind(objects, "StatefulSet")
+            port = sets[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
+            addresses = {}
+            for one in sets:
+                service = named(objects, "Service", one["spec"]["serviceName"])
+                self.assertEqual(service["spec"]["clusterIP"], "None")
+                labels = one["spec"]["template"]["metadata"]["labels"]
+                self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
+                self.assertLessEqual(one["spec"]["selector"]["matchLabels"].items(), labels.items())
+                replicas = one["spec"].get("replicas")
+                if replicas is None:
+                    replicas = next(
+                        scaler["spec"].get("maxReplicas", scaler["spec"].get("maxReplicaCount"))
+                        for scaler in of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject")
+                        if scaler["spec"]["scaleTargetRef"]["name"] == one["metadata"]["name"])
+                addresses[one["metadata"]["name"]] = [
+                    f"{one['metadata']['name']}-{i}.{one['spec']['serviceName']}.kernelcast.svc.cluster.local:{port}"
+                    for i in range(replicas)]
+            wanted = []
+            for one in sets:
+                if label(one, "app.kubernetes.io/component") != "orchestrator":
+                    continue
+                config = config_of(objects, one)
+                self.assertEqual([config["forecaster"]], addresses["kc-kernelcast-forecaster"])
+                pool = label(one, "kernelcast.dev/pool")
+                self.assertEqual(config["worker"], addresses[f"kc-kernelcast-worker-{pool}"])
+                wanted += config["worker"]
+                front = named(objects, "Service", one["metadata"]["name"][:-len("-pod")])
+                self.assertLessEqual(front["spec"]["selector"].items(), one["spec"]["template"]["metadata"]["labels"].items())
+            workers = [address for set_name, of_set in addresses.items() if "-worker-" in set_name for address in of_set]
+            self.assertCountEqual(wanted, workers)
+
+    def test_one_orchestrator_serves_all_pools_where_that_is_asked_for(self):
+        objects = render("defaults", "orchestrator.perPool=false", "worker.pools.more.replicas=2")
+        config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod"))
+        self.assertEqual([address.split(".")[0] for address in config["worker"]],
+                         ["kc-kernelcast-worker-cpu-0", "kc-kernelcast-worker-more-0", "kc-kernelcast-worker-more-1"])
+
+    def test_gpu_pools_get_a_whole_gpu_of_their_product(self):
+        objects = render("three-pools")
+        products = {"a100": ["NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-40GB"], "l40s": ["NVIDIA-L40S"],
+                    "h100": ["NVIDIA-H100-80GB-HBM3"]}
+        for pool, wanted in products.items():
+            spec = named(objects, "StatefulSet", f"kc-kernelcast-worker-{pool}")["spec"]["template"]["spec"]
+            container = spec["containers"][0]
+            self.assertEqual(container["resources"]["limits"]["nvidia.com/gpu"], 1)
+            self.assertTrue(container["image"].endswith("/worker-cuda:0.1.0"))
+            terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+            self.assertEqual(terms, [{"matchExpressions": [
+                {"key": "nvidia.com/gpu.product", "operator": "In", "values": wanted},
+                {"key": "nvidia.com/gpu.sharing-strategy", "operator": "In", "values": ["none"]}]}])
+            self.assertIn({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, spec["tolerations"])
+            self.assertNotIn("podAntiAffinity", spec["affinity"])
+        cpu = named(render("defaults"), "StatefulSet", "kc-kernelcast-worker-cpu")["spec"]["template"]["spec"]
+        self.assertTrue(cpu["containers"][0]["image"].endswith("/worker:0.1.0"))
+        self.assertNotIn("nvidia.com/gpu", cpu["containers"][0]["resources"]["limits"])
+        self.assertIn("podAntiAffinity", cpu["affinity"])
+
+    def test_pods_have_time_to_drain(self):
+        for name, objects in self.each():
+            for one in of_kind(objects, "StatefulSet"):
+                spec = one["spec"]["template"]["spec"]
+                hook = spec["containers"][0].get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["", "0"])
+                drain = config_of(objects, one)["drain-seconds"]
+                self.assertGreater(spec["terminationGracePeriodSeconds"], drain + int(hook[1]))
+                if label(one, "app.kubernetes.io/component") == "worker":
+                    self.assertGreaterEqual(drain, 600)  # the longest measurement
+
+    def test_probes_ask_health_where_the_kubelet_can(self):
+        for name, objects in self.each():
+            for one in of_kind(objects, "StatefulSet"):
+                container = one["spec"]["template"]["spec"]["containers"][0]
+                if "tls-key-file" in config_of(objects, one):
+                    self.assertIn("tcpSocket", container["readinessProbe"])
+                    self.assertEqual(container["livenessProbe"]["httpGet"], {"path": "/metrics", "port": "metrics"})
+                else:
+                    self.assertEqual(container["readinessProbe"]["grpc"]["service"], "readiness")
+                    self.assertEqual(container["livenessProbe"]["grpc"]["service"], "liveness")
+                self.assertIn("startupProbe", container)
+
+    def test_every_set_has_a_disruption_budget(self):
+        for name, objects in self.each():
+            for one in of_kind(objects, "StatefulSet"):
+                labels = one["spec"]["template"]["metadata"]["labels"]
+                budgets = [budget for budget in of_kind(objects, "PodDisruptionBudget")
+                           if budget["spec"]["selector"]["matchLabels"].items() <= labels.items()]
+                self.assertEqual(len(budgets), 1, one["metadata"]["name"])
+                # Draining a node must be possible, also with one pod.
+                self.assertEqual(budgets[0]["spec"], {"maxUnavailable": 1, "selector": budgets[0]["spec"]["selector"]})
+
+    def policies_of(self, objects, one):
+        labels = one["spec"]["template"]["metadata"]["labels"]
+        for policy in of_kind(objects, "NetworkPolicy"):
+            selector = policy["spec"]["podSelector"]
+            if selector.get("matchLabels", {}).items() <= labels.items() and all(
+                    labels.get(rule["key"]) in rule["values"] for rule in selector.get("matchExpressions", [])):
+                yield policy
+
+    def test_workers_have_no_egress_and_only_the_forecaster_reaches_out(self):
+        for name, objects in self.each():
+            for one in of_kind(objects, "StatefulSet"):
+                policies = list(self.policies_of(objects, one))
+                self.assertEqual(len(policies), 2, one["metadata"]["name"])
+                self.assertTrue(all(policy["spec"]["policyTypes"] == ["Ingress", "Egress"] for policy in policies))
+                egress = [rule for policy in policies for rule in policy["spec"].get("egress", [])]
+                ingress = [rule for policy in policies for rule in policy["spec"].get("ingress", [])]
+                self.assertTrue(all(rule["from"] for rule in ingress))
+                component = label(one, "app.kubernetes.io/component")
+                anywhere = [rule for rule in egress if "to" not in rule]
+                if component == "worker":
+                    self.assertEqual(egress, [])
+                elif component == "forecaster":
+                    self.assertEqual(len(anywhere), 1 if "llm" in config_of(objects, one) else 0)
+                    self.assertEqual(bool(egress), "llm" in config_of(objects, one))
+                else:
+                    self.assertEqual(anywhere, [])
+        self.assertEqual(of_kind(render("defaults", "networkPolicy.enabled=false"), "NetworkPolicy"), [])
+
+    def test_a_pool_that_is_scaled_leaves_its_replicas_to_the_scaler(self):
+        objects = render("keda")
+        for pool, kind in (("cpu", "HorizontalPodAutoscaler"), ("h100", "ScaledObject")):
+            self.assertNotIn("replicas", named(objects, "StatefulSet", f"kc-kernelcast-worker-{pool}")["spec"])
+            scaler = named(objects, kind, f"kc-kernelcast-worker-{pool}")
+            self.assertEqual(scaler["spec"]["scaleTargetRef"]["kind"], "StatefulSet")
+        trigger = scaler["spec"]["triggers"][0]["metadata"]
+        self.assertEqual(trigger["ignoreNullValues"], "false")
+        self.assertEqual(scaler["spec"]["fallback"]["behavior"], "currentReplicasIfHigher")
+        with open(os.path.join(ROOT, "docs/metrics.md"), encoding="utf-8") as file:
+            self.assertIn(re.search(r"kernelcast_\w+", trigger["query"]).group(), file.read())
+
+    def test_certificates_hold_every_name_that_is_called(self):
+        objects = render("tls")
+        hosts = {label(one, "app.kubernetes.io/component"): one["spec"]["dnsNames"]
+                 for one in of_kind(objects, "Certificate") if not one["spec"].get("isCA")}
+        def covered(component, host):
+            return host in hosts[component] or "*." + host.split(".", 1)[1] in hosts[component]
+        for one in of_kind(objects, "StatefulSet"):
+            secrets = [volume["secret"]["secretName"] for volume in one["spec"]["template"]["spec"]["volumes"]
+                       if "secret" in volume]
+            component = label(one, "app.kubernetes.io/component")
+            self.assertEqual(secrets, [f"kc-kernelcast-{component}-tls"])
+            mounts = one["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+            self.assertTrue(all("subPath" not in mount for mount in mounts))  # or renewed files never arrive
+            config = config_of(objects, one)
+            self.assertIn("tls-client-ca-file", config)
+            if component == "orchestrator":
+                self.assertTrue(covered("forecaster", config["forecaster"].split(":")[0]))
+                for worker in config["worker"]:
+                    self.assertTrue(covered("worker", worker.split(":")[0]))
+                self.assertIn("client-certificate-file", config)
+        for service in of_kind(objects, "Service"):
+            self.assertTrue(covered(label(service, "app.kubernetes.io/component"), service["metadata"]["name"]))
+        one_sided = render("tls-existing-secret")
+        config = config_of(one_sided, named(one_sided, "StatefulSet", "kc-kernelcast-worker-cpu"))
+        self.assertIn("tls-key-file", config)
+        self.assertNotIn("tls-client-ca-file", config)
+
+    def test_secrets_are_files_that_exist_by_name_only(self):
+        for name, objects in self.each():
+            self.assertEqual(of_kind(objects, "Secret"), [])
+        objects = render("three-pools")
+        forecaster = named(objects, "StatefulSet", "kc-kernelcast-forecaster")
+        key_file = config_of(objects, forecaster)["llm-key-file"]
+        mounts = forecaster["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        self.assertIn(os.path.dirname(key_file), [mount["mountPath"] for mount in mounts])
+
+    def test_endpoints_of_models_come_as_a_file_with_their_secrets(self):
+        endpoints = {"endpoints": [{"url": "https://a.example.com/v1", "model": "m",
+                                    "api_key_file": "/run/secrets/kernelcast/llm-a/api-key"}]}
+        objects = render("defaults", "forecaster.backend=pool", "forecaster.llm.secrets=" + json.dumps(["llm-a"]),
+                         "forecaster.llm.endpoints=" + json.dumps(endpoints))
+        config_map = named(objects, "ConfigMap", "kc-kernelcast-forecaster")
+        self.assertEqual(yaml.safe_load(config_map["data"]["llm.yaml"]), endpoints)
+        self.assertEqual(yaml.safe_load(config_map["data"]["config.yaml"])["llm-config"], "/etc/kernelcast/llm.yaml")
+        volumes = named(objects, "StatefulSet", "kc-kernelcast-forecaster")["spec"]["template"]["spec"]["volumes"]
+        self.assertIn("llm-a", [volume.get("secret", {}).get("secretName") for volume in volumes])
+
+    def test_own_flags_and_labels_reach_the_pods(self):
+        objects = render("defaults", "worker.pools.cpu.config.cxx=clang++", "forecaster.config.seed=7",
+                         "commonLabels.team=kernels", "orchestrator.podAnnotations.note=here",
+                         'extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-mine",'
+                         '"namespace":"kernelcast"}}]')
+        self.assertEqual(config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-worker-cpu"))["cxx"], "clang++")
+        self.assertEqual(config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-forecaster"))["seed"], 7)
+        orchestrator = named(objects, "StatefulSet", "kc-kernelcast-orchestrator-cpu-pod")
+        self.assertEqual(label(orchestrator, "team"), "kernels")
+        self.assertEqual(orchestrator["spec"]["template"]["metadata"]["annotations"]["note"], "here")
+        named(objects, "ConfigMap", "kc-mine")
+
+    def test_a_changed_flag_rolls_the_pods(self):
+        def checksum(*sets):
+            objects = render("defaults", *sets)
+            one = named(objects, "StatefulSet", "kc-kernelcast-worker-cpu")
+            return one["spec"]["template"]["metadata"]["annotations"]["kernelcast.dev/config-checksum"]
+        self.assertEqual(checksum(), checksum())
+        self.assertNotEqual(checksum(), checksum("logLevel=debug"))
+
+    def test_rules_and_boards_come_from_deploy_where_they_are(self):
+        for what, kind, flag in (("prometheus", "PrometheusRule", "prometheusRule"), ("grafana", "ConfigMap", "dashboards")):
+            with self.subTest(what):
+                carried = os.path.isdir(os.path.join(CHART, "files", what))
+                offered = os.path.isdir(os.path.join(ROOT, "deploy", what))
+                self.assertEqual(carried, offered,
+                                 f"helm/kernelcast/files/{what} must be a link to the files of deploy/{what}")
+                if not carried:
+                    result = template(None, f"metrics.{flag}.enabled=true")
+                    self.assertIn(f"metrics.{flag}.enabled: this chart carries no", result.stderr)
+        # With files planted in a copy, so that the templates are tried either way.
+        with tempfile.TemporaryDirectory() as folder:
+            chart = shutil.copytree(CHART, os.path.join(folder, "kernelcast"), symlinks=False)
+            for path, text in (("prometheus/planted.yml",
+                                'groups: [{name: planted, rules: [{alert: A, expr: "up == 0", '
+                                'annotations: {summary: "{{ $labels.instance }}"}}]}]\n'),
+                               ("grafana/kernelcast-planted.json", '{"title": "{{ planted }}"}\n')):
+                path = os.path.join(chart, "files", path)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            objects = render(None, "metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true", chart=chart)
+            groups = named(objects, "PrometheusRule", "kc-kernelcast")["spec"]["groups"]
+            self.assertIn("{{ $labels.instance }}",
+                          [rule.get("annotations", {}).get("summary") for group in groups for rule in group["rules"]])
+            board = named(objects, "ConfigMap", "kc-kernelcast-board-planted")
+            self.assertEqual(json.loads(board["data"]["kernelcast-planted.json"])["title"], "{{ planted }}")
+            self.assertEqual(label(board, "grafana_dashboard"), "1")
+
+    def program(self, one):
+        image = one["spec"]["template"]["spec"]["containers"][0]["image"].split("/")[-1].split(":")[0]
+        return "kernelcast-" + image.removesuffix("-cuda")
+
+    def test_every_flag_is_one_of_the_program(self):
+        if not options.programs:
+            self.skipTest("no --programs")
+        known = {program: flags_of(program) for program in
+                 ("kernelcast-forecaster", "kernelcast-orchestrator", "kernelcast-worker")}
+        for name, objects in self.each():
+            for one in of_kind(objects, "StatefulSet"):
+                flags = known[self.program(one)]
+                self.assertLessEqual(set(config_of(objects, one)), flags)
+                for argument in one["spec"]["template"]["spec"]["containers"][0]["args"]:
+                    self.assertIn(re.match(r"--([a-z-]+)=", argument).group(1), flags)
+
+    def test_the_programs_serve_with_the_rendered_configuration(self):
+        if not options.programs:
+            self.skipTest("no --programs")
+        objects = render("one-node")
+        started = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for one in of_kind(objects, "StatefulSet"):
+                program = self.program(one)
+                state = os.path.join(folder, program)
+                os.mkdir(state)
+                config = os.path.join(state, "config.yaml")
+                with open(config, "w", encoding="utf-8") as file:
+                    file.write(named(objects, "ConfigMap", one["metadata"]["name"])["data"]["config.yaml"])
+                ready = os.path.join(state, "ready.json")
+                # Only what belongs to a cluster's machine is said anew.
+                place = "--cache-dir" if program == "kernelcast-worker" else "--state-dir"
+                process = subprocess.Popen(
+                    [os.path.join(options.programs, program), f"--config={config}", "--listen=127.0.0.1:0",
+                     "--metrics=127.0.0.1:0", f"{place}={state}/state", f"--ready-file={ready}"],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                started[program] = (process, ready)
+            try:
+                for program, (process, ready) in started.items():
+                    deadline = time.monotonic() + START_SECONDS
+                    while not os.path.exists(ready):
+                        if process.poll() is not None or time.monotonic() > deadline:
+                            process.kill()
+                            self.fail(f"{program}: {process.communicate()[1]}")
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            process.wait(0.05)
+            finally:
+                for process, _ in started.values():
+                    if process.poll() is None:
+                        process.send_signal(signal.SIGTERM)
+                codes = [process.wait(START_SECONDS) if process.poll() is None else process.returncode
+                         for process, _ in started.values()]
+                for process, _ in started.values():
+                    process.stderr.close()
+            self.assertEqual(codes, [0, 0, 0])
+
+    def test_the_readme_lists_every_value(self):
+        with open(os.path.join(CHART, "values.yaml"), encoding="utf-8") as file:
+            values = yaml.safe_load(file)
+        with open(os.path.join(CHART, "README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        for name in values:
+            self.assertRegex(readme, rf"`{name}[`.]", "of values.yaml")
+        for name in values["worker"]["defaults"]:
+            self.assertIn(f"`{name}", readme, "of worker.defaults")
+        for example in VALUES:
+            if example != "defaults":
+                self.assertIn(f"examples/{example}.yaml", readme)
+
+
+def main():
+    global options
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", default="")
+    parser.add_argument("--renew", action="store_true")
+    options, rest = parser.parse_known_args()
+    if not os.access(os.path.join(TOOLS, "helm"), os.X_OK):
+        print("skipped: Helm is missing; scripts/setup.sh --test installs it where there is a Go to build it with")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
