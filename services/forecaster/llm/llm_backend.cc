@@ -22,7 +22,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr size_t kRemembered = 16384;
+constexpr size_t kRemembered = 4096;
 constexpr std::string_view kVersion = "llm/1";
 // For the estimate of what is under way: bytes of a prompt for each token, tokens of an answer.
 constexpr uint64_t kBytesPerToken = 3;
@@ -591,6 +591,10 @@ void LlmBackend::Core::Remember(const Waiter& waiter, const ForecastResult& resu
     return;
   }
   const auto [said, added] = said_.insert_or_assign(QuestionOf(waiter), result);
+  // Of all parts the largest, and nobody reads it a second time.
+  if (auto* forecast = std::get_if<kernelcast::Forecast>(&said->second)) {
+    forecast->rationale = std::string();
+  }
   if (!added) return;
   said_order_.push_back(said->first);
   if (said_order_.size() > kRemembered) {
