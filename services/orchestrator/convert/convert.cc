@@ -473,19 +473,19 @@ v1::Rejection ToProto(const Rejection& rejection) {
   return message;
 }
 
-v1::SelectiveRisk ToProto(const RiskMonitor& monitor) {
-  const SelectiveRisk risk = monitor.selective_risk();
+v1::SelectiveRisk ToProto(const RiskReport& report) {
+  const SelectiveRisk& risk = report.selective_risk;
   v1::SelectiveRisk message;
   message.set_estimate(risk.estimate);
   message.set_low(risk.low);
   message.set_high(risk.high);
   message.set_candidates(risk.pruned);
   message.set_measured(risk.labels);
-  message.set_certified_threshold(monitor.threshold());
-  message.set_alpha(monitor.options().alpha);
-  message.set_delta(monitor.options().delta);
-  message.set_informative(monitor.informative());
-  message.set_alarms(monitor.alarms());
+  message.set_certified_threshold(report.threshold);
+  message.set_alpha(report.options.alpha);
+  message.set_delta(report.options.delta);
+  message.set_informative(report.informative);
+  message.set_alarms(report.alarms);
   return message;
 }
 

@@ -29,7 +29,7 @@ v1::SearchCounts ToProto(const SearchCounts& counts);
 v1::SearchStatus ToProto(SearchStatus status);
 v1::Generation ToProto(const GenerationSettled& settled);
 v1::Rejection ToProto(const Rejection& rejection);
-v1::SelectiveRisk ToProto(const RiskMonitor& monitor);
+v1::SelectiveRisk ToProto(const RiskReport& report);
 v1::Search ToProto(const SearchSnapshot& snapshot);
 // Without text_feedback where `with_feedback` is false.
 v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback);

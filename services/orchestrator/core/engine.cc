@@ -7,7 +7,6 @@
 #include <deque>
 #include <future>
 #include <limits>
-#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,7 +97,7 @@ SearchSnapshot Snapshot(const Search& search, const State& state) {
   snapshot.started_ns = search.started_ns;
   snapshot.ended_ns = search.ended_ns;
   snapshot.last_sequence = search.last_sequence;
-  snapshot.risk = search.routes.risk();
+  snapshot.risk = search.routes.risk().Report();
   return snapshot;
 }
 

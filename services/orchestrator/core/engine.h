@@ -56,7 +56,7 @@ struct SearchSnapshot {
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
   uint64_t last_sequence = 0;
-  RiskMonitor risk;
+  RiskReport risk;
 };
 
 SearchSnapshot Snapshot(const Search& search, const State& state);

@@ -32,25 +32,27 @@ void RiskMonitor::Decide(std::string_view id, double win_probability, double exp
   last_forecast_ = expected_log2_speedup;
   if (same_forecasts_ >= kSameForecasts && informative_) Alarm();
   Waiting candidate;
-  candidate.id = std::string(id);
+  if (measured) candidate.id = std::string(id);
   candidate.win_probability = win_probability;
   candidate.expected_log2_speedup = expected_log2_speedup;
   candidate.propensity = std::clamp(propensity, kLeastPropensity, 1.0);
   candidate.measured = measured;
   candidate.certified = threshold();
   if (!measured) candidate.truth = Truth::kUnknown;
+  if (measured) measuring_.emplace(candidate.id, counted_ + waiting_.size());
   waiting_.push_back(std::move(candidate));
+  if (waiting_.size() > kMaxWaiting && !waiting_.front().truth) {
+    waiting_.front().truth = Truth::kUnknown;
+  }
   CountReady();
 }
 
 void RiskMonitor::Settle(std::string_view id, Truth truth, std::optional<double> log2_speedup) {
-  for (Waiting& candidate : waiting_) {
-    if (candidate.id == id && !candidate.truth) {
-      candidate.truth = truth;
-      candidate.log2_speedup = log2_speedup;
-      break;
-    }
-  }
+  const auto found = measuring_.find(std::string(id));
+  if (found == measuring_.end()) return;
+  Waiting& candidate = waiting_[found->second - counted_];
+  candidate.truth = truth;
+  candidate.log2_speedup = log2_speedup;
   CountReady();
 }
 
@@ -58,6 +60,8 @@ void RiskMonitor::CountReady() {
   while (!waiting_.empty() && waiting_.front().truth) {
     const Waiting candidate = std::move(waiting_.front());
     waiting_.pop_front();
+    ++counted_;
+    if (candidate.measured) measuring_.erase(candidate.id);
     Count(candidate);
   }
 }
@@ -166,7 +170,7 @@ std::string RiskMonitor::Digest() const {
                                   LogMean(order_, kStakes), " threshold ", threshold());
   for (const Wealth& wealth : wealth_) absl::StrAppend(&text, " ", LogMean(wealth, kStakes));
   for (const Waiting& candidate : waiting_) {
-    absl::StrAppend(&text, " ", candidate.id, candidate.truth ? "+" : "");
+    if (candidate.measured) absl::StrAppend(&text, " ", candidate.id, candidate.truth ? "+" : "");
   }
   return text;
 }

@@ -2,11 +2,13 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_RISK_MONITOR_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace kernelcast::orchestrator {
@@ -26,6 +28,15 @@ struct SelectiveRisk {
   double high = 1;
   uint64_t pruned = 0;  // candidates that it is about
   uint64_t labels = 0;  // of them measured
+};
+
+// What a RiskMonitor says at one moment.
+struct RiskReport {
+  RiskOptions options;
+  SelectiveRisk selective_risk;
+  double threshold = 0;
+  bool informative = false;
+  uint64_t alarms = 0;
 };
 
 // Which win probability is low enough to prune below it: active, anytime-valid control of the risk
@@ -51,18 +62,20 @@ struct SelectiveRisk {
 // pairs are in order, or when kSameForecasts candidates in a row are forecast to be equally fast.
 //
 // Candidates are counted in the order of their decisions: one whose measurement is under way holds
-// back those decided later. A second wealth is bet on the risk of what is being pruned being higher
-// than alpha, and never falls below its stake. When it has grown a thousandfold the world has
-// changed: everything is forgotten and nothing certified. While the risk is at most alpha that
-// happens once in a thousand candidates at most, and the less the smaller it is.
+// back those decided later, up to kMaxWaiting of them; then it does not count. A second wealth is
+// bet on the risk of what is being pruned being higher than alpha, and never falls below its stake.
+// When it has grown a thousandfold the world has changed: everything is forgotten and nothing
+// certified. While the risk is at most alpha that happens once in a thousand candidates at most,
+// and the less the smaller it is.
 //
-// A value: copies are independent. Not thread-safe. Memory is that of the candidates held back.
+// A value: copies are independent. Not thread-safe. Bounded.
 class RiskMonitor {
  public:
   static constexpr std::array<double, 6> kThresholds = {0.01, 0.02, 0.05, 0.1, 0.2, 0.4};
   // Of an audit; smaller ones weigh as much as this.
   static constexpr double kLeastPropensity = 1e-3;
   static constexpr int kSameForecasts = 8;
+  static constexpr size_t kMaxWaiting = 16384;
 
   enum class Truth {
     kWon,      // it beat what was the incumbent when it was decided on
@@ -88,13 +101,16 @@ class RiskMonitor {
   // How often the risk was found to have risen above alpha, or the forecasts to say nothing.
   uint64_t alarms() const { return alarms_; }
   const RiskOptions& options() const { return options_; }
+  RiskReport Report() const {
+    return {options_, selective_risk(), threshold(), informative_, alarms_};
+  }
 
   // Everything that counts, as text.
   std::string Digest() const;
 
  private:
   struct Waiting {
-    std::string id;
+    std::string id;  // of one that is measured
     double win_probability = 0;
     double expected_log2_speedup = 0;
     double propensity = 1;
@@ -115,6 +131,9 @@ class RiskMonitor {
 
   RiskOptions options_;
   std::deque<Waiting> waiting_;
+  uint64_t counted_ = 0;  // of all that were decided on, those that wait no more
+  std::unordered_map<std::string, uint64_t>
+      measuring_;  // by id, how many were decided on before it
   std::array<Wealth, kThresholds.size()> wealth_{};
   std::array<bool, kThresholds.size()> certified_{};
   Wealth alarm_{};

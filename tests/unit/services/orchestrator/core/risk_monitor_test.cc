@@ -70,6 +70,31 @@ TEST_CASE("a measurement under way holds back what was decided after it") {
   CHECK(monitor.threshold() == 0.4);
 }
 
+TEST_CASE("a measurement that never ends holds back no more than so many") {
+  RiskMonitor monitor = Informed({.alpha = 0.1, .delta = 0.1});
+  monitor.Decide("stuck", 0.05, 0.5, 1, true);
+  for (size_t i = 0; i < RiskMonitor::kMaxWaiting - 1; ++i) {
+    monitor.Decide("pruned", 0.05, static_cast<double>(i), 0.5, false);
+  }
+  CHECK(monitor.selective_risk().pruned == 0);
+  monitor.Decide("one more", 0.05, -1, 0.5, false);
+  CHECK(monitor.selective_risk().pruned == RiskMonitor::kMaxWaiting);
+  // What comes of it then is too late, and harms nothing.
+  monitor.Settle("stuck", Truth::kWon, std::nullopt);
+  CHECK(monitor.selective_risk().estimate == 0);
+}
+
+TEST_CASE("outcomes count in the order of the decisions, in whatever order they come") {
+  RiskMonitor in_order = Informed({.alpha = 0.1, .delta = 0.1});
+  RiskMonitor reversed = in_order;
+  for (RiskMonitor* monitor : {&in_order, &reversed}) {
+    for (int i = 0; i < 50; ++i) monitor->Decide(std::to_string(i), 0.05, i, 0.5, true);
+  }
+  for (int i = 0; i < 50; ++i) in_order.Settle(std::to_string(i), TruthOf(i % 9 == 0), i % 5);
+  for (int i = 49; i >= 0; --i) reversed.Settle(std::to_string(i), TruthOf(i % 9 == 0), i % 5);
+  CHECK(in_order.Digest() == reversed.Digest());
+}
+
 TEST_CASE("the risk of what is pruned is estimated from audits by their propensity") {
   RiskMonitor monitor;
   std::mt19937 random(7);
