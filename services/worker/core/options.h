@@ -104,7 +104,7 @@ struct MeasureOptions {
 inline MeasureOptions CudaMeasureOptions() {
   MeasureOptions options;
   options.screen = {.runners = 1,
-                    .half_width = 0.01,
+                    .half_width = 0.007,
                     .block_ns = 400'000,
                     .min_samples = 30,
                     .min_time_ns = 5'000'000,

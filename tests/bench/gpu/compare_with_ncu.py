@@ -5,9 +5,8 @@
 
 Runs BENCH by itself, for our times, and under ncu, which launches each kernel a few times, in turn
 N times; ARGUMENTs go to both. The clocks are left alone, and so is the cache. Compared are the
-medians over the runs. Events see the launch of a kernel besides its execution: how much that is
-can be seen from the shortest kernel, and the last line takes that off. Needs the permission to
-read counters.
+medians over the runs: events as they are, and less the launch, which BENCH measures too. Needs the
+permission to read counters.
 """
 
 import argparse
@@ -19,10 +18,12 @@ import subprocess
 import sys
 import tempfile
 
-FEW = 14
+FEW = 24
 WARM_UP = 4  # of them
 LEAST_US = 20
 LIMIT = 0.01
+PATTERNS = ("busy", "idle")
+OURS = ("busy_us", "idle_us", "activity_us")
 
 
 def our_times(bench, arguments):
@@ -61,21 +62,24 @@ def compare_once(options, arguments):
         if len(taken) < FEW or any(name != row["kernel"] for name, _ in taken):
             sys.exit(f"ncu saw {taken} where {row['kernel']} was launched {FEW} times")
         compared.append({"problem": row["problem"], "kernel": row["kernel"],
-                         "ours_us": float(row["ours_us"]),
-                         "activity_us": float(row["activity_us"]),
+                         **{clock: float(row[clock]) for clock in OURS},
                          "ncu_us": statistics.median(us for _, us in taken[WARM_UP:])})
     return compared
 
 
 def merged(rows):
     """The medians of one kernel's rows, and how far each clock's runs lie apart."""
-    merged_row = {"problem": rows[0]["problem"], "kernel": rows[0]["kernel"]}
-    for clock in ("ours_us", "activity_us", "ncu_us"):
-        values = [row[clock] for row in rows]
-        merged_row[clock] = statistics.median(values)
-        merged_row[clock.replace("_us", "_spread_us")] = max(values) - min(values)
-    merged_row["difference"] = merged_row["ours_us"] / merged_row["ncu_us"] - 1
-    return merged_row
+    row = {"problem": rows[0]["problem"], "kernel": rows[0]["kernel"], "runs": len(rows)}
+    for clock in (*OURS, "ncu_us"):
+        values = [one[clock] for one in rows]
+        row[clock] = statistics.median(values)
+        row[clock.replace("_us", "_spread_us")] = max(values) - min(values)
+    return row
+
+
+def difference(row, pattern, launch_us):
+    """Of events around calls in that pattern, less the launch, from ncu's duration."""
+    return (row[f"{pattern}_us"] - launch_us) / row["ncu_us"] - 1
 
 
 def main():
@@ -88,26 +92,29 @@ def main():
     runs = [compare_once(options, arguments) for _ in range(options.runs)]
     compared = [merged(rows) for rows in zip(*runs)]
 
-    print(f"{'problem':18} {'kernel':26} {'ours us':>10} {'+-':>6} {'activity':>10} {'ncu':>10} "
-          f"{'+-':>6} {'us':>7} {'ours/ncu':>9}")
+    nothing = compared[0]
+    launch_us = {pattern: nothing[f"{pattern}_us"] - nothing["ncu_us"] for pattern in PATTERNS}
+
+    print(f"{'problem':18} {'kernel':18} {'busy us':>9} {'+-':>5} {'idle us':>9} {'+-':>5} "
+          f"{'activity':>9} {'ncu us':>9} {'+-':>5} {'busy':>7} {'-launch':>7} {'idle':>7} "
+          f"{'-launch':>7}")
     for row in compared:
-        print(f"{row['problem']:18} {row['kernel']:26} {row['ours_us']:10.2f} "
-              f"{row['ours_spread_us'] / 2:6.2f} {row['activity_us']:10.2f} {row['ncu_us']:10.2f} "
-              f"{row['ncu_spread_us'] / 2:6.2f} {row['ours_us'] - row['ncu_us']:7.2f} "
-              f"{row['difference']:+9.2%}")
+        print(f"{row['problem']:18} {row['kernel']:18} {row['busy_us']:9.2f} "
+              f"{row['busy_spread_us'] / 2:5.2f} {row['idle_us']:9.2f} "
+              f"{row['idle_spread_us'] / 2:5.2f} {row['activity_us']:9.2f} {row['ncu_us']:9.2f} "
+              f"{row['ncu_spread_us'] / 2:5.2f} " + " ".join(
+                  f"{difference(row, pattern, off_us):+7.2%}"
+                  for pattern in PATTERNS for off_us in (0, launch_us[pattern])))
     long = [row for row in compared if row["ncu_us"] >= LEAST_US]
-    if long:
-        shortest = min(compared, key=lambda row: row["ncu_us"])
-        launch_us = shortest["ours_us"] - shortest["ncu_us"]
-        for what, off_us in (("as they are", 0),
-                             (f"less the {launch_us:.2f} us of {shortest['kernel']}", launch_us)):
-            differences = [(row["ours_us"] - off_us) / row["ncu_us"] - 1 for row in long]
-            within = sum(abs(difference) <= LIMIT for difference in differences)
-            print(f"{what}: {within} of {len(long)} kernels of {LEAST_US} us and more within "
-                  f"{LIMIT:.0%}; median difference {statistics.median(differences):+.2%}, "
-                  f"at most {max(differences, key=abs):+.2%}")
-    else:
-        print("no kernel is long enough")
+    for pattern in PATTERNS:
+        for off_us in (0, launch_us[pattern]):
+            differences = [difference(row, pattern, off_us) for row in long]
+            within = sum(abs(value) <= LIMIT for value in differences)
+            if differences:
+                print(f"{pattern}{f' less {off_us:.2f} us' if off_us else ''}: {within} of "
+                      f"{len(long)} kernels of {LEAST_US} us and more within {LIMIT:.0%}; median "
+                      f"difference {statistics.median(differences):+.2%}, at most "
+                      f"{max(differences, key=abs):+.2%}")
     if options.jsonl:
         with open(options.jsonl, "w", encoding="utf-8") as file:
             for row in compared:

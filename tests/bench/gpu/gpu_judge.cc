@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/domain/problem.h"
@@ -55,6 +56,7 @@ struct Options {
   int soak_seconds = 0;
   int kernels = 30;
   std::string level = "screen";
+  double half_width = CudaMeasureOptions().screen.half_width;
   std::string json;
 };
 
@@ -228,8 +230,8 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
                            const std::vector<Problem>& problems, std::ofstream& json) {
   const MeasureLevel level =
       options.level == "final" ? MeasureLevel::kFinal : MeasureLevel::kScreen;
-  std::printf("%-20s %-34s %9s %9s %9s %9s\n", "problem", "candidate", "time us", "speedup",
-              "CV ratio", "CV time");
+  std::printf("%-20s %-34s %9s %9s %9s %9s %9s\n", "problem", "candidate", "time us", "speedup",
+              "interval", "CV ratio", "CV time");
   const size_t each =
       (static_cast<size_t>(options.kernels) + problems.size() - 1) / problems.size();
   std::vector<double> long_variations;
@@ -242,6 +244,7 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
       if (!item.artifact) continue;
       std::vector<double> ratios;
       std::vector<double> times_us;
+      std::vector<double> half_widths;
       bool good = true;
       for (int run = 0; run < options.repeat && good; ++run) {
         const CancelToken cancel;
@@ -256,15 +259,16 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
         if (good) {
           ratios.push_back(ok->speedup.value);
           times_us.push_back(1e-3 * ok->shapes[0].candidate.median_ns);
+          half_widths.push_back(RelativeHalfWidth(ok->speedup));
         }
       }
       if (!good) continue;
       ++taken;
       ++kernels;
       const double time_us = Median(times_us);
-      std::printf("%-20s %-34s %9.2f %9.3f %8.3f%% %8.3f%%\n", problem.name.c_str(),
+      std::printf("%-20s %-34s %9.2f %9.3f %8.3f%% %8.3f%% %8.3f%%\n", problem.name.c_str(),
                   item.candidate.candidate_id.c_str(), time_us, Median(ratios),
-                  100 * Variation(ratios), 100 * Variation(times_us));
+                  100 * Median(half_widths), 100 * Variation(ratios), 100 * Variation(times_us));
       std::fflush(stdout);
       if (time_us >= 20) long_variations.push_back(Variation(ratios));
       if (json) {
@@ -272,8 +276,9 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
              << "\", \"problem\": \"" << problem.name << "\", \"candidate_id\": \""
              << item.candidate.candidate_id << "\", \"runs\": " << ratios.size()
              << ", \"time_us\": " << time_us << ", \"speedup\": " << Median(ratios)
+             << ", \"half_width\": " << Median(half_widths)
              << ", \"cv_ratio\": " << Variation(ratios) << ", \"cv_time\": " << Variation(times_us)
-             << "}\n";
+             << ", \"speedups\": [" << absl::StrJoin(ratios, ", ") << "]}\n";
       }
     }
   }
@@ -429,6 +434,7 @@ absl::Status Run(const Options& options) {
   with.program_folder = testing::ProgramFolder();
   with.cache_directory = folder.path().string();
   with.compile_processes = static_cast<int>(std::max(1u, std::thread::hardware_concurrency() - 1));
+  with.measure.screen.half_width = options.half_width;
   if (options.repeat > 0) {
     with.candidates_per_runner = 1;
   }
@@ -465,6 +471,9 @@ int main(int argc, char** argv) {
   app.add_option("--kernels", options.kernels, "Kernels that are repeated")->capture_default_str();
   app.add_option("--level", options.level, "screen or final")
       ->check(CLI::IsMember({"screen", "final"}))
+      ->capture_default_str();
+  app.add_option("--half-width", options.half_width,
+                 "Half-width of the interval, relative to the speedup, that screening is to reach")
       ->capture_default_str();
   app.add_option("--json", options.json, "File that a line for each figure is appended to");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,9 @@
 // Durations of the kernels of the example problems' references by three clocks: events as the judge
 // takes them, CUPTI's activity records, and, with compare_with_ncu.py, Nsight Compute. Warm: each
-// kernel on the same inputs again and again, with nothing in between.
+// kernel on the same inputs again and again. By events twice: with nothing in between, and, as
+// Nsight Compute launches, on a device that has been idle for a while. Events see the launch of a
+// kernel besides its execution; how long that takes is what they and the counters of the range
+// profiler differ by for a kernel that does nothing.
 //
 //   bench_gpu_warm_times [--problems DIR] [--only NAME ...] [--rounds 5] [--csv FILE]
 //   bench_gpu_warm_times --few 12 ...
@@ -46,9 +49,25 @@ namespace fs = std::filesystem;
 using namespace cuda_runner;  // NOLINT(google-build-using-namespace): its whole protocol
 
 constexpr size_t kEmptySamples = 16;
-constexpr size_t kCallSamples = 100;
+constexpr uint32_t kTracedCalls = 100;
 constexpr int kWarmUpCalls = 20;
 constexpr uint64_t kAlignment = 512;
+
+// One thread keeps the device from what follows, and the rest of it idle, until all of it is
+// queued.
+constexpr const char* kToolsSource = R"(
+extern "C" __global__ void nothing() {}
+extern "C" __global__ void wait() {
+  unsigned long long start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (now - start < 1000000);
+}
+)";
+// They are where references are otherwise.
+constexpr uint32_t kTools = kReference;
+enum Tool : uint32_t { kNothing, kWait, kNoLaunch };
 
 struct Options {
   std::string problems;
@@ -96,18 +115,20 @@ class InProcess {
     request.slot = slot;
     return Ask(request).status();
   }
-  absl::Status Load(const std::string& cubin, const std::vector<std::string>& kernels) {
+  absl::Status Load(uint32_t slot, const std::string& cubin,
+                    const std::vector<std::string>& kernels) {
     std::string content = cubin;
     for (const std::string& kernel : kernels) content += kernel + '\0';
     KC_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::FromContent("cubin", content));
     Request request{};
     request.command = Command::kLoad;
+    request.slot = slot;
     request.bytes = cubin.size();
     request.count = static_cast<uint32_t>(kernels.size());
     request.extra = static_cast<uint32_t>(content.size() - cubin.size());
     return Ask(request, file.fd()).status();
   }
-  absl::Status SetPrograms(const std::vector<Program>& programs) {
+  absl::Status SetPrograms(uint32_t slot, const std::vector<Program>& programs) {
     const std::vector<std::byte> content = WritePrograms(programs);
     KC_ASSIGN_OR_RETURN(
         const MemoryFile file,
@@ -115,40 +136,52 @@ class InProcess {
                                 {reinterpret_cast<const char*>(content.data()), content.size()}));
     Request request{};
     request.command = Command::kPrograms;
+    request.slot = slot;
     request.bytes = content.size();
     request.count = static_cast<uint32_t>(programs.size());
     return Ask(request, file.fd()).status();
   }
-  absl::Status Run(uint32_t program, int times) {
-    const std::vector<RunRecord> runs(static_cast<size_t>(times), {kCandidate, program});
+  absl::Status Run(const SampleRecord& call, int times) {
+    const std::vector<RunRecord> runs(static_cast<size_t>(times), {call.slot, call.program});
     Request request{};
     request.command = Command::kRun;
     request.count = static_cast<uint32_t>(runs.size());
     return Ask(request, -1, std::as_bytes(std::span(runs))).status();
   }
-  // Microseconds of warm calls and of empty ones.
-  absl::Status Time(uint32_t program, uint32_t nothing, std::vector<double>& calls_us,
-                    std::vector<double>& empty_us) {
-    std::vector<SampleRecord> samples(kEmptySamples, {kCandidate, nothing, 0, 0});
-    samples.resize(kEmptySamples + kCallSamples, {kCandidate, program, 0, 0});
+  // Microseconds of the calls of `samples`.
+  absl::StatusOr<std::vector<double>> Time(const std::vector<SampleRecord>& samples) {
     Request request{};
     request.command = Command::kTime;
     request.count = static_cast<uint32_t>(samples.size());
     KC_ASSIGN_OR_RETURN(const std::vector<float> values_us,
                         Ask(request, -1, std::as_bytes(std::span(samples))));
-    for (size_t i = 0; i < samples.size(); ++i) {
-      (i < kEmptySamples ? empty_us : calls_us).push_back(values_us[2 * i + 1]);
-    }
-    return absl::OkStatus();
+    std::vector<double> calls_us;
+    for (size_t i = 0; i < samples.size(); ++i) calls_us.push_back(values_us[2 * i + 1]);
+    return calls_us;
   }
-  absl::StatusOr<TraceReport> Trace(uint32_t program) {
+  // Microseconds of a warm call by the range profiler.
+  absl::StatusOr<double> Count(const SampleRecord& sample) {
+    KC_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Create("count", sizeof(CountReport),
+                                                                  MemoryFile::Sharing::kReadWrite));
+    Request request{};
+    request.command = Command::kCount;
+    request.count = 1;
+    KC_RETURN_IF_ERROR(Ask(request, file.fd(), std::as_bytes(std::span(&sample, 1))).status());
+    CountReport report;
+    std::memcpy(&report, file.data(), sizeof(report));
+    if (report.unavailable[0] != '\0') {
+      return absl::UnavailableError(report.unavailable);
+    }
+    return report.values[kKernelNs] / 1000;
+  }
+  absl::StatusOr<TraceReport> Trace(const SampleRecord& call) {
     KC_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Create("trace", sizeof(TraceReport),
                                                                   MemoryFile::Sharing::kReadWrite));
-    const RunRecord run{kCandidate, program};
+    const RunRecord run{call.slot, call.program};
     Request request{};
     request.command = Command::kTrace;
     request.count = 1;
-    request.extra = kCallSamples;
+    request.extra = kTracedCalls;
     KC_RETURN_IF_ERROR(Ask(request, file.fd(), std::as_bytes(std::span(&run, 1))).status());
     TraceReport report;
     std::memcpy(&report, file.data(), sizeof(report));
@@ -186,11 +219,10 @@ class Loaded {
       loaded->kernels_.push_back(kernels[launch.kernel]);
     }
     programs.push_back(std::move(whole));
-    programs.emplace_back();
-    KC_RETURN_IF_ERROR(runner.Load(cubin, kernels));
-    KC_RETURN_IF_ERROR(runner.SetPrograms(programs));
+    KC_RETURN_IF_ERROR(runner.Load(kCandidate, cubin, kernels));
+    KC_RETURN_IF_ERROR(runner.SetPrograms(kCandidate, programs));
     // Kernels that read what others have written shall find it.
-    KC_RETURN_IF_ERROR(runner.Run(loaded->whole(), 1));
+    KC_RETURN_IF_ERROR(runner.Run({kCandidate, loaded->whole(), 0, 0}, 1));
     return loaded;
   }
   ~Loaded() {
@@ -203,7 +235,6 @@ class Loaded {
   // Of the launches, each of which is the program of the same number.
   const std::vector<std::string>& kernels() const { return kernels_; }
   uint32_t whole() const { return static_cast<uint32_t>(kernels_.size()); }
-  uint32_t nothing() const { return whole() + 1; }
 
  private:
   explicit Loaded(InProcess& runner) : runner_(runner) {}
@@ -260,7 +291,18 @@ class Bench {
 
  private:
   absl::Status Open();
-  absl::StatusOr<std::string> Compile(const Problem& problem);
+  absl::StatusOr<std::string> Compile(const std::string& source,
+                                      const std::vector<std::string>& flags,
+                                      const std::vector<LaunchShape>& shapes);
+  absl::Status LoadTools();
+  // Unmapping a problem's memory forgets them.
+  absl::Status SetToolPrograms();
+  // Median microseconds of a call by events, less what they take around nothing; each directly
+  // after the one before, or after the device has been `idle`.
+  absl::StatusOr<double> TimeCalls(const SampleRecord& call, bool idle);
+  absl::Status MeasureLaunch();
+  absl::Status MeasureKernel(const std::string& problem, const SampleRecord& call,
+                             const std::string& kernel, uint32_t launch);
   absl::Status Measure(const Problem& problem, const AxisValues& axes, const std::string& cubin);
 
   const Options options_;
@@ -303,48 +345,99 @@ absl::Status Bench::Open() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Bench::Compile(const Problem& problem) {
-  const KernelProgram& reference = problem.targets.at(std::string(kCudaTargetName)).reference;
-  KC_ASSIGN_OR_RETURN(
-      const CompileResult compiled,
-      compiler_->Compile(reference.source, reference.flags, LaunchShapesOf(reference.launches, {}),
-                         architecture_, CancelToken()));
+absl::StatusOr<std::string> Bench::Compile(const std::string& source,
+                                           const std::vector<std::string>& flags,
+                                           const std::vector<LaunchShape>& shapes) {
+  KC_ASSIGN_OR_RETURN(const CompileResult compiled,
+                      compiler_->Compile(source, flags, shapes, architecture_, CancelToken()));
   if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
     return absl::FailedPreconditionError(error->log);
   }
   return std::get<CompileSuccess>(compiled.result).artifact.content;
 }
 
+absl::Status Bench::LoadTools() {
+  KC_ASSIGN_OR_RETURN(const std::string cubin, Compile(kToolsSource, {}, {}));
+  return runner_->Load(kTools, cubin, {"nothing", "wait"});
+}
+
+absl::Status Bench::SetToolPrograms() {
+  std::vector<Program> programs(kNoLaunch + 1);
+  for (const uint32_t tool : {kNothing, kWait}) {
+    programs[tool].launches.resize(1);
+    programs[tool].launches.front().kernel = tool;
+  }
+  return runner_->SetPrograms(kTools, programs);
+}
+
+absl::StatusOr<double> Bench::TimeCalls(const SampleRecord& call, bool idle) {
+  const SampleRecord empty{kTools, kNoLaunch, 0, 0};
+  std::vector<SampleRecord> samples;
+  const auto add = [&](const SampleRecord& sample, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (idle) samples.push_back({kTools, kWait, 0, 0});
+      samples.push_back(sample);
+    }
+  };
+  const size_t share = idle ? 2 : 1;
+  add(empty, kEmptySamples / share);
+  const size_t first_call = samples.size();
+  add(call, (kMaxSamples - kEmptySamples) / share);
+  // The median of rounds: what disturbs one of them is not the kernel's.
+  std::vector<double> rounds_us;
+  for (int round = 0; round < options_.rounds; ++round) {
+    KC_ASSIGN_OR_RETURN(const std::vector<double> times_us, runner_->Time(samples));
+    std::vector<double> empty_us;
+    std::vector<double> calls_us;
+    for (size_t i = share - 1; i < times_us.size(); i += share) {
+      (i < first_call ? empty_us : calls_us).push_back(times_us[i]);
+    }
+    rounds_us.push_back(Median(calls_us) - Median(empty_us));
+  }
+  return Median(rounds_us);
+}
+
+absl::Status Bench::MeasureLaunch() {
+  KC_RETURN_IF_ERROR(SetToolPrograms());
+  const SampleRecord nothing{kTools, kNothing, 0, 0};
+  if (options_.few == 0) {
+    std::vector<double> counted_us;
+    for (int round = 0; round < options_.rounds; ++round) {
+      KC_ASSIGN_OR_RETURN(const double us, runner_->Count(nothing));
+      counted_us.push_back(us);
+    }
+    std::printf("a kernel that does nothing takes %.3f us by counters\n", Median(counted_us));
+  }
+  KC_RETURN_IF_ERROR(runner_->Run(nothing, 1));
+  return MeasureKernel("none", nothing, "nothing", 0);
+}
+
+absl::Status Bench::MeasureKernel(const std::string& problem, const SampleRecord& call,
+                                  const std::string& kernel, uint32_t launch) {
+  if (options_.few > 0) {
+    return runner_->Run(call, options_.few);
+  }
+  KC_RETURN_IF_ERROR(runner_->Run(call, kWarmUpCalls));
+  KC_ASSIGN_OR_RETURN(const double busy_us, TimeCalls(call, false));
+  KC_ASSIGN_OR_RETURN(const double idle_us, TimeCalls(call, true));
+  const auto traced = runner_->Trace(call);
+  const double activity_us = traced.ok() ? traced->call_ns / 1000 : 0;
+  std::printf("%-18s %-24s events %9.3f us, after idling %9.3f us, activity %9.3f us%s\n",
+              problem.c_str(), kernel.c_str(), busy_us, idle_us, activity_us,
+              traced.ok() ? "" : ": ");
+  if (!traced.ok()) std::printf("  %s\n", std::string(traced.status().message()).c_str());
+  csv_ << problem << "," << launch << "," << kernel << "," << busy_us << "," << idle_us << ","
+       << activity_us << "\n";
+  return absl::OkStatus();
+}
+
 absl::Status Bench::Measure(const Problem& problem, const AxisValues& axes,
                             const std::string& cubin) {
   KC_ASSIGN_OR_RETURN(const auto loaded, Loaded::Make(problem, axes, cubin, *device_, *runner_));
+  KC_RETURN_IF_ERROR(SetToolPrograms());
   for (uint32_t launch = 0; launch < loaded->kernels().size(); ++launch) {
-    if (options_.few > 0) {
-      KC_RETURN_IF_ERROR(runner_->Run(launch, options_.few));
-      continue;
-    }
-    KC_RETURN_IF_ERROR(runner_->Run(launch, kWarmUpCalls));
-    // The median of rounds: what disturbs one of them is not the kernel's.
-    std::vector<double> rounds_us;
-    std::vector<double> empty_rounds_us;
-    for (int round = 0; round < options_.rounds; ++round) {
-      std::vector<double> calls_us;
-      std::vector<double> empty_us;
-      KC_RETURN_IF_ERROR(runner_->Time(launch, loaded->nothing(), calls_us, empty_us));
-      rounds_us.push_back(Median(calls_us));
-      empty_rounds_us.push_back(Median(empty_us));
-    }
-    const double empty_us = Median(empty_rounds_us);
-    const double ours_us = Median(rounds_us) - empty_us;
-    const auto traced = runner_->Trace(launch);
-    const double activity_us = traced.ok() ? traced->call_ns / 1000 : 0;
-    const std::string& kernel = loaded->kernels()[launch];
-    std::printf("%-18s %-24s ours %9.3f us (an empty call takes %.3f), activity %9.3f us%s\n",
-                problem.name.c_str(), kernel.c_str(), ours_us, empty_us, activity_us,
-                traced.ok() ? "" : ": ");
-    if (!traced.ok()) std::printf("  %s\n", std::string(traced.status().message()).c_str());
-    csv_ << problem.name << "," << launch << "," << kernel << "," << ours_us << "," << empty_us
-         << "," << activity_us << "\n";
+    KC_RETURN_IF_ERROR(
+        MeasureKernel(problem.name, {kCandidate, launch, 0, 0}, loaded->kernels()[launch], launch));
   }
   return absl::OkStatus();
 }
@@ -353,8 +446,10 @@ absl::Status Bench::Run() {
   KC_RETURN_IF_ERROR(Open());
   if (!options_.csv.empty()) {
     csv_.open(options_.csv);
-    csv_ << "problem,launch,kernel,ours_us,empty_us,activity_us\n";
+    csv_ << "problem,launch,kernel,busy_us,idle_us,activity_us\n";
   }
+  KC_RETURN_IF_ERROR(LoadTools());
+  KC_RETURN_IF_ERROR(MeasureLaunch());
   std::vector<fs::path> folders;
   for (const auto& entry : fs::directory_iterator(options_.problems)) {
     const std::string name = entry.path().filename();
@@ -370,7 +465,9 @@ absl::Status Bench::Run() {
     KC_ASSIGN_OR_RETURN(const Problem problem, ParseProblem(std::move(files)));
     const auto target = problem.targets.find(kCudaTargetName);
     if (target == problem.targets.end()) continue;
-    KC_ASSIGN_OR_RETURN(const std::string cubin, Compile(problem));
+    const KernelProgram& reference = target->second.reference;
+    KC_ASSIGN_OR_RETURN(const std::string cubin, Compile(reference.source, reference.flags,
+                                                         LaunchShapesOf(reference.launches, {})));
     for (const AxisValues& axes : target->second.bench_shapes) {
       KC_RETURN_IF_ERROR(Measure(problem, axes, cubin));
     }
@@ -385,7 +482,7 @@ int Main(int argc, char** argv) {
   options.problems = testing::SourcePath("examples/problems");
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
   app.add_option("--only", options.only, "Names of problems");
-  app.add_option("--rounds", options.rounds, "Rounds of 100 calls")->capture_default_str();
+  app.add_option("--rounds", options.rounds, "Rounds of up to 112 calls")->capture_default_str();
   app.add_option("--few", options.few, "Launch each kernel so many times and measure nothing");
   app.add_option("--csv", options.csv, "Write the figures to this file");
   CLI11_PARSE(app, argc, argv);
