@@ -20,7 +20,7 @@
 #include "common/base/status.h"
 #include "common/config/service_flags.h"
 #include "common/llm/client.h"
-#include "common/llm/llm_flags.h"
+#include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/forecaster/embedded/embedded_backend.h"
@@ -208,7 +208,7 @@ int Run(const Flags& flags) {
   std::unique_ptr<ReplayBackend> replay;
   LlmParts llm_parts;
   std::vector<Backend*> backends = {&embedded};
-  if (flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty()) {
+  if (flags.llm.any()) {
     if (const absl::Status status = MakeLlm(flags, metrics, &embedded, llm_parts); !status.ok()) {
       return Fail(status);
     }
@@ -285,14 +285,7 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", flags.seed,
                  "Seed of training: the same labels in the same order give the same forecasts")
       ->capture_default_str();
-  app.add_option("--llm", flags.llm.url,
-                 "URL of an OpenAI-compatible endpoint, up to /v1: http://127.0.0.1:8000/v1");
-  app.add_option("--llm-model", flags.llm.model,
-                 "The model's name at that endpoint; the only one that it lists unless given");
-  app.add_option("--llm-key-file", flags.llm.key_file,
-                 "File that holds the endpoint's API key, on one line");
-  app.add_option("--llm-config", flags.llm.config_file,
-                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it");
+  llm::AddLlmFlags(app, flags.llm);
   app.add_option("--prompt", flags.prompt, "Prompt that models are asked with")
       ->check(CLI::IsMember(ForecastPrompt::BuiltinVersions()))
       ->capture_default_str();

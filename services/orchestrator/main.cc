@@ -18,7 +18,7 @@
 #include "common/config/service_flags.h"
 #include "common/convert/convert.h"
 #include "common/llm/client.h"
-#include "common/llm/llm_flags.h"
+#include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_client.h"
@@ -140,7 +140,7 @@ absl::Status Serve(const Flags& flags) {
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterClient::Create(forecaster_options));
 
   WriterParts writer;
-  if (flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty()) {
+  if (flags.llm.any()) {
     KC_RETURN_IF_ERROR(MakeWriter(flags, workers.get(), metrics, writer));
   }
 
@@ -206,15 +206,7 @@ int Main(int argc, char** argv) {
                  "How many of a search's best are measured again at the final level")
       ->capture_default_str()
       ->check(CLI::Range(0, 8));
-  app.add_option("--llm", flags.llm.url,
-                 "URL of an OpenAI-compatible endpoint, up to /v1, that searches may have kernels "
-                 "written by");
-  app.add_option("--llm-model", flags.llm.model,
-                 "The model's name at that endpoint; the only one that it lists unless given");
-  app.add_option("--llm-key-file", flags.llm.key_file,
-                 "File that holds the endpoint's API key, on one line");
-  app.add_option("--llm-config", flags.llm.config_file,
-                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it");
+  llm::AddLlmFlags(app, flags.llm);
   app.add_option("--generator-prompt", flags.generator_prompt,
                  "Prompt that kernels are asked for with")
       ->check(CLI::IsMember(KernelPrompt::BuiltinVersions()))

@@ -447,7 +447,7 @@ void AddDoctorCommand(CLI::App& app, Context& context) {
   doctor->add_option("--orchestrator", flags->orchestrator, "An orchestrator to look at")
       ->envname("KERNELCAST_ORCHESTRATOR")
       ->type_name("HOST:PORT");
-  AddLlmFlags(*doctor, flags->llm);
+  llm::AddLlmFlags(*doctor, flags->llm);
   AddConnectionFlags(*doctor, flags->connection, Needs::kWorker);
 }
 

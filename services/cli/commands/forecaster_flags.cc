@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/path.h"
 #include "common/base/status.h"
 #include "common/llm/client.h"
 
@@ -16,11 +16,12 @@ constexpr std::array<std::string_view, 4> kBackends = {"embedded", "llm", "pool"
 constexpr int64_t kCheckTimeoutNs = 5'000'000'000;
 constexpr const char* kModelTimeoutSeconds = "300";
 
-// Services run in a folder of their own choice.
-std::string Absolute(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, ignored);
-  return absolute.empty() ? path : absolute.string();
+void Append(std::vector<std::string>& arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+}
+
+void Add(std::vector<std::string>& arguments, const char* name, const std::string& value) {
+  if (!value.empty()) arguments.insert(arguments.end(), {name, value});
 }
 
 std::string BackendOf(const ForecasterFlags& flags) {
@@ -35,20 +36,6 @@ bool IsForecasterBackend(std::string_view word) {
   return std::find(kBackends.begin(), kBackends.end(), word) != kBackends.end();
 }
 
-void AddLlmFlags(CLI::App& app, llm::LlmFlags& flags) {
-  app.add_option("--llm", flags.url,
-                 "URL of an OpenAI-compatible endpoint, up to /v1, that models are asked at")
-      ->type_name("URL");
-  app.add_option("--llm-model", flags.model,
-                 "The model's name there [the only one that the endpoint lists]")
-      ->type_name("MODEL");
-  app.add_option("--llm-key-file", flags.key_file, "File that holds the endpoint's API key")
-      ->type_name("FILE");
-  app.add_option("--llm-config", flags.config_file,
-                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it")
-      ->type_name("FILE");
-}
-
 void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend) {
   if (with_backend) {
     app.add_option("--forecaster", flags.backend,
@@ -58,7 +45,7 @@ void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend
                                std::string(kBackends[2]), std::string(kBackends[3])}))
         ->type_name("BACKEND");
   }
-  AddLlmFlags(app, flags.llm);
+  llm::AddLlmFlags(app, flags.llm);
   app.add_option("--prompt", flags.prompt, "Prompt that the model is asked with")
       ->type_name("VERSION");
   app.add_option("--prompt-directory", flags.prompt_directory,
@@ -104,9 +91,7 @@ absl::Status CheckEndpoints(const llm::LlmFlags& flags, std::string& found) {
 
 absl::Status PrepareForecasts(const ForecasterFlags& flags) {
   const bool wants_model = flags.backend == "llm" || flags.backend == "pool";
-  const bool names_model =
-      flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty();
-  if (!wants_model && !names_model) return absl::OkStatus();
+  if (!wants_model && !flags.llm.any()) return absl::OkStatus();
   std::string found;
   return CheckEndpoints(flags.llm, found);
 }
@@ -114,41 +99,25 @@ absl::Status PrepareForecasts(const ForecasterFlags& flags) {
 std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags) {
   if (!flags.given()) return {};
   std::vector<std::string> arguments = {"--backend", BackendOf(flags)};
-  const auto add = [&arguments](const char* name, const std::string& value) {
-    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
-  };
-  const auto add_path = [&add](const char* name, const std::string& path) {
-    if (!path.empty()) add(name, Absolute(path));
-  };
-  add("--llm", flags.llm.url);
-  add("--llm-model", flags.llm.model);
-  add_path("--llm-key-file", flags.llm.key_file);
-  add_path("--llm-config", flags.llm.config_file);
-  add("--prompt", flags.prompt);
-  add_path("--prompt-directory", flags.prompt_directory);
-  if (flags.samples > 0) add("--llm-samples", absl::StrCat(flags.samples));
-  if (flags.token_budget > 0) add("--llm-token-budget", absl::StrCat(flags.token_budget));
-  add_path("--replay", flags.replay_file);
-  add_path("--record", flags.record_file);
+  Append(arguments, llm::LlmArguments(flags.llm));
+  Add(arguments, "--prompt", flags.prompt);
+  Add(arguments, "--prompt-directory", AbsolutePath(flags.prompt_directory));
+  if (flags.samples > 0) Add(arguments, "--llm-samples", absl::StrCat(flags.samples));
+  if (flags.token_budget > 0) {
+    Add(arguments, "--llm-token-budget", absl::StrCat(flags.token_budget));
+  }
+  Add(arguments, "--replay", AbsolutePath(flags.replay_file));
+  Add(arguments, "--record", AbsolutePath(flags.record_file));
   return arguments;
 }
 
 std::vector<std::string> OrchestratorArguments(const ForecasterFlags& flags) {
   if (!flags.llm.given()) return {};
   std::vector<std::string> arguments = {"--forecast-timeout-seconds", kModelTimeoutSeconds};
-  const auto add = [&arguments](const char* name, const std::string& value) {
-    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
-  };
-  const auto add_path = [&add](const char* name, const std::string& path) {
-    if (!path.empty()) add(name, Absolute(path));
-  };
-  add("--llm", flags.llm.url);
-  add("--llm-model", flags.llm.model);
-  add_path("--llm-key-file", flags.llm.key_file);
-  add_path("--llm-config", flags.llm.config_file);
-  add_path("--generator-prompt-directory", flags.generator_prompt_directory);
+  Append(arguments, llm::LlmArguments(flags.llm));
+  Add(arguments, "--generator-prompt-directory", AbsolutePath(flags.generator_prompt_directory));
   if (flags.generator_patience_seconds > 0) {
-    add("--generator-patience-seconds", absl::StrCat(flags.generator_patience_seconds));
+    Add(arguments, "--generator-patience-seconds", absl::StrCat(flags.generator_patience_seconds));
   }
   return arguments;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/llm/llm_flags.h"
+#include "common/llm_flags/llm_flags.h"
 
 namespace kernelcast::cli {
 
@@ -28,19 +28,16 @@ struct ForecasterFlags {
 
   // Whether any was given.
   bool given() const {
-    return !backend.empty() || llm.given() || !llm.model.empty() || !llm.key_file.empty() ||
-           !prompt.empty() || !prompt_directory.empty() || samples > 0 || token_budget > 0 ||
-           !replay_file.empty() || !record_file.empty() || !generator_prompt_directory.empty() ||
-           generator_patience_seconds > 0;
+    return !backend.empty() || llm.any() || !prompt.empty() || !prompt_directory.empty() ||
+           samples > 0 || token_budget > 0 || !replay_file.empty() || !record_file.empty() ||
+           !generator_prompt_directory.empty() || generator_patience_seconds > 0;
   }
 };
 
 // "embedded", "llm", "pool" or "replay".
 bool IsForecasterBackend(std::string_view word);
 
-// --llm, --llm-model, --llm-key-file and --llm-config.
-void AddLlmFlags(CLI::App& app, llm::LlmFlags& flags);
-// Those, --forecaster unless `with_backend` is false, and all else.
+// The flags of llm::LlmFlags, --forecaster unless `with_backend` is false, and all else.
 void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend = true);
 
 // What an orchestrator that is brought up here has kernels written with.

@@ -1,8 +1,10 @@
-#ifndef KERNELCAST_COMMON_LLM_LLM_FLAGS_H_
-#define KERNELCAST_COMMON_LLM_LLM_FLAGS_H_
+#ifndef KERNELCAST_COMMON_LLM_FLAGS_LLM_FLAGS_H_
+#define KERNELCAST_COMMON_LLM_FLAGS_LLM_FLAGS_H_
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,8 +20,16 @@ struct LlmFlags {
   std::string key_file;
   std::string config_file;
 
+  // Whether they name an endpoint; and whether there are any.
   bool given() const { return !url.empty() || !config_file.empty(); }
+  bool any() const { return given() || !model.empty() || !key_file.empty(); }
 };
+
+// Declares them in the program.
+void AddLlmFlags(CLI::App& app, LlmFlags& flags);
+
+// Arguments that tell another program the same, wherever it runs.
+std::vector<std::string> LlmArguments(const LlmFlags& flags);
 
 // What the flags say. Where a URL is given and no model, the endpoint is asked, for `timeout_ns` at
 // most. INVALID_ARGUMENT: flags that do not go together, none at all, or what ConfigForUrl and
@@ -29,4 +39,4 @@ struct LlmFlags {
 
 }  // namespace kernelcast::llm
 
-#endif  // KERNELCAST_COMMON_LLM_LLM_FLAGS_H_
+#endif  // KERNELCAST_COMMON_LLM_FLAGS_LLM_FLAGS_H_

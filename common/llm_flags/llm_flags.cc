@@ -1,10 +1,11 @@
-#include "common/llm/llm_flags.h"
+#include "common/llm_flags/llm_flags.h"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/path.h"
 #include "common/base/status.h"
 #include "common/llm/client.h"
 
@@ -14,6 +15,33 @@ namespace {
 constexpr size_t kNamedModels = 5;
 
 }  // namespace
+
+void AddLlmFlags(CLI::App& app, LlmFlags& flags) {
+  app.add_option("--llm", flags.url,
+                 "URL of an OpenAI-compatible endpoint, up to /v1, that models are asked at")
+      ->type_name("URL");
+  app.add_option("--llm-model", flags.model,
+                 "The model's name there [the only one that the endpoint lists]")
+      ->type_name("MODEL");
+  app.add_option("--llm-key-file", flags.key_file,
+                 "File that holds the endpoint's API key, on one line")
+      ->type_name("FILE");
+  app.add_option("--llm-config", flags.config_file,
+                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it")
+      ->type_name("FILE");
+}
+
+std::vector<std::string> LlmArguments(const LlmFlags& flags) {
+  std::vector<std::string> arguments;
+  const auto add = [&arguments](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  };
+  add("--llm", flags.url);
+  add("--llm-model", flags.model);
+  add("--llm-key-file", AbsolutePath(flags.key_file));
+  add("--llm-config", AbsolutePath(flags.config_file));
+  return arguments;
+}
 
 absl::StatusOr<LlmConfig> ConfigFromFlags(const LlmFlags& flags, int64_t timeout_ns) {
   if (!flags.config_file.empty()) {
