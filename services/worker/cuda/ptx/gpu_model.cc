@@ -3,6 +3,35 @@
 namespace kernelcast::worker::ptx {
 namespace {
 
+constexpr GpuModel kH100 = {.name = "NVIDIA H100",
+                            .architecture = "sm_90",
+                            .multiprocessors = 132,
+                            .clock_hz = 1.98e9,
+                            .memory_bytes_per_second = 3.35e12,
+                            .l2_bytes = 50e6,
+                            .l2_bytes_per_second = 5.6e12,
+                            .l1_bytes = 256 << 10,
+                            .max_warps = 64,
+                            .max_blocks = 32,
+                            .shared_bytes = 228 << 10,
+                            .float32_lanes = 128,
+                            .float64_lanes = 64,
+                            .half_lanes = 128,
+                            .integer_lanes = 64,
+                            .special_lanes = 16,
+                            .conversion_lanes = 64,
+                            .matrix_flops = {4096, 2048, 8192, 8192, 256, 4096},
+                            .warp_matrix_share = 0.62,
+                            .dram_latency_cycles = 750};
+
+// The same chip with other memory.
+constexpr GpuModel H200() {
+  GpuModel model = kH100;
+  model.name = "NVIDIA H200";
+  model.memory_bytes_per_second = 4.8e12;
+  return model;
+}
+
 constexpr GpuModel kModels[] = {
     {.name = "NVIDIA A100",
      .architecture = "sm_80",
@@ -44,46 +73,8 @@ constexpr GpuModel kModels[] = {
      .matrix_flops = {1024, 512, 2048, 2048, 4, 1024},
      .warp_matrix_share = 0.95,
      .dram_latency_cycles = 700},
-    {.name = "NVIDIA H100",
-     .architecture = "sm_90",
-     .multiprocessors = 132,
-     .clock_hz = 1.98e9,
-     .memory_bytes_per_second = 3.35e12,
-     .l2_bytes = 50e6,
-     .l2_bytes_per_second = 5.6e12,
-     .l1_bytes = 256 << 10,
-     .max_warps = 64,
-     .max_blocks = 32,
-     .shared_bytes = 228 << 10,
-     .float32_lanes = 128,
-     .float64_lanes = 64,
-     .half_lanes = 128,
-     .integer_lanes = 64,
-     .special_lanes = 16,
-     .conversion_lanes = 64,
-     .matrix_flops = {4096, 2048, 8192, 8192, 256, 4096},
-     .warp_matrix_share = 0.62,
-     .dram_latency_cycles = 750},
-    {.name = "NVIDIA H200",
-     .architecture = "sm_90",
-     .multiprocessors = 132,
-     .clock_hz = 1.98e9,
-     .memory_bytes_per_second = 4.8e12,
-     .l2_bytes = 50e6,
-     .l2_bytes_per_second = 5.6e12,
-     .l1_bytes = 256 << 10,
-     .max_warps = 64,
-     .max_blocks = 32,
-     .shared_bytes = 228 << 10,
-     .float32_lanes = 128,
-     .float64_lanes = 64,
-     .half_lanes = 128,
-     .integer_lanes = 64,
-     .special_lanes = 16,
-     .conversion_lanes = 64,
-     .matrix_flops = {4096, 2048, 8192, 8192, 256, 4096},
-     .warp_matrix_share = 0.62,
-     .dram_latency_cycles = 750},
+    kH100,
+    H200(),
 };
 
 }  // namespace
