@@ -12,28 +12,18 @@
 #include "common/domain/launch_geometry.h"
 #include "services/worker/core/control_flow.h"
 #include "services/worker/cuda/compiler/occupancy.h"
+#include "services/worker/cuda/ptx/text.h"
 
 namespace kernelcast::worker {
 namespace {
 
+using ptx::IsName;
+using ptx::IsSpace;
+using ptx::Trim;
 using Counts = std::unordered_map<std::string_view, double>;
 
-bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-bool IsIdentifier(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%';
-}
 bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
-}
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && IsSpace(text.front())) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && IsSpace(text.back())) {
-    text.remove_suffix(1);
-  }
-  return text;
 }
 
 int64_t NumberAt(std::string_view text) {
@@ -70,25 +60,22 @@ void ForEachLine(std::string_view text, See see) {
 
 // Without comments, and without the lines that need no semicolon.
 std::string Strip(std::string_view ptx) {
+  constexpr std::string_view kDirectives[] = {".loc\t",   ".loc ",   ".file\t",      ".file ",
+                                              ".version", ".target", ".address_size"};
+  const std::string text = ptx::WithoutComments(ptx);
+  const std::string_view rest = text;
   std::string stripped;
-  stripped.reserve(ptx.size());
-  for (size_t i = 0; i < ptx.size(); ++i) {
-    if (ptx.substr(i, 2) == "//") {
-      i = std::min(ptx.find('\n', i), ptx.size());
-      stripped += '\n';
-    } else if (ptx.substr(i, 2) == "/*") {
-      const size_t end = ptx.find("*/", i + 2);
-      i = end == std::string_view::npos ? ptx.size() : end + 1;
-      stripped += ' ';
-    } else if (ptx[i] == '.' &&
-               (StartsWith(ptx.substr(i), ".loc\t") || StartsWith(ptx.substr(i), ".loc ") ||
-                StartsWith(ptx.substr(i), ".file\t") || StartsWith(ptx.substr(i), ".file ") ||
-                StartsWith(ptx.substr(i), ".version") || StartsWith(ptx.substr(i), ".target") ||
-                StartsWith(ptx.substr(i), ".address_size"))) {
-      i = std::min(ptx.find('\n', i), ptx.size());
+  stripped.reserve(rest.size());
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const bool directive =
+        rest[i] == '.' &&
+        std::any_of(std::begin(kDirectives), std::end(kDirectives),
+                    [&](std::string_view word) { return StartsWith(rest.substr(i), word); });
+    if (directive) {
+      i = std::min(rest.find('\n', i), rest.size());
       stripped += '\n';
     } else {
-      stripped += ptx[i];
+      stripped += rest[i];
     }
   }
   return stripped;
@@ -209,7 +196,7 @@ class Parser {
         }
       } else if (c == ':' && scopes_ > 0 && text.substr(i, 2) != "::" && text[i - 1] != ':') {
         const std::string_view label = Trim(text.substr(start, i - start));
-        if (!label.empty() && std::all_of(label.begin(), label.end(), IsIdentifier)) {
+        if (!label.empty() && std::all_of(label.begin(), label.end(), IsName)) {
           function().labels[label] = function().instructions.size();
           last_label_ = label;
           start = i + 1;

@@ -9,22 +9,14 @@
 #include <utility>
 
 #include "services/worker/cuda/ptx/decoder.h"
+#include "services/worker/cuda/ptx/text.h"
 
 namespace kernelcast::worker::ptx {
 namespace {
 
-bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsName(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%';
-}
 bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
-}
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
-  return text;
 }
 
 std::optional<int64_t> Integer(std::string_view text) {
@@ -63,25 +55,6 @@ std::optional<uint64_t> RealBits(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return negative ? bits ^ (uint64_t{1} << (digits * 4 - 1)) : bits;
-}
-
-// Without comments and preprocessor lines.
-std::string Strip(std::string_view ptx) {
-  std::string stripped;
-  stripped.reserve(ptx.size());
-  for (size_t i = 0; i < ptx.size(); ++i) {
-    if (ptx.substr(i, 2) == "//") {
-      i = std::min(ptx.find('\n', i), ptx.size());
-      stripped += '\n';
-    } else if (ptx.substr(i, 2) == "/*") {
-      const size_t end = ptx.find("*/", i + 2);
-      i = end == std::string_view::npos ? ptx.size() : end + 1;
-      stripped += ' ';
-    } else {
-      stripped += ptx[i];
-    }
-  }
-  return stripped;
 }
 
 // Splits at commas that no bracket encloses.
@@ -996,7 +969,8 @@ const Kernel* Program::Find(std::string_view name) const {
 }
 
 Program ParseProgram(std::string_view text, const ProgramLimits& limits) {
-  const std::string stripped = Strip(text.substr(0, static_cast<size_t>(limits.text_bytes)));
+  const std::string stripped =
+      WithoutComments(text.substr(0, static_cast<size_t>(limits.text_bytes)));
   return ModuleParser(stripped, limits).Parse();
 }
 
