@@ -278,7 +278,7 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
              << ", \"time_us\": " << time_us << ", \"speedup\": " << Median(ratios)
              << ", \"half_width\": " << Median(half_widths)
              << ", \"cv_ratio\": " << Variation(ratios) << ", \"cv_time\": " << Variation(times_us)
-             << ", \"speedups\": [" << absl::StrJoin(ratios, ", ") << "]}\n";
+             << ", \"speedups\": [" << absl::StrJoin(ratios, ", ") << "]}" << std::endl;
       }
     }
   }
