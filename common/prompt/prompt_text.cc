@@ -43,6 +43,100 @@ constexpr std::string_view kWeightedNote =
     "\nInner loops are those that contain no other. Weighted figures are log2(1 + sum), where an "
     "instruction counts 16 times for each loop around it.\n";
 
+struct ShownSimulation {
+  std::string_view name;
+  const char* unit;
+  bool sum;  // else averaged
+};
+
+// Times of resources, then what makes them.
+constexpr ShownSimulation kShownSimulations[] = {
+    {"estimated_ns", ", ns", true},
+    {"dram_ns", ", ns", true},
+    {"l2_ns", ", ns", true},
+    {"load_store_ns", ", ns", true},
+    {"issue_ns", ", ns", true},
+    {"float32_ns", ", ns", true},
+    {"integer_ns", ", ns", true},
+    {"special_ns", ", ns", true},
+    {"tensor_ns", ", ns", true},
+    {"atomics_ns", ", ns", true},
+    {"latency_ns", ", ns", true},
+    {"waves", "", false},
+    {"resident_blocks", "", false},
+    {"block_warps", "", false},
+    {"instructions", "", true},
+    {"active_lane_share", "", false},
+    {"divergent_share", "", false},
+    {"barriers", "", true},
+    {"shuffles", "", true},
+    {"matrix_products", "", true},
+    {"load_efficiency", "", false},
+    {"store_efficiency", "", false},
+    {"shared_load_conflicts", "", false},
+    {"shared_store_conflicts", "", false},
+    {"local_sectors", "", true},
+    {"global_atomics", "", true},
+    {"shared_atomics", "", true},
+    {"dram_bytes", "", true},
+    {"l2_bytes", "", true},
+    {"l2_reuse", "", false},
+    {"loads_in_flight", "", false},
+    {"bytes_in_flight", "", false},
+};
+
+size_t SimulationIndex(std::string_view name) {
+  const std::span<const std::string_view> names =
+      (*FindSimulationSchema(kCudaSimulationSchemaId))->names;
+  return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
+}
+
+struct SimulationSummary {
+  std::string gpu;
+  std::vector<double> values;  // of kShownSimulations, at their places in the schema; or empty
+  std::string not_covered;
+};
+
+SimulationSummary Summarise(const CompileFacts& facts) {
+  SimulationSummary summary;
+  const size_t size = (*FindSimulationSchema(kCudaSimulationSchemaId))->names.size();
+  const size_t time = SimulationIndex("estimated_ns");
+  std::vector<double> values(size, 0);
+  for (const ShapeSimulation& shape : facts.simulations) {
+    if (shape.schema != kCudaSimulationSchemaId) return summary;
+    for (const LaunchSimulation& launch : shape.launches) {
+      if (launch.values.size() != size) {
+        summary.not_covered = launch.not_covered;
+        return summary;
+      }
+      for (const ShownSimulation& shown : kShownSimulations) {
+        const size_t index = SimulationIndex(shown.name);
+        values[index] += (shown.sum ? 1 : launch.values[time]) * launch.values[index];
+      }
+    }
+  }
+  if (!(values[time] > 0)) return summary;
+  for (const ShownSimulation& shown : kShownSimulations) {
+    if (!shown.sum) values[SimulationIndex(shown.name)] /= values[time];
+  }
+  summary.gpu = facts.simulations.front().gpu;
+  summary.values = std::move(values);
+  return summary;
+}
+
+// Of the resources whose times are shown.
+std::string_view Slowest(const SimulationSummary& summary) {
+  std::string_view slowest;
+  double most = -1;
+  for (const ShownSimulation& shown : kShownSimulations) {
+    const double ns = summary.values[SimulationIndex(shown.name)];
+    if (!shown.name.ends_with("_ns") || shown.name == "estimated_ns" || ns <= most) continue;
+    most = ns;
+    slowest = shown.name.substr(0, shown.name.size() - 3);
+  }
+  return slowest;
+}
+
 constexpr std::string_view kShownCpuFacts[] = {
     "text_bytes",
     "widest_vector_bytes",
@@ -341,6 +435,11 @@ std::vector<std::string_view> ShownFacts(std::string_view schema_id) {
   if (schema_id == kCudaPtxSchemaId) {
     return {std::begin(kShownCudaFacts), std::end(kShownCudaFacts)};
   }
+  if (schema_id == kCudaSimulationSchemaId) {
+    std::vector<std::string_view> names;
+    for (const ShownSimulation& shown : kShownSimulations) names.push_back(shown.name);
+    return names;
+  }
   return {};
 }
 
@@ -371,6 +470,40 @@ std::string FactsText(const CompileFacts& candidate, const CompileFacts& referen
     text += " |\n";
   }
   return absl::StrCat(text, std::string(kWeightedNote));
+}
+
+std::string SimulationText(const CompileFacts& candidate, const CompileFacts& reference) {
+  const SimulationSummary ours = Summarise(candidate);
+  if (ours.values.empty()) {
+    return ours.not_covered.empty() ? "None.\n"
+                                    : absl::StrCat("Not covered: ", Inline(ours.not_covered), "\n");
+  }
+  const SimulationSummary theirs = Summarise(reference);
+  const bool both = theirs.gpu == ours.gpu && !theirs.values.empty();
+  const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
+  std::string text = absl::StrCat("Estimated for ", Inline(ours.gpu),
+                                  ", without running anything; the slowest resource is ",
+                                  std::string(Slowest(ours)));
+  if (both)
+    absl::StrAppend(&text, " for the candidate, ", std::string(Slowest(theirs)),
+                    " for the reference");
+  text +=
+      both ? ".\n\n| figure | candidate | reference | candidate / reference |\n|---|---|---|---|\n"
+           : ".\n\n| figure | candidate |\n|---|---|\n";
+  for (const ShownSimulation& shown : kShownSimulations) {
+    const size_t index = SimulationIndex(shown.name);
+    const double value = ours.values[index];
+    const double other = both ? theirs.values[index] : 0;
+    if (value == 0 && other == 0) continue;
+    absl::StrAppend(&text, "| ", std::string(schema.meanings[index]), shown.unit, " | ",
+                    NumberText(value, 4));
+    if (both) {
+      absl::StrAppend(&text, " | ", NumberText(other, 4), " | ",
+                      other == 0 ? "-" : NumberText(value / other, 4));
+    }
+    text += " |\n";
+  }
+  return text;
 }
 
 std::string CandidateText(const Candidate& candidate) {

@@ -45,8 +45,13 @@ std::string ReferenceText(const Problem& problem, std::string_view target);
 // zeros are left out. A message in words where there are none.
 std::string FactsText(const CompileFacts& candidate, const CompileFacts& reference);
 
-// Names of the facts that FactsText may show, for tests.
+// Names of the facts that FactsText may show, and SimulationText, for tests.
 std::vector<std::string_view> ShownFacts(std::string_view schema_id);
+
+// What a virtual GPU makes of all launches at all shapes, as a table in the manner of FactsText:
+// times and counts added up, the rest averaged by the time that launches are estimated to take.
+// A message in words where there is nothing, or a launch of the candidate is not covered.
+std::string SimulationText(const CompileFacts& candidate, const CompileFacts& reference);
 
 // "BLOCK=8, UNROLL=4".
 std::string TunableText(const std::vector<Tunable>& tunables);

@@ -89,7 +89,7 @@ TEST_CASE("A search asks an endpoint besides what it has learnt", "[e2e][llm]") 
     if (forecast["components"].size() == 2) {
       ++pooled;
       CHECK_THAT(forecast.at("prompt_version").get<std::string>(),
-                 Catch::StartsWith("speedup-bins/1@"));
+                 Catch::StartsWith("speedup-bins/2@"));
     }
   }
   CHECK(pooled > 10);
@@ -175,7 +175,7 @@ TEST_CASE("forecast shows what the model is asked", "[e2e][llm]") {
   const Outcome outcome = Run(site.home, shown);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  CHECK_THAT(outcome.out, Contains("==== one, prompt speedup-bins/1@"));
+  CHECK_THAT(outcome.out, Contains("==== one, prompt speedup-bins/2@"));
   CHECK_THAT(outcome.out, Contains("You forecast how fast a compute kernel will run"));
   CHECK_THAT(outcome.out, Contains("# Candidate"));
   CHECK_THAT(outcome.out, Contains("llm:fake"));

@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<LlamaServer>> LlamaServer::Start(const TemporaryF
                         "--model",    folder.File("tiny-random.gguf"),
                         "--context",  absl::StrCat(options.context_tokens),
                         "--slots",    absl::StrCat(options.slots)};
-  for (const char* text : {"services/forecaster/llm/prompts/speedup-bins-1/system.txt",
-                           "services/forecaster/llm/prompts/speedup-bins-1/user.txt",
+  for (const char* text : {"services/forecaster/llm/prompts/speedup-bins-2/system.txt",
+                           "services/forecaster/llm/prompts/speedup-bins-2/user.txt",
                            "examples/problems/row_softmax/problem.yaml",
                            "examples/problems/row_softmax/reference.cc"}) {
     child_options.argv.push_back(SourcePath(text));

@@ -20,7 +20,8 @@ constexpr std::string_view kFileNames[] = {"prompt.json", "system.txt", "user.tx
 constexpr std::string_view kSystemNames[] = {"bin_table", "answer_schema", "answer_example",
                                              "submit_tool", "defer_tool"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference", "baseline",
-                                           "feedback", "facts", "candidate"};
+                                           "feedback", "facts", "simulation",
+                                           "candidate"};
 
 // prompt.json.
 struct Description {
@@ -178,6 +179,7 @@ absl::StatusOr<RenderedPrompt> ForecastPrompt::Render(const ForecastInput& input
       {"baseline", BaselineText(input)},
       {"feedback", FeedbackText(feedback)},
       {"facts", FactsText(input.facts, input.reference_facts)},
+      {"simulation", SimulationText(input.facts, input.reference_facts)},
       {"candidate", CandidateText(input.candidate)},
   };
   rendered.user = user_.Render(values);

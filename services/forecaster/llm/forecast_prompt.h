@@ -16,14 +16,14 @@
 
 namespace kernelcast::forecaster {
 
-inline constexpr std::string_view kDefaultPromptVersion = "speedup-bins/1";
+inline constexpr std::string_view kDefaultPromptVersion = "speedup-bins/2";
 
 // A prompt as three files: prompt.json with "version", "answer" (the form, "extended" or "paper")
 // and "rungs" (names, in the order in which they are tried); system.txt; user.txt.
 //
 // The system text may use bin_table, answer_schema, answer_example, submit_tool and defer_tool,
 // none of which depends on the question; the user text hardware, task, reference, baseline,
-// feedback, facts and candidate. The candidate is in it once, and last, so that questions about one
+// feedback, facts, simulation and candidate. The candidate is in it once, and last, so that questions about one
 // problem have as long a prefix in common as can be.
 //
 // Rendering is the same bytes for the same input. Immutable; thread-safe.

@@ -2,12 +2,16 @@
 //
 //   bench_search_quality --records DIR [--problems DIR] [--only NAME ...] [--seeds 5]
 //                        [--budget-share 0.2] [--pace 0.1] [--measure] [--keep DIR]
+//                        [--prior FILE | --prior-records DIR ...] [--jsonl FILE]
 //
 // --measure first measures every point of every space that has no record in DIR yet, with the real
 // worker. The searches then run against those records, through three real processes, each seed with
 // a forecaster that has seen nothing; a measurement takes --pace times what it took on the device,
 // since a search that hears of its labels too late is another search. Beside each: what as many
-// points drawn at random would find.
+// points drawn at random would find, which is the same search without a surrogate.
+//
+// With --prior-records each problem's forecaster starts from a prior that is trained there and then
+// on the records of all other families of problems.
 
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
@@ -21,6 +25,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -28,6 +33,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
+#include "common/process/child_process.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "tests/support/services.h"
 
@@ -35,6 +41,8 @@ namespace kernelcast {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kTrainingLimitNs = 1'800'000'000'000;
 
 struct Options {
   std::string problems = testing::SourcePath("examples/problems");
@@ -46,6 +54,9 @@ struct Options {
   double pace = 0.1;
   bool measure = false;
   std::string keep;
+  std::string prior = "none";
+  std::vector<std::string> prior_records;
+  std::string jsonl;
   std::map<std::string, double> parameters;
 };
 
@@ -59,7 +70,8 @@ struct Cluster {
   std::unique_ptr<testing::Service> worker, forecaster, orchestrator;
   std::unique_ptr<v1::Orchestrator::Stub> stub;
 
-  absl::Status Start(const std::string& replay_file, double pace = 0) {
+  absl::Status Start(const std::string& replay_file = "", double pace = 0,
+                     const std::string& prior = "none") {
     std::vector<std::string> worker_arguments = {"--cache-dir", folder.File("cache")};
     if (!replay_file.empty()) {
       worker_arguments.insert(worker_arguments.end(),
@@ -68,7 +80,8 @@ struct Cluster {
     worker = std::make_unique<testing::Service>("kernelcast-worker", worker_arguments, folder);
     KC_RETURN_IF_ERROR(worker->Start());
     forecaster = std::make_unique<testing::Service>(
-        "kernelcast-forecaster", std::vector<std::string>{"--state-dir", folder.File("forecaster")},
+        "kernelcast-forecaster",
+        std::vector<std::string>{"--state-dir", folder.File("forecaster"), "--prior", prior},
         folder);
     KC_RETURN_IF_ERROR(forecaster->Start());
     orchestrator = std::make_unique<testing::Service>(
@@ -188,26 +201,60 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
   return pool;
 }
 
-// Expected best of `draws` points drawn without replacement from all that compile; failures count
-// as nothing found.
-double ExpectedRandomBest(const Pool& pool, size_t draws) {
+// What the best of `draws` points is, drawn without replacement from all that compile; failures
+// count as nothing found.
+struct RandomBest {
+  double expected = 0;
+  double median = 0;
+};
+
+RandomBest BestOfRandom(const Pool& pool, size_t draws) {
   const size_t total = pool.speedups.size() + pool.failures;
   draws = std::min(draws, total);
   // P(all draws rank at or below r) = C(r, draws) / C(total, draws), by logarithms.
   auto log_choose = [](double n, double k) {
     return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
   };
-  double expected = 0, below = 0;
+  RandomBest best;
+  double below = 0;
   for (size_t rank = 1; rank <= total; ++rank) {
     const double up_to =
         rank < draws ? 0
                      : std::exp(log_choose(static_cast<double>(rank), static_cast<double>(draws)) -
                                 log_choose(static_cast<double>(total), static_cast<double>(draws)));
     const double speedup = rank <= pool.failures ? 0 : pool.speedups[rank - pool.failures - 1];
-    expected += (up_to - below) * speedup;
+    best.expected += (up_to - below) * speedup;
+    if (below < 0.5 && up_to >= 0.5) best.median = speedup;
     below = up_to;
   }
-  return expected;
+  return best;
+}
+
+// Trains a prior on the records of the problems that are not of this one's family.
+absl::StatusOr<std::string> TrainPrior(const Options& options, const Problem& problem,
+                                       const testing::TemporaryFolder& folder) {
+  std::vector<std::string> arguments = {"--train-problems", options.problems, "--train-output",
+                                        folder.File("prior.json")};
+  for (const std::string& records : options.prior_records) {
+    const fs::path others = folder.path() / absl::StrCat("records", arguments.size());
+    fs::create_directory(others);
+    for (const auto& entry : fs::directory_iterator(records)) {
+      const std::string file = entry.path().filename();
+      KC_ASSIGN_OR_RETURN(auto files, ReadProblemFolder(fs::path(options.problems) /
+                                                        file.substr(0, file.find(".jsonl"))));
+      KC_ASSIGN_OR_RETURN(const Problem other, ParseProblem(std::move(files)));
+      if (other.family == problem.family) continue;
+      fs::create_symlink(fs::absolute(entry.path()), others / file);
+    }
+    arguments.insert(arguments.end(), {"--train", others});
+  }
+  ChildOptions child;
+  child.argv = {testing::ProgramFolder() + "/kernelcast-forecaster"};
+  child.argv.insert(child.argv.end(), arguments.begin(), arguments.end());
+  KC_ASSIGN_OR_RETURN(const auto training, ChildProcess::Spawn(child));
+  const ChildExit exit = training->Wait(kTrainingLimitNs);
+  if (exit.exit_code != 0) return absl::InternalError(exit.output);
+  return folder.File("prior.json");
 }
 
 double Median(std::vector<double> values) {
@@ -243,7 +290,7 @@ absl::Status Run(const Options& options) {
 
   if (options.measure) {
     Cluster cluster;
-    KC_RETURN_IF_ERROR(cluster.Start(""));
+    KC_RETURN_IF_ERROR(cluster.Start());
     for (const Problem& problem : problems) {
       if (fs::exists(records_of(problem))) continue;
       const size_t points = EnumeratePoints(*problem.targets.at(options.target).space).size();
@@ -256,8 +303,11 @@ absl::Status Run(const Options& options) {
   }
 
   if (options.seeds == 0) return absl::OkStatus();
-  std::printf("%-20s %6s %6s %6s %6s %8s %7s | %7s %7s %7s | %7s\n", "problem", "points", "ok",
-              "fail", "error", "best", "budget", "median", "worst", "spent", "random");
+  std::ofstream jsonl;
+  if (!options.jsonl.empty()) jsonl.open(options.jsonl, std::ios::app);
+  int better = 0, equal = 0, worse = 0;
+  std::printf("%-20s %6s %6s %6s %6s %8s %7s | %7s %7s %7s | %7s %7s\n", "problem", "points", "ok",
+              "fail", "error", "best", "budget", "median", "worst", "spent", "random", "median");
   std::vector<double> all_medians;
   int within = 0;
   for (const Problem& problem : problems) {
@@ -273,11 +323,16 @@ absl::Status Run(const Options& options) {
     const double best = pool.speedups.back();
     const auto budget = static_cast<uint64_t>(
         std::max(1.0, std::floor(options.budget_share * static_cast<double>(pool.points))));
+    const testing::TemporaryFolder training("search-prior");
+    std::string prior = options.prior;
+    if (!options.prior_records.empty()) {
+      KC_ASSIGN_OR_RETURN(prior, TrainPrior(options, problem, training));
+    }
     std::vector<double> found;
     double spent = 0;
     for (int seed = 1; seed <= options.seeds; ++seed) {
       Cluster cluster;
-      KC_RETURN_IF_ERROR(cluster.Start(records_of(problem), options.pace));
+      KC_RETURN_IF_ERROR(cluster.Start(records_of(problem), options.pace, prior));
       KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
       v1::SearchSpec spec =
           Spec(problem, options.target, budget, static_cast<uint64_t>(seed), false);
@@ -294,17 +349,36 @@ absl::Status Run(const Options& options) {
       spent += static_cast<double>(search.counts().measured()) / options.seeds;
     }
     const double median = Median(found);
+    const RandomBest random = BestOfRandom(pool, budget);
+    (median > random.median / best ? better : median == random.median / best ? equal : worse) += 1;
     all_medians.push_back(median);
     if (median >= 0.95) ++within;
-    std::printf("%-20s %6zu %6zu %6zu %6zu %7.2fx %7llu | %6.1f%% %6.1f%% %7.1f | %6.1f%%\n",
-                problem.name.c_str(), pool.points, pool.speedups.size(), pool.failures,
-                pool.compile_errors, best, static_cast<unsigned long long>(budget), 100 * median,
-                100 * *std::min_element(found.begin(), found.end()), spent,
-                100 * ExpectedRandomBest(pool, budget) / best);
+    std::printf(
+        "%-20s %6zu %6zu %6zu %6zu %7.2fx %7llu | %6.1f%% %6.1f%% %7.1f | %6.1f%% %6.1f%%\n",
+        problem.name.c_str(), pool.points, pool.speedups.size(), pool.failures, pool.compile_errors,
+        best, static_cast<unsigned long long>(budget), 100 * median,
+        100 * *std::min_element(found.begin(), found.end()), spent, 100 * random.expected / best,
+        100 * random.median / best);
     std::fflush(stdout);
+    if (jsonl.is_open()) {
+      jsonl << nlohmann::json{{"problem", problem.name},
+                              {"target", options.target},
+                              {"points", pool.points},
+                              {"correct", pool.speedups.size()},
+                              {"best_speedup", best},
+                              {"measured", budget},
+                              {"prior",
+                               options.prior_records.empty() ? options.prior : "other families"},
+                              {"found", found},
+                              {"random_expected", random.expected / best},
+                              {"random_median", random.median / best}}
+            << std::endl;
+    }
   }
   std::printf("within 5%% of the best in the median of %d seeds: %d of %zu problems\n",
               options.seeds, within, all_medians.size());
+  std::printf("median better than that of random draws in %d, the same in %d, worse in %d\n",
+              better, equal, worse);
   return absl::OkStatus();
 }
 
@@ -328,6 +402,12 @@ int main(int argc, char** argv) {
   app.add_option("--policy-parameter", parameters, "NAME VALUE: a parameter of the policy");
   app.add_option("--keep", options.keep,
                  "Folder for the records of the searches, PROBLEM-SEED.jsonl");
+  app.add_option("--prior", options.prior, "What forecasters start from, as of the forecaster")
+      ->capture_default_str();
+  app.add_option("--prior-records", options.prior_records,
+                 "Folders of records to train priors on, without the problem's family")
+      ->excludes("--prior");
+  app.add_option("--jsonl", options.jsonl, "File that a line for each problem is appended to");
   app.add_flag("--measure", options.measure, "Measure what has no record yet");
   CLI11_PARSE(app, argc, argv);
   options.parameters.insert(parameters.begin(), parameters.end());

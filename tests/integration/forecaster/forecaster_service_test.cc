@@ -442,7 +442,7 @@ TEST_CASE("A forecaster with a model has three backends, and says what it asks",
   CHECK(description.backends(0).name() == "pool");
   // The pool and the model have one prompt between them.
   REQUIRE(description.prompts_size() == 1);
-  CHECK_THAT(description.prompts(0).version(), StartsWith("speedup-bins/1@"));
+  CHECK_THAT(description.prompts(0).version(), StartsWith("speedup-bins/2@"));
   CHECK(description.prompts(0).sha256().size() == 32);
   CHECK_THAT(description.prompts(0).user_template(), Contains("{{candidate}}"));
   CHECK_THAT(description.prompts(0).answer_schema(), Contains("p_high_speedup"));

@@ -80,7 +80,7 @@ struct Fixture {
   // The default prompt, asking in these forms only.
   std::string PromptWith(const std::vector<Rung>& rungs) const {
     const std::string builtin =
-        testing::SourcePath("services/forecaster/llm/prompts/speedup-bins-1/");
+        testing::SourcePath("services/forecaster/llm/prompts/speedup-bins-2/");
     for (const char* name : {"system.txt", "user.txt"}) {
       std::filesystem::copy_file(builtin + name, folder.File(name));
     }

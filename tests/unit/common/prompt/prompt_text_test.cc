@@ -122,6 +122,52 @@ TEST_CASE("Facts are shown with their difference, and zeros left out", "[prompt]
   CHECK(FactsText({}, reference) == "None.\n");
 }
 
+TEST_CASE("Simulations are added up or averaged over time, beside the reference's", "[prompt]") {
+  const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
+  const auto at = [&](std::string_view name) {
+    return static_cast<size_t>(std::ranges::find(schema.names, name) - schema.names.begin());
+  };
+  const auto launch = [&](double estimated_ns, double dram_ns, double waves) {
+    LaunchSimulation simulated{"k", std::vector<double>(schema.names.size(), 0), ""};
+    simulated.values[at("estimated_ns")] = estimated_ns;
+    simulated.values[at("dram_ns")] = dram_ns;
+    simulated.values[at("waves")] = waves;
+    return simulated;
+  };
+  CompileFacts candidate;
+  candidate.simulations = {
+      {std::string(schema.id), "NVIDIA H200", {launch(1000, 900, 1), launch(3000, 2500, 2)}},
+      {std::string(schema.id), "NVIDIA H200", {launch(4000, 100, 4)}}};
+  CompileFacts reference;
+  reference.simulations = {{std::string(schema.id), "NVIDIA H200", {launch(5000, 0, 7)}}};
+  reference.simulations[0].launches[0].values[at("latency_ns")] = 3000;
+  const std::string waves(schema.meanings[at("waves")]);
+  CHECK(SimulationText(candidate, reference) ==
+        "Estimated for NVIDIA H200, without running anything; the slowest resource is dram for the "
+        "candidate, latency for the reference.\n\n"
+        "| figure | candidate | reference | candidate / reference |\n|---|---|---|---|\n"
+        "| time of the launch, of all these together, ns | 8000 | 5000 | 1.6 |\n"
+        "| time that memory would take alone, ns | 3500 | 0 | - |\n"
+        "| time that latencies, with as many blocks at a time as fit would take alone, ns | 0 | "
+        "3000 | 0 |\n"
+        "| " +
+            waves + " | 2.875 | 7 | 0.4107 |\n");
+  CHECK(SimulationText(candidate, {}) ==
+        "Estimated for NVIDIA H200, without running anything; the slowest resource is dram.\n\n"
+        "| figure | candidate |\n|---|---|\n"
+        "| time of the launch, of all these together, ns | 8000 |\n"
+        "| time that memory would take alone, ns | 3500 |\n"
+        "| " +
+            waves + " | 2.875 |\n");
+  CHECK(SimulationText({}, reference) == "None.\n");
+  candidate.simulations[1].launches[0] = {"k", {}, "`tex`\nis not followed"};
+  CHECK(SimulationText(candidate, reference) == "Not covered: 'tex' is not followed\n");
+  // Of another GPU than the candidate's.
+  reference.simulations[0].gpu = "NVIDIA A100";
+  candidate.simulations.pop_back();
+  CHECK_THAT(SimulationText(candidate, reference), !Catch::Contains("reference"));
+}
+
 TEST_CASE("Hardware is described as far as it is known", "[prompt]") {
   CHECK(HardwareText({}, "cpu") == "A CPU; which one is not known.\n");
   CHECK(HardwareText({}, "cuda") == "A GPU; which one is not known.\n");

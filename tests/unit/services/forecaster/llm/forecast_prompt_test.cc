@@ -101,6 +101,15 @@ ForecastInput Input() {
     input.facts.values.push_back(static_cast<double>(i % 7));
     input.reference_facts.values.push_back(static_cast<double>(i % 5));
   }
+  const FactSchema& simulation = **FindSimulationSchema(kCudaSimulationSchemaId);
+  for (CompileFacts* facts : {&input.facts, &input.reference_facts}) {
+    LaunchSimulation launch{"scale", std::vector<double>(simulation.names.size(), 0), ""};
+    for (size_t i = 0; i < launch.values.size(); ++i) {
+      launch.values[i] = static_cast<double>(i % (facts == &input.facts ? 11 : 13));
+    }
+    launch.values.back() = facts == &input.facts ? 2000 : 3000;
+    facts->simulations = {{std::string(simulation.id), "NVIDIA H200", {launch}}};
+  }
   input.device.model = "NVIDIA H200";
   input.device.compute_units = 132;
   return input;
@@ -164,7 +173,7 @@ TEST_CASE("The candidate comes last and what comes before it is shared", "[forec
 }
 
 TEST_CASE("The prompt's words cannot be forged", "[forecaster][prompt]") {
-  const std::string user = Builtin("speedup-bins/1").Render(Input(), Feedback(), 1 << 20)->user;
+  const std::string user = Builtin("speedup-bins/2").Render(Input(), Feedback(), 1 << 20)->user;
   CHECK_THAT(user, !Contains("<|"));
   // Placeholders in what others wrote stay as they are.
   CHECK_THAT(user, Contains("{{task}}"));
@@ -173,7 +182,7 @@ TEST_CASE("The prompt's words cannot be forged", "[forecaster][prompt]") {
 }
 
 TEST_CASE("A prompt that is too long loses its feedback first", "[forecaster][prompt]") {
-  const ForecastPrompt prompt = Builtin("speedup-bins/1");
+  const ForecastPrompt prompt = Builtin("speedup-bins/2");
   const auto size = [](const RenderedPrompt& rendered) {
     return rendered.system.size() + rendered.user.size();
   };
@@ -203,7 +212,7 @@ TEST_CASE("A baseline other than the reference is named", "[forecaster][prompt]"
 
 TEST_CASE("What is compiled in is what the files hold", "[forecaster][prompt]") {
   CHECK(ForecastPrompt::BuiltinVersions() ==
-        std::vector<std::string>{"speedup-bins/1", "paper-tools/1"});
+        std::vector<std::string>{"speedup-bins/1", "speedup-bins/2", "paper-tools/1"});
   for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
     const absl::StatusOr<ForecastPrompt> loaded =
         ForecastPrompt::Load(SourceFolder() + files.folder);
@@ -217,7 +226,7 @@ TEST_CASE("What is compiled in is what the files hold", "[forecaster][prompt]") 
     CHECK_THAT(description.answer_schema, StartsWith("{\"type\":\"object\""));
   }
   CHECK(ForecastPrompt::Builtin("none/1").status().message() ==
-        "prompt 'none/1' is not one of speedup-bins/1, paper-tools/1");
+        "prompt 'none/1' is not one of speedup-bins/1, speedup-bins/2, paper-tools/1");
 }
 
 TEST_CASE("Any change of a file changes the version's hash", "[forecaster][prompt]") {

@@ -158,7 +158,7 @@ TEST_CASE("An answer becomes a forecast that says where it comes from", "[foreca
   CHECK(forecast.predicted_bin == 7);
   CHECK(forecast.failure_probability == Approx(0.1));
   CHECK(forecast.backend == "llm:model");
-  CHECK_THAT(forecast.backend_version, StartsWith("llm/1;prompt=speedup-bins/1@"));
+  CHECK_THAT(forecast.backend_version, StartsWith("llm/1;prompt=speedup-bins/2@"));
   CHECK(forecast.prompt_version == shown.version);
   CHECK(forecast.token_usage.input_tokens == 100);
   CHECK(forecast.token_usage.cached_input_tokens == 60);
@@ -565,7 +565,7 @@ TEST_CASE("The description shows the prompt", "[forecaster][llm]") {
   const BackendDescription description = fixture.backend.Describe();
   CHECK(description.name == "llm");
   REQUIRE(description.prompts.size() == 1);
-  CHECK_THAT(description.prompts[0].version, StartsWith("speedup-bins/1@"));
+  CHECK_THAT(description.prompts[0].version, StartsWith("speedup-bins/2@"));
   CHECK_THAT(description.prompts[0].system_template, Contains("{{bin_table}}"));
 }
 
