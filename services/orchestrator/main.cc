@@ -79,6 +79,13 @@ KernelSite SiteFor(const WorkerPool& workers, const std::string& target) {
   return site;
 }
 
+WorkerFigures FiguresOf(const WorkerPool& pool) {
+  WorkerFigures figures;
+  for (const WorkerView& view : pool.View()) ++(view.healthy ? figures.ready : figures.away);
+  figures.cuda_device = pool.DeviceFor("cuda").model;
+  return figures;
+}
+
 // `workers` must outlive the parts.
 absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRegistry& metrics,
                         WriterParts& parts) {
@@ -118,7 +125,6 @@ absl::Status Serve(const Flags& flags) {
         absl::StrCat("--state-dir: ", flags.state_dir, ": ", error.message()));
   }
   MetricsRegistry metrics;
-  OrchestratorMetrics observer(&metrics);
   KC_ASSIGN_OR_RETURN(auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) /
                                                          "orchestrator.db"));
 
@@ -130,6 +136,7 @@ absl::Status Serve(const Flags& flags) {
   KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&engine_for_pool] {
                         if (Engine* engine = engine_for_pool) engine->CapacityChanged();
                       }));
+  OrchestratorMetrics observer(&metrics, [pool = workers.get()] { return FiguresOf(*pool); });
   ForecasterClientOptions forecaster_options;
   forecaster_options.address = flags.forecaster;
   forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
