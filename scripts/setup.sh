@@ -119,6 +119,10 @@ install_packages() {
     explain "apt-get failed; its whole output is in $log"
     exit 1
   fi
+  # Debian starts what it installs. Only the program is wanted.
+  if [[ " ${missing[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
+    "${as_root[@]}" systemctl disable --now prometheus >>"$log" 2>&1 </dev/null || true
+  fi
 }
 
 # buf comes from npm, into a folder of this checkout.

@@ -5,7 +5,6 @@
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -17,45 +16,14 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.parse
-import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from prometheus import START_SECONDS, free_port, query, wait_for  # noqa: E402
+
 LOCAL = os.path.join(ROOT, "deploy/local")
 SERVICES = ("forecaster", "worker", "orchestrator")
-START_SECONDS = 60
 options = None
-
-
-def wait_for(what, condition, process, seconds=START_SECONDS):
-    deadline = time.monotonic() + seconds
-    while True:
-        result = condition()
-        if result:
-            return result
-        if process.poll() is not None:
-            raise AssertionError(f"ended with {process.returncode} while waiting for {what}")
-        if time.monotonic() > deadline:
-            raise AssertionError(f"no {what} within {seconds} s")
-        # Nothing announces it.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def query(address, expression):
-    """Samples of an instant query; none where Prometheus does not answer yet."""
-    url = f"http://{address}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-    try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            return json.load(reply)["data"]["result"]
-    except OSError:
-        return []
 
 
 class UpTest(unittest.TestCase):
