@@ -41,9 +41,7 @@ command -v prometheus >/dev/null || { say "no prometheus: apt-get install --no-i
 mkdir -p "$data/prometheus/rules"
 data=$(cd "$data" && pwd)
 cp "$here/prometheus.yml" "$data/prometheus/"
-for rules in "$here"/../prometheus/*rules*.yml "$here"/../prometheus/rules/*.yml; do
-  if [[ -f $rules ]]; then cp "$rules" "$data/prometheus/rules/"; fi
-done
+cp "$here"/../prometheus/rules/*.yml "$data/prometheus/rules/"
 
 services=0
 prometheus=0

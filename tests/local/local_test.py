@@ -19,7 +19,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from prometheus import START_SECONDS, free_port, query, wait_for  # noqa: E402
+from prometheus import START_SECONDS, fetch, free_port, query, wait_for  # noqa: E402
 
 LOCAL = os.path.join(ROOT, "deploy/local")
 SERVICES = ("forecaster", "worker", "orchestrator")
@@ -81,9 +81,15 @@ class UpTest(unittest.TestCase):
         for expression in ("up{job='orchestrator'} == 1", "up{job='worker'} == 1", "up{job='forecaster'} == 1",
                            "sum(kernelcast_orchestrator_decisions_total) > 0",
                            "sum(kernelcast_worker_measurements_total) > 0",
-                           "sum(kernelcast_forecaster_labels_total) > 0"):
+                           "sum(kernelcast_forecaster_labels_total) > 0",
+                           # By a rule.
+                           "instance_gpu_model:kernelcast_orchestrator_defer:ratio_rate1h >= 0"):
             wait_for(expression, lambda one=expression: query(prometheus, one), process)
         self.assertLess(time.monotonic() - ended, 60)
+        with open(os.path.join(ROOT, "deploy/prometheus/rules/alerts.yml"), encoding="utf-8") as file:
+            alerts = set(re.findall(r"- alert: (\w+)", file.read()))
+        loaded = json.loads(fetch(prometheus, "/api/v1/rules", type="alert"))["data"]["groups"]
+        self.assertEqual({rule["name"] for group in loaded for rule in group["rules"]}, alerts)
         process.send_signal(signal.SIGINT)
         with open(log, encoding="utf-8") as file:
             self.assertEqual(process.wait(START_SECONDS), 0, file.read())
