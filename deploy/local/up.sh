@@ -97,6 +97,7 @@ setsid prometheus --config.file="$data/prometheus/prometheus.yml" --storage.tsdb
 prometheus=$!
 
 say "orchestrator $(value orchestrator), Prometheus http://$prometheus_address; Ctrl-C drains and ends all"
+say "status page http://$(value orchestrator_status)/"
 say "a search: $bin/kernelcast search row_softmax --orchestrator $(value orchestrator)"
 
 code=0

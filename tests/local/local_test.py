@@ -56,9 +56,9 @@ class UpTest(unittest.TestCase):
             process, log = self.start("--prometheus", prometheus, "--listen", "127.0.0.1:0")
             def serving():
                 with open(log, encoding="utf-8") as file:
-                    return re.search(r"up: orchestrator (\S+), Prometheus", file.read())
+                    return re.search(r"up: orchestrator (\S+), Prometheus.*\nup: status page (\S+)", file.read())
             try:
-                orchestrator = wait_for("services", serving, process).group(1)
+                orchestrator, self.status_page = wait_for("services", serving, process).groups()
                 wait_for("Prometheus", lambda address=prometheus: query(address, "vector(1)"), process)
                 return process, log, orchestrator, prometheus
             except AssertionError:
@@ -86,6 +86,8 @@ class UpTest(unittest.TestCase):
                            "instance_gpu_model:kernelcast_orchestrator_defer:ratio_rate1h >= 0"):
             wait_for(expression, lambda one=expression: query(prometheus, one), process)
         self.assertLess(time.monotonic() - ended, 60)
+        host = self.status_page.removeprefix("http://").rstrip("/")
+        self.assertIn("row_softmax", fetch(host, "/"))
         with open(os.path.join(ROOT, "deploy/prometheus/rules/alerts.yml"), encoding="utf-8") as file:
             alerts = set(re.findall(r"- alert: (\w+)", file.read()))
         loaded = json.loads(fetch(prometheus, "/api/v1/rules", type="alert"))["data"]["groups"]
@@ -187,6 +189,8 @@ class InstallTest(unittest.TestCase):
                             f"{place}={state}/state"]
                 if service == "worker":
                     command.append(f"--lease-file={state}/lock")
+                if service == "orchestrator":
+                    command.append("--status=127.0.0.1:0")
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 try:
                     wait_for("service", lambda file=ready: os.path.exists(file), process)

@@ -1543,11 +1543,16 @@ EngineOverview Engine::MakeOverview() {
       figures.problem_name = problem->name;
     }
     figures.target = search.spec.target;
-    figures.ended = search.ended_ns != 0;
+    figures.policy = search.spec.policy;
+    figures.status = search.status;
+    figures.end_reason = search.end_reason;
+    figures.started_ns = search.started_ns;
+    figures.ended_ns = search.ended_ns;
+    figures.counts = search.counts;
     const std::optional<Incumbent>& best =
         search.confirmed.has_value() ? search.confirmed : search.incumbent;
     const Ratio* const speedup = best ? MeasuredSpeedup(best->measurement) : nullptr;
-    if (speedup != nullptr) figures.best_speedup = speedup->value;
+    if (speedup != nullptr) figures.best = *speedup;
     figures.risk = search.routes.risk().Report();
   }
   std::map<std::pair<std::string_view, Stage>, EngineOverview::Queue> queues;

@@ -82,8 +82,13 @@ struct EngineOverview {
     std::string search_id;
     std::string problem_name;
     std::string target;
-    bool ended = false;
-    double best_speedup = 0;  // 0: nothing is measured yet
+    std::string policy;
+    SearchStatus status = SearchStatus::kRunning;
+    std::string end_reason;
+    int64_t started_ns = 0;
+    int64_t ended_ns = 0;  // 0: it has not ended
+    SearchCounts counts;
+    Ratio best;  // 0: nothing is measured yet
     RiskReport risk;
   };
   int64_t now_ns = 0;

@@ -226,7 +226,7 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
       For(search.target).risk_alarms->Increment(static_cast<double>(risk.alarms - alarms->second));
       alarms->second = risk.alarms;
     }
-    if (search.ended) continue;
+    if (search.ended_ns != 0) continue;
     running.insert(search.search_id);
     Pooled& pool = pooled[ModelOf(search.target)];
     const auto pruned = static_cast<double>(risk.selective_risk.pruned);
@@ -254,7 +254,7 @@ void OrchestratorMetrics::ShowBest(const EngineOverview& overview) {
     const std::string& name = search.problem_name;
     if (name.empty()) continue;
     auto& entry = best[{RoomFor(name) ? name : kOtherProblem, ModelOf(search.target)}];
-    entry = std::max(entry, {!search.ended, search.best_speedup});
+    entry = std::max(entry, {search.ended_ns == 0, search.best.value});
   }
   for (const auto& [key, entry] : best) {
     const auto& [name, model] = key;

@@ -25,7 +25,7 @@ EngineOverview::SearchFigures SearchOf(const std::string& problem, const std::st
   figures.search_id = absl::StrCat(problem, "-", target);
   figures.problem_name = problem;
   figures.target = target;
-  figures.best_speedup = best;
+  figures.best.value = best;
   return figures;
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("The risks of running searches are pooled by what they pruned",
   overview.searches[1].risk = {{0.02, 0.05}, {0.10, 0.06, 0.20, 100, 40}, 0.02, true, 0};
   // One that has ended counts no more.
   overview.searches[2].risk = {{0.01, 0.05}, {0.90, 0.80, 1.00, 900, 40}, 0.4, true, 0};
-  overview.searches[2].ended = true;
+  overview.searches[2].ended_ns = 1;
   metrics.OnOverview(overview);
   std::string text = registry.Text();
   const std::string prefix = "kernelcast_orchestrator_";
@@ -101,7 +101,7 @@ TEST_CASE("The risks of running searches are pooled by what they pruned",
   overview.searches.resize(2);
   overview.searches[0].risk.alarms = 6;
   metrics.OnOverview(overview);
-  overview.searches[0].ended = true;
+  overview.searches[0].ended_ns = 1;
   overview.searches[0].risk.alarms = 7;
   metrics.OnOverview(overview);
   CHECK_THAT(registry.Text(), Contains(prefix + "risk_alarms_total{gpu_model=\"cpu\"} 3\n"));
@@ -117,13 +117,13 @@ TEST_CASE("The best of a problem is that of its running searches", "[orchestrato
   EngineOverview overview;
   overview.searches = {SearchOf("softmax", "cpu", 3), SearchOf("softmax", "cpu", 2),
                        SearchOf("softmax", "cpu", 9), SearchOf("softmax", "h100", 1.5)};
-  overview.searches[2].ended = true;
+  overview.searches[2].ended_ns = 1;
   metrics.OnOverview(overview);
   const std::string best = "kernelcast_orchestrator_best_speedup_ratio{gpu_model=";
   CHECK_THAT(registry.Text(), Contains(best + "\"cpu\",problem=\"softmax\"} 3\n"));
   CHECK_THAT(registry.Text(), Contains(best + "\"h100\",problem=\"softmax\"} 1.5\n"));
   overview.searches = {SearchOf("softmax", "cpu", 4)};
-  overview.searches[0].ended = true;
+  overview.searches[0].ended_ns = 1;
   metrics.OnOverview(overview);
   metrics.OnOverview({});
   CHECK_THAT(registry.Text(), Contains(best + "\"cpu\",problem=\"softmax\"} 4\n"));
@@ -225,11 +225,11 @@ TEST_CASE("An engine tells of what waits and of how its searches stand",
   const SearchSnapshot ended = world.WaitForEnd("s");
   REQUIRE(ended.incumbent.has_value());
   const EngineOverview last = overviews.Await([](const EngineOverview& overview) {
-    return !overview.searches.empty() && overview.searches[0].ended;
+    return !overview.searches.empty() && overview.searches[0].ended_ns != 0;
   });
   CHECK(last.searches[0].search_id == "s");
   CHECK(last.searches[0].problem_name == ended.problem_name);
-  CHECK(last.searches[0].best_speedup > 1);
+  CHECK(last.searches[0].best.value > 1);
   CHECK(last.searches[0].risk.selective_risk.pruned == ended.risk.selective_risk.pruned);
   // It is told of once.
   overviews.Await([&](const EngineOverview& overview) {
