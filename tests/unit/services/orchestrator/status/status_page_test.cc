@@ -1,7 +1,6 @@
 #include "services/orchestrator/status/status_page.h"
 
 #include <catch2/catch.hpp>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -165,14 +164,12 @@ TEST_CASE("A page needs no script, no style of its own and nothing from elsewher
   StatusView view;
   view.running = {SomeSearch()};
   const std::string html = RenderStatusPage(view, SomePeers(), 0);
-  for (const char* part : {"<script", "style=", "<style", "http://", "https://", "//", " on"}) {
-    INFO(part);
-    // " on" begins the name of an event's handler, in a tag.
-    if (std::string(part) == " on") {
-      CHECK_FALSE(std::regex_search(html, std::regex("<[^>]* on[a-z]+=")));
-    } else {
-      CHECK_THAT(html, !Contains(part));
-    }
+  for (const char* part : {"<script", "style=", "<style", "http://", "https://", "//"}) {
+    CHECK_THAT(html, !Contains(part));
+  }
+  // No handler of an event in any tag.
+  for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    CHECK_THAT(html.substr(at, html.find('>', at) - at), !Contains(" on"));
   }
   CHECK_THAT(std::string(StatusStyle()), !Contains("url("));
   CHECK_THAT(std::string(StatusStyle()), !Contains("@import"));
