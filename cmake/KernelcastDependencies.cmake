@@ -12,6 +12,7 @@ find_package(simdjson 3.0 CONFIG REQUIRED)  # libsimdjson-dev
 find_package(nlohmann_json CONFIG REQUIRED)  # nlohmann-json3-dev
 find_package(yaml-cpp CONFIG REQUIRED)     # libyaml-cpp-dev
 find_package(prometheus-cpp CONFIG REQUIRED)  # prometheus-cpp-dev
+find_package(civetweb CONFIG REQUIRED)     # libcivetweb-dev
 find_package(CLI11 CONFIG REQUIRED)        # libcli11-dev
 pkg_check_modules(muparser REQUIRED IMPORTED_TARGET muparser)  # libmuparser-dev
 pkg_check_modules(seccomp REQUIRED IMPORTED_TARGET libseccomp)  # libseccomp-dev

@@ -157,13 +157,14 @@ int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
 }
 
 absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_address,
-                            int metrics_port) {
+                            int metrics_port, const std::string& status_address) {
   if (flags.ready_file.empty()) return absl::OkStatus();
   nlohmann::json ready = {{"grpc", grpc_address}};
   if (!flags.metrics_address.empty()) {
     const std::string host = flags.metrics_address.substr(0, flags.metrics_address.rfind(':'));
     ready["metrics"] = absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", metrics_port);
   }
+  if (!status_address.empty()) ready["status"] = status_address;
   const std::string temporary = flags.ready_file + ".part";
   {
     std::ofstream out(temporary);

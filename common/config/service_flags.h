@@ -34,9 +34,11 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 // got out of it.
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv);
 
-// Writes the ready file if one is asked for. UNAVAILABLE names the file.
+// Writes the ready file if one is asked for; a status address where there is one. UNAVAILABLE names
+// the file.
 [[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags,
-                                          const std::string& grpc_address, int metrics_port);
+                                          const std::string& grpc_address, int metrics_port,
+                                          const std::string& status_address = "");
 
 }  // namespace kernelcast
 

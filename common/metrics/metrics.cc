@@ -83,6 +83,11 @@ prometheus::Histogram& MetricsRegistry::Histogram(const std::string& name, const
                      prometheus::Histogram::BucketBoundaries(bounds));
 }
 
+void MetricsRegistry::RemoveGauge(const std::string& name, prometheus::Gauge& gauge) {
+  // The family that is there already.
+  prometheus::BuildGauge().Name(name).Register(*impl_->registry).Remove(&gauge);
+}
+
 absl::Status MetricsRegistry::Serve(const std::string& address) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->exposer != nullptr) {

@@ -20,8 +20,9 @@ using Labels = std::map<std::string, std::string>;
 
 // The process's metrics. Every name starts with "kernelcast_" and belongs to one kind of
 // instrument; anything else is a mistake in the program and ends it. Instruments are made once, at
-// start, with all their label combinations, live as long as the registry, and are thread-safe, as
-// is the registry. Asking again for the same name and labels gives the same instrument.
+// start, with all their label combinations, live as long as the registry unless they are removed,
+// and are thread-safe, as is the registry. Asking again for the same name and labels gives the same
+// instrument.
 class MetricsRegistry {
  public:
   MetricsRegistry();  // also registers kernelcast_build_info
@@ -33,6 +34,9 @@ class MetricsRegistry {
                            const Labels& labels = {});
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
                                    const std::vector<double>& bounds, const Labels& labels = {});
+
+  // Takes a gauge of this registry away, which is then gone: for labels whose values come and go.
+  void RemoveGauge(const std::string& name, prometheus::Gauge& gauge);
 
   // Serves /metrics in Prometheus text format on "host:port"; port 0 picks one.
   // UNAVAILABLE: the address cannot be bound. FAILED_PRECONDITION: served already.

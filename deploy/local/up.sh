@@ -41,9 +41,7 @@ command -v prometheus >/dev/null || { say "no prometheus: apt-get install --no-i
 mkdir -p "$data/prometheus/rules"
 data=$(cd "$data" && pwd)
 cp "$here/prometheus.yml" "$data/prometheus/"
-for rules in "$here"/../prometheus/*rules*.yml "$here"/../prometheus/rules/*.yml; do
-  if [[ -f $rules ]]; then cp "$rules" "$data/prometheus/rules/"; fi
-done
+cp "$here"/../prometheus/rules/*.yml "$data/prometheus/rules/"
 
 services=0
 prometheus=0
@@ -99,6 +97,7 @@ setsid prometheus --config.file="$data/prometheus/prometheus.yml" --storage.tsdb
 prometheus=$!
 
 say "orchestrator $(value orchestrator), Prometheus http://$prometheus_address; Ctrl-C drains and ends all"
+say "status page http://$(value orchestrator_status)/"
 say "a search: $bin/kernelcast search row_softmax --orchestrator $(value orchestrator)"
 
 code=0

@@ -24,9 +24,13 @@
 #include "services/orchestrator/clients/forecaster_client.h"
 #include "services/orchestrator/clients/worker_pool.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/observers.h"
 #include "services/orchestrator/generator/llm_writer.h"
 #include "services/orchestrator/rpc/metrics.h"
 #include "services/orchestrator/rpc/orchestrator_service.h"
+#include "services/orchestrator/status/status_board.h"
+#include "services/orchestrator/status/status_page.h"
+#include "services/orchestrator/status/status_server.h"
 #include "services/orchestrator/store/sqlite_event_store.h"
 
 namespace kernelcast::orchestrator {
@@ -37,6 +41,7 @@ constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 struct Flags {
   ServiceFlags service;
+  std::string status_address = "127.0.0.1:0";
   std::string state_dir = ".";
   std::vector<std::string> workers;
   std::string forecaster;
@@ -79,6 +84,37 @@ KernelSite SiteFor(const WorkerPool& workers, const std::string& target) {
   return site;
 }
 
+WorkerFigures FiguresOf(const WorkerPool& pool) {
+  WorkerFigures figures;
+  for (const WorkerView& view : pool.View()) ++(view.healthy ? figures.ready : figures.away);
+  figures.cuda_device = pool.DeviceFor("cuda").model;
+  return figures;
+}
+
+StatusPeers PeersOf(const WorkerPool& pool, const ForecasterClient& forecasters) {
+  StatusPeers peers;
+  const ForecasterView forecaster = forecasters.View();
+  peers.forecaster = {.address = forecaster.address,
+                      .healthy = forecaster.healthy,
+                      .draining = false,
+                      .reason = forecaster.unhealthy_reason,
+                      .name = "",
+                      .targets = {}};
+  for (const WorkerView& view : pool.View()) {
+    StatusPeer& peer = peers.workers.emplace_back();
+    peer.address = view.address;
+    peer.healthy = view.healthy;
+    peer.draining = view.description.draining();
+    peer.reason = view.unhealthy_reason;
+    peer.name = view.description.worker_id();
+    for (const v1::TargetDescription& target : view.description.targets()) {
+      if (!target.can_measure()) continue;
+      peer.targets.push_back(absl::StrCat(target.target(), " on ", target.device().model()));
+    }
+  }
+  return peers;
+}
+
 // `workers` must outlive the parts.
 absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRegistry& metrics,
                         WriterParts& parts) {
@@ -118,7 +154,6 @@ absl::Status Serve(const Flags& flags) {
         absl::StrCat("--state-dir: ", flags.state_dir, ": ", error.message()));
   }
   MetricsRegistry metrics;
-  OrchestratorMetrics observer(&metrics);
   KC_ASSIGN_OR_RETURN(auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) /
                                                          "orchestrator.db"));
 
@@ -130,6 +165,9 @@ absl::Status Serve(const Flags& flags) {
   KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&engine_for_pool] {
                         if (Engine* engine = engine_for_pool) engine->CapacityChanged();
                       }));
+  OrchestratorMetrics observer(&metrics, [pool = workers.get()] { return FiguresOf(*pool); });
+  StatusBoard board;
+  Observers observers({&observer, &board});
   ForecasterClientOptions forecaster_options;
   forecaster_options.address = flags.forecaster;
   forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
@@ -150,7 +188,7 @@ absl::Status Serve(const Flags& flags) {
   engine_options.generation_patience = absl::Seconds(flags.generator_patience_seconds);
   KC_ASSIGN_OR_RETURN(auto engine,
                       Engine::Start(engine_options, store.get(), workers.get(), forecasters.get(),
-                                    &Clock::Real(), &observer, writer.writer.get()));
+                                    &Clock::Real(), &observers, writer.writer.get()));
   engine_for_pool = engine.get();
   absl::Status failure;
   {
@@ -159,9 +197,21 @@ absl::Status Serve(const Flags& flags) {
     if (!flags.service.metrics_address.empty()) {
       KC_RETURN_IF_ERROR(metrics.Serve(flags.service.metrics_address));
     }
-    KC_RETURN_IF_ERROR(WriteReadyFile(flags.service, server->address(), metrics.port()));
+    std::unique_ptr<StatusServer> status;
+    if (!flags.status_address.empty()) {
+      const auto render = [&] {
+        return RenderStatusPage(board.View(), PeersOf(*workers, *forecasters),
+                                Clock::Real().WallNs());
+      };
+      KC_ASSIGN_OR_RETURN(status, StatusServer::Start(flags.status_address, render));
+    }
+    const std::string status_address = status != nullptr ? status->address() : "";
+    KC_RETURN_IF_ERROR(
+        WriteReadyFile(flags.service, server->address(), metrics.port(), status_address));
     Log(LogLevel::kInfo, "serving",
-        {{"address", server->address()}, {"metrics_port", metrics.port()}});
+        {{"address", server->address()},
+         {"metrics_port", metrics.port()},
+         {"status_page", status_address}});
 
     engine->SetFailureCallback([&termination] { termination.Wake(); });
     termination.Wait();
@@ -183,6 +233,9 @@ int Main(int argc, char** argv) {
   Flags flags;
   flags.service.server.listen_address = "127.0.0.1:50051";
   AddServiceFlags(app, flags.service);
+  app.add_option("--status", flags.status_address,
+                 "Address to serve the status page on, host:port; empty: nowhere")
+      ->capture_default_str();
   app.add_option("--state-dir", flags.state_dir, "Folder of the event log")->capture_default_str();
   app.add_option("--worker", flags.workers,
                  "Address of a worker, host:port; may be given more than once")

@@ -10,6 +10,7 @@ services' programs are, without which what they accept is not checked. Exit code
 import argparse
 import contextlib
 import copy
+import glob
 import json
 import os
 import re
@@ -499,6 +500,34 @@ class ChartTest(unittest.TestCase):
             board = named(objects, "ConfigMap", "kc-kernelcast-board-planted")
             self.assertEqual(json.loads(board["data"]["kernelcast-planted.json"])["title"], "{{ planted }}")
             self.assertEqual(label(board, "grafana_dashboard"), "1")
+
+    def test_rules_and_boards_arrive_whole_and_lead_to_runbooks(self):
+        base = "https://git.example.com/blob/main/"
+        objects = render(None, "metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true",
+                         f"metrics.runbookBase={base}")
+        groups = named(objects, "PrometheusRule", "kc-kernelcast")["spec"]["groups"]
+        offered = []
+        for path in glob.glob(os.path.join(ROOT, "deploy/prometheus/rules/*.yml")):
+            with open(path, encoding="utf-8") as file:
+                offered += yaml.safe_load(file)["groups"]
+        for group in offered:
+            for rule in group["rules"]:
+                if "alert" in rule:
+                    rule["annotations"]["runbook_url"] = base + rule["annotations"]["runbook_url"]
+        self.assertEqual(sorted(groups, key=lambda one: one["name"]), sorted(offered, key=lambda one: one["name"]))
+        paths = glob.glob(os.path.join(ROOT, "deploy/grafana/dashboards/*.json"))
+        self.assertEqual(len(paths), 4)
+        for path in paths:
+            with open(path, encoding="utf-8") as file:
+                offered = json.load(file)
+            name = os.path.basename(path)
+            one = named(objects, "ConfigMap", "kc-kernelcast-board-" + name[len("kernelcast-"):-len(".json")])
+            self.assertLess(len(one["data"][name]), 1_000_000)
+            arrived = json.loads(one["data"][name])
+            links = [variable for variable in arrived["templating"]["list"] if variable["name"] == "runbooks"]
+            self.assertEqual([link["query"] for link in links], [base + "docs/operations.md"])
+            links[0]["query"] = "docs/operations.md"
+            self.assertEqual(arrived, offered)
 
     def program(self, one):
         image = one["spec"]["template"]["spec"]["containers"][0]["image"].split("/")[-1].split(":")[0]

@@ -57,6 +57,7 @@ EXTERNAL = [
     ("muParser", r"muParser", ["common/domain/*.cc"]),
     ("SQLite", r"sqlite3", ["services/*/store/*"]),
     ("curl", r"curl/", ["common/llm/*.cc"]),
+    ("civetweb", r"(civetweb|CivetServer)", ["services/orchestrator/status/*.cc"]),
     ("simdjson", r"simdjson", ["common/llm/*.cc"]),
     ("CUDA", r"(cuda|nvml|nvrtc|cupti|nvJitLink)", ["services/worker/cuda/*"]),
     ("XGBoost", r"xgboost/", ["services/forecaster/embedded/*"]),

@@ -5,7 +5,6 @@
 """
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -17,45 +16,14 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.parse
-import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from prometheus import START_SECONDS, fetch, free_port, query, wait_for  # noqa: E402
+
 LOCAL = os.path.join(ROOT, "deploy/local")
 SERVICES = ("forecaster", "worker", "orchestrator")
-START_SECONDS = 60
 options = None
-
-
-def wait_for(what, condition, process, seconds=START_SECONDS):
-    deadline = time.monotonic() + seconds
-    while True:
-        result = condition()
-        if result:
-            return result
-        if process.poll() is not None:
-            raise AssertionError(f"ended with {process.returncode} while waiting for {what}")
-        if time.monotonic() > deadline:
-            raise AssertionError(f"no {what} within {seconds} s")
-        # Nothing announces it.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-def query(address, expression):
-    """Samples of an instant query; none where Prometheus does not answer yet."""
-    url = f"http://{address}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-    try:
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            return json.load(reply)["data"]["result"]
-    except OSError:
-        return []
 
 
 class UpTest(unittest.TestCase):
@@ -88,9 +56,9 @@ class UpTest(unittest.TestCase):
             process, log = self.start("--prometheus", prometheus, "--listen", "127.0.0.1:0")
             def serving():
                 with open(log, encoding="utf-8") as file:
-                    return re.search(r"up: orchestrator (\S+), Prometheus", file.read())
+                    return re.search(r"up: orchestrator (\S+), Prometheus.*\nup: status page (\S+)", file.read())
             try:
-                orchestrator = wait_for("services", serving, process).group(1)
+                orchestrator, self.status_page = wait_for("services", serving, process).groups()
                 wait_for("Prometheus", lambda address=prometheus: query(address, "vector(1)"), process)
                 return process, log, orchestrator, prometheus
             except AssertionError:
@@ -113,9 +81,17 @@ class UpTest(unittest.TestCase):
         for expression in ("up{job='orchestrator'} == 1", "up{job='worker'} == 1", "up{job='forecaster'} == 1",
                            "sum(kernelcast_orchestrator_decisions_total) > 0",
                            "sum(kernelcast_worker_measurements_total) > 0",
-                           "sum(kernelcast_forecaster_labels_total) > 0"):
+                           "sum(kernelcast_forecaster_labels_total) > 0",
+                           # By a rule.
+                           "instance_gpu_model:kernelcast_orchestrator_defer:ratio_rate1h >= 0"):
             wait_for(expression, lambda one=expression: query(prometheus, one), process)
         self.assertLess(time.monotonic() - ended, 60)
+        host = self.status_page.removeprefix("http://").rstrip("/")
+        self.assertIn("row_softmax", fetch(host, "/"))
+        with open(os.path.join(ROOT, "deploy/prometheus/rules/alerts.yml"), encoding="utf-8") as file:
+            alerts = set(re.findall(r"- alert: (\w+)", file.read()))
+        loaded = json.loads(fetch(prometheus, "/api/v1/rules", type="alert"))["data"]["groups"]
+        self.assertEqual({rule["name"] for group in loaded for rule in group["rules"]}, alerts)
         process.send_signal(signal.SIGINT)
         with open(log, encoding="utf-8") as file:
             self.assertEqual(process.wait(START_SECONDS), 0, file.read())
@@ -213,6 +189,8 @@ class InstallTest(unittest.TestCase):
                             f"{place}={state}/state"]
                 if service == "worker":
                     command.append(f"--lease-file={state}/lock")
+                if service == "orchestrator":
+                    command.append("--status=127.0.0.1:0")
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 try:
                     wait_for("service", lambda file=ready: os.path.exists(file), process)

@@ -47,6 +47,9 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   add("worker", addresses.worker, addresses.worker_metrics);
   add("forecaster", addresses.forecaster, addresses.forecaster_metrics);
   console.Out(table.Render(console.style(), 0));
+  if (!addresses.orchestrator_status.empty()) {
+    console.Out(absl::StrCat("\nstatus page: http://", addresses.orchestrator_status, "/\n"));
+  }
   console.Out("\nready; Ctrl-C drains and ends the services\n");
   console.Line({{"state_dir", options.state_dir},
                 {"orchestrator", addresses.orchestrator},
@@ -54,7 +57,8 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
                 {"forecaster", addresses.forecaster},
                 {"orchestrator_metrics", addresses.orchestrator_metrics},
                 {"worker_metrics", addresses.worker_metrics},
-                {"forecaster_metrics", addresses.forecaster_metrics}});
+                {"forecaster_metrics", addresses.forecaster_metrics},
+                {"orchestrator_status", addresses.orchestrator_status}});
   pollfd wake = {context.interrupt.fd(), POLLIN, 0};
   while (!context.interrupt.requested()) poll(&wake, 1, -1);
   console.Note("draining; once more to quit at once");

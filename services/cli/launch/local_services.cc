@@ -82,6 +82,7 @@ int64_t FileSize(const std::string& path) {
 struct ReadyFile {
   std::string address;
   std::string metrics;
+  std::string status;
 };
 
 // nullopt until the service has written it.
@@ -92,6 +93,7 @@ std::optional<ReadyFile> ReadReadyFile(const std::string& path) {
   if (!json.is_object()) return std::nullopt;
   ReadyFile ready;
   ready.address = json.value("grpc", "");
+  ready.status = json.value("status", "");
   if (const auto metrics = json.find("metrics"); metrics != json.end()) {
     if (metrics->is_string()) ready.metrics = metrics->get<std::string>();
     if (metrics->is_number_integer() && metrics->get<int>() > 0) {
@@ -161,6 +163,7 @@ class LocalServices::Supervisor {
     // Where it listens; the port that it got first is kept.
     std::string listen = "127.0.0.1:0";
     std::string metrics = "127.0.0.1:0";
+    std::string status = "127.0.0.1:0";  // the orchestrator's
     bool wanted = true;
     std::unique_ptr<ServiceProcess> process;
     bool ready = false;
@@ -214,8 +217,9 @@ class LocalServices::Supervisor {
                     options_.forecaster_arguments.end());
         break;
       case kOrchestrator:
-        argv.insert(argv.end(), {"--state-dir", state, "--worker", services_[kWorker].listen,
-                                 "--forecaster", services_[kForecaster].listen});
+        argv.insert(argv.end(),
+                    {"--state-dir", state, "--worker", services_[kWorker].listen, "--forecaster",
+                     services_[kForecaster].listen, "--status", service.status});
         argv.insert(argv.end(), options_.orchestrator_arguments.begin(),
                     options_.orchestrator_arguments.end());
         break;
@@ -245,6 +249,7 @@ class LocalServices::Supervisor {
     service.ready = true;
     service.listen = ready->address;
     if (!ready->metrics.empty()) service.metrics = ready->metrics;
+    if (!ready->status.empty()) service.status = ready->status;
     if (service.was_ready) {
       Report(absl::StrCat("the ", service.name, " is back at ", service.listen));
     }
@@ -329,6 +334,10 @@ class LocalServices::Supervisor {
     addresses.worker_metrics = metrics_of(kWorker);
     addresses.forecaster_metrics = metrics_of(kForecaster);
     addresses.orchestrator_metrics = metrics_of(kOrchestrator);
+    const Service& orchestrator = services_[kOrchestrator];
+    if (orchestrator.wanted && orchestrator.ready) {
+      addresses.orchestrator_status = orchestrator.status;
+    }
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       addresses_ = addresses;

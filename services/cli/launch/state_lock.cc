@@ -61,7 +61,8 @@ absl::Status WriteServiceAddresses(const std::string& state_dir,
                                        {"forecaster", addresses.forecaster},
                                        {"orchestrator_metrics", addresses.orchestrator_metrics},
                                        {"worker_metrics", addresses.worker_metrics},
-                                       {"forecaster_metrics", addresses.forecaster_metrics}};
+                                       {"forecaster_metrics", addresses.forecaster_metrics},
+                                       {"orchestrator_status", addresses.orchestrator_status}};
   return WriteFileAtomically(AddressesPath(state_dir), json.dump() + "\n");
 }
 
@@ -89,6 +90,7 @@ absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_d
   addresses.orchestrator_metrics = text_of("orchestrator_metrics");
   addresses.worker_metrics = text_of("worker_metrics");
   addresses.forecaster_metrics = text_of("forecaster_metrics");
+  addresses.orchestrator_status = text_of("orchestrator_status");
   if (addresses.orchestrator.empty()) {
     return absl::NotFoundError(absl::StrCat(AddressesPath(state_dir), " names no orchestrator"));
   }

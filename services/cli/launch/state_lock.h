@@ -38,6 +38,8 @@ struct ServiceAddresses {
   std::string orchestrator_metrics;
   std::string worker_metrics;
   std::string forecaster_metrics;
+  // "host:port" of the orchestrator's status page; empty where there is none.
+  std::string orchestrator_status;
 };
 
 [[nodiscard]] absl::Status WriteServiceAddresses(const std::string& state_dir,

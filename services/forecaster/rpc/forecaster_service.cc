@@ -245,13 +245,14 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
   }
   const std::string request_id = input->request_id;
   const std::string backend_name(backend.value()->name());
+  const std::string target = input->candidate.target;
   v1::RenderedPrompt prompt;
   if (request.show_prompt()) {
     const absl::StatusOr<RenderedPrompt> rendered = (*backend)->ShowPrompt(*input);
     if (rendered.ok()) prompt = ToProto(*rendered);
   }
   (*backend)->Forecast(*std::move(input), limited,
-                       [this, finish, request_id, backend_name, start_ns,
+                       [this, finish, request_id, backend_name, target, start_ns,
                         prompt = std::move(prompt)](ForecastResult result) {
                          const int64_t duration_ns = clock_.MonotonicNs() - start_ns;
                          metrics_.Forecasted(backend_name, duration_ns);
@@ -260,7 +261,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
                          reply.set_request_id(request_id);
                          if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
                            forecast->latency_ns = duration_ns;
-                           metrics_.Confident(*forecast);
+                           metrics_.Confident(target, *forecast);
                            *reply.mutable_forecast() = kernelcast::ToProto(*forecast);
                          } else {
                            *reply.mutable_abstention() =

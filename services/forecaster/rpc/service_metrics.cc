@@ -15,6 +15,10 @@ constexpr FailureKind kFailures[] = {FailureKind::kCompileError, FailureKind::kW
                                      FailureKind::kCrash, FailureKind::kTimeout,
                                      FailureKind::kExploit};
 
+constexpr const char* kOtherBackend = "other";
+
+std::string TargetLabel(const std::string& target) { return target == "cpu" ? "cpu" : "gpu"; }
+
 std::vector<double> Tenths() {
   std::vector<double> bounds;
   for (int i = 1; i <= 9; ++i) bounds.push_back(i / 10.0);
@@ -28,15 +32,7 @@ std::vector<double> ForecastDurationBounds() {
 }  // namespace
 
 ServiceMetrics::ServiceMetrics(MetricsRegistry& registry, const std::vector<std::string>& backends)
-    : confidence_(registry.Histogram("kernelcast_forecaster_forecast_confidence",
-                                     "Probability of the predicted bin", Tenths())),
-      half_brier_(registry.Histogram(
-          "kernelcast_forecaster_brier_score",
-          "Half-Brier score of forecasts that were decided on, by later labels", Tenths())),
-      crps_(registry.Histogram(
-          "kernelcast_forecaster_crps_score",
-          "Ranked probability score of forecasts that were decided on, by later labels", Tenths())),
-      queue_length_(registry.Gauge("kernelcast_forecaster_pending_writes",
+    : queue_length_(registry.Gauge("kernelcast_forecaster_pending_writes",
                                    "Calls waiting for their labels or problem to be on disk")) {
   for (const std::string& backend : backends) {
     durations_[backend] =
@@ -44,20 +40,39 @@ ServiceMetrics::ServiceMetrics(MetricsRegistry& registry, const std::vector<std:
                             "Time from a valid request to its forecast or abstention",
                             ForecastDurationBounds(), {{"backend", backend}});
   }
-  for (size_t i = 0; i < kBuckets; ++i) {
-    const std::string bucket =
-        absl::StrCat("0.", i, "-", i + 1 == kBuckets ? "1.0" : absl::StrCat("0.", i + 1));
-    buckets_[i].probability = &registry.Counter(
-        "kernelcast_forecaster_calibration_probability_total",
-        "Sum of the probabilities of predicted bins whose truth is known, by that probability",
-        {{"bucket", bucket}});
-    constexpr const char* kOutcomes = "kernelcast_forecaster_calibration_outcomes_total";
-    constexpr const char* kOutcomesHelp =
-        "Forecasts whose truth is known, by the probability of the predicted bin";
-    buckets_[i].hits =
-        &registry.Counter(kOutcomes, kOutcomesHelp, {{"bucket", bucket}, {"outcome", "hit"}});
-    buckets_[i].misses =
-        &registry.Counter(kOutcomes, kOutcomesHelp, {{"bucket", bucket}, {"outcome", "miss"}});
+  std::vector<std::string> scored = backends;
+  scored.emplace_back(kOtherBackend);
+  for (const char* target : kTargets) {
+    for (const std::string& backend : scored) {
+      const Labels labels = {{"target", target}, {"backend", backend}};
+      scores_[{target, backend}] = {
+          &registry.Histogram("kernelcast_forecaster_forecast_confidence",
+                              "Probability of the predicted bin", Tenths(), labels),
+          &registry.Histogram("kernelcast_forecaster_brier_score",
+                              "Half-Brier score of forecasts that were decided on, by later labels",
+                              Tenths(), labels),
+          &registry.Histogram(
+              "kernelcast_forecaster_crps_score",
+              "Ranked probability score of forecasts that were decided on, by later labels",
+              Tenths(), labels)};
+    }
+    for (size_t i = 0; i < kBuckets; ++i) {
+      const std::string bucket =
+          absl::StrCat("0.", i, "-", i + 1 == kBuckets ? "1.0" : absl::StrCat("0.", i + 1));
+      const auto outcomes = [&](const char* outcome) {
+        return &registry.Counter(
+            "kernelcast_forecaster_calibration_outcomes_total",
+            "Forecasts whose truth is known, by the probability of the predicted bin",
+            {{"target", target}, {"bucket", bucket}, {"outcome", outcome}});
+      };
+      buckets_[target][i] = {
+          &registry.Counter(
+              "kernelcast_forecaster_calibration_probability_total",
+              "Sum of the probabilities of predicted bins whose truth is known, by that "
+              "probability",
+              {{"target", target}, {"bucket", bucket}}),
+          outcomes("hit"), outcomes("miss")};
+    }
   }
   const auto add_labels = [&](const char* target, std::string_view outcome) {
     labels_[{target, std::string(outcome)}] =
@@ -75,14 +90,21 @@ void ServiceMetrics::Forecasted(const std::string& backend, int64_t duration_ns)
   if (found != durations_.end()) found->second->Observe(static_cast<double>(duration_ns) * 1e-9);
 }
 
-void ServiceMetrics::Confident(const Forecast& forecast) {
+const ServiceMetrics::Scores& ServiceMetrics::ScoresOf(const std::string& target,
+                                                       const std::string& backend) const {
+  const auto known = scores_.find({target, backend});
+  return known != scores_.end() ? known->second : scores_.at({target, kOtherBackend});
+}
+
+void ServiceMetrics::Confident(const std::string& target, const Forecast& forecast) {
   if (forecast.predicted_bin < 1) return;
-  confidence_.Observe(forecast.bin_probabilities[forecast.predicted_bin - 1]);
+  ScoresOf(TargetLabel(target), forecast.backend)
+      .confidence->Observe(forecast.bin_probabilities[forecast.predicted_bin - 1]);
 }
 
 void ServiceMetrics::Observed(const Label& label, bool forecast_applies) {
-  const auto counter = labels_.find(
-      {label.candidate.target == "cpu" ? "cpu" : "gpu", std::string(OutcomeName(label.truth))});
+  const std::string target = TargetLabel(label.candidate.target);
+  const auto counter = labels_.find({target, std::string(OutcomeName(label.truth))});
   if (counter != labels_.end()) counter->second->Increment();
 
   const auto* speedup = std::get_if<Ratio>(&label.truth);
@@ -91,17 +113,19 @@ void ServiceMetrics::Observed(const Label& label, bool forecast_applies) {
   if (!ValidateForecast(forecast).ok()) return;
   const absl::StatusOr<const BinScheme*> scheme = BinScheme::Find(forecast.bin_scheme_id);
   if (!scheme.ok()) return;
-  const absl::StatusOr<int> bin = (*scheme)->Label(speedup->value);
-  if (!bin.ok()) return;
-  half_brier_.Observe(HalfBrier(forecast.bin_probabilities, *bin));
-  crps_.Observe(RankedProbability(forecast.bin_probabilities, *bin));
+  const absl::StatusOr<int> truth = (*scheme)->Label(speedup->value);
+  if (!truth.ok()) return;
+  const Scores& scores = ScoresOf(target, forecast.backend);
+  scores.half_brier->Observe(HalfBrier(forecast.bin_probabilities, *truth));
+  scores.crps->Observe(RankedProbability(forecast.bin_probabilities, *truth));
   const int predicted = ArgmaxBin(forecast.bin_probabilities);
   const double p = forecast.bin_probabilities[predicted - 1];
   // A probability of exactly k/10 belongs to the lower bucket, as in ScoreForecasts.
   const int index =
       std::clamp(static_cast<int>(std::ceil(p * kBuckets)) - 1, 0, static_cast<int>(kBuckets) - 1);
-  buckets_[index].probability->Increment(p);
-  (predicted == *bin ? buckets_[index].hits : buckets_[index].misses)->Increment();
+  const Bucket& bucket = buckets_.at(target)[index];
+  bucket.probability->Increment(p);
+  (predicted == *truth ? bucket.hits : bucket.misses)->Increment();
 }
 
 void ServiceMetrics::QueueLength(size_t writes) { queue_length_.Set(static_cast<double>(writes)); }

@@ -19,7 +19,7 @@ class ServiceMetrics {
 
   // A forecast or an abstention by a known backend.
   void Forecasted(const std::string& backend, int64_t duration_ns);
-  void Confident(const Forecast& forecast);
+  void Confident(const std::string& target, const Forecast& forecast);
   // A label; `forecast_applies` says that its forecast is about the same baseline.
   void Observed(const Label& label, bool forecast_applies);
   void QueueLength(size_t writes);
@@ -31,13 +31,19 @@ class ServiceMetrics {
     prometheus::Counter* hits;
     prometheus::Counter* misses;
   };
+  struct Scores {
+    prometheus::Histogram* confidence;
+    prometheus::Histogram* half_brier;
+    prometheus::Histogram* crps;
+  };
+
+  // Of "cpu" or "gpu", and of a backend; one that is not known counts as "other".
+  const Scores& ScoresOf(const std::string& target, const std::string& backend) const;
 
   std::map<std::string, prometheus::Histogram*> durations_;
-  prometheus::Histogram& confidence_;
-  prometheus::Histogram& half_brier_;
-  prometheus::Histogram& crps_;
   prometheus::Gauge& queue_length_;
-  std::array<Bucket, kBuckets> buckets_;
+  std::map<std::string, std::array<Bucket, kBuckets>> buckets_;   // by target
+  std::map<std::pair<std::string, std::string>, Scores> scores_;  // by target and backend
   std::map<std::pair<std::string, std::string>, prometheus::Counter*> labels_;
 };
 

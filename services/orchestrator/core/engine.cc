@@ -1527,6 +1527,48 @@ void Engine::Tick() {
   for (const auto& [id, search] : state_.searches()) {
     if (search.ended_ns == 0) dirty_searches_.insert(id);
   }
+  if (observer_ != nullptr) {
+    Afterwards([this] { observer_->OnOverview(MakeOverview()); });
+  }
+}
+
+EngineOverview Engine::MakeOverview() {
+  EngineOverview overview;
+  overview.now_ns = clock_->WallNs();
+  for (const auto& [id, search] : state_.searches()) {
+    if (search.ended_ns != 0 && search.ended_ns < overview_ns_) continue;
+    EngineOverview::SearchFigures& figures = overview.searches.emplace_back();
+    figures.search_id = id;
+    if (auto problem = state_.FindProblem(search.spec.problem_id)) {
+      figures.problem_name = problem->name;
+    }
+    figures.target = search.spec.target;
+    figures.policy = search.spec.policy;
+    figures.status = search.status;
+    figures.end_reason = search.end_reason;
+    figures.started_ns = search.started_ns;
+    figures.ended_ns = search.ended_ns;
+    figures.counts = search.counts;
+    const std::optional<Incumbent>& best =
+        search.confirmed.has_value() ? search.confirmed : search.incumbent;
+    const Ratio* const speedup = best ? MeasuredSpeedup(best->measurement) : nullptr;
+    if (speedup != nullptr) figures.best = *speedup;
+    figures.risk = search.routes.risk().Report();
+  }
+  std::map<std::pair<std::string_view, Stage>, EngineOverview::Queue> queues;
+  for (const auto& [id, evaluation] : state_.evaluations()) {
+    EngineOverview::Queue& queue = queues[{evaluation.candidate.target, evaluation.stage}];
+    if (queue.depth++ == 0 || evaluation.accepted_ns < queue.oldest_accepted_ns) {
+      queue.oldest_accepted_ns = evaluation.accepted_ns;
+    }
+  }
+  for (auto& [key, queue] : queues) {
+    queue.target = std::string(key.first);
+    queue.stage = key.second;
+    overview.queues.push_back(std::move(queue));
+  }
+  overview_ns_ = overview.now_ns;
+  return overview;
 }
 
 }  // namespace kernelcast::orchestrator

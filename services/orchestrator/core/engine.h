@@ -69,6 +69,33 @@ struct EngineFigures {
   uint64_t live_generations = 0;
 };
 
+// All that is under way at one moment.
+struct EngineOverview {
+  struct Queue {
+    std::string target;
+    Stage stage = Stage::kCompile;
+    uint64_t depth = 0;
+    int64_t oldest_accepted_ns = 0;
+  };
+  // Of one that has not ended, or has since the last overview; of all in the first one.
+  struct SearchFigures {
+    std::string search_id;
+    std::string problem_name;
+    std::string target;
+    std::string policy;
+    SearchStatus status = SearchStatus::kRunning;
+    std::string end_reason;
+    int64_t started_ns = 0;
+    int64_t ended_ns = 0;  // 0: it has not ended
+    SearchCounts counts;
+    Ratio best;  // 0: nothing is measured yet
+    RiskReport risk;
+  };
+  int64_t now_ns = 0;
+  std::vector<Queue> queues;  // those that are not empty
+  std::vector<SearchFigures> searches;
+};
+
 // What the metrics need to know. Called on the engine's thread, after the events are durable.
 class EngineObserver {
  public:
@@ -77,6 +104,8 @@ class EngineObserver {
   virtual void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) = 0;
   virtual void OnGenerated(const GenerationSettled& settled) = 0;
   virtual void OnFigures(const EngineFigures& figures) = 0;
+  // Once a tick.
+  virtual void OnOverview(const EngineOverview& overview) = 0;
 };
 
 // Carries evaluations and searches from acceptance to settlement.
@@ -238,6 +267,7 @@ class Engine {
   void OfferLabels();
   void Tick();
   void UpdateFigures();
+  EngineOverview MakeOverview();
 
   const EngineOptions options_;
   EventStore* const store_;
@@ -288,6 +318,7 @@ class Engine {
   std::set<std::string> problems_observing_;
   bool draining_ = false;
   int64_t next_label_offer_ns_ = 0;
+  int64_t overview_ns_ = 0;  // when the last one was made, by the wall clock
 
   // Shared with completions, which may come after the engine's end and are then dropped.
   struct Inbox;

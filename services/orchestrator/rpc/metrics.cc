@@ -1,12 +1,15 @@
 #include "services/orchestrator/rpc/metrics.h"
 
+#include <algorithm>
+#include <set>
+
 #include "common/domain/decision.h"
 #include "common/domain/measurement.h"
+#include "common/metrics/gpu_model.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr const char* kTargets[] = {"cpu", "cuda", "a100", "l40s", "h100", "h200", "other"};
 constexpr const char* kOutcomes[] = {"ok",      "wrong_result",         "crash",  "timeout",
                                      "exploit", "environment_unstable", "pruned", "rejected"};
 constexpr DecisionReason kReasons[] = {
@@ -18,10 +21,20 @@ constexpr DecisionReason kReasons[] = {
     DecisionReason::kUnavailable,
 };
 
+constexpr std::pair<Stage, const char*> kStages[] = {{Stage::kCompile, "compile"},
+                                                     {Stage::kForecast, "forecast"},
+                                                     {Stage::kDecide, "decide"},
+                                                     {Stage::kMeasure, "measure"}};
+constexpr const char* kBestSpeedup = "kernelcast_orchestrator_best_speedup_ratio";
+constexpr const char* kOtherProblem = "other";
+
 }  // namespace
 
-OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
-    : in_flight_(registry->Gauge("kernelcast_orchestrator_candidates_in_flight",
+OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
+                                         std::function<WorkerFigures()> look_at_workers)
+    : registry_(registry),
+      look_at_workers_(std::move(look_at_workers)),
+      in_flight_(registry->Gauge("kernelcast_orchestrator_candidates_in_flight",
                                  "Evaluations accepted and not settled.")),
       events_(registry->Gauge("kernelcast_orchestrator_log_events", "Events in the log.")),
       running_searches_(registry->Gauge("kernelcast_orchestrator_running_searches",
@@ -29,7 +42,13 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
       pending_labels_(registry->Gauge("kernelcast_orchestrator_pending_labels",
                                       "Labels that the forecaster has not acknowledged.")),
       generations_in_flight_(registry->Gauge("kernelcast_orchestrator_generations_in_flight",
-                                             "Kernels that a model is being asked for.")) {
+                                             "Kernels that a model is being asked for.")),
+      workers_ready_(registry->Gauge("kernelcast_orchestrator_workers",
+                                     "Workers that it was told of, by whether they answer.",
+                                     {{"state", "ready"}})),
+      workers_away_(registry->Gauge("kernelcast_orchestrator_workers",
+                                    "Workers that it was told of, by whether they answer.",
+                                    {{"state", "away"}})) {
   for (const GenerationOutcome outcome : kGenerationOutcomes) {
     generations_[outcome] =
         &registry->Counter("kernelcast_orchestrator_generations_total",
@@ -41,21 +60,46 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
         "kernelcast_orchestrator_generation_tokens_total",
         "Tokens of those requests; cached ones are also input.", {{"kind", kind}});
   }
-  for (const char* target : kTargets) {
-    PerTarget& series = targets_[target];
+  for (const std::string_view known : kGpuModels) {
+    PerModel& series = models_[known];
+    const std::string model(known);
     for (DecisionReason reason : kReasons) {
       series.decisions[reason] = &registry->Counter(
           "kernelcast_orchestrator_decisions_total", "Decisions by kind and reason.",
-          {{"gpu_model", target},
+          {{"gpu_model", model},
            {"decision", std::string(Name(KindOf(reason)))},
            {"reason", std::string(Name(reason))}});
     }
     for (const char* outcome : kOutcomes) {
       series.settled[outcome] = &registry->Counter("kernelcast_orchestrator_candidates_total",
                                                    "Evaluations settled, by outcome.",
-                                                   {{"gpu_model", target}, {"outcome", outcome}});
+                                                   {{"gpu_model", model}, {"outcome", outcome}});
     }
-    const Labels labels = {{"gpu_model", target}};
+    for (const auto& [stage, name] : kStages) {
+      const Labels queue = {{"gpu_model", model}, {"stage", name}};
+      series.queues[stage] = {
+          &registry->Gauge("kernelcast_orchestrator_queue_depth",
+                           "Evaluations accepted and not settled, by what they wait for.", queue),
+          &registry->Gauge("kernelcast_orchestrator_queue_oldest_age_seconds",
+                           "Time since the oldest of them was accepted; 0: there are none.",
+                           queue)};
+    }
+    const Labels labels = {{"gpu_model", model}};
+    series.risk = &registry->Gauge(
+        "kernelcast_orchestrator_selective_risk_ratio",
+        "Share of winners among what running searches pruned or would have, estimated.", labels);
+    series.risk_low = &registry->Gauge(
+        "kernelcast_orchestrator_selective_risk_low_ratio",
+        "Lower end of its 95% interval, in the running search where that is highest.", labels);
+    series.risk_target =
+        &registry->Gauge("kernelcast_orchestrator_selective_risk_target_ratio",
+                         "What it may be at most: the least that a running search wants.", labels);
+    series.prune_threshold = &registry->Gauge(
+        "kernelcast_orchestrator_prune_threshold_ratio",
+        "Highest win probability below which a running search is certified to prune.", labels);
+    series.risk_alarms =
+        &registry->Counter("kernelcast_orchestrator_risk_alarms_total",
+                           "Times that a search found its certificates void.", labels);
     series.device_seconds_spent =
         &registry->Counter("kernelcast_orchestrator_gpu_seconds_spent_total",
                            "Time that timing leases were held.", labels);
@@ -74,13 +118,12 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry)
   }
 }
 
-OrchestratorMetrics::PerTarget& OrchestratorMetrics::For(const std::string& target) {
-  auto found = targets_.find(target);
-  return found != targets_.end() ? found->second : targets_.find("other")->second;
+std::string_view OrchestratorMetrics::ModelOf(std::string_view target) const {
+  return GpuModelOf(target, cuda_device_);
 }
 
 void OrchestratorMetrics::OnDecided(const Evaluation& evaluation, const Decision& decision) {
-  PerTarget& series = For(evaluation.candidate.target);
+  PerModel& series = For(evaluation.candidate.target);
   series.decisions.at(decision.reason)->Increment();
   if (decision.reason == DecisionReason::kAudit) series.audits->Increment();
   if (decision.reason == DecisionReason::kAudit ||
@@ -92,7 +135,7 @@ void OrchestratorMetrics::OnDecided(const Evaluation& evaluation, const Decision
 
 void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
                                     const EvaluationSettled& settled) {
-  PerTarget& series = For(evaluation.candidate.target);
+  PerModel& series = For(evaluation.candidate.target);
   if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
     series.settled.at(std::string(OutcomeName(measurement->outcome)))->Increment();
     if (settled.reused) return;
@@ -130,6 +173,119 @@ void OrchestratorMetrics::OnFigures(const EngineFigures& figures) {
   running_searches_.Set(static_cast<double>(figures.running_searches));
   pending_labels_.Set(static_cast<double>(figures.pending_labels));
   generations_in_flight_.Set(static_cast<double>(figures.live_generations));
+}
+
+void OrchestratorMetrics::OnOverview(const EngineOverview& overview) {
+  ++overviews_;
+  if (look_at_workers_ != nullptr) {
+    const WorkerFigures workers = look_at_workers_();
+    workers_ready_.Set(static_cast<double>(workers.ready));
+    workers_away_.Set(static_cast<double>(workers.away));
+    // One that goes away is still the one that the last measurements were made on.
+    if (!workers.cuda_device.empty()) cuda_device_ = workers.cuda_device;
+  }
+  ShowQueues(overview);
+  ShowRisks(overview);
+  ShowBest(overview);
+}
+
+void OrchestratorMetrics::ShowQueues(const EngineOverview& overview) {
+  std::map<std::pair<std::string_view, Stage>, EngineOverview::Queue> merged;
+  for (const EngineOverview::Queue& queue : overview.queues) {
+    EngineOverview::Queue& sum = merged[{ModelOf(queue.target), queue.stage}];
+    sum.oldest_accepted_ns = sum.depth == 0
+                                 ? queue.oldest_accepted_ns
+                                 : std::min(sum.oldest_accepted_ns, queue.oldest_accepted_ns);
+    sum.depth += queue.depth;
+  }
+  for (auto& [model, series] : models_) {
+    for (auto& [stage, gauges] : series.queues) {
+      const EngineOverview::Queue& queue = merged[{model, stage}];
+      gauges.depth->Set(static_cast<double>(queue.depth));
+      const int64_t age_ns = queue.depth == 0 ? 0 : overview.now_ns - queue.oldest_accepted_ns;
+      gauges.oldest_age_seconds->Set(static_cast<double>(std::max<int64_t>(age_ns, 0)) * 1e-9);
+    }
+  }
+}
+
+void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
+  struct Pooled {
+    double winners = 0;
+    double pruned = 0;
+    double low = 0;
+    double target = 1;
+    double threshold = 0;
+  };
+  std::map<std::string_view, Pooled> pooled;
+  std::set<std::string_view> running;
+  for (const EngineOverview::SearchFigures& search : overview.searches) {
+    const RiskReport& risk = search.risk;
+    // What a search had raised before it was first seen is not news.
+    const auto [alarms, is_new] = alarms_.try_emplace(search.search_id, risk.alarms);
+    if (risk.alarms > alarms->second) {
+      For(search.target).risk_alarms->Increment(static_cast<double>(risk.alarms - alarms->second));
+      alarms->second = risk.alarms;
+    }
+    if (search.ended_ns != 0) continue;
+    running.insert(search.search_id);
+    Pooled& pool = pooled[ModelOf(search.target)];
+    const auto pruned = static_cast<double>(risk.selective_risk.pruned);
+    pool.winners += risk.selective_risk.estimate * pruned;
+    pool.pruned += pruned;
+    pool.low = std::max(pool.low, risk.selective_risk.low);
+    pool.target = std::min(pool.target, risk.options.alpha);
+    pool.threshold = std::max(pool.threshold, risk.threshold);
+  }
+  std::erase_if(alarms_, [&](const auto& entry) { return !running.contains(entry.first); });
+  for (auto& [model, series] : models_) {
+    const auto found = pooled.find(model);
+    const Pooled pool = found != pooled.end() ? found->second : Pooled();
+    series.risk->Set(pool.pruned > 0 ? pool.winners / pool.pruned : 0);
+    series.risk_low->Set(pool.low);
+    series.risk_target->Set(found != pooled.end() ? pool.target : RiskOptions().alpha);
+    series.prune_threshold->Set(pool.threshold);
+  }
+}
+
+void OrchestratorMetrics::ShowBest(const EngineOverview& overview) {
+  // Of several searches of a problem the best one that still runs counts, or the best that ended.
+  std::map<std::pair<std::string, std::string_view>, std::pair<bool, double>> best;
+  for (const EngineOverview::SearchFigures& search : overview.searches) {
+    const std::string& name = search.problem_name;
+    if (name.empty()) continue;
+    auto& entry = best[{RoomFor(name) ? name : kOtherProblem, ModelOf(search.target)}];
+    entry = std::max(entry, {search.ended_ns == 0, search.best.value});
+  }
+  for (const auto& [key, entry] : best) {
+    const auto& [name, model] = key;
+    Problem& problem = name == kOtherProblem ? other_problems_ : problems_[name];
+    prometheus::Gauge*& gauge = problem.best_speedup[model];
+    if (gauge == nullptr) {
+      gauge = &registry_->Gauge(kBestSpeedup,
+                                "Speedup of the best kernel of the problem's running searches, or "
+                                "of the last ones that ended; 0: none yet.",
+                                {{"gpu_model", std::string(model)}, {"problem", name}});
+    }
+    gauge->Set(entry.second);
+  }
+}
+
+bool OrchestratorMetrics::RoomFor(const std::string& name) {
+  if (name == kOtherProblem) return false;
+  const auto known = problems_.find(name);
+  if (known == problems_.end() && problems_.size() >= kMaxProblems) {
+    // The one that has not been searched for longest goes, unless all are being searched.
+    const auto oldest = std::min_element(
+        problems_.begin(), problems_.end(),
+        [](const auto& a, const auto& b) { return a.second.searched_at < b.second.searched_at; });
+    if (oldest->second.searched_at == overviews_) return false;
+    for (const auto& [model, gauge] : oldest->second.best_speedup) {
+      registry_->RemoveGauge(kBestSpeedup, *gauge);
+    }
+    problems_.erase(oldest);
+  }
+  problems_[name].searched_at = overviews_;
+  return true;
 }
 
 }  // namespace kernelcast::orchestrator

@@ -1,8 +1,12 @@
 #ifndef KERNELCAST_SERVICES_ORCHESTRATOR_RPC_METRICS_H_
 #define KERNELCAST_SERVICES_ORCHESTRATOR_RPC_METRICS_H_
 
+#include <array>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/metrics/metrics.h"
@@ -10,19 +14,38 @@
 
 namespace kernelcast::orchestrator {
 
+// The workers, as far as metrics tell of them.
+struct WorkerFigures {
+  uint64_t ready = 0;
+  uint64_t away = 0;
+  // Of the workers that measure on the target cuda, as the driver names it; empty: not known.
+  std::string cuda_device;
+};
+
 // The orchestrator's Prometheus metrics; docs/metrics.md is the table of record. Every combination
-// of labels exists from the start. Thread-safe.
+// of labels exists from the start, but for those of problems, which come with their searches.
+// Thread-safe.
 class OrchestratorMetrics final : public EngineObserver {
  public:
-  explicit OrchestratorMetrics(MetricsRegistry* registry);
+  // More problems than these share one series, as "other".
+  static constexpr size_t kMaxProblems = 32;
+
+  // `look_at_workers` is called with each overview, on the engine's thread; null: nobody knows.
+  explicit OrchestratorMetrics(MetricsRegistry* registry,
+                               std::function<WorkerFigures()> look_at_workers = nullptr);
 
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) override;
   void OnGenerated(const GenerationSettled& settled) override;
   void OnFigures(const EngineFigures& figures) override;
+  void OnOverview(const EngineOverview& overview) override;
 
  private:
-  struct PerTarget {
+  struct Queue {
+    prometheus::Gauge* depth = nullptr;
+    prometheus::Gauge* oldest_age_seconds = nullptr;
+  };
+  struct PerModel {
     std::map<DecisionReason, prometheus::Counter*> decisions;
     std::map<std::string, prometheus::Counter*> settled;
     prometheus::Counter* device_seconds_spent = nullptr;
@@ -30,22 +53,49 @@ class OrchestratorMetrics final : public EngineObserver {
     prometheus::Counter* audits = nullptr;
     prometheus::Counter* prunable = nullptr;
     prometheus::Counter* prunable_winners = nullptr;
+    std::map<Stage, Queue> queues;
+    prometheus::Gauge* risk = nullptr;
+    prometheus::Gauge* risk_low = nullptr;
+    prometheus::Gauge* risk_target = nullptr;
+    prometheus::Gauge* prune_threshold = nullptr;
+    prometheus::Counter* risk_alarms = nullptr;
     // For the estimate of what a pruned candidate would have cost. The engine's thread alone.
     double measured = 0;
     double device_seconds = 0;
   };
+  struct Problem {
+    uint64_t searched_at = 0;                                     // the number of an overview
+    std::map<std::string_view, prometheus::Gauge*> best_speedup;  // by GPU model
+  };
 
   // Targets that are no known model share one set of series.
-  PerTarget& For(const std::string& target);
+  std::string_view ModelOf(std::string_view target) const;
+  PerModel& For(std::string_view target) { return models_.find(ModelOf(target))->second; }
+  void ShowQueues(const EngineOverview& overview);
+  void ShowRisks(const EngineOverview& overview);
+  void ShowBest(const EngineOverview& overview);
+  // Whether a problem has series of its own, for which another may have to make room.
+  bool RoomFor(const std::string& name);
 
-  std::map<std::string, PerTarget, std::less<>> targets_;
+  MetricsRegistry* const registry_;
+  const std::function<WorkerFigures()> look_at_workers_;
+  std::map<std::string_view, PerModel> models_;
   prometheus::Gauge& in_flight_;
   prometheus::Gauge& events_;
   prometheus::Gauge& running_searches_;
   prometheus::Gauge& pending_labels_;
   prometheus::Gauge& generations_in_flight_;
+  prometheus::Gauge& workers_ready_;
+  prometheus::Gauge& workers_away_;
   std::map<GenerationOutcome, prometheus::Counter*> generations_;
   std::map<std::string, prometheus::Counter*, std::less<>> generation_tokens_;
+
+  // The engine's thread alone.
+  std::string cuda_device_;
+  uint64_t overviews_ = 0;
+  std::map<std::string, Problem, std::less<>> problems_;
+  Problem other_problems_;
+  std::map<std::string, uint64_t, std::less<>> alarms_;  // of running searches
 };
 
 }  // namespace kernelcast::orchestrator

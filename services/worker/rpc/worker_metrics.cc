@@ -1,6 +1,9 @@
 #include "services/worker/rpc/worker_metrics.h"
 
 #include <variant>
+#include <vector>
+
+#include "common/metrics/gpu_model.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -11,27 +14,53 @@ constexpr std::string_view kMeasureResults[] = {"ok",      "wrong_result", "cras
 constexpr std::string_view kCompileResults[] = {"success", "cached", "rejected", "stopped",
                                                 "error"};
 
+// As ClockReasons of nvml_api.h says them.
+constexpr std::string_view kThrottleReasons[] = {
+    "application_clocks", "power_cap",   "hardware_slowdown", "sync_boost", "software_thermal",
+    "hardware_thermal",   "power_brake", "display_clocks",    "other"};
+
 bool Stopped(const absl::Status& status) {
   return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
 }
 
 }  // namespace
 
-WorkerMetrics::WorkerMetrics(MetricsRegistry& registry, const std::vector<std::string>& targets,
+WorkerMetrics::WorkerMetrics(MetricsRegistry& registry,
+                             const std::map<std::string, std::string>& devices,
                              uint32_t compile_credits, uint32_t measure_credits) {
   const std::vector<double> bounds = MetricsRegistry::DurationBounds();
-  for (const std::string& target : targets) {
+  for (const auto& [target, device] : devices) {
     PerTarget& metrics = targets_[target];
-    const Labels labels = {{"target", target}};
+    const std::string model(GpuModelOf(target, device));
+    const Labels labels = {{"gpu_model", model}};
     for (const std::string_view result : kMeasureResults) {
       metrics.measurements[std::string(result)] = &registry.Counter(
           "kernelcast_worker_measurements_total", "Candidates measured, by outcome",
-          {{"target", target}, {"result", std::string(result)}});
+          {{"gpu_model", model}, {"result", std::string(result)}});
     }
+    for (const std::string_view reason : kThrottleReasons) {
+      metrics.throttled[std::string(reason)] =
+          &registry.Counter("kernelcast_worker_throttled_total",
+                            "Measurements during which something slowed the clocks down",
+                            {{"gpu_model", model}, {"reason", std::string(reason)}});
+    }
+    metrics.clock_hertz = &registry.Gauge(
+        "kernelcast_worker_clock_hertz",
+        "Lowest clock seen during the last measurement; 0 where it is not known", labels);
+    metrics.temperature_celsius = &registry.Gauge(
+        "kernelcast_worker_temperature_celsius",
+        "Of the device, after the last measurement; 0 where it is not known", labels);
+    metrics.power_watts = &registry.Gauge(
+        "kernelcast_worker_power_watts",
+        "Of the device, after the last measurement; 0 where it is not known", labels);
+    metrics.interval_width =
+        &registry.Histogram("kernelcast_worker_speedup_interval_ratio",
+                            "Width of a measured speedup's interval, relative to the speedup",
+                            {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}, labels);
     for (const std::string_view result : kCompileResults) {
       metrics.compiles[std::string(result)] =
           &registry.Counter("kernelcast_worker_compiles_total", "Candidates compiled, by result",
-                            {{"target", target}, {"result", std::string(result)}});
+                            {{"gpu_model", model}, {"result", std::string(result)}});
     }
     metrics.measure_seconds = &registry.Histogram(
         "kernelcast_worker_measure_duration_seconds",
@@ -92,6 +121,25 @@ void WorkerMetrics::Measured(const std::string& target,
                                                                 : "error";
   metrics->measurements.find(name)->second->Increment();
   metrics->measure_seconds->Observe(seconds);
+  if (!measurement.ok()) return;
+  if (const auto* const ok = std::get_if<MeasuredOk>(&measurement->outcome)) {
+    MeasuredAs(*ok, *metrics);
+  }
+}
+
+void WorkerMetrics::MeasuredAs(const MeasuredOk& ok, PerTarget& metrics) {
+  const Environment& environment = ok.environment;
+  metrics.clock_hertz->Set(environment.clock_min_hz);
+  metrics.temperature_celsius->Set(environment.temperature_celsius);
+  metrics.power_watts->Set(environment.power_watts);
+  for (const std::string& reason : environment.throttle_reasons) {
+    const auto found = metrics.throttled.find(reason);
+    (found != metrics.throttled.end() ? found : metrics.throttled.find("other"))
+        ->second->Increment();
+  }
+  if (ok.speedup.value > 0) {
+    metrics.interval_width->Observe((ok.speedup.high - ok.speedup.low) / ok.speedup.value);
+  }
 }
 
 void WorkerMetrics::CompileWaited(const std::string& target, double seconds) {

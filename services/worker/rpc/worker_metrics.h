@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/domain/measurement.h"
@@ -16,7 +15,8 @@ namespace kernelcast::worker {
 // The worker's own metrics, all made at once. Thread-safe.
 class WorkerMetrics {
  public:
-  WorkerMetrics(MetricsRegistry& registry, const std::vector<std::string>& targets,
+  // Targets, with the device that each measures on as its driver names it.
+  WorkerMetrics(MetricsRegistry& registry, const std::map<std::string, std::string>& devices,
                 uint32_t compile_credits, uint32_t measure_credits);
 
   void Compiled(const std::string& target, const absl::StatusOr<CompileResult>& result,
@@ -32,11 +32,17 @@ class WorkerMetrics {
   struct PerTarget {
     std::map<std::string, prometheus::Counter*, std::less<>> measurements;  // by result
     std::map<std::string, prometheus::Counter*, std::less<>> compiles;      // by result
+    std::map<std::string, prometheus::Counter*, std::less<>> throttled;     // by reason
+    prometheus::Gauge* clock_hertz = nullptr;
+    prometheus::Gauge* temperature_celsius = nullptr;
+    prometheus::Gauge* power_watts = nullptr;
+    prometheus::Histogram* interval_width = nullptr;
     prometheus::Histogram* measure_seconds = nullptr;
     prometheus::Histogram* measure_wait_seconds = nullptr;
     prometheus::Histogram* compile_seconds = nullptr;
     prometheus::Histogram* compile_wait_seconds = nullptr;
   };
+  static void MeasuredAs(const MeasuredOk& ok, PerTarget& metrics);
   PerTarget* Find(const std::string& target);
 
   std::map<std::string, PerTarget> targets_;

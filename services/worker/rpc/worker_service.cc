@@ -108,11 +108,11 @@ WorkerService::WorkerService(const Options& options, std::map<std::string, Targe
       metrics_(
           metrics,
           [this] {
-            std::vector<std::string> names;
+            std::map<std::string, std::string> devices;
             for (const auto& [name, target] : targets_) {
-              names.push_back(name);
+              devices[name] = target->Describe().device.model;
             }
-            return names;
+            return devices;
           }(),
           options.compile_credits, options.measure_credits),
       problems_(options.max_problems, options.max_problem_bytes),

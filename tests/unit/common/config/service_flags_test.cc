@@ -212,6 +212,10 @@ TEST_CASE("The ready file tells the bound addresses, and appears whole", "[confi
   CHECK(nlohmann::json::parse(file) ==
         nlohmann::json({{"grpc", "127.0.0.1:50051"}, {"metrics", "127.0.0.1:9090"}}));
   flags.metrics_address = "";
+  REQUIRE(WriteReadyFile(flags, "unix:/s", 0, "127.0.0.1:80").ok());
+  std::ifstream with_status(flags.ready_file);
+  CHECK(nlohmann::json::parse(with_status) ==
+        nlohmann::json({{"grpc", "unix:/s"}, {"status", "127.0.0.1:80"}}));
   REQUIRE(WriteReadyFile(flags, "unix:/s", 0).ok());
   std::ifstream again(flags.ready_file);
   CHECK(nlohmann::json::parse(again) == nlohmann::json({{"grpc", "unix:/s"}}));

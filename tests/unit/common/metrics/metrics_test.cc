@@ -56,6 +56,18 @@ TEST_CASE("The same name and labels give the same instrument", "[metrics]") {
         &metrics.Histogram("kernelcast_z_seconds", "Z.", {1, 2}));
 }
 
+TEST_CASE("A gauge that is taken away is exposed no more", "[metrics]") {
+  MetricsRegistry metrics;
+  auto& stays = metrics.Gauge("kernelcast_y", "Y.", {{"kind", "a"}});
+  auto& goes = metrics.Gauge("kernelcast_y", "Y.", {{"kind", "b"}});
+  stays.Set(3);
+  metrics.RemoveGauge("kernelcast_y", goes);
+  CHECK(Contains(metrics.Text(), "kernelcast_y{kind=\"a\"} 3\n"));
+  CHECK(!Contains(metrics.Text(), "kind=\"b\""));
+  CHECK(Contains(metrics.Text(), "# HELP kernelcast_y Y.\n"));
+  CHECK(&metrics.Gauge("kernelcast_y", "Y.", {{"kind", "a"}}) == &stays);
+}
+
 TEST_CASE("A registered combination is exposed as zero before it is ever counted", "[metrics]") {
   MetricsRegistry metrics;
   metrics.Counter("kernelcast_x_total", "Help text.", {{"kind", "a"}});

@@ -26,7 +26,7 @@ struct World {
 
   void Start() {
     auto started = Engine::Start(engine_options, store.get(), &workers, &forecasters,
-                                 &Clock::Real(), nullptr, writer.get());
+                                 &Clock::Real(), observer, writer.get());
     REQUIRE(started.ok());
     engine = *std::move(started);
   }
@@ -96,6 +96,7 @@ struct World {
   FakeForecasters forecasters;
   // Null: the engine has none.
   std::unique_ptr<FakeWriter> writer;
+  EngineObserver* observer = nullptr;
   EngineOptions engine_options;
   CallbackThread thread;
   std::unique_ptr<Engine> engine;

@@ -13,6 +13,7 @@ using Catch::Matchers::Contains;
 
 Forecast InBin(int bin, double p) {
   Forecast forecast;
+  forecast.backend = "embedded";
   forecast.bin_probabilities.assign(8, (1 - p) / 7);
   forecast.bin_probabilities[bin - 1] = p;
   forecast.predicted_bin = bin;
@@ -27,12 +28,14 @@ TEST_CASE("Every combination is there from the start", "[forecaster][metrics]") 
   for (const char* line : {
            "kernelcast_forecaster_labels_total{outcome=\"wrong_result\",target=\"cpu\"} 0",
            "kernelcast_forecaster_labels_total{outcome=\"ok\",target=\"gpu\"} 0",
-           "kernelcast_forecaster_calibration_outcomes_total{bucket=\"0.9-1.0\",outcome=\"miss\"} "
+           "kernelcast_forecaster_calibration_outcomes_total{bucket=\"0.9-1.0\",outcome=\"miss\","
+           "target=\"gpu\"} 0",
+           "kernelcast_forecaster_calibration_probability_total{bucket=\"0.0-0.1\",target=\"cpu\"} "
            "0",
-           "kernelcast_forecaster_calibration_probability_total{bucket=\"0.0-0.1\"} 0",
            "kernelcast_forecaster_forecast_duration_seconds_count{backend=\"embedded\"} 0",
-           "kernelcast_forecaster_brier_score_count 0",
-           "kernelcast_forecaster_crps_score_sum 0",
+           "kernelcast_forecaster_brier_score_count{backend=\"embedded\",target=\"cpu\"} 0",
+           "kernelcast_forecaster_forecast_confidence_count{backend=\"other\",target=\"gpu\"} 0",
+           "kernelcast_forecaster_crps_score_sum{backend=\"embedded\",target=\"gpu\"} 0",
            "kernelcast_forecaster_pending_writes 0",
        }) {
     CHECK_THAT(text, Contains(line));
@@ -50,11 +53,27 @@ TEST_CASE("A label tells whether its forecast was right", "[forecaster][metrics]
   label.forecast = InBin(6, 0.7);
   metrics.Observed(label, true);
   const std::string text = registry.Text();
-  CHECK_THAT(text, Contains("calibration_outcomes_total{bucket=\"0.6-0.7\",outcome=\"hit\"} 1"));
-  CHECK_THAT(text, Contains("calibration_outcomes_total{bucket=\"0.6-0.7\",outcome=\"miss\"} 1"));
-  CHECK_THAT(text, Contains("calibration_probability_total{bucket=\"0.6-0.7\"} 1.35"));
-  CHECK_THAT(text, Contains("brier_score_count 2"));
+  CHECK_THAT(text, Contains("calibration_outcomes_total{bucket=\"0.6-0.7\",outcome=\"hit\","
+                            "target=\"cpu\"} 1"));
+  CHECK_THAT(text, Contains("calibration_outcomes_total{bucket=\"0.6-0.7\",outcome=\"miss\","
+                            "target=\"cpu\"} 1"));
+  CHECK_THAT(text,
+             Contains("calibration_probability_total{bucket=\"0.6-0.7\",target=\"cpu\"} 1.35"));
+  CHECK_THAT(text, Contains("brier_score_count{backend=\"embedded\",target=\"cpu\"} 2"));
   CHECK_THAT(text, Contains("labels_total{outcome=\"ok\",target=\"cpu\"} 2"));
+}
+
+TEST_CASE("Confidence counts for the backend that had it", "[forecaster][metrics]") {
+  MetricsRegistry registry;
+  ServiceMetrics metrics(registry, {"embedded"});
+  Forecast forecast = InBin(3, 0.85);
+  metrics.Confident("h200", forecast);
+  forecast.backend = "somebody";
+  metrics.Confident("cpu", forecast);
+  const std::string text = registry.Text();
+  CHECK_THAT(text, Contains("confidence_bucket{backend=\"embedded\",target=\"gpu\",le=\"0.8\"} 0"));
+  CHECK_THAT(text, Contains("confidence_bucket{backend=\"embedded\",target=\"gpu\",le=\"0.9\"} 1"));
+  CHECK_THAT(text, Contains("confidence_count{backend=\"other\",target=\"cpu\"} 1"));
 }
 
 TEST_CASE("A forecast against another baseline is not scored", "[forecaster][metrics]") {
@@ -70,7 +89,7 @@ TEST_CASE("A forecast against another baseline is not scored", "[forecaster][met
   label.candidate.target = "h100";
   metrics.Observed(label, true);
   const std::string text = registry.Text();
-  CHECK_THAT(text, Contains("brier_score_count 0"));
+  CHECK_THAT(text, Contains("brier_score_count{backend=\"embedded\",target=\"cpu\"} 0"));
   CHECK_THAT(text, Contains("labels_total{outcome=\"exploit\",target=\"gpu\"} 1"));
 }
 

@@ -1,0 +1,339 @@
+#include "services/orchestrator/status/status_page.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/utf8.h"
+#include "common/base/version.h"
+#include "common/domain/decision.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int kBarWidth = 120;
+
+// Where candidates go, in the order in which they are drawn.
+struct Route {
+  const char* name;  // also the class of its colour
+  uint64_t count = 0;
+};
+using Routes = std::array<Route, 6>;
+
+constexpr Routes kNoRoutes = {
+    {{"deferred"}, {"promoted"}, {"audited"}, {"measured"}, {"pruned"}, {"rejected"}}};
+
+uint64_t Total(const Routes& routes) {
+  uint64_t total = 0;
+  for (const Route& route : routes) total += route.count;
+  return total;
+}
+
+Routes RoutesOf(const std::map<DecisionReason, uint64_t>& decisions) {
+  Routes routes = kNoRoutes;
+  for (const auto& [reason, count] : decisions) {
+    size_t index = 3;
+    if (reason == DecisionReason::kLowConfidence) index = 0;
+    if (reason == DecisionReason::kPromising) index = 1;
+    if (reason == DecisionReason::kAudit) index = 2;
+    if (KindOf(reason) == DecisionKind::kPrune) index = 4;
+    if (KindOf(reason) == DecisionKind::kReject) index = 5;
+    routes[index].count += count;
+  }
+  return routes;
+}
+
+Routes RoutesOf(const SearchCounts& counts) {
+  Routes routes = kNoRoutes;
+  routes[0].count = counts.deferred;
+  routes[1].count = counts.promoted;
+  routes[2].count = counts.audited;
+  routes[4].count = counts.pruned;
+  routes[5].count = counts.rejected;
+  const uint64_t told = Total(routes);
+  routes[3].count = counts.decided > told ? counts.decided - told : 0;
+  return routes;
+}
+
+std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+
+std::string Share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? "–" : Percent(static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string Duration(int64_t ns) {
+  const int64_t seconds = std::max<int64_t>(ns, 0) / kSecondNs;
+  if (seconds < 60) return absl::StrCat(seconds, " s");
+  if (seconds < 3600) return absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
+  if (seconds < 86400) return absl::StrCat(seconds / 3600, " h ", seconds % 3600 / 60, " min");
+  return absl::StrCat(seconds / 86400, " d ", seconds % 86400 / 3600, " h");
+}
+
+const char* NameOf(Stage stage) {
+  switch (stage) {
+    case Stage::kCompile: return "compile";
+    case Stage::kForecast: return "forecast";
+    case Stage::kDecide: return "decide";
+    case Stage::kMeasure: return "measure";
+  }
+  return "";
+}
+
+const char* NameOf(SearchStatus status) {
+  switch (status) {
+    case SearchStatus::kRunning: return "running";
+    case SearchStatus::kFinishing: return "confirming";
+    case SearchStatus::kDone: return "done";
+    case SearchStatus::kFailed: return "failed";
+  }
+  return "";
+}
+
+std::string Bar(const Routes& routes) {
+  const uint64_t total = Total(routes);
+  if (total == 0) return "";
+  std::string label;
+  std::string parts;
+  uint64_t before = 0;
+  for (const Route& route : routes) {
+    if (route.count == 0) continue;
+    const auto at = [total](uint64_t count) {
+      return kBarWidth * static_cast<double>(count) / static_cast<double>(total);
+    };
+    absl::StrAppend(&parts, absl::StrFormat("<rect class=\"%s\" x=\"%.2f\" y=\"0\" width=\"%.2f\" "
+                                            "height=\"12\"/>",
+                                            route.name, at(before), at(route.count)));
+    absl::StrAppend(&label, label.empty() ? "" : ", ", route.count, " ", route.name);
+    before += route.count;
+  }
+  return absl::StrCat("<svg role=\"img\" width=\"", kBarWidth, "\" height=\"12\"><title>", label,
+                      "</title>", parts, "</svg>");
+}
+
+// A table that grows row by row. Cells are HTML.
+class Table {
+ public:
+  struct Column {
+    const char* title;
+    const char* kind = "";  // "number" or "text"
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+    html_ = "<div class=\"scroll\"><table><thead><tr>";
+    for (const Column& column : columns_) {
+      absl::StrAppend(&html_, "<th class=\"", column.kind, "\">", column.title, "</th>");
+    }
+    html_ += "</tr></thead><tbody>\n";
+  }
+  void Row(const std::vector<std::string>& cells) {
+    html_ += "<tr>";
+    for (size_t i = 0; i < cells.size(); ++i) {
+      absl::StrAppend(&html_, "<td class=\"", columns_[i].kind, "\">", cells[i], "</td>");
+    }
+    html_ += "</tr>\n";
+  }
+  std::string End() { return html_ + "</tbody></table></div>\n"; }
+
+ private:
+  std::vector<Column> columns_;
+  std::string html_;
+};
+
+std::string Tile(const std::string& title, const std::string& value, const std::string& note = "") {
+  return absl::StrCat("<div class=\"tile\"><span class=\"faint\">", title, "</span><b>", value,
+                      "</b><span class=\"faint\">", note, "</span></div>\n");
+}
+
+std::string BestCell(const Ratio& best) {
+  if (best.value <= 0) return "–";
+  return absl::StrFormat("<b>%.2fx</b> <span class=\"faint\">[%.2f, %.2f]</span>", best.value,
+                         best.low, best.high);
+}
+
+std::string RiskCell(const RiskReport& risk) {
+  const SelectiveRisk& selective = risk.selective_risk;
+  if (selective.labels == 0) return "–";
+  // Of a handful of audits the estimate alone would mislead.
+  if (selective.low <= 0 && selective.high >= 1) {
+    return absl::StrCat("<span class=\"faint\">not known yet, of ", Percent(risk.options.alpha),
+                        "</span>");
+  }
+  const bool above = selective.low > risk.options.alpha;
+  return absl::StrCat("<span class=\"", above ? "bad" : "", "\">", Percent(selective.estimate),
+                      "</span> <span class=\"faint\">[", Percent(selective.low), ", ",
+                      Percent(selective.high), "] of ", Percent(risk.options.alpha), "</span>");
+}
+
+std::string Searches(const std::vector<EngineOverview::SearchFigures>& searches, int64_t now_ns) {
+  Table table({{"Search", "text"},
+               {"Problem", "text"},
+               {"Target"},
+               {"Policy"},
+               {"Status", "text"},
+               {"Best"},
+               {"Decided", "number"},
+               {"Routes"},
+               {"Defer rate", "number"},
+               {"Pruned", "number"},
+               {"Measured", "number"},
+               {"Selective risk"},
+               {"Device time spent", "number"},
+               {"avoided", "number"},
+               {"Age", "number"}});
+  for (const EngineOverview::SearchFigures& search : searches) {
+    const SearchCounts& counts = search.counts;
+    std::string status =
+        absl::StrCat("<span class=\"", search.status == SearchStatus::kFailed ? "bad" : "", "\">",
+                     NameOf(search.status), "</span>");
+    if (!search.end_reason.empty()) {
+      absl::StrAppend(&status, " <span class=\"faint\">", EscapedForPage(search.end_reason),
+                      "</span>");
+    }
+    table.Row({EscapedForPage(search.search_id), EscapedForPage(search.problem_name),
+               EscapedForPage(search.target), EscapedForPage(search.policy), status,
+               BestCell(search.best), absl::StrCat(counts.decided), Bar(RoutesOf(counts)),
+               Share(counts.deferred, counts.decided), Share(counts.pruned, counts.decided),
+               absl::StrCat(counts.measured), RiskCell(search.risk),
+               Duration(counts.device_time_spent_ns), Duration(DeviceTimeAvoidedNs(counts)),
+               Duration(now_ns - (search.ended_ns == 0 ? search.started_ns : search.ended_ns))});
+  }
+  return table.End();
+}
+
+std::string Peers(const StatusPeers& peers) {
+  Table table(
+      {{"Service"}, {"Address", "text"}, {"State", "text"}, {"Name", "text"}, {"Targets", "text"}});
+  const auto add = [&table](const char* kind, const StatusPeer& peer) {
+    std::string state = "<span class=\"good\">ready</span>";
+    if (peer.draining) state = "draining";
+    if (!peer.healthy) {
+      state = absl::StrCat("<span class=\"bad\">away</span> <span class=\"faint\">",
+                           EscapedForPage(peer.reason), "</span>");
+    }
+    std::vector<std::string> targets;
+    for (const std::string& target : peer.targets) targets.push_back(EscapedForPage(target));
+    table.Row({kind, EscapedForPage(peer.address), state, EscapedForPage(peer.name),
+               absl::StrJoin(targets, "<br>")});
+  };
+  add("forecaster", peers.forecaster);
+  const size_t shown = std::min(peers.workers.size(), kMaxPeers);
+  for (size_t i = 0; i < shown; ++i) add("worker", peers.workers[i]);
+  std::string html = table.End();
+  if (shown < peers.workers.size()) {
+    absl::StrAppend(&html, "<p class=\"faint\">and ", peers.workers.size() - shown,
+                    " more workers</p>\n");
+  }
+  return html;
+}
+
+std::string Queues(const StatusView& view, int64_t now_ns) {
+  if (view.queues.empty()) return "<p class=\"faint\">Nothing waits.</p>\n";
+  Table table({{"Target"}, {"Waits for"}, {"Candidates", "number"}, {"Oldest", "number"}});
+  const size_t shown = std::min(view.queues.size(), kMaxPeers);
+  for (size_t i = 0; i < shown; ++i) {
+    const EngineOverview::Queue& queue = view.queues[i];
+    table.Row({EscapedForPage(queue.target), NameOf(queue.stage), absl::StrCat(queue.depth),
+               Duration(now_ns - queue.oldest_accepted_ns)});
+  }
+  return table.End();
+}
+
+std::string DecisionsByTarget(const StatusView& view) {
+  std::string html = "<p>";
+  for (const Route& route : kNoRoutes) {
+    absl::StrAppend(&html, "<span class=\"key ", route.name, "\"></span>", route.name);
+  }
+  html += "</p>\n";
+  Table table({{"Target"},
+               {"Decisions", "number"},
+               {"Routes"},
+               {"Defer rate", "number"},
+               {"Pruned", "number"},
+               {"Reasons", "text"}});
+  for (const auto& [target, decisions] : view.decisions) {
+    const Routes routes = RoutesOf(decisions);
+    const uint64_t total = Total(routes);
+    std::vector<std::string> reasons;
+    for (const auto& [reason, count] : decisions) {
+      const std::string_view name = Name(reason);
+      reasons.push_back(absl::StrCat(absl::string_view(name.data(), name.size()), "&nbsp;", count));
+    }
+    table.Row({EscapedForPage(target), absl::StrCat(total), Bar(routes),
+               Share(routes[0].count, total), Share(routes[4].count, total),
+               absl::StrJoin(reasons, ", ")});
+  }
+  return html + table.End();
+}
+
+}  // namespace
+
+std::string EscapedForPage(std::string_view text) {
+  std::string escaped;
+  const std::string valid = SanitizeUtf8(TruncateUtf8(text, kMaxTextBytes));
+  for (const char c : valid) {
+    switch (c) {
+      case '&': escaped += "&amp;"; break;
+      case '<': escaped += "&lt;"; break;
+      case '>': escaped += "&gt;"; break;
+      case '"': escaped += "&quot;"; break;
+      case '\'': escaped += "&#39;"; break;
+      case '\0': escaped += "\xEF\xBF\xBD"; break;
+      default: escaped += c;
+    }
+  }
+  if (text.size() > kMaxTextBytes) escaped += "…";
+  return escaped;
+}
+
+std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns) {
+  Routes routes = kNoRoutes;
+  for (const auto& [target, decisions] : view.decisions) {
+    const Routes one = RoutesOf(decisions);
+    for (size_t i = 0; i < routes.size(); ++i) routes[i].count += one[i].count;
+  }
+  const uint64_t decided = Total(routes);
+  const auto ready = std::count_if(peers.workers.begin(), peers.workers.end(),
+                                   [](const StatusPeer& worker) { return worker.healthy; });
+
+  std::string html = absl::StrCat(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      "<meta http-equiv=\"refresh\" content=\"5\"><title>Kernelcast orchestrator</title>"
+      "<link rel=\"stylesheet\" href=\"style.css\"></head><body>\n<h1>Kernelcast "
+      "orchestrator</h1>\n"
+      "<p class=\"faint\">version ",
+      EscapedForPage(Version()), ", revision ", EscapedForPage(Revision()), ", ",
+      view.overview_ns == 0 ? std::string("starting")
+                            : absl::StrCat("as of ", Duration(now_ns - view.overview_ns),
+                                           " ago, shown anew every 5 s"),
+      "</p>\n<div class=\"tiles\">\n");
+  absl::StrAppend(
+      &html, Tile("Defer rate", Share(routes[0].count, decided), "of decisions since start"),
+      Tile("Pruned", Share(routes[4].count, decided), "settled without a device"),
+      Tile("Searches", absl::StrCat(view.figures.running_searches), "running"),
+      Tile("Candidates", absl::StrCat(view.figures.live_evaluations), "in flight"),
+      Tile("Workers",
+           absl::StrCat("<span class=\"", ready == 0 ? "bad" : "", "\">", ready, "</span>"),
+           absl::StrCat("ready of ", peers.workers.size())),
+      Tile("Labels", absl::StrCat(view.figures.pending_labels), "not yet with the forecaster"),
+      Tile("Events", absl::StrCat(view.figures.events), "in the log"), "</div>\n");
+  absl::StrAppend(&html, "<h2>Decisions since start</h2>\n", DecisionsByTarget(view));
+  absl::StrAppend(
+      &html, "<h2>Searches that run</h2>\n",
+      view.running.empty() ? "<p class=\"faint\">None.</p>\n" : Searches(view.running, now_ns));
+  if (view.running_left_out > 0) {
+    absl::StrAppend(&html, "<p class=\"faint\">and ", view.running_left_out, " more</p>\n");
+  }
+  absl::StrAppend(
+      &html, "<h2>Searches that ended last</h2>\n",
+      view.ended.empty() ? "<p class=\"faint\">None.</p>\n" : Searches(view.ended, now_ns));
+  absl::StrAppend(&html, "<h2>Queue</h2>\n", Queues(view, now_ns));
+  absl::StrAppend(&html, "<h2>Services</h2>\n", Peers(peers), "</body></html>\n");
+  return html;
+}
+
+}  // namespace kernelcast::orchestrator

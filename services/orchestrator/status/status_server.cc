@@ -1,0 +1,226 @@
+#include "services/orchestrator/status/status_server.h"
+
+#include <civetweb.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "services/orchestrator/status/status_page.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+constexpr int64_t kFreshForNs = 500'000'000;
+
+constexpr const char kHtml[] = "text/html; charset=utf-8";
+constexpr const char kCss[] = "text/css; charset=utf-8";
+constexpr const char kPlain[] = "text/plain; charset=utf-8";
+
+// Nothing but the page's own style; nobody may frame it.
+constexpr const char kSecurityHeaders[] =
+    "Content-Security-Policy: default-src 'none'; style-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "Cache-Control: no-store\r\n"
+    "Connection: close\r\n";
+
+struct HostAndPort {
+  std::string host;
+  int port = 0;
+};
+
+absl::StatusOr<HostAndPort> Parse(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  HostAndPort parsed;
+  parsed.host = address.substr(0, colon);
+  const bool host_is_fine =
+      !parsed.host.empty() && std::all_of(parsed.host.begin(), parsed.host.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+               std::string_view(".-:[]").find(c) != std::string_view::npos;
+      });
+  if (colon == std::string::npos || !host_is_fine ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &parsed.port) || parsed.port < 0 ||
+      parsed.port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no host:port"));
+  }
+  return parsed;
+}
+
+// Of a Host header.
+std::string_view HostOf(std::string_view header) {
+  if (!header.empty() && header.front() == '[') return header.substr(0, header.find(']') + 1);
+  return header.substr(0, header.find(':'));
+}
+
+bool IsAddress(std::string_view host) {
+  return !host.empty() && (host.front() == '[' || std::all_of(host.begin(), host.end(), [](char c) {
+                             return c == '.' || std::isdigit(static_cast<unsigned char>(c)) != 0;
+                           }));
+}
+
+}  // namespace
+
+class StatusServer::Impl {
+ public:
+  Impl(std::string host, std::function<std::string()> render)
+      : host_(std::move(host)), render_(std::move(render)) {}
+
+  ~Impl() {
+    if (context_ != nullptr) Stop();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  absl::Status Start(const std::string& listen) {
+    mg_callbacks callbacks = {};
+    callbacks.begin_request = &Impl::OnRequest;
+    callbacks.log_message = &Impl::OnMessage;
+    // Four readers that take nothing hold the page for five seconds, and nothing else.
+    std::array<const char*, 11> settings = {"listening_ports",
+                                            listen.c_str(),
+                                            "num_threads",
+                                            "4",
+                                            "request_timeout_ms",
+                                            "5000",
+                                            "max_request_size",
+                                            "8192",
+                                            "enable_keep_alive",
+                                            "no",
+                                            nullptr};
+    context_ = mg_start(&callbacks, this, settings.data());
+    if (context_ == nullptr) {
+      const std::lock_guard lock(mutex_);
+      return absl::UnavailableError(
+          absl::StrCat("cannot serve the status page on '", listen, "': ", message_));
+    }
+    mg_server_port port = {};
+    if (mg_get_server_ports(context_, 1, &port) < 1) {
+      return absl::UnavailableError(absl::StrCat("cannot serve the status page on '", listen, "'"));
+    }
+    port_ = port.port;
+    address_ = absl::StrCat(host_, ":", port.port);
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  // The library looks whether it is to stop when somebody knocks, and else every two seconds.
+  void Stop() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool stopped = false;
+    std::thread stopping([&] {
+      mg_stop(context_);
+      const std::lock_guard lock(mutex);
+      stopped = true;
+      changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return stopped; })) {
+      char error[128];
+      if (mg_connection* knock =
+              mg_connect_client(host_.c_str(), port_, /*use_ssl=*/0, error, sizeof error)) {
+        mg_close_connection(knock);
+      }
+    }
+    lock.unlock();
+    stopping.join();
+  }
+
+  static int OnMessage(const mg_connection* connection, const char* message) {
+    auto* const self = static_cast<Impl*>(mg_get_user_data(mg_get_context(connection)));
+    if (self != nullptr) {
+      const std::lock_guard lock(self->mutex_);
+      self->message_ = message;
+    }
+    return 1;  // not to be printed
+  }
+
+  static int OnRequest(mg_connection* connection) {
+    const mg_request_info* const request = mg_get_request_info(connection);
+    auto* const self = static_cast<Impl*>(request->user_data);
+    const std::string_view method = request->request_method;
+    const bool head = method == "HEAD";
+    const char* const host = mg_get_header(connection, "Host");
+    if (host != nullptr && !self->IsOurs(HostOf(host))) {
+      Answer(connection, head, "421 Misdirected Request", kPlain,
+             "Ask for this page by the server's address, or as localhost.\n");
+    } else if (method != "GET" && !head) {
+      Answer(connection, head, "405 Method Not Allowed", kPlain, "GET or HEAD.\n",
+             "Allow: GET, HEAD\r\n");
+    } else if (const std::string_view path = request->local_uri; path == "/") {
+      Answer(connection, head, "200 OK", kHtml, self->Page());
+    } else if (path == kStatusStylePath) {
+      Answer(connection, head, "200 OK", kCss, StatusStyle());
+    } else {
+      Answer(connection, head, "404 Not Found", kPlain, "There is one page, /.\n");
+    }
+    return 1;
+  }
+
+  static void Answer(mg_connection* connection, bool head, std::string_view status,
+                     std::string_view type, std::string_view body, std::string_view headers = {}) {
+    std::string answer =
+        absl::StrCat("HTTP/1.1 ", absl::string_view(status.data(), status.size()),
+                     "\r\nContent-Type: ", absl::string_view(type.data(), type.size()),
+                     "\r\nContent-Length: ", body.size(), "\r\n", kSecurityHeaders,
+                     absl::string_view(headers.data(), headers.size()), "\r\n");
+    if (!head) answer.append(body);
+    mg_write(connection, answer.data(), answer.size());
+  }
+
+  bool IsOurs(std::string_view host) const {
+    return host == host_ || host == "localhost" || IsAddress(host);
+  }
+
+  std::string Page() {
+    const std::lock_guard lock(mutex_);
+    const int64_t now_ns = Clock::Real().MonotonicNs();
+    if (page_.empty() || now_ns - rendered_ns_ > kFreshForNs) {
+      page_ = render_();
+      rendered_ns_ = now_ns;
+    }
+    return page_;
+  }
+
+  // Constant once it serves.
+  const std::string host_;
+  const std::function<std::string()> render_;
+  int port_ = 0;
+  std::string address_;
+  mg_context* context_ = nullptr;
+
+  std::mutex mutex_;
+  std::string page_ ABSL_GUARDED_BY(mutex_);
+  int64_t rendered_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string message_ ABSL_GUARDED_BY(mutex_);  // the last one of the library's
+};
+
+absl::StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(
+    const std::string& address, std::function<std::string()> render) {
+  absl::StatusOr<HostAndPort> parsed = Parse(address);
+  if (!parsed.ok()) return parsed.status();
+  auto impl = std::make_unique<Impl>(parsed->host, std::move(render));
+  if (absl::Status status = impl->Start(address); !status.ok()) return status;
+  return std::unique_ptr<StatusServer>(new StatusServer(std::move(impl)));
+}
+
+StatusServer::StatusServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StatusServer::~StatusServer() = default;
+const std::string& StatusServer::address() const { return impl_->address(); }
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Runs searches with the three services under a real Prometheus, and has it answer every query of every board.
+
+    live_test.py --programs FOLDER [TEST ...]
+"""
+
+import argparse
+import collections
+import contextlib
+import glob
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from prometheus import START_SECONDS, fetch, free_port, query, query_range, wait_for  # noqa: E402
+
+BOARDS = os.path.join(ROOT, "deploy/grafana/dashboards")
+RULES = os.path.join(ROOT, "deploy/prometheus/rules")
+SCRAPE_SECONDS = 1
+SEARCH_SECONDS = 180
+DATA_SECONDS = 30
+options = None
+
+# Panels that have data, which is 0 all the time on a machine without a GPU, or while all is well. Every other panel
+# must show something that is not 0.
+NEEDS_GPU = "needs a GPU: NVML tells it"
+WELL = "is 0 while all is well"
+MAY_BE_ZERO = {
+    ("overview", "Alerts"): WELL,
+    ("worker", "Temperature"): NEEDS_GPU,
+    ("worker", "Power"): NEEDS_GPU,
+    ("worker", "Throttled measurements"): NEEDS_GPU,
+    ("worker", "Clock"): "virtual machines may not tell their clock",
+    ("worker", "Share of measurements that failed"): WELL,
+    ("orchestrator", "Threshold"): "is 0 until a hundred candidates have proven the forecasts",
+    ("orchestrator", "Labels that wait"): WELL,
+    ("orchestrator", "Breaker"): WELL,
+    ("orchestrator", "Answers without usage"): WELL,
+    ("forecaster", "Breaker"): WELL,
+    ("forecaster", "Answers without usage"): WELL,
+    ("forecaster", "Writes that wait"): WELL,
+    ("orchestrator", "Calls by status"): WELL,
+    ("forecaster", "Calls by status"): WELL,
+    ("worker", "Calls by status"): WELL,
+}
+
+
+def boards():
+    """(board, panel) of all, rows left out."""
+    for path in sorted(glob.glob(os.path.join(BOARDS, "*.json"))):
+        with open(path, encoding="utf-8") as file:
+            board = json.load(file)
+        name = os.path.basename(path)[len("kernelcast-"):-len(".json")]
+        for panel in board["panels"]:
+            if panel["type"] != "row":
+                yield name, panel
+
+
+def substituted(expression):
+    """As Grafana would, with all jobs and instances chosen."""
+    for name, value in (("$__rate_interval", f"{4 * SCRAPE_SECONDS}s"), ("$__range", "10m"), ("$job", ".+"),
+                        ("$instance", ".+")):
+        expression = expression.replace(name, value)
+    assert "$" not in expression, expression
+    return expression
+
+
+class Stack:
+    """The services, two endpoints that they ask, and a Prometheus."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.processes = []
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def spawn(self, name, *arguments, **more):
+        log = open(self.path(name + ".log"), "wb")  # pylint: disable=consider-using-with
+        with log:
+            process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stderr=log, cwd=ROOT,
+                                       **{"stdout": log, **more})
+        self.processes.append(process)
+        return process
+
+    def log(self, name):
+        with open(self.path(name + ".log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def program(self, name):
+        return os.path.join(options.programs, name)
+
+    def endpoint(self, answers, latency_ms, *faults):
+        """An endpoint, as a file for --llm-config."""
+        process = self.spawn(f"endpoint-{answers}", self.program("fake-llm-endpoint"), "--answers", answers, "--latency-ms",
+                             latency_ms, *faults, stdout=subprocess.PIPE)
+        with process.stdout:
+            port = int(process.stdout.readline())
+        config = self.path(f"{answers}.yaml")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"endpoints": [{"name": answers, "url": f"http://127.0.0.1:{port}/v1", "model": "fake",
+                                      "prices": {"prompt": 1, "cached_prompt": 0.1, "completion": 4}}],
+                       "retry": {"backoff_base_ms": 20, "backoff_cap_ms": 50}, "hedge": {"min_delay_ms": 20}}, file)
+        return config
+
+    def service(self, name, *arguments):
+        """Where it serves: {"grpc": ..., "metrics": ...}."""
+        ready = self.path(f"{name}.ready")
+        process = self.spawn(name, self.program(f"kernelcast-{name}"), "--listen=127.0.0.1:0", "--metrics=127.0.0.1:0",
+                             f"--ready-file={ready}", *arguments)
+        try:
+            wait_for(name, lambda: os.path.exists(ready), process)
+        except AssertionError as error:
+            raise AssertionError(self.log(name)) from error
+        with open(ready, encoding="utf-8") as file:
+            return json.load(file)
+
+    def up(self):
+        forecasts = self.endpoint("forecast", "30", "--fault", "server_error=0.1", "--fault", "content_for_tool=0.1", "--fault",
+                                  "sum_low=0.1", "--fault", "missing_bins=0.1")
+        kernels = self.endpoint("kernel", "1200", "--fault", "no_tool=0.2", "--fault", "server_error=0.2")
+        self.forecaster = self.service("forecaster", "--state-dir", self.path("forecaster"), "--backend", "pool",
+                                       "--llm-config", forecasts)
+        self.worker = self.service("worker", "--cache-dir", self.path("cache"), "--lease-file", self.path("lease"))
+        self.orchestrator = self.service(
+            "orchestrator", "--state-dir", self.path("orchestrator"), "--worker", self.worker["grpc"], "--forecaster",
+            self.forecaster["grpc"], "--forecast-timeout-seconds", "20", "--llm-config", kernels)
+        self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
+
+    def scrape(self):
+        config = self.path("prometheus.yml")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({
+                "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": f"{SCRAPE_SECONDS}s"},
+                "rule_files": [f"{RULES}/*.yml"],
+                "scrape_configs": [{"job_name": name, "static_configs": [{"targets": [one["metrics"]]}]}
+                                   for name, one in self.services.items()],
+            }, file)
+        # It does not say which port it picked, so that somebody may take one in between: then, another.
+        for attempt in range(3):
+            self.prometheus = f"127.0.0.1:{free_port()}"
+            process = self.spawn("prometheus", "prometheus", f"--config.file={config}",
+                                 f"--storage.tsdb.path={self.path(f'data{attempt}')}",
+                                 f"--web.listen-address={self.prometheus}", "--log.level=warn")
+            try:
+                wait_for("Prometheus", lambda: len(query(self.prometheus, "up == 1")) == 3, process)
+                self.prometheus_process = process
+                return
+            except AssertionError:
+                process.kill()
+                process.wait()
+                if attempt == 2:
+                    raise
+
+    def search(self, *arguments):
+        return self.spawn("search", self.program("kernelcast"), "search", *arguments, "--orchestrator",
+                          self.orchestrator["grpc"], "--no-report", "--quiet", "--json", "--state-dir", self.path("cli"))
+
+    def down(self):
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(START_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Watch:
+    """What the boards have shown so far."""
+
+    def __init__(self, prometheus):
+        self.prometheus = prometheus
+        self.started = time.time()
+        self.queries = {(name, panel["title"], target["refId"]): target
+                        for name, panel in boards() for target in panel["targets"]}
+        self.with_data = set()
+        self.telling = set(MAY_BE_ZERO)  # panels that need show nothing more
+
+    def values(self, target):
+        """Of a query, as Grafana would have them now."""
+        expression = substituted(target["expr"])
+        if target["instant"]:
+            return [float(series["value"][1]) for series in query(self.prometheus, expression)]
+        found = query_range(self.prometheus, expression, self.started, time.time(), SCRAPE_SECONDS)
+        return [float(value) for series in found for _, value in series["values"]]
+
+    def look(self):
+        """True once every query has had data, and every panel something to tell."""
+        missing = 0
+        for key, target in self.queries.items():
+            if key in self.with_data and key[:2] in self.telling:
+                continue
+            values = [value for value in self.values(target) if math.isfinite(value)]
+            if values:
+                self.with_data.add(key)
+            if any(values):
+                self.telling.add(key[:2])
+            missing += key not in self.with_data or key[:2] not in self.telling
+        return missing == 0
+
+    def complaints(self):
+        silent = {key[:2] for key in self.queries} - self.telling
+        return [f"{key} has no data: {substituted(target['expr'])}" for key, target in self.queries.items()
+                if key not in self.with_data] + [f"{key} shows nothing but 0" for key in sorted(silent)]
+
+
+class LiveTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("prometheus"):
+            raise unittest.SkipTest("prometheus is missing; scripts/setup.sh --test installs it")
+        folder = tempfile.TemporaryDirectory(prefix="kernelcast-live-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.stack = stack = Stack(folder.name)
+        cls.addClassCleanup(stack.down)
+        stack.up()
+        stack.scrape()
+        cls.watch = Watch(stack.prometheus)
+        # One that a space is searched in, and one whose kernels a model writes.
+        for arguments in (
+                ("row_softmax", "--budget-measurements", "12", "--policy-parameter", "bootstrap_share=0.1",
+                 "audit_min=0.3", "audit_scale=1"),
+                ("column_sum", "--generator", "llm", "--generator-requests", "12", "--budget-measurements", "4")):
+            search = stack.search(*arguments)
+            deadline = time.monotonic() + SEARCH_SECONDS
+            while search.poll() is None and time.monotonic() < deadline:
+                cls.watch.look()
+                # The machine is the search's in between.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    search.wait(2)
+            if search.poll() not in (0, 1):
+                raise AssertionError(stack.log("search"))
+
+    def test_every_query_of_every_board_has_data(self):
+        watch = self.watch
+        self.assertGreater(len(watch.queries), 100)
+        self.assertEqual(set(MAY_BE_ZERO) - {key[:2] for key in watch.queries}, set())
+        try:
+            wait_for("data", watch.look, self.stack.prometheus_process, DATA_SECONDS)
+        except AssertionError:
+            self.fail("\n".join(watch.complaints()))
+
+    def test_rules_evaluate_without_fault(self):
+        groups = json.loads(fetch(self.stack.prometheus, "/api/v1/rules"))["data"]["groups"]
+        faults = [(rule["name"], rule["lastError"]) for group in groups for rule in group["rules"]
+                  if rule.get("lastError")]
+        self.assertEqual([], faults)
+        names = collections.Counter(rule["type"] for group in groups for rule in group["rules"])
+        self.assertGreater(names["recording"], 10)
+        self.assertGreater(names["alerting"], 10)
+
+    def test_the_document_says_what_is_exposed(self):
+        """Names, kinds and labels of docs/metrics.md against what the services say."""
+        with open(os.path.join(ROOT, "docs/metrics.md"), encoding="utf-8") as file:
+            rows = re.findall(r"^\| `(kernelcast_\w+)` \| (\w+) \| ([^|]*)\|", file.read(), re.MULTILINE)
+        documented = {name: (kind, tuple(sorted(re.findall(r"`(\w+)`", labels)))) for name, kind, labels in rows}
+        exposed = {}
+        for service in self.stack.services.values():
+            page = fetch(service["metrics"], "/metrics")
+            kinds = dict(re.findall(r"^# TYPE (kernelcast_\w+) (\w+)$", page, re.MULTILINE))
+            for name, kind in kinds.items():
+                suffix = "_count" if kind == "histogram" else ""
+                series = re.findall(rf"^{name}{suffix}(?:\{{(.*)\}})? \S+$", page, re.MULTILINE)
+                labels = {tuple(sorted(re.findall(r'(\w+)="', one))) for one in series}
+                self.assertEqual(len(labels), 1, f"{name}: {labels}")
+                exposed[name] = (kind, labels.pop())
+        # What has no instance on this page may come from another service of it: those of gRPC do.
+        self.assertEqual(documented, exposed)
+
+    def test_prometheus_finds_no_fault_with_what_is_exposed(self):
+        for name, service in self.stack.services.items():
+            page = fetch(service["metrics"], "/metrics")
+            # Help texts have no rule about how they end.
+            checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True, capture_output=True,
+                                     check=False)
+            self.assertEqual((checked.stdout, checked.stderr), ("", ""), name)
+
+
+def main():
+    global options
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", required=True)
+    options, rest = parser.parse_known_args()
+    options.programs = os.path.abspath(options.programs)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()

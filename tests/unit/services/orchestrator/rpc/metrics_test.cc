@@ -1,0 +1,241 @@
+#include "services/orchestrator/rpc/metrics.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/unit/services/orchestrator/world.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::Command;
+using testing::World;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+EngineOverview::SearchFigures SearchOf(const std::string& problem, const std::string& target,
+                                       double best) {
+  EngineOverview::SearchFigures figures;
+  figures.search_id = absl::StrCat(problem, "-", target);
+  figures.problem_name = problem;
+  figures.target = target;
+  figures.best.value = best;
+  return figures;
+}
+
+TEST_CASE("Queues are told by what is waited for, and empty again", "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  const std::string depth = "kernelcast_orchestrator_queue_depth{gpu_model=\"other\",stage=";
+  CHECK_THAT(registry.Text(), Contains(depth + "\"decide\"} 0"));
+  EngineOverview overview;
+  overview.now_ns = 100 * kSecondNs;
+  // Two targets that no model is known by share their series.
+  overview.queues = {{"abacus", Stage::kMeasure, 2, 97 * kSecondNs},
+                     {"quipu", Stage::kMeasure, 3, 90 * kSecondNs},
+                     {"cpu", Stage::kCompile, 1, 101 * kSecondNs}};
+  metrics.OnOverview(overview);
+  const std::string text = registry.Text();
+  CHECK_THAT(text, Contains(depth + "\"measure\"} 5"));
+  CHECK_THAT(text,
+             Contains("queue_oldest_age_seconds{gpu_model=\"other\",stage=\"measure\"} 10\n"));
+  // A clock that was set back makes nothing negative.
+  CHECK_THAT(text, Contains("queue_oldest_age_seconds{gpu_model=\"cpu\",stage=\"compile\"} 0\n"));
+  overview.queues.clear();
+  metrics.OnOverview(overview);
+  CHECK_THAT(registry.Text(), Contains(depth + "\"measure\"} 0"));
+  CHECK_THAT(registry.Text(),
+             Contains("queue_oldest_age_seconds{gpu_model=\"other\",stage=\"measure\"} 0\n"));
+}
+
+TEST_CASE("What runs on cuda counts for the model of the workers' device",
+          "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  WorkerFigures workers = {.ready = 2, .away = 1, .cuda_device = "NVIDIA H100 80GB HBM3"};
+  OrchestratorMetrics metrics(&registry, [&workers] { return workers; });
+  Evaluation evaluation;
+  evaluation.candidate.target = "cuda";
+  Decision decision;
+  decision.reason = DecisionReason::kPromising;
+  metrics.OnDecided(evaluation, decision);
+  metrics.OnOverview({});
+  metrics.OnDecided(evaluation, decision);
+  // Nobody is there any more, and what was under way still ends.
+  workers = {.ready = 0, .away = 3, .cuda_device = ""};
+  metrics.OnOverview({});
+  metrics.OnDecided(evaluation, decision);
+  const std::string text = registry.Text();
+  const std::string decisions = "orchestrator_decisions_total{decision=\"measure\",gpu_model=";
+  CHECK_THAT(text, Contains(decisions + "\"cuda\",reason=\"promising\"} 1\n"));
+  CHECK_THAT(text, Contains(decisions + "\"h100\",reason=\"promising\"} 2\n"));
+  CHECK_THAT(text, Contains("kernelcast_orchestrator_workers{state=\"ready\"} 0\n"));
+  CHECK_THAT(text, Contains("kernelcast_orchestrator_workers{state=\"away\"} 3\n"));
+}
+
+TEST_CASE("The risks of running searches are pooled by what they pruned",
+          "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  EngineOverview overview;
+  overview.searches = {SearchOf("a", "cpu", 1), SearchOf("b", "cpu", 1), SearchOf("c", "cpu", 1)};
+  overview.searches[0].risk = {{0.05, 0.05}, {0.02, 0.01, 0.05, 300, 50}, 0.1, true, 4};
+  overview.searches[1].risk = {{0.02, 0.05}, {0.10, 0.06, 0.20, 100, 40}, 0.02, true, 0};
+  // One that has ended counts no more.
+  overview.searches[2].risk = {{0.01, 0.05}, {0.90, 0.80, 1.00, 900, 40}, 0.4, true, 0};
+  overview.searches[2].ended_ns = 1;
+  metrics.OnOverview(overview);
+  std::string text = registry.Text();
+  const std::string prefix = "kernelcast_orchestrator_";
+  CHECK_THAT(text, Contains(prefix + "selective_risk_ratio{gpu_model=\"cpu\"} 0.04\n"));
+  CHECK_THAT(text, Contains(prefix + "selective_risk_low_ratio{gpu_model=\"cpu\"} 0.06\n"));
+  CHECK_THAT(text, Contains(prefix + "selective_risk_target_ratio{gpu_model=\"cpu\"} 0.02\n"));
+  CHECK_THAT(text, Contains(prefix + "prune_threshold_ratio{gpu_model=\"cpu\"} 0.1\n"));
+  // Alarms of before the first look are not news; those after it are.
+  CHECK_THAT(text, Contains(prefix + "risk_alarms_total{gpu_model=\"cpu\"} 0\n"));
+  overview.searches.resize(2);
+  overview.searches[0].risk.alarms = 6;
+  metrics.OnOverview(overview);
+  overview.searches[0].ended_ns = 1;
+  overview.searches[0].risk.alarms = 7;
+  metrics.OnOverview(overview);
+  CHECK_THAT(registry.Text(), Contains(prefix + "risk_alarms_total{gpu_model=\"cpu\"} 3\n"));
+  metrics.OnOverview({});
+  text = registry.Text();
+  CHECK_THAT(text, Contains(prefix + "selective_risk_ratio{gpu_model=\"cpu\"} 0\n"));
+  CHECK_THAT(text, Contains(prefix + "selective_risk_target_ratio{gpu_model=\"cpu\"} 0.05\n"));
+}
+
+TEST_CASE("The best of a problem is that of its running searches", "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  EngineOverview overview;
+  overview.searches = {SearchOf("softmax", "cpu", 3), SearchOf("softmax", "cpu", 2),
+                       SearchOf("softmax", "cpu", 9), SearchOf("softmax", "h100", 1.5)};
+  overview.searches[2].ended_ns = 1;
+  metrics.OnOverview(overview);
+  const std::string best = "kernelcast_orchestrator_best_speedup_ratio{gpu_model=";
+  CHECK_THAT(registry.Text(), Contains(best + "\"cpu\",problem=\"softmax\"} 3\n"));
+  CHECK_THAT(registry.Text(), Contains(best + "\"h100\",problem=\"softmax\"} 1.5\n"));
+  overview.searches = {SearchOf("softmax", "cpu", 4)};
+  overview.searches[0].ended_ns = 1;
+  metrics.OnOverview(overview);
+  metrics.OnOverview({});
+  CHECK_THAT(registry.Text(), Contains(best + "\"cpu\",problem=\"softmax\"} 4\n"));
+}
+
+TEST_CASE("Problems make room for others, but not while they are searched",
+          "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  EngineOverview overview;
+  for (size_t i = 0; i < OrchestratorMetrics::kMaxProblems + 2; ++i) {
+    overview.searches.push_back(SearchOf(absl::StrCat("p", i), "cpu", 1.0 + i));
+  }
+  metrics.OnOverview(overview);
+  const std::string best = "kernelcast_orchestrator_best_speedup_ratio{gpu_model=\"cpu\",problem=";
+  const auto series = [&] {
+    const std::string text = registry.Text();
+    size_t count = 0;
+    for (size_t at = text.find(best); at != std::string::npos; at = text.find(best, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  CHECK(series() == OrchestratorMetrics::kMaxProblems + 1);
+  CHECK_THAT(registry.Text(), Contains(best + "\"other\"} 34\n"));
+  // All but the first are searched on: the newcomer gets a place, and nobody else loses one.
+  overview.searches.resize(OrchestratorMetrics::kMaxProblems);
+  overview.searches.erase(overview.searches.begin());
+  metrics.OnOverview(overview);
+  overview.searches.push_back(SearchOf("newcomer", "cpu", 7));
+  metrics.OnOverview(overview);
+  metrics.OnOverview(overview);
+  const std::string text = registry.Text();
+  CHECK_THAT(text, Contains(best + "\"newcomer\"} 7\n"));
+  CHECK_THAT(text, Contains(best + "\"p1\"} 2\n"));
+  CHECK_THAT(text, Contains(best + "\"p31\"} 32\n"));
+  CHECK_THAT(text, !Contains(best + "\"p0\"}"));
+  CHECK(series() <= OrchestratorMetrics::kMaxProblems + 1);
+}
+
+// Keeps the overviews that an engine makes.
+class Overviews final : public EngineObserver {
+ public:
+  void OnDecided(const Evaluation&, const Decision&) override {}
+  void OnSettled(const Evaluation&, const EvaluationSettled&) override {}
+  void OnGenerated(const GenerationSettled&) override {}
+  void OnFigures(const EngineFigures&) override {}
+  void OnOverview(const EngineOverview& overview) override {
+    const std::lock_guard lock(mutex_);
+    seen_.push_back(overview);
+    changed_.notify_all();
+  }
+  // The first overview for which it holds.
+  template <class Condition>
+  EngineOverview Await(Condition condition) {
+    std::unique_lock lock(mutex_);
+    size_t next = 0;
+    EngineOverview found;
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(30), [&] {
+      for (; next < seen_.size(); ++next) {
+        if (!condition(seen_[next])) continue;
+        found = seen_[next];
+        return true;
+      }
+      return false;
+    }));
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<EngineOverview> seen_;
+};
+
+TEST_CASE("An engine tells of what waits and of how its searches stand",
+          "[orchestrator][metrics]") {
+  Overviews overviews;
+  World world;
+  world.observer = &overviews;
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  std::promise<void> done;
+  world.engine->Evaluate(Command("r1", world.ToyCandidate(problem)),
+                         [&done](const auto&) { done.set_value(); });
+  const EngineOverview waiting = overviews.Await([](const EngineOverview& overview) {
+    return overview.queues.size() == 1 && overview.queues[0].stage == Stage::kMeasure;
+  });
+  CHECK(waiting.queues[0].target == "cpu");
+  CHECK(waiting.queues[0].depth == 1);
+  CHECK(waiting.queues[0].oldest_accepted_ns > 0);
+  CHECK(waiting.queues[0].oldest_accepted_ns <= waiting.now_ns);
+  world.workers.hold_measurements = false;
+  world.workers.Release();
+  done.get_future().get();
+
+  REQUIRE(world.StartSearch("s", testing::TemplateSearch(problem, 8)).ok());
+  const SearchSnapshot ended = world.WaitForEnd("s");
+  REQUIRE(ended.incumbent.has_value());
+  const EngineOverview last = overviews.Await([](const EngineOverview& overview) {
+    return !overview.searches.empty() && overview.searches[0].ended_ns != 0;
+  });
+  CHECK(last.searches[0].search_id == "s");
+  CHECK(last.searches[0].problem_name == ended.problem_name);
+  CHECK(last.searches[0].best.value > 1);
+  CHECK(last.searches[0].risk.selective_risk.pruned == ended.risk.selective_risk.pruned);
+  // It is told of once.
+  overviews.Await([&](const EngineOverview& overview) {
+    return overview.now_ns > last.now_ns && overview.searches.empty() && overview.queues.empty();
+  });
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator

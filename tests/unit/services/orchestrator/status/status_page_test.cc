@@ -1,0 +1,196 @@
+#include "services/orchestrator/status/status_page.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr char kHostile[] = "<script>alert('1')</script>\"&\xFF";
+constexpr char kHarmless[] =
+    "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot;&amp;\xEF\xBF\xBD";
+
+EngineOverview::SearchFigures SomeSearch() {
+  EngineOverview::SearchFigures search;
+  search.search_id = "s-1";
+  search.problem_name = "row_softmax";
+  search.target = "cpu";
+  search.policy = "threshold";
+  search.started_ns = 10 * kSecondNs;
+  search.counts.decided = 200;
+  search.counts.deferred = 20;
+  search.counts.promoted = 10;
+  search.counts.audited = 4;
+  search.counts.pruned = 150;
+  search.counts.rejected = 6;
+  search.counts.measured = 44;
+  search.counts.device_time_spent_ns = 61 * kSecondNs;
+  search.best = {1.75, 1.74, 1.76, 0.95};
+  search.risk.selective_risk = {0.02, 0.005, 0.06, 150, 30};
+  return search;
+}
+
+StatusPeers SomePeers() {
+  StatusPeers peers;
+  peers.forecaster = {"f:1", true, false, "", "", {}};
+  peers.workers = {{"w:1", true, false, "", "worker-1", {"cuda on NVIDIA H200"}},
+                   {"w:2", false, false, "connection refused", "", {}},
+                   {"w:3", true, true, "", "", {}}};
+  return peers;
+}
+
+// Tags open and close in order, which is all that an HTML parser could stumble over here.
+bool TagsMatch(const std::string& html) {
+  std::vector<std::string> open;
+  for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const size_t end = html.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find(' '));
+    if (name == "!doctype" || name == "meta" || name == "link" || name == "br") continue;
+    if (tag.back() == '/') continue;
+    if (name[0] != '/') {
+      open.push_back(name);
+    } else if (open.empty() || "/" + open.back() != name) {
+      return false;
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty();
+}
+
+TEST_CASE("A page tells how a search stands, where its candidates went and who works for it",
+          "[orchestrator][status]") {
+  StatusView view;
+  view.overview_ns = 130 * kSecondNs;
+  view.figures.running_searches = 1;
+  view.figures.live_evaluations = 17;
+  view.running = {SomeSearch()};
+  view.queues = {{"cpu", Stage::kMeasure, 3, 100 * kSecondNs}};
+  view.decisions["cpu"] = {{DecisionReason::kLowConfidence, 25},
+                           {DecisionReason::kUnpromising, 60},
+                           {DecisionReason::kCompileError, 15}};
+  const std::string html = RenderStatusPage(view, SomePeers(), 131 * kSecondNs);
+  CHECK(TagsMatch(html));
+  for (const char* part : {
+           "Defer rate</span><b>25.0%</b>",
+           "Pruned</span><b>60.0%</b>",
+           "<b>17</b>",
+           "s-1",
+           "row_softmax",
+           "<b>1.75x</b> <span class=\"faint\">[1.74, 1.76]</span>",
+           "10.0%",  // the search's defer rate
+           "75.0%",  // and what it pruned
+           "2.0%</span> <span class=\"faint\">[0.5%, 6.0%] of 5.0%",
+           "20 deferred, 10 promoted, 4 audited, 10 measured, 150 pruned, 6 rejected",
+           "<td class=\"number\">1 min 1 s</td>",
+           "<td class=\"number\">2 min 1 s</td>",
+           "low_confidence&nbsp;25",
+           "<td class=\"\">measure</td><td class=\"number\">3</td>",
+           "<td class=\"number\">31 s</td>",
+           "cuda on NVIDIA H200",
+           "connection refused",
+           "draining",
+           "ready of 3",
+       }) {
+    CHECK_THAT(html, Contains(part));
+  }
+  CHECK_THAT(html, !Contains("class=\"bad\">2.0%"));
+}
+
+TEST_CASE("A risk that nothing is known of is not made up", "[orchestrator][status]") {
+  StatusView view;
+  view.running = {SomeSearch()};
+  view.running[0].risk.selective_risk = {1, 0, 1, 150, 2};
+  CHECK_THAT(RenderStatusPage(view, {}, 0), Contains("not known yet, of 5.0%"));
+  view.running[0].risk.selective_risk.labels = 0;
+  CHECK_THAT(RenderStatusPage(view, {}, 0), !Contains("of 5.0%"));
+}
+
+TEST_CASE("What must not be is to be seen at once", "[orchestrator][status]") {
+  StatusView view;
+  view.running = {SomeSearch()};
+  view.running[0].risk.selective_risk.low = 0.06;
+  view.ended = {SomeSearch()};
+  view.ended[0].status = SearchStatus::kFailed;
+  view.ended[0].ended_ns = 20 * kSecondNs;
+  view.ended[0].end_reason = "the problem is gone";
+  StatusPeers peers = SomePeers();
+  for (StatusPeer& worker : peers.workers) worker.healthy = false;
+  const std::string html = RenderStatusPage(view, peers, 80 * kSecondNs);
+  CHECK_THAT(html, Contains("<span class=\"bad\">2.0%</span>"));
+  CHECK_THAT(html, Contains("<span class=\"bad\">failed</span>"));
+  CHECK_THAT(html, Contains("the problem is gone"));
+  CHECK_THAT(html, Contains("<span class=\"bad\">0</span>"));
+  CHECK_THAT(html, Contains("<td class=\"number\">1 min 0 s</td>"));
+}
+
+TEST_CASE("Nothing that others say becomes part of the page", "[orchestrator][status]") {
+  CHECK(EscapedForPage(kHostile) == kHarmless);
+  CHECK(EscapedForPage(std::string_view("a\0b", 3)) ==
+        "a\xEF\xBF\xBD"
+        "b");
+  StatusView view;
+  EngineOverview::SearchFigures search = SomeSearch();
+  search.search_id = search.problem_name = search.target = search.policy = search.end_reason =
+      kHostile;
+  view.running = view.ended = {search};
+  view.queues = {{kHostile, Stage::kCompile, 1, 0}};
+  view.decisions[kHostile][DecisionReason::kAudit] = 1;
+  StatusPeers peers;
+  peers.forecaster = {kHostile, false, false, kHostile, kHostile, {kHostile}};
+  peers.workers = {peers.forecaster};
+  const std::string html = RenderStatusPage(view, peers, 0);
+  CHECK(TagsMatch(html));
+  CHECK_THAT(html, !Contains("<script"));
+  CHECK_THAT(html, !Contains("alert('"));
+  size_t count = 0;
+  for (size_t at = html.find(kHarmless); at != std::string::npos;
+       at = html.find(kHarmless, at + 1)) {
+    ++count;
+  }
+  CHECK(count == 20);
+}
+
+TEST_CASE("A page needs no script, no style of its own and nothing from elsewhere",
+          "[orchestrator][status]") {
+  StatusView view;
+  view.running = {SomeSearch()};
+  const std::string html = RenderStatusPage(view, SomePeers(), 0);
+  for (const char* part : {"<script", "style=", "<style", "http://", "https://", "//"}) {
+    CHECK_THAT(html, !Contains(part));
+  }
+  // No handler of an event in any tag.
+  for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    CHECK_THAT(html.substr(at, html.find('>', at) - at), !Contains(" on"));
+  }
+  CHECK_THAT(std::string(StatusStyle()), !Contains("url("));
+  CHECK_THAT(std::string(StatusStyle()), !Contains("@import"));
+}
+
+TEST_CASE("A page is of bounded size", "[orchestrator][status]") {
+  StatusView view;
+  EngineOverview::SearchFigures search = SomeSearch();
+  const std::string endless(2'000, '<');
+  search.search_id = search.problem_name = search.target = search.policy = search.end_reason =
+      endless;
+  view.running.assign(StatusBoard::kMaxRunning, search);
+  view.ended.assign(StatusBoard::kMaxEnded, search);
+  view.queues.assign(1'000, {endless, Stage::kCompile, 1, 0});
+  StatusPeers peers;
+  peers.workers.assign(1'000, {endless, false, false, endless, endless, {}});
+  const std::string html = RenderStatusPage(view, peers, 0);
+  CHECK(html.size() < 3'000'000);
+  CHECK_THAT(html, Contains("and 800 more workers"));
+  CHECK(TagsMatch(html));
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
