@@ -9,7 +9,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -34,24 +38,41 @@ absl::StatusOr<Owned<BIO>> Open(const std::string& path) {
   return file;
 }
 
-absl::StatusOr<Owned<X509>> ReadCertificate(const std::string& path) {
+// One or several, the first of which is the one that a key belongs to.
+absl::StatusOr<std::vector<Owned<X509>>> ReadCertificates(const std::string& path) {
   KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(path));
-  Owned<X509> certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
+  std::vector<Owned<X509>> certificates;
+  while (Owned<X509> certificate{PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr)}) {
+    certificates.push_back(std::move(certificate));
+  }
   ERR_clear_error();
-  if (certificate == nullptr) {
+  if (certificates.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " holds no PEM certificate"));
   }
-  return certificate;
+  return certificates;
+}
+
+absl::StatusOr<absl::Time> FirstExpiry(const std::string& path,
+                                       const std::vector<Owned<X509>>& certificates) {
+  absl::Time first = absl::InfiniteFuture();
+  for (const Owned<X509>& certificate : certificates) {
+    std::tm time{};
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &time) != 1) {
+      ERR_clear_error();
+      return absl::InvalidArgumentError(absl::StrCat(path, " does not say when it expires"));
+    }
+    first = std::min(first, absl::FromTM(time, absl::UTCTimeZone()));
+  }
+  return first;
 }
 
 // An encrypted key is no key: nobody is there to type its password.
 int NoPassword(char*, int, int, void*) { return -1; }
 
-absl::Status CheckKeyPair(const TlsOptions& tls) {
-  KC_ASSIGN_OR_RETURN(const Owned<X509> certificate, ReadCertificate(tls.certificate_file));
+absl::Status CheckKey(const TlsOptions& tls, X509* certificate) {
   KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(tls.key_file));
   const Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(file.get(), nullptr, &NoPassword, nullptr));
-  const bool matches = key != nullptr && X509_check_private_key(certificate.get(), key.get()) == 1;
+  const bool matches = key != nullptr && X509_check_private_key(certificate, key.get()) == 1;
   ERR_clear_error();
   if (key == nullptr) {
     return absl::InvalidArgumentError(
@@ -60,21 +81,6 @@ absl::Status CheckKeyPair(const TlsOptions& tls) {
   if (!matches) {
     return absl::InvalidArgumentError(
         absl::StrCat(tls.key_file, " is not the key of the certificate in ", tls.certificate_file));
-  }
-  return absl::OkStatus();
-}
-
-// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
-// first.
-absl::Status CheckFiles(const TlsOptions& tls) {
-  if (tls.certificate_file.empty() != tls.key_file.empty()) {
-    return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");
-  }
-  if (!tls.certificate_file.empty()) {
-    KC_RETURN_IF_ERROR(CheckKeyPair(tls));
-  }
-  if (!tls.ca_file.empty()) {
-    KC_RETURN_IF_ERROR(ReadCertificate(tls.ca_file).status());
   }
   return absl::OkStatus();
 }
@@ -88,9 +94,28 @@ std::shared_ptr<grpc::experimental::CertificateProviderInterface> WatchFiles(
 
 }  // namespace
 
+// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
+// first.
+absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls) {
+  if (tls.certificate_file.empty() != tls.key_file.empty()) {
+    return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");
+  }
+  absl::Time expiry = absl::InfiniteFuture();
+  if (!tls.certificate_file.empty()) {
+    KC_ASSIGN_OR_RETURN(const std::vector<Owned<X509>> chain,
+                        ReadCertificates(tls.certificate_file));
+    KC_RETURN_IF_ERROR(CheckKey(tls, chain.front().get()));
+    KC_ASSIGN_OR_RETURN(expiry, FirstExpiry(tls.certificate_file, chain));
+  }
+  if (!tls.ca_file.empty()) {
+    KC_RETURN_IF_ERROR(ReadCertificates(tls.ca_file).status());
+  }
+  return expiry;
+}
+
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& tls) {
-  KC_RETURN_IF_ERROR(CheckFiles(tls));
+  KC_RETURN_IF_ERROR(CheckTlsFiles(tls).status());
   if (tls.certificate_file.empty()) {
     if (!tls.ca_file.empty()) {
       return absl::InvalidArgumentError(
@@ -109,7 +134,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& tls) {
-  KC_RETURN_IF_ERROR(CheckFiles(tls));
+  KC_RETURN_IF_ERROR(CheckTlsFiles(tls).status());
   if (tls.ca_file.empty()) {
     if (!tls.certificate_file.empty()) {
       return absl::InvalidArgumentError(

@@ -6,9 +6,14 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/rpc/server.h"
 
 namespace kernelcast {
+
+// Reads all files that are given and checks that they can be used together. Returns when the first
+// certificate of the chain expires; infinite without one. INVALID_ARGUMENT as below.
+[[nodiscard]] absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls);
 
 // Credentials that follow changes of their files. Without TLS: insecure ones. INVALID_ARGUMENT
 // names the file that is missing, cannot be read or is not what it should be, or a key that is not

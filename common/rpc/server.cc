@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/status.h"
+#include "common/rpc/certificate_expiry.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/grpc_setup.h"
 #include "common/rpc/method_metrics.h"
@@ -145,6 +146,7 @@ struct RpcServer::Impl {
   std::vector<std::string> service_names;
   // Outlives the server, whose interceptors refer to it. Null without a registry.
   std::unique_ptr<MethodMetrics> method_metrics;
+  std::unique_ptr<CertificateExpiry> certificate_expiry;  // null without a registry
   std::unique_ptr<grpc::Server> server;
   std::once_flag shutdown;
 
@@ -203,6 +205,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen_address));
   }
   impl.port = impl.listen.unix_path.empty() ? port : 0;
+  if (metrics != nullptr) {
+    impl.certificate_expiry = std::make_unique<CertificateExpiry>("server", options.tls, metrics);
+  }
   impl.SetServing(true);
   impl.server->GetHealthCheckService()->SetServingStatus("liveness", true);
   return result;

@@ -35,10 +35,10 @@ struct ServerOptions {
   absl::Duration max_connection_age_grace = absl::Minutes(10);
 };
 
-// A gRPC server with health service, reflection and per-method metrics
-// (kernelcast_grpc_server_handled_total and _handling_seconds). Start order: services are
-// registered, the port is bound exclusively, health is SERVING. Thread-safe after Start. gRPC's own
-// log lines become lines of ours.
+// A gRPC server with health service, reflection, per-method metrics
+// (kernelcast_grpc_server_handled_total and _handling_seconds) and the metric of its certificate's
+// expiry. Start order: services are registered, the port is bound exclusively, health is SERVING.
+// Thread-safe after Start. gRPC's own log lines become lines of ours.
 //
 // Health answers for "", "readiness", "liveness" and each service's full name.
 class RpcServer {

@@ -20,6 +20,7 @@
 #include "common/llm/client.h"
 #include "common/llm/llm_flags.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/certificate_expiry.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_client.h"
 #include "services/orchestrator/clients/worker_pool.h"
@@ -138,6 +139,8 @@ absl::Status Serve(const Flags& flags) {
     return pool->DeviceFor(target);
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterClient::Create(forecaster_options));
+
+  const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
 
   WriterParts writer;
   if (flags.llm.given() || !flags.llm.model.empty() || !flags.llm.key_file.empty()) {
