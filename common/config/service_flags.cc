@@ -114,6 +114,9 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
   app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
                  "PEM authority that clients' certificates are checked against; turns on mTLS");
+  app.add_option("--auth-tokens-file", flags.server.token_file,
+                 "YAML file of the tokens that callers must hold, as hashes, and of their roles; "
+                 "docs/security.md describes it");
   app.add_option("--max-message-bytes", flags.server.max_message_bytes,
                  "Largest gRPC message taken or sent")
       ->capture_default_str()

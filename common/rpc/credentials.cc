@@ -1,5 +1,9 @@
 #include "common/rpc/credentials.h"
 
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/bio.h>
@@ -92,6 +96,62 @@ std::shared_ptr<grpc::experimental::CertificateProviderInterface> WatchFiles(
       tls.key_file, tls.certificate_file, tls.ca_file, static_cast<unsigned int>(seconds));
 }
 
+// gRPC's own insecure credentials cannot check calls, though the library beneath them can.
+class CheckedPlainCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit CheckedPlainCredentials(std::shared_ptr<grpc::AuthMetadataProcessor> check)
+      : check_(std::move(check)) {}
+
+  void SetAuthMetadataProcessor(
+      const std::shared_ptr<grpc::AuthMetadataProcessor>& check) override {
+    check_ = check;
+  }
+
+ private:
+  using Check = std::shared_ptr<grpc::AuthMetadataProcessor>;
+
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    grpc_server_credentials* const credentials = grpc_insecure_server_credentials_create();
+    grpc_server_credentials_set_auth_metadata_processor(
+        credentials,
+        {&Process, [](void* check) { delete static_cast<Check*>(check); }, new Check(check_)});
+    const int port = grpc_server_add_http2_port(server, address.c_str(), credentials);
+    grpc_server_credentials_release(credentials);
+    return port;
+  }
+
+  static grpc::string_ref Text(const grpc_slice& slice) {
+    return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+  }
+
+  static void Process(void* check, grpc_auth_context*, const grpc_metadata* metadata, size_t count,
+                      grpc_process_auth_metadata_done_cb done, void* call) {
+    grpc::AuthMetadataProcessor::InputMetadata input;
+    for (size_t i = 0; i < count; ++i) {
+      input.emplace(Text(metadata[i].key), Text(metadata[i].value));
+    }
+    grpc::AuthMetadataProcessor::OutputMetadata consumed;
+    grpc::AuthMetadataProcessor::OutputMetadata response;
+    const grpc::Status status =
+        (*static_cast<Check*>(check))->Process(input, nullptr, &consumed, &response);
+    std::vector<grpc_metadata> taken;
+    for (const auto& [key, value] : consumed) {
+      grpc_metadata item{};
+      item.key = grpc_slice_from_copied_buffer(key.data(), key.size());
+      item.value = grpc_slice_from_copied_buffer(value.data(), value.size());
+      taken.push_back(item);
+    }
+    done(call, taken.data(), taken.size(), nullptr, 0,
+         static_cast<grpc_status_code>(status.error_code()), status.error_message().c_str());
+    for (const grpc_metadata& item : taken) {
+      grpc_slice_unref(item.key);
+      grpc_slice_unref(item.value);
+    }
+  }
+
+  Check check_;
+};
+
 }  // namespace
 
 // gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
@@ -114,12 +174,15 @@ absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
-    const TlsOptions& tls) {
+    const TlsOptions& tls, const std::shared_ptr<grpc::AuthMetadataProcessor>& check) {
   KC_RETURN_IF_ERROR(CheckTlsFiles(tls).status());
   if (tls.certificate_file.empty()) {
     if (!tls.ca_file.empty()) {
       return absl::InvalidArgumentError(
           "to check clients against an authority, a server needs a certificate of its own");
+    }
+    if (check != nullptr) {
+      return std::make_shared<CheckedPlainCredentials>(check);
     }
     return grpc::InsecureServerCredentials();
   }
@@ -129,7 +192,12 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     options.watch_root_certs();
     options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   }
-  return grpc::experimental::TlsServerCredentials(options);
+  std::shared_ptr<grpc::ServerCredentials> credentials =
+      grpc::experimental::TlsServerCredentials(options);
+  if (check != nullptr) {
+    credentials->SetAuthMetadataProcessor(check);
+  }
+  return credentials;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(

@@ -15,11 +15,12 @@ namespace kernelcast {
 // certificate of the chain expires; infinite without one. INVALID_ARGUMENT as below.
 [[nodiscard]] absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls);
 
-// Credentials that follow changes of their files. Without TLS: insecure ones. INVALID_ARGUMENT
-// names the file that is missing, cannot be read or is not what it should be, or a key that is not
-// the certificate's.
+// Credentials that follow changes of their files. Without TLS: insecure ones. A server's ask
+// `check`, if it is given, about every call before anything of its payload is read.
+// INVALID_ARGUMENT names the file that is missing, cannot be read or is not what it should be, or a
+// key that is not the certificate's.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
-    const TlsOptions& tls);
+    const TlsOptions& tls, const std::shared_ptr<grpc::AuthMetadataProcessor>& check = nullptr);
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& tls);
 

@@ -19,11 +19,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/file_watch.h"
 #include "common/rpc/grpc_setup.h"
+#include "common/rpc/local_address.h"
 #include "common/rpc/method_metrics.h"
+#include "common/rpc/token_check.h"
 
 namespace kernelcast {
 namespace {
@@ -147,6 +151,9 @@ struct RpcServer::Impl {
   // Outlives the server, whose interceptors refer to it. Null without a registry.
   std::unique_ptr<MethodMetrics> method_metrics;
   std::unique_ptr<CertificateExpiry> certificate_expiry;  // null without a registry
+  // Null where tokens are not asked for. Shared with gRPC, which lets go of it when it pleases.
+  std::shared_ptr<TokenCheck> token_check;
+  std::unique_ptr<FileWatch> token_watch;
   std::unique_ptr<grpc::Server> server;
   std::once_flag shutdown;
 
@@ -158,6 +165,28 @@ struct RpcServer::Impl {
       }
       method_metrics->AddService("grpc.health.v1.Health");  // added by gRPC later on
     }
+  }
+
+  absl::Status SetUpTokens(const ServerOptions& options, MetricsRegistry* metrics) {
+    const bool leaves_machine = !IsLocalAddress(options.listen_address);
+    if (options.token_file.empty()) {
+      if (leaves_machine && options.tls.ca_file.empty()) {
+        Log(LogLevel::kWarning,
+            "whoever reaches this address is served: neither tokens nor certificates are asked for",
+            {{"address", options.listen_address}});
+      }
+      return absl::OkStatus();
+    }
+    if (leaves_machine && options.tls.certificate_file.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens would cross the network to ", options.listen_address,
+                       " in the clear: turn on TLS, or listen on 127.0.0.1 or a Unix socket"));
+    }
+    KC_ASSIGN_OR_RETURN(token_check, TokenCheck::Create(options.token_file, metrics));
+    token_watch = std::make_unique<FileWatch>(std::vector<std::string>{options.token_file},
+                                              options.token_reload_interval,
+                                              [check = token_check.get()] { check->Reload(); });
+    return absl::OkStatus();
   }
 
   void SetServing(bool serving) {
@@ -179,8 +208,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   std::unique_ptr<RpcServer> result(new RpcServer);
   Impl& impl = *result->impl_;
   KC_ASSIGN_OR_RETURN(impl.listen, ParseListenAddress(options.listen_address));
+  KC_RETURN_IF_ERROR(impl.SetUpTokens(options, metrics));
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
-                      MakeServerCredentials(options.tls));
+                      MakeServerCredentials(options.tls, impl.token_check));
   if (!impl.listen.unix_path.empty() && SomebodyListens(impl.listen.unix_path)) {
     return absl::UnavailableError(absl::StrCat(options.listen_address, " is in use"));
   }

@@ -44,6 +44,7 @@ struct Flags {
   double forecast_timeout_seconds =
       absl::ToDoubleSeconds(ForecasterClientOptions().forecast_timeout);
   TlsOptions client_tls;
+  std::string client_token_file;
   size_t max_in_flight = EngineOptions().max_live_evaluations;
   int confirm = EngineOptions().confirm_candidates;
 
@@ -128,13 +129,14 @@ absl::Status Serve(const Flags& flags) {
   WorkerPoolOptions pool_options;
   pool_options.addresses = flags.workers;
   pool_options.channel.tls = flags.client_tls;
+  pool_options.channel.token_file = flags.client_token_file;
   KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&engine_for_pool] {
                         if (Engine* engine = engine_for_pool) engine->CapacityChanged();
                       }));
   ForecasterClientOptions forecaster_options;
   forecaster_options.address = flags.forecaster;
   forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
-  forecaster_options.channel.tls = flags.client_tls;
+  forecaster_options.channel = pool_options.channel;
   forecaster_options.device_for = [pool = workers.get()](const std::string& target) {
     return pool->DeviceFor(target);
   };
@@ -201,6 +203,9 @@ int Main(int argc, char** argv) {
   app.add_option("--client-certificate-file", flags.client_tls.certificate_file,
                  "Certificate shown to workers and forecasters");
   app.add_option("--client-key-file", flags.client_tls.key_file, "Its key");
+  app.add_option("--client-token-file", flags.client_token_file,
+                 "File of the token shown to workers (role measure) and to the forecaster (roles "
+                 "submit and measure)");
   app.add_option("--max-in-flight", flags.max_in_flight,
                  "Evaluations accepted and not settled; more are refused")
       ->capture_default_str()

@@ -92,6 +92,8 @@ TEST_CASE("Flags are read from the command line", "[config]") {
                                "k",
                                "--tls-client-ca-file",
                                "a",
+                               "--auth-tokens-file",
+                               "t",
                                "--max-message-bytes",
                                "1048576",
                                "--max-connection-age-seconds",
@@ -114,6 +116,7 @@ TEST_CASE("Flags are read from the command line", "[config]") {
   CHECK(parsed.flags.server.tls.certificate_file == "c");
   CHECK(parsed.flags.server.tls.key_file == "k");
   CHECK(parsed.flags.server.tls.ca_file == "a");
+  CHECK(parsed.flags.server.token_file == "t");
   CHECK(parsed.flags.server.max_message_bytes == 1 << 20);
   CHECK(parsed.flags.server.max_connection_age == absl::Seconds(90));
   CHECK(parsed.flags.server.max_connection_age_grace == absl::Milliseconds(600'500));
