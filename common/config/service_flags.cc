@@ -109,6 +109,9 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--metrics", flags.metrics_address,
                  "Address to serve Prometheus metrics on, host:port; empty: nowhere")
       ->capture_default_str();
+  app.add_option("--health-listen", flags.server.health_address,
+                 "Address to serve gRPC health alone on, without TLS and tokens, for probes that "
+                 "speak neither; host:port or unix:PATH");
   app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
                  "PEM certificate chain; turns on TLS");
   app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
@@ -160,9 +163,12 @@ int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
 }
 
 absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_address,
-                            int metrics_port) {
+                            int metrics_port, const std::string& health_address) {
   if (flags.ready_file.empty()) return absl::OkStatus();
   nlohmann::json ready = {{"grpc", grpc_address}};
+  if (!health_address.empty()) {
+    ready["health"] = health_address;
+  }
   if (!flags.metrics_address.empty()) {
     const std::string host = flags.metrics_address.substr(0, flags.metrics_address.rfind(':'));
     ready["metrics"] = absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", metrics_port);

@@ -14,8 +14,9 @@ struct ServiceFlags {
   std::string metrics_address = "127.0.0.1:0";  // "" serves no metrics
   std::string log_level = "info";
   double drain_seconds = 30;
-  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT"}
-  // once the service serves, by rename; for launchers that start it on port 0.
+  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT",
+  // "health": "HOST:PORT"} once the service serves, by rename; for launchers that start it on port
+  // 0. Without metrics or a health address these are left out.
   std::string ready_file;
 };
 
@@ -36,7 +37,8 @@ int RunService(int (*run)(int argc, char** argv), int argc, char** argv);
 
 // Writes the ready file if one is asked for. UNAVAILABLE names the file.
 [[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags,
-                                          const std::string& grpc_address, int metrics_port);
+                                          const std::string& grpc_address, int metrics_port,
+                                          const std::string& health_address = "");
 
 }  // namespace kernelcast
 

@@ -1,5 +1,6 @@
 #include "common/rpc/server.h"
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
@@ -90,6 +91,19 @@ bool SomebodyListens(const std::string& unix_path) {
   return listens;
 }
 
+std::string LocalAddress(const ListenAddress& listen, int port) {
+  if (!listen.unix_path.empty()) {
+    return absl::StrCat("unix:", listen.unix_path);
+  }
+  if (listen.host == "0.0.0.0") {
+    return absl::StrCat("127.0.0.1:", port);
+  }
+  if (listen.host == "::") {
+    return absl::StrCat("[::1]:", port);
+  }
+  return absl::StrCat(listen.HostText(), ":", port);
+}
+
 using OnServiceNames = std::function<void(const std::vector<std::string>&)>;
 
 // Learns which services a server has, before it takes calls. A service cannot be asked for its
@@ -142,6 +156,64 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(quota);
 }
 
+// Every server has reflection; this one is to have nothing but health.
+class NoPluginsOption final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->clear();
+  }
+};
+
+// Plaintext, and open to whoever reaches it: so no service can be registered with it, and what it
+// buffers is little.
+class HealthServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address) {
+    std::unique_ptr<HealthServer> result(new HealthServer);
+    KC_ASSIGN_OR_RETURN(result->listen_, ParseListenAddress(address));
+    const std::string& unix_path = result->listen_.unix_path;
+    if (!unix_path.empty() && SomebodyListens(unix_path)) {
+      return absl::UnavailableError(absl::StrCat(address, " is in use"));
+    }
+    grpc::ServerBuilder builder;
+    builder.SetOption(std::make_unique<NoPluginsOption>());
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 16);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 60'000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 1'000);
+    builder.SetMaxReceiveMessageSize(1 << 10);
+    grpc::ResourceQuota quota("kernelcast health");
+    quota.Resize(size_t{16} << 20);
+    builder.SetResourceQuota(quota);
+    // gRPC does not start a server that has no service. This one answers UNIMPLEMENTED.
+    builder.RegisterCallbackGenericService(&result->nothing_);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &result->port_);
+    result->server_ = builder.BuildAndStart();
+    if (result->server_ == nullptr || result->port_ <= 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", address));
+    }
+    return result;
+  }
+
+  std::string address() const { return LocalAddress(listen_, port_); }
+  void SetServingStatus(const std::string& service, bool serving) {
+    server_->GetHealthCheckService()->SetServingStatus(service, serving);
+  }
+  void Shutdown() {
+    server_->Shutdown(absl::ToChronoTime(absl::Now()));
+    server_->Wait();
+  }
+
+ private:
+  HealthServer() = default;
+
+  ListenAddress listen_;
+  int port_ = 0;
+  grpc::CallbackGenericService nothing_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
 }  // namespace
 
 struct RpcServer::Impl {
@@ -155,6 +227,7 @@ struct RpcServer::Impl {
   std::shared_ptr<TokenCheck> token_check;
   std::unique_ptr<FileWatch> token_watch;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<HealthServer> health;  // null unless asked for
   std::once_flag shutdown;
 
   void SetServices(const std::vector<std::string>& names) {
@@ -189,12 +262,17 @@ struct RpcServer::Impl {
     return absl::OkStatus();
   }
 
+  void SetServingStatus(const std::string& service, bool serving) {
+    server->GetHealthCheckService()->SetServingStatus(service, serving);
+    if (health != nullptr) {
+      health->SetServingStatus(service, serving);
+    }
+  }
   void SetServing(bool serving) {
-    grpc::HealthCheckServiceInterface* const health = server->GetHealthCheckService();
-    health->SetServingStatus("", serving);
-    health->SetServingStatus("readiness", serving);
+    SetServingStatus("", serving);
+    SetServingStatus("readiness", serving);
     for (const std::string& name : service_names) {
-      health->SetServingStatus(name, serving);
+      SetServingStatus(name, serving);
     }
   }
 };
@@ -238,8 +316,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (metrics != nullptr) {
     impl.certificate_expiry = std::make_unique<CertificateExpiry>("server", options.tls, metrics);
   }
+  if (!options.health_address.empty()) {
+    KC_ASSIGN_OR_RETURN(impl.health, HealthServer::Start(options.health_address));
+  }
   impl.SetServing(true);
-  impl.server->GetHealthCheckService()->SetServingStatus("liveness", true);
+  impl.SetServingStatus("liveness", true);
   return result;
 }
 
@@ -251,17 +332,10 @@ RpcServer::~RpcServer() {
 
 int RpcServer::port() const { return impl_->port; }
 
-std::string RpcServer::address() const {
-  if (!impl_->listen.unix_path.empty()) {
-    return absl::StrCat("unix:", impl_->listen.unix_path);
-  }
-  if (impl_->listen.host == "0.0.0.0") {
-    return absl::StrCat("127.0.0.1:", impl_->port);
-  }
-  if (impl_->listen.host == "::") {
-    return absl::StrCat("[::1]:", impl_->port);
-  }
-  return absl::StrCat(impl_->listen.HostText(), ":", impl_->port);
+std::string RpcServer::address() const { return LocalAddress(impl_->listen, impl_->port); }
+
+std::string RpcServer::health_address() const {
+  return impl_->health != nullptr ? impl_->health->address() : "";
 }
 
 void RpcServer::BeginDrain() { impl_->SetServing(false); }
@@ -271,6 +345,9 @@ void RpcServer::Shutdown(absl::Duration grace) {
     BeginDrain();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     impl_->server->Wait();
+    if (impl_->health != nullptr) {  // a drain may be long, and who drains is alive
+      impl_->health->Shutdown();
+    }
   });
 }
 

@@ -33,6 +33,9 @@ struct ServerOptions {
   // Callers must hold one of its tokens, see TokenTable; empty: tokens are not asked for.
   std::string token_file;
   absl::Duration token_reload_interval = absl::Seconds(10);
+  // Where health is served without TLS and tokens, and nothing else is: for probes that speak
+  // neither. "host:port" or "unix:PATH"; empty: nowhere.
+  std::string health_address;
   int max_message_bytes = 64 << 20;
   absl::Duration max_connection_age = absl::Minutes(5);
   absl::Duration max_connection_age_grace = absl::Minutes(10);
@@ -44,7 +47,7 @@ struct ServerOptions {
 // Thread-safe after Start. gRPC's own log lines become lines of ours.
 //
 // Health answers for "", "readiness", "liveness" and each service's full name. Where tokens are
-// asked for, it wants one as every other call.
+// asked for, it wants one as every other call, save on the health address.
 class RpcServer {
  public:
   // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: bad address, TLS or token files, or
@@ -59,6 +62,8 @@ class RpcServer {
   int port() const;
   // "host:port" or "unix:PATH" that a client on this machine can use.
   std::string address() const;
+  // The same of the health address; empty where there is none.
+  std::string health_address() const;
 
   // Health NOT_SERVING from now on, save for "liveness"; calls go on.
   void BeginDrain();

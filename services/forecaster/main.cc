@@ -245,8 +245,8 @@ int Run(const Flags& flags) {
       return Fail(status);
     }
   }
-  if (const absl::Status status =
-          WriteReadyFile(flags.service, (*server)->address(), metrics.port());
+  if (const absl::Status status = WriteReadyFile(flags.service, (*server)->address(),
+                                                 metrics.port(), (*server)->health_address());
       !status.ok()) {
     return Fail(status);
   }

@@ -164,7 +164,8 @@ absl::Status Serve(const Flags& flags) {
     if (!flags.service.metrics_address.empty()) {
       KC_RETURN_IF_ERROR(metrics.Serve(flags.service.metrics_address));
     }
-    KC_RETURN_IF_ERROR(WriteReadyFile(flags.service, server->address(), metrics.port()));
+    KC_RETURN_IF_ERROR(
+        WriteReadyFile(flags.service, server->address(), metrics.port(), server->health_address()));
     Log(LogLevel::kInfo, "serving",
         {{"address", server->address()}, {"metrics_port", metrics.port()}});
 

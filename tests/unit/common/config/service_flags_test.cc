@@ -94,6 +94,8 @@ TEST_CASE("Flags are read from the command line", "[config]") {
                                "a",
                                "--auth-tokens-file",
                                "t",
+                               "--health-listen",
+                               "127.0.0.1:2",
                                "--max-message-bytes",
                                "1048576",
                                "--max-connection-age-seconds",
@@ -117,6 +119,7 @@ TEST_CASE("Flags are read from the command line", "[config]") {
   CHECK(parsed.flags.server.tls.key_file == "k");
   CHECK(parsed.flags.server.tls.ca_file == "a");
   CHECK(parsed.flags.server.token_file == "t");
+  CHECK(parsed.flags.server.health_address == "127.0.0.1:2");
   CHECK(parsed.flags.server.max_message_bytes == 1 << 20);
   CHECK(parsed.flags.server.max_connection_age == absl::Seconds(90));
   CHECK(parsed.flags.server.max_connection_age_grace == absl::Milliseconds(600'500));
@@ -210,10 +213,11 @@ TEST_CASE("The ready file tells the bound addresses, and appears whole", "[confi
   CHECK(WriteReadyFile(flags, "127.0.0.1:1", 2).ok());  // none asked for
   flags.ready_file = folder.Path("ready.json");
   flags.metrics_address = "0.0.0.0:0";
-  REQUIRE(WriteReadyFile(flags, "127.0.0.1:50051", 9090).ok());
+  REQUIRE(WriteReadyFile(flags, "127.0.0.1:50051", 9090, "127.0.0.1:2").ok());
   std::ifstream file(flags.ready_file);
-  CHECK(nlohmann::json::parse(file) ==
-        nlohmann::json({{"grpc", "127.0.0.1:50051"}, {"metrics", "127.0.0.1:9090"}}));
+  CHECK(nlohmann::json::parse(file) == nlohmann::json({{"grpc", "127.0.0.1:50051"},
+                                                       {"metrics", "127.0.0.1:9090"},
+                                                       {"health", "127.0.0.1:2"}}));
   flags.metrics_address = "";
   REQUIRE(WriteReadyFile(flags, "unix:/s", 0).ok());
   std::ifstream again(flags.ready_file);

@@ -332,6 +332,56 @@ TEST_CASE("Tokens do not cross a network without TLS", "[access]") {
   CHECK(MakeChannel("orchestrator.example:50051", channel).ok());
 }
 
+TEST_CASE("The health address serves health to everybody, and nothing else to anybody",
+          "[access]") {
+  const Files files;
+  Services services;
+  ServerOptions options = files.Server(true);
+  options.tls.ca_file = files.Path("ca.pem");  // who has no certificate gets nowhere else
+  options.health_address = "127.0.0.1:0";
+  const auto server = MustStart(options, services.all);
+  const auto plain = MakeChannel(server->health_address());
+  REQUIRE(plain.ok());
+  for (const char* service : {"", "liveness", "readiness", "kernelcast.v1.Worker"}) {
+    INFO(service);
+    CHECK(CheckHealthBlocking(*plain, service, absl::Seconds(30)).ok());
+  }
+  CHECK(CheckHealthBlocking(*plain, "no.such.Service", absl::Seconds(30)).code() ==
+        absl::StatusCode::kNotFound);
+  ChannelOptions with_token;
+  with_token.token_file = files.Path("submit");
+  const auto token = MakeChannel(server->health_address(), with_token);
+  REQUIRE(token.ok());
+  for (const MethodAccess& access : AllMethodAccess()) {
+    if (access.path.find("grpc.health") != std::string_view::npos) continue;
+    INFO(access.path);
+    CHECK(Try(*plain, access.path, true).code() == absl::StatusCode::kUnimplemented);
+    CHECK(Try(*token, access.path, true).code() == absl::StatusCode::kUnimplemented);
+  }
+
+  server->BeginDrain();
+  CHECK(CheckHealthBlocking(*plain, "readiness", absl::Seconds(30)).code() ==
+        absl::StatusCode::kUnavailable);
+  CHECK(CheckHealthBlocking(*plain, "liveness", absl::Seconds(30)).ok());
+  server->Shutdown(absl::ZeroDuration());
+  CHECK(CheckHealthBlocking(*plain, "liveness", absl::Seconds(30)).code() ==
+        absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE("A health address that is in use or none is refused", "[access]") {
+  Services services;
+  const auto first = MustStart({}, services.all);
+  ServerOptions options;
+  options.health_address = first->address();
+  Services others;
+  CHECK(RpcServer::Start(options, others.all, nullptr).status().code() ==
+        absl::StatusCode::kUnavailable);
+  options.health_address = "nowhere";
+  CHECK(RpcServer::Start(options, others.all, nullptr).status().code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(first->health_address().empty());
+}
+
 TEST_CASE("A server does not start on a token file that it cannot use", "[access]") {
   const Files files;
   Services services;
