@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/rpc/accept_guard.h"
 
 namespace kernelcast {
 namespace {
@@ -154,6 +155,7 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
 }
 
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
+  RaiseDescriptorLimit();
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

@@ -31,8 +31,8 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags);
 // bad usage) or -1 to go on. Prints help, version and errors itself.
 int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 
-// What a service's main function returns: what `run` does, or 1 after a log line where an exception
-// got out of it.
+// What a service's main function returns, after it has raised its limit of descriptors: what `run`
+// does, or 1 after a log line where an exception got out of it.
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv);
 
 // Writes the ready file if one is asked for. UNAVAILABLE names the file.

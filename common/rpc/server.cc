@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/rpc/accept_guard.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/file_watch.h"
@@ -36,6 +37,9 @@ namespace {
 // A bound on what all connections together may buffer; far above what is needed, so that it is met
 // only by a flood, and then by refusing, not by being killed for memory.
 constexpr size_t kMaxBufferBytes = size_t{1} << 30;
+
+// An orchestrator has as many calls under way on a connection as a worker gives credits.
+constexpr int kMaxStreamsPerConnection = 4096;
 
 constexpr std::string_view kUnixPrefix = "unix:";
 
@@ -151,6 +155,9 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  // Who connects and then says nothing is soon gone.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   grpc::ResourceQuota quota("kernelcast");
   quota.Resize(kMaxBufferBytes);
   builder.SetResourceQuota(quota);
@@ -180,6 +187,7 @@ class HealthServer {
     builder.SetOption(std::make_unique<NoPluginsOption>());
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 16);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20'000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 60'000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 1'000);
     builder.SetMaxReceiveMessageSize(1 << 10);
@@ -283,6 +291,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     MetricsRegistry* metrics) {
   SetUpGrpc();
+  GuardAccept();
   std::unique_ptr<RpcServer> result(new RpcServer);
   Impl& impl = *result->impl_;
   KC_ASSIGN_OR_RETURN(impl.listen, ParseListenAddress(options.listen_address));
