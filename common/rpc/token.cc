@@ -16,6 +16,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
@@ -79,6 +80,14 @@ absl::StatusOr<TokenHash> ParseHash(const YAML::Node& node) {
   return hash;
 }
 
+absl::StatusOr<double> ParseRate(const YAML::Node& node) {
+  double rate = 0;
+  if (!node.IsScalar() || !absl::SimpleAtod(node.Scalar(), &rate) || !(rate > 0 && rate <= 1e6)) {
+    return Error(node, "'calls_per_second' wants a number above 0, up to 1e6");
+  }
+  return rate;
+}
+
 absl::StatusOr<TokenTable::Entry> ParseEntry(const YAML::Node& node) {
   if (!node.IsMap()) return Error(node, "a token wants 'name', 'sha256' and 'roles'");
   TokenTable::Entry entry;
@@ -93,11 +102,16 @@ absl::StatusOr<TokenTable::Entry> ParseEntry(const YAML::Node& node) {
       KC_ASSIGN_OR_RETURN(entry.hash, ParseHash(item.second));
     } else if (key == "roles") {
       KC_ASSIGN_OR_RETURN(entry.roles, ParseRoles(item.second));
+    } else if (key == "calls_per_second") {
+      KC_ASSIGN_OR_RETURN(entry.calls_per_second, ParseRate(item.second));
     } else {
-      return Error(item.first, "a token has 'name', 'sha256' and 'roles', and no other key");
+      return Error(
+          item.first,
+          "a token has 'name', 'sha256', 'roles' and 'calls_per_second', and no other key");
     }
   }
-  if (seen.size() != 3) return Error(node, "a token wants 'name', 'sha256' and 'roles'");
+  if (seen.size() != 3 + seen.count("calls_per_second"))
+    return Error(node, "a token wants 'name', 'sha256' and 'roles'");
   return entry;
 }
 

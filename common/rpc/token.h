@@ -31,6 +31,7 @@ class TokenTable {
     std::string name;
     TokenHash hash{};
     std::vector<Role> roles;
+    std::optional<double> calls_per_second;  // none: any number
 
     bool Has(Role role) const;
   };
@@ -40,6 +41,7 @@ class TokenTable {
   //     - name: alice
   //       sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   //       roles: [submit]
+  //       calls_per_second: 50     # may be left out
   // INVALID_ARGUMENT says what is wrong and where: unknown keys, two of one name or hash, no tokens
   // at all.
   [[nodiscard]] static absl::StatusOr<TokenTable> Parse(const std::string& yaml);

@@ -1,5 +1,6 @@
 #include "common/rpc/token_check.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,8 @@ namespace {
 constexpr char kAuthorization[] = "authorization";
 constexpr char kPath[] = ":path";
 constexpr std::string_view kBearer = "Bearer ";
-constexpr const char* kReasonNames[] = {"no_token", "unknown_token", "missing_role"};
+constexpr const char* kReasonNames[] = {"no_token", "unknown_token", "missing_role",
+                                        "too_many_calls"};
 // A flood of refused calls must not become a flood of log lines.
 constexpr int64_t kLogIntervalNs = 10'000'000'000;
 
@@ -42,7 +44,7 @@ TokenCheck::TokenCheck(const std::string& token_file, TokenTable table, MetricsR
   }
   for (int reason = 0; reason < kReasons; ++reason) {
     refused_[reason] = &metrics->Counter("kernelcast_auth_refused_calls_total",
-                                         "Calls refused for want of a token or of its role.",
+                                         "Calls refused by what their token may do.",
                                          {{"reason", kReasonNames[reason]}});
   }
   tokens_ = &metrics->Gauge("kernelcast_auth_tokens", "Tokens of the token file that count.");
@@ -67,6 +69,34 @@ void TokenCheck::Reload() {
   }
   const std::lock_guard lock(mutex_);
   table_ = std::move(shared);
+  // Those of tokens that are gone go too.
+  std::map<std::string, Allowance> kept;
+  for (const TokenTable::Entry& entry : table_->entries()) {
+    if (const auto found = allowances_.find(entry.name); found != allowances_.end()) {
+      kept.insert(*found);
+    }
+  }
+  allowances_ = std::move(kept);
+}
+
+bool TokenCheck::Take(const TokenTable::Entry& entry) const {
+  if (!entry.calls_per_second) {
+    return true;
+  }
+  const double rate = *entry.calls_per_second;
+  const double burst = std::max(1.0, rate);
+  const int64_t now_ns = Clock::Real().MonotonicNs();
+  const std::lock_guard lock(mutex_);
+  const auto [found, first] = allowances_.try_emplace(entry.name, Allowance{burst, now_ns});
+  Allowance& allowance = found->second;
+  const double elapsed_seconds = 1e-9 * static_cast<double>(now_ns - allowance.at_ns);
+  allowance.calls = std::min(burst, allowance.calls + std::max(0.0, elapsed_seconds) * rate);
+  allowance.at_ns = now_ns;
+  if (allowance.calls < 1) {
+    return false;
+  }
+  allowance.calls -= 1;
+  return true;
 }
 
 void TokenCheck::Count(Reason reason) const {
@@ -106,6 +136,12 @@ absl::Status TokenCheck::Check(std::string_view path, std::string_view authoriza
     return absl::PermissionDeniedError(
         absl::StrCat(std::string(path), " needs role ", std::string(RoleName(*access->role)),
                      ", and the token '", entry->name, "' has ", RoleList(*entry)));
+  }
+  if (access != nullptr && access->role && !Take(*entry)) {
+    Count(kTooManyCalls);
+    return absl::ResourceExhaustedError(absl::StrCat("the token '", entry->name, "' may make ",
+                                                     *entry->calls_per_second,
+                                                     " calls a second, and no more"));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "absl/time/clock.h"
@@ -174,6 +175,39 @@ TEST_CASE("Every method of every service has its access, and nothing else has", 
   CHECK(listed == paths);
 }
 
+TEST_CASE("docs/security.md tells the role of every method", "[access]") {
+  std::ifstream file(std::string(KERNELCAST_SOURCE_DIR) + "/docs/security.md");
+  std::map<std::string, std::string> told;
+  bool in_table = false;
+  for (std::string line; std::getline(file, line);) {
+    in_table = line == "| methods | role |" || (in_table && line.substr(0, 1) == "|");
+    const size_t cut = line.rfind('|', line.size() - 2);
+    if (!in_table || cut == std::string::npos || line.find("kernelcast") != std::string::npos) {
+      continue;
+    }
+    std::string role = line.substr(cut);
+    role = role.find('`') == std::string::npos
+               ? ""
+               : role.substr(role.find('`') + 1, role.rfind('`') - role.find('`') - 1);
+    std::string service;
+    for (size_t start = line.find('`'); start < cut; start = line.find('`', start)) {
+      const size_t end = line.find('`', start + 1);
+      std::string method = line.substr(start + 1, end - start - 1);
+      if (const size_t dot = method.find('.'); dot != std::string::npos) {
+        service = method.substr(0, dot);
+        method = method.substr(dot + 1);
+      }
+      told["/kernelcast.v1." + service + "/" + method] = role;
+      start = end + 1;
+    }
+  }
+  for (const MethodAccess& access : AllMethodAccess()) {
+    if (!access.role) continue;
+    INFO(access.path);
+    CHECK(told[std::string(access.path)] == RoleName(*access.role));
+  }
+}
+
 TEST_CASE("No token, or one that is not known, gets nothing, before it has sent any payload",
           "[access]") {
   const bool tls = GENERATE(false, true);
@@ -292,6 +326,37 @@ TEST_CASE("Tokens that come and go count within the interval; a broken file chan
   files.Write("tokens.yaml", files.List({"submit"}));
   CHECK(await(submit, absl::StatusCode::kUnimplemented));
   CHECK(await(stranger, absl::StatusCode::kUnauthenticated));
+}
+
+TEST_CASE("A token makes as many calls a second as it may, and others are not touched",
+          "[access]") {
+  const Files files;
+  Services services;
+  // One call, and the next after a quarter of an hour.
+  files.Write("tokens.yaml", files.List({"admin", "submit"}) + "  calls_per_second: 0.001\n");
+  MetricsRegistry metrics;
+  const auto server = MustStart(files.Server(false), services.all, &metrics);
+  const auto submit = Connect(*server, files, false, "submit");
+  const auto admin = Connect(*server, files, false, "admin");
+  CHECK(Try(submit, kEvaluate, true).code() == absl::StatusCode::kUnimplemented);
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status status = Try(submit, kEvaluate, false);
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK_THAT(Message(status), Catch::Contains("'the submit' may make 0.001 calls a second"));
+    CHECK(Try(admin, "/kernelcast.v1.Orchestrator/Describe", true).code() ==
+          absl::StatusCode::kUnimplemented);
+    CHECK(CheckHealthBlocking(submit, "", absl::Seconds(30)).ok());  // does not count
+  }
+  CHECK(metrics.Counter("kernelcast_auth_refused_calls_total", "", {{"reason", "too_many_calls"}})
+            .Value() == 3);
+  // What it may is looked up for every call.
+  files.Write("tokens.yaml", files.List({"submit"}) + "  calls_per_second: 1000\n");
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  absl::StatusCode code = absl::StatusCode::kOk;
+  while (code != absl::StatusCode::kUnimplemented && absl::Now() < deadline) {
+    code = Try(submit, kEvaluate, true).code();
+  }
+  CHECK(code == absl::StatusCode::kUnimplemented);
 }
 
 TEST_CASE("A client sends the token that its file holds now", "[access]") {

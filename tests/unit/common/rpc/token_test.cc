@@ -56,6 +56,8 @@ TEST_CASE("What a token file says wrong is told with its line and without what m
   const std::string hash = Hash(token);
   const std::string good = "tokens:\n- name: a\n  sha256: " + hash + "\n  roles: [submit]\n";
   REQUIRE(TokenTable::Parse(good).ok());
+  REQUIRE(TokenTable::Parse(good + "  calls_per_second: 2.5\n")->entries()[0].calls_per_second ==
+          2.5);
   const struct {
     std::string yaml;
     std::string told;
@@ -76,6 +78,9 @@ TEST_CASE("What a token file says wrong is told with its line and without what m
       {"tokens:\n- name: a\n  token: " + token + "\n  roles: [submit]\n", "line 3: a token has"},
       {good + "- name: a\n  sha256: " + Hash("b") + "\n  roles: [submit]\n", "line 5: two"},
       {good + "- name: b\n  sha256: " + hash + "\n  roles: [submit]\n", "line 5: two"},
+      {good + "  calls_per_second: many\n", "line 5: 'calls_per_second'"},
+      {good + "  calls_per_second: 0\n", "line 5: 'calls_per_second'"},
+      {good + "  calls_per_second: .nan\n", "line 5: 'calls_per_second'"},
       {"tokens: [" + token, "not YAML"},
   };
   for (const auto& [yaml, told] : cases) {
