@@ -22,6 +22,8 @@ namespace {
 constexpr int kMaxReserve = 256;
 // Far more than a service needs; children inherit it, and some walk through all there may be.
 constexpr rlim_t kEnoughDescriptors = 65'536;
+constexpr int kSpareTries = 20;
+constexpr useconds_t kSpareRetryUs = 10'000;
 constexpr int64_t kLogIntervalNs = 10'000'000'000;
 
 std::atomic<bool> guarded = false;
@@ -53,21 +55,29 @@ void CountClosed() {
   }
 }
 
-// Where there is no descriptor left. False: not even so.
+// Where there is no descriptor left: accepts with the one that is kept for it, and closes. False:
+// not even so, or nobody waits.
 bool CloseNext(int listener) {
   const std::lock_guard lock(spare_mutex);
-  if (spare < 0) {
-    return false;
+  for (int tries = 0; tries < kSpareTries; ++tries) {
+    if (spare >= 0) {
+      close(spare);
+      const auto fd =
+          static_cast<int>(syscall(SYS_accept4, listener, nullptr, nullptr, SOCK_CLOEXEC));
+      const bool nobody_waits = fd < 0 && errno == EAGAIN;
+      if (fd >= 0) close(fd);
+      spare = OpenSpare();
+      if (fd >= 0) {
+        CountClosed();
+        return true;
+      }
+      if (nobody_waits) return false;
+    }
+    // Another thread was quicker to take what was given up.
+    usleep(kSpareRetryUs);
+    if (spare < 0) spare = OpenSpare();
   }
-  close(spare);
-  const auto fd = static_cast<int>(syscall(SYS_accept4, listener, nullptr, nullptr, SOCK_CLOEXEC));
-  const bool accepted = fd >= 0;
-  if (accepted) {
-    close(fd);
-    CountClosed();
-  }
-  spare = OpenSpare();
-  return accepted;
+  return false;
 }
 
 // As accept4, save that no error but EAGAIN is about a connection, or about want of anything.
