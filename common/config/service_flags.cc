@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/rpc/accept_guard.h"
 
 namespace kernelcast {
 namespace {
@@ -109,11 +110,17 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
   app.add_option("--metrics", flags.metrics_address,
                  "Address to serve Prometheus metrics on, host:port; empty: nowhere")
       ->capture_default_str();
+  app.add_option("--health-listen", flags.server.health_address,
+                 "Address to serve gRPC health alone on, without TLS and tokens, for probes that "
+                 "speak neither; host:port or unix:PATH");
   app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
                  "PEM certificate chain; turns on TLS");
   app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
   app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
                  "PEM authority that clients' certificates are checked against; turns on mTLS");
+  app.add_option("--auth-tokens-file", flags.server.token_file,
+                 "YAML file of the tokens that callers must hold, as hashes, and of their roles; "
+                 "docs/security.md describes it");
   app.add_option("--max-message-bytes", flags.server.max_message_bytes,
                  "Largest gRPC message taken or sent")
       ->capture_default_str()
@@ -148,6 +155,7 @@ int ParseServiceFlags(CLI::App& app, int argc, char** argv) {
 }
 
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
+  RaiseDescriptorLimit();
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {
@@ -156,15 +164,16 @@ int RunService(int (*run)(int argc, char** argv), int argc, char** argv) {
   }
 }
 
-absl::Status WriteReadyFile(const ServiceFlags& flags, const std::string& grpc_address,
-                            int metrics_port, const std::string& status_address) {
+absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& served) {
   if (flags.ready_file.empty()) return absl::OkStatus();
-  nlohmann::json ready = {{"grpc", grpc_address}};
+  nlohmann::json ready = {{"grpc", served.grpc}};
+  if (!served.health.empty()) ready["health"] = served.health;
   if (!flags.metrics_address.empty()) {
     const std::string host = flags.metrics_address.substr(0, flags.metrics_address.rfind(':'));
-    ready["metrics"] = absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", metrics_port);
+    ready["metrics"] =
+        absl::StrCat(host == "0.0.0.0" ? "127.0.0.1" : host, ":", served.metrics_port);
   }
-  if (!status_address.empty()) ready["status"] = status_address;
+  if (!served.status.empty()) ready["status"] = served.status;
   const std::string temporary = flags.ready_file + ".part";
   {
     std::ofstream out(temporary);

@@ -14,8 +14,9 @@ struct ServiceFlags {
   std::string metrics_address = "127.0.0.1:0";  // "" serves no metrics
   std::string log_level = "info";
   double drain_seconds = 30;
-  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT"}
-  // once the service serves, by rename; for launchers that start it on port 0.
+  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT",
+  // "health": "HOST:PORT"} once the service serves, by rename; for launchers that start it on port
+  // 0. Without metrics or a health address these are left out.
   std::string ready_file;
 };
 
@@ -30,15 +31,20 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags);
 // bad usage) or -1 to go on. Prints help, version and errors itself.
 int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 
-// What a service's main function returns: what `run` does, or 1 after a log line where an exception
-// got out of it.
+// What a service's main function returns, after it has raised its limit of descriptors: what `run`
+// does, or 1 after a log line where an exception got out of it.
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv);
 
-// Writes the ready file if one is asked for; a status address where there is one. UNAVAILABLE names
-// the file.
-[[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags,
-                                          const std::string& grpc_address, int metrics_port,
-                                          const std::string& status_address = "");
+// What a service has come to serve at, in whole; empty: it does not.
+struct ServedAddresses {
+  std::string grpc;
+  int metrics_port = 0;  // of the host of --metrics
+  std::string health;
+  std::string status;
+};
+
+// Writes the ready file if one is asked for. UNAVAILABLE names the file.
+[[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& served);
 
 }  // namespace kernelcast
 

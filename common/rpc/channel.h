@@ -13,12 +13,16 @@ namespace kernelcast {
 
 struct ChannelOptions {
   TlsOptions tls;
+  // File of a bearer token that every call carries; empty: none.
+  std::string token_file;
+  absl::Duration token_reload_interval = absl::Seconds(10);
   int max_message_bytes = 64 << 20;
 };
 
 // A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to,
 // and no HTTP proxy. Plaintext unless tls.ca_file is set; with a certificate too, it is shown to
-// servers that ask. INVALID_ARGUMENT: unreadable TLS files, or a certificate without an authority.
+// servers that ask. INVALID_ARGUMENT: unreadable TLS files, a certificate without an authority, a
+// file that holds no token, or a token that would leave this machine without TLS.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     const std::string& address, const ChannelOptions& options = {});
 

@@ -1,5 +1,9 @@
 #include "common/rpc/credentials.h"
 
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/bio.h>
@@ -9,7 +13,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -34,24 +42,41 @@ absl::StatusOr<Owned<BIO>> Open(const std::string& path) {
   return file;
 }
 
-absl::StatusOr<Owned<X509>> ReadCertificate(const std::string& path) {
+// One or several, the first of which is the one that a key belongs to.
+absl::StatusOr<std::vector<Owned<X509>>> ReadCertificates(const std::string& path) {
   KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(path));
-  Owned<X509> certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
+  std::vector<Owned<X509>> certificates;
+  while (Owned<X509> certificate{PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr)}) {
+    certificates.push_back(std::move(certificate));
+  }
   ERR_clear_error();
-  if (certificate == nullptr) {
+  if (certificates.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " holds no PEM certificate"));
   }
-  return certificate;
+  return certificates;
+}
+
+absl::StatusOr<absl::Time> FirstExpiry(const std::string& path,
+                                       const std::vector<Owned<X509>>& certificates) {
+  absl::Time first = absl::InfiniteFuture();
+  for (const Owned<X509>& certificate : certificates) {
+    std::tm time{};
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &time) != 1) {
+      ERR_clear_error();
+      return absl::InvalidArgumentError(absl::StrCat(path, " does not say when it expires"));
+    }
+    first = std::min(first, absl::FromTM(time, absl::UTCTimeZone()));
+  }
+  return first;
 }
 
 // An encrypted key is no key: nobody is there to type its password.
 int NoPassword(char*, int, int, void*) { return -1; }
 
-absl::Status CheckKeyPair(const TlsOptions& tls) {
-  KC_ASSIGN_OR_RETURN(const Owned<X509> certificate, ReadCertificate(tls.certificate_file));
+absl::Status CheckKey(const TlsOptions& tls, X509* certificate) {
   KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(tls.key_file));
   const Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(file.get(), nullptr, &NoPassword, nullptr));
-  const bool matches = key != nullptr && X509_check_private_key(certificate.get(), key.get()) == 1;
+  const bool matches = key != nullptr && X509_check_private_key(certificate, key.get()) == 1;
   ERR_clear_error();
   if (key == nullptr) {
     return absl::InvalidArgumentError(
@@ -64,21 +89,6 @@ absl::Status CheckKeyPair(const TlsOptions& tls) {
   return absl::OkStatus();
 }
 
-// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
-// first.
-absl::Status CheckFiles(const TlsOptions& tls) {
-  if (tls.certificate_file.empty() != tls.key_file.empty()) {
-    return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");
-  }
-  if (!tls.certificate_file.empty()) {
-    KC_RETURN_IF_ERROR(CheckKeyPair(tls));
-  }
-  if (!tls.ca_file.empty()) {
-    KC_RETURN_IF_ERROR(ReadCertificate(tls.ca_file).status());
-  }
-  return absl::OkStatus();
-}
-
 std::shared_ptr<grpc::experimental::CertificateProviderInterface> WatchFiles(
     const TlsOptions& tls) {
   const int64_t seconds = std::max<int64_t>(1, absl::ToInt64Seconds(tls.reload_interval));
@@ -86,15 +96,94 @@ std::shared_ptr<grpc::experimental::CertificateProviderInterface> WatchFiles(
       tls.key_file, tls.certificate_file, tls.ca_file, static_cast<unsigned int>(seconds));
 }
 
+// gRPC's own insecure credentials cannot check calls, though the library beneath them can.
+class CheckedPlainCredentials final : public grpc::ServerCredentials {
+ public:
+  explicit CheckedPlainCredentials(std::shared_ptr<grpc::AuthMetadataProcessor> check)
+      : check_(std::move(check)) {}
+
+  void SetAuthMetadataProcessor(
+      const std::shared_ptr<grpc::AuthMetadataProcessor>& check) override {
+    check_ = check;
+  }
+
+ private:
+  using Check = std::shared_ptr<grpc::AuthMetadataProcessor>;
+
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    grpc_server_credentials* const credentials = grpc_insecure_server_credentials_create();
+    grpc_server_credentials_set_auth_metadata_processor(
+        credentials,
+        {&Process, [](void* check) { delete static_cast<Check*>(check); }, new Check(check_)});
+    // The credentials delete it. NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
+    const int port = grpc_server_add_http2_port(server, address.c_str(), credentials);
+    grpc_server_credentials_release(credentials);
+    return port;
+  }
+
+  static grpc::string_ref Text(const grpc_slice& slice) {
+    return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+  }
+
+  static void Process(void* check, grpc_auth_context*, const grpc_metadata* metadata, size_t count,
+                      grpc_process_auth_metadata_done_cb done, void* call) {
+    grpc::AuthMetadataProcessor::InputMetadata input;
+    for (size_t i = 0; i < count; ++i) {
+      input.emplace(Text(metadata[i].key), Text(metadata[i].value));
+    }
+    grpc::AuthMetadataProcessor::OutputMetadata consumed;
+    grpc::AuthMetadataProcessor::OutputMetadata response;
+    const grpc::Status status =
+        (*static_cast<Check*>(check))->Process(input, nullptr, &consumed, &response);
+    std::vector<grpc_metadata> taken;
+    for (const auto& [key, value] : consumed) {
+      grpc_metadata item{};
+      item.key = grpc_slice_from_copied_buffer(key.data(), key.size());
+      item.value = grpc_slice_from_copied_buffer(value.data(), value.size());
+      taken.push_back(item);
+    }
+    done(call, taken.data(), taken.size(), nullptr, 0,
+         static_cast<grpc_status_code>(status.error_code()), status.error_message().c_str());
+    for (const grpc_metadata& item : taken) {
+      grpc_slice_unref(item.key);
+      grpc_slice_unref(item.value);
+    }
+  }
+
+  Check check_;
+};
+
 }  // namespace
 
+// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
+// first.
+absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls) {
+  if (tls.certificate_file.empty() != tls.key_file.empty()) {
+    return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");
+  }
+  absl::Time expiry = absl::InfiniteFuture();
+  if (!tls.certificate_file.empty()) {
+    KC_ASSIGN_OR_RETURN(const std::vector<Owned<X509>> chain,
+                        ReadCertificates(tls.certificate_file));
+    KC_RETURN_IF_ERROR(CheckKey(tls, chain.front().get()));
+    KC_ASSIGN_OR_RETURN(expiry, FirstExpiry(tls.certificate_file, chain));
+  }
+  if (!tls.ca_file.empty()) {
+    KC_RETURN_IF_ERROR(ReadCertificates(tls.ca_file).status());
+  }
+  return expiry;
+}
+
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
-    const TlsOptions& tls) {
-  KC_RETURN_IF_ERROR(CheckFiles(tls));
+    const TlsOptions& tls, const std::shared_ptr<grpc::AuthMetadataProcessor>& check) {
+  KC_RETURN_IF_ERROR(CheckTlsFiles(tls).status());
   if (tls.certificate_file.empty()) {
     if (!tls.ca_file.empty()) {
       return absl::InvalidArgumentError(
           "to check clients against an authority, a server needs a certificate of its own");
+    }
+    if (check != nullptr) {
+      return std::make_shared<CheckedPlainCredentials>(check);
     }
     return grpc::InsecureServerCredentials();
   }
@@ -104,12 +193,17 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     options.watch_root_certs();
     options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   }
-  return grpc::experimental::TlsServerCredentials(options);
+  std::shared_ptr<grpc::ServerCredentials> credentials =
+      grpc::experimental::TlsServerCredentials(options);
+  if (check != nullptr) {
+    credentials->SetAuthMetadataProcessor(check);
+  }
+  return credentials;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& tls) {
-  KC_RETURN_IF_ERROR(CheckFiles(tls));
+  KC_RETURN_IF_ERROR(CheckTlsFiles(tls).status());
   if (tls.ca_file.empty()) {
     if (!tls.certificate_file.empty()) {
       return absl::InvalidArgumentError(

@@ -1,5 +1,6 @@
 #include "common/rpc/server.h"
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
@@ -19,10 +20,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/rpc/accept_guard.h"
+#include "common/rpc/certificate_expiry.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/file_watch.h"
 #include "common/rpc/grpc_setup.h"
+#include "common/rpc/local_address.h"
 #include "common/rpc/method_metrics.h"
+#include "common/rpc/token_check.h"
 
 namespace kernelcast {
 namespace {
@@ -30,6 +37,9 @@ namespace {
 // A bound on what all connections together may buffer; far above what is needed, so that it is met
 // only by a flood, and then by refusing, not by being killed for memory.
 constexpr size_t kMaxBufferBytes = size_t{1} << 30;
+
+// An orchestrator has as many calls under way on a connection as a worker gives credits.
+constexpr int kMaxStreamsPerConnection = 4096;
 
 constexpr std::string_view kUnixPrefix = "unix:";
 
@@ -85,6 +95,19 @@ bool SomebodyListens(const std::string& unix_path) {
   return listens;
 }
 
+std::string LocalAddress(const ListenAddress& listen, int port) {
+  if (!listen.unix_path.empty()) {
+    return absl::StrCat("unix:", listen.unix_path);
+  }
+  if (listen.host == "0.0.0.0") {
+    return absl::StrCat("127.0.0.1:", port);
+  }
+  if (listen.host == "::") {
+    return absl::StrCat("[::1]:", port);
+  }
+  return absl::StrCat(listen.HostText(), ":", port);
+}
+
 using OnServiceNames = std::function<void(const std::vector<std::string>&)>;
 
 // Learns which services a server has, before it takes calls. A service cannot be asked for its
@@ -132,10 +155,72 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  // Who connects and then says nothing is soon gone.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   grpc::ResourceQuota quota("kernelcast");
   quota.Resize(kMaxBufferBytes);
   builder.SetResourceQuota(quota);
 }
+
+// Every server has reflection; this one is to have nothing but health.
+class NoPluginsOption final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->clear();
+  }
+};
+
+// Plaintext, and open to whoever reaches it: so no service can be registered with it, and what it
+// buffers is little.
+class HealthServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address) {
+    std::unique_ptr<HealthServer> result(new HealthServer);
+    KC_ASSIGN_OR_RETURN(result->listen_, ParseListenAddress(address));
+    const std::string& unix_path = result->listen_.unix_path;
+    if (!unix_path.empty() && SomebodyListens(unix_path)) {
+      return absl::UnavailableError(absl::StrCat(address, " is in use"));
+    }
+    grpc::ServerBuilder builder;
+    builder.SetOption(std::make_unique<NoPluginsOption>());
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 16);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20'000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 60'000);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 1'000);
+    builder.SetMaxReceiveMessageSize(1 << 10);
+    grpc::ResourceQuota quota("kernelcast health");
+    quota.Resize(size_t{16} << 20);
+    builder.SetResourceQuota(quota);
+    // gRPC does not start a server that has no service. This one answers UNIMPLEMENTED.
+    builder.RegisterCallbackGenericService(&result->nothing_);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &result->port_);
+    result->server_ = builder.BuildAndStart();
+    if (result->server_ == nullptr || result->port_ <= 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", address));
+    }
+    return result;
+  }
+
+  std::string address() const { return LocalAddress(listen_, port_); }
+  void SetServingStatus(const std::string& service, bool serving) {
+    server_->GetHealthCheckService()->SetServingStatus(service, serving);
+  }
+  void Shutdown() {
+    server_->Shutdown(absl::ToChronoTime(absl::Now()));
+    server_->Wait();
+  }
+
+ private:
+  HealthServer() = default;
+
+  ListenAddress listen_;
+  int port_ = 0;
+  grpc::CallbackGenericService nothing_;
+  std::unique_ptr<grpc::Server> server_;
+};
 
 }  // namespace
 
@@ -145,7 +230,12 @@ struct RpcServer::Impl {
   std::vector<std::string> service_names;
   // Outlives the server, whose interceptors refer to it. Null without a registry.
   std::unique_ptr<MethodMetrics> method_metrics;
+  std::unique_ptr<CertificateExpiry> certificate_expiry;  // null without a registry
+  // Null where tokens are not asked for. Shared with gRPC, which lets go of it when it pleases.
+  std::shared_ptr<TokenCheck> token_check;
+  std::unique_ptr<FileWatch> token_watch;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<HealthServer> health;  // null unless asked for
   std::once_flag shutdown;
 
   void SetServices(const std::vector<std::string>& names) {
@@ -158,12 +248,39 @@ struct RpcServer::Impl {
     }
   }
 
+  absl::Status SetUpTokens(const ServerOptions& options, MetricsRegistry* metrics) {
+    const bool leaves_machine = !IsLocalAddress(options.listen_address);
+    if (options.token_file.empty()) {
+      if (leaves_machine && options.tls.ca_file.empty()) {
+        Log(LogLevel::kWarning,
+            "whoever reaches this address is served: neither tokens nor certificates are asked for",
+            {{"address", options.listen_address}});
+      }
+      return absl::OkStatus();
+    }
+    if (leaves_machine && options.tls.certificate_file.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens would cross the network to ", options.listen_address,
+                       " in the clear: turn on TLS, or listen on 127.0.0.1 or a Unix socket"));
+    }
+    KC_ASSIGN_OR_RETURN(token_check, TokenCheck::Create(options.token_file, metrics));
+    token_watch = std::make_unique<FileWatch>(std::vector<std::string>{options.token_file},
+                                              options.token_reload_interval,
+                                              [check = token_check.get()] { check->Reload(); });
+    return absl::OkStatus();
+  }
+
+  void SetServingStatus(const std::string& service, bool serving) {
+    server->GetHealthCheckService()->SetServingStatus(service, serving);
+    if (health != nullptr) {
+      health->SetServingStatus(service, serving);
+    }
+  }
   void SetServing(bool serving) {
-    grpc::HealthCheckServiceInterface* const health = server->GetHealthCheckService();
-    health->SetServingStatus("", serving);
-    health->SetServingStatus("readiness", serving);
+    SetServingStatus("", serving);
+    SetServingStatus("readiness", serving);
     for (const std::string& name : service_names) {
-      health->SetServingStatus(name, serving);
+      SetServingStatus(name, serving);
     }
   }
 };
@@ -174,11 +291,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     MetricsRegistry* metrics) {
   SetUpGrpc();
+  GuardAccept();
   std::unique_ptr<RpcServer> result(new RpcServer);
   Impl& impl = *result->impl_;
   KC_ASSIGN_OR_RETURN(impl.listen, ParseListenAddress(options.listen_address));
+  KC_RETURN_IF_ERROR(impl.SetUpTokens(options, metrics));
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
-                      MakeServerCredentials(options.tls));
+                      MakeServerCredentials(options.tls, impl.token_check));
   if (!impl.listen.unix_path.empty() && SomebodyListens(impl.listen.unix_path)) {
     return absl::UnavailableError(absl::StrCat(options.listen_address, " is in use"));
   }
@@ -203,8 +322,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen_address));
   }
   impl.port = impl.listen.unix_path.empty() ? port : 0;
+  if (metrics != nullptr) {
+    impl.certificate_expiry = std::make_unique<CertificateExpiry>("server", options.tls, metrics);
+  }
+  if (!options.health_address.empty()) {
+    KC_ASSIGN_OR_RETURN(impl.health, HealthServer::Start(options.health_address));
+  }
   impl.SetServing(true);
-  impl.server->GetHealthCheckService()->SetServingStatus("liveness", true);
+  impl.SetServingStatus("liveness", true);
   return result;
 }
 
@@ -216,17 +341,10 @@ RpcServer::~RpcServer() {
 
 int RpcServer::port() const { return impl_->port; }
 
-std::string RpcServer::address() const {
-  if (!impl_->listen.unix_path.empty()) {
-    return absl::StrCat("unix:", impl_->listen.unix_path);
-  }
-  if (impl_->listen.host == "0.0.0.0") {
-    return absl::StrCat("127.0.0.1:", impl_->port);
-  }
-  if (impl_->listen.host == "::") {
-    return absl::StrCat("[::1]:", impl_->port);
-  }
-  return absl::StrCat(impl_->listen.HostText(), ":", impl_->port);
+std::string RpcServer::address() const { return LocalAddress(impl_->listen, impl_->port); }
+
+std::string RpcServer::health_address() const {
+  return impl_->health != nullptr ? impl_->health->address() : "";
 }
 
 void RpcServer::BeginDrain() { impl_->SetServing(false); }
@@ -236,6 +354,9 @@ void RpcServer::Shutdown(absl::Duration grace) {
     BeginDrain();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     impl_->server->Wait();
+    if (impl_->health != nullptr) {  // a drain may be long, and who drains is alive
+      impl_->health->Shutdown();
+    }
   });
 }
 

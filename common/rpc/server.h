@@ -30,20 +30,28 @@ struct ServerOptions {
   // "host:port" or "unix:PATH"; port 0 picks one.
   std::string listen_address = "127.0.0.1:0";
   TlsOptions tls;
+  // Callers must hold one of its tokens, see TokenTable; empty: tokens are not asked for.
+  std::string token_file;
+  absl::Duration token_reload_interval = absl::Seconds(10);
+  // Where health is served without TLS and tokens, and nothing else is: for probes that speak
+  // neither. "host:port" or "unix:PATH"; empty: nowhere.
+  std::string health_address;
   int max_message_bytes = 64 << 20;
   absl::Duration max_connection_age = absl::Minutes(5);
   absl::Duration max_connection_age_grace = absl::Minutes(10);
 };
 
-// A gRPC server with health service, reflection and per-method metrics
-// (kernelcast_grpc_server_handled_total and _handling_seconds). Start order: services are
-// registered, the port is bound exclusively, health is SERVING. Thread-safe after Start. gRPC's own
-// log lines become lines of ours.
+// A gRPC server with health service, reflection, per-method metrics
+// (kernelcast_grpc_server_handled_total and _handling_seconds) and the metric of its certificate's
+// expiry. Start order: services are registered, the port is bound exclusively, health is SERVING.
+// Thread-safe after Start. gRPC's own log lines become lines of ours.
 //
-// Health answers for "", "readiness", "liveness" and each service's full name.
+// Health answers for "", "readiness", "liveness" and each service's full name. Where tokens are
+// asked for, it wants one as every other call, save on the health address.
 class RpcServer {
  public:
-  // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: bad address or TLS files.
+  // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: bad address, TLS or token files, or
+  // tokens that would cross a network without TLS.
   // `services` and `metrics`, which may be null, must outlive the server.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
@@ -54,6 +62,8 @@ class RpcServer {
   int port() const;
   // "host:port" or "unix:PATH" that a client on this machine can use.
   std::string address() const;
+  // The same of the health address; empty where there is none.
+  std::string health_address() const;
 
   // Health NOT_SERVING from now on, save for "liveness"; calls go on.
   void BeginDrain();

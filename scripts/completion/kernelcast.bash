@@ -15,6 +15,7 @@ _kernelcast() {
     "compile --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compile --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "compile --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "compile --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -27,6 +28,7 @@ _kernelcast() {
     "doctor --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -53,6 +55,7 @@ _kernelcast() {
     "evaluate --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -62,6 +65,7 @@ _kernelcast() {
     "export --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "export --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "export --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -72,6 +76,7 @@ _kernelcast() {
     "forecast --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -91,6 +96,7 @@ _kernelcast() {
     "measure --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "measure --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "measure --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -102,6 +108,7 @@ _kernelcast() {
     "report --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "report --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "report --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -138,6 +145,7 @@ _kernelcast() {
     "search --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -146,6 +154,7 @@ _kernelcast() {
     "searches --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "searches --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "searches --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "searches --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "searches --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "searches --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "searches --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -153,9 +162,12 @@ _kernelcast() {
     "stop --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "stop --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "stop --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "stop --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "stop --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "token --role") mapfile -t COMPREPLY < <(compgen -W 'admin measure submit' -- "$cur"); return ;;
+    "token --output" | "token -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "up --listen") return ;;
     "up --log-level") mapfile -t COMPREPLY < <(compgen -W 'debug error info warning' -- "$cur"); return ;;
     "up --drain-seconds") return ;;
@@ -180,15 +192,16 @@ _kernelcast() {
     "watch --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "watch --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop token up watch --help --version' -- "$cur") ;;
     compile)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --reference --facts' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --reference --facts' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -202,7 +215,7 @@ _kernelcast() {
       ;;
     doctor)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     eval)
@@ -214,26 +227,26 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
       ;;
     export)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     forecast)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
       ;;
     measure)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --level --counters' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --level --counters' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -247,24 +260,29 @@ _kernelcast() {
       ;;
     report)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
       ;;
     searches)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     stop)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    token)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --role --output -o' -- "$cur")
       fi
       ;;
     up)
@@ -274,7 +292,7 @@ _kernelcast() {
       ;;
     watch)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
   esac

@@ -33,6 +33,7 @@ int Main(int argc, char** argv) {
       absl::StrCat("kernelcast COMMAND --help tells more.\n\nEnvironment:\n"
                    "  KERNELCAST_ORCHESTRATOR  address of a running orchestrator\n"
                    "  KERNELCAST_PROBLEMS      folders of problems, ':' between them\n"
+                   "  KERNELCAST_TOKEN_FILE    file of the token to show to services\n"
                    "  NO_COLOR                 no colours, and progress as plain lines\n\n",
                    ExitCodeHelp()));
   AddSearchCommands(app, context);
@@ -42,6 +43,7 @@ int Main(int argc, char** argv) {
   AddEvalCommand(app, context);
   AddWorkerCommands(app, context);
   AddProblemsCommand(app, context);
+  AddTokenCommand(app, context);
   AddDoctorCommand(app, context);
   AddCompletionCommand(app, context);
 

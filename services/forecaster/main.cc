@@ -246,7 +246,10 @@ int Run(const Flags& flags) {
     }
   }
   if (const absl::Status status =
-          WriteReadyFile(flags.service, (*server)->address(), metrics.port());
+          WriteReadyFile(flags.service, {.grpc = (*server)->address(),
+                                         .metrics_port = metrics.port(),
+                                         .health = (*server)->health_address(),
+                                         .status = ""});
       !status.ok()) {
     return Fail(status);
   }

@@ -20,6 +20,7 @@
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/certificate_expiry.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_client.h"
 #include "services/orchestrator/clients/worker_pool.h"
@@ -48,6 +49,7 @@ struct Flags {
   double forecast_timeout_seconds =
       absl::ToDoubleSeconds(ForecasterClientOptions().forecast_timeout);
   TlsOptions client_tls;
+  std::string client_token_file;
   size_t max_in_flight = EngineOptions().max_live_evaluations;
   int confirm = EngineOptions().confirm_candidates;
 
@@ -162,6 +164,7 @@ absl::Status Serve(const Flags& flags) {
   WorkerPoolOptions pool_options;
   pool_options.addresses = flags.workers;
   pool_options.channel.tls = flags.client_tls;
+  pool_options.channel.token_file = flags.client_token_file;
   KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&engine_for_pool] {
                         if (Engine* engine = engine_for_pool) engine->CapacityChanged();
                       }));
@@ -171,11 +174,13 @@ absl::Status Serve(const Flags& flags) {
   ForecasterClientOptions forecaster_options;
   forecaster_options.address = flags.forecaster;
   forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
-  forecaster_options.channel.tls = flags.client_tls;
+  forecaster_options.channel = pool_options.channel;
   forecaster_options.device_for = [pool = workers.get()](const std::string& target) {
     return pool->DeviceFor(target);
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterClient::Create(forecaster_options));
+
+  const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
 
   WriterParts writer;
   if (flags.llm.any()) {
@@ -206,8 +211,10 @@ absl::Status Serve(const Flags& flags) {
       KC_ASSIGN_OR_RETURN(status, StatusServer::Start(flags.status_address, render));
     }
     const std::string status_address = status != nullptr ? status->address() : "";
-    KC_RETURN_IF_ERROR(
-        WriteReadyFile(flags.service, server->address(), metrics.port(), status_address));
+    KC_RETURN_IF_ERROR(WriteReadyFile(flags.service, {.grpc = server->address(),
+                                                      .metrics_port = metrics.port(),
+                                                      .health = server->health_address(),
+                                                      .status = status_address}));
     Log(LogLevel::kInfo, "serving",
         {{"address", server->address()},
          {"metrics_port", metrics.port()},
@@ -251,6 +258,9 @@ int Main(int argc, char** argv) {
   app.add_option("--client-certificate-file", flags.client_tls.certificate_file,
                  "Certificate shown to workers and forecasters");
   app.add_option("--client-key-file", flags.client_tls.key_file, "Its key");
+  app.add_option("--client-token-file", flags.client_token_file,
+                 "File of the token shown to workers (role measure) and to the forecaster (roles "
+                 "submit and measure)");
   app.add_option("--max-in-flight", flags.max_in_flight,
                  "Evaluations accepted and not settled; more are refused")
       ->capture_default_str()

@@ -249,6 +249,11 @@ class ChartTest(unittest.TestCase):
                  "orchestrator.perPool: must be true where more than one pool has GPUs"),
                 (["tls.mode=certManager"], "tls.certManager: issuerRef.name or createIssuer is needed"),
                 (["tls.mode=existingSecret"], "the name of a secret is needed where tls.mode is existingSecret"),
+                (["auth.enabled=true"], "auth.enabled: tokens need TLS"),
+                (["auth.enabled=true", "tls.mode=certManager", "tls.certManager.createIssuer=true"],
+                 "the name of a secret is needed where auth.enabled holds"),
+                (["grpc.healthPort=50051", "tls.mode=certManager", "tls.certManager.createIssuer=true"],
+                 "grpc.healthPort: must differ from grpc.port"),
                 ([pools + "cpu.autoscaling.mode=hpa", pools + "cpu.autoscaling.minReplicas=9"],
                  "worker.pools.cpu.autoscaling: minReplicas is larger than maxReplicas"),
         ):
@@ -347,13 +352,35 @@ class ChartTest(unittest.TestCase):
         for name, objects in self.each():
             for one in of_kind(objects, "StatefulSet"):
                 container = one["spec"]["template"]["spec"]["containers"][0]
-                if "tls-key-file" in config_of(objects, one):
-                    self.assertIn("tcpSocket", container["readinessProbe"])
-                    self.assertEqual(container["livenessProbe"]["httpGet"], {"path": "/metrics", "port": "metrics"})
-                else:
-                    self.assertEqual(container["readinessProbe"]["grpc"]["service"], "readiness")
-                    self.assertEqual(container["livenessProbe"]["grpc"]["service"], "liveness")
-                self.assertIn("startupProbe", container)
+                config = config_of(objects, one)
+                # Kubelets speak neither TLS nor tokens.
+                address = config["health-listen" if "tls-key-file" in config else "listen"]
+                self.assertEqual("health-listen" in config, "tls-key-file" in config)
+                for probe, service in (("startup", "liveness"), ("liveness", "liveness"), ("readiness", "readiness")):
+                    asked = container[f"{probe}Probe"]["grpc"]
+                    self.assertEqual(asked, {"port": int(address.rsplit(":", 1)[1]), "service": service})
+                    self.assertIn(asked["port"], [port["containerPort"] for port in container["ports"]])
+
+    def test_tokens_come_from_secrets_and_the_health_port_is_in_no_service(self):
+        objects = render("tokens")
+        for one in of_kind(objects, "StatefulSet"):
+            component = label(one, "app.kubernetes.io/component")
+            config = config_of(objects, one)
+            self.assertEqual(config["auth-tokens-file"], "/run/secrets/kernelcast/auth/tokens.yaml")
+            self.assertEqual(config.get("client-token-file"),
+                             "/run/secrets/kernelcast/auth/token" if component == "orchestrator" else None)
+            spec = one["spec"]["template"]["spec"]
+            volume = next(volume for volume in spec["volumes"] if volume["name"] == "auth")
+            self.assertEqual(volume["secret"]["secretName"], f"kernelcast-{component}-tokens")
+            mount = next(mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "auth")
+            self.assertEqual(mount["mountPath"], "/run/secrets/kernelcast/auth")
+            self.assertNotIn("subPath", mount)
+        for service in of_kind(objects, "Service"):
+            self.assertNotIn("health", [port["name"] for port in service["spec"]["ports"]])
+        pods = [one for one in of_kind(objects, "Pod")]
+        self.assertTrue(all("--token-file=/run/secrets/kernelcast/auth/token" in pod["spec"]["containers"][0]["args"]
+                            for pod in pods) and pods)
+        self.assertEqual(of_kind(render("tokens", "auth.testSecret="), "Pod"), [])
 
     def test_every_set_has_a_disruption_budget(self):
         for name, objects in self.each():

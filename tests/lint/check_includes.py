@@ -53,7 +53,7 @@ EXTERNAL = [
         "services/*/store/*", "services/*/main.cc", "services/cli/[!c]*",
         "services/cli/commands/*"]),
     ("yaml-cpp", r"yaml-cpp/", ["common/domain/*.cc", "common/domain/yaml_tree.h",
-                                "common/config/*.cc", "common/llm/*.cc"]),
+                                "common/config/*.cc", "common/llm/*.cc", "common/rpc/*.cc"]),
     ("muParser", r"muParser", ["common/domain/*.cc"]),
     ("SQLite", r"sqlite3", ["services/*/store/*"]),
     ("curl", r"curl/", ["common/llm/*.cc"]),

@@ -69,6 +69,15 @@ annotations:
 {{- end -}}
 {{- end }}
 
+{{/* Secret with a component's tokens.yaml. */}}
+{{- define "kernelcast.authSecret" -}}
+{{- if eq (include "kernelcast.tlsMode" .root) "off" -}}
+{{- fail "auth.enabled: tokens need TLS; set tls.mode" -}}
+{{- end -}}
+{{- $secret := get .root.Values.auth.existingSecrets .component -}}
+{{- required (printf "auth.existingSecrets.%s: the name of a secret is needed where auth.enabled holds" .component) $secret -}}
+{{- end }}
+
 {{/* Pools that are enabled, each with the defaults filled in, as JSON by name. */}}
 {{- define "kernelcast.pools" -}}
 {{- $pools := dict -}}
@@ -136,6 +145,13 @@ tls-key-file: {{ $tls }}/tls.key
 {{- if .root.Values.tls.mutual }}
 tls-client-ca-file: {{ $tls }}/ca.crt
 {{- end }}
+{{- if has (int .root.Values.grpc.healthPort) (list (int .root.Values.grpc.port) (int .root.Values.metrics.port)) }}
+{{- fail "grpc.healthPort: must differ from grpc.port and metrics.port" }}
+{{- end }}
+health-listen: {{ printf "%s:%d" .root.Values.grpc.bindAddress (int .root.Values.grpc.healthPort) | quote }}
+{{- end }}
+{{- if .root.Values.auth.enabled }}
+auth-tokens-file: /run/secrets/kernelcast/auth/tokens.yaml
 {{- end }}
 {{- end }}
 
@@ -155,48 +171,28 @@ data:
   {{- end }}
 {{- end }}
 
-{{/* Services cannot be probed by gRPC through TLS: kubelets do not speak it. */}}
+{{/* Kubelets speak gRPC, but neither TLS nor tokens: with these, health has a port of its own. */}}
 {{- define "kernelcast.probes" -}}
-{{- if eq (include "kernelcast.tlsMode" .) "off" -}}
+{{- $port := ternary .Values.grpc.port .Values.grpc.healthPort (eq (include "kernelcast.tlsMode" .) "off") -}}
 startupProbe:
   grpc:
-    port: {{ .Values.grpc.port }}
+    port: {{ $port }}
     service: liveness
   periodSeconds: 2
   failureThreshold: 150
 livenessProbe:
   grpc:
-    port: {{ .Values.grpc.port }}
+    port: {{ $port }}
     service: liveness
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
   grpc:
-    port: {{ .Values.grpc.port }}
+    port: {{ $port }}
     service: readiness
   periodSeconds: 5
   timeoutSeconds: 5
-{{- else -}}
-startupProbe:
-  httpGet:
-    path: /metrics
-    port: metrics
-  periodSeconds: 2
-  failureThreshold: 150
-livenessProbe:
-  httpGet:
-    path: /metrics
-    port: metrics
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
-readinessProbe:
-  tcpSocket:
-    port: grpc
-  periodSeconds: 5
-  timeoutSeconds: 5
-{{- end }}
 {{- end }}
 
 {{- define "kernelcast.podSecurityContext" -}}
@@ -299,6 +295,10 @@ spec:
               containerPort: {{ .root.Values.grpc.port }}
             - name: metrics
               containerPort: {{ .root.Values.metrics.port }}
+            {{- if $tls }}
+            - name: health
+              containerPort: {{ .root.Values.grpc.healthPort }}
+            {{- end }}
           {{- include "kernelcast.probes" .root | nindent 10 }}
           {{- if gt (int $settings.preStopSeconds) 0 }}
           lifecycle:
@@ -323,6 +323,11 @@ spec:
               mountPath: /run/secrets/kernelcast/tls
               readOnly: true
             {{- end }}
+            {{- if .root.Values.auth.enabled }}
+            - name: auth
+              mountPath: /run/secrets/kernelcast/auth
+              readOnly: true
+            {{- end }}
             {{- range .secrets }}
             - name: secret-{{ . }}
               mountPath: /run/secrets/kernelcast/{{ . }}
@@ -344,6 +349,12 @@ spec:
         - name: tls
           secret:
             secretName: {{ include "kernelcast.tlsSecret" (dict "root" .root "component" .component) }}
+            defaultMode: 0440
+        {{- end }}
+        {{- if .root.Values.auth.enabled }}
+        - name: auth
+          secret:
+            secretName: {{ include "kernelcast.authSecret" (dict "root" .root "component" .component) }}
             defaultMode: 0440
         {{- end }}
         {{- range .secrets }}

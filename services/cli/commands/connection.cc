@@ -61,6 +61,10 @@ void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
                  "Certificate to show to services")
       ->type_name("FILE");
   app.add_option("--tls-key", flags.channel.tls.key_file, "Its key")->type_name("FILE");
+  app.add_option("--token-file", flags.channel.token_file,
+                 "File of the token to show to services, as `kernelcast token` makes it")
+      ->envname("KERNELCAST_TOKEN_FILE")
+      ->type_name("FILE");
   AddStateFlags(app, flags);
 }
 

@@ -40,6 +40,7 @@ void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, f
 void AddEvalCommand(CLI::App& app, Context& context);
 void AddRecordCommands(CLI::App& app, Context& context);  // export, report, searches, stop
 void AddProblemsCommand(CLI::App& app, Context& context);
+void AddTokenCommand(CLI::App& app, Context& context);
 void AddDoctorCommand(CLI::App& app, Context& context);
 void AddCompletionCommand(CLI::App& app, Context& context);
 

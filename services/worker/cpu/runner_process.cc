@@ -291,6 +291,7 @@ bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
 std::vector<std::string> RunnerProcess::missing_protections() const {
   static constexpr std::pair<uint32_t, const char*> kNames[] = {
       {runner::kSeccomp, "seccomp"},
+      {runner::kLandlock, "landlock"},
       {runner::kNoNewPrivileges, "no_new_privileges"},
       {runner::kResourceLimits, "resource_limits"},
       {runner::kUnprivilegedUser, "unprivileged_user"},

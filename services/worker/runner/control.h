@@ -59,6 +59,7 @@ enum Protection : uint32_t {
   kResourceLimits = 4,
   kUnprivilegedUser = 8,
   kParentDeathSignal = 16,
+  kLandlock = 32,
 };
 
 struct TensorRecord {

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "services/worker/runner/landlock.h"
+
 namespace kernelcast::worker::runner {
 namespace {
 
@@ -156,6 +158,13 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && parent != 0) {
     had |= kParentDeathSignal;
   }
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
+    had |= kNoNewPrivileges;
+  }
+  // Should the filter below be refused, or leak, files and networks are still out of reach.
+  if (DenyFilesAndNetwork()) {
+    had |= kLandlock;
+  }
   const rlim_t memory =
       block.max_address_space_bytes > 0 ? block.max_address_space_bytes : RLIM_INFINITY;
   const rlim_t cpu = block.max_cpu_seconds > 0 ? block.max_cpu_seconds : RLIM_INFINITY;
@@ -167,9 +176,6 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   limits = Limit(RLIMIT_AS, memory) && limits;
   if (limits) {
     had |= kResourceLimits;
-  }
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
-    had |= kNoNewPrivileges;
   }
   if (LoadFilter(block)) {
     had |= kSeccomp;

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import hashlib
 import importlib.util
 import json
 import os
@@ -64,24 +65,40 @@ def main():
         stubs = folder / "stubs"
         subprocess.run([sys.executable, root / "clients/python/generate_stubs.py", stubs], check=True)
 
+        secret = os.urandom(32).hex()
+        token = folder / "token"
+        token.write_text(secret + "\n")
+        tokens = folder / "tokens.yaml"
+        tokens.write_text("tokens:\n  - name: test\n    roles: [submit]\n    sha256: "
+                          + hashlib.sha256(secret.encode()).hexdigest() + "\n")
+
         worker = services.enter_context(
             service(binaries, folder, "worker", "--cache-dir", folder / "artefacts"))
         forecaster = services.enter_context(
             service(binaries, folder, "forecaster", "--state-dir", folder / "forecaster"))
         orchestrator = services.enter_context(
             service(binaries, folder, "orchestrator", "--state-dir", folder / "orchestrator",
-                    "--worker", worker, "--forecaster", forecaster))
+                    "--worker", worker, "--forecaster", forecaster, "--auth-tokens-file", tokens))
 
         good = root / "examples/candidates/row_softmax/reciprocal.cc"
         lazy = folder / "lazy.cc"
         lazy.write_text(DOES_NOTHING)
         broken = folder / "broken.cc"
         broken.write_text("this is not C++\n")
-        run = subprocess.run(
-            [sys.executable, root / "examples/python/evaluate_stream.py", orchestrator,
-             root / "examples/problems/row_softmax", good, lazy, broken],
-            env={**os.environ, "PYTHONPATH": str(stubs)}, capture_output=True, text=True, timeout=150)
-        print(run.stdout, run.stderr)
+
+        def evaluate(*arguments):
+            run = subprocess.run(
+                [sys.executable, root / "examples/python/evaluate_stream.py", orchestrator,
+                 root / "examples/problems/row_softmax", *arguments],
+                env={**os.environ, "PYTHONPATH": str(stubs)}, capture_output=True, text=True,
+                timeout=150)
+            print(run.stdout, run.stderr)
+            return run
+
+        refused = evaluate(good)
+        check(refused.returncode != 0 and "UNAUTHENTICATED" in refused.stderr,
+              "who has no token is refused")
+        run = evaluate(good, lazy, broken, "--token-file", token)
         check(run.returncode == 0, f"the example ended with {run.returncode}")
         check(f"{good}: ok: " in run.stdout, "a correct candidate is measured")
         check(f"{lazy}: wrong_result: " in run.stdout, "a candidate that writes nothing is wrong")

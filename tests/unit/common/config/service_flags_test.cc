@@ -92,6 +92,10 @@ TEST_CASE("Flags are read from the command line", "[config]") {
                                "k",
                                "--tls-client-ca-file",
                                "a",
+                               "--auth-tokens-file",
+                               "t",
+                               "--health-listen",
+                               "127.0.0.1:2",
                                "--max-message-bytes",
                                "1048576",
                                "--max-connection-age-seconds",
@@ -114,6 +118,8 @@ TEST_CASE("Flags are read from the command line", "[config]") {
   CHECK(parsed.flags.server.tls.certificate_file == "c");
   CHECK(parsed.flags.server.tls.key_file == "k");
   CHECK(parsed.flags.server.tls.ca_file == "a");
+  CHECK(parsed.flags.server.token_file == "t");
+  CHECK(parsed.flags.server.health_address == "127.0.0.1:2");
   CHECK(parsed.flags.server.max_message_bytes == 1 << 20);
   CHECK(parsed.flags.server.max_connection_age == absl::Seconds(90));
   CHECK(parsed.flags.server.max_connection_age_grace == absl::Milliseconds(600'500));
@@ -204,25 +210,26 @@ TEST_CASE("Version and help end well", "[config]") {
 TEST_CASE("The ready file tells the bound addresses, and appears whole", "[config]") {
   const Folder folder;
   ServiceFlags flags;
-  CHECK(WriteReadyFile(flags, "127.0.0.1:1", 2).ok());  // none asked for
+  CHECK(WriteReadyFile(flags, {"127.0.0.1:1", 2, "", ""}).ok());  // none asked for
   flags.ready_file = folder.Path("ready.json");
   flags.metrics_address = "0.0.0.0:0";
-  REQUIRE(WriteReadyFile(flags, "127.0.0.1:50051", 9090).ok());
+  REQUIRE(WriteReadyFile(flags, {"127.0.0.1:50051", 9090, "127.0.0.1:2", ""}).ok());
   std::ifstream file(flags.ready_file);
-  CHECK(nlohmann::json::parse(file) ==
-        nlohmann::json({{"grpc", "127.0.0.1:50051"}, {"metrics", "127.0.0.1:9090"}}));
+  CHECK(nlohmann::json::parse(file) == nlohmann::json({{"grpc", "127.0.0.1:50051"},
+                                                       {"metrics", "127.0.0.1:9090"},
+                                                       {"health", "127.0.0.1:2"}}));
   flags.metrics_address = "";
-  REQUIRE(WriteReadyFile(flags, "unix:/s", 0, "127.0.0.1:80").ok());
+  REQUIRE(WriteReadyFile(flags, {"unix:/s", 0, "", "127.0.0.1:80"}).ok());
   std::ifstream with_status(flags.ready_file);
   CHECK(nlohmann::json::parse(with_status) ==
         nlohmann::json({{"grpc", "unix:/s"}, {"status", "127.0.0.1:80"}}));
-  REQUIRE(WriteReadyFile(flags, "unix:/s", 0).ok());
+  REQUIRE(WriteReadyFile(flags, {"unix:/s", 0, "", ""}).ok());
   std::ifstream again(flags.ready_file);
   CHECK(nlohmann::json::parse(again) == nlohmann::json({{"grpc", "unix:/s"}}));
   CHECK(std::distance(std::filesystem::directory_iterator(folder.Path("")), {}) == 1);
 
   flags.ready_file = "/no/such/folder/ready.json";
-  const absl::Status status = WriteReadyFile(flags, "a", 1);
+  const absl::Status status = WriteReadyFile(flags, {"a", 1, "", ""});
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(Contains(std::string(status.message()), flags.ready_file));
 }

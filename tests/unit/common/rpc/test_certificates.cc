@@ -33,7 +33,7 @@ void AddExtension(X509* certificate, X509* issuer, int id, const char* value) {
 }
 
 // Null issuer: self-signed, an authority.
-PemPair Make(const std::string& name, const PemPair* authority) {
+PemPair Make(const std::string& name, const PemPair* authority, long seconds) {
   EVP_PKEY* const key = EVP_EC_gen("P-256");
   REQUIRE(key != nullptr);
   X509* issuer = nullptr;
@@ -52,8 +52,8 @@ PemPair Make(const std::string& name, const PemPair* authority) {
   uint32_t serial = 0;
   RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof serial);
   ASN1_INTEGER_set(X509_get_serialNumber(certificate), static_cast<long>(serial));
-  X509_gmtime_adj(X509_getm_notBefore(certificate), -60);
-  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  X509_gmtime_adj(X509_getm_notBefore(certificate), -86400);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), seconds);
   X509_set_pubkey(certificate, key);
   X509_NAME* const subject = X509_get_subject_name(certificate);
   X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
@@ -81,10 +81,10 @@ PemPair Make(const std::string& name, const PemPair* authority) {
 
 }  // namespace
 
-PemPair MakeAuthority(const std::string& name) { return Make(name, nullptr); }
+PemPair MakeAuthority(const std::string& name) { return Make(name, nullptr, 3600); }
 
-PemPair MakeCertificate(const PemPair& authority, const std::string& name) {
-  return Make(name, &authority);
+PemPair MakeCertificate(const PemPair& authority, const std::string& name, long seconds) {
+  return Make(name, &authority, seconds);
 }
 
 }  // namespace kernelcast

@@ -10,9 +10,10 @@ struct PemPair {
   std::string key;
 };
 
-// A self-signed authority, and a certificate by it for "localhost" and 127.0.0.1. Good for an hour.
+// A self-signed authority, and a certificate by it for "localhost" and 127.0.0.1. Good for
+// `seconds` from now; where that is negative, it has expired.
 PemPair MakeAuthority(const std::string& name);
-PemPair MakeCertificate(const PemPair& authority, const std::string& name);
+PemPair MakeCertificate(const PemPair& authority, const std::string& name, long seconds = 3600);
 
 }  // namespace kernelcast
 

@@ -1,12 +1,23 @@
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "absl/time/clock.h"
+#include "common/rpc/certificate_expiry.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
+#include "common/rpc/unary_reactor.h"
+#include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/unit/common/rpc/event.h"
 #include "tests/unit/common/rpc/test_certificates.h"
 
 namespace kernelcast {
@@ -58,10 +69,60 @@ class Files {
   std::string folder_;
 };
 
-std::unique_ptr<RpcServer> MustStart(const TlsOptions& tls) {
+// A folder as Kubernetes mounts a secret: the files are links through a link that is swapped as a
+// whole.
+class MountedSecret {
+ public:
+  explicit MountedSecret(const std::string& folder) : folder_(folder) {
+    std::filesystem::create_directory(folder_);
+    for (const char* name : {"tls.crt", "tls.key", "ca.crt"}) {
+      std::filesystem::create_symlink(std::string("..data/") + name, folder_ + "/" + name);
+    }
+  }
+  void Renew(const PemPair& pair, const std::string& authority) {
+    const std::string before = content_;
+    content_ = "..content_" + std::to_string(++version_);
+    std::filesystem::create_directory(folder_ + "/" + content_);
+    std::ofstream(folder_ + "/" + content_ + "/tls.crt") << pair.certificate;
+    std::ofstream(folder_ + "/" + content_ + "/tls.key") << pair.key;
+    std::ofstream(folder_ + "/" + content_ + "/ca.crt") << authority;
+    std::filesystem::create_directory_symlink(content_, folder_ + "/..data_new");
+    std::filesystem::rename(folder_ + "/..data_new", folder_ + "/..data");
+    if (!before.empty()) {
+      std::filesystem::remove_all(folder_ + "/" + before);
+    }
+  }
+  TlsOptions Options() const {
+    return {folder_ + "/tls.crt", folder_ + "/tls.key", folder_ + "/ca.crt", absl::Seconds(1)};
+  }
+
+ private:
+  const std::string folder_;
+  std::string content_;
+  int version_ = 0;
+};
+
+// Compiles nothing until it is told to.
+class SlowWorker final : public v1::Worker::CallbackService {
+  grpc::ServerUnaryReactor* Compile(grpc::CallbackServerContext* context, const v1::CompileRequest*,
+                                    v1::CompileReply* reply) override {
+    auto* const call = new AsyncUnary<v1::CompileReply>(context, reply);
+    replies_.push_back(call->reply());
+    arrived_.Notify();
+    return call;
+  }
+
+ public:
+  Event arrived_;
+  std::vector<UnaryReply<v1::CompileReply>> replies_;
+};
+
+std::unique_ptr<RpcServer> MustStart(const TlsOptions& tls,
+                                     const std::vector<grpc::Service*>& services = {},
+                                     MetricsRegistry* metrics = nullptr) {
   ServerOptions options;
   options.tls = tls;
-  auto server = RpcServer::Start(options, {}, nullptr);
+  auto server = RpcServer::Start(options, services, metrics);
   INFO(server.status().ToString());
   REQUIRE(server.ok());
   return *std::move(server);
@@ -74,6 +135,47 @@ absl::Status Call(const RpcServer& server, const TlsOptions& tls,
   const auto channel = MakeChannel(server.address(), options);
   REQUIRE(channel.ok());
   return CheckHealthBlocking(*channel, "", timeout);
+}
+
+// Tries until it answers, or not, as wanted; for half a minute.
+bool AwaitCall(const RpcServer& server, const TlsOptions& tls, bool wanted) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (Call(server, tls).ok() != wanted) {
+    if (absl::Now() > deadline) return false;
+  }
+  return true;
+}
+
+double Expiry(MetricsRegistry& metrics, const std::string& use) {
+  return metrics.Gauge("kernelcast_tls_certificate_expiry_timestamp_seconds", "", {{"use", use}})
+      .Value();
+}
+
+// What a server sends to a client that speaks HTTP/2 without TLS, until it closes the connection.
+std::string AnswerToPlaintext(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  const std::string preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  REQUIRE(send(fd, preface.data(), preface.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(preface.size()));
+  std::string answer;
+  char buffer[4096];
+  pollfd readable{fd, POLLIN, 0};
+  while (poll(&readable, 1, 30'000) == 1) {
+    const ssize_t size = recv(fd, buffer, sizeof buffer, 0);
+    if (size <= 0) {
+      close(fd);
+      return answer;
+    }
+    answer.append(buffer, static_cast<size_t>(size));
+  }
+  close(fd);
+  FAIL("the connection was not closed");
+  return answer;
 }
 
 }  // namespace
@@ -145,6 +247,116 @@ TEST_CASE("A certificate that is replaced counts for new connections", "[tls]") 
   } while (!status.ok() && absl::Now() < deadline);
   CHECK(status.ok());
   CHECK_FALSE(Call(*server, files.Options("", "ca.pem")).ok());
+}
+
+TEST_CASE("A client without TLS gets nothing from a TLS server", "[tls]") {
+  const Files files;
+  const auto server = MustStart(files.Options("server", ""));
+  const std::string answer = AnswerToPlaintext(server->port());
+  // At most an alert of TLS, never a frame of HTTP/2.
+  CHECK(answer.size() <= 7);
+  CHECK((answer.empty() || answer[0] == '\x15'));
+  CHECK(Call(*server, files.Options("", "ca.pem")).ok());
+}
+
+TEST_CASE("Certificates that have expired are refused on both sides", "[tls]") {
+  const Files files;
+  const PemPair authority = MakeAuthority("authority");
+  files.Write("ca.pem", authority.certificate);
+  files.WritePair("server", MakeCertificate(authority, "server"));
+  files.WritePair("client", MakeCertificate(authority, "client"));
+  files.WritePair("expired", MakeCertificate(authority, "expired", -60));
+  const auto server = MustStart(files.Options("server", "ca.pem"));
+  CHECK(Call(*server, files.Options("client", "ca.pem")).ok());
+  CHECK_FALSE(Call(*server, files.Options("expired", "ca.pem")).ok());
+
+  const auto expired = MustStart(files.Options("expired", ""));
+  CHECK(Call(*expired, files.Options("", "ca.pem")).code() == absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE("A mounted secret is renewed while calls are under way, which go on", "[tls]") {
+  const Files files;
+  const PemPair first = MakeAuthority("first");
+  const PemPair second = MakeAuthority("second");
+  MountedSecret server_secret(files.Path("server"));
+  MountedSecret client_secret(files.Path("client"));
+  server_secret.Renew(MakeCertificate(first, "server", 3000), first.certificate);
+  client_secret.Renew(MakeCertificate(first, "client"), first.certificate);
+  // A client that is not told of the renewal.
+  MountedSecret old_secret(files.Path("old"));
+  old_secret.Renew(MakeCertificate(first, "client"), first.certificate);
+
+  MetricsRegistry metrics;
+  SlowWorker worker;
+  const auto server = MustStart(server_secret.Options(), {&worker}, &metrics);
+  const double first_expiry = Expiry(metrics, "server");
+  CHECK(std::abs(first_expiry - (absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) + 3000)) <
+        60);
+  ChannelOptions options;
+  options.tls = client_secret.Options();
+  const auto channel = MakeChannel(server->address(), options);
+  REQUIRE(channel.ok());
+  const auto compile = [&] {
+    grpc::ClientContext context;
+    SetTimeout(context, absl::Seconds(60));
+    v1::CompileReply reply;
+    return FromGrpc(v1::Worker::NewStub(*channel)->Compile(&context, {}, &reply));
+  };
+  std::future<absl::Status> under_way = std::async(std::launch::async, compile);
+  REQUIRE(worker.arrived_.Wait(1));
+
+  server_secret.Renew(MakeCertificate(second, "server", 9000), second.certificate);
+  client_secret.Renew(MakeCertificate(second, "client"), second.certificate);
+  TlsOptions renewed = client_secret.Options();
+  CHECK(AwaitCall(*server, renewed, true));
+  CHECK(AwaitCall(*server, old_secret.Options(), false));
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (Expiry(metrics, "server") < first_expiry + 5900 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  CHECK(Expiry(metrics, "server") >= first_expiry + 5900);
+
+  // The old connection serves on, for the call under way and for another one.
+  std::future<absl::Status> another = std::async(std::launch::async, compile);
+  REQUIRE(worker.arrived_.Wait(2));
+  for (const auto& reply : worker.replies_) {
+    reply.Send({});
+  }
+  CHECK(under_way.get().ok());
+  CHECK(another.get().ok());
+}
+
+TEST_CASE("Files that are renewed such that they cannot be used close the door until mended",
+          "[tls]") {
+  const Files files;
+  MetricsRegistry metrics;
+  const auto server = MustStart(files.Options("server", ""), {}, &metrics);
+  const double expiry = Expiry(metrics, "server");
+  REQUIRE(Call(*server, files.Options("", "ca.pem")).ok());
+  const PemPair next_authority = MakeAuthority("next authority");
+  files.Write("next_ca.pem", next_authority.certificate);
+  files.Write("server.pem", MakeCertificate(next_authority, "server", 9000).certificate);
+  // Never the new certificate with the old key.
+  CHECK(AwaitCall(*server, files.Options("", "ca.pem"), false));
+  CHECK_FALSE(Call(*server, files.Options("", "next_ca.pem")).ok());
+  CHECK(Expiry(metrics, "server") == expiry);
+  files.WritePair("server", MakeCertificate(next_authority, "server", 9000));
+  CHECK(AwaitCall(*server, files.Options("", "next_ca.pem"), true));
+}
+
+TEST_CASE("The expiry of a chain is that of its first certificate to expire", "[tls]") {
+  const Files files;
+  const PemPair authority = MakeAuthority("authority");
+  const PemPair leaf = MakeCertificate(authority, "leaf", 9000);
+  files.WritePair("chain", {leaf.certificate + authority.certificate, leaf.key});
+  MetricsRegistry metrics;
+  const CertificateExpiry chain("client", files.Options("chain", ""), &metrics);
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  CHECK(std::abs(Expiry(metrics, "client") - (seconds + 3600)) < 60);
+
+  MetricsRegistry none;
+  const CertificateExpiry nothing("client", {}, &none);
+  CHECK(none.Text().find("kernelcast_tls") == std::string::npos);
 }
 
 }  // namespace kernelcast
