@@ -159,8 +159,7 @@ RiskCoverage RiskCoverageOf(ConfidenceKind kind, std::span<const ScoredForecast>
     if (item.unparsable) {
       entry.loss = 1 - uniform[0];
     } else {
-      const auto predicted = std::ranges::max_element(p) - p.begin() + 1;
-      entry.loss = predicted == item.true_bin ? 0 : 1;
+      entry.loss = PredictedBin(item) == item.true_bin ? 0 : 1;
     }
     total += entry.weight;
     entries.push_back(entry);

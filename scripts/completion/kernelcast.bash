@@ -30,7 +30,11 @@ _kernelcast() {
     "doctor --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
+    "eval --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
+    "eval --confidence") mapfile -t COMPREPLY < <(compgen -W 'entropy margin max-prob' -- "$cur"); return ;;
+    "eval --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --resamples") return ;;
     "eval --seed") return ;;
     "evaluate --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -207,7 +211,7 @@ _kernelcast() {
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --by --unweighted --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --by --unweighted --confidence --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
