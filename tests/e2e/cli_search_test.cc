@@ -42,6 +42,7 @@ TEST_CASE("A search is started as asked, followed to its end and reported", "[e2
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.out, Catch::Contains("2.20x"));
   CHECK_THAT(outcome.out, Catch::Contains("confirmed at the final level"));
+  CHECK_THAT(outcome.out, Catch::Contains("2% [0%, 11%] would have won, by the 1 that was"));
   CHECK_THAT(outcome.err, Catch::Contains("report: " + home.File("r.html")));
   CHECK_THAT(FileText(home.File("r.html")), Catch::Contains("2.20×"));
 
@@ -85,6 +86,7 @@ TEST_CASE("With --json standard output is one JSON object", "[e2e]") {
   CHECK(result["counts"]["measured"] == 7);
   CHECK(result["counts"]["pruned"] == 6);
   CHECK(result["counts"]["rejected"] == 1);
+  CHECK(result["selective_risk"]["measured"] == 1);
   CHECK(result["interrupted"] == false);
   CHECK(fs::exists(result["report"].get<std::string>()));
 }

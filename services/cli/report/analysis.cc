@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -443,6 +444,33 @@ std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>
   }
   if (skipped != nullptr) *skipped = unknown_baseline;
   return outcomes;
+}
+
+std::string RiskText(const ReportRisk& risk) {
+  std::string text =
+      absl::StrCat("Of ", FormatCount(risk.candidates), " candidates pruned or audited, ");
+  if (risk.measured == 0) {
+    absl::StrAppend(&text, "none was measured all the same, so nothing is known.");
+  } else {
+    absl::StrAppend(&text, FormatShare(risk.estimate), " [", FormatShare(risk.low), ", ",
+                    FormatShare(risk.high), "] would have won, by the ", FormatCount(risk.measured),
+                    " that ", risk.measured == 1 ? "was" : "were", " measured all the same.");
+  }
+  if (risk.certified_threshold > 0) {
+    absl::StrAppend(&text, " Certified with confidence ", FormatShare(1 - risk.delta), ": at most ",
+                    FormatShare(risk.alpha), " of those with a win probability below ",
+                    FormatShare(risk.certified_threshold), " are winners.");
+  } else {
+    absl::StrAppend(&text, " Nothing is certified",
+                    risk.informative ? "."
+                                     : ": the forecasts were not seen to tell faster from "
+                                       "slower.");
+  }
+  if (risk.alarms > 0) {
+    absl::StrAppend(&text, " A certificate was taken back ", FormatCount(risk.alarms),
+                    risk.alarms == 1 ? " time." : " times.");
+  }
+  return text;
 }
 
 std::string_view ReasonWord(DecisionReason reason) {

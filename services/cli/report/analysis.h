@@ -131,6 +131,9 @@ std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>
 // 1 / audit propensity for audits, 1 for what was measured for another reason.
 double WeightOf(const ReportCandidate& candidate);
 
+// What a search's pruning may have lost, in two or three sentences.
+std::string RiskText(const ReportRisk& risk);
+
 // The reason in words, as a heading: "deferred", "promoted", "audit", ...
 std::string_view ReasonWord(DecisionReason reason);
 
