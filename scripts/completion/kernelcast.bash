@@ -60,6 +60,13 @@ _kernelcast() {
     "evaluate --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --format") mapfile -t COMPREPLY < <(compgen -W 'discovery-pairs evaluation-rows prediction-rows records rl search-events training-rows' -- "$cur"); return ;;
+    "export --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
+    "export --pairs") return ;;
+    "export --per-bin") return ;;
+    "export --seed") return ;;
+    "export --prompt") return ;;
     "export --from-sequence") return ;;
     "export --output" | "export -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --orchestrator") return ;;
@@ -160,6 +167,10 @@ _kernelcast() {
     "stop --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "train --problems") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "train --output" | "train -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "train --seed") return ;;
+    "train --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --listen") return ;;
     "up --log-level") mapfile -t COMPREPLY < <(compgen -W 'debug error info warning' -- "$cur"); return ;;
     "up --drain-seconds") return ;;
@@ -189,7 +200,7 @@ _kernelcast() {
     "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop train up watch --help --version' -- "$cur") ;;
     compile)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --reference --facts' -- "$cur")
@@ -225,7 +236,7 @@ _kernelcast() {
       ;;
     export)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompt --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     forecast)
@@ -269,6 +280,13 @@ _kernelcast() {
     stop)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
+    train)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --problems --output -o --seed --service-dir' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     up)

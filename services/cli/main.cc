@@ -39,7 +39,9 @@ int Main(int argc, char** argv) {
   AddEvaluateCommand(app, context);
   AddUpCommand(app, context);
   AddRecordCommands(app, context);
+  AddExportCommand(app, context);
   AddEvalCommand(app, context);
+  AddTrainCommand(app, context);
   AddWorkerCommands(app, context);
   AddProblemsCommand(app, context);
   AddDoctorCommand(app, context);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -71,6 +73,8 @@ struct Flags {
   std::vector<std::string> train_folders;
   std::string train_problems;
   std::string train_output;
+
+  bool list_prompts = false;
 };
 
 // The prior that is installed beside the program; none where there is no such file.
@@ -102,6 +106,20 @@ absl::Status Train(const Flags& flags) {
   for (const MeasuredProblem& problem : all) rows += problem.rows.size();
   std::printf("%s: %s, %zu bytes, from %zu measurements of %zu problems and targets\n",
               flags.train_output.c_str(), prior.id.c_str(), content.size(), rows, all.size());
+  return absl::OkStatus();
+}
+
+// One JSON object a line, for who exports what models are trained on.
+absl::Status ListPrompts() {
+  for (const std::string& version : ForecastPrompt::BuiltinVersions()) {
+    KC_ASSIGN_OR_RETURN(const ForecastPrompt prompt, ForecastPrompt::Builtin(version));
+    const PromptDescription description = prompt.Describe();
+    const nlohmann::ordered_json line = {
+        {"version", description.version},
+        {"hash", description.hash},
+        {"answer_schema_hash", ContentHasher().Add(description.answer_schema).Hex128()}};
+    std::printf("%s\n", line.dump().c_str());
+  }
   return absl::OkStatus();
 }
 
@@ -338,8 +356,18 @@ int Main(int argc, char** argv) {
       app.add_option("--train-output", flags.train_output, "File that the prior is written to")
           ->group("Training");
   train->needs(problems)->needs(output);
+  app.add_flag("--list-prompts", flags.list_prompts,
+               "Print the built-in prompts with their hashes, one JSON object a line, instead of "
+               "serving")
+      ->group("Training");
   const int exit_code = ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
+  if (flags.list_prompts) {
+    const absl::Status listed = ListPrompts();
+    if (listed.ok()) return 0;
+    std::fprintf(stderr, "%s\n", std::string(listed.message()).c_str());
+    return 1;
+  }
   if (!flags.train_folders.empty()) {
     const absl::Status trained = Train(flags);
     if (trained.ok()) return 0;

@@ -379,8 +379,8 @@ absl::StatusOr<TrainingRow> TrainingRowFromJson(const RowJson& json) {
     TrainingDetails& details = row.details.emplace();
     details.bin_scheme_id = scheme;
     details.prompt_version = fields.OptionalText("prompt_version");
-    details.prompt_sha256 = fields.OptionalText("prompt_sha256");
-    details.answer_schema_sha256 = fields.OptionalText("answer_schema_sha256");
+    details.prompt_hash = fields.OptionalText("prompt_hash");
+    details.answer_schema_hash = fields.OptionalText("answer_schema_hash");
     details.speedup_low = fields.Positive("speedup_low");
     details.speedup_high = fields.Positive("speedup_high");
     details.confidence =
@@ -487,8 +487,8 @@ RowJson ToJson(const TrainingRow& row) {
     };
     json["bin_scheme_id"] = details.bin_scheme_id;
     json["prompt_version"] = or_null(details.prompt_version);
-    json["prompt_sha256"] = or_null(details.prompt_sha256);
-    json["answer_schema_sha256"] = or_null(details.answer_schema_sha256);
+    json["prompt_hash"] = or_null(details.prompt_hash);
+    json["answer_schema_hash"] = or_null(details.answer_schema_hash);
     json["speedup_low"] = details.speedup_low;
     json["speedup_high"] = details.speedup_high;
     json["speedup_confidence"] = details.confidence;

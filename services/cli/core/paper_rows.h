@@ -87,8 +87,8 @@ std::string_view Name(PairType type);  // "parent_edit"
 struct TrainingDetails {
   std::string bin_scheme_id;
   std::string prompt_version;
-  std::string prompt_sha256;
-  std::string answer_schema_sha256;
+  std::string prompt_hash;
+  std::string answer_schema_hash;
   // Interval of the speedup, and the bins that its ends fall into: the noise of the label.
   double speedup_low = 0;
   double speedup_high = 0;

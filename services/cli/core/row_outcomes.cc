@@ -154,6 +154,12 @@ absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<Search
       named.outcome.pool = absl::StrCat(problem, "\n", search);
       named.outcome.cluster = candidate;
       waiting.insert_or_assign(candidate, std::move(named));
+    } else if (event.event_kind == "candidate_selected" && TextOf(payload, "reason") == "audit") {
+      const auto forecast = waiting.find(candidate);
+      const RowJson propensity = payload.value("audit_propensity", RowJson(nullptr));
+      if (forecast != waiting.end() && propensity.is_number() && propensity.get<double>() > 0) {
+        forecast->second.outcome.weight = 1 / propensity.get<double>();
+      }
     } else if (event.event_kind == "evaluation_completed" ||
                event.event_kind == "evaluation_failed") {
       const auto forecast = waiting.find(candidate);

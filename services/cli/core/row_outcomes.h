@@ -44,8 +44,9 @@ struct JoinedRows {
 // forecast_completed with bin_probabilities (and surrogate_label, bin_scheme_id, predicted_bin,
 // failure_probability, expected_log2_speedup, baseline_candidate_id where there are any), then
 // evaluation_completed with aggregated_speedup, or evaluation_failed. Of several forecasts of a
-// candidate the last before its evaluation counts. Events that lack these are skipped.
-// INVALID_ARGUMENT: a field that is there is malformed.
+// candidate the last before its evaluation counts; candidate_selected with the reason "audit" and
+// an audit_propensity gives its weight. Events that lack these are skipped. INVALID_ARGUMENT: a
+// field that is there is malformed.
 [[nodiscard]] absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(
     const std::vector<SearchEventRow>& events, std::string_view bin_scheme_id = {});
 

@@ -63,8 +63,8 @@ TEST_CASE("What is added to the published fields survives as well") {
   TrainingRow row = *TrainingRowFromJson(RowJson::parse(kTraining));
   row.details = TrainingDetails{.bin_scheme_id = "sqrt2/1",
                                 .prompt_version = "speedup-bins/1@01234567",
-                                .prompt_sha256 = "01",
-                                .answer_schema_sha256 = "",
+                                .prompt_hash = "01",
+                                .answer_schema_hash = "",
                                 .speedup_low = 2.4,
                                 .speedup_high = 2.6,
                                 .confidence = 0.95,
@@ -73,7 +73,7 @@ TEST_CASE("What is added to the published fields survives as well") {
                                 .provenance = {{"device", "H200"}}};
   const std::string line = JsonLine(ToJson(row));
   CHECK(RoundTrip(TrainingRowFromJson, line) == line);
-  CHECK_THAT(line, Contains(R"("answer_schema_sha256":null)"));
+  CHECK_THAT(line, Contains(R"("answer_schema_hash":null)"));
 }
 
 TEST_CASE("The format is told from the fields, and unknown fields are skipped") {
