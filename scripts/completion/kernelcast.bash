@@ -9,6 +9,12 @@ _kernelcast() {
   done
   COMPREPLY=()
   case "$command $prev" in
+    "calibrate --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
+    "calibrate --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
+    "calibrate --method") mapfile -t COMPREPLY < <(compgen -W 'all histogram isotonic temperature vector' -- "$cur"); return ;;
+    "calibrate --output" | "calibrate -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "calibrate --folds") return ;;
+    "calibrate --seed") return ;;
     "compile --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --target") return ;;
     "compile --worker") return ;;
@@ -34,6 +40,7 @@ _kernelcast() {
     "eval --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
     "eval --confidence") mapfile -t COMPREPLY < <(compgen -W 'entropy margin max-prob' -- "$cur"); return ;;
+    "eval --calibrator") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --resamples") return ;;
     "eval --seed") return ;;
@@ -200,7 +207,14 @@ _kernelcast() {
     "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop train up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'calibrate compile completion doctor eval evaluate export forecast measure problems report search searches stop train up watch --help --version' -- "$cur") ;;
+    calibrate)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --method --output -o --folds --unweighted --seed' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      fi
+      ;;
     compile)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --state-dir --service-dir --replay --reference --facts' -- "$cur")
@@ -222,7 +236,7 @@ _kernelcast() {
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --by --unweighted --confidence --report --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --by --unweighted --confidence --calibrator --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi

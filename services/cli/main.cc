@@ -41,6 +41,7 @@ int Main(int argc, char** argv) {
   AddRecordCommands(app, context);
   AddExportCommand(app, context);
   AddEvalCommand(app, context);
+  AddCalibrateCommand(app, context);
   AddTrainCommand(app, context);
   AddWorkerCommands(app, context);
   AddProblemsCommand(app, context);

@@ -227,6 +227,41 @@ TEST_CASE("Published rows are scored, and drawn where a report is asked for", "[
   CHECK_THAT(formats.err, Catch::Contains("discovery-pairs"));
 }
 
+TEST_CASE("A calibrator is fitted, judged on other problems, written and applied", "[e2e]") {
+  const TemporaryFolder home("cli");
+  std::ofstream rows(home.File("rows.jsonl"));
+  std::ofstream predictions(home.File("predictions.jsonl"));
+  // Of what is said to be right four times in five, half is.
+  for (int i = 0; i < 240; ++i) {
+    std::string row = EvaluationLine(i, i % 2 == 0 ? "1.2" : "0.8", i % 2 == 0 ? 4 : 3);
+    row.replace(row.find("scan"), 4, "pack" + std::to_string(i % 4));
+    rows << row;
+    predictions << PredictionLine(i, i % 8 < 4 ? (i % 2 == 0 ? 4 : 3) : 1);
+  }
+  rows.close();
+  predictions.close();
+  const Outcome fitted =
+      Run(home, {"calibrate", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--method",
+                 "histogram", "--json", "-o", home.File("c.json")});
+  INFO(fitted.err);
+  REQUIRE(fitted.exit_code == 0);
+  const json result = json::parse(fitted.out);
+  CHECK(result["problems"] == 4);
+  CHECK(result["methods"][0]["expected_calibration_error"] == Approx(0.3));
+  CHECK(result["methods"][1]["expected_calibration_error"].get<double>() < 0.02);
+  CHECK(json::parse(FileText(home.File("c.json")))["version"] == result["version"]);
+  const Outcome applied =
+      Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--calibrator",
+                 home.File("c.json"), "--json"});
+  INFO(applied.err);
+  CHECK(json::parse(applied.out)["expected_calibration_error"]["value"].get<double>() < 0.02);
+  std::ofstream(home.File("bad.json")) << R"({"schema": "kernelcast-calibrator/9"})";
+  const Outcome bad = Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"),
+                                 "--calibrator", home.File("bad.json")});
+  CHECK(bad.exit_code == 2);
+  CHECK_THAT(bad.err, Catch::Contains("bad.json: schema: 'kernelcast-calibrator/9'"));
+}
+
 TEST_CASE("A bad row is named with file, line, field and value, and nothing is scored", "[e2e]") {
   const TemporaryFolder home("cli");
   std::ofstream(home.File("rows.jsonl"))

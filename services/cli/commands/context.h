@@ -39,6 +39,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, forecast
 void AddEvalCommand(CLI::App& app, Context& context);
 void AddExportCommand(CLI::App& app, Context& context);
+void AddCalibrateCommand(CLI::App& app, Context& context);
 void AddTrainCommand(CLI::App& app, Context& context);
 void AddRecordCommands(CLI::App& app, Context& context);  // report, searches, stop
 void AddProblemsCommand(CLI::App& app, Context& context);

@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
-#include "common/domain/bins.h"
+#include "common/calibration/bin_calibrator.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/row_flags.h"
 #include "services/cli/core/forecast_eval.h"
@@ -21,6 +21,8 @@
 namespace kernelcast::cli {
 namespace {
 
+constexpr int64_t kMaxCalibratorBytes = 16 << 20;
+
 struct EvalFlags {
   std::vector<std::string> files;
   RowFlags rows;
@@ -28,6 +30,7 @@ struct EvalFlags {
   bool unweighted = false;
   std::string confidence = "max-prob";
   std::string report;
+  std::string calibrator;
   EvaluationOptions options;
 };
 
@@ -183,9 +186,34 @@ std::string GroupOf(const NamedOutcome& named, const std::string& by) {
   return "all forecasts";
 }
 
+// Makes the forecasts what the calibrator in the file makes of them.
+absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCalibratorBytes));
+  const absl::StatusOr<BinCalibrator> calibrator =
+      CalibratorFromJson(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  if (!calibrator.ok()) {
+    return absl::Status(calibrator.status().code(),
+                        absl::StrCat(file, ": ", std::string(calibrator.status().message())));
+  }
+  for (NamedOutcome& named : files.outcomes) {
+    Forecast& forecast = named.outcome.forecast;
+    if (forecast.bin_probabilities.empty()) continue;
+    if (forecast.bin_scheme_id != calibrator->bin_scheme_id) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file, ": is of the bin scheme ", calibrator->bin_scheme_id,
+                       ", forecasts are of ", forecast.bin_scheme_id));
+    }
+    forecast.bin_probabilities = calibrator->Apply(forecast.bin_probabilities);
+    forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+    named.outcome.predicted_bin = 0;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
   Console& console = context.console;
-  KC_ASSIGN_OR_RETURN(const OutcomeFiles files, ReadRowFiles(flags.files, flags.rows));
+  KC_ASSIGN_OR_RETURN(OutcomeFiles files, ReadRowFiles(flags.files, flags.rows));
+  if (!flags.calibrator.empty()) KC_RETURN_IF_ERROR(Calibrate(flags.calibrator, files));
   for (const std::string& note : files.notes) console.Note(OneLine(note));
   if (files.unknown_baseline > 0) {
     console.Warn(absl::StrCat(FormatCount(files.unknown_baseline),
@@ -253,6 +281,9 @@ void AddEvalCommand(CLI::App& app, Context& context) {
   eval->add_option("--confidence", flags->confidence, "What the risk-coverage curve trusts first")
       ->check(CLI::IsMember({"max-prob", "entropy", "margin"}))
       ->capture_default_str();
+  eval->add_option("--calibrator", flags->calibrator,
+                   "Score what this calibrator, from kernelcast calibrate, makes of the forecasts")
+      ->type_name("FILE.json");
   eval->add_option("--report", flags->report, "Also write the figures with pictures, as one page")
       ->type_name("FILE.html");
   eval->add_option("--resamples", flags->options.max_resamples, "Bootstrap resamples at most")
