@@ -59,8 +59,8 @@ bool Solve(std::vector<double>& a, std::vector<double>& b, size_t n) {
 class VectorObjective {
  public:
   VectorObjective(std::span<const CalibrationRecord> records, std::vector<double> toward,
-                  double pull)
-      : records_(records), toward_(std::move(toward)), pull_(pull) {
+                  double pull, double scale_pull)
+      : records_(records), toward_(std::move(toward)), pull_(pull), scale_pull_(scale_pull) {
     for (const CalibrationRecord& record : records) logs_.push_back(Logs(record));
   }
 
@@ -84,8 +84,9 @@ class VectorObjective {
     gradient.assign(n, 0);
     hessian.assign(n * n, 0);
     for (size_t i = 0; i < n; ++i) {
-      gradient[i] = pull_ * (parameters[i] - toward_[i]);
-      hessian[i * n + i] = pull_;
+      const double pull = i < k ? scale_pull_ : pull_;
+      gradient[i] = pull * (parameters[i] - toward_[i]);
+      hessian[i * n + i] = pull;
     }
     for (size_t r = 0; r < records_.size(); ++r) {
       const std::vector<double>& logs = logs_[r];
@@ -120,14 +121,16 @@ class VectorObjective {
   double Penalty(const std::vector<double>& parameters) const {
     double sum = 0;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      sum += (parameters[i] - toward_[i]) * (parameters[i] - toward_[i]);
+      const double pull = i < bins() ? scale_pull_ : pull_;
+      sum += pull / 2 * (parameters[i] - toward_[i]) * (parameters[i] - toward_[i]);
     }
-    return pull_ / 2 * sum;
+    return sum;
   }
 
   const std::span<const CalibrationRecord> records_;
   const std::vector<double> toward_;
   const double pull_;
+  const double scale_pull_;
   std::vector<std::vector<double>> logs_;
 };
 
@@ -238,7 +241,8 @@ VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit&
     toward[i] = options.toward.scale.empty() ? 1 : options.toward.scale[i];
     toward[k + i] = options.toward.bias.empty() ? 0 : options.toward.bias[i];
   }
-  const VectorObjective objective(records, toward, options.pull);
+  const VectorObjective objective(records, toward, options.pull,
+                                  options.scale_pull.value_or(options.pull));
   std::vector<double> parameters = toward;
   std::vector<double> gradient;
   std::vector<double> hessian;

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_COMMON_CALIBRATION_FIT_CALIBRATOR_H_
 #define KERNELCAST_COMMON_CALIBRATION_FIT_CALIBRATOR_H_
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ struct CalibrationRecord {
 struct VectorFit {
   VectorMap toward;  // empty: scale 1, bias 0
   double pull = 1;
+  // Of the scales, where it is another one: a large one leaves them where they are.
+  std::optional<double> scale_pull = std::nullopt;
 };
 
 // (sum w)^2 / sum w^2 over records with a weight.

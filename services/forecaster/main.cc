@@ -25,6 +25,7 @@
 #include "common/llm/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
+#include "services/forecaster/core/calibrated_backend.h"
 #include "services/forecaster/embedded/embedded_backend.h"
 #include "services/forecaster/embedded/prior.h"
 #include "services/forecaster/llm/llm_backend.h"
@@ -137,6 +138,9 @@ struct LlmParts {
   std::unique_ptr<LlmBackend> backend;
   std::unique_ptr<PoolMetrics> pool_metrics;
   std::unique_ptr<PoolBackend> pool;
+  // What is asked by name. The pool asks the model as it is, and is calibrated as a whole.
+  std::unique_ptr<CalibratedBackend> calibrated_backend;
+  std::unique_ptr<CalibratedBackend> calibrated_pool;
 };
 
 // An endpoint that says no is a mistake to be mended now; one that is away may come back.
@@ -184,6 +188,8 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);
   parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
                                              parts.pool_metrics.get());
+  parts.calibrated_backend = std::make_unique<CalibratedBackend>(parts.backend.get());
+  parts.calibrated_pool = std::make_unique<CalibratedBackend>(parts.pool.get());
   return absl::OkStatus();
 }
 
@@ -230,7 +236,8 @@ int Run(const Flags& flags) {
     if (const absl::Status status = MakeLlm(flags, metrics, &embedded, llm_parts); !status.ok()) {
       return Fail(status);
     }
-    backends.insert(backends.end(), {llm_parts.backend.get(), llm_parts.pool.get()});
+    backends.insert(backends.end(),
+                    {llm_parts.calibrated_backend.get(), llm_parts.calibrated_pool.get()});
   }
   if (!flags.replay_file.empty()) {
     absl::StatusOr<std::vector<RecordedForecast>> records = ReadForecastRecords(flags.replay_file);
