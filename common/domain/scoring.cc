@@ -36,6 +36,10 @@ absl::Status CheckItems(std::span<const ScoredForecast> items, size_t& bins) {
     if (item.true_bin < 1 || item.true_bin > static_cast<int>(bins)) {
       return invalid(absl::StrCat("true_bin: ", item.true_bin, " is not from 1 to ", bins));
     }
+    if (item.predicted_bin < 0 || item.predicted_bin > static_cast<int>(bins)) {
+      return invalid(
+          absl::StrCat("predicted_bin: ", item.predicted_bin, " is not from 0 to ", bins));
+    }
     if (!(item.weight >= 0) || std::isinf(item.weight)) {
       return invalid(absl::StrCat("weight: ", NumberText(item.weight), " is not a weight"));
     }
@@ -140,6 +144,11 @@ double Reward(RewardKind kind, std::span<const double> p, int true_bin) {
   return hit;
 }
 
+int PredictedBin(const ScoredForecast& item) {
+  if (item.predicted_bin > 0) return item.predicted_bin;
+  return static_cast<int>(std::ranges::max_element(item.p) - item.p.begin()) + 1;
+}
+
 absl::StatusOr<ForecastMetrics> ScoreForecasts(std::span<const ScoredForecast> items) {
   size_t bins = 0;
   KC_RETURN_IF_ERROR(CheckItems(items, bins));
@@ -167,9 +176,8 @@ absl::StatusOr<ForecastMetrics> ScoreForecasts(std::span<const ScoredForecast> i
       hit = uniform[0];
       near = (1 + neighbours) * uniform[0];
     } else {
-      const auto largest = std::ranges::max_element(p);
-      const int predicted = static_cast<int>(largest - p.begin()) + 1;
-      confidence = *largest;
+      const int predicted = PredictedBin(item);
+      confidence = p[predicted - 1];
       hit = predicted == true_bin ? 1 : 0;
       near = std::abs(predicted - true_bin) <= 1 ? 1 : 0;
       if (!std::isnan(item.expected_log2_speedup) && !std::isnan(item.measured_log2_speedup)) {
@@ -186,6 +194,8 @@ absl::StatusOr<ForecastMetrics> ScoreForecasts(std::span<const ScoredForecast> i
     metrics.negative_log_likelihood += w * NegativeLogLikelihood(p, true_bin);
     ReliabilityBucket& bucket = metrics.reliability[BucketOf(confidence)];
     bucket.weight += w;
+    bucket.squared_weight += w * w;
+    ++bucket.items;
     bucket.mean_confidence += w * confidence;
     bucket.accuracy += w * hit;
   }

@@ -28,6 +28,8 @@ double Reward(RewardKind kind, std::span<const double> p, int true_bin);
 struct ScoredForecast {
   std::vector<double> p;
   int true_bin = 0;
+  // That the forecast names, for accuracy and calibration error; 0: the most probable one.
+  int predicted_bin = 0;
   // For the ranking metrics; NaN where there is no number.
   double expected_log2_speedup = 0;
   double measured_log2_speedup = 0;
@@ -38,10 +40,16 @@ struct ScoredForecast {
   double weight = 1;
 };
 
+// That of the item, or the most probable one; the lowest where several are. Of items that can be
+// parsed.
+int PredictedBin(const ScoredForecast& item);
+
 struct ReliabilityBucket {
   double low = 0;
   double high = 0;
   double weight = 0;
+  double squared_weight = 0;  // sum of squared weights
+  uint64_t items = 0;
   double mean_confidence = 0;
   double accuracy = 0;
 };

@@ -9,6 +9,12 @@ _kernelcast() {
   done
   COMPREPLY=()
   case "$command $prev" in
+    "calibrate --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
+    "calibrate --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
+    "calibrate --method") mapfile -t COMPREPLY < <(compgen -W 'all histogram isotonic temperature vector' -- "$cur"); return ;;
+    "calibrate --output" | "calibrate -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "calibrate --folds") return ;;
+    "calibrate --seed") return ;;
     "compile --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "compile --target") return ;;
     "compile --worker") return ;;
@@ -32,7 +38,12 @@ _kernelcast() {
     "doctor --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
+    "eval --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
+    "eval --confidence") mapfile -t COMPREPLY < <(compgen -W 'entropy margin max-prob' -- "$cur"); return ;;
+    "eval --calibrator") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "eval --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --resamples") return ;;
     "eval --seed") return ;;
     "evaluate --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -59,6 +70,13 @@ _kernelcast() {
     "evaluate --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --format") mapfile -t COMPREPLY < <(compgen -W 'discovery-pairs evaluation-rows prediction-rows records rl search-events training-rows' -- "$cur"); return ;;
+    "export --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
+    "export --pairs") return ;;
+    "export --per-bin") return ;;
+    "export --seed") return ;;
+    "export --prompt") return ;;
     "export --from-sequence") return ;;
     "export --output" | "export -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --orchestrator") return ;;
@@ -220,7 +238,7 @@ _kernelcast() {
       ;;
     eval)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --by --unweighted --resamples --seed' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --by --unweighted --confidence --calibrator --report --resamples --seed' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
@@ -283,6 +301,13 @@ _kernelcast() {
     token)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --role --output -o' -- "$cur")
+      fi
+      ;;
+    train)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --problems --output -o --seed --service-dir' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
       ;;
     up)

@@ -40,7 +40,10 @@ int Main(int argc, char** argv) {
   AddEvaluateCommand(app, context);
   AddUpCommand(app, context);
   AddRecordCommands(app, context);
+  AddExportCommand(app, context);
   AddEvalCommand(app, context);
+  AddCalibrateCommand(app, context);
+  AddTrainCommand(app, context);
   AddWorkerCommands(app, context);
   AddProblemsCommand(app, context);
   AddTokenCommand(app, context);

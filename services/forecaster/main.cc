@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -23,6 +25,7 @@
 #include "common/llm_flags/llm_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
+#include "services/forecaster/core/calibrated_backend.h"
 #include "services/forecaster/embedded/embedded_backend.h"
 #include "services/forecaster/embedded/prior.h"
 #include "services/forecaster/llm/llm_backend.h"
@@ -71,6 +74,8 @@ struct Flags {
   std::vector<std::string> train_folders;
   std::string train_problems;
   std::string train_output;
+
+  bool list_prompts = false;
 };
 
 // The prior that is installed beside the program; none where there is no such file.
@@ -105,6 +110,20 @@ absl::Status Train(const Flags& flags) {
   return absl::OkStatus();
 }
 
+// One JSON object a line, for who exports what models are trained on.
+absl::Status ListPrompts() {
+  for (const std::string& version : ForecastPrompt::BuiltinVersions()) {
+    KC_ASSIGN_OR_RETURN(const ForecastPrompt prompt, ForecastPrompt::Builtin(version));
+    const PromptDescription description = prompt.Describe();
+    const nlohmann::ordered_json line = {
+        {"version", description.version},
+        {"hash", description.hash},
+        {"answer_schema_hash", ContentHasher().Add(description.answer_schema).Hex128()}};
+    std::printf("%s\n", line.dump().c_str());
+  }
+  return absl::OkStatus();
+}
+
 int Fail(const absl::Status& status) {
   Log(LogLevel::kError, "the forecaster cannot start", {{"error", std::string(status.message())}});
   return 1;
@@ -119,6 +138,9 @@ struct LlmParts {
   std::unique_ptr<LlmBackend> backend;
   std::unique_ptr<PoolMetrics> pool_metrics;
   std::unique_ptr<PoolBackend> pool;
+  // What is asked by name. The pool asks the model as it is, and is calibrated as a whole.
+  std::unique_ptr<CalibratedBackend> calibrated_backend;
+  std::unique_ptr<CalibratedBackend> calibrated_pool;
 };
 
 // An endpoint that says no is a mistake to be mended now; one that is away may come back.
@@ -166,6 +188,8 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);
   parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
                                              parts.pool_metrics.get());
+  parts.calibrated_backend = std::make_unique<CalibratedBackend>(parts.backend.get());
+  parts.calibrated_pool = std::make_unique<CalibratedBackend>(parts.pool.get());
   return absl::OkStatus();
 }
 
@@ -212,7 +236,8 @@ int Run(const Flags& flags) {
     if (const absl::Status status = MakeLlm(flags, metrics, &embedded, llm_parts); !status.ok()) {
       return Fail(status);
     }
-    backends.insert(backends.end(), {llm_parts.backend.get(), llm_parts.pool.get()});
+    backends.insert(backends.end(),
+                    {llm_parts.calibrated_backend.get(), llm_parts.calibrated_pool.get()});
   }
   if (!flags.replay_file.empty()) {
     absl::StatusOr<std::vector<RecordedForecast>> records = ReadForecastRecords(flags.replay_file);
@@ -334,8 +359,18 @@ int Main(int argc, char** argv) {
       app.add_option("--train-output", flags.train_output, "File that the prior is written to")
           ->group("Training");
   train->needs(problems)->needs(output);
+  app.add_flag("--list-prompts", flags.list_prompts,
+               "Print the built-in prompts with their hashes, one JSON object a line, instead of "
+               "serving")
+      ->group("Training");
   const int exit_code = ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;
+  if (flags.list_prompts) {
+    const absl::Status listed = ListPrompts();
+    if (listed.ok()) return 0;
+    std::fprintf(stderr, "%s\n", std::string(listed.message()).c_str());
+    return 1;
+  }
   if (!flags.train_folders.empty()) {
     const absl::Status trained = Train(flags);
     if (trained.ok()) return 0;

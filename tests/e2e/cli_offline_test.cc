@@ -182,5 +182,98 @@ TEST_CASE("Every command and option is in docs/cli.md", "[e2e]") {
   }
 }
 
+// A comparison and one answer to it, in the published formats.
+std::string EvaluationLine(int i, const char* speedup, int bin) {
+  const std::string n = std::to_string(i);
+  return R"({"comparison_id":"c)" + n + R"(","pack":"scan","anchor_code":"a","candidate_code":"b)" +
+         n + R"(","hardware":"NVIDIA L40S","aggregated_speedup":)" + speedup + R"(,"true_bin":)" +
+         std::to_string(bin) + R"(,"source_id":1,"source_search":"s","internal_experiment":"x"})" +
+         "\n";
+}
+std::string PredictionLine(int i, int bin) {
+  return R"({"comparison_id":"c)" + std::to_string(i) +
+         R"(","pack":"scan","surrogate_label":"model","repeat":0,"predicted_bin":)" +
+         std::to_string(bin) + R"(,"bin_probabilities":[{"bin":)" + std::to_string(bin) +
+         R"(,"p":0.8},{"bin":8,"p":0.2}],"reasoning":"","raw_probability_sum":1,)" +
+         R"("parse_failed":false,"parse_error":null,"input_tokens":1,"output_tokens":1,)" +
+         R"("elapsed_s":1})" + "\n";
+}
+
+TEST_CASE("Published rows are scored, and drawn where a report is asked for", "[e2e]") {
+  const TemporaryFolder home("cli");
+  std::ofstream rows(home.File("rows.jsonl"));
+  std::ofstream predictions(home.File("predictions.jsonl"));
+  for (int i = 0; i < 20; ++i) {
+    rows << EvaluationLine(i, i % 2 == 0 ? "1.2" : "0.8", i % 2 == 0 ? 4 : 3);
+    predictions << PredictionLine(i, i < 15 ? (i % 2 == 0 ? 4 : 3) : 1);
+  }
+  rows.close();
+  predictions.close();
+  const Outcome outcome =
+      Run(home, {"eval", home.File("predictions.jsonl"), home.File("rows.jsonl"), "--json",
+                 "--report", home.File("r.html")});
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const json result = json::parse(outcome.out);
+  CHECK(result["items"] == 20);
+  CHECK(result["accuracy"]["value"] == Approx(0.75));
+  CHECK(result["expected_calibration_error"]["value"] == Approx(0.05));
+  CHECK(result["pools"] == 1);
+  CHECK_THAT(FileText(home.File("r.html")), Catch::Contains("Risk against coverage"));
+  const Outcome labels = Run(home, {"eval", home.File("rows.jsonl"), "--json"});
+  CHECK(json::parse(labels.out)["by_bin"] == json::array({0, 0, 10, 10, 0, 0, 0, 0}));
+  const Outcome formats = Run(home, {"eval", home.File("rows.jsonl"), "--format", "csv"});
+  CHECK(formats.exit_code == 2);
+  CHECK_THAT(formats.err, Catch::Contains("discovery-pairs"));
+}
+
+TEST_CASE("A calibrator is fitted, judged on other problems, written and applied", "[e2e]") {
+  const TemporaryFolder home("cli");
+  std::ofstream rows(home.File("rows.jsonl"));
+  std::ofstream predictions(home.File("predictions.jsonl"));
+  // Of what is said to be right four times in five, half is.
+  for (int i = 0; i < 240; ++i) {
+    std::string row = EvaluationLine(i, i % 2 == 0 ? "1.2" : "0.8", i % 2 == 0 ? 4 : 3);
+    row.replace(row.find("scan"), 4, "pack" + std::to_string(i % 4));
+    rows << row;
+    predictions << PredictionLine(i, i % 8 < 4 ? (i % 2 == 0 ? 4 : 3) : 1);
+  }
+  rows.close();
+  predictions.close();
+  const Outcome fitted =
+      Run(home, {"calibrate", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--method",
+                 "histogram", "--json", "-o", home.File("c.json")});
+  INFO(fitted.err);
+  REQUIRE(fitted.exit_code == 0);
+  const json result = json::parse(fitted.out);
+  CHECK(result["problems"] == 4);
+  CHECK(result["methods"][0]["expected_calibration_error"] == Approx(0.3));
+  CHECK(result["methods"][1]["expected_calibration_error"].get<double>() < 0.02);
+  CHECK(json::parse(FileText(home.File("c.json")))["version"] == result["version"]);
+  const Outcome applied =
+      Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--calibrator",
+                 home.File("c.json"), "--json"});
+  INFO(applied.err);
+  CHECK(json::parse(applied.out)["expected_calibration_error"]["value"].get<double>() < 0.02);
+  std::ofstream(home.File("bad.json")) << R"({"schema": "kernelcast-calibrator/9"})";
+  const Outcome bad = Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"),
+                                 "--calibrator", home.File("bad.json")});
+  CHECK(bad.exit_code == 2);
+  CHECK_THAT(bad.err, Catch::Contains("bad.json: schema: 'kernelcast-calibrator/9'"));
+}
+
+TEST_CASE("A bad row is named with file, line, field and value, and nothing is scored", "[e2e]") {
+  const TemporaryFolder home("cli");
+  std::ofstream(home.File("rows.jsonl"))
+      << EvaluationLine(0, "1.2", 4) << EvaluationLine(1, "-3", 4);
+  std::ofstream(home.File("predictions.jsonl")) << PredictionLine(0, 4);
+  const Outcome outcome =
+      Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl")});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.out.empty());
+  CHECK_THAT(outcome.err, Catch::Contains(home.File("rows.jsonl") +
+                                          ":2: aggregated_speedup: '-3' is not a positive"));
+}
+
 }  // namespace
 }  // namespace kernelcast::testing

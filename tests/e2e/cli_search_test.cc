@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -42,6 +43,7 @@ TEST_CASE("A search is started as asked, followed to its end and reported", "[e2
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.out, Catch::Contains("2.20x"));
   CHECK_THAT(outcome.out, Catch::Contains("confirmed at the final level"));
+  CHECK_THAT(outcome.out, Catch::Contains("2% [0%, 11%] would have won, by the 1 that was"));
   CHECK_THAT(outcome.err, Catch::Contains("report: " + home.File("r.html")));
   CHECK_THAT(FileText(home.File("r.html")), Catch::Contains("2.20×"));
 
@@ -85,6 +87,7 @@ TEST_CASE("With --json standard output is one JSON object", "[e2e]") {
   CHECK(result["counts"]["measured"] == 7);
   CHECK(result["counts"]["pruned"] == 6);
   CHECK(result["counts"]["rejected"] == 1);
+  CHECK(result["selective_risk"]["measured"] == 1);
   CHECK(result["interrupted"] == false);
   CHECK(fs::exists(result["report"].get<std::string>()));
 }
@@ -289,6 +292,39 @@ TEST_CASE("An orchestrator named by the environment is used", "[e2e]") {
                               {{"KERNELCAST_ORCHESTRATOR", fake.address()}});
   CHECK(outcome.exit_code == 0);
   CHECK(fake.started().size() == 1);
+}
+
+TEST_CASE("A search's events are exported as the published kinds", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(8, 0.8, 0.2);
+  fake.script.finished.set_search_id("s1");
+  const auto exported = [&](const std::string& format) {
+    return Run(home, {"export", "s1", "--orchestrator", fake.address(), "--format", format, "-o",
+                      home.File(format)});
+  };
+  const Outcome events = exported("search-events");
+  INFO(events.err);
+  REQUIRE(events.exit_code == 0);
+  std::map<std::string, int> kinds;
+  std::ifstream lines(home.File("search-events"));
+  int index = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json event = json::parse(line);
+    CHECK(event["event_index"] == index++);
+    ++kinds[event["event_kind"]];
+  }
+  CHECK(kinds["search_initialized"] == 1);
+  CHECK(kinds["mutation_completed"] == 18);
+  CHECK(kinds["evaluation_completed"] == 8);
+  CHECK(kinds["evaluation_failed"] == 2);
+  CHECK(kinds["evaluations_drained"] == 1);
+  CHECK(exported("prediction-rows").exit_code == 0);
+  // The problem is not at hand, and so the reference is not.
+  const Outcome rows = exported("evaluation-rows");
+  CHECK(rows.exit_code != 0);
+  CHECK_THAT(rows.err, Catch::Contains("8 rows left out: a source is neither in the records"));
+  CHECK_FALSE(fs::exists(home.File("evaluation-rows")));
 }
 
 }  // namespace

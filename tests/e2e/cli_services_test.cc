@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -268,6 +269,103 @@ TEST_CASE("doctor finds everything that a search needs", "[e2e]") {
   CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"target cpu\",\"verdict\":\"ok\""));
   CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"gpu driver\"") ||
                               Catch::Contains("\"check\":\"cuda\",\"verdict\":\"note\""));
+}
+
+TEST_CASE("Records become rows that score as they do, and balanced training pools", "[e2e]") {
+  Site site;
+  const TemporaryFolder& home = site.home;
+  const std::map<std::string, std::string> environment = {
+      {"KERNELCAST_PROBLEMS", home.File("problems")}};
+  const Outcome searched = Run(home, site.Search({"--search-id", "s1"}), environment);
+  INFO(searched.err);
+  REQUIRE((searched.exit_code == 0 || searched.exit_code == 1));
+  REQUIRE(
+      Run(home, {"export", "s1", "--sources", "-o", home.File("r.jsonl")}, environment).exit_code ==
+      0);
+  const auto rows = [&](const std::string& format, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"export", "--records", home.File("r.jsonl"), "--format",
+                                          format,   "-o",        home.File(format)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = Run(home, arguments, environment);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return home.File(format);
+  };
+  const Outcome direct = Run(home, {"eval", home.File("r.jsonl"), "--json"});
+  const Outcome through_rows =
+      Run(home, {"eval", rows("evaluation-rows"), rows("prediction-rows"), "--json"});
+  INFO(through_rows.err);
+  REQUIRE(direct.exit_code == 0);
+  REQUIRE(through_rows.exit_code == 0);
+  const json a = json::parse(direct.out);
+  const json b = json::parse(through_rows.out);
+  CHECK(a["items"] == b["items"]);
+  for (const char* metric : {"accuracy", "crps", "spearman", "negative_log_likelihood"}) {
+    CAPTURE(metric);
+    CHECK(a[metric]["value"].get<double>() ==
+          Approx(b[metric]["value"].get<double>()).epsilon(1e-9));
+  }
+
+  REQUIRE(Run(home, {"export", "s1", "--format", "search-events", "-o", home.File("events.jsonl")},
+              environment)
+              .exit_code == 0);
+  const Outcome events = Run(home, {"eval", home.File("events.jsonl"), "--json"});
+  INFO(events.err);
+  REQUIRE(events.exit_code == 0);
+  // What was asked about several times was decided on the last forecast, as in the records.
+  CHECK(json::parse(events.out)["items"] == a["items"]);
+  CHECK(json::parse(events.out)["accuracy"]["value"].get<double>() ==
+        Approx(a["accuracy"]["value"].get<double>()).epsilon(1e-9));
+  CHECK_THAT(events.err, Catch::Contains("candidate_deferred"));
+
+  std::map<int, int> bins;
+  std::ifstream pool(rows("rl", {"--pairs", "300", "--per-bin", "4"}));
+  int count = 0;
+  for (std::string line; std::getline(pool, line); ++count) {
+    const json row = json::parse(line);
+    ++bins[row["relative_bin"].get<int>()];
+    CHECK(row["bin_scheme_id"] == "sqrt2/1");
+    CHECK_THAT(row["prompt_version"].get<std::string>(), Catch::StartsWith("speedup-bins/1@"));
+    CHECK(row["speedup_low"] <= row["aggregated_speedup"]);
+    CHECK_FALSE(row["candidate_code"].get<std::string>().empty());
+    CHECK(row["provenance"]["candidate"]["search_id"] == "s1");
+  }
+  CHECK(count >= 8);
+  for (const auto& [bin, of_bin] : bins) CHECK(of_bin <= 4);
+}
+
+TEST_CASE("Training gives the same model each time, and says when there is nothing to learn from",
+          "[e2e]") {
+  const TemporaryFolder home("train");
+  fs::create_directories(home.File("spaces"));
+  fs::create_directories(home.File("empty"));
+  const std::string measured =
+      std::string(KERNELCAST_SOURCE_DIR) + "/data/measured/amd-epyc/spaces/";
+  for (const char* problem : {"row_softmax", "rmsnorm", "column_sum", "gather"}) {
+    fs::copy(measured + problem + ".jsonl.gz", home.File("spaces"));
+  }
+  const auto train = [&](const std::string& folder, const std::string& output) {
+    return Run(
+        home, {"train", home.File(folder), "--problems",
+               std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems", "-o", home.File(output)});
+  };
+  const Outcome first = train("spaces", "a.json");
+  INFO(first.err);
+  REQUIRE(first.exit_code == 0);
+  CHECK_THAT(first.out, Catch::Contains("measurements of 4 problems and targets"));
+  REQUIRE(train("spaces", "b.json").exit_code == 0);
+  const auto text = [&](const std::string& name) {
+    std::ifstream file(home.File(name), std::ios::binary);
+    std::ostringstream content;
+    content << file.rdbuf();
+    return content.str();
+  };
+  CHECK(text("a.json").size() > 1000);
+  CHECK(text("a.json") == text("b.json"));
+  const Outcome none = train("empty", "c.json");
+  CHECK(none.exit_code != 0);
+  CHECK_THAT(none.err, Catch::Contains("no records to learn from"));
+  CHECK_FALSE(fs::exists(home.File("c.json")));
 }
 
 }  // namespace

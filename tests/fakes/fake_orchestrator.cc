@@ -189,6 +189,13 @@ SearchScript MakeSearchScript(int measured, double first, double step) {
   finishing->set_status(v1::SEARCH_STATUS_FINISHING);
   finishing->mutable_ended()->set_reason("budget: max_measurements");
   v1::Search& search = script.finished;
+  v1::SelectiveRisk& risk = *search.mutable_selective_risk();
+  risk.set_estimate(0.02);
+  risk.set_high(0.11);
+  risk.set_candidates(static_cast<uint64_t>(measured));
+  risk.set_measured(1);
+  risk.set_alpha(0.05);
+  risk.set_delta(0.05);
   search.set_status(v1::SEARCH_STATUS_DONE);
   search.set_end_reason("budget: max_measurements");
   *search.mutable_counts() = writer.counts();

@@ -4,8 +4,9 @@
     common <- <service>/core <- <service>'s adapters <- <service>/rpc <- <service>/main.cc
 
 Services never include one another, common/ includes no service, and each third-party library is
-included by those folders alone that are named for it below. core/ may include common/base and
-common/domain only, so it is pure by induction: no gRPC, database, generated proto or network in it.
+included by those folders alone that are named for it below. core/ may include common/base,
+common/domain and common/calibration only, so it is pure by induction: no gRPC, database, generated
+proto or network in it.
 """
 
 import fnmatch
@@ -18,6 +19,7 @@ COMMON = {
     "base": [],
     "candidate_abi": [],
     "domain": ["base"],
+    "calibration": ["base", "domain"],
     "convert": ["base", "domain"],
     "llm": ["base"],
     "llm_flags": ["base", "llm"],
@@ -36,7 +38,7 @@ CLI_LAYERS = {"core": 0, "rpc": 1, "commands": 2, "main": 3}
 
 # What may be included of common/ by folders that must stay small; others may include all of it.
 COMMON_FOR = {
-    "services/*/core": ["base", "domain"],
+    "services/*/core": ["base", "domain", "calibration"],
     "services/worker/runner": ["base", "candidate_abi", "domain"],
 }
 

@@ -38,7 +38,10 @@ void AddSearchCommands(CLI::App& app, Context& context);  // search, watch
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, forecast
 void AddEvalCommand(CLI::App& app, Context& context);
-void AddRecordCommands(CLI::App& app, Context& context);  // export, report, searches, stop
+void AddExportCommand(CLI::App& app, Context& context);
+void AddCalibrateCommand(CLI::App& app, Context& context);
+void AddTrainCommand(CLI::App& app, Context& context);
+void AddRecordCommands(CLI::App& app, Context& context);  // report, searches, stop
 void AddProblemsCommand(CLI::App& app, Context& context);
 void AddTokenCommand(CLI::App& app, Context& context);
 void AddDoctorCommand(CLI::App& app, Context& context);

@@ -1,24 +1,36 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/base/version.h"
+#include "common/calibration/bin_calibrator.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/commands/row_flags.h"
 #include "services/cli/core/forecast_eval.h"
+#include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
-#include "services/cli/report/analysis.h"
-#include "services/cli/rpc/records.h"
+#include "services/cli/report/eval_html.h"
+#include "services/cli/rpc/outcome_files.h"
 
 namespace kernelcast::cli {
 namespace {
 
+constexpr int64_t kMaxCalibratorBytes = 16 << 20;
+
 struct EvalFlags {
   std::vector<std::string> files;
+  RowFlags rows;
   std::string by = "all";
   bool unweighted = false;
+  std::string confidence = "max-prob";
+  std::string report;
+  std::string calibrator;
   EvaluationOptions options;
 };
 
@@ -27,54 +39,54 @@ Json IntervalJson(const Interval& interval) {
   return {{"value", interval.value}, {"low", interval.low}, {"high", interval.high}};
 }
 
+Json NumberJson(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
 std::string IntervalText(const Interval& interval) {
   if (!std::isfinite(interval.value)) return "-";
   return absl::StrCat(FormatFixed(interval.value, 3), " [", FormatFixed(interval.low, 3), ", ",
                       FormatFixed(interval.high, 3), "]");
 }
 
-struct Metric {
+struct ParsedMetric {
   const char* name;
   const char* key;
-  Interval ForecastEvaluation::*interval;
-  const char* better;
+  double ForecastMetrics::*metric;
 };
 
-const std::vector<Metric>& Metrics() {
-  static const auto* const metrics = new std::vector<Metric>{
-      {"accuracy", "accuracy", &ForecastEvaluation::accuracy, "higher"},
-      {"off-by-one accuracy", "off_by_one_accuracy", &ForecastEvaluation::off_by_one_accuracy,
-       "higher"},
-      {"calibration error (ECE)", "expected_calibration_error",
-       &ForecastEvaluation::expected_calibration_error, "lower"},
-      {"half-Brier", "half_brier", &ForecastEvaluation::half_brier, "lower"},
-      {"CRPS", "crps", &ForecastEvaluation::crps, "lower"},
-      {"negative log likelihood", "negative_log_likelihood",
-       &ForecastEvaluation::negative_log_likelihood, "lower"},
-      {"Spearman", "spearman", &ForecastEvaluation::spearman, "higher"},
-      {"pairwise accuracy", "pairwise_accuracy", &ForecastEvaluation::pairwise_accuracy, "higher"},
-      {"failure Brier", "failure_brier", &ForecastEvaluation::failure_brier, "lower"}};
-  return *metrics;
-}
+constexpr ParsedMetric kParsedMetrics[] = {
+    {"accuracy", "accuracy", &ForecastMetrics::accuracy},
+    {"off-by-one", "off_by_one_accuracy", &ForecastMetrics::off_by_one_accuracy},
+    {"ECE", "expected_calibration_error", &ForecastMetrics::expected_calibration_error},
+    {"half-Brier", "half_brier", &ForecastMetrics::half_brier},
+    {"CRPS", "crps", &ForecastMetrics::crps},
+    {"NLL", "negative_log_likelihood", &ForecastMetrics::negative_log_likelihood}};
 
-void Show(Console& console, const std::string& group, const ForecastEvaluation& evaluation,
-          uint64_t skipped) {
-  const Style& style = console.style();
+std::string Heading(const Style& style, const std::string& group,
+                    const ForecastEvaluation& evaluation) {
   std::string text =
       style.Bold(OneLine(group)) +
       absl::StrCat(": ", FormatCount(evaluation.items), " forecasts with a measured speedup, ",
                    FormatCount(evaluation.failures), " of candidates that failed");
-  if (evaluation.unparsable > 0) {
-    absl::StrAppend(&text, ", ", FormatCount(evaluation.unparsable), " unparsable");
+  if (evaluation.unparsable == 0) return text;
+  absl::StrAppend(&text, ", ", FormatCount(evaluation.unparsable),
+                  " unparsable, which count as uniform");
+  if (evaluation.parsed.items > 0) {
+    text += "\nof the others alone:";
+    for (const ParsedMetric& metric : kParsedMetrics) {
+      absl::StrAppend(&text, metric.name == kParsedMetrics[0].name ? " " : ", ", metric.name, " ",
+                      FormatFixed(evaluation.parsed.*metric.metric, 3));
+    }
   }
-  if (skipped > 0) {
-    absl::StrAppend(&text, "; ", FormatCount(skipped),
-                    " left out, their baseline is not in the records");
-  }
+  return text;
+}
+
+void Show(Console& console, const std::string& group, const ForecastEvaluation& evaluation) {
+  const Style& style = console.style();
   Table metrics({{"metric"}, {"value [95%]"}, {"better"}});
-  for (const Metric& metric : Metrics()) {
+  for (const EvaluatedMetric& metric : EvaluatedMetrics()) {
     metrics.AddRow({metric.name, IntervalText(evaluation.*metric.interval), metric.better});
   }
+  std::string text = absl::StrCat(Heading(style, group, evaluation), "\n\n", metrics.Render(style));
   Table reliability({{"confidence"},
                      {"mean", Table::Align::kRight},
                      {"came true", Table::Align::kRight},
@@ -85,17 +97,57 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
                         FormatShare(bucket.mean_confidence), FormatShare(bucket.accuracy),
                         FormatFixed(bucket.weight, 1)});
   }
-  console.Out(absl::StrCat(text, "\n\n", metrics.Render(style), "\n", reliability.Render(style),
-                           "\nintervals from ", evaluation.resamples, " bootstrap resamples\n\n"));
+  absl::StrAppend(&text, "\n", reliability.Render(style));
+  if (evaluation.pools > 0) {
+    Table shares({{"measured", Table::Align::kRight},
+                  {"best found / best"},
+                  {"random", Table::Align::kRight},
+                  {"best among them"},
+                  {"random", Table::Align::kRight},
+                  {"winners among them"},
+                  {"random", Table::Align::kRight}});
+    for (const ShareEvaluation& share : evaluation.shares) {
+      shares.AddRow({FormatShare(share.share), IntervalText(share.best_found),
+                     FormatFixed(share.random_best_found, 3), IntervalText(share.best_recalled),
+                     FormatFixed(share.random_best_recalled, 3), IntervalText(share.winner_recall),
+                     FormatFixed(share.random_winner_recall, 3)});
+    }
+    absl::StrAppend(&text, "\n", shares.Render(style), "means over ", evaluation.pools,
+                    evaluation.pools == 1 ? " pool" : " pools",
+                    " of candidates, those forecast fastest measured\n");
+  }
+  console.Out(
+      absl::StrCat(text, "\nintervals from ", evaluation.resamples, " bootstrap resamples\n\n"));
 
   Json json = {{"group", group},
                {"items", evaluation.items},
                {"failures", evaluation.failures},
                {"unparsable", evaluation.unparsable},
-               {"skipped", skipped},
                {"resamples", evaluation.resamples}};
-  for (const Metric& metric : Metrics()) {
+  for (const EvaluatedMetric& metric : EvaluatedMetrics()) {
     json[metric.key] = IntervalJson(evaluation.*metric.interval);
+  }
+  Json& parsed = json["parsed"] = {{"items", evaluation.parsed.items}};
+  if (evaluation.parsed.items > 0) {
+    for (const ParsedMetric& metric : kParsedMetrics) {
+      parsed[metric.key] = NumberJson(evaluation.parsed.*metric.metric);
+    }
+  }
+  json["pools"] = evaluation.pools;
+  Json& shares = json["shares"] = Json::array();
+  for (const ShareEvaluation& share : evaluation.shares) {
+    shares.push_back({{"share", share.share},
+                      {"best_found", IntervalJson(share.best_found)},
+                      {"best_recalled", IntervalJson(share.best_recalled)},
+                      {"winner_recall", IntervalJson(share.winner_recall)},
+                      {"random_best_found", NumberJson(share.random_best_found)},
+                      {"random_best_recalled", NumberJson(share.random_best_recalled)},
+                      {"random_winner_recall", NumberJson(share.random_winner_recall)}});
+  }
+  Json& curve = json["risk_coverage"] = Json::array();
+  for (const CoveragePoint& point : evaluation.risk_coverage) {
+    curve.push_back(
+        {{"coverage", point.coverage}, {"risk", point.risk}, {"confidence", point.confidence}});
   }
   Json& buckets = json["reliability"] = Json::array();
   for (const ReliabilityBucket& bucket : evaluation.reliability) {
@@ -108,49 +160,104 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
   console.Line(json);
 }
 
+// Rows that hold no forecast: what bins they have.
+void ShowLabels(Console& console, const LabelFile& labels) {
+  std::string text = absl::StrCat(labels.file, ": ", std::string(Name(labels.format)));
+  uint64_t rows = 0;
+  for (const uint64_t count : labels.counts.by_bin) rows += count;
+  absl::StrAppend(&text, ", ", FormatCount(rows), " rows, by bin:");
+  for (const uint64_t count : labels.counts.by_bin) absl::StrAppend(&text, " ", count);
+  if (labels.counts.odd_labels > 0) {
+    absl::StrAppend(&text, "; ", FormatCount(labels.counts.odd_labels),
+                    " have another bin than their scheme makes of their speedup");
+  }
+  console.Out(text + "\n");
+  console.Line({{"file", labels.file},
+                {"format", std::string(Name(labels.format))},
+                {"rows", rows},
+                {"by_bin", labels.counts.by_bin},
+                {"odd_labels", labels.counts.odd_labels}});
+}
+
+std::string GroupOf(const NamedOutcome& named, const std::string& by) {
+  if (by == "problem") return named.problem;
+  if (by == "backend") return named.backend;
+  if (by == "search") return named.search;
+  return "all forecasts";
+}
+
+// Makes the forecasts what the calibrator in the file makes of them.
+absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
+  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCalibratorBytes));
+  const absl::StatusOr<BinCalibrator> calibrator =
+      CalibratorFromJson(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  if (!calibrator.ok()) {
+    return absl::Status(calibrator.status().code(),
+                        absl::StrCat(file, ": ", std::string(calibrator.status().message())));
+  }
+  for (NamedOutcome& named : files.outcomes) {
+    Forecast& forecast = named.outcome.forecast;
+    if (forecast.bin_probabilities.empty()) continue;
+    if (forecast.bin_scheme_id != calibrator->bin_scheme_id) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file, ": is of the bin scheme ", calibrator->bin_scheme_id,
+                       ", forecasts are of ", forecast.bin_scheme_id));
+    }
+    forecast.bin_probabilities = calibrator->Apply(forecast.bin_probabilities);
+    forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+    named.outcome.predicted_bin = 0;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
-  std::map<std::string, std::vector<ReportCandidate>> groups;
-  for (const std::string& file : flags.files) {
-    KC_RETURN_IF_ERROR(ReadRecords(file, [&](const v1::ExportRecord& record) -> absl::Status {
-      KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
-      std::string group = "all forecasts";
-      if (flags.by == "problem") {
-        group =
-            record.problem_name().empty() ? candidate.candidate.problem_id : record.problem_name();
-      } else if (flags.by == "backend") {
-        group = candidate.forecast.has_value() ? absl::StrCat(candidate.forecast->backend, " ",
-                                                              candidate.forecast->backend_version)
-                                               : "no forecast";
-      } else if (flags.by == "search") {
-        group = record.evaluation().search_id();
-      }
-      groups[group].push_back(std::move(candidate));
-      return absl::OkStatus();
-    }));
+  Console& console = context.console;
+  KC_ASSIGN_OR_RETURN(OutcomeFiles files, ReadRowFiles(flags.files, flags.rows));
+  if (!flags.calibrator.empty()) KC_RETURN_IF_ERROR(Calibrate(flags.calibrator, files));
+  for (const std::string& note : files.notes) console.Note(OneLine(note));
+  if (files.unknown_baseline > 0) {
+    console.Warn(absl::StrCat(FormatCount(files.unknown_baseline),
+                              " forecasts left out, their baseline is not in the records"));
   }
   EvaluationOptions options = flags.options;
   options.weighted = !flags.unweighted;
-  bool any = false;
+  KC_ASSIGN_OR_RETURN(options.confidence, ParseConfidenceKind(flags.confidence));
+  std::map<std::string, std::vector<ForecastOutcome>> groups;
+  for (const NamedOutcome& named : files.outcomes) {
+    groups[GroupOf(named, flags.by)].push_back(named.outcome);
+  }
+  if (groups.empty() && !files.labels.empty()) {
+    for (const LabelFile& labels : files.labels) ShowLabels(console, labels);
+    return ExitCode::kOk;
+  }
+  std::vector<EvaluatedGroup> evaluated;
   absl::Status first_problem;
-  for (const auto& [group, candidates] : groups) {
+  for (const auto& [group, outcomes] : groups) {
     if (context.interrupt.requested()) return absl::CancelledError("interrupted");
-    uint64_t skipped = 0;
-    const std::vector<ForecastOutcome> outcomes = ForecastOutcomes(candidates, &skipped);
     absl::StatusOr<ForecastEvaluation> evaluation = EvaluateForecasts(outcomes, options);
     if (!evaluation.ok()) {
       if (first_problem.ok()) first_problem = evaluation.status();
       if (groups.size() > 1) {
-        context.console.Warn(
+        console.Warn(
             absl::StrCat(OneLine(group), ": ", std::string(evaluation.status().message())));
       }
       continue;
     }
-    any = true;
-    Show(context.console, group, *evaluation, skipped);
+    Show(console, group, *evaluation);
+    evaluated.push_back({group, *std::move(evaluation)});
   }
-  if (any) return ExitCode::kOk;
-  if (!first_problem.ok()) return first_problem;
-  return absl::InvalidArgumentError("the files hold no record");
+  if (evaluated.empty()) {
+    if (!first_problem.ok()) return first_problem;
+    return absl::InvalidArgumentError(
+        "the files hold no forecast with what became of its candidate");
+  }
+  if (!flags.report.empty()) {
+    const std::string page = RenderEvaluation(
+        evaluated, absl::StrCat("kernelcast ", std::string(Version())), Clock::Real().WallNs());
+    KC_RETURN_IF_ERROR(WriteFileAtomically(flags.report, page));
+    console.Note(absl::StrCat("report: ", flags.report));
+  }
+  return ExitCode::kOk;
 }
 
 }  // namespace
@@ -158,14 +265,27 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
 void AddEvalCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<EvalFlags>();
   CLI::App* eval = AddCommand(app, context, "eval",
-                              "Score forecasts against what was measured, from exported records",
+                              "Score forecasts against what was measured, from exported records "
+                              "or published rows",
                               [&context, flags] { return RunEval(context, *flags); });
-  eval->add_option("FILE.jsonl", flags->files, "What kernelcast export wrote")->required();
+  eval->add_option("FILE.jsonl", flags->files,
+                   "What kernelcast export wrote, or rows of a published format; prediction rows "
+                   "with their evaluation rows")
+      ->required();
+  AddRowFlags(*eval, flags->rows);
   eval->add_option("--by", flags->by, "One evaluation for each of these")
       ->check(CLI::IsMember({"all", "problem", "backend", "search"}))
       ->capture_default_str();
   eval->add_flag("--unweighted", flags->unweighted,
                  "Count every forecast once instead of by 1 / propensity");
+  eval->add_option("--confidence", flags->confidence, "What the risk-coverage curve trusts first")
+      ->check(CLI::IsMember({"max-prob", "entropy", "margin"}))
+      ->capture_default_str();
+  eval->add_option("--calibrator", flags->calibrator,
+                   "Score what this calibrator, from kernelcast calibrate, makes of the forecasts")
+      ->type_name("FILE.json");
+  eval->add_option("--report", flags->report, "Also write the figures with pictures, as one page")
+      ->type_name("FILE.html");
   eval->add_option("--resamples", flags->options.max_resamples, "Bootstrap resamples at most")
       ->check(CLI::Range(40, 100000))
       ->capture_default_str();

@@ -1,8 +1,5 @@
-// export, report, searches and stop: what the orchestrator remembers.
+// report, searches and stop: what the orchestrator remembers.
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <set>
@@ -26,100 +23,6 @@
 
 namespace kernelcast::cli {
 namespace {
-
-struct ExportFlags {
-  ConnectionFlags connection;
-  std::string search_id;
-  bool all = false;
-  bool sources = false;
-  uint64_t from_sequence = 0;
-  std::string output = "-";
-};
-
-// Lines to a file that appears under its name only when it is complete, or to standard output.
-class LineFile {
- public:
-  static absl::StatusOr<std::unique_ptr<LineFile>> Open(const std::string& path) {
-    auto file = std::unique_ptr<LineFile>(new LineFile(path));
-    if (path == "-") {
-      file->file_ = stdout;
-      return file;
-    }
-    file->partial_ = absl::StrCat(path, ".", static_cast<int>(getpid()), ".partial");
-    file->file_ = std::fopen(file->partial_.c_str(), "we");
-    if (file->file_ == nullptr) {
-      return absl::PermissionDeniedError(absl::StrCat("--output: cannot write ", path));
-    }
-    return file;
-  }
-  ~LineFile() {
-    if (file_ != nullptr && file_ != stdout) {
-      std::fclose(file_);
-      unlink(partial_.c_str());
-    }
-  }
-  absl::Status Write(const std::string& line) {
-    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
-        std::fputc('\n', file_) == EOF) {
-      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write to ", path_));
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Finish() {
-    if (file_ == stdout) {
-      return std::fflush(stdout) == 0
-                 ? absl::OkStatus()
-                 : absl::ResourceExhaustedError("cannot write to standard output");
-    }
-    const bool closed = std::fclose(file_) == 0;
-    file_ = nullptr;
-    if (!closed || rename(partial_.c_str(), path_.c_str()) != 0) {
-      unlink(partial_.c_str());
-      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write ", path_));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  explicit LineFile(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-  std::string partial_;
-  std::FILE* file_ = nullptr;
-};
-
-absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
-  if (flags.search_id.empty() == !flags.all) {
-    return absl::InvalidArgumentError("say which search to export, or --all");
-  }
-  Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
-  grpc::ClientContext call;
-  v1::ExportRequest request;
-  request.set_search_id(flags.search_id);
-  request.set_include_sources(flags.sources);
-  request.set_from_sequence(flags.from_sequence);
-  const auto reader = stub->Export(&call, request);
-  v1::ExportRecord record;
-  uint64_t records = 0;
-  absl::Status broken;
-  while (broken.ok() && reader->Read(&record)) {
-    ++records;
-    broken = output->Write(ProtoToJson(record));
-    if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
-  }
-  if (!broken.ok()) call.TryCancel();
-  const absl::Status finished = FromGrpc(reader->Finish(), call);
-  KC_RETURN_IF_ERROR(broken);
-  KC_RETURN_IF_ERROR(finished);
-  KC_RETURN_IF_ERROR(output->Finish());
-  if (flags.output != "-") {
-    context.console.Note(absl::StrCat(FormatCount(records), " records in ", flags.output));
-    context.console.Line({{"records", records}, {"output", flags.output}});
-  }
-  return ExitCode::kOk;
-}
 
 struct ReportFlags {
   ConnectionFlags connection;
@@ -301,24 +204,6 @@ void AddRecordCommands(CLI::App& app, Context& context) {
                    "Where the report goes; - is standard output [STATE/reports/SEARCH_ID.html]")
       ->type_name("FILE.html");
   AddConnectionFlags(*report, report_flags->connection, Needs::kOrchestrator);
-
-  const auto export_flags = std::make_shared<ExportFlags>();
-  CLI::App* exporter =
-      AddCommand(app, context, "export", "Export settled evaluations, one JSON ExportRecord a line",
-                 [&context, export_flags] { return RunExport(context, *export_flags); });
-  exporter->add_option("SEARCH_ID", export_flags->search_id, "The search");
-  exporter->add_flag("--all", export_flags->all, "Everything that the orchestrator has settled");
-  exporter->add_flag("--sources", export_flags->sources, "With the sources of the candidates");
-  exporter
-      ->add_option("--from-sequence", export_flags->from_sequence,
-                   "From this sequence number of the log on")
-      ->check(NotNegative())
-      ->type_name("N");
-  exporter
-      ->add_option("-o,--output", export_flags->output, "Where the lines go; - is standard output")
-      ->capture_default_str()
-      ->type_name("FILE.jsonl");
-  AddConnectionFlags(*exporter, export_flags->connection, Needs::kOrchestrator);
 
   const auto searches_flags = std::make_shared<SearchesFlags>();
   CLI::App* searches =

@@ -137,6 +137,9 @@ std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis
        FormatCount(counts.rejected), FormatCount(counts.failures),
        FormatSeconds(counts.device_seconds_spent), FormatSeconds(counts.device_seconds_avoided)});
   text += figures.Render(style, width);
+  if (input.search.has_value() && input.search->risk.has_value()) {
+    absl::StrAppend(&text, "\n", RiskText(*input.search->risk), "\n");
+  }
 
   Table best({{"speedup", Table::Align::kRight},
               {"interval"},
@@ -201,6 +204,19 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
       {"reused", counts.reused},         {"pruned", counts.pruned},   {"deferred", counts.deferred},
       {"promoted", counts.promoted},     {"audited", counts.audited}, {"rejected", counts.rejected},
       {"failures", counts.failures},     {"faster", counts.faster}};
+  if (input.search.has_value() && input.search->risk.has_value()) {
+    const ReportRisk& risk = *input.search->risk;
+    json["selective_risk"] = {{"estimate", risk.estimate},
+                              {"low", risk.low},
+                              {"high", risk.high},
+                              {"candidates", risk.candidates},
+                              {"measured", risk.measured},
+                              {"certified_threshold", risk.certified_threshold},
+                              {"alpha", risk.alpha},
+                              {"delta", risk.delta},
+                              {"informative", risk.informative},
+                              {"alarms", risk.alarms}};
+  }
   json["defer_rate"] = counts.defer_rate;
   json["device_seconds_spent"] = counts.device_seconds_spent;
   json["device_seconds_avoided"] = counts.device_seconds_avoided;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -12,25 +13,114 @@
 namespace kernelcast::cli {
 namespace {
 
-// Pairwise accuracy is quadratic: sets so large that a full bootstrap takes minutes get fewer
-// resamples, and the evaluation says how many.
-constexpr double kPairBudget = 2e9;
+// Sets so large that a full bootstrap takes minutes get fewer resamples, and the evaluation says
+// how many.
+constexpr double kItemBudget = 4e6;
 constexpr int kFewestResamples = 40;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-struct FailureItem {
-  double probability = 0;
-  double truth = 0;
+// An outcome as the figures need it.
+struct Row {
+  std::optional<ScoredForecast> scored;
+  double failure_probability = 0;
+  double failed = 0;
   double weight = 1;
+  size_t pool = 0;
+  PoolItem choice;
 };
 
-double FailureBrier(const std::vector<FailureItem>& items) {
-  double sum = 0;
-  double weight = 0;
-  for (const FailureItem& item : items) {
-    sum += item.weight * (item.probability - item.truth) * (item.probability - item.truth);
-    weight += item.weight;
+// All figures of a sample, in the order in which Figures() lists them.
+struct Sample {
+  std::vector<ScoredForecast> scored;
+  std::vector<std::vector<PoolItem>> pools;
+  double failure_error = 0;
+  double failure_weight = 0;
+
+  explicit Sample(size_t pool_count) : pools(pool_count) {}
+  void Clear() {
+    scored.clear();
+    for (auto& pool : pools) pool.clear();
+    failure_error = 0;
+    failure_weight = 0;
   }
-  return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
+  void Add(const Row& row) {
+    if (row.scored.has_value()) scored.push_back(*row.scored);
+    const double error = row.failure_probability - row.failed;
+    failure_error += row.weight * error * error;
+    failure_weight += row.weight;
+    pools[row.pool].push_back(row.choice);
+  }
+};
+
+// The mean of those that are numbers; NaN where none is.
+class MeanOfNumbers {
+ public:
+  void Add(double value) {
+    if (std::isnan(value)) return;
+    sum_ += value;
+    ++count_;
+  }
+  double value() const { return count_ == 0 ? kNan : sum_ / count_; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+bool IsPool(const std::vector<PoolItem>& pool) { return pool.size() >= kLeastPool; }
+
+constexpr double ForecastMetrics::*kMetrics[] = {&ForecastMetrics::accuracy,
+                                                 &ForecastMetrics::off_by_one_accuracy,
+                                                 &ForecastMetrics::expected_calibration_error,
+                                                 &ForecastMetrics::half_brier,
+                                                 &ForecastMetrics::crps,
+                                                 &ForecastMetrics::negative_log_likelihood,
+                                                 &ForecastMetrics::spearman,
+                                                 &ForecastMetrics::pairwise_accuracy};
+
+// Where the figures of FiguresOf go, in their order.
+std::vector<Interval*> Destinations(ForecastEvaluation& evaluation) {
+  std::vector<Interval*> figures = {&evaluation.accuracy,
+                                    &evaluation.off_by_one_accuracy,
+                                    &evaluation.expected_calibration_error,
+                                    &evaluation.half_brier,
+                                    &evaluation.crps,
+                                    &evaluation.negative_log_likelihood,
+                                    &evaluation.spearman,
+                                    &evaluation.pairwise_accuracy,
+                                    &evaluation.failure_brier,
+                                    &evaluation.area_under_risk_coverage,
+                                    &evaluation.regret};
+  for (ShareEvaluation& share : evaluation.shares) {
+    figures.insert(figures.end(), {&share.best_found, &share.best_recalled, &share.winner_recall});
+  }
+  return figures;
+}
+
+absl::StatusOr<std::vector<double>> FiguresOf(const Sample& sample, ConfidenceKind confidence) {
+  std::vector<double> figures;
+  KC_ASSIGN_OR_RETURN(const ForecastMetrics metrics, ScoreForecasts(sample.scored));
+  for (const auto metric : kMetrics) figures.push_back(metrics.*metric);
+  figures.push_back(sample.failure_weight > 0 ? sample.failure_error / sample.failure_weight
+                                              : kNan);
+  figures.push_back(RiskCoverageOf(confidence, sample.scored).area);
+  MeanOfNumbers regret;
+  for (const auto& pool : sample.pools) {
+    if (IsPool(pool)) regret.Add(Regret(pool));
+  }
+  figures.push_back(regret.value());
+  for (const double share : kEvaluatedShares) {
+    MeanOfNumbers found, recalled, winners;
+    for (const auto& pool : sample.pools) {
+      if (!IsPool(pool)) continue;
+      const PoolSelection selection = SelectFromPool(pool, share);
+      found.Add(selection.best_found);
+      recalled.Add(selection.best_recalled);
+      winners.Add(selection.winner_recall);
+    }
+    figures.insert(figures.end(), {found.value(), recalled.value(), winners.value()});
+  }
+  return figures;
 }
 
 Interval MakeInterval(double value, std::vector<double>& resampled) {
@@ -52,91 +142,128 @@ Interval MakeInterval(double value, std::vector<double>& resampled) {
   return interval;
 }
 
+absl::StatusOr<Row> MakeRow(const ForecastOutcome& outcome, const BinScheme& scheme,
+                            bool weighted) {
+  const Forecast& forecast = outcome.forecast;
+  Row row;
+  row.weight = weighted ? outcome.weight : 1;
+  row.failure_probability = forecast.failure_probability;
+  row.failed = outcome.failed ? 1 : 0;
+  const bool unparsable = forecast.bin_probabilities.empty();
+  row.choice.forecast = unparsable ? kNan : forecast.expected_log2_speedup;
+  if (!outcome.speedup.has_value()) return row;
+  row.choice.speedup = *outcome.speedup;
+  row.choice.winner = *outcome.speedup > 1;
+  ScoredForecast& item = row.scored.emplace();
+  KC_ASSIGN_OR_RETURN(item.true_bin, scheme.Label(*outcome.speedup));
+  if (outcome.true_bin.has_value()) item.true_bin = *outcome.true_bin;
+  item.p = forecast.bin_probabilities;
+  item.predicted_bin = outcome.predicted_bin;
+  item.unparsable = unparsable;
+  if (unparsable) {
+    item.p.assign(static_cast<size_t>(scheme.size()), 1.0 / scheme.size());
+  }
+  if (item.p.size() != static_cast<size_t>(scheme.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("a forecast of ", forecast.candidate_id, " has ",
+                                                   item.p.size(), " probabilities; the scheme ",
+                                                   scheme.id(), " has ", scheme.size(), " bins"));
+  }
+  item.expected_log2_speedup = row.choice.forecast;
+  item.measured_log2_speedup = std::log2(*outcome.speedup);
+  item.weight = row.weight;
+  return row;
+}
+
+void AddRandomChoice(const Sample& sample, ForecastEvaluation& evaluation) {
+  for (ShareEvaluation& share : evaluation.shares) {
+    MeanOfNumbers found, recalled, winners;
+    for (const auto& pool : sample.pools) {
+      if (!IsPool(pool)) continue;
+      const PoolSelection random = SelectAtRandom(pool, share.share);
+      found.Add(random.best_found);
+      recalled.Add(random.best_recalled);
+      winners.Add(random.winner_recall);
+    }
+    share.random_best_found = found.value();
+    share.random_best_recalled = recalled.value();
+    share.random_winner_recall = winners.value();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const std::vector<ForecastOutcome>& outcomes,
                                                      const EvaluationOptions& options) {
-  std::vector<ScoredForecast> items;
-  std::vector<FailureItem> failure_items;
   ForecastEvaluation evaluation;
+  for (const double share : kEvaluatedShares) evaluation.shares.emplace_back().share = share;
+  std::vector<Row> rows;
+  std::vector<std::vector<size_t>> clusters;
+  std::map<std::string, size_t> cluster_index;
+  std::map<std::string, size_t> pool_index;
   const BinScheme* scheme = nullptr;
   for (const ForecastOutcome& outcome : outcomes) {
-    const Forecast& forecast = outcome.forecast;
-    KC_ASSIGN_OR_RETURN(const BinScheme* own, BinScheme::Find(forecast.bin_scheme_id));
+    KC_ASSIGN_OR_RETURN(const BinScheme* own, BinScheme::Find(outcome.forecast.bin_scheme_id));
     if (scheme != nullptr && own != scheme) {
       return absl::InvalidArgumentError(absl::StrCat("forecasts of two bin schemes, ", scheme->id(),
                                                      " and ", own->id(),
                                                      ", cannot be scored together"));
     }
     scheme = own;
-    const double weight = options.weighted ? outcome.weight : 1;
-    failure_items.push_back({forecast.failure_probability, outcome.failed ? 1.0 : 0.0, weight});
     if (outcome.failed) ++evaluation.failures;
-    if (!outcome.speedup.has_value()) continue;
-    ScoredForecast item;
-    KC_ASSIGN_OR_RETURN(item.true_bin, scheme->Label(*outcome.speedup));
-    item.p = forecast.bin_probabilities;
-    item.unparsable = item.p.empty();
-    if (item.unparsable) {
-      item.p.assign(static_cast<size_t>(scheme->size()), 1.0 / scheme->size());
+    KC_ASSIGN_OR_RETURN(Row row, MakeRow(outcome, *scheme, options.weighted));
+    row.pool = pool_index.emplace(outcome.pool, pool_index.size()).first->second;
+    size_t cluster = clusters.size();
+    if (!outcome.cluster.empty()) {
+      cluster = cluster_index.emplace(outcome.cluster, cluster).first->second;
     }
-    if (item.p.size() != static_cast<size_t>(scheme->size())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a forecast of ", forecast.candidate_id, " has ", item.p.size(),
-          " probabilities; the scheme ", scheme->id(), " has ", scheme->size(), " bins"));
-    }
-    item.expected_log2_speedup =
-        item.unparsable ? std::numeric_limits<double>::quiet_NaN() : forecast.expected_log2_speedup;
-    item.measured_log2_speedup = std::log2(*outcome.speedup);
-    item.weight = weight;
-    items.push_back(std::move(item));
+    if (cluster == clusters.size()) clusters.emplace_back();
+    clusters[cluster].push_back(rows.size());
+    rows.push_back(std::move(row));
   }
-  if (items.empty()) {
+  Sample all(pool_index.size());
+  for (const Row& row : rows) all.Add(row);
+  if (all.scored.empty()) {
     return absl::InvalidArgumentError(
         "nothing to score: no record holds both a forecast and a measured speedup");
   }
-  KC_ASSIGN_OR_RETURN(const ForecastMetrics metrics, ScoreForecasts(items));
-  evaluation.items = items.size();
+  KC_ASSIGN_OR_RETURN(const std::vector<double> figures, FiguresOf(all, options.confidence));
+  KC_ASSIGN_OR_RETURN(const ForecastMetrics metrics, ScoreForecasts(all.scored));
+  evaluation.items = all.scored.size();
   evaluation.unparsable = metrics.unparsable;
   evaluation.reliability = metrics.reliability;
+  evaluation.risk_coverage = RiskCoverageOf(options.confidence, all.scored).curve;
+  for (const auto& pool : all.pools) evaluation.pools += IsPool(pool) ? 1 : 0;
+  AddRandomChoice(all, evaluation);
+  if (metrics.unparsable > 0 && metrics.unparsable < metrics.items) {
+    std::vector<ScoredForecast> parsed = all.scored;
+    std::erase_if(parsed, [](const ScoredForecast& item) { return item.unparsable; });
+    KC_ASSIGN_OR_RETURN(evaluation.parsed, ScoreForecasts(parsed));
+  } else if (metrics.unparsable == 0) {
+    evaluation.parsed = metrics;
+  }
 
-  const double pairs = static_cast<double>(items.size()) * static_cast<double>(items.size());
-  evaluation.resamples =
-      std::min(options.max_resamples,
-               std::max(kFewestResamples, static_cast<int>(std::min(1e6, kPairBudget / pairs))));
+  evaluation.resamples = std::min(
+      options.max_resamples,
+      std::max(kFewestResamples,
+               static_cast<int>(std::min(1e6, kItemBudget / static_cast<double>(rows.size())))));
   std::mt19937_64 random(options.seed);
-  std::uniform_int_distribution<size_t> pick(0, items.size() - 1);
-  std::uniform_int_distribution<size_t> pick_failure(0, failure_items.size() - 1);
-  struct Figure {
-    Interval ForecastEvaluation::*interval;
-    double ForecastMetrics::*metric;
-    std::vector<double> resampled;
-  };
-  std::vector<Figure> figures = {
-      {&ForecastEvaluation::accuracy, &ForecastMetrics::accuracy, {}},
-      {&ForecastEvaluation::off_by_one_accuracy, &ForecastMetrics::off_by_one_accuracy, {}},
-      {&ForecastEvaluation::expected_calibration_error,
-       &ForecastMetrics::expected_calibration_error,
-       {}},
-      {&ForecastEvaluation::half_brier, &ForecastMetrics::half_brier, {}},
-      {&ForecastEvaluation::crps, &ForecastMetrics::crps, {}},
-      {&ForecastEvaluation::negative_log_likelihood, &ForecastMetrics::negative_log_likelihood, {}},
-      {&ForecastEvaluation::spearman, &ForecastMetrics::spearman, {}},
-      {&ForecastEvaluation::pairwise_accuracy, &ForecastMetrics::pairwise_accuracy, {}}};
-  std::vector<double> failure_briers;
-  std::vector<ScoredForecast> sample(items.size());
-  std::vector<FailureItem> failure_sample(failure_items.size());
+  std::uniform_int_distribution<size_t> pick(0, clusters.size() - 1);
+  std::vector<std::vector<double>> resampled(figures.size());
+  Sample sample(pool_index.size());
   for (int r = 0; r < evaluation.resamples; ++r) {
-    for (ScoredForecast& item : sample) item = items[pick(random)];
-    KC_ASSIGN_OR_RETURN(const ForecastMetrics resampled, ScoreForecasts(sample));
-    for (Figure& figure : figures) figure.resampled.push_back(resampled.*figure.metric);
-    for (FailureItem& item : failure_sample) item = failure_items[pick_failure(random)];
-    failure_briers.push_back(FailureBrier(failure_sample));
+    sample.Clear();
+    for (size_t c = 0; c < clusters.size(); ++c) {
+      for (const size_t row : clusters[pick(random)]) sample.Add(rows[row]);
+    }
+    // A draw of failures alone, or of items that weigh nothing, has no figures.
+    const absl::StatusOr<std::vector<double>> drawn = FiguresOf(sample, options.confidence);
+    if (!drawn.ok()) continue;
+    for (size_t i = 0; i < figures.size(); ++i) resampled[i].push_back((*drawn)[i]);
   }
-  for (Figure& figure : figures) {
-    evaluation.*figure.interval = MakeInterval(metrics.*figure.metric, figure.resampled);
+  const std::vector<Interval*> destinations = Destinations(evaluation);
+  for (size_t i = 0; i < figures.size(); ++i) {
+    *destinations[i] = MakeInterval(figures[i], resampled[i]);
   }
-  evaluation.failure_brier = MakeInterval(FailureBrier(failure_items), failure_briers);
   return evaluation;
 }
 

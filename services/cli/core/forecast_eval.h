@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/domain/forecast.h"
 #include "common/domain/scoring.h"
+#include "common/domain/selection.h"
 
 namespace kernelcast::cli {
 
@@ -17,7 +18,16 @@ struct ForecastOutcome {
   Forecast forecast;
   // Measured speedup over the baseline of the forecast; absent where the candidate failed.
   std::optional<double> speedup;
+  // The bin that the forecast names where that need not be the most probable one; 0: the latter.
+  int predicted_bin = 0;
+  // The bin that the data say, in the forecast's scheme; absent: that of the speedup.
+  std::optional<int> true_bin;
   bool failed = false;
+  // Candidates among which a search would choose; a forecaster's repeated answers are in pools of
+  // their own.
+  std::string pool;
+  // Outcomes of one cluster are not independent and are resampled together; empty: of its own.
+  std::string cluster;
   // 1 / propensity of having been measured.
   double weight = 1;
 };
@@ -28,7 +38,24 @@ struct Interval {
   double high = 0;
 };
 
-// Figures of a set of forecasts, with 95% bootstrap intervals over the items.
+// What measuring those forecast fastest finds, the mean over pools; and what random choice would.
+struct ShareEvaluation {
+  double share = 0;
+  Interval best_found;
+  Interval best_recalled;
+  Interval winner_recall;
+  double random_best_found = 0;
+  double random_best_recalled = 0;
+  double random_winner_recall = 0;
+};
+
+inline constexpr double kEvaluatedShares[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5};
+// Of the shares, the one that stands for all where there is room for one.
+inline constexpr double kHeadlineShare = 0.1;
+// Smaller pools say nothing about choosing.
+inline constexpr size_t kLeastPool = 5;
+
+// Figures of a set of forecasts, with 95% bootstrap intervals over the clusters.
 struct ForecastEvaluation {
   uint64_t items = 0;       // with a measured speedup
   uint64_t failures = 0;    // candidates that failed
@@ -44,13 +71,22 @@ struct ForecastEvaluation {
   Interval pairwise_accuracy;
   // Mean squared error of P(failure), over items and failures.
   Interval failure_brier;
+  Interval area_under_risk_coverage;
+  // Of pools of at least kLeastPool candidates, failures among them.
+  Interval regret;
+  uint64_t pools = 0;
+  std::vector<ShareEvaluation> shares;
+  std::vector<CoveragePoint> risk_coverage;
   std::vector<ReliabilityBucket> reliability;
+  // Of those that could be parsed alone; no items where there are none.
+  ForecastMetrics parsed;
 };
 
 struct EvaluationOptions {
   bool weighted = true;
   uint64_t seed = 1;
   int max_resamples = 1000;
+  ConfidenceKind confidence = ConfidenceKind::kMaxProbability;
 };
 
 // INVALID_ARGUMENT: nothing to score, more than one bin scheme, a forecast that is malformed.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -412,32 +413,64 @@ double WeightOf(const ReportCandidate& candidate) {
   return 1 / candidate.decision->audit_propensity;
 }
 
+std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidate,
+                                                 const std::map<std::string, double>& speedups,
+                                                 uint64_t* unknown_baseline) {
+  if (!candidate.forecast.has_value() || candidate.reused) return std::nullopt;
+  ForecastOutcome outcome;
+  outcome.forecast = *candidate.forecast;
+  outcome.weight = WeightOf(candidate);
+  outcome.pool = absl::StrCat(candidate.candidate.problem_id, "/", candidate.candidate.target);
+  outcome.cluster = candidate.candidate.candidate_id;
+  if (const Ratio* speedup = SpeedupOf(candidate); speedup != nullptr) {
+    outcome.speedup = SpeedupOverBaseline(*candidate.forecast, speedup->value, speedups);
+    if (outcome.speedup.has_value()) return outcome;
+    ++*unknown_baseline;
+    return std::nullopt;
+  }
+  outcome.failed = true;
+  return FateOf(candidate) == Fate::kFailed ? std::make_optional(outcome) : std::nullopt;
+}
+
 std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
                                               uint64_t* skipped) {
   const std::map<std::string, double> speedups = SpeedupsById(candidates);
   std::vector<ForecastOutcome> outcomes;
   uint64_t unknown_baseline = 0;
   for (const ReportCandidate& candidate : candidates) {
-    if (!candidate.forecast.has_value() || candidate.reused) continue;
-    ForecastOutcome outcome;
-    outcome.forecast = *candidate.forecast;
-    outcome.weight = WeightOf(candidate);
-    const Fate fate = FateOf(candidate);
-    if (const Ratio* speedup = SpeedupOf(candidate); speedup != nullptr) {
-      outcome.speedup = SpeedupOverBaseline(*candidate.forecast, speedup->value, speedups);
-      if (!outcome.speedup.has_value()) {
-        ++unknown_baseline;
-        continue;
-      }
-    } else if (fate == Fate::kFailed) {
-      outcome.failed = true;
-    } else {
-      continue;
-    }
-    outcomes.push_back(std::move(outcome));
+    std::optional<ForecastOutcome> outcome =
+        ForecastOutcomeOf(candidate, speedups, &unknown_baseline);
+    if (outcome.has_value()) outcomes.push_back(*std::move(outcome));
   }
   if (skipped != nullptr) *skipped = unknown_baseline;
   return outcomes;
+}
+
+std::string RiskText(const ReportRisk& risk) {
+  std::string text =
+      absl::StrCat("Of ", FormatCount(risk.candidates), " candidates pruned or audited, ");
+  if (risk.measured == 0) {
+    absl::StrAppend(&text, "none was measured all the same, so nothing is known.");
+  } else {
+    absl::StrAppend(&text, FormatShare(risk.estimate), " [", FormatShare(risk.low), ", ",
+                    FormatShare(risk.high), "] would have won, by the ", FormatCount(risk.measured),
+                    " that ", risk.measured == 1 ? "was" : "were", " measured all the same.");
+  }
+  if (risk.certified_threshold > 0) {
+    absl::StrAppend(&text, " Certified with confidence ", FormatShare(1 - risk.delta), ": at most ",
+                    FormatShare(risk.alpha), " of those with a win probability below ",
+                    FormatShare(risk.certified_threshold), " are winners.");
+  } else {
+    absl::StrAppend(&text, " Nothing is certified",
+                    risk.informative ? "."
+                                     : ": the forecasts were not seen to tell faster from "
+                                       "slower.");
+  }
+  if (risk.alarms > 0) {
+    absl::StrAppend(&text, " A certificate was taken back ", FormatCount(risk.alarms),
+                    risk.alarms == 1 ? " time." : " times.");
+  }
+  return text;
 }
 
 std::string_view ReasonWord(DecisionReason reason) {

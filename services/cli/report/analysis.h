@@ -117,6 +117,12 @@ std::optional<double> SpeedupOverBaseline(const Forecast& forecast, double speed
                                           const std::map<std::string, double>& speedups);
 std::map<std::string, double> SpeedupsById(const std::vector<ReportCandidate>& candidates);
 
+// The candidate's forecast with its outcome; none where there is no forecast, or nothing came of it
+// that tells about it. Where the baseline is unknown: none, and `unknown_baseline` is counted up.
+std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidate,
+                                                 const std::map<std::string, double>& speedups,
+                                                 uint64_t* unknown_baseline);
+
 // Forecasts with their outcomes, for scoring. `skipped` counts measured candidates whose baseline
 // is unknown.
 std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
@@ -124,6 +130,9 @@ std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>
 
 // 1 / audit propensity for audits, 1 for what was measured for another reason.
 double WeightOf(const ReportCandidate& candidate);
+
+// What a search's pruning may have lost, in two or three sentences.
+std::string RiskText(const ReportRisk& risk);
 
 // The reason in words, as a heading: "deferred", "promoted", "audit", ...
 std::string_view ReasonWord(DecisionReason reason);

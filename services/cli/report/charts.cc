@@ -376,7 +376,44 @@ std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& anal
 }
 
 std::string ReliabilityChart(const ReportAnalysis& analysis) {
-  if (analysis.scored_forecasts == 0) return "";
+  return analysis.scored_forecasts == 0 ? "" : ReliabilityChart(analysis.reliability);
+}
+
+std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOptions& options) {
+  const Frame frame{.width = 500, .height = 330, .left = 56};
+  const double low_x = options.logarithmic_x ? 0.01 : 0;
+  const Scale x(low_x, 1, frame.x0(), frame.x1(), options.logarithmic_x);
+  const Scale y(options.low_y, 1, frame.y0(), frame.y1(), false);
+  std::string svg = Open(frame, options.label);
+  for (int i = 0; i <= 5; ++i) {
+    const double tick = options.low_y + (1 - options.low_y) * i / 5.0;
+    svg += Line(frame.x0(), y(tick), frame.x1(), y(tick), i == 0 ? "base" : "grid");
+    svg += Text(frame.x0() - 8, y(tick) + 4, "tick e", FormatShare(tick));
+  }
+  const std::vector<double> ticks = options.logarithmic_x
+                                        ? std::vector<double>{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1}
+                                        : std::vector<double>{0, 0.2, 0.4, 0.6, 0.8, 1};
+  for (const double tick : ticks) {
+    svg += Text(x(tick), frame.y0() + 18, "tick m", FormatShare(tick));
+  }
+  for (const ChartLine& line : lines) {
+    std::string path;
+    for (const auto& [at, value] : line.points) {
+      if (!std::isfinite(value)) continue;
+      absl::StrAppend(&path, path.empty() ? "M" : "L", N(x(at)), " ", N(y(value)));
+    }
+    if (path.empty()) continue;
+    absl::StrAppend(&svg, "<path fill=none class=", line.style, " d=\"", path, "\"><title>",
+                    Html(line.name), "</title></path>");
+  }
+  svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 4, "axis m", options.x_axis);
+  absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
+                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">", Html(options.y_axis),
+                  "</text></svg>");
+  return svg;
+}
+
+std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
   const Frame frame{.width = 500, .height = 400, .left = 56, .bottom = 132};
   const Scale x(0, 1, frame.x0(), frame.x1(), false);
   const Scale y(0, 1, frame.y0(), frame.y1(), false);
@@ -390,7 +427,7 @@ std::string ReliabilityChart(const ReportAnalysis& analysis) {
   svg += Line(frame.x0(), frame.y0(), frame.x1(), frame.y1(), "ideal");
   double heaviest = 0;
   uint64_t most = 1;
-  for (const ReliabilityPoint& point : analysis.reliability) {
+  for (const ReliabilityPoint& point : points) {
     heaviest = std::max(heaviest, point.weight);
     most = std::max(most, point.items);
   }
@@ -400,7 +437,7 @@ std::string ReliabilityChart(const ReportAnalysis& analysis) {
   const double counts_low = frame.height - 44;
   const double counts_high = frame.y0() + 26;
   std::string bars;
-  for (const ReliabilityPoint& point : analysis.reliability) {
+  for (const ReliabilityPoint& point : points) {
     if (point.items == 0) continue;
     const double cx = x(point.mean_confidence);
     const double cy = y(point.accuracy);

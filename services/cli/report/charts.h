@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_CLI_REPORT_CHARTS_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "services/cli/report/analysis.h"
@@ -23,6 +24,24 @@ std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& anal
 
 // How often forecasts of a confidence came true, with how many there were of each.
 std::string ReliabilityChart(const ReportAnalysis& analysis);
+
+// The same for any buckets; `low` to `high` of all of them is 0 to 1.
+std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points);
+
+// Lines over two shares.
+struct ChartLine {
+  std::string name;
+  const char* style = "best";  // a class: "best", "calibline", "ideal"
+  std::vector<std::pair<double, double>> points;
+};
+struct LineChartOptions {
+  std::string label;
+  std::string x_axis;
+  std::string y_axis;
+  bool logarithmic_x = false;  // from 1% on
+  double low_y = 0;
+};
+std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOptions& options);
 
 // What was decided, from the first candidate to the last, as stacked shares.
 std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analysis);

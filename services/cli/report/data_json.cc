@@ -209,6 +209,19 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     json["policy"] = Text(input.search->policy);
     json["seed"] = input.search->seed;
   }
+  if (input.search.has_value() && input.search->risk.has_value()) {
+    const ReportRisk& risk = *input.search->risk;
+    json["selective_risk"] = {{"estimate", Number(risk.estimate)},
+                              {"low", Number(risk.low)},
+                              {"high", Number(risk.high)},
+                              {"candidates", risk.candidates},
+                              {"measured", risk.measured},
+                              {"certified_threshold", Number(risk.certified_threshold)},
+                              {"alpha", Number(risk.alpha)},
+                              {"delta", Number(risk.delta)},
+                              {"informative", risk.informative},
+                              {"alarms", risk.alarms}};
+  }
   const ReportCounts& counts = analysis.counts;
   json["counts"] = {{"considered", counts.considered},
                     {"decided", counts.decided},

@@ -311,6 +311,12 @@ std::string Decisions(const ReportInput& input, const ReportAnalysis& analysis) 
           "fact</li></ul>");
 }
 
+std::string Risk(const ReportInput& input) {
+  if (!input.search.has_value() || !input.search->risk.has_value()) return "";
+  return Section("risk", "What may pruning have lost?", "",
+                 absl::StrCat("<p class=note>", Html(RiskText(*input.search->risk)), "</p>"));
+}
+
 std::string Origins(const ReportAnalysis& analysis) {
   if (analysis.origins.empty()) return "";
   double low = 1;
@@ -667,6 +673,7 @@ std::string RenderReport(const ReportInput& input) {
   page += BestSoFar(input, analysis);
   page += ForecastQuality(input, analysis);
   page += Decisions(input, analysis);
+  page += Risk(input);
   page += Origins(analysis);
   page += Failures(analysis);
   page += BestKernel(input, analysis);

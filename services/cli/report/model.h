@@ -43,6 +43,20 @@ struct ReportBest {
   std::string request_id;
 };
 
+// How often winners were pruned, as the search's audits say; v1.SelectiveRisk has the meanings.
+struct ReportRisk {
+  double estimate = 0;
+  double low = 0;
+  double high = 1;
+  uint64_t candidates = 0;
+  uint64_t measured = 0;
+  double certified_threshold = 0;
+  double alpha = 0;
+  double delta = 0;
+  bool informative = false;
+  uint64_t alarms = 0;
+};
+
 struct ReportSearch {
   std::string search_id;
   std::string status;  // "done", "running", ...
@@ -54,6 +68,8 @@ struct ReportSearch {
   std::vector<std::pair<std::string, std::string>> limits;
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
+  // Absent where nothing was pruned or audited.
+  std::optional<ReportRisk> risk;
   // The best, measured again at the final level.
   std::optional<ReportBest> confirmed;
   // The best by screening, with its source.

@@ -125,6 +125,12 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
   }
   if (search.has_started_at()) report.started_ns = ToNanoseconds(search.started_at());
   if (search.has_ended_at()) report.ended_ns = ToNanoseconds(search.ended_at());
+  if (const v1::SelectiveRisk& risk = search.selective_risk(); risk.candidates() > 0) {
+    report.risk = ReportRisk{risk.estimate(),   risk.low(),      risk.high(),
+                             risk.candidates(), risk.measured(), risk.certified_threshold(),
+                             risk.alpha(),      risk.delta(),    risk.informative(),
+                             risk.alarms()};
+  }
   if (search.has_confirmed_best()) {
     KC_ASSIGN_OR_RETURN(report.confirmed, BestFromProto(search.confirmed_best()));
   }

@@ -367,6 +367,7 @@ absl::Status Run(const Options& options) {
                               {"correct", pool.speedups.size()},
                               {"best_speedup", best},
                               {"measured", budget},
+                              {"budget_share", options.budget_share},
                               {"prior",
                                options.prior_records.empty() ? options.prior : "other families"},
                               {"found", found},

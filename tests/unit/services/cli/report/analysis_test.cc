@@ -161,5 +161,28 @@ TEST_CASE("An empty set of records has no figures that are not numbers") {
   CHECK(std::isnan(analysis.reliability_error));
 }
 
+TEST_CASE("What pruning may have lost is told with its interval and what is certified") {
+  ReportRisk risk{.estimate = 0.02,
+                  .low = 0.004,
+                  .high = 0.11,
+                  .candidates = 180,
+                  .measured = 12,
+                  .alpha = 0.05,
+                  .delta = 0.05};
+  CHECK(RiskText(risk) ==
+        "Of 180 candidates pruned or audited, 2% [0.4%, 11%] would have won, by the 12 that were "
+        "measured all the same. Nothing is certified: the forecasts were not seen to tell faster "
+        "from slower.");
+  risk.certified_threshold = 0.1;
+  risk.informative = true;
+  risk.alarms = 1;
+  CHECK_THAT(RiskText(risk),
+             Catch::Contains("Certified with confidence 95%: at most 5% of those with a win "
+                             "probability below 10% are winners. A certificate was taken back 1 "
+                             "time."));
+  risk.measured = 0;
+  CHECK_THAT(RiskText(risk), Catch::Contains("none was measured all the same"));
+}
+
 }  // namespace
 }  // namespace kernelcast::cli

@@ -160,5 +160,21 @@ TEST_CASE("The script never writes markup") {
   CHECK_THAT(script, !Catch::Contains("</script"));
 }
 
+TEST_CASE("The page says what pruning may have lost, where the search knows") {
+  ReportInput input = SampleReport(40);
+  CHECK_THAT(RenderReport(input), !Catch::Contains("What may pruning have lost?"));
+  input.search->risk = ReportRisk{.estimate = 0.02,
+                                  .low = 0.004,
+                                  .high = 0.11,
+                                  .candidates = 180,
+                                  .measured = 12,
+                                  .alpha = 0.05,
+                                  .delta = 0.05};
+  const std::string page = RenderReport(input);
+  CHECK_THAT(page, Catch::Contains("What may pruning have lost?"));
+  CHECK_THAT(page, Catch::Contains("2% [0.4%, 11%] would have won"));
+  CHECK_THAT(page, Catch::Contains("\"selective_risk\":{\"estimate\":0.02"));
+}
+
 }  // namespace
 }  // namespace kernelcast::cli

@@ -1,0 +1,334 @@
+#include "common/calibration/fit_calibrator.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr int kBuckets = 10;
+constexpr double kLeastTemperature = 0.05;
+constexpr double kMostTemperature = 20;
+constexpr int kNewtonSteps = 100;
+constexpr double kGradientTolerance = 1e-10;
+
+std::vector<double> Logs(const CalibrationRecord& record) {
+  std::vector<double> logs;
+  logs.reserve(record.p.size());
+  for (const double p : record.p) logs.push_back(std::log(std::max(p, kProbabilityFloor)));
+  return logs;
+}
+
+// exp of the logits, scaled to one; in place. Returns the log of their sum.
+double Softmax(std::vector<double>& logits) {
+  const double largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (double& value : logits) sum += value = std::exp(value - largest);
+  for (double& value : logits) value /= sum;
+  return largest + std::log(sum);
+}
+
+// Solves a x = b for a symmetric positive definite `a` of n rows, by Cholesky; in place. False
+// where it is not positive definite.
+bool Solve(std::vector<double>& a, std::vector<double>& b, size_t n) {
+  for (size_t j = 0; j < n; ++j) {
+    for (size_t k = 0; k < j; ++k) {
+      for (size_t i = j; i < n; ++i) a[i * n + j] -= a[i * n + k] * a[j * n + k];
+    }
+    if (!(a[j * n + j] > 0)) return false;
+    const double root = std::sqrt(a[j * n + j]);
+    for (size_t i = j; i < n; ++i) a[i * n + j] /= root;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < i; ++k) b[i] -= a[i * n + k] * b[k];
+    b[i] /= a[i * n + i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) b[i] -= a[k * n + i] * b[k];
+    b[i] /= a[i * n + i];
+  }
+  return true;
+}
+
+// Penalised negative log likelihood of vector scaling; parameters are the scales, then the biases.
+class VectorObjective {
+ public:
+  VectorObjective(std::span<const CalibrationRecord> records, std::vector<double> toward,
+                  double pull, double scale_pull)
+      : records_(records), toward_(std::move(toward)), pull_(pull), scale_pull_(scale_pull) {
+    for (const CalibrationRecord& record : records) logs_.push_back(Logs(record));
+  }
+
+  size_t bins() const { return toward_.size() / 2; }
+
+  double Value(const std::vector<double>& parameters) const {
+    double value = Penalty(parameters);
+    for (size_t r = 0; r < records_.size(); ++r) {
+      std::vector<double> logits = Logits(parameters, logs_[r]);
+      const double at_truth = logits[static_cast<size_t>(records_[r].true_bin - 1)];
+      value += records_[r].weight * (Softmax(logits) - at_truth);
+    }
+    return value;
+  }
+
+  // Gradient, and the matrix of second derivatives by rows.
+  void Derivatives(const std::vector<double>& parameters, std::vector<double>& gradient,
+                   std::vector<double>& hessian) const {
+    const size_t k = bins();
+    const size_t n = 2 * k;
+    gradient.assign(n, 0);
+    hessian.assign(n * n, 0);
+    for (size_t i = 0; i < n; ++i) {
+      const double pull = i < k ? scale_pull_ : pull_;
+      gradient[i] = pull * (parameters[i] - toward_[i]);
+      hessian[i * n + i] = pull;
+    }
+    for (size_t r = 0; r < records_.size(); ++r) {
+      const std::vector<double>& logs = logs_[r];
+      std::vector<double> p = Logits(parameters, logs);
+      Softmax(p);
+      const double w = records_[r].weight;
+      for (size_t i = 0; i < k; ++i) {
+        const double error = p[i] - (static_cast<int>(i) + 1 == records_[r].true_bin ? 1.0 : 0.0);
+        gradient[i] += w * error * logs[i];
+        gradient[k + i] += w * error;
+        for (size_t j = 0; j < k; ++j) {
+          const double curvature = w * p[i] * ((i == j ? 1 : 0) - p[j]);
+          hessian[i * n + j] += curvature * logs[i] * logs[j];
+          hessian[i * n + k + j] += curvature * logs[i];
+          hessian[(k + i) * n + j] += curvature * logs[j];
+          hessian[(k + i) * n + k + j] += curvature;
+        }
+      }
+    }
+  }
+
+ private:
+  std::vector<double> Logits(const std::vector<double>& parameters,
+                             const std::vector<double>& logs) const {
+    std::vector<double> logits(logs.size());
+    for (size_t i = 0; i < logs.size(); ++i) {
+      logits[i] = parameters[i] * logs[i] + parameters[logs.size() + i];
+    }
+    return logits;
+  }
+
+  double Penalty(const std::vector<double>& parameters) const {
+    double sum = 0;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const double pull = i < bins() ? scale_pull_ : pull_;
+      sum += pull / 2 * (parameters[i] - toward_[i]) * (parameters[i] - toward_[i]);
+    }
+    return sum;
+  }
+
+  const std::span<const CalibrationRecord> records_;
+  const std::vector<double> toward_;
+  const double pull_;
+  const double scale_pull_;
+  std::vector<std::vector<double>> logs_;
+};
+
+// The best ascending values for points in the order of x, with their weights.
+PiecewiseMap::Line Ascending(std::vector<std::array<double, 3>> points) {
+  std::ranges::sort(points, {}, [](const auto& point) { return point[0]; });
+  struct Block {
+    double first_x, last_x, sum, weight;
+    double value() const { return sum / weight; }
+  };
+  std::vector<Block> blocks;
+  for (const auto& [x, y, weight] : points) {
+    if (!blocks.empty() && blocks.back().last_x == x && blocks.back().first_x == x) {
+      blocks.back().sum += weight * y;
+      blocks.back().weight += weight;
+    } else {
+      blocks.push_back({x, x, weight * y, weight});
+    }
+  }
+  std::vector<Block> pooled;
+  for (const Block& block : blocks) {
+    pooled.push_back(block);
+    while (pooled.size() > 1 && pooled[pooled.size() - 2].value() >= pooled.back().value()) {
+      const Block last = pooled.back();
+      pooled.pop_back();
+      pooled.back().last_x = last.last_x;
+      pooled.back().sum += last.sum;
+      pooled.back().weight += last.weight;
+    }
+  }
+  PiecewiseMap::Line line;
+  for (const Block& block : pooled) {
+    line.x.push_back(block.first_x);
+    line.y.push_back(block.value());
+    if (block.last_x > block.first_x) {
+      line.x.push_back(block.last_x);
+      line.y.push_back(block.value());
+    }
+  }
+  return line;
+}
+
+}  // namespace
+
+double EffectiveRecords(std::span<const CalibrationRecord> records) {
+  double sum = 0;
+  double squares = 0;
+  for (const CalibrationRecord& record : records) {
+    sum += record.weight;
+    squares += record.weight * record.weight;
+  }
+  return squares > 0 ? sum * sum / squares : 0;
+}
+
+absl::Status CheckRecords(std::span<const CalibrationRecord> records) {
+  double weight = 0;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const CalibrationRecord& record = records[i];
+    const auto invalid = [&](const char* what) {
+      return absl::InvalidArgumentError(absl::StrCat("records[", i, "].", what));
+    };
+    if (record.p.size() < 2 || record.p.size() != records[0].p.size()) {
+      return invalid("p: as many bins as the others, and at least two, are wanted");
+    }
+    for (const double p : record.p) {
+      if (!(p >= 0) || std::isinf(p)) return invalid("p: a value is not a probability");
+    }
+    if (record.true_bin < 1 || record.true_bin > static_cast<int>(record.p.size())) {
+      return invalid("true_bin: out of range");
+    }
+    if (!(record.weight >= 0) || std::isinf(record.weight)) return invalid("weight: out of range");
+    weight += record.weight;
+  }
+  if (!(weight > 0)) return absl::InvalidArgumentError("there is no record with a weight");
+  return absl::OkStatus();
+}
+
+TemperatureMap FitTemperature(std::span<const CalibrationRecord> records) {
+  std::vector<std::vector<double>> logs;
+  for (const CalibrationRecord& record : records) logs.push_back(Logs(record));
+  // The likelihood is concave in 1 / temperature: where its slope changes sign is the maximum.
+  const auto slope = [&](double inverse) {
+    double sum = 0;
+    for (size_t r = 0; r < records.size(); ++r) {
+      std::vector<double> p = logs[r];
+      for (double& value : p) value *= inverse;
+      Softmax(p);
+      double mean = 0;
+      for (size_t i = 0; i < p.size(); ++i) mean += p[i] * logs[r][i];
+      sum += records[r].weight * (logs[r][static_cast<size_t>(records[r].true_bin - 1)] - mean);
+    }
+    return sum;
+  };
+  double low = 1 / kMostTemperature;
+  double high = 1 / kLeastTemperature;
+  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (slope(middle) > 0 ? low : high) = middle;
+  }
+  return {2 / (low + high)};
+}
+
+VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit& options) {
+  const size_t k =
+      records.empty() ? options.toward.scale.size() : static_cast<size_t>(records[0].p.size());
+  std::vector<double> toward(2 * k, 0);
+  for (size_t i = 0; i < k; ++i) {
+    toward[i] = options.toward.scale.empty() ? 1 : options.toward.scale[i];
+    toward[k + i] = options.toward.bias.empty() ? 0 : options.toward.bias[i];
+  }
+  const VectorObjective objective(records, toward, options.pull,
+                                  options.scale_pull.value_or(options.pull));
+  std::vector<double> parameters = toward;
+  std::vector<double> gradient;
+  std::vector<double> hessian;
+  double value = objective.Value(parameters);
+  for (int step = 0; step < kNewtonSteps; ++step) {
+    objective.Derivatives(parameters, gradient, hessian);
+    double largest = 0;
+    for (const double g : gradient) largest = std::max(largest, std::abs(g));
+    if (largest < kGradientTolerance) break;
+    std::vector<double> direction = gradient;
+    if (!Solve(hessian, direction, direction.size())) break;
+    double decrease = 0;
+    for (size_t i = 0; i < gradient.size(); ++i) decrease += gradient[i] * direction[i];
+    // Halves the step until it helps as much as a tenth of what the slope promises.
+    bool moved = false;
+    for (double length = 1; length > 1e-9; length /= 2) {
+      std::vector<double> next = parameters;
+      for (size_t i = 0; i < next.size(); ++i) next[i] -= length * direction[i];
+      const double there = objective.Value(next);
+      if (there <= value - 0.1 * length * decrease) {
+        moved = there < value;
+        parameters = std::move(next);
+        value = there;
+        break;
+      }
+    }
+    if (!moved) break;
+  }
+  VectorMap map;
+  map.scale.assign(parameters.begin(), parameters.begin() + static_cast<ptrdiff_t>(k));
+  map.bias.assign(parameters.begin() + static_cast<ptrdiff_t>(k), parameters.end());
+  return map;
+}
+
+StepMap FitHistogram(std::span<const CalibrationRecord> records) {
+  StepMap map;
+  std::vector<double> weight(kBuckets, 0), hits(kBuckets, 0), confidence(kBuckets, 0);
+  for (int b = 1; b <= kBuckets; ++b) map.upto.push_back(static_cast<double>(b) / kBuckets);
+  for (const CalibrationRecord& record : records) {
+    const auto largest = std::ranges::max_element(record.p);
+    const auto bucket = static_cast<size_t>(std::min<ptrdiff_t>(
+        std::ranges::lower_bound(map.upto, *largest) - map.upto.begin(), kBuckets - 1));
+    weight[bucket] += record.weight;
+    confidence[bucket] += record.weight * *largest;
+    if (largest - record.p.begin() + 1 == record.true_bin) hits[bucket] += record.weight;
+  }
+  for (size_t b = 0; b < kBuckets; ++b) {
+    if (weight[b] > 0) {
+      map.value.push_back((hits[b] + confidence[b] / weight[b]) / (weight[b] + 1));
+    } else {
+      map.value.push_back(map.upto[b] - 0.5 / kBuckets);
+    }
+  }
+  return map;
+}
+
+PiecewiseMap FitIsotonic(std::span<const CalibrationRecord> records) {
+  PiecewiseMap map;
+  for (size_t bin = 0; bin < records[0].p.size(); ++bin) {
+    std::vector<std::array<double, 3>> points;
+    for (const CalibrationRecord& record : records) {
+      if (record.weight == 0) continue;
+      points.push_back(
+          {record.p[bin], static_cast<int>(bin) + 1 == record.true_bin ? 1.0 : 0.0, record.weight});
+    }
+    map.bins.push_back(Ascending(std::move(points)));
+  }
+  return map;
+}
+
+absl::StatusOr<BinCalibrator> FitCalibrator(CalibrationMethod method,
+                                            std::string_view bin_scheme_id,
+                                            std::span<const CalibrationRecord> records) {
+  KC_RETURN_IF_ERROR(CheckRecords(records));
+  BinCalibrator calibrator;
+  calibrator.method = method;
+  calibrator.bin_scheme_id = bin_scheme_id;
+  calibrator.records = EffectiveRecords(records);
+  switch (method) {
+    case CalibrationMethod::kNone: break;
+    case CalibrationMethod::kTemperature: calibrator.map = FitTemperature(records); break;
+    case CalibrationMethod::kVector: calibrator.map = FitVector(records); break;
+    case CalibrationMethod::kHistogram: calibrator.map = FitHistogram(records); break;
+    case CalibrationMethod::kIsotonic: calibrator.map = FitIsotonic(records); break;
+  }
+  return calibrator;
+}
+
+}  // namespace kernelcast

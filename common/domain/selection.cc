@@ -1,0 +1,216 @@
+#include "common/domain/selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/domain/text.h"
+
+namespace kernelcast {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+// What share * size may lie above a whole number by rounding alone.
+constexpr double kRounding = 1e-9;
+// Confidences that differ by less differ by the order of a sum.
+constexpr double kSameConfidence = 1e-12;
+
+// Indices, the largest value first, those that are no number last.
+std::vector<size_t> Descending(std::span<const PoolItem> pool) {
+  std::vector<size_t> order(pool.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto key = [&](size_t i) {
+    return std::isnan(pool[i].forecast) ? -std::numeric_limits<double>::infinity()
+                                        : pool[i].forecast;
+  };
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(a) > key(b); });
+  return order;
+}
+
+bool SamePlace(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+double BestOf(std::span<const PoolItem> pool) {
+  double best = 0;
+  for (const PoolItem& item : pool) best = std::max(best, item.speedup);
+  return best;
+}
+
+// Expectation of max(`least`, the largest of `draws` of `values` without replacement), and the
+// probability that this is at least `target`.
+struct Drawn {
+  double expected = 0;
+  double reaches = 0;
+};
+Drawn DrawLargest(std::vector<double> values, size_t draws, double least, double target) {
+  if (draws == 0) return {least, least >= target ? 1.0 : 0.0};
+  std::ranges::sort(values);
+  // P(all drawn are among the smallest `rank`), from rank to rank + 1 by the ratio of two binomial
+  // coefficients; from the largest down, so that nothing overflows.
+  const auto k = static_cast<double>(draws);
+  double at_most = 1;
+  Drawn drawn;
+  for (size_t rank = values.size(); rank >= draws; --rank) {
+    const auto r = static_cast<double>(rank);
+    const double below = at_most * (r - k) / r;
+    const double probability = at_most - below;
+    const double largest = std::max(least, values[rank - 1]);
+    drawn.expected += probability * largest;
+    if (largest >= target) drawn.reaches += probability;
+    at_most = below;
+  }
+  return drawn;
+}
+
+PoolSelection Select(std::span<const PoolItem> pool, double share, bool blindly) {
+  PoolSelection selection{kNan, kNan, kNan};
+  const double best = BestOf(pool);
+  if (!(best > 0)) return selection;
+  const std::vector<size_t> order = Descending(pool);
+  size_t left = std::clamp<size_t>(
+      static_cast<size_t>(std::ceil(share * static_cast<double>(pool.size()) - kRounding)), 1,
+      pool.size());
+  double found = 0;
+  double winners = 0;
+  double winners_found = 0;
+  double reaches = 0;
+  bool decided = false;
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin + 1;
+    while (end < order.size() &&
+           (blindly || SamePlace(pool[order[end]].forecast, pool[order[begin]].forecast))) {
+      ++end;
+    }
+    const size_t size = end - begin;
+    const size_t draws = std::min(left, size);
+    std::vector<double> values;
+    double here = 0;
+    for (size_t i = begin; i < end; ++i) {
+      values.push_back(pool[order[i]].speedup);
+      here += pool[order[i]].winner ? 1 : 0;
+    }
+    winners += here;
+    winners_found += here * static_cast<double>(draws) / static_cast<double>(size);
+    if (!decided) {
+      const Drawn drawn = DrawLargest(std::move(values), draws, found, best);
+      found = drawn.expected;
+      reaches = drawn.reaches;
+      // All before are certain; only the last group is drawn from.
+      decided = draws < size || left == draws;
+    }
+    left -= draws;
+    begin = end;
+  }
+  selection.best_found = found / best;
+  selection.best_recalled = reaches;
+  if (winners > 0) selection.winner_recall = winners_found / winners;
+  return selection;
+}
+
+}  // namespace
+
+double Confidence(ConfidenceKind kind, std::span<const double> p) {
+  double largest = 0;
+  double second = 0;
+  double entropy = 0;
+  for (const double value : p) {
+    if (value > largest) {
+      second = largest;
+      largest = value;
+    } else {
+      second = std::max(second, value);
+    }
+    if (value > 0) entropy -= value * std::log(value);
+  }
+  switch (kind) {
+    case ConfidenceKind::kMaxProbability: return largest;
+    case ConfidenceKind::kEntropy:
+      return p.size() < 2 ? 1 : 1 - entropy / std::log(static_cast<double>(p.size()));
+    case ConfidenceKind::kMargin: return largest - second;
+  }
+  return largest;
+}
+
+absl::StatusOr<ConfidenceKind> ParseConfidenceKind(std::string_view name) {
+  if (name == "max-prob") return ConfidenceKind::kMaxProbability;
+  if (name == "entropy") return ConfidenceKind::kEntropy;
+  if (name == "margin") return ConfidenceKind::kMargin;
+  return absl::InvalidArgumentError(
+      absl::StrCat("confidence ", Quoted(name), " is not one of max-prob, entropy, margin"));
+}
+
+RiskCoverage RiskCoverageOf(ConfidenceKind kind, std::span<const ScoredForecast> items) {
+  struct Entry {
+    double confidence;
+    double loss;
+    double weight;
+  };
+  size_t bins = 0;
+  for (const ScoredForecast& item : items) bins = std::max(bins, item.p.size());
+  const std::vector<double> uniform(bins, 1.0 / static_cast<double>(bins));
+  std::vector<Entry> entries;
+  entries.reserve(items.size());
+  double total = 0;
+  for (const ScoredForecast& item : items) {
+    const std::span<const double> p = item.unparsable ? uniform : item.p;
+    Entry entry{Confidence(kind, p), 0, item.weight};
+    if (item.unparsable) {
+      entry.loss = 1 - uniform[0];
+    } else {
+      entry.loss = PredictedBin(item) == item.true_bin ? 0 : 1;
+    }
+    total += entry.weight;
+    entries.push_back(entry);
+  }
+  std::ranges::stable_sort(entries, std::greater<>(), &Entry::confidence);
+  RiskCoverage result;
+  double weight = 0;
+  double loss = 0;
+  for (size_t begin = 0; begin < entries.size();) {
+    size_t end = begin;
+    double group_weight = 0;
+    double group_loss = 0;
+    for (; end < entries.size() &&
+           entries[begin].confidence - entries[end].confidence <= kSameConfidence;
+         ++end) {
+      group_weight += entries[end].weight;
+      group_loss += entries[end].weight * entries[end].loss;
+    }
+    const double mean = group_weight > 0 ? group_loss / group_weight : 0;
+    for (size_t i = begin; i < end; ++i) {
+      weight += entries[i].weight;
+      loss += entries[i].weight * mean;
+      if (entries[i].weight > 0) result.area += entries[i].weight / total * loss / weight;
+    }
+    if (weight > 0)
+      result.curve.push_back({weight / total, loss / weight, entries[begin].confidence});
+    begin = end;
+  }
+  return result;
+}
+
+PoolSelection SelectFromPool(std::span<const PoolItem> pool, double share) {
+  return Select(pool, share, /*blindly=*/false);
+}
+
+PoolSelection SelectAtRandom(std::span<const PoolItem> pool, double share) {
+  return Select(pool, share, /*blindly=*/true);
+}
+
+double Regret(std::span<const PoolItem> pool, double failure_speedup) {
+  const double best = BestOf(pool);
+  if (!(best > 0)) return kNan;
+  const std::vector<size_t> order = Descending(pool);
+  double sum = 0;
+  size_t end = 0;
+  for (; end < order.size() && SamePlace(pool[order[end]].forecast, pool[order[0]].forecast);
+       ++end) {
+    const double speedup = pool[order[end]].speedup;
+    sum += std::log2(best / (speedup > 0 ? speedup : failure_speedup));
+  }
+  return sum / static_cast<double>(end);
+}
+
+}  // namespace kernelcast

@@ -1,0 +1,392 @@
+// export: settled evaluations as records, and as rows of the published formats.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/rpc/status_conversion.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "services/cli/commands/connection.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/commands/problem_argument.h"
+#include "services/cli/core/paper_rows.h"
+#include "services/cli/launch/forecaster_program.h"
+#include "services/cli/report/row_export.h"
+#include "services/cli/rpc/channel.h"
+#include "services/cli/rpc/event_rows.h"
+#include "services/cli/rpc/proto_json.h"
+#include "services/cli/rpc/records.h"
+
+namespace kernelcast::cli {
+namespace {
+
+constexpr const char* kRecordsFormat = "records";
+constexpr const char* kRlFormat = "rl";
+
+struct ExportFlags {
+  ConnectionFlags connection;
+  std::string search_id;
+  bool all = false;
+  bool sources = false;
+  uint64_t from_sequence = 0;
+  std::string output = "-";
+  std::string format = kRecordsFormat;
+  std::vector<std::string> record_files;
+  std::string bin_scheme;
+  uint64_t pairs = 0;
+  uint64_t per_bin = 0;
+  uint64_t seed = 1;
+  std::string prompt = "speedup-bins/1";
+};
+
+// Lines to a file that appears under its name only when it is complete, or to standard output.
+class LineFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<LineFile>> Open(const std::string& path) {
+    auto file = std::unique_ptr<LineFile>(new LineFile(path));
+    if (path == "-") {
+      file->file_ = stdout;
+      return file;
+    }
+    file->partial_ = absl::StrCat(path, ".", static_cast<int>(getpid()), ".partial");
+    file->file_ = std::fopen(file->partial_.c_str(), "we");
+    if (file->file_ == nullptr) {
+      return absl::PermissionDeniedError(absl::StrCat("--output: cannot write ", path));
+    }
+    return file;
+  }
+  ~LineFile() {
+    if (file_ != nullptr && file_ != stdout) {
+      std::fclose(file_);
+      unlink(partial_.c_str());
+    }
+  }
+  absl::Status Write(const std::string& line) {
+    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
+        std::fputc('\n', file_) == EOF) {
+      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write to ", path_));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Finish() {
+    if (file_ == stdout) {
+      return std::fflush(stdout) == 0
+                 ? absl::OkStatus()
+                 : absl::ResourceExhaustedError("cannot write to standard output");
+    }
+    const bool closed = std::fclose(file_) == 0;
+    file_ = nullptr;
+    if (!closed || rename(partial_.c_str(), path_.c_str()) != 0) {
+      unlink(partial_.c_str());
+      return absl::ResourceExhaustedError(absl::StrCat("--output: cannot write ", path_));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  explicit LineFile(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+  std::string partial_;
+  std::FILE* file_ = nullptr;
+};
+
+using RecordHandler = std::function<absl::Status(const v1::ExportRecord&)>;
+
+// Settled evaluations of the flags' search, from the orchestrator.
+absl::Status StreamRecords(Context& context, const ExportFlags& flags, v1::Orchestrator::Stub& stub,
+                           bool with_sources, const RecordHandler& on_record) {
+  grpc::ClientContext call;
+  v1::ExportRequest request;
+  request.set_search_id(flags.search_id);
+  request.set_include_sources(with_sources);
+  request.set_from_sequence(flags.from_sequence);
+  const auto reader = stub.Export(&call, request);
+  v1::ExportRecord record;
+  absl::Status broken;
+  while (broken.ok() && reader->Read(&record)) {
+    broken = on_record(record);
+    if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
+  }
+  if (!broken.ok()) call.TryCancel();
+  const absl::Status finished = FromGrpc(reader->Finish(), call);
+  KC_RETURN_IF_ERROR(broken);
+  return finished;
+}
+
+// Adds the references of the records' problems, and the sources of template points that records
+// lack, where the problem is at hand in the very version that was measured.
+void FillBook(const Context& context, const std::vector<RecordToExport>& records,
+              SourceBook& book) {
+  std::map<std::string, std::set<std::string>> problems;  // id to names
+  std::set<std::string> lacking;
+  for (const RecordToExport& record : records) {
+    const Candidate& candidate = record.candidate.candidate;
+    problems[candidate.problem_id].insert(record.problem_name);
+    if (candidate.source.empty()) lacking.insert(candidate.candidate_id);
+  }
+  for (const auto& [id, names] : problems) {
+    for (const std::string& name : names) {
+      if (name.empty()) continue;
+      const absl::StatusOr<LoadedProblem> loaded = LoadProblem(context, name);
+      if (!loaded.ok() || loaded->problem.problem_id != id) continue;
+      for (const auto& [target, details] : loaded->problem.targets) {
+        book.references[ReferenceKey(id, target)] = details.reference.source;
+        if (lacking.empty() || !details.space.has_value()) continue;
+        for (const SpacePoint& point : EnumeratePoints(*details.space)) {
+          Candidate candidate = CandidateFromPoint(*details.space, point, id);
+          if (lacking.count(candidate.candidate_id) == 0) continue;
+          book.candidates[candidate.candidate_id] = std::move(candidate.source);
+        }
+      }
+    }
+  }
+}
+
+// Version and hashes of a prompt that the forecaster has built in.
+absl::Status DescribePrompt(Context& context, const ExportFlags& flags, TrainingOptions& options) {
+  const std::string& folder =
+      flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
+  KC_ASSIGN_OR_RETURN(const std::string output,
+                      RunForecasterProgram(folder, {"--list-prompts"}, context.interrupt));
+  std::vector<std::string> known;
+  for (size_t start = 0; start < output.size();) {
+    const size_t end = std::min(output.find('\n', start), output.size());
+    const Json line =
+        Json::parse(output.substr(start, end - start), nullptr, /*allow_exceptions=*/false);
+    start = end + 1;
+    if (!line.is_object() || !line.contains("version")) continue;
+    const std::string version = line.value("version", "");
+    // "speedup-bins/1@0123abcd", of which users say the first part.
+    const std::string name = version.substr(0, version.find('@'));
+    if (flags.prompt == name || flags.prompt == version) {
+      options.prompt_version = version;
+      options.prompt_hash = line.value("hash", "");
+      options.answer_schema_hash = line.value("answer_schema_hash", "");
+      return absl::OkStatus();
+    }
+    known.push_back(name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--prompt: '", OneLine(flags.prompt), "' is not one of ", Join(known, ", ")));
+}
+
+// The rows of the flags' format; `told` are figures about them.
+absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
+                                   const std::vector<RecordToExport>& records, Json& told) {
+  SourceBook book;
+  FillBook(context, records, book);
+  const bool rl = flags.format == kRlFormat;
+  KC_ASSIGN_OR_RETURN(const BinScheme* scheme,
+                      BinScheme::Find(!flags.bin_scheme.empty() ? std::string_view(flags.bin_scheme)
+                                      : rl                      ? BinScheme::kDefaultId
+                                                                : BinScheme::kPaperFormulaId));
+  if (!rl && flags.format != Name(RowFormat::kTrainingRows)) {
+    KC_ASSIGN_OR_RETURN(const RowFormat format, ParseRowFormat(flags.format));
+    if (format == RowFormat::kEvaluationRows) return ExportEvaluationRows(records, book, *scheme);
+    if (format == RowFormat::kPredictionRows) return ExportPredictionRows(records);
+    return ExportDiscoveryPairs(records, book, *scheme);
+  }
+  TrainingOptions options;
+  options.scheme = scheme;
+  options.pairs = flags.pairs;
+  options.seed = flags.seed;
+  options.details = rl || scheme->id() != BinScheme::kPaperFormulaId;
+  if (rl) KC_RETURN_IF_ERROR(DescribePrompt(context, flags, options));
+  TrainingRows made = MakeTrainingRows(records, book, options);
+  if (rl) {
+    told["pool"] = made.rows.size();
+    made.rows = BalanceRows(std::move(made.rows), flags.per_bin, flags.seed);
+    std::vector<uint64_t> by_bin(static_cast<size_t>(scheme->size()));
+    for (const TrainingRow& row : made.rows) ++by_bin[static_cast<size_t>(row.relative_bin - 1)];
+    told["by_bin"] = by_bin;
+    told["bin_scheme_id"] = scheme->id();
+    told["prompt_version"] = options.prompt_version;
+  }
+  RowExport result;
+  result.without_source = made.without_source;
+  for (const TrainingRow& row : made.rows) result.rows.push_back(ToJson(row));
+  return result;
+}
+
+absl::StatusOr<ExitCode> Finish(Context& context, const ExportFlags& flags, LineFile& output,
+                                uint64_t lines, const char* what, Json told) {
+  KC_RETURN_IF_ERROR(output.Finish());
+  if (flags.output == "-") return ExitCode::kOk;
+  context.console.Note(absl::StrCat(FormatCount(lines), " ", what, " in ", flags.output));
+  told[what] = lines;
+  told["output"] = flags.output;
+  context.console.Line(told);
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
+                                    v1::Orchestrator::Stub* stub) {
+  std::vector<RecordToExport> records;
+  const RecordHandler add = [&](const v1::ExportRecord& record) -> absl::Status {
+    if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
+      return absl::OkStatus();
+    }
+    KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+    records.push_back(
+        {std::move(candidate), record.problem_name(), record.evaluation().search_id()});
+    return absl::OkStatus();
+  };
+  for (const std::string& file : flags.record_files) KC_RETURN_IF_ERROR(ReadRecords(file, add));
+  if (stub != nullptr) {
+    KC_RETURN_IF_ERROR(StreamRecords(context, flags, *stub, /*with_sources=*/true, add));
+  }
+  Json told;
+  KC_ASSIGN_OR_RETURN(const RowExport made, MakeRows(context, flags, records, told));
+  if (made.without_source > 0) {
+    const std::string reason = absl::StrCat(
+        FormatCount(made.without_source),
+        " rows left out: a source is neither in the records (export them with --sources) nor made "
+        "by a template of the problem in the version that was measured");
+    if (made.rows.empty()) return absl::FailedPreconditionError(reason);
+    context.console.Warn(reason);
+  }
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  for (const RowJson& row : made.rows) KC_RETURN_IF_ERROR(output->Write(JsonLine(row)));
+  told["without_source"] = made.without_source;
+  return Finish(context, flags, *output, made.rows.size(), "rows", told);
+}
+
+absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags,
+                                      v1::Orchestrator::Stub& stub) {
+  if (flags.search_id.empty()) {
+    return absl::InvalidArgumentError("--format search-events: say which search");
+  }
+  v1::GetSearchRequest get;
+  get.set_search_id(flags.search_id);
+  v1::GetSearchReply found;
+  KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, get, &found));
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  EventRowMaker maker(found.search());
+  uint64_t lines = 0;
+  const auto write = [&](const std::vector<SearchEventRow>& rows) -> absl::Status {
+    for (const SearchEventRow& row : rows) {
+      KC_RETURN_IF_ERROR(output->Write(JsonLine(ToJson(row))));
+      ++lines;
+    }
+    return absl::OkStatus();
+  };
+  grpc::ClientContext call;
+  v1::WatchSearchRequest watch;
+  watch.set_search_id(flags.search_id);
+  watch.set_from_sequence(flags.from_sequence);
+  const auto reader = stub.WatchSearch(&call, watch);
+  v1::SearchEvent event;
+  // The stream of a search that is over ends by itself; of another, what has happened so far is
+  // exported.
+  const bool over = PhaseOf(found.search().status()) == SearchProgress::Phase::kDone ||
+                    PhaseOf(found.search().status()) == SearchProgress::Phase::kFailed;
+  bool complete = false;
+  absl::Status broken;
+  while (broken.ok() && !complete && reader->Read(&event)) {
+    broken = write(maker.Rows(event));
+    complete = !over && event.sequence() >= found.search().last_sequence();
+    if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
+  }
+  if (complete || !broken.ok()) call.TryCancel();
+  const absl::Status finished = FromGrpc(reader->Finish(), call);
+  KC_RETURN_IF_ERROR(broken);
+  if (!complete) KC_RETURN_IF_ERROR(finished);
+  return Finish(context, flags, *output, lines, "events", Json::object());
+}
+
+absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
+  const bool events = flags.format == Name(RowFormat::kSearchEvents);
+  if (!flags.record_files.empty()) {
+    if (events || flags.format == kRecordsFormat) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--records: there is nothing to make of records in the format ", flags.format));
+    }
+    if (flags.all) return absl::InvalidArgumentError("--all and --records exclude each other");
+    return ExportRows(context, flags, nullptr);
+  }
+  if (flags.search_id.empty() == !flags.all) {
+    return absl::InvalidArgumentError("say which search to export, or --all, or --records FILE");
+  }
+  Connection connection(context, flags.connection, Needs::kOrchestrator);
+  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
+  const auto stub = v1::Orchestrator::NewStub(channel);
+  if (events) return ExportEvents(context, flags, *stub);
+  if (flags.format != kRecordsFormat) return ExportRows(context, flags, stub.get());
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  uint64_t records = 0;
+  KC_RETURN_IF_ERROR(
+      StreamRecords(context, flags, *stub, flags.sources, [&](const v1::ExportRecord& record) {
+        ++records;
+        return output->Write(ProtoToJson(record));
+      }));
+  return Finish(context, flags, *output, records, "records", Json::object());
+}
+
+}  // namespace
+
+void AddExportCommand(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<ExportFlags>();
+  CLI::App* exporter =
+      AddCommand(app, context, "export",
+                 "Export settled evaluations as JSON lines: records, or rows to score and train on",
+                 [&context, flags] { return RunExport(context, *flags); });
+  std::vector<std::string> formats;
+  for (const RowFormat format : kRowFormats) formats.emplace_back(Name(format));
+  formats.emplace_back(kRlFormat);
+  std::vector<std::string> schemes;
+  for (const BinScheme* scheme : BinScheme::All()) schemes.push_back(scheme->id());
+  exporter->add_option("SEARCH_ID", flags->search_id, "The search");
+  exporter->add_flag("--all", flags->all, "Everything that the orchestrator has settled");
+  exporter->add_flag("--sources", flags->sources, "Records with the sources of the candidates");
+  exporter
+      ->add_option("--format", flags->format,
+                   "What each line is; rl is training rows balanced over the bins")
+      ->check(CLI::IsMember(formats))
+      ->capture_default_str();
+  exporter
+      ->add_option("--records", flags->record_files,
+                   "Make rows of these exported records instead of asking an orchestrator")
+      ->type_name("FILE.jsonl");
+  exporter
+      ->add_option("--bin-scheme", flags->bin_scheme,
+                   "Bins of the labels [" + std::string(BinScheme::kPaperFormulaId) +
+                       ", as published; for rl " + std::string(BinScheme::kDefaultId) + "]")
+      ->check(CLI::IsMember(schemes));
+  exporter
+      ->add_option("--pairs", flags->pairs,
+                   "Training rows: also pair this many candidates of each problem and device")
+      ->check(NotNegative())
+      ->type_name("N");
+  exporter
+      ->add_option("--per-bin", flags->per_bin,
+                   "rl: rows of each bin [as many as the rarest bin has]")
+      ->check(NotNegative())
+      ->type_name("N");
+  exporter->add_option("--seed", flags->seed, "Training rows: seed of what is drawn")
+      ->check(NotNegative())
+      ->capture_default_str();
+  exporter
+      ->add_option("--prompt", flags->prompt,
+                   "rl: prompt that models are to be trained on, whose version goes into each row")
+      ->capture_default_str();
+  exporter
+      ->add_option("--from-sequence", flags->from_sequence,
+                   "From this sequence number of the log on")
+      ->check(NotNegative())
+      ->type_name("N");
+  exporter->add_option("-o,--output", flags->output, "Where the lines go; - is standard output")
+      ->capture_default_str()
+      ->type_name("FILE.jsonl");
+  AddConnectionFlags(*exporter, flags->connection, Needs::kOrchestrator);
+}
+
+}  // namespace kernelcast::cli

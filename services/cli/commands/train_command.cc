@@ -1,0 +1,91 @@
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/cli/commands/context.h"
+#include "services/cli/launch/forecaster_program.h"
+
+namespace kernelcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainFlags {
+  std::vector<std::string> folders;
+  std::string problems = "examples/problems";
+  std::string output;
+  std::string service_dir;
+  uint64_t seed = 1;
+};
+
+absl::StatusOr<ExitCode> RunTrain(Context& context, const TrainFlags& flags) {
+  std::vector<std::string> arguments;
+  std::error_code error;
+  for (const std::string& folder : flags.folders) {
+    if (!fs::is_directory(folder, error)) {
+      return absl::NotFoundError(absl::StrCat("there is no folder '", folder, "'"));
+    }
+    arguments.insert(arguments.end(), {"--train", folder});
+  }
+  if (!fs::is_directory(flags.problems, error)) {
+    return absl::NotFoundError(absl::StrCat("--problems: there is no folder '", flags.problems,
+                                            "'; it holds the problems that were measured"));
+  }
+  // Appears under its name only when it is complete.
+  const std::string partial = flags.output + ".partial";
+  arguments.insert(arguments.end(), {"--train-problems", flags.problems, "--train-output", partial,
+                                     "--seed", std::to_string(flags.seed)});
+  const std::string program_folder =
+      flags.service_dir.empty() ? context.program_folder : flags.service_dir;
+  const absl::StatusOr<std::string> told =
+      RunForecasterProgram(program_folder, arguments, context.interrupt);
+  if (!told.ok()) {
+    fs::remove(partial, error);
+    return told.status();
+  }
+  fs::rename(partial, flags.output, error);
+  if (error) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--output: cannot write ", flags.output, ": ", error.message()));
+  }
+  // "FILE.partial: prior/..., 12345 bytes, from ..."
+  std::string text = *told;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.rfind(partial, 0) == 0) text = flags.output + text.substr(partial.size());
+  context.console.Out(text + "\n");
+  context.console.Line({{"output", flags.output}, {"told", text}});
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddTrainCommand(CLI::App& app, Context& context) {
+  const auto flags = std::make_shared<TrainFlags>();
+  CLI::App* train = AddCommand(
+      app, context, "train",
+      "Train the model that the forecaster starts from (--prior) on measured spaces; the same "
+      "records and seed give the same bytes",
+      [&context, flags] { return RunTrain(context, *flags); });
+  train
+      ->add_option("DIR", flags->folders,
+                   "Folders of PROBLEM.jsonl or PROBLEM.jsonl.gz, as kernelcast export writes them")
+      ->required();
+  train->add_option("--problems", flags->problems, "Folder of the problems that were measured")
+      ->capture_default_str()
+      ->type_name("DIR");
+  train->add_option("-o,--output", flags->output, "File for the model")
+      ->required()
+      ->type_name("FILE.json");
+  train->add_option("--seed", flags->seed, "Seed of the training")
+      ->check(NotNegative())
+      ->capture_default_str();
+  train
+      ->add_option("--service-dir", flags->service_dir,
+                   "Folder of kernelcast-forecaster [beside this program]")
+      ->type_name("DIR");
+}
+
+}  // namespace kernelcast::cli

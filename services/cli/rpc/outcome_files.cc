@@ -1,0 +1,161 @@
+#include "services/cli/rpc/outcome_files.h"
+
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/cli/core/text.h"
+#include "services/cli/report/analysis.h"
+#include "services/cli/rpc/proto_json.h"
+#include "services/cli/rpc/records.h"
+
+namespace kernelcast::cli {
+namespace {
+
+struct RecordFiles {
+  std::vector<ReportCandidate> candidates;
+  std::vector<std::string> problems;  // of the candidates
+  std::vector<std::string> searches;
+
+  absl::Status Add(const std::string& line) {
+    v1::ExportRecord record;
+    KC_RETURN_IF_ERROR(ProtoFromJson(line, &record));
+    KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+    problems.push_back(record.problem_name().empty() ? candidate.candidate.problem_id
+                                                     : record.problem_name());
+    searches.push_back(record.evaluation().search_id());
+    candidates.push_back(std::move(candidate));
+    return absl::OkStatus();
+  }
+
+  void Outcomes(OutcomeFiles& files) const {
+    const std::map<std::string, double> speedups = SpeedupsById(candidates);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      std::optional<ForecastOutcome> outcome =
+          ForecastOutcomeOf(candidates[i], speedups, &files.unknown_baseline);
+      if (!outcome.has_value()) continue;
+      const std::string backend =
+          absl::StrCat(outcome->forecast.backend, " ", outcome->forecast.backend_version);
+      files.outcomes.push_back({*std::move(outcome), problems[i], backend, searches[i]});
+    }
+  }
+};
+
+std::string Rows(uint64_t count, std::string_view what) {
+  return absl::StrCat(FormatCount(count), " ", std::string(what), count == 1 ? "" : "s");
+}
+
+void AddNotes(const JoinedRows& joined, OutcomeFiles& result) {
+  if (joined.without_truth > 0) {
+    result.notes.push_back(absl::StrCat(Rows(joined.without_truth, "prediction"),
+                                        " left out: no evaluation row has the comparison_id"));
+  }
+  if (joined.without_prediction > 0) {
+    result.notes.push_back(
+        absl::StrCat(Rows(joined.without_prediction, "comparison"), " without a prediction"));
+  }
+  if (joined.odd_labels > 0) {
+    result.notes.push_back(absl::StrCat(Rows(joined.odd_labels, "evaluation row"),
+                                        " with another true_bin than the bin scheme makes of the "
+                                        "speedup; the row's own counts"));
+  }
+  if (joined.argmax_mismatches > 0) {
+    result.notes.push_back(absl::StrCat(Rows(joined.argmax_mismatches, "prediction"),
+                                        " with a predicted_bin that is not the most probable one; "
+                                        "the predicted_bin counts"));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
+                                          std::optional<RowFormat> format,
+                                          std::string_view bin_scheme_id) {
+  OutcomeFiles result;
+  RecordFiles records;
+  std::vector<EvaluationRow> rows;
+  std::vector<PredictionRow> predictions;
+  for (const std::string& file : files) {
+    std::optional<RowFormat> own = format;
+    std::vector<LabelledRow> labels;
+    std::vector<SearchEventRow> events;
+    const auto read_line = [&](const RowJson& json, const std::string& text) -> absl::Status {
+      if (!own.has_value()) {
+        KC_ASSIGN_OR_RETURN(own, DetectFormat(json));
+      }
+      switch (*own) {
+        case RowFormat::kRecords: return records.Add(text);
+        case RowFormat::kEvaluationRows: {
+          KC_ASSIGN_OR_RETURN(EvaluationRow row, EvaluationRowFromJson(json));
+          labels.push_back({row.aggregated_speedup, row.true_bin, row.bin_scheme_id});
+          // What predictions are joined with needs no source.
+          row.anchor_code.clear();
+          row.candidate_code.clear();
+          rows.push_back(std::move(row));
+          return absl::OkStatus();
+        }
+        case RowFormat::kPredictionRows: {
+          KC_ASSIGN_OR_RETURN(PredictionRow row, PredictionRowFromJson(json));
+          row.reasoning.clear();
+          predictions.push_back(std::move(row));
+          return absl::OkStatus();
+        }
+        case RowFormat::kTrainingRows: {
+          KC_ASSIGN_OR_RETURN(const TrainingRow row, TrainingRowFromJson(json));
+          labels.push_back({row.aggregated_speedup, row.relative_bin,
+                            row.details.has_value() ? row.details->bin_scheme_id : ""});
+          return absl::OkStatus();
+        }
+        case RowFormat::kDiscoveryPairs: {
+          KC_ASSIGN_OR_RETURN(const DiscoveryPair row, DiscoveryPairFromJson(json));
+          labels.push_back({row.g_speedup, row.true_bin, row.bin_scheme_id});
+          return absl::OkStatus();
+        }
+        case RowFormat::kSearchEvents: {
+          KC_ASSIGN_OR_RETURN(SearchEventRow row, SearchEventFromJson(json));
+          events.push_back(std::move(row));
+          return absl::OkStatus();
+        }
+      }
+      return absl::OkStatus();
+    };
+    KC_RETURN_IF_ERROR(ReadJsonLines(file, read_line));
+    if (!own.has_value()) {
+      result.notes.push_back(absl::StrCat(file, " holds no line"));
+      continue;
+    }
+    if (!labels.empty()) {
+      KC_ASSIGN_OR_RETURN(LabelCounts counts, CountLabels(labels));
+      result.labels.push_back({file, *own, std::move(counts)});
+    }
+    if (!events.empty()) {
+      absl::StatusOr<std::vector<NamedOutcome>> outcomes = EventOutcomes(events, bin_scheme_id);
+      if (!outcomes.ok()) {
+        return absl::Status(outcomes.status().code(),
+                            absl::StrCat(file, ": ", std::string(outcomes.status().message())));
+      }
+      std::map<std::string, uint64_t> kinds;
+      for (const SearchEventRow& event : events) ++kinds[event.event_kind];
+      std::string note = absl::StrCat(file, ": ", Rows(events.size(), "event"));
+      for (const auto& [kind, count] : kinds) {
+        absl::StrAppend(&note, ", ", FormatCount(count), " ", kind);
+      }
+      if (outcomes->empty()) {
+        note += "; no payload holds a forecast with bin_probabilities and what was measured";
+      }
+      result.notes.push_back(std::move(note));
+      std::move(outcomes->begin(), outcomes->end(), std::back_inserter(result.outcomes));
+    }
+  }
+  records.Outcomes(result);
+  if (!predictions.empty()) {
+    KC_ASSIGN_OR_RETURN(JoinedRows joined, JoinPredictions(rows, predictions, bin_scheme_id));
+    AddNotes(joined, result);
+    std::move(joined.outcomes.begin(), joined.outcomes.end(), std::back_inserter(result.outcomes));
+  }
+  return result;
+}
+
+}  // namespace kernelcast::cli

@@ -1,0 +1,42 @@
+#ifndef KERNELCAST_SERVICES_CLI_RPC_OUTCOME_FILES_H_
+#define KERNELCAST_SERVICES_CLI_RPC_OUTCOME_FILES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/cli/core/paper_rows.h"
+#include "services/cli/core/row_outcomes.h"
+
+namespace kernelcast::cli {
+
+// Rows that say how fast candidates were and hold no forecast.
+struct LabelFile {
+  std::string file;
+  RowFormat format = RowFormat::kTrainingRows;
+  LabelCounts counts;
+};
+
+// What files of exported records and of published rows hold for who scores forecasts.
+struct OutcomeFiles {
+  std::vector<NamedOutcome> outcomes;
+  std::vector<LabelFile> labels;
+  // Measured, but the baseline of their forecast is not in the files.
+  uint64_t unknown_baseline = 0;
+  // What a reader should know, in sentences.
+  std::vector<std::string> notes;
+};
+
+// Reads the files, each of the format that its first line tells, or all of `format`. Predictions
+// are joined with the evaluation rows of all files. INVALID_ARGUMENT names file, line, field, value
+// and what is allowed.
+[[nodiscard]] absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
+                                                        std::optional<RowFormat> format,
+                                                        std::string_view bin_scheme_id);
+
+}  // namespace kernelcast::cli
+
+#endif  // KERNELCAST_SERVICES_CLI_RPC_OUTCOME_FILES_H_

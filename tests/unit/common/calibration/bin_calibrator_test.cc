@@ -1,0 +1,104 @@
+#include "common/calibration/bin_calibrator.h"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "common/domain/bins.h"
+
+namespace kernelcast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+BinCalibrator Vector() {
+  BinCalibrator calibrator;
+  calibrator.method = CalibrationMethod::kVector;
+  calibrator.bin_scheme_id = BinScheme::kDefaultId;
+  calibrator.records = 123.4;
+  calibrator.map = VectorMap{std::vector<double>(8, 0.5), {0, 0, 0, 0, 0.25, 0, 0, 0}};
+  return calibrator;
+}
+
+std::vector<BinCalibrator> OneOfEach() {
+  std::vector<BinCalibrator> all(4, Vector());
+  all[1].method = CalibrationMethod::kTemperature;
+  all[1].map = TemperatureMap{1.5};
+  all[2].method = CalibrationMethod::kHistogram;
+  all[2].map = StepMap{{0.5, 1}, {0.25, 0.75}};
+  all[3].method = CalibrationMethod::kIsotonic;
+  PiecewiseMap lines;
+  for (int i = 0; i < 8; ++i) lines.bins.push_back({{0.1, 0.2, 0.9}, {0, 0.25, 0.75}});
+  all[3].map = lines;
+  return all;
+}
+
+TEST_CASE("A map that says nothing changes nothing", "[calibration]") {
+  const std::vector<double> p = {0, 0.5, 0.5, 0, 0, 0, 0, 0};
+  CHECK(BinCalibrator().Apply(p) == p);
+  CHECK(BinCalibrator().version() == "none");
+}
+
+TEST_CASE("Whatever is put in, a simplex comes out", "[calibration][property]") {
+  for (const BinCalibrator& calibrator : OneOfEach()) {
+    CAPTURE(calibrator.version());
+    for (const std::vector<double>& p :
+         {std::vector<double>{1, 0, 0, 0, 0, 0, 0, 0}, std::vector<double>(8, 0.125),
+          std::vector<double>{0.9, 0.1, 0, 0, 0, 0, 0, 0}}) {
+      const std::vector<double> q = calibrator.Apply(p);
+      REQUIRE(q.size() == 8);
+      CHECK(std::accumulate(q.begin(), q.end(), 0.0) == Approx(1));
+      for (const double value : q) CHECK(value > 0);
+    }
+  }
+}
+
+TEST_CASE("A histogram changes the largest probability and keeps the others' proportions",
+          "[calibration]") {
+  const std::vector<double> q =
+      OneOfEach()[2].Apply(std::vector<double>{0.6, 0.3, 0.1, 0, 0, 0, 0, 0});
+  CHECK(q[0] == Approx(0.75));
+  CHECK(q[1] / q[2] == Approx(3));
+}
+
+TEST_CASE("A calibrator survives being written and read, and its version names its map",
+          "[calibration]") {
+  for (const BinCalibrator& calibrator : OneOfEach()) {
+    const Json json = CalibratorToJson(calibrator);
+    const auto read = CalibratorFromJson(Json::parse(json.dump()));
+    REQUIRE(read.ok());
+    CHECK(CalibratorToJson(*read) == json);
+    CHECK(read->version() == calibrator.version());
+    const std::vector<double> p = {0.6, 0.3, 0.1, 0, 0, 0, 0, 0};
+    CHECK(read->Apply(p) == calibrator.Apply(p));
+  }
+  CHECK_THAT(Vector().version(), Catch::StartsWith("vector/1;records=123;id="));
+  BinCalibrator other = Vector();
+  std::get<VectorMap>(other.map).bias[0] = 1e-9;
+  CHECK(other.version() != Vector().version());
+}
+
+TEST_CASE("What is no calibrator is refused with the field", "[calibration]") {
+  const auto error = [](const BinCalibrator& calibrator, const char* pointer, const Json& value) {
+    Json json = CalibratorToJson(calibrator);
+    json[Json::json_pointer(pointer)] = value;
+    const auto read = CalibratorFromJson(json);
+    REQUIRE_FALSE(read.ok());
+    return std::string(read.status().message());
+  };
+  const std::vector<BinCalibrator> all = OneOfEach();
+  CHECK_THAT(error(all[0], "/schema", "other/1"), Catch::StartsWith("schema: 'other/1'"));
+  CHECK_THAT(error(all[0], "/method", "magic"), Catch::Contains("none, temperature, vector"));
+  CHECK_THAT(error(all[0], "/bin_scheme_id", "x"), Catch::StartsWith("bin_scheme_id: "));
+  CHECK_THAT(error(all[0], "/records", "many"), Catch::StartsWith("records: "));
+  CHECK_THAT(error(all[0], "/map/scale", {1, 2}), Catch::Contains("8 numbers are wanted"));
+  CHECK_THAT(error(all[0], "/map/bias/3", "x"), Catch::Contains("map.bias: '\"x\"' is not a"));
+  CHECK_THAT(error(all[1], "/map/temperature", 0), Catch::StartsWith("map.temperature: "));
+  CHECK_THAT(error(all[2], "/map/upto", {1, 0.5}), Catch::Contains("upto ascending"));
+  CHECK_THAT(error(all[2], "/map/upto", Json::array()), Catch::Contains("at least one"));
+  CHECK_THAT(error(all[3], "/map/bins", Json::array()), Catch::StartsWith("map.bins: "));
+  CHECK_THAT(error(all[3], "/map/bins/2/x", {1, 2}), Catch::StartsWith("map.bins[2].x and y"));
+  CHECK_FALSE(CalibratorFromJson(Json::array()).ok());
+}
+
+}  // namespace
+}  // namespace kernelcast

@@ -1,0 +1,189 @@
+#include "common/calibration/fit_calibrator.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "common/domain/bins.h"
+#include "common/domain/scoring.h"
+
+namespace kernelcast {
+namespace {
+
+// Sixty records by a formula that a reference in Python (scipy's optimisers, scikit-learn's
+// isotonic regression) shares; the figures below are the reference's.
+std::vector<CalibrationRecord> Sample() {
+  std::vector<CalibrationRecord> records;
+  for (int i = 0; i < 60; ++i) {
+    CalibrationRecord& record = records.emplace_back();
+    double sum = 0;
+    for (int bin = 1; bin <= 8; ++bin) {
+      record.p.push_back(1 + (i * bin * 3 + bin * bin) % 11 + (i * 5 % 8 == bin - 1 ? 9 : 0));
+      sum += record.p.back();
+    }
+    for (double& p : record.p) p /= sum;
+    record.true_bin = (i * 5 % 8 + (i % 3 == 0 ? 1 + i % 2 : 0)) % 8 + 1;
+    record.weight = i % 4 == 0 ? 2.5 : 1;
+  }
+  return records;
+}
+
+const std::vector<double> kQuestion = {0.02, 0.1, 0.1, 0.08, 0.3, 0.2, 0.15, 0.05};
+
+Approx Exactly(double value) { return Approx(value).epsilon(1e-9).margin(1e-12); }
+
+double LogLoss(const std::vector<CalibrationRecord>& records, const BinCalibrator& calibrator) {
+  double sum = 0;
+  for (const CalibrationRecord& record : records) {
+    sum += record.weight * NegativeLogLikelihood(calibrator.Apply(record.p), record.true_bin);
+  }
+  return sum;
+}
+
+TEST_CASE("Temperature scaling finds the reference's temperature", "[calibration]") {
+  const std::vector<CalibrationRecord> records = Sample();
+  CHECK(EffectiveRecords(records) == Exactly(49.054054054054056));
+  const BinCalibrator calibrator =
+      *FitCalibrator(CalibrationMethod::kTemperature, BinScheme::kDefaultId, records);
+  CHECK(std::get<TemperatureMap>(calibrator.map).temperature == Exactly(0.5804482010830823));
+  CHECK(LogLoss(records, calibrator) == Exactly(139.81852446005647));
+  CHECK(LogLoss(records, BinCalibrator()) == Exactly(144.1792870054018));
+  const std::vector<double> applied = calibrator.Apply(kQuestion);
+  CHECK(applied[0] == Exactly(0.004167350182438398));
+  CHECK(applied[4] == Exactly(0.4426268915446383));
+  CHECK(applied[7] == Exactly(0.020203828564273312));
+}
+
+TEST_CASE("Vector scaling finds the reference's optimum", "[calibration]") {
+  const VectorMap map = FitVector(Sample());
+  const std::vector<double> scale = {2.0121596641990935, 0.7400010282109956, 2.053302964727784,
+                                     1.314064426815746,  2.2032078666722676, 1.1521244637558954,
+                                     2.029926048479527,  1.4578705275821993};
+  const std::vector<double> bias = {0.732755360840422,    -1.0220331417713846, 0.3262143915727362,
+                                    -0.47679187585530025, 1.035429832646022,   -0.5070319008380768,
+                                    -0.05702854300356809, -0.03151412359085325};
+  for (size_t i = 0; i < 8; ++i) {
+    CAPTURE(i);
+    CHECK(map.scale[i] == Approx(scale[i]).epsilon(1e-7));
+    CHECK(map.bias[i] == Approx(bias[i]).epsilon(1e-7).margin(1e-8));
+  }
+  VectorFit options;
+  options.pull = 20;
+  options.toward.scale.assign(8, 0.8);
+  for (int i = 0; i < 8; ++i) options.toward.bias.push_back(-0.5 + i / 7.0);
+  const VectorMap pulled = FitVector(Sample(), options);
+  CHECK(pulled.scale[0] == Approx(0.7889811924277889).epsilon(1e-7));
+  CHECK(pulled.scale[1] == Approx(0.5748424751612262).epsilon(1e-7));
+  CHECK(pulled.bias[6] == Approx(0.21079983281073741).epsilon(1e-7));
+  CHECK(pulled.bias[7] == Approx(0.4426154503856911).epsilon(1e-7));
+}
+
+TEST_CASE("Isotonic lines and histograms give the reference's values", "[calibration]") {
+  const std::vector<CalibrationRecord> records = Sample();
+  const BinCalibrator isotonic =
+      *FitCalibrator(CalibrationMethod::kIsotonic, BinScheme::kDefaultId, records);
+  const std::vector<double> applied = isotonic.Apply(kQuestion);
+  CHECK(applied[0] == Exactly(7.436446401032316e-07));
+  CHECK(applied[1] == Exactly(0.10829776312182984));
+  CHECK(applied[3] == Exactly(0.04189547268187221));
+  CHECK(applied[4] == Exactly(0.6833491287435098));
+  CHECK(applied[5] == Exactly(0.12627927850809592));
+  CHECK(applied[7] == Exactly(0.04017612601077201));
+  const StepMap histogram = FitHistogram(records);
+  REQUIRE(histogram.value.size() == 10);
+  CHECK(histogram.value[0] == Exactly(0.05));
+  CHECK(histogram.value[1] == Exactly(0.47369642996374384));
+  CHECK(histogram.value[2] == Exactly(0.7227127097611146));
+  CHECK(histogram.value[3] == Exactly(0.44977417874481046));
+}
+
+TEST_CASE("Without records vector scaling stays where it starts, and few move it little",
+          "[calibration]") {
+  VectorFit options;
+  options.toward = {{0.5, 0.6, 0.7}, {0.1, 0, -0.1}};
+  const VectorMap none = FitVector({}, options);
+  CHECK(none.scale == options.toward.scale);
+  CHECK(none.bias == options.toward.bias);
+  options.pull = 50;
+  const std::vector<CalibrationRecord> one = {{{0.2, 0.5, 0.3}, 3, 1}};
+  const VectorMap moved = FitVector(one, options);
+  for (size_t i = 0; i < 3; ++i) CHECK(std::abs(moved.bias[i] - options.toward.bias[i]) < 0.03);
+}
+
+TEST_CASE("Forecasts that were sharpened wrongly are mended by every method",
+          "[calibration][property]") {
+  // Truths are drawn from p; what is forecast is p at the temperature 1/2.
+  std::mt19937_64 random(11);
+  std::exponential_distribution<double> part(1);
+  std::vector<CalibrationRecord> records;
+  for (int i = 0; i < 4000; ++i) {
+    CalibrationRecord& record = records.emplace_back();
+    double sum = 0;
+    for (int bin = 0; bin < 8; ++bin) sum += record.p.emplace_back(part(random));
+    std::discrete_distribution<int> truth(record.p.begin(), record.p.end());
+    record.true_bin = truth(random) + 1;
+    double squares = 0;
+    for (double& p : record.p) squares += p *= p;
+    for (double& p : record.p) p /= squares;
+  }
+  const auto score = [&](const BinCalibrator& calibrator) {
+    std::vector<ScoredForecast> items;
+    for (const CalibrationRecord& record : records) {
+      ScoredForecast& item = items.emplace_back();
+      item.p = calibrator.Apply(record.p);
+      item.true_bin = record.true_bin;
+    }
+    return *ScoreForecasts(items);
+  };
+  const ForecastMetrics before = score({});
+  CHECK(before.expected_calibration_error > 0.1);
+  for (const char* name : {"temperature", "vector", "histogram", "isotonic"}) {
+    CAPTURE(name);
+    const BinCalibrator calibrator =
+        *FitCalibrator(*ParseCalibrationMethod(name), BinScheme::kDefaultId, records);
+    const ForecastMetrics after = score(calibrator);
+    // What a histogram takes from the largest probability can make another one the largest.
+    CHECK(after.expected_calibration_error < (std::string(name) == "histogram" ? 0.08 : 0.05));
+    CHECK(after.negative_log_likelihood < before.negative_log_likelihood);
+  }
+  CHECK(FitTemperature(records).temperature == Approx(2).epsilon(0.1));
+}
+
+TEST_CASE("Hopeless records are fitted without leaving the range", "[calibration]") {
+  // Always sure, always wrong; and always sure, always right.
+  const std::vector<CalibrationRecord> wrong(20, {{1, 0, 0}, 2, 1});
+  const std::vector<CalibrationRecord> right(20, {{1, 0, 0}, 1, 1});
+  for (const auto& records : {wrong, right}) {
+    for (const char* name : {"none", "temperature", "vector", "histogram", "isotonic"}) {
+      CAPTURE(name);
+      const BinCalibrator calibrator =
+          *FitCalibrator(*ParseCalibrationMethod(name), BinScheme::kDefaultId, records);
+      double sum = 0;
+      for (const double p : calibrator.Apply(std::vector<double>{0.2, 0.8, 0})) {
+        CHECK(p >= 0);
+        CHECK(std::isfinite(p));
+        sum += p;
+      }
+      CHECK(sum == Approx(1));
+    }
+  }
+}
+
+TEST_CASE("Records that cannot be fitted are named", "[calibration]") {
+  const auto error = [](std::vector<CalibrationRecord> records) {
+    return std::string(FitCalibrator(CalibrationMethod::kVector, BinScheme::kDefaultId, records)
+                           .status()
+                           .message());
+  };
+  CHECK(error({}) == "there is no record with a weight");
+  CHECK(error({{{0.5, 0.5}, 1, 0}}) == "there is no record with a weight");
+  CHECK(error({{{0.5, 0.5}, 1, 1}, {{0.5, 0.5}, 3, 1}}) == "records[1].true_bin: out of range");
+  CHECK_THAT(error({{{0.5, 0.5}, 1, 1}, {{1}, 1, 1}}), Catch::StartsWith("records[1].p: as many"));
+  CHECK_THAT(error({{{-0.5, 1.5}, 1, 1}}), Catch::StartsWith("records[0].p: a value"));
+  CHECK_THAT(error({{{0.5, 0.5}, 1, std::numeric_limits<double>::infinity()}}),
+             Catch::StartsWith("records[0].weight"));
+}
+
+}  // namespace
+}  // namespace kernelcast
