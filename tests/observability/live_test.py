@@ -134,7 +134,8 @@ class Stack:
         self.worker = self.service("worker", "--cache-dir", self.path("cache"), "--lease-file", self.path("lease"))
         self.orchestrator = self.service(
             "orchestrator", "--state-dir", self.path("orchestrator"), "--worker", self.worker["grpc"], "--forecaster",
-            self.forecaster["grpc"], "--forecast-timeout-seconds", "20", "--llm-config", kernels)
+            self.forecaster["grpc"], "--forecast-timeout-seconds", "20", "--confirm", "1", "--llm-config",
+            kernels)
         self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
 
     def scrape(self):
@@ -231,9 +232,9 @@ class LiveTest(unittest.TestCase):
         cls.watch = Watch(stack.prometheus)
         # One that a space is searched in, and one whose kernels a model writes.
         for arguments in (
-                ("row_softmax", "--budget-measurements", "12", "--policy-parameter", "bootstrap_share=0.1",
+                ("row_softmax", "--budget-measurements", "10", "--policy-parameter", "bootstrap_share=0.1",
                  "audit_min=0.3", "audit_scale=1"),
-                ("column_sum", "--generator", "llm", "--generator-requests", "12", "--budget-measurements", "4")):
+                ("column_sum", "--generator", "llm", "--generator-requests", "10", "--budget-measurements", "2")):
             search = stack.search(*arguments)
             deadline = time.monotonic() + SEARCH_SECONDS
             while search.poll() is None and time.monotonic() < deadline:
