@@ -117,7 +117,7 @@ absl::Status StreamRecords(Context& context, const ExportFlags& flags, v1::Orche
     if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
   }
   if (!broken.ok()) call.TryCancel();
-  const absl::Status finished = FromGrpc(reader->Finish(), call);
+  absl::Status finished = FromGrpc(reader->Finish(), call);
   KC_RETURN_IF_ERROR(broken);
   return finished;
 }

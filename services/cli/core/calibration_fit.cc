@@ -80,6 +80,7 @@ absl::StatusOr<MethodResult> Evaluate(CalibrationMethod method, const std::vecto
   result.median_problem_error = Median(errors);
   result.median_problem_error_by_chance = Median(by_chance);
   std::vector<CalibrationRecord> all;
+  all.reserve(items.size());
   for (const Item& item : items) all.push_back(item.record);
   KC_ASSIGN_OR_RETURN(result.calibrator, FitCalibrator(method, fit.bin_scheme_id, all));
   return result;

@@ -162,7 +162,7 @@ class FieldReader {
 
   // Absent: "".
   std::string Scheme(const char* field) {
-    const std::string id = OptionalText(field);
+    std::string id = OptionalText(field);
     if (!ok() || id.empty()) return id;
     if (const auto scheme = BinScheme::Find(id); !scheme.ok()) {
       status_ = absl::InvalidArgumentError(
