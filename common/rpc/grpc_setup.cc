@@ -6,6 +6,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <openssl/crypto.h>
 
 #include <mutex>
 #include <string_view>
@@ -52,6 +53,9 @@ void SetUpGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
     gpr_set_log_function(&Write);
+    // As gRPC itself, below: its threads may be in a handshake when the process ends, and OpenSSL
+    // would be taken from under them.
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
     // Never undone: when its last user goes, the library joins a thread that may be polling for
     // another 10 s, which is how long a process would then take to end.
     grpc_init();
