@@ -186,6 +186,10 @@ _kernelcast() {
     "stop --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "token --role") mapfile -t COMPREPLY < <(compgen -W 'admin measure submit' -- "$cur"); return ;;
     "token --output" | "token -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "train --problems") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "train --output" | "train -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "train --seed") return ;;
+    "train --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --listen") return ;;
     "up --log-level") mapfile -t COMPREPLY < <(compgen -W 'debug error info warning' -- "$cur"); return ;;
     "up --drain-seconds") return ;;
@@ -216,7 +220,14 @@ _kernelcast() {
     "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'compile completion doctor eval evaluate export forecast measure problems report search searches stop token up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'calibrate compile completion doctor eval evaluate export forecast measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    calibrate)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --method --output -o --folds --unweighted --seed' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      fi
+      ;;
     compile)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --reference --facts' -- "$cur")
@@ -252,7 +263,7 @@ _kernelcast() {
       ;;
     export)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompt --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     forecast)

@@ -19,9 +19,8 @@ constexpr std::string_view kFileNames[] = {"prompt.json", "system.txt", "user.tx
 
 constexpr std::string_view kSystemNames[] = {"bin_table", "answer_schema", "answer_example",
                                              "submit_tool", "defer_tool"};
-constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference", "baseline",
-                                           "feedback", "facts", "simulation",
-                                           "candidate"};
+constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference",  "baseline",
+                                           "feedback", "facts", "simulation", "candidate"};
 
 // prompt.json.
 struct Description {

@@ -23,8 +23,8 @@ inline constexpr std::string_view kDefaultPromptVersion = "speedup-bins/2";
 //
 // The system text may use bin_table, answer_schema, answer_example, submit_tool and defer_tool,
 // none of which depends on the question; the user text hardware, task, reference, baseline,
-// feedback, facts, simulation and candidate. The candidate is in it once, and last, so that questions about one
-// problem have as long a prefix in common as can be.
+// feedback, facts, simulation and candidate. The candidate is in it once, and last, so that
+// questions about one problem have as long a prefix in common as can be.
 //
 // Rendering is the same bytes for the same input. Immutable; thread-safe.
 class ForecastPrompt {
