@@ -5,7 +5,8 @@
 // kernel besides its execution; how long that takes is what they and the counters of the range
 // profiler differ by for a kernel that does nothing.
 //
-//   bench_gpu_warm_times [--problems DIR] [--only NAME ...] [--rounds 5] [--csv FILE]
+//   bench_gpu_warm_times [--problems DIR] [--only NAME ...] [--rounds 5] [--idle-us 1000]
+//                        [--csv FILE]
 //   bench_gpu_warm_times --few 12 ...
 //
 // Everything runs in this one process, so that a profiler can be put over it. The second launches
@@ -62,7 +63,7 @@ extern "C" __global__ void wait() {
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
   do {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  } while (now - start < 1000000);
+  } while (now - start < 1000ull * IDLE_US);
 }
 )";
 // They are where references are otherwise.
@@ -74,6 +75,7 @@ struct Options {
   std::vector<std::string> only;
   int rounds = 5;
   int few = 0;
+  int idle_us = 1000;
   std::string csv;
 };
 
@@ -357,7 +359,8 @@ absl::StatusOr<std::string> Bench::Compile(const std::string& source,
 }
 
 absl::Status Bench::LoadTools() {
-  KC_ASSIGN_OR_RETURN(const std::string cubin, Compile(kToolsSource, {}, {}));
+  KC_ASSIGN_OR_RETURN(const std::string cubin,
+                      Compile(kToolsSource, {absl::StrCat("-DIDLE_US=", options_.idle_us)}, {}));
   return runner_->Load(kTools, cubin, {"nothing", "wait"});
 }
 
@@ -484,6 +487,9 @@ int Main(int argc, char** argv) {
   app.add_option("--only", options.only, "Names of problems");
   app.add_option("--rounds", options.rounds, "Rounds of up to 112 calls")->capture_default_str();
   app.add_option("--few", options.few, "Launch each kernel so many times and measure nothing");
+  app.add_option("--idle-us", options.idle_us, "Microseconds for which the device idles")
+      ->check(CLI::Range(10, 1000000))
+      ->capture_default_str();
   app.add_option("--csv", options.csv, "Write the figures to this file");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Bench(std::move(options)).Run();
