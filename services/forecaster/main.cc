@@ -117,6 +117,7 @@ absl::Status ListPrompts() {
     const PromptDescription description = prompt.Describe();
     const nlohmann::ordered_json line = {
         {"version", description.version},
+        {"default", version == kDefaultPromptVersion},
         {"hash", description.hash},
         {"answer_schema_hash", ContentHasher().Add(description.answer_schema).Hex128()}};
     std::printf("%s\n", line.dump().c_str());

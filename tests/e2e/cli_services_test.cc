@@ -104,6 +104,11 @@ pid_t ServiceOf(pid_t supervisor, const std::string& name) {
   return -1;
 }
 
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 TEST_CASE("up runs the services until it is told to stop, and only once a state folder", "[e2e]") {
   const Site site;
   Program up(site.home, site.Up());
@@ -291,6 +296,18 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
     REQUIRE(outcome.exit_code == 0);
     return home.File(format);
   };
+  // Sources come back to records that lack them.
+  REQUIRE(Run(home, {"export", "s1", "-o", home.File("bare.jsonl")}, environment).exit_code == 0);
+  CHECK_THAT(Content(home.File("bare.jsonl")), !Catch::Contains("\"source\":"));
+  const Outcome filled = Run(home,
+                             {"export", "--records", home.File("bare.jsonl"), "--sources", "-o",
+                              home.File("filled.jsonl"), "--json"},
+                             environment);
+  INFO(filled.err);
+  REQUIRE(filled.exit_code == 0);
+  CHECK(json::parse(filled.out)["without_source"] == 0);
+  CHECK(Content(home.File("filled.jsonl")) == Content(home.File("r.jsonl")));
+
   const Outcome direct = Run(home, {"eval", home.File("r.jsonl"), "--json"});
   const Outcome through_rows =
       Run(home, {"eval", rows("evaluation-rows"), rows("prediction-rows"), "--json"});
@@ -325,7 +342,7 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
     const json row = json::parse(line);
     ++bins[row["relative_bin"].get<int>()];
     CHECK(row["bin_scheme_id"] == "sqrt2/1");
-    CHECK_THAT(row["prompt_version"].get<std::string>(), Catch::StartsWith("speedup-bins/1@"));
+    CHECK_THAT(row["prompt_version"].get<std::string>(), Catch::StartsWith("speedup-bins/2@"));
     CHECK(row["speedup_low"] <= row["aggregated_speedup"]);
     CHECK_FALSE(row["candidate_code"].get<std::string>().empty());
     CHECK(row["provenance"]["candidate"]["search_id"] == "s1");

@@ -45,7 +45,7 @@ struct ExportFlags {
   uint64_t pairs = 0;
   uint64_t per_bin = 0;
   uint64_t seed = 1;
-  std::string prompt = "speedup-bins/1";
+  std::string prompt;  // empty: the forecaster's default
 };
 
 // Lines to a file that appears under its name only when it is complete, or to standard output.
@@ -167,7 +167,9 @@ absl::Status DescribePrompt(Context& context, const ExportFlags& flags, Training
     const std::string version = line.value("version", "");
     // "speedup-bins/1@0123abcd", of which users say the first part.
     const std::string name = version.substr(0, version.find('@'));
-    if (flags.prompt == name || flags.prompt == version) {
+    const bool wanted = flags.prompt.empty() ? line.value("default", false)
+                                             : flags.prompt == name || flags.prompt == version;
+    if (wanted) {
       options.prompt_version = version;
       options.prompt_hash = line.value("hash", "");
       options.answer_schema_hash = line.value("answer_schema_hash", "");
@@ -260,6 +262,45 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
   return Finish(context, flags, *output, made.rows.size(), "rows", told);
 }
 
+// The records themselves, with the sources that they lack.
+absl::StatusOr<ExitCode> ExportWithSources(Context& context, const ExportFlags& flags) {
+  std::vector<v1::ExportRecord> records;
+  std::vector<RecordToExport> candidates;
+  for (const std::string& file : flags.record_files) {
+    KC_RETURN_IF_ERROR(ReadRecords(file, [&](const v1::ExportRecord& record) -> absl::Status {
+      if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
+        return absl::OkStatus();
+      }
+      KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+      records.push_back(record);
+      candidates.push_back(
+          {std::move(candidate), record.problem_name(), record.evaluation().search_id()});
+      return absl::OkStatus();
+    }));
+  }
+  SourceBook book;
+  FillBook(context, candidates, book);
+  KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
+  uint64_t without_source = 0;
+  for (v1::ExportRecord& record : records) {
+    v1::Candidate& candidate = *record.mutable_candidate();
+    const auto found = book.candidates.find(candidate.candidate_id());
+    if (candidate.source().empty() && found != book.candidates.end()) {
+      candidate.set_source(found->second);
+    }
+    without_source += candidate.source().empty() ? 1 : 0;
+    KC_RETURN_IF_ERROR(output->Write(ProtoToJson(record)));
+  }
+  if (without_source > 0) {
+    context.console.Warn(
+        absl::StrCat(FormatCount(without_source),
+                     " records still lack a source: no template of the problem, in "
+                     "the version that was measured, makes it"));
+  }
+  return Finish(context, flags, *output, records.size(), "records",
+                {{"without_source", without_source}});
+}
+
 absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags,
                                       v1::Orchestrator::Stub& stub) {
   if (flags.search_id.empty()) {
@@ -306,11 +347,12 @@ absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags
 absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
   const bool events = flags.format == Name(RowFormat::kSearchEvents);
   if (!flags.record_files.empty()) {
+    if (flags.all) return absl::InvalidArgumentError("--all and --records exclude each other");
+    if (flags.sources && flags.format == kRecordsFormat) return ExportWithSources(context, flags);
     if (events || flags.format == kRecordsFormat) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--records: there is nothing to make of records in the format ", flags.format));
     }
-    if (flags.all) return absl::InvalidArgumentError("--all and --records exclude each other");
     return ExportRows(context, flags, nullptr);
   }
   if (flags.search_id.empty() == !flags.all) {
@@ -346,7 +388,9 @@ void AddExportCommand(CLI::App& app, Context& context) {
   for (const BinScheme* scheme : BinScheme::All()) schemes.push_back(scheme->id());
   exporter->add_option("SEARCH_ID", flags->search_id, "The search");
   exporter->add_flag("--all", flags->all, "Everything that the orchestrator has settled");
-  exporter->add_flag("--sources", flags->sources, "Records with the sources of the candidates");
+  exporter->add_flag(
+      "--sources", flags->sources,
+      "Records with the sources of the candidates; with --records, adds those of template points");
   exporter
       ->add_option("--format", flags->format,
                    "What each line is; rl is training rows balanced over the bins")
@@ -376,8 +420,9 @@ void AddExportCommand(CLI::App& app, Context& context) {
       ->capture_default_str();
   exporter
       ->add_option("--prompt", flags->prompt,
-                   "rl: prompt that models are to be trained on, whose version goes into each row")
-      ->capture_default_str();
+                   "rl: prompt that models are to be trained on, whose version goes into each row "
+                   "[the forecaster's default]")
+      ->type_name("VERSION");
   exporter
       ->add_option("--from-sequence", flags->from_sequence,
                    "From this sequence number of the log on")
