@@ -49,7 +49,7 @@ def launcher(record, tunables, shape):
     (launch,) = record["candidate"]["launches"]
     grid = ", ".join(str(value(text)) for text in launch["grid"])
     block = ", ".join(str(value(text)) for text in launch["block"])
-    shared = value(launch.get("sharedMemoryBytes", "0"))
+    shared = value(launch.get("shared_memory_bytes", "0"))
     tensors = {"x": "x.data_ptr<float>()", "y": "y.data_ptr<float>()"}
     arguments = ", ".join(tensors.get(a) or f"(long long){value(a)}" for a in launch["arguments"])
     kernel = launch["kernel"]
@@ -100,7 +100,7 @@ def main():
         totals.append(ended - start)
         print(f"{record['candidate']['origin'][9:]:14} {'right' if right else 'WRONG'}: "
               f"{built - start:6.2f} s to build, {ended - built:5.2f} s to check and time; "
-              f"{median_us:.1f} us, here {timing['candidate']['medianNs'] / 1000:.1f} us")
+              f"{median_us:.1f} us, here {timing['candidate']['median_ns'] / 1000:.1f} us")
     print(f"{statistics.median(totals):.1f} s a candidate, {1 / statistics.mean(totals):.3f} a second")
 
 

@@ -96,7 +96,7 @@ absl::StatusOr<std::map<std::string, double>> ReadMeasured(const std::string& pa
     }
     double ns = 0;
     for (const auto& shape : evaluation["measured"]["ok"].at("shapes")) {
-      ns += shape.at("candidate").at("medianNs").get<double>();
+      ns += shape.at("candidate").at("median_ns").get<double>();
     }
     measured[KeyOf(tunables)] = ns;
   }
@@ -211,7 +211,7 @@ nlohmann::ordered_json SimulationJson(const ptx::GpuModel& gpu, const Point& poi
         values.push_back(Rounded(value));
       }
     } else {
-      launch["notCovered"] = point.counts[k].not_covered;
+      launch["not_covered"] = point.counts[k].not_covered;
     }
     launches.push_back(std::move(launch));
   }
@@ -268,9 +268,9 @@ absl::Status AddToRecords(const std::string& path, const std::vector<Point>& poi
     const auto found = simulations.find(KeyOf(tunables));
     // What did not compile has no facts.
     if (found != simulations.end() && record.contains("facts") &&
-        record.contains("referenceFacts")) {
+        record.contains("reference_facts")) {
       record["facts"]["simulations"] = *found->second;
-      record["referenceFacts"]["simulations"] = reference.simulations;
+      record["reference_facts"]["simulations"] = reference.simulations;
     }
     absl::StrAppend(&added, record.dump(), "\n");
   }
