@@ -816,6 +816,8 @@ void ConvertPair(Warp& w, const Instruction& i) {
   auto* d = w.lanes<LaneU32>(i, 0);
   const auto* a = w.lanes<LaneU32>(i, 1);
   const auto* b = i.reads > 1 ? w.lanes<LaneU32>(i, 2) : a;
+  const auto& e4m3_halves = HalvesOfFloat8(false);
+  const auto& e5m2_halves = HalvesOfFloat8(true);
   ForLanes(w.active, [&](int l) {
     const float high = std::bit_cast<float>(uint32_t{a[l]});
     const float low = std::bit_cast<float>(uint32_t{b[l]});
@@ -831,9 +833,8 @@ void ConvertPair(Warp& w, const Instruction& i) {
       }
       case kHalvesFromE4m3:
       case kHalvesFromE5m2: {
-        const bool wide = i.code == kHalvesFromE5m2;
-        d[l] = uint32_t{ToHalf(FromFloat8(bits >> 8 & 0xff, wide))} << 16 |
-               ToHalf(FromFloat8(bits & 0xff, wide));
+        const auto& halves = i.code == kHalvesFromE5m2 ? e5m2_halves : e4m3_halves;
+        d[l] = uint32_t{halves[bits >> 8 & 0xff]} << 16 | halves[bits & 0xff];
         break;
       }
       default: {

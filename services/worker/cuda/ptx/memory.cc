@@ -25,6 +25,32 @@ uint64_t LowBits(uint64_t value, int bytes) {
   return bytes >= 8 ? value : value & ((uint64_t{1} << (8 * bytes)) - 1);
 }
 
+uint64_t HashOf(uint64_t index, int region) {
+  return Mix(index * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(region) + 1);
+}
+
+double Draw(const BufferSpec& buffer, uint64_t hash) {
+  switch (buffer.values) {
+    case BufferSpec::Values::kZeros: return 0;
+    case BufferSpec::Values::kConstant: return buffer.first;
+    case BufferSpec::Values::kNormal: {
+      // The sum of four even ones has the variance 1/3.
+      const double sum = static_cast<double>((hash & 0xffff) + (hash >> 16 & 0xffff) +
+                                             (hash >> 32 & 0xffff) + (hash >> 48)) /
+                         65536.0;
+      return buffer.first + buffer.second * (sum - 2) * 1.7320508075688772;
+    }
+    case BufferSpec::Values::kUniform:
+      return buffer.first +
+             (buffer.second - buffer.first) * static_cast<double>(hash >> 11) * 0x1p-53;
+    case BufferSpec::Values::kIntegers: {
+      const double count = std::max(1.0, std::floor(buffer.second - buffer.first) + 1);
+      return buffer.first + std::floor(static_cast<double>(hash >> 11) * 0x1p-53 * count);
+    }
+  }
+  return 0;
+}
+
 uint64_t BitsOf(ElementType type, double value) {
   const auto single = static_cast<float>(value);
   const bool integral = std::abs(value) < 9e18;
@@ -146,6 +172,19 @@ float FromFloat8(uint8_t bits, bool e5m2) {
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 
+const std::array<uint16_t, 256>& HalvesOfFloat8(bool e5m2) {
+  static const std::array<std::array<uint16_t, 256>, 2> kHalves = [] {
+    std::array<std::array<uint16_t, 256>, 2> tables{};
+    for (size_t code = 0; code < 256; ++code) {
+      for (const bool wide : {false, true}) {
+        tables[wide ? 1 : 0][code] = ToHalf(FromFloat8(static_cast<uint8_t>(code), wide));
+      }
+    }
+    return tables;
+  }();
+  return kHalves[e5m2 ? 1 : 0];
+}
+
 GlobalMemory::GlobalMemory(std::span<const BufferSpec> buffers, const Program& program)
     : buffers_(buffers.begin(), buffers.begin() + static_cast<ptrdiff_t>(std::min<size_t>(
                                                       buffers.size(), kMaxBuffers))),
@@ -182,28 +221,23 @@ int64_t GlobalMemory::BytesOf(int region) const {
                                                       : 0;
 }
 
-uint64_t GlobalMemory::Element(const BufferSpec& buffer, int region, uint64_t index) const {
-  const uint64_t hash = Mix(index * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(region) + 1);
-  switch (buffer.values) {
-    case BufferSpec::Values::kZeros: return 0;
-    case BufferSpec::Values::kConstant: return BitsOf(buffer.type, buffer.first);
-    case BufferSpec::Values::kNormal: {
-      // The sum of four even ones has the variance 1/3.
-      const double sum = static_cast<double>((hash & 0xffff) + (hash >> 16 & 0xffff) +
-                                             (hash >> 32 & 0xffff) + (hash >> 48)) /
-                         65536.0;
-      return BitsOf(buffer.type, buffer.first + buffer.second * (sum - 2) * 1.7320508075688772);
-    }
-    case BufferSpec::Values::kUniform:
-      return BitsOf(buffer.type, buffer.first + (buffer.second - buffer.first) *
-                                                    static_cast<double>(hash >> 11) * 0x1p-53);
-    case BufferSpec::Values::kIntegers: {
-      const double count = std::max(1.0, std::floor(buffer.second - buffer.first) + 1);
-      const double step = std::floor(static_cast<double>(hash >> 11) * 0x1p-53 * count);
-      return BitsOf(buffer.type, buffer.first + step);
+uint64_t GlobalMemory::NarrowElements(const BufferSpec& buffer, int region, uint64_t offset,
+                                      int bytes) const {
+  const auto each = static_cast<uint64_t>(ElementBytes(buffer.type));
+  std::vector<uint16_t>& draws = draws_[static_cast<size_t>(region)];
+  if (draws.empty()) {
+    for (uint64_t i = 0; i < (each == 1 ? 256 : 1024); ++i) {
+      draws.push_back(static_cast<uint16_t>(BitsOf(buffer.type, Draw(buffer, HashOf(i, region)))));
     }
   }
-  return 0;
+  // One hash draws eight bytes.
+  const uint64_t hash = HashOf(offset / 8, region);
+  const uint64_t first = offset % 8 / each * each;
+  uint64_t value = 0;
+  for (uint64_t at = first; at < offset % 8 + static_cast<uint64_t>(bytes); at += each) {
+    value |= uint64_t{draws[(hash >> (8 * at)) & (draws.size() - 1)]} << (8 * (at - first));
+  }
+  return LowBits(value >> (8 * (offset % 8 - first)), bytes);
 }
 
 uint64_t GlobalMemory::Initial(int region, uint64_t offset, int bytes) const {
@@ -231,13 +265,16 @@ uint64_t GlobalMemory::Initial(int region, uint64_t offset, int bytes) const {
     return 0;
   }
   const int each = ElementBytes(buffer.type);
+  // Rounding to a narrow type takes longer than all else about a load.
+  if (each <= 2) return NarrowElements(buffer, region, offset, bytes);
   const auto unit = static_cast<uint64_t>(each);
-  if (bytes <= each) {
-    return LowBits(Element(buffer, region, offset / unit) >> (8 * (offset % unit)), bytes);
-  }
+  const auto element = [&](uint64_t at) {
+    return BitsOf(buffer.type, Draw(buffer, HashOf(at / unit, region)));
+  };
+  if (bytes <= each) return LowBits(element(offset) >> (8 * (offset % unit)), bytes);
   uint64_t value = 0;
   for (int i = 0; i < bytes; i += each) {
-    value |= Element(buffer, region, (offset + static_cast<uint64_t>(i)) / unit) << (8 * i);
+    value |= element(offset + static_cast<uint64_t>(i)) << (8 * i);
   }
   return value;
 }

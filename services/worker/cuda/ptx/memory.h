@@ -46,6 +46,8 @@ uint16_t ToBfloat16(float value);
 float FromBfloat16(uint16_t bits);
 uint8_t ToFloat8(float value, bool e5m2);
 float FromFloat8(uint8_t bits, bool e5m2);
+// ToHalf of FromFloat8 of each code.
+const std::array<uint16_t, 256>& HalvesOfFloat8(bool e5m2);
 
 // Global memory: buffers of any size of which only what is written takes space, and of that no more
 // than a bound. Reading where no buffer is gives 0, writing there does nothing. Not thread-safe.
@@ -71,11 +73,14 @@ class GlobalMemory {
   };
 
   uint64_t Initial(int region, uint64_t offset, int bytes) const;
-  uint64_t Element(const BufferSpec& buffer, int region, uint64_t index) const;
+  // Within eight bytes at a multiple of eight.
+  uint64_t NarrowElements(const BufferSpec& buffer, int region, uint64_t offset, int bytes) const;
   // Position in table_: of the page, or of where it would be.
   size_t Locate(uint64_t number) const;
 
   std::vector<BufferSpec> buffers_;
+  // Of each buffer of narrow numbers, the values that occur in it; empty until it is read.
+  mutable std::array<std::vector<uint16_t>, kMaxBuffers> draws_;
   const Program* program_;  // outlives the memory
   int64_t module_bytes_ = 0;
   std::vector<Page> pages_;

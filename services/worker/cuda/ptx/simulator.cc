@@ -417,8 +417,11 @@ class LaunchRunner {
       middle = RunBlock(At(launch_, 0.5), steps_left_ / (fewer == 1 ? 1 : 2), chosen);
     }
     if (middle.outcome != Outcome::kDone && launch_.blocks() > 1) {
-      // It may wait for blocks before it: the first ones in their order, then.
-      if (InOrder(before, counts)) return;
+      // It may wait for blocks before it: the first ones in their order, then. Those that end do so
+      // soon; a block that is merely long has had its steps.
+      const int64_t steps =
+          middle.outcome == Outcome::kSteps ? limits_.launch_steps / 6 : limits_.launch_steps;
+      if (InOrder(before, steps, counts)) return;
     }
     if (middle.outcome != Outcome::kDone) {
       counts.not_covered = middle.outcome == Outcome::kEndless
@@ -462,13 +465,13 @@ class LaunchRunner {
     counts.hottest_global = atomics_.largest() * blocks / static_cast<double>(results.size());
   }
 
-  bool InOrder(const GlobalMemory& before, LaunchCounts& counts) {
+  bool InOrder(const GlobalMemory& before, int64_t block_steps, LaunchCounts& counts) {
     memory_ = before;
     atomics_.Clear();
     steps_left_ = limits_.launch_steps;
     std::vector<BlockResult> results;
     for (uint32_t x = 0; x < std::min<uint32_t>(launch_.grid[0], 3); ++x) {
-      BlockResult result = RunBlock({x, 0, 0}, steps_left_, max_warps_);
+      BlockResult result = RunBlock({x, 0, 0}, std::min(block_steps, steps_left_), max_warps_);
       if (result.outcome != Outcome::kDone) break;
       results.push_back(std::move(result));
     }

@@ -36,7 +36,7 @@ struct LaunchSpec {
 
 struct SimulationLimits {
   // Instructions by warps that one launch may execute, and all launches of a candidate.
-  int64_t launch_steps = 60'000;
+  int64_t launch_steps = 57'000;
   int64_t total_steps = 150'000;
   int64_t max_launches = 8;
   int64_t max_shared_bytes = 228 << 10;
