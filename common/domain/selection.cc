@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,23 @@ double BestOf(std::span<const PoolItem> pool) {
   return best;
 }
 
+// Calls see(value, P(the largest of `draws` is at the value's place), P(it is below)), from the
+// largest of `values` down. `draws` is not 0.
+template <class See>
+void ForEachLargest(std::vector<double> values, size_t draws, See see) {
+  std::ranges::sort(values);
+  // P(all drawn are among the smallest `rank`), from rank to rank - 1 by the ratio of two binomial
+  // coefficients, so that nothing overflows.
+  const auto k = static_cast<double>(draws);
+  double at_most = 1;
+  for (size_t rank = values.size(); rank >= draws; --rank) {
+    const auto r = static_cast<double>(rank);
+    const double below = at_most * (r - k) / r;
+    see(values[rank - 1], at_most - below, below);
+    at_most = below;
+  }
+}
+
 // Expectation of max(`least`, the largest of `draws` of `values` without replacement), and the
 // probability that this is at least `target`.
 struct Drawn {
@@ -46,21 +64,12 @@ struct Drawn {
 };
 Drawn DrawLargest(std::vector<double> values, size_t draws, double least, double target) {
   if (draws == 0) return {least, least >= target ? 1.0 : 0.0};
-  std::ranges::sort(values);
-  // P(all drawn are among the smallest `rank`), from rank to rank + 1 by the ratio of two binomial
-  // coefficients; from the largest down, so that nothing overflows.
-  const auto k = static_cast<double>(draws);
-  double at_most = 1;
   Drawn drawn;
-  for (size_t rank = values.size(); rank >= draws; --rank) {
-    const auto r = static_cast<double>(rank);
-    const double below = at_most * (r - k) / r;
-    const double probability = at_most - below;
-    const double largest = std::max(least, values[rank - 1]);
+  ForEachLargest(std::move(values), draws, [&](double value, double probability, double) {
+    const double largest = std::max(least, value);
     drawn.expected += probability * largest;
     if (largest >= target) drawn.reaches += probability;
-    at_most = below;
-  }
+  });
   return drawn;
 }
 
@@ -197,6 +206,19 @@ PoolSelection SelectFromPool(std::span<const PoolItem> pool, double share) {
 
 PoolSelection SelectAtRandom(std::span<const PoolItem> pool, double share) {
   return Select(pool, share, /*blindly=*/true);
+}
+
+LargestDrawn LargestOfDraws(std::vector<double> values, size_t draws) {
+  LargestDrawn drawn;
+  bool found = false;
+  ForEachLargest(std::move(values), draws, [&](double value, double probability, double below) {
+    drawn.expected += probability * value;
+    if (!found && below < 0.5) {
+      drawn.median = value;
+      found = true;
+    }
+  });
+  return drawn;
 }
 
 double Regret(std::span<const PoolItem> pool, double failure_speedup) {

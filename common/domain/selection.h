@@ -58,6 +58,14 @@ PoolSelection SelectFromPool(std::span<const PoolItem> pool, double share);
 // The same with forecasts that say nothing.
 PoolSelection SelectAtRandom(std::span<const PoolItem> pool, double share);
 
+// The largest of `draws` of `values`, drawn without replacement, each as likely: its expectation
+// and the least value that it stays within with probability 1/2. `draws` is in [1, values.size()].
+struct LargestDrawn {
+  double expected = 0;
+  double median = 0;
+};
+LargestDrawn LargestOfDraws(std::vector<double> values, size_t draws);
+
 // log2 of the best speedup of the pool over that of the one forecast fastest, the mean over those
 // that share this place; what failed counts as `failure_speedup`, which is positive. NaN where
 // nothing of the pool is correct.

@@ -20,7 +20,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -42,6 +41,7 @@
 #include "services/forecaster/embedded/random.h"
 #include "services/forecaster/embedded/shared_model.h"
 #include "services/forecaster/rpc/training_records.h"
+#include "tests/bench/experiments/held_out.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -53,15 +53,6 @@ constexpr size_t kLabelCounts[] = {0, 5, 10, 20, 50};
 constexpr size_t kStages = std::size(kLabelCounts);
 constexpr int kFloorDraws = 100;
 constexpr double kPull = 20;
-
-struct Options {
-  std::string problems = KERNELCAST_SOURCE_DIR "/examples/problems";
-  std::string target = std::string(kCudaTargetName);
-  std::string records;
-  std::string hold_out = "family";
-  std::string output;
-  int seeds = 5;
-};
 
 // One order in which a problem's points are labelled.
 struct Run {
@@ -224,8 +215,8 @@ const std::vector<Method>& Methods() {
 
 class Experiment {
  public:
-  Experiment(const Options& options, std::vector<MeasuredProblem> tasks)
-      : options_(options), tasks_(std::move(tasks)) {}
+  Experiment(const HeldOutOptions& options, std::vector<MeasuredProblem> tasks)
+      : options_(options), tasks_(std::move(tasks)), models_(options_, tasks_) {}
 
   int Run() {
     for (size_t t = 0; t < tasks_.size(); ++t) {
@@ -241,33 +232,14 @@ class Experiment {
                 {"pull", kPull}};
     Json& stages = all["stages"] = Json::array();
     for (size_t s = 0; s < kStages; ++s) stages.push_back(Stage(s));
-    if (!options_.output.empty()) {
-      fs::create_directories(fs::path(options_.output).parent_path());
-      std::ofstream(options_.output) << all.dump(1) << "\n";
-    }
+    WriteFigures(options_, all.dump(1));
     return 0;
   }
 
  private:
-  bool Apart(size_t a, size_t b) const {
-    return options_.hold_out == "family" ? tasks_[a].family != tasks_[b].family : a != b;
-  }
-
   absl::Status Train(size_t t) {
     const MeasuredProblem& task = tasks_[t];
-    const std::string without = options_.hold_out == "family" ? task.family : task.name;
-    std::shared_ptr<const SharedModel>& shared = shared_[without];
-    if (shared == nullptr) {
-      std::map<std::string, ProblemRows> rows;
-      for (size_t other = 0; other < tasks_.size(); ++other) {
-        if (!Apart(t, other)) continue;
-        ProblemRows& of = rows[tasks_[other].name];
-        of.family = tasks_[other].family;
-        for (const TrainingRow& row : tasks_[other].rows) of.rows.push_back(&row);
-      }
-      KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(rows, 1));
-      shared = std::make_shared<const SharedModel>(std::move(model));
-    }
+    KC_ASSIGN_OR_RETURN(const std::shared_ptr<const SharedModel> shared, models_.For(task));
     const TunableEncoder& encoder = task.context->EncoderFor(task.target);
     for (int seed = 0; seed < options_.seeds; ++seed) {
       forecaster::Run& run = runs_[t].emplace_back();
@@ -312,7 +284,7 @@ class Experiment {
     Known known;
     known.cold = kLabelCounts[stage] == 0;
     for (size_t other = 0; other < tasks_.size(); ++other) {
-      if (!Apart(t, other)) continue;
+      if (!options_.Apart(tasks_[t], tasks_[other])) continue;
       // Searches of other problems are over: their last models forecast all that was left.
       const forecaster::Run& run = runs_.at(other)[seed];
       AddRecords(run, kStages, known.others_cold, known.others_warm);
@@ -398,20 +370,14 @@ class Experiment {
     return {{"labels", kLabelCounts[stage]}, {"errors_together", together}, {"methods", rows}};
   }
 
-  const Options& options_;
+  const HeldOutOptions& options_;
   const std::vector<MeasuredProblem> tasks_;
-  std::map<std::string, std::shared_ptr<const SharedModel>> shared_;
+  HeldOutModels models_;
   std::map<size_t, std::vector<forecaster::Run>> runs_;  // by task, then seed
 };
 
-int RunExperiment(Options options) {
-  if (options.records.empty()) {
-    options.records =
-        absl::StrCat(KERNELCAST_SOURCE_DIR "/data/measured/",
-                     options.target == kCudaTargetName ? "nvidia-h200" : "amd-epyc", "/spaces");
-  }
-  absl::StatusOr<std::vector<MeasuredProblem>> tasks =
-      ReadMeasuredProblems(options.records, options.problems);
+int RunExperiment(const HeldOutOptions& options) {
+  absl::StatusOr<std::vector<MeasuredProblem>> tasks = ReadMeasured(options);
   if (!tasks.ok()) {
     std::fprintf(stderr, "%s\n", tasks.status().ToString().c_str());
     return 1;
@@ -424,14 +390,8 @@ int RunExperiment(Options options) {
 
 int main(int argc, char** argv) {
   CLI::App app("Prints what calibration does to forecasts while labels arrive.");
-  kernelcast::forecaster::Options options;
-  app.add_option("--problems", options.problems, "Folder of problems");
-  app.add_option("--target", options.target, "cuda or cpu")->check(CLI::IsMember({"cuda", "cpu"}));
-  app.add_option("--records", options.records, "Folder of PROBLEM.jsonl.gz, measured");
-  app.add_option("--hold-out", options.hold_out, "What is not learnt from: problem or family")
-      ->check(CLI::IsMember({"problem", "family"}));
-  app.add_option("--seeds", options.seeds, "Orders of the labels")->check(CLI::Range(1, 1000));
-  app.add_option("--output", options.output, "File for the figures, as JSON");
+  kernelcast::forecaster::HeldOutOptions options;
+  kernelcast::forecaster::AddHeldOutOptions(app, options, "Orders of the labels");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::forecaster::RunExperiment(options);
 }

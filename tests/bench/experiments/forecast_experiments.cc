@@ -14,7 +14,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -29,11 +28,13 @@
 #include "common/domain/forecast.h"
 #include "common/domain/problem.h"
 #include "common/domain/scoring.h"
+#include "common/domain/selection.h"
 #include "services/forecaster/core/calibration.h"
 #include "services/forecaster/embedded/problem_model.h"
 #include "services/forecaster/embedded/random.h"
 #include "services/forecaster/embedded/shared_model.h"
 #include "services/forecaster/rpc/training_records.h"
+#include "tests/bench/experiments/held_out.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -46,21 +47,8 @@ constexpr size_t kLabelCounts[] = {0, 5, 10, 20, 50};
 constexpr double kShares[] = {0.01, 0.02, 0.05, 0.1, 0.2};
 constexpr int kFloorDraws = 200;
 
-struct Options {
-  std::string problems = KERNELCAST_SOURCE_DIR "/examples/problems";
-  std::string target = std::string(kCudaTargetName);
-  std::string records;
-  std::string hold_out = "family";
-  std::string output;
-  int seeds = 5;
-};
-
 double Simulated(const TrainingRow& row) {
   return row.features.simulation.empty() ? kNaN : row.features.simulation[0];
-}
-
-bool Apart(const Options& options, const MeasuredProblem& a, const MeasuredProblem& b) {
-  return options.hold_out == "family" ? a.family != b.family : a.name != b.name;
 }
 
 // What one model said of the points that it was not given.
@@ -135,32 +123,10 @@ double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Expected best of `draws` of the pool without replacement, relative to the best; what failed (NaN)
-// counts as nothing.
-double RandomBest(const std::vector<double>& pool, size_t draws) {
-  std::vector<double> sorted;
-  for (const double value : pool) sorted.push_back(std::isnan(value) ? 0 : std::exp2(value));
-  std::sort(sorted.begin(), sorted.end());
-  const auto log_choose = [](double n, double k) {
-    return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
-  };
-  const auto total = static_cast<double>(sorted.size());
-  const auto k = static_cast<double>(draws);
-  double expected = 0;
-  double below = 0;
-  for (size_t rank = draws; rank <= sorted.size(); ++rank) {
-    const double at_most =
-        std::exp(log_choose(static_cast<double>(rank), k) - log_choose(total, k));
-    expected += (at_most - below) * sorted[rank - 1];
-    below = at_most;
-  }
-  return expected / sorted.back();
-}
-
 class Experiment {
  public:
-  Experiment(const Options& options, std::vector<MeasuredProblem> tasks)
-      : options_(options), tasks_(std::move(tasks)) {}
+  Experiment(const HeldOutOptions& options, std::vector<MeasuredProblem> tasks)
+      : options_(options), tasks_(std::move(tasks)), models_(options_, tasks_) {}
 
   int Run() {
     Json all = {{"target", options_.target},
@@ -178,34 +144,14 @@ class Experiment {
     all["few_labels"] = FewLabels();
     all["top_share"] = TopShare();
     Latency();
-    if (!options_.output.empty()) {
-      fs::create_directories(fs::path(options_.output).parent_path());
-      std::ofstream(options_.output) << all.dump(1) << "\n";
-    }
+    WriteFigures(options_, all.dump(1));
     return 0;
   }
 
  private:
   absl::Status Train(size_t t) {
     const MeasuredProblem& task = tasks_[t];
-    const std::string without = options_.hold_out == "family" ? task.family : task.name;
-    std::shared_ptr<const SharedModel>& shared = shared_[without];
-    if (shared == nullptr) {
-      std::map<std::string, ProblemRows> rows;
-      for (const MeasuredProblem& other : tasks_) {
-        if (!Apart(options_, task, other)) continue;
-        ProblemRows& of = rows[other.name];
-        of.family = other.family;
-        for (const TrainingRow& row : other.rows) of.rows.push_back(&row);
-      }
-      KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(rows, 1));
-      std::fprintf(stderr,
-                   "without %s: trust %.3f, slope %.3f, correction %.3f, error scale %.3f, of the "
-                   "slope %.3f\n",
-                   without.c_str(), model.trust(), model.simulated_slope(),
-                   model.correction_share(), model.error_scale(), model.slope_error());
-      shared = std::make_shared<const SharedModel>(std::move(model));
-    }
+    KC_ASSIGN_OR_RETURN(const std::shared_ptr<const SharedModel> shared, models_.For(task));
     for (const size_t labels : kLabelCounts) {
       const int seeds = labels == 0 ? 1 : options_.seeds;
       for (int seed = 0; seed < seeds; ++seed) {
@@ -246,7 +192,7 @@ class Experiment {
     std::vector<PrequentialRecord> records;
     for (size_t other = 0; other < tasks_.size(); ++other) {
       const auto found = trials_.find({other, labels});
-      if (!Apart(options_, tasks_[t], tasks_[other]) || found == trials_.end()) continue;
+      if (!options_.Apart(tasks_[t], tasks_[other]) || found == trials_.end()) continue;
       const Trial& trial = found->second.front();
       records.insert(records.end(), trial.records.begin(), trial.records.end());
     }
@@ -279,7 +225,7 @@ class Experiment {
       // What bins the points of the others fall in, whatever the candidate.
       std::vector<double> frequencies(static_cast<size_t>(BinScheme::Default().size()), 0.5);
       for (const MeasuredProblem& other : tasks_) {
-        if (!Apart(options_, task, other)) continue;
+        if (!options_.Apart(task, other)) continue;
         for (const TrainingRow& row : other.rows) {
           if (!row.log2_speedup.has_value()) continue;
           const int bin = *BinScheme::Default().Label(std::exp2(*row.log2_speedup));
@@ -409,16 +355,16 @@ class Experiment {
       Json problems = Json::object();
       for (size_t t = 0; t < tasks_.size(); ++t) {
         const MeasuredProblem& task = tasks_[t];
-        std::vector<double> pool, simulated;
-        for (const TrainingRow& row : task.rows) {
-          pool.push_back(row.log2_speedup.value_or(kNaN));
-          simulated.push_back(std::isnan(Simulated(row)) ? -1e9 : Simulated(row));
+        std::vector<PoolItem> forecast, simulated;
+        for (size_t i = 0; i < task.rows.size(); ++i) {
+          const TrainingRow& row = task.rows[i];
+          const double speedup = row.log2_speedup.has_value() ? std::exp2(*row.log2_speedup) : 0;
+          forecast.push_back({forecasts_.at(t)[i], speedup, false});
+          simulated.push_back({Simulated(row), speedup, false});
         }
-        const auto draws = static_cast<size_t>(
-            std::max(1.0, std::ceil(share * static_cast<double>(pool.size()) - 1e-9)));
-        const double found = Found(pool, forecasts_.at(t), draws);
-        const double alone = Found(pool, simulated, draws);
-        const double random = RandomBest(pool, draws);
+        const double found = SelectFromPool(forecast, share).best_found;
+        const double alone = SelectFromPool(simulated, share).best_found;
+        const double random = SelectAtRandom(forecast, share).best_found;
         if (found_all.empty() || found < Least(found_all)) worst = task.name;
         found_all.push_back(found);
         alone_all.push_back(alone);
@@ -446,13 +392,14 @@ class Experiment {
   }
 
   // From facts to a distribution over bins, with as many labels of the last problem as there are.
-  void Latency() const {
+  void Latency() {
     const MeasuredProblem& task = tasks_.back();
     std::vector<const TrainingRow*> labels;
     for (const TrainingRow& row : task.rows) labels.push_back(&row);
-    const std::string without = options_.hold_out == "family" ? task.family : task.name;
+    const auto shared = models_.For(task);
+    if (!shared.ok()) return;
     const TunableEncoder& encoder = task.context->EncoderFor(task.target);
-    const ProblemModel model = ProblemModel::Train(encoder, labels, shared_.at(without), {});
+    const ProblemModel model = ProblemModel::Train(encoder, labels, *shared, {});
     const auto candidate = ReferenceCandidate(task.context->problem, task.target);
     if (!candidate.ok()) return;
     const bool cuda = task.target == kCudaTargetName;
@@ -476,38 +423,15 @@ class Experiment {
                 took.count() / kTimes, sum >= 0 ? "" : "!");
   }
 
-  static double Found(const std::vector<double>& pool, const std::vector<double>& forecasts,
-                      size_t draws) {
-    std::vector<size_t> order(pool.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return forecasts[a] > forecasts[b]; });
-    double best = 0;
-    double found = 0;
-    for (size_t i = 0; i < order.size(); ++i) {
-      const double value = pool[order[i]];
-      const double speedup = std::isnan(value) ? 0 : std::exp2(value);
-      best = std::max(best, speedup);
-      if (i < draws) found = std::max(found, speedup);
-    }
-    return found / best;
-  }
-
-  const Options& options_;
+  const HeldOutOptions& options_;
   const std::vector<MeasuredProblem> tasks_;
-  std::map<std::string, std::shared_ptr<const SharedModel>> shared_;
+  HeldOutModels models_;
   std::map<std::pair<size_t, size_t>, std::vector<Trial>> trials_;  // by task and labels
   std::map<size_t, std::vector<double>> forecasts_;                 // of all rows, without labels
 };
 
-int Run(Options options) {
-  if (options.records.empty()) {
-    options.records =
-        absl::StrCat(KERNELCAST_SOURCE_DIR "/data/measured/",
-                     options.target == kCudaTargetName ? "nvidia-h200" : "amd-epyc", "/spaces");
-  }
-  absl::StatusOr<std::vector<MeasuredProblem>> tasks =
-      ReadMeasuredProblems(options.records, options.problems);
+int Run(const HeldOutOptions& options) {
+  absl::StatusOr<std::vector<MeasuredProblem>> tasks = ReadMeasured(options);
   if (!tasks.ok()) {
     std::fprintf(stderr, "%s\n", tasks.status().ToString().c_str());
     return 1;
@@ -520,14 +444,8 @@ int Run(Options options) {
 
 int main(int argc, char** argv) {
   CLI::App app("Prints how good the embedded model is on problems that it has not seen.");
-  kernelcast::forecaster::Options options;
-  app.add_option("--problems", options.problems, "Folder of problems");
-  app.add_option("--target", options.target, "cuda or cpu")->check(CLI::IsMember({"cuda", "cpu"}));
-  app.add_option("--records", options.records, "Folder of PROBLEM.jsonl.gz, measured");
-  app.add_option("--hold-out", options.hold_out, "What is not learnt from: problem or family")
-      ->check(CLI::IsMember({"problem", "family"}));
-  app.add_option("--seeds", options.seeds, "Draws of labels")->check(CLI::Range(1, 1000));
-  app.add_option("--output", options.output, "File for the figures, as JSON");
+  kernelcast::forecaster::HeldOutOptions options;
+  kernelcast::forecaster::AddHeldOutOptions(app, options, "Draws of labels");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::forecaster::Run(options);
 }

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -33,6 +34,7 @@
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
+#include "common/domain/selection.h"
 #include "common/process/child_process.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "tests/support/services.h"
@@ -201,33 +203,12 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
   return pool;
 }
 
-// What the best of `draws` points is, drawn without replacement from all that compile; failures
-// count as nothing found.
-struct RandomBest {
-  double expected = 0;
-  double median = 0;
-};
-
-RandomBest BestOfRandom(const Pool& pool, size_t draws) {
-  const size_t total = pool.speedups.size() + pool.failures;
-  draws = std::min(draws, total);
-  // P(all draws rank at or below r) = C(r, draws) / C(total, draws), by logarithms.
-  auto log_choose = [](double n, double k) {
-    return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
-  };
-  RandomBest best;
-  double below = 0;
-  for (size_t rank = 1; rank <= total; ++rank) {
-    const double up_to =
-        rank < draws ? 0
-                     : std::exp(log_choose(static_cast<double>(rank), static_cast<double>(draws)) -
-                                log_choose(static_cast<double>(total), static_cast<double>(draws)));
-    const double speedup = rank <= pool.failures ? 0 : pool.speedups[rank - pool.failures - 1];
-    best.expected += (up_to - below) * speedup;
-    if (below < 0.5 && up_to >= 0.5) best.median = speedup;
-    below = up_to;
-  }
-  return best;
+// The best of `draws` points at random, of all that compile; failures count as nothing found.
+LargestDrawn BestOfRandom(const Pool& pool, size_t draws) {
+  std::vector<double> speedups = pool.speedups;
+  speedups.resize(speedups.size() + pool.failures, 0);
+  draws = std::min(draws, speedups.size());
+  return LargestOfDraws(std::move(speedups), draws);
 }
 
 // Trains a prior on the records of the problems that are not of this one's family.
@@ -349,7 +330,7 @@ absl::Status Run(const Options& options) {
       spent += static_cast<double>(search.counts().measured()) / options.seeds;
     }
     const double median = Median(found);
-    const RandomBest random = BestOfRandom(pool, budget);
+    const LargestDrawn random = BestOfRandom(pool, budget);
     (median > random.median / best ? better : median == random.median / best ? equal : worse) += 1;
     all_medians.push_back(median);
     if (median >= 0.95) ++within;
@@ -383,12 +364,9 @@ absl::Status Run(const Options& options) {
   return absl::OkStatus();
 }
 
-}  // namespace
-}  // namespace kernelcast
-
-int main(int argc, char** argv) {
+int Main(int argc, char** argv) {
   CLI::App app{"Search quality on a share of the measurements"};
-  kernelcast::Options options;
+  Options options;
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
   app.add_option("--target", options.target, "Target of the spaces")->capture_default_str();
   app.add_option("--records", options.records, "Folder of records, one file a problem")->required();
@@ -412,9 +390,21 @@ int main(int argc, char** argv) {
   app.add_flag("--measure", options.measure, "Measure what has no record yet");
   CLI11_PARSE(app, argc, argv);
   options.parameters.insert(parameters.begin(), parameters.end());
-  if (absl::Status status = kernelcast::Run(options); !status.ok()) {
+  if (absl::Status status = Run(options); !status.ok()) {
     std::cerr << status.ToString() << "\n";
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace kernelcast
+
+int main(int argc, char** argv) {
+  try {
+    return kernelcast::Main(argc, argv);
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << "\n";
+    return 1;
+  }
 }

@@ -109,6 +109,17 @@ TEST_CASE("Measuring the top share gives its worked values, ties and gaps includ
   CHECK(Regret(Pool()) == Approx(0.9150374992788437).epsilon(1e-9));
 }
 
+TEST_CASE("The largest of some draws has its worked expectation and median", "[selection]") {
+  // Of {1, 2, 4}: one draw is any of them; of two the largest is 2 once and 4 twice in three.
+  CHECK(LargestOfDraws({4, 1, 2}, 1).expected == Approx(7.0 / 3).epsilon(1e-12));
+  CHECK(LargestOfDraws({4, 1, 2}, 1).median == 2);
+  CHECK(LargestOfDraws({4, 1, 2}, 2).expected == Approx(10.0 / 3).epsilon(1e-12));
+  CHECK(LargestOfDraws({4, 1, 2}, 2).median == 4);
+  CHECK(LargestOfDraws({4, 1, 2}, 3).expected == 4);
+  CHECK(LargestOfDraws({0, 0, 3}, 1).expected == Approx(1.0));
+  CHECK(LargestOfDraws({0, 0, 3}, 1).median == 0);
+}
+
 TEST_CASE("Without a correct candidate, or without a winner, there is no figure", "[selection]") {
   const std::vector<PoolItem> failed = {{1, 0, false}, {2, 0, false}};
   CHECK(std::isnan(SelectFromPool(failed, 0.5).best_found));
