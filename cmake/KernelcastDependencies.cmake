@@ -6,6 +6,7 @@ find_package(Protobuf REQUIRED)            # libprotobuf-dev protobuf-compiler
 find_package(gRPC CONFIG REQUIRED)         # libgrpc++-dev protobuf-compiler-grpc
 find_package(absl CONFIG REQUIRED)         # libabsl-dev
 find_package(OpenSSL REQUIRED)             # libssl-dev
+find_package(ZLIB REQUIRED)                # zlib1g-dev
 find_package(CURL 7.88 REQUIRED)           # libcurl4-openssl-dev
 find_package(SQLite3 REQUIRED)             # libsqlite3-dev
 find_package(simdjson 3.0 CONFIG REQUIRED)  # libsimdjson-dev

@@ -26,7 +26,7 @@ build_packages=(
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev
   libcivetweb-dev libcli11-dev libcurl4-openssl-dev libdlpack-dev libmuparser-dev libseccomp-dev libsimdjson-dev
   libsqlite3-dev libssl-dev
-  libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
+  libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
 )
 test_packages=(
   buildah catch2 chromium clang-14 clang-format clang-tidy debootstrap git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl

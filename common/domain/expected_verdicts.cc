@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
 #include "common/domain/yaml_tree.h"
@@ -169,10 +168,10 @@ absl::StatusOr<ExpectedVerdicts> ParseExpectedVerdicts(const std::string& file,
 absl::StatusOr<std::optional<ExpectedVerdicts>> ReadExpectedVerdicts(const std::string& folder,
                                                                      const Space& space) {
   const std::string file = absl::StrCat("space/expected_verdicts_", space.target, ".yaml");
-  std::ifstream in(std::filesystem::path(folder) / file, std::ios::binary);
-  if (!in) return std::optional<ExpectedVerdicts>();
-  const std::string content{std::istreambuf_iterator<char>(in), {}};
-  KC_ASSIGN_OR_RETURN(ExpectedVerdicts verdicts, ParseExpectedVerdicts(file, content, space));
+  const absl::StatusOr<std::string> content = ReadFile(absl::StrCat(folder, "/", file));
+  if (absl::IsNotFound(content.status())) return std::optional<ExpectedVerdicts>();
+  if (!content.ok()) return content.status();
+  KC_ASSIGN_OR_RETURN(ExpectedVerdicts verdicts, ParseExpectedVerdicts(file, *content, space));
   return std::optional<ExpectedVerdicts>(std::move(verdicts));
 }
 

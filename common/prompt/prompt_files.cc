@@ -1,13 +1,10 @@
 #include "common/prompt/prompt_files.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
 
@@ -18,17 +15,12 @@ constexpr size_t kMaxFileBytes = 256 << 10;
 constexpr size_t kHashDigitsShown = 8;
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be opened: ", std::strerror(errno)));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (text.str().size() > kMaxFileBytes) {
+  KC_ASSIGN_OR_RETURN(std::string text, ReadFile(path));
+  if (text.size() > kMaxFileBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": longer than ", kMaxFileBytes, " bytes"));
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace

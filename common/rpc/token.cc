@@ -10,14 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 
 namespace kernelcast {
@@ -28,16 +27,6 @@ constexpr size_t kMinTokenSize = 32;
 constexpr size_t kMaxTokenSize = 1024;
 constexpr size_t kMaxTokens = 1000;
 constexpr size_t kMaxNameSize = 64;
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || errno != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
-  }
-  return text;
-}
 
 // What may follow "Bearer ", by RFC 6750.
 bool IsTokenCharacter(char c) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/base/file.h"
 #include "tests/e2e/program.h"
 
 namespace kernelcast::testing {
@@ -13,13 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 TEST_CASE("Help and version are printed, and document the exit codes", "[e2e]") {
   const TemporaryFolder home("cli");
@@ -92,7 +86,7 @@ TEST_CASE("A malformed problem is named with file, line and field", "[e2e]") {
   fs::create_directories(copy.parent_path());
   fs::copy(std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax", copy,
            fs::copy_options::recursive);
-  std::string text = FileText(copy / "problem.yaml");
+  std::string text = ReadFile(copy / "problem.yaml").value();
   const size_t at = text.find("dtype: float32");
   const auto line =
       std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
@@ -153,16 +147,17 @@ TEST_CASE("The completion scripts in the tree are those that the program makes",
   const std::string folder = std::string(KERNELCAST_SOURCE_DIR) + "/scripts/completion/";
   const Outcome bash = Run(home, {"completion", "bash"});
   CHECK(bash.exit_code == 0);
-  CHECK(bash.out == FileText(folder + "kernelcast.bash"));
+  CHECK(bash.out == ReadFile(folder + "kernelcast.bash").value());
   const Outcome zsh = Run(home, {"completion", "zsh"});
   CHECK(zsh.exit_code == 0);
-  CHECK(zsh.out == FileText(folder + "_kernelcast"));
+  CHECK(zsh.out == ReadFile(folder + "_kernelcast").value());
   CHECK(Run(home, {"completion", "fish"}).exit_code == 2);
 }
 
 TEST_CASE("Every command and option is in docs/cli.md", "[e2e]") {
   const TemporaryFolder home("cli");
-  const std::string document = FileText(std::string(KERNELCAST_SOURCE_DIR) + "/docs/cli.md");
+  const std::string document =
+      ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/cli.md").value();
   const std::string script = Run(home, {"completion", "bash"}).out;
   const size_t begin = script.find("compgen -W '", script.find("'')")) + 12;
   std::istringstream names(script.substr(begin, script.find('\'', begin) - begin));
@@ -219,7 +214,7 @@ TEST_CASE("Published rows are scored, and drawn where a report is asked for", "[
   CHECK(result["accuracy"]["value"] == Approx(0.75));
   CHECK(result["expected_calibration_error"]["value"] == Approx(0.05));
   CHECK(result["pools"] == 1);
-  CHECK_THAT(FileText(home.File("r.html")), Catch::Contains("Risk against coverage"));
+  CHECK_THAT(ReadFile(home.File("r.html")).value(), Catch::Contains("Risk against coverage"));
   const Outcome labels = Run(home, {"eval", home.File("rows.jsonl"), "--json"});
   CHECK(json::parse(labels.out)["by_bin"] == json::array({0, 0, 10, 10, 0, 0, 0, 0}));
   const Outcome formats = Run(home, {"eval", home.File("rows.jsonl"), "--format", "csv"});
@@ -249,7 +244,7 @@ TEST_CASE("A calibrator is fitted, judged on other problems, written and applied
   CHECK(result["problems"] == 4);
   CHECK(result["methods"][0]["expected_calibration_error"] == Approx(0.3));
   CHECK(result["methods"][1]["expected_calibration_error"].get<double>() < 0.02);
-  CHECK(json::parse(FileText(home.File("c.json")))["version"] == result["version"]);
+  CHECK(json::parse(ReadFile(home.File("c.json")).value())["version"] == result["version"]);
   const Outcome applied =
       Run(home, {"eval", home.File("rows.jsonl"), home.File("predictions.jsonl"), "--calibrator",
                  home.File("c.json"), "--json"});

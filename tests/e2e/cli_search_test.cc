@@ -6,8 +6,8 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "common/base/file.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/fake_orchestrator.h"
 
@@ -16,13 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::vector<std::string> Search(const FakeOrchestrator& fake, std::vector<std::string> more = {}) {
   std::vector<std::string> arguments = {"search", "row_softmax", "--orchestrator", fake.address()};
@@ -45,7 +38,7 @@ TEST_CASE("A search is started as asked, followed to its end and reported", "[e2
   CHECK_THAT(outcome.out, Catch::Contains("confirmed at the final level"));
   CHECK_THAT(outcome.out, Catch::Contains("2% [0%, 11%] would have won, by the 1 that was"));
   CHECK_THAT(outcome.err, Catch::Contains("report: " + home.File("r.html")));
-  CHECK_THAT(FileText(home.File("r.html")), Catch::Contains("2.20×"));
+  CHECK_THAT(ReadFile(home.File("r.html")).value(), Catch::Contains("2.20×"));
 
   REQUIRE(fake.started().size() == 1);
   const v1::SearchSpec spec = fake.started()[0].spec();
@@ -241,7 +234,7 @@ TEST_CASE("Exported records give the same report and can be scored", "[e2e]") {
       Run(home, {"report", "--records", records, "-o", home.File("r.html"), "--json"});
   CHECK(report.exit_code == 0);
   CHECK(json::parse(report.out)["counts"]["measured"] == 13);
-  CHECK_THAT(FileText(home.File("r.html")), Catch::Contains("source_of"));
+  CHECK_THAT(ReadFile(home.File("r.html")).value(), Catch::Contains("source_of"));
 
   const Outcome eval = Run(home, {"eval", records, "--json"});
   CHECK(eval.exit_code == 0);

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "common/base/file.h"
 #include "tests/e2e/program.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/recorded_problem.h"
@@ -18,13 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string FileText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // A home with certificates, tokens and a problem whose measurements are recorded.
 struct Site {
@@ -95,7 +88,7 @@ TEST_CASE("A token is made for its owner alone, and never over another one", "[e
   CHECK(entry["name"] == "alice");
   CHECK(entry["roles"] == json({"submit", "admin"}));
   CHECK(entry["sha256"].get<std::string>().size() == 64);
-  const std::string token = FileText(file);
+  const std::string token = ReadFile(file).value();
   CHECK(token.size() == 47);
   CHECK_THAT(made.out, !Catch::Contains(token.substr(3, 20)));
   struct stat status {};
@@ -103,7 +96,7 @@ TEST_CASE("A token is made for its owner alone, and never over another one", "[e
   CHECK((status.st_mode & 0777) == 0600);
   const Outcome again = Run(home, {"token", "alice", "--role", "submit", "--output", file});
   CHECK(again.exit_code == 2);
-  CHECK(FileText(file) == token);
+  CHECK(ReadFile(file).value() == token);
   CHECK(Run(home, {"token", "alice", "--role", "root", "-o", home.File("x")}).exit_code == 2);
   CHECK(Run(home, {"token", "a: b", "--role", "submit", "-o", home.File("x")}).exit_code == 2);
   CHECK_FALSE(fs::exists(home.File("x")));

@@ -2,11 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -35,10 +34,8 @@ TEST_CASE("Candidates that call cuBLAS are verified and timed as others are") {
       GENERATE(std::pair{"matmul", "cublas.cu"}, std::pair{"matmul_bf16", "cublas.cu"},
                std::pair{"matmul_fp8", "cublas_lt.cu"});
   GpuFixture fixture(absl::StrCat("examples/problems/", name), worker::CudaMeasureOptions());
-  std::ifstream stream(SourcePath(absl::StrCat("examples/candidates/", name, "/", file)));
-  std::ostringstream source;
-  source << stream.rdbuf();
-  Candidate candidate = fixture.MakeCandidate(source.str());
+  Candidate candidate = fixture.MakeCandidate(
+      ReadFile(SourcePath(absl::StrCat("examples/candidates/", name, "/", file))).value());
   candidate.kind = CandidateKind::kHostNative;
   candidate.launches.clear();
   candidate.candidate_id = CandidateId(candidate);

@@ -1,11 +1,10 @@
 // The tables of the documents are those of the code.
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "common/base/file.h"
 #include "common/domain/bins.h"
 #include "common/domain/facts.h"
 
@@ -13,10 +12,7 @@ namespace kernelcast {
 namespace {
 
 std::string ReadDocument(const std::string& name) {
-  std::ifstream file(std::string(KERNELCAST_SOURCE_DIR) + "/docs/" + name);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/" + name).value();
 }
 
 TEST_CASE("docs/protocol.md shows every bin scheme as the code has it", "[lint]") {

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
@@ -184,11 +183,8 @@ absl::StatusOr<Prior> ParsePrior(std::string_view content) {
 }
 
 absl::StatusOr<Prior> ReadPrior(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  std::ostringstream content;
-  content << file.rdbuf();
-  return ParsePrior(content.str());
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  return ParsePrior(content);
 }
 
 }  // namespace kernelcast::forecaster

@@ -1,7 +1,6 @@
 #include "services/forecaster/rpc/training_records.h"
 
 #include <google/protobuf/util/json_util.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
 #include "kernelcast/v1/orchestrator.pb.h"
@@ -23,20 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 // Also what is not compressed.
-absl::StatusOr<std::string> ReadCompressed(const std::string& path) {
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  std::string content;
-  std::vector<char> buffer(1 << 16);
-  int count = 0;
-  while ((count = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
-    content.append(buffer.data(), static_cast<size_t>(count));
-  }
-  gzclose(file);
-  if (count < 0) return absl::DataLossError(absl::StrCat(path, " is damaged"));
-  return content;
-}
-
 absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
   v1::ExportRecord record;
   google::protobuf::util::JsonParseOptions options;
@@ -78,7 +64,7 @@ absl::StatusOr<MeasuredProblem> ReadMeasuredProblem(const std::string& path,
   // Both spellings are in use.
   measured.family = absl::StrReplaceAll(problem.family, {{"isation", "ization"}});
   measured.context = std::make_shared<const ProblemContext>(std::move(problem));
-  KC_ASSIGN_OR_RETURN(const std::string content, ReadCompressed(path));
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzipFile(path));
   std::istringstream lines(content);
   size_t number = 0;
   for (std::string line; std::getline(lines, line);) {

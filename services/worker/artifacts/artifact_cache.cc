@@ -8,10 +8,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/id.h"
 
@@ -200,13 +200,9 @@ void ArtifactCache::Scan() {
 
 std::optional<CompileResult> ArtifactCache::Get(const std::string& artifact_id) {
   const std::string path = PathOf(artifact_id);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return std::nullopt;
-  }
-  std::ostringstream content;
-  content << file.rdbuf();
-  auto result = DecodeCacheEntry(std::move(content).str());
+  const absl::StatusOr<std::string> content = ReadFile(path);
+  if (!content.ok()) return std::nullopt;
+  auto result = DecodeCacheEntry(*content);
   const std::string name = absl::StrCat(artifact_id, kSuffix);
   std::error_code ignored;
   if (result) {

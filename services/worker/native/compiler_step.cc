@@ -7,10 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/process/child_process.h"
 
@@ -88,13 +88,9 @@ WorkFolder::~WorkFolder() {
 }
 
 std::optional<std::string> WorkFolder::Read(const std::string& name) const {
-  std::ifstream file(absl::StrCat(path_, "/", name), std::ios::binary);
-  if (!file) {
-    return std::nullopt;
-  }
-  std::ostringstream content;
-  content << file.rdbuf();
-  return std::move(content).str();
+  absl::StatusOr<std::string> content = ReadFile(absl::StrCat(path_, "/", name));
+  if (!content.ok()) return std::nullopt;
+  return *std::move(content);
 }
 
 absl::Status WorkFolder::Write(const std::string& name, const std::string& content) const {

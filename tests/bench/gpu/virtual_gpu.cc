@@ -26,6 +26,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
+#include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/domain/problem.h"
 #include "common/domain/scoring.h"
@@ -60,20 +62,6 @@ double ProcessorMs() {
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
-absl::StatusOr<std::string> ReadGzip(const std::string& path) {
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  std::string content;
-  std::vector<char> buffer(1 << 16);
-  int count = 0;
-  while ((count = gzread(file, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
-    content.append(buffer.data(), static_cast<size_t>(count));
-  }
-  gzclose(file);
-  if (count < 0) return absl::DataLossError(absl::StrCat(path, " is damaged"));
-  return content;
-}
-
 std::string KeyOf(const std::vector<std::pair<std::string, std::string>>& tunables) {
   std::string key;
   for (const auto& [name, value] : tunables) absl::StrAppend(&key, name, "=", value, " ");
@@ -82,7 +70,7 @@ std::string KeyOf(const std::vector<std::pair<std::string, std::string>>& tunabl
 
 // Medians in ns of the points that were found right, by their tunables.
 absl::StatusOr<std::map<std::string, double>> ReadMeasured(const std::string& path) {
-  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzip(path));
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzipFile(path));
   std::map<std::string, double> measured;
   std::istringstream lines(content);
   for (std::string line; std::getline(lines, line);) {
@@ -142,11 +130,9 @@ class PtxSource {
 
  private:
   static bool Load(const std::string& path, std::string& content) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return false;
-    std::ostringstream all;
-    all << file.rdbuf();
-    content = all.str();
+    absl::StatusOr<std::string> read = ReadFile(path);
+    if (!read.ok()) return false;
+    content = *std::move(read);
     return true;
   }
 
@@ -255,7 +241,7 @@ absl::Status AddToRecords(const std::string& path, const std::vector<Point>& poi
   using Json = nlohmann::ordered_json;
   std::map<std::string, const Json*> simulations;
   for (const Point& point : points) simulations.emplace(point.key, &point.simulations);
-  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzip(path));
+  KC_ASSIGN_OR_RETURN(const std::string content, ReadGzipFile(path));
   std::string added;
   std::istringstream lines(content);
   for (std::string line; std::getline(lines, line);) {

@@ -7,12 +7,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "common/base/file.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/domain/measurement.h"
@@ -28,13 +27,6 @@ struct Flags {
   bool final_level = false;
   bool verbose = false;
 };
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
 
 double Mean(const std::vector<double>& values) {
   double sum = 0;
@@ -130,7 +122,7 @@ int Run(const Flags& flags) {
   }
   Candidate candidate = ReferenceCandidate(*problem, kCpuTargetName).value();
   if (!flags.candidate.empty()) {
-    candidate.source = ReadFile(flags.candidate);
+    candidate.source = ReadFile(flags.candidate).value();
     candidate.candidate_id = CandidateId(candidate);
   } else if (const auto& space = problem->targets.at("cpu").space) {
     candidate = CandidateFromPoint(*space, EnumeratePoints(*space, 1).front(), problem->problem_id);

@@ -1,22 +1,19 @@
 #include "tests/integration/worker/cpu_fixture.h"
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 
 namespace kernelcast::testing {
 
 std::string SourceFile(const std::string& path) {
-  std::ifstream file(absl::StrCat(KERNELCAST_SOURCE_DIR, "/", path), std::ios::binary);
-  INFO(path);
-  REQUIRE(file);
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
+  const auto content = ReadFile(absl::StrCat(KERNELCAST_SOURCE_DIR, "/", path));
+  INFO(content.status());
+  REQUIRE(content.ok());
+  return *content;
 }
 
 Problem LoadProblem(const std::string& folder) {

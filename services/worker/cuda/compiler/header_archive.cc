@@ -9,12 +9,11 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/hash.h"
 #include "services/worker/cuda/compiler/standard_headers.h"
 
@@ -74,13 +73,10 @@ void Collect(const fs::path& root, bool only_known, std::map<std::string, std::s
         entry->file_size(ignored) > kMaxHeaderBytes) {
       continue;
     }
-    std::ifstream file(entry->path(), std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    std::string content = std::move(text).str();
+    absl::StatusOr<std::string> content = ReadFile(entry->path());
     // A NUL ends a header in the archive.
-    if (file && content.find('\0') == std::string::npos) {
-      texts.emplace(name, std::move(content));
+    if (content.ok() && content->find('\0') == std::string::npos) {
+      texts.emplace(name, *std::move(content));
     }
   }
 }

@@ -4,11 +4,11 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/process/child_process.h"
 #include "services/worker/cuda/api/nvrtc_api.h"
 
@@ -78,13 +78,6 @@ void AddNvml(const NvmlApi& nvml, GpuReport& gpu) {
       gpu.processes.push_back(process);
     }
   }
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
 }
 
 // The value of a line "name: value".
@@ -291,8 +284,8 @@ CountersReport ReportCountersHere(const std::string& cupti_library) {
   if (cupti_library.empty()) {
     return {false, "libcupti, a part of NVIDIA's toolkit, is not found", false};
   }
-  return ReportCounters(ReadFile("/proc/driver/nvidia/params"),
-                        ValueOf(ReadFile("/proc/self/status"), "CapEff"));
+  return ReportCounters(ReadFile("/proc/driver/nvidia/params").value_or(""),
+                        ValueOf(ReadFile("/proc/self/status").value_or(""), "CapEff"));
 #else
   return {false, "built without the headers of CUPTI", false};
 #endif
@@ -324,8 +317,8 @@ MachineReport ReportMachine(const std::vector<std::string>& homes) {
   const auto profiler = cupti_library.empty() ? nullptr : cuda_runner::OpenProfiler(cupti_library);
   const auto cuda = LoadCudaApi();
   report.driver = ReportDriver(cuda, LoadNvmlApi());
-  report.counters = ReportCounters(ReadFile("/proc/driver/nvidia/params"),
-                                   ValueOf(ReadFile("/proc/self/status"), "CapEff"));
+  report.counters = ReportCounters(ReadFile("/proc/driver/nvidia/params").value_or(""),
+                                   ValueOf(ReadFile("/proc/self/status").value_or(""), "CapEff"));
   if (!report.driver.gpus.empty() && profiler != nullptr) {
     const CountersReport tried = TryCounters(**cuda, *profiler);
     // Where both say no, the driver's rules are what can be changed.

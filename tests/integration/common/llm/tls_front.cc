@@ -7,11 +7,11 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/status.h"
 
 namespace kernelcast::testing {
@@ -60,12 +60,7 @@ TlsFront::~TlsFront() {
 
 std::string TlsFront::url() const { return absl::StrCat("https://localhost:", port_, "/v1"); }
 
-std::string TlsFront::AccessLog() const {
-  std::ifstream file(folder_ / "access.log");
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string TlsFront::AccessLog() const { return ReadFile(folder_ / "access.log").value_or(""); }
 
 absl::Status TlsFront::MakeCertificates() {
   const std::string folder = folder_.string();

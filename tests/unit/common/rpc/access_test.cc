@@ -13,6 +13,7 @@
 #include <set>
 
 #include "absl/time/clock.h"
+#include "common/base/file.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/health_client.h"
 #include "common/rpc/server.h"
@@ -150,8 +151,7 @@ TEST_CASE("Every method of every service has its access, and nothing else has", 
   int services = 0;
   for (const auto& entry : std::filesystem::directory_iterator(protos)) {
     if (entry.path().extension() != ".proto") continue;
-    std::ifstream source(entry.path());
-    const std::string text((std::istreambuf_iterator<char>(source)), {});
+    const std::string text = ReadFile(entry.path()).value();
     if (text.find("\nservice ") == std::string::npos) continue;
     const std::string name = "kernelcast/v1/" + entry.path().filename().string();
     INFO(name);

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "common/base/id.h"
 #include "services/forecaster/core/problem_context.h"
 #include "services/forecaster/llm/builtin_prompts.h"
@@ -63,13 +63,6 @@ bench_shapes:
 flops: "rows*cols"
 bytes: "8*rows*cols"
 )";
-
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::shared_ptr<const ProblemContext> MakeProblem() {
   absl::StatusOr<Problem> problem = ParseProblem({{"oracle.cc", "// oracle\n"},
@@ -148,7 +141,7 @@ TEST_CASE("Prompts are rendered to the byte", "[forecaster][prompt]") {
     const std::string path = std::string(KERNELCAST_SOURCE_DIR) +
                              "/tests/unit/services/forecaster/llm/golden/" + name + ".txt";
     if (std::getenv("KERNELCAST_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-    CHECK(text == ReadText(path));
+    CHECK(text == ReadFile(path).value());
     // And again.
     const absl::StatusOr<RenderedPrompt> again = prompt.Render(Input(), Feedback(), 1 << 20);
     CHECK((again->system == rendered->system && again->user == rendered->user));
@@ -222,7 +215,8 @@ TEST_CASE("What is compiled in is what the files hold", "[forecaster][prompt]") 
     CHECK(Builtin(version).version() == loaded->version());
     CHECK(Builtin(version).hash() == loaded->hash());
     const PromptDescription description = loaded->Describe();
-    CHECK(description.system_template == ReadText(SourceFolder() + files.folder + "/system.txt"));
+    CHECK(description.system_template ==
+          ReadFile(SourceFolder() + files.folder + "/system.txt").value());
     CHECK_THAT(description.answer_schema, StartsWith("{\"type\":\"object\""));
   }
   CHECK(ForecastPrompt::Builtin("none/1").status().message() ==
@@ -283,7 +277,7 @@ TEST_CASE("A prompt's folder must be whole", "[forecaster][prompt]") {
       << R"({"version": "own/7", "answer": "paper", "rungs": ["text"]})";
   std::ofstream(folder / "system.txt") << "S";
   CHECK_THAT(std::string(ForecastPrompt::Load(folder.string()).status().message()),
-             Contains("user.txt: cannot be opened"));
+             Contains("user.txt: No such file"));
   std::ofstream(folder / "user.txt") << "{{candidate}}";
   const absl::StatusOr<ForecastPrompt> prompt = ForecastPrompt::Load(folder.string());
   REQUIRE(prompt.ok());

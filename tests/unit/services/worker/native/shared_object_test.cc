@@ -1,19 +1,14 @@
 #include "services/worker/native/shared_object.h"
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 #include <string>
+
+#include "common/base/file.h"
 
 namespace kernelcast::worker {
 namespace {
 
-std::string ReadOwnExecutable() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  return content.str();
-}
+std::string ReadOwnExecutable() { return ReadFile("/proc/self/exe").value(); }
 
 TEST_CASE("What is no shared object is refused, whatever it is") {
   CHECK(absl::IsInvalidArgument(PrepareObject("").status()));

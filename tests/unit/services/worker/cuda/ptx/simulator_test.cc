@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "common/base/file.h"
 #include "common/domain/facts.h"
 #include "services/worker/cuda/ptx/access.h"
 #include "services/worker/cuda/ptx/launch_facts.h"
@@ -16,12 +15,8 @@ namespace {
 
 // Made by NVRTC from kernels.cu.
 const Program& Kernels() {
-  static const Program program = [] {
-    std::ifstream file(KERNELCAST_SOURCE_DIR "/tests/unit/services/worker/cuda/ptx/kernels.ptx");
-    std::ostringstream text;
-    text << file.rdbuf();
-    return ParseProgram(text.str());
-  }();
+  static const Program program = ParseProgram(
+      ReadFile(KERNELCAST_SOURCE_DIR "/tests/unit/services/worker/cuda/ptx/kernels.ptx").value());
   return program;
 }
 

@@ -4,11 +4,10 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/file.h"
 #include "services/worker/cuda/target/cuda_measurer.h"
 #include "tests/fakes/cuda/fake_cuda.h"
 #include "tests/fakes/cuda/fake_kernels.h"
@@ -26,12 +25,9 @@ using testing::MapProgram;
 constexpr int64_t kTestMemoryBytes = int64_t{256} << 20;
 
 std::string Object(const std::string& name) {
-  std::ifstream file(absl::StrCat(KERNELCAST_OBJECT_DIR, "/libhost_object_", name, ".so"),
-                     std::ios::binary);
-  REQUIRE(file);
-  std::ostringstream content;
-  content << file.rdbuf();
-  return std::move(content).str();
+  auto content = ReadFile(absl::StrCat(KERNELCAST_OBJECT_DIR, "/libhost_object_", name, ".so"));
+  REQUIRE(content.ok());
+  return *std::move(content);
 }
 
 std::string Told(const MeasureOutcome& outcome) {
