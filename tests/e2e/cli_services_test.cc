@@ -13,6 +13,10 @@
 #include <sstream>
 #include <thread>
 
+#include "common/base/file.h"
+#include "common/rpc/status_conversion.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "services/cli/commands/connection.h"
 #include "tests/e2e/program.h"
 #include "tests/support/recorded_problem.h"
 
@@ -102,11 +106,6 @@ pid_t ServiceOf(pid_t supervisor, const std::string& name) {
     }
   }
   return -1;
-}
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST_CASE("up runs the services until it is told to stop, and only once a state folder", "[e2e]") {
@@ -252,6 +251,51 @@ TEST_CASE("Two searches at once share the services of the first", "[e2e]") {
   CHECK(std::count(list.out.begin(), list.out.end(), '\n') == 3);
 }
 
+TEST_CASE("What was asked of services that have ended is asked of the next ones", "[e2e]") {
+  const Site site;
+  Program first(site.home, site.Up());
+  AwaitReady(first);
+  std::unique_ptr<Program> second;
+  const cli::Interrupt interrupt;
+  cli::Console console;
+  cli::Context context{console, interrupt, {}, ProgramFolder(), nullptr};
+  cli::ConnectionFlags flags;
+  flags.state_dir = site.home.File("state/kernelcast");
+  cli::Connection connection(context, flags, cli::Needs::kOrchestrator);
+  int asked = 0;
+  const absl::Status status =
+      connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
+        if (++asked == 1) {
+          first.Signal(SIGTERM);
+          CHECK(first.Wait(60).exit_code == 0);
+          second = std::make_unique<Program>(site.home, site.Up());
+          AwaitReady(*second);
+        }
+        // As the streams that read a search back do: without waiting for a connection.
+        grpc::ClientContext call;
+        v1::ListSearchesReply reply;
+        return FromGrpc(stub.ListSearches(&call, {}, &reply));
+      });
+  INFO(status);
+  CHECK(status.ok());
+  CHECK(asked == 2);
+  CHECK_FALSE(connection.owns_services());
+
+  // What is wrong with the call itself is not asked again.
+  asked = 0;
+  CHECK(absl::IsNotFound(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    ++asked;
+    grpc::ClientContext call;
+    v1::GetSearchRequest request;
+    request.set_search_id("s_unknown");
+    v1::GetSearchReply reply;
+    return FromGrpc(stub.GetSearch(&call, request, &reply));
+  })));
+  CHECK(asked == 1);
+  second->Signal(SIGTERM);
+  CHECK(second->Wait(60).exit_code == 0);
+}
+
 TEST_CASE("A port that is taken is told from the orchestrator's own log", "[e2e]") {
   const Site site;
   Program up(site.home, site.Up());
@@ -298,7 +342,7 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
   };
   // Sources come back to records that lack them.
   REQUIRE(Run(home, {"export", "s1", "-o", home.File("bare.jsonl")}, environment).exit_code == 0);
-  CHECK_THAT(Content(home.File("bare.jsonl")), !Catch::Contains("\"source\":"));
+  CHECK_THAT(ReadFile(home.File("bare.jsonl")).value(), !Catch::Contains("\"source\":"));
   const Outcome filled = Run(home,
                              {"export", "--records", home.File("bare.jsonl"), "--sources", "-o",
                               home.File("filled.jsonl"), "--json"},
@@ -306,7 +350,7 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
   INFO(filled.err);
   REQUIRE(filled.exit_code == 0);
   CHECK(json::parse(filled.out)["without_source"] == 0);
-  CHECK(Content(home.File("filled.jsonl")) == Content(home.File("r.jsonl")));
+  CHECK(ReadFile(home.File("filled.jsonl")).value() == ReadFile(home.File("r.jsonl")).value());
 
   const Outcome direct = Run(home, {"eval", home.File("r.jsonl"), "--json"});
   const Outcome through_rows =
@@ -371,12 +415,7 @@ TEST_CASE("Training gives the same model each time, and says when there is nothi
   REQUIRE(first.exit_code == 0);
   CHECK_THAT(first.out, Catch::Contains("measurements of 4 problems and targets"));
   REQUIRE(train("spaces", "b.json").exit_code == 0);
-  const auto text = [&](const std::string& name) {
-    std::ifstream file(home.File(name), std::ios::binary);
-    std::ostringstream content;
-    content << file.rdbuf();
-    return content.str();
-  };
+  const auto text = [&](const std::string& name) { return ReadFile(home.File(name)).value(); };
   CHECK(text("a.json").size() > 1000);
   CHECK(text("a.json") == text("b.json"));
   const Outcome none = train("empty", "c.json");

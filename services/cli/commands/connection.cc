@@ -13,6 +13,9 @@ namespace kernelcast::cli {
 namespace {
 
 constexpr int64_t kStartingPatienceNs = 60'000'000'000;
+constexpr int kConnectAttempts = 3;
+// Services that go away this often in the middle of a call do not only end with their commands.
+constexpr int kAskAttempts = 5;
 
 }  // namespace
 
@@ -123,29 +126,37 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
     const std::string& service, const std::string& given, std::string ServiceAddresses::*member) {
-  std::string address = given;
-  if (!address.empty() && service != "worker" && flags_.forecasts.given()) {
+  if (!given.empty() && service != "worker" && flags_.forecasts.given()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", service, " at ", address,
+        absl::StrCat("the ", service, " at ", given,
                      " runs already: --forecaster, --llm and their kin are for services that are "
                      "brought up here"));
   }
-  if (address.empty()) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    KC_ASSIGN_OR_RETURN(const ServiceAddresses addresses, LocalAddresses());
-    address = addresses.*member;
-    if (address.empty()) {
-      return absl::UnavailableError(absl::StrCat(
-          "the services on this state folder have no ", service,
-          "; wait until the command that uses them has ended, or choose another folder "
-          "with --state-dir"));
+  for (int attempt = 1;; ++attempt) {
+    std::string address = given;
+    bool of_others = false;
+    if (given.empty()) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      KC_ASSIGN_OR_RETURN(const ServiceAddresses addresses, LocalAddresses());
+      address = addresses.*member;
+      of_others = services_ == nullptr;
+      if (address.empty()) {
+        return absl::UnavailableError(absl::StrCat(
+            "the services on this state folder have no ", service,
+            "; wait until the command that uses them has ended, or choose another folder "
+            "with --state-dir"));
+      }
     }
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+        Connect(service, address, given.empty() ? ChannelOptions{} : flags_.channel);
+    if (channel.ok()) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (member == &ServiceAddresses::orchestrator) orchestrator_address_ = address;
+      return channel;
+    }
+    // Services of others may have ended since their address was read.
+    if (!of_others || attempt == kConnectAttempts) return channel.status();
   }
-  KC_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel,
-                      Connect(service, address, given.empty() ? ChannelOptions{} : flags_.channel));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (member == &ServiceAddresses::orchestrator) orchestrator_address_ = address;
-  return channel;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Orchestrator() {
@@ -158,6 +169,19 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Worker() {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Forecaster() {
   return Reach("forecaster", flags_.forecaster, &ServiceAddresses::forecaster);
+}
+
+absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
+  for (int attempt = 1;; ++attempt) {
+    KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Orchestrator());
+    const absl::Status status = work(*v1::Orchestrator::NewStub(channel));
+    // A call waits in vain, to its deadline, for an address that nobody serves any more.
+    const bool gone = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!gone || !flags_.orchestrator.empty() || attempt == kAskAttempts ||
+        context_.interrupt.requested()) {
+      return status;
+    }
+  }
 }
 
 std::string Connection::orchestrator_address() const {

@@ -2,12 +2,14 @@
 #define KERNELCAST_SERVICES_CLI_COMMANDS_CONNECTION_H_
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "common/rpc/channel.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/forecaster_flags.h"
 #include "services/cli/launch/local_services.h"
@@ -48,6 +50,12 @@ class Connection {
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Orchestrator();
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Worker();
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Forecaster();
+
+  // Does what is to be done with the orchestrator. Where it is one of this machine's and goes away
+  // meanwhile, as the services of another command do when that ends, `work` is done again with the
+  // next one, which has the same state: it must bear repetition. Otherwise its error is the result.
+  using OrchestratorWork = std::function<absl::Status(v1::Orchestrator::Stub& stub)>;
+  [[nodiscard]] absl::Status AskOrchestrator(const OrchestratorWork& work);
 
   // Where the orchestrator is; once it has been reached.
   std::string orchestrator_address() const;

@@ -101,12 +101,12 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
                       ReadCandidates(flags.candidates, loaded.problem.problem_id, target));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  v1::PutProblemRequest put;
-  *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
-  v1::PutProblemReply known;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    v1::PutProblemRequest put;
+    *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
+    v1::PutProblemReply known;
+    return Call(stub, &v1::Orchestrator::Stub::PutProblem, put, &known);
+  }));
 
   const std::string batch = RandomId("e_");
   std::vector<v1::EvaluateRequest> requests;

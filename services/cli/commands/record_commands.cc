@@ -78,13 +78,17 @@ absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlag
 
 absl::StatusOr<ReportInput> ReportFromOrchestrator(Context& context, const ReportFlags& flags) {
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  v1::GetSearchRequest request;
-  request.set_search_id(flags.search_id);
-  v1::GetSearchReply reply;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
-  return FetchReport(context, *stub, reply.search(), nullptr);
+  ReportInput input;
+  const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
+    v1::GetSearchRequest request;
+    request.set_search_id(flags.search_id);
+    v1::GetSearchReply reply;
+    KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
+    KC_ASSIGN_OR_RETURN(input, FetchReport(context, stub, reply.search(), nullptr));
+    return absl::OkStatus();
+  };
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator(fetch));
+  return input;
 }
 
 absl::StatusOr<ExitCode> RunReport(Context& context, const ReportFlags& flags) {
@@ -126,8 +130,6 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
       {"failed", v1::SEARCH_STATUS_FAILED}};
   Console& console = context.console;
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
   Table table({{"search"},
                {"problem"},
                {"target"},
@@ -142,7 +144,9 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
   request.set_page_size(200);
   do {
     v1::ListSearchesReply reply;
-    KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::ListSearches, request, &reply));
+    KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+      return Call(stub, &v1::Orchestrator::Stub::ListSearches, request, &reply);
+    }));
     for (const v1::Search& search : reply.searches()) {
       const v1::Incumbent& best =
           search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
@@ -172,12 +176,12 @@ struct StopFlags {
 
 absl::StatusOr<ExitCode> RunStop(Context& context, const StopFlags& flags) {
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  v1::StopSearchRequest request;
-  request.set_search_id(flags.search_id);
   v1::StopSearchReply reply;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::StopSearch, request, &reply));
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    v1::StopSearchRequest request;
+    request.set_search_id(flags.search_id);
+    return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
+  }));
   context.console.Out(
       absl::StrCat(flags.search_id, " is ", StatusName(reply.search().status()), "\n"));
   context.console.Line(JsonOf(ProtoToJson(reply.search())));

@@ -98,12 +98,12 @@ class SearchFollower {
 
  private:
   absl::Status Stop() {
-    KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection_.Orchestrator());
-    const auto stub = v1::Orchestrator::NewStub(channel);
-    v1::StopSearchRequest request;
-    request.set_search_id(progress_.search_id);
-    v1::StopSearchReply reply;
-    return Call(*stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
+    return connection_.AskOrchestrator([this](v1::Orchestrator::Stub& stub) {
+      v1::StopSearchRequest request;
+      request.set_search_id(progress_.search_id);
+      v1::StopSearchReply reply;
+      return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
+    });
   }
 
   std::string NameOf(const std::string& candidate_id) const {
@@ -315,14 +315,16 @@ std::string GenerationText(const v1::GenerationCounts& counts) {
 absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
                                   const std::string& search_id, const Problem* problem,
                                   const SearchFlags& flags, bool interrupted) {
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  v1::GetSearchRequest request;
-  request.set_search_id(search_id);
   v1::GetSearchReply reply;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
-  KC_ASSIGN_OR_RETURN(const ReportInput input,
-                      FetchReport(context, *stub, reply.search(), problem));
+  ReportInput input;
+  const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
+    v1::GetSearchRequest request;
+    request.set_search_id(search_id);
+    KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
+    KC_ASSIGN_OR_RETURN(input, FetchReport(context, stub, reply.search(), problem));
+    return absl::OkStatus();
+  };
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator(fetch));
   const ReportAnalysis analysis = Analyze(input);
   Console& console = context.console;
   std::string report = flags.report;
@@ -380,15 +382,16 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   KC_RETURN_IF_ERROR(SetBudget(flags, loaded.problem, context.console, spec));
 
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  v1::PutProblemRequest put;
-  *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
-  v1::PutProblemReply known;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
-  spec.set_problem_id(known.definition().problem_id());
   v1::StartSearchReply started;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::StartSearch, start, &started));
+  const auto begin = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
+    v1::PutProblemRequest put;
+    *put.mutable_problem() = ProblemFilesToProto(loaded.problem);
+    v1::PutProblemReply known;
+    KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::PutProblem, put, &known));
+    spec.set_problem_id(known.definition().problem_id());
+    return Call(stub, &v1::Orchestrator::Stub::StartSearch, start, &started);
+  };
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator(begin));
   context.console.Note(absl::StrCat("search ", started.search().search_id(), " of ",
                                     loaded.problem.name, " on ", target));
   v1::Search search = started.search();
@@ -400,12 +403,12 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
 
 absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  v1::GetSearchRequest request;
-  request.set_search_id(flags.search_id);
   v1::GetSearchReply reply;
-  KC_RETURN_IF_ERROR(Call(*stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    v1::GetSearchRequest request;
+    request.set_search_id(flags.search_id);
+    return Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply);
+  }));
   bool interrupted = false;
   KC_RETURN_IF_ERROR(SearchFollower(context, connection, reply.search()).Follow(interrupted));
   return Conclude(context, connection, flags.search_id, nullptr, flags, interrupted);
