@@ -189,8 +189,18 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   parts.pool_metrics = std::make_unique<PoolMetrics>(metrics);
   parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
                                              parts.pool_metrics.get());
-  parts.calibrated_backend = std::make_unique<CalibratedBackend>(parts.backend.get());
-  parts.calibrated_pool = std::make_unique<CalibratedBackend>(parts.pool.get());
+  const auto count_alarms = [&metrics](const Backend& backend) {
+    prometheus::Counter& alarms =
+        metrics.Counter("kernelcast_forecaster_calibration_alarms_total",
+                        "Times that a backend's forecasts had drifted from what they said, and its "
+                        "calibration began anew",
+                        {{"backend", std::string(backend.name())}});
+    return [&alarms] { alarms.Increment(); };
+  };
+  parts.calibrated_backend =
+      std::make_unique<CalibratedBackend>(parts.backend.get(), count_alarms(*parts.backend));
+  parts.calibrated_pool =
+      std::make_unique<CalibratedBackend>(parts.pool.get(), count_alarms(*parts.pool));
   return absl::OkStatus();
 }
 

@@ -70,6 +70,7 @@ void CalibratedBackend::Learn(const ObservedLabel& observed) {
   if (alarms > 0 && !observed.replayed) {
     Log(LogLevel::kWarning, "forecasts have drifted from what they say; calibration starts anew",
         {{"backend", std::string(name())}, {"target", target}});
+    if (on_alarm_) on_alarm_();
   }
 }
 

@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_FORECASTER_CORE_CALIBRATED_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -18,9 +19,12 @@ namespace kernelcast::forecaster {
 // About 1 ms of a label in eight goes into a new map. Thread-safe as the backend is.
 class CalibratedBackend final : public Backend {
  public:
-  // `inner` outlives this object, which passes everything on to it.
-  explicit CalibratedBackend(Backend* inner, OnlineCalibratorOptions options = {})
-      : inner_(*inner), calibrator_(options) {}
+  // `inner` outlives this object, which passes everything on to it. `on_alarm`, which may be empty,
+  // is called when a label shows that forecasts have drifted from what they say; not for labels
+  // that come back at start.
+  explicit CalibratedBackend(Backend* inner, std::function<void()> on_alarm = {},
+                             OnlineCalibratorOptions options = {})
+      : inner_(*inner), on_alarm_(std::move(on_alarm)), calibrator_(options) {}
 
   std::string_view name() const override { return inner_.name(); }
   void Forecast(ForecastInput input, const ForecastCall& call, Done done) override;
@@ -41,6 +45,7 @@ class CalibratedBackend final : public Backend {
   void Learn(const ObservedLabel& observed);
 
   Backend& inner_;
+  const std::function<void()> on_alarm_;
   mutable std::mutex mutex_;
   OnlineCalibrator calibrator_;  // guarded by mutex_
 };

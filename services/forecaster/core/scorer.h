@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -58,6 +59,10 @@ struct Scores {
   ForecastMetrics metrics;
   double mean_latency_ns = 0;  // over the items that are forecasts
 };
+
+// Changes whenever the same item may get other numbers: with the rules below, those of
+// common/domain/scoring.h and those of answer_parser.h.
+inline constexpr std::string_view kScoringVersion = "scoring/1";
 
 // Scores predictions by the rules of common/domain/scoring.h.
 //  - An unparsable answer has reward 0 and counts as a uniform forecast in the metrics' means.

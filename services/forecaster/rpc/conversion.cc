@@ -143,6 +143,7 @@ RewardKind FromProto(v1::RewardKind kind) {
 
 v1::ScoreReply ToProto(const Scores& scores) {
   v1::ScoreReply reply;
+  reply.set_scoring_version(std::string(kScoringVersion));
   for (const ItemScore& item : scores.items) {
     v1::ItemScore& out = *reply.add_scores();
     out.set_item_id(item.item_id);

@@ -370,6 +370,7 @@ TEST_CASE("Scores are a pure function of the request", "[forecaster][integration
   REQUIRE(forecaster.Call(&v1::Forecaster::Stub::Score, request, reply).ok());
   REQUIRE(reply.scores_size() == 2);
   CHECK(reply.scores(0).reward() == Approx(2));
+  CHECK(reply.scoring_version() == "scoring/1");
   CHECK(reply.scores(0).parse_status() == v1::ItemScore::PARSE_STATUS_OK);
   CHECK(reply.scores(1).reward() == 0);
   CHECK(reply.scores(1).parse_status() == v1::ItemScore::PARSE_STATUS_UNPARSABLE);

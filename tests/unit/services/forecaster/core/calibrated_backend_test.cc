@@ -83,6 +83,26 @@ TEST_CASE("A backend that is too sure is calibrated by its labels, others' are n
   CHECK(std::holds_alternative<Abstention>(Ask(backend, problem)));
 }
 
+TEST_CASE("Forecasts that no longer come true raise an alarm, told of once and not when replayed",
+          "[calibration]") {
+  const PlantedProblem planted;
+  const std::shared_ptr<const ProblemContext>& problem = planted.context();
+  const bool replayed = GENERATE(false, true);
+  FakeBackend inner;
+  int told = 0;
+  CalibratedBackend backend(&inner, [&told] { ++told; });
+  const auto label = [&](double speedup) {
+    ObservedLabel observed = Observed(problem, std::get<Forecast>(Ask(backend, problem)), speedup);
+    observed.replayed = replayed;
+    backend.Observe({std::move(observed)});
+  };
+  for (int i = 0; i < 300; ++i) label(i % 2 == 0 ? 1.2 : 0.8);
+  CHECK(backend.alarms() == 0);
+  for (int i = 0; i < 100; ++i) label(0.01);
+  CHECK(backend.alarms() == 1);
+  CHECK(told == (replayed ? 0 : 1));
+}
+
 TEST_CASE("It learns from a pool's forecasts of which it was a component", "[calibration]") {
   const PlantedProblem planted;
   const std::shared_ptr<const ProblemContext>& problem = planted.context();
