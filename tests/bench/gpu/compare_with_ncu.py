@@ -5,8 +5,8 @@
 
 Runs BENCH by itself, for our times, and under ncu, which launches each kernel a few times, in turn
 N times; ARGUMENTs go to both. The clocks are left alone, and so is the cache. Compared are the
-medians over the runs: events as they are, and less the launch, which BENCH measures too. Needs the
-permission to read counters.
+medians over the runs: events as they are, and less the launch, which BENCH measures too. ncu counts
+cycles besides, which tell its clock. Needs the permission to read counters.
 """
 
 import argparse
@@ -24,6 +24,7 @@ LEAST_US = 20
 LIMIT = 0.01
 PATTERNS = ("busy", "idle")
 OURS = ("busy_us", "idle_us", "activity_us")
+NCU = {"gpu__time_duration.sum": "ncu_us", "smsp__cycles_elapsed.max": "ncu_kilocycles"}
 
 
 def our_times(bench, arguments):
@@ -33,18 +34,20 @@ def our_times(bench, arguments):
 
 
 def ncu_times(ncu, bench, arguments):
-    """Durations of all launches in their order, as (kernel, microseconds)."""
+    """All launches in their order: the kernel, with its microseconds and thousands of cycles."""
     command = [ncu, "--target-processes", "application-only", "--clock-control", "none",
-               "--cache-control", "none", "--metrics", "gpu__time_duration.sum", "--csv",
+               "--cache-control", "none", "--metrics", ",".join(NCU), "--csv",
                "--print-units", "base", bench, "--few", str(FEW), *arguments]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     lines = run.stdout.splitlines()
     heads = [i for i, line in enumerate(lines) if line.startswith('"ID"')]
     if run.returncode != 0 or not heads:
         sys.exit("ncu failed: " + run.stdout[-2000:])
-    rows = csv.DictReader(io.StringIO("\n".join(lines[heads[0]:])))
-    return [(row["Kernel Name"].split("(")[0], float(row["Metric Value"].replace(",", "")) / 1000)
-            for row in rows]
+    launches = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[heads[0]:]))):
+        launch = launches.setdefault(row["ID"], {"kernel": row["Kernel Name"].split("(")[0]})
+        launch[NCU[row["Metric Name"]]] = float(row["Metric Value"].replace(",", "")) / 1000
+    return list(launches.values())
 
 
 def compare_once(options, arguments):
@@ -59,21 +62,23 @@ def compare_once(options, arguments):
                        len(ours) - i)
         taken = launches[at:at + FEW]
         at += FEW
-        if len(taken) < FEW or any(name != row["kernel"] for name, _ in taken):
+        if len(taken) < FEW or any(launch["kernel"] != row["kernel"] for launch in taken):
             sys.exit(f"ncu saw {taken} where {row['kernel']} was launched {FEW} times")
         compared.append({"problem": row["problem"], "kernel": row["kernel"],
                          **{clock: float(row[clock]) for clock in OURS},
-                         "ncu_us": statistics.median(us for _, us in taken[WARM_UP:])})
+                         **{figure: statistics.median(one[figure] for one in taken[WARM_UP:])
+                            for figure in NCU.values()}})
     return compared
 
 
 def merged(rows):
-    """The medians of one kernel's rows, and how far each clock's runs lie apart."""
+    """The medians of one kernel's rows, and how far the runs lie apart."""
     row = {"problem": rows[0]["problem"], "kernel": rows[0]["kernel"], "runs": len(rows)}
-    for clock in (*OURS, "ncu_us"):
-        values = [one[clock] for one in rows]
-        row[clock] = statistics.median(values)
-        row[clock.replace("_us", "_spread_us")] = max(values) - min(values)
+    for figure in (*OURS, *NCU.values()):
+        values = [one[figure] for one in rows]
+        row[figure] = statistics.median(values)
+        if figure.endswith("_us"):
+            row[figure.replace("_us", "_spread_us")] = max(values) - min(values)
     return row
 
 
@@ -97,14 +102,15 @@ def main():
 
     print(f"{'problem':18} {'kernel':18} {'busy us':>9} {'+-':>5} {'idle us':>9} {'+-':>5} "
           f"{'activity':>9} {'ncu us':>9} {'+-':>5} {'busy':>7} {'-launch':>7} {'idle':>7} "
-          f"{'-launch':>7}")
+          f"{'-launch':>7} {'ncu GHz':>7}")
     for row in compared:
         print(f"{row['problem']:18} {row['kernel']:18} {row['busy_us']:9.2f} "
               f"{row['busy_spread_us'] / 2:5.2f} {row['idle_us']:9.2f} "
               f"{row['idle_spread_us'] / 2:5.2f} {row['activity_us']:9.2f} {row['ncu_us']:9.2f} "
               f"{row['ncu_spread_us'] / 2:5.2f} " + " ".join(
                   f"{difference(row, pattern, off_us):+7.2%}"
-                  for pattern in PATTERNS for off_us in (0, launch_us[pattern])))
+                  for pattern in PATTERNS for off_us in (0, launch_us[pattern])) +
+              f" {row['ncu_kilocycles'] / row['ncu_us']:7.3f}")
     long = [row for row in compared if row["ncu_us"] >= LEAST_US]
     for pattern in PATTERNS:
         for off_us in (0, launch_us[pattern]):
