@@ -167,6 +167,11 @@ int Run(const Flags& flags) {
           serves ? "a target does without" : "a target is not available",
           {{"target", name}, {"reason", info.unavailable_reason}});
     }
+    for (const std::string& protection : info.missing_protections) {
+      Log(LogLevel::kWarning,
+          "candidates run without a protection that this machine does not grant",
+          {{"target", name}, {"protection", protection}});
+    }
   }
 
   options.compile_threads = CompileThreads(flags);

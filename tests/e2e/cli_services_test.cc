@@ -2,18 +2,22 @@
 // depends on how quiet the machine is.
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
 #include "common/base/file.h"
+#include "common/process/child_process.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/connection.h"
@@ -318,6 +322,51 @@ TEST_CASE("doctor finds everything that a search needs", "[e2e]") {
   CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"target cpu\",\"verdict\":\"ok\""));
   CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"gpu driver\"") ||
                               Catch::Contains("\"check\":\"cuda\",\"verdict\":\"note\""));
+}
+
+TEST_CASE("A machine that refuses protections is warned of, by the worker and by doctor", "[e2e]") {
+  const TemporaryFolder home("refused");
+  const auto doctor = [&](const std::string& refused) {
+    ChildOptions options;
+    options.argv = {ProgramFolder() + "/refuse-calls",
+                    refused,
+                    ProgramFolder() + "/kernelcast",
+                    "doctor",
+                    "--json",
+                    "--state-dir",
+                    home.File(refused)};
+    options.environment = {std::string("PATH=") + std::getenv("PATH"),
+                           "HOME=" + home.path().string()};
+    const auto child = ChildProcess::Spawn(options);
+    REQUIRE(child.ok());
+    const ChildExit exit = (*child)->Wait(int64_t{120} * 1'000'000'000);
+    INFO(exit.output);
+    REQUIRE(exit.exited);
+    std::vector<std::string> missing;
+    std::ifstream log(home.File(refused) + "/log/worker.log");
+    for (std::string line; std::getline(log, line);) {
+      const json entry = json::parse(line, nullptr, false);
+      if (!entry.is_object() || !entry.contains("protection")) continue;
+      CHECK(entry["level"] == "warning");
+      if (entry["target"] == "cpu") missing.push_back(entry["protection"]);
+    }
+    std::sort(missing.begin(), missing.end());
+    return std::pair(missing, exit.output);
+  };
+  // What the machine of the test refuses anyway, with a call that nobody makes.
+  const auto [granted, all_well] = doctor("swapon");
+  for (const auto& [call, protection] :
+       {std::pair{"unshare", "namespaces"}, {"landlock_create_ruleset", "landlock"},
+        {"seccomp", "seccomp"}, {"setresuid", "unprivileged_user"}}) {
+    if (geteuid() != 0 && std::string(call) == "setresuid") continue;
+    INFO(call);
+    const auto [missing, told] = doctor(call);
+    std::set<std::string> expected(granted.begin(), granted.end());
+    expected.insert(protection);
+    CHECK(missing == std::vector<std::string>(expected.begin(), expected.end()));
+    CHECK_THAT(told, Catch::Contains("do not run candidates that you do not trust"));
+    CHECK_THAT(told, Catch::Contains(protection));
+  }
 }
 
 TEST_CASE("Records become rows that score as they do, and balanced training pools", "[e2e]") {

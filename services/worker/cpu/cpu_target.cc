@@ -138,10 +138,6 @@ void CpuTarget::ProbeRunner() {
     return;
   }
   info_.can_measure = true;
-  for (const std::string& protection : info_.missing_protections) {
-    Log(LogLevel::kWarning, "candidates run without a protection that this machine does not grant",
-        {{"protection", protection}});
-  }
 }
 
 TargetInfo CpuTarget::Describe() const { return info_; }

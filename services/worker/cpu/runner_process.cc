@@ -292,6 +292,7 @@ std::vector<std::string> RunnerProcess::missing_protections() const {
   static constexpr std::pair<uint32_t, const char*> kNames[] = {
       {runner::kSeccomp, "seccomp"},
       {runner::kLandlock, "landlock"},
+      {runner::kNamespaces, "namespaces"},
       {runner::kNoNewPrivileges, "no_new_privileges"},
       {runner::kResourceLimits, "resource_limits"},
       {runner::kUnprivilegedUser, "unprivileged_user"},

@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -162,6 +163,7 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
                                                   v1::WorkerDescription* response) {
   response->set_worker_id(options_.worker_id);
   response->set_version(std::string(Version()));
+  std::set<std::string> missing_protections;
   for (const auto& [name, target] : targets_) {
     const TargetInfo info = target->Describe();
     v1::TargetDescription* description = response->add_targets();
@@ -177,10 +179,10 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
     }
     description->set_hardware_counters(info.hardware_counters);
     description->set_unavailable_reason(info.unavailable_reason);
-    for (const std::string& protection : info.missing_protections) {
-      response->add_missing_protections(protection);
-    }
+    missing_protections.insert(info.missing_protections.begin(), info.missing_protections.end());
   }
+  response->mutable_missing_protections()->Assign(missing_protections.begin(),
+                                                  missing_protections.end());
   response->set_compile_credits(compile_credits_.limit());
   response->set_measure_credits(measure_credits_.limit());
   response->set_compiles_in_flight(compile_credits_.in_flight());

@@ -60,6 +60,7 @@ enum Protection : uint32_t {
   kUnprivilegedUser = 8,
   kParentDeathSignal = 16,
   kLandlock = 32,
+  kNamespaces = 64,
 };
 
 struct TensorRecord {

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/futex.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -13,7 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "services/worker/runner/landlock.h"
+#include "services/worker/sandbox/landlock.h"
+#include "services/worker/sandbox/namespaces.h"
+#include "services/worker/sandbox/privileges.h"
 
 namespace kernelcast::worker::runner {
 namespace {
@@ -32,11 +33,6 @@ void Report(int signal, siginfo_t* info, void*) {
   }
   reported_to->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
   // Returning repeats the faulting instruction, which is fatal this time.
-}
-
-bool Limit(__rlimit_resource resource, rlim_t value) {
-  const rlimit limit{value, value};
-  return setrlimit(resource, &limit) == 0;
 }
 
 scmp_datum_t Address(const std::atomic<uint32_t>* word) {
@@ -142,14 +138,14 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
   }
-  if (block.run_as_uid != 0 && geteuid() == 0) {
-    const uid_t uid = block.run_as_uid;
-    if (setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
-        setresuid(uid, uid, uid) == 0) {
-      had |= kUnprivilegedUser;
-    }
-  } else if (geteuid() != 0) {
+  bool alone = sandbox::LeaveNamespaces() && sandbox::EmptyRoot();
+  if (sandbox::LeaveRoot(block.run_as_uid)) {
     had |= kUnprivilegedUser;
+  }
+  // What root may not, where a machine has taken its capabilities away, other users may.
+  alone = alone || (sandbox::LeaveNamespaces() && sandbox::EmptyRoot());
+  if (alone && sandbox::DropCapabilities()) {
+    had |= kNamespaces;
   }
   // After the change of user, which clears it. A parent that is gone already is seen by the judge's
   // end of the pipe being closed: the runner then has nobody to wait for and sleeps for ever, so
@@ -158,22 +154,22 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && parent != 0) {
     had |= kParentDeathSignal;
   }
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
+  if (sandbox::GiveUpNewPrivileges()) {
     had |= kNoNewPrivileges;
   }
   // Should the filter below be refused, or leak, files and networks are still out of reach.
-  if (DenyFilesAndNetwork()) {
+  if (sandbox::DenyFilesAndNetwork()) {
     had |= kLandlock;
   }
   const rlim_t memory =
       block.max_address_space_bytes > 0 ? block.max_address_space_bytes : RLIM_INFINITY;
   const rlim_t cpu = block.max_cpu_seconds > 0 ? block.max_cpu_seconds : RLIM_INFINITY;
-  bool limits = Limit(RLIMIT_CORE, 0);
-  limits = Limit(RLIMIT_FSIZE, 0) && limits;
-  limits = Limit(RLIMIT_NPROC, 0) && limits;
-  limits = Limit(RLIMIT_NOFILE, 3) && limits;
-  limits = Limit(RLIMIT_CPU, cpu) && limits;
-  limits = Limit(RLIMIT_AS, memory) && limits;
+  bool limits = sandbox::Limit(RLIMIT_CORE, 0);
+  limits = sandbox::Limit(RLIMIT_FSIZE, 0) && limits;
+  limits = sandbox::Limit(RLIMIT_NPROC, 0) && limits;
+  limits = sandbox::Limit(RLIMIT_NOFILE, 3) && limits;
+  limits = sandbox::Limit(RLIMIT_CPU, cpu) && limits;
+  limits = sandbox::Limit(RLIMIT_AS, memory) && limits;
   if (limits) {
     had |= kResourceLimits;
   }

@@ -23,6 +23,7 @@
 #include "services/worker/cuda/compiler/wire.h"
 #include "services/worker/cuda/ptx/gpu_model.h"
 #include "services/worker/cuda/ptx/launch_facts.h"
+#include "services/worker/sandbox/namespaces.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -276,6 +277,8 @@ int Run(int argc, char** argv) {
     stack.rlim_cur = std::min(stack.rlim_max, kStackBytes);
     setrlimit(RLIMIT_STACK, &stack);
   }
+  // Before the compiler starts threads.
+  const bool own_namespaces = sandbox::LeaveNamespaces();
   CudaToolkit toolkit;
   toolkit.nvrtc_library = argv[1];
   toolkit.nvrtc_builtins = argv[2];
@@ -293,8 +296,9 @@ int Run(int argc, char** argv) {
     WriteAll(compiler_wire::kSocketFd, hello.Encode());
     return 1;
   }
-  hello.missing_protections = EnterCompilerSandbox(
-      static_cast<uint32_t>(strtoul(argv[3], nullptr, 10)), strtoll(argv[4], nullptr, 10));
+  hello.missing_protections =
+      EnterCompilerSandbox(static_cast<uint32_t>(strtoul(argv[3], nullptr, 10)),
+                           strtoll(argv[4], nullptr, 10), own_namespaces);
   if (!WriteAll(compiler_wire::kSocketFd, hello.Encode())) {
     return 1;
   }

@@ -1,24 +1,20 @@
 #include "services/worker/cuda/compiler/sandbox.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "services/worker/cuda/compiler/wire.h"
+#include "services/worker/sandbox/landlock.h"
+#include "services/worker/sandbox/namespaces.h"
+#include "services/worker/sandbox/privileges.h"
 
 namespace kernelcast::worker {
 namespace {
-
-bool Limit(__rlimit_resource resource, rlim_t value) {
-  const rlimit limit{value, value};
-  return setrlimit(resource, &limit) == 0;
-}
 
 // Of this process, now; 0 where the system does not say.
 rlim_t AddressSpaceBytes() {
@@ -95,31 +91,37 @@ bool LoadFilter() {
 
 }  // namespace
 
-std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes) {
+std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes,
+                                              bool own_namespaces) {
   std::vector<std::string> missing;
   // NVRTC reserves a tenth of the machine's memory as addresses, and may do so once more; what it
   // really uses is watched from outside. Read while files can still be opened.
   const rlim_t address_space_bytes = AddressSpaceBytes();
-  if (geteuid() == 0) {
-    const bool changed = uid != 0 && setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
-                         setresuid(uid, uid, uid) == 0;
-    if (!changed) {
-      missing.emplace_back("unprivileged_user");
-    }
+  const bool alone = own_namespaces && sandbox::EmptyRoot();
+  if (!sandbox::LeaveRoot(uid)) {
+    missing.emplace_back("unprivileged_user");
   }
-  bool limits = Limit(RLIMIT_CORE, 0);
-  limits = Limit(RLIMIT_FSIZE, 0) && limits;
-  limits = Limit(RLIMIT_NOFILE, compiler_wire::kHeadersFd + 1) && limits;
+  if (!sandbox::DropCapabilities() || !alone) {
+    missing.emplace_back("namespaces");
+  }
+  if (!sandbox::GiveUpNewPrivileges()) {
+    missing.emplace_back("no_new_privileges");
+  }
+  // Of this thread and those that it starts. Before descriptors are limited, for it takes one.
+  if (!sandbox::DenyFilesAndNetwork()) {
+    missing.emplace_back("landlock");
+  }
+  bool limits = sandbox::Limit(RLIMIT_CORE, 0);
+  limits = sandbox::Limit(RLIMIT_FSIZE, 0) && limits;
+  limits = sandbox::Limit(RLIMIT_NOFILE, compiler_wire::kHeadersFd + 1) && limits;
   if (max_memory_bytes > 0) {
     limits = address_space_bytes > 0 &&
-             Limit(RLIMIT_AS, 2 * address_space_bytes + static_cast<rlim_t>(max_memory_bytes)) &&
+             sandbox::Limit(RLIMIT_AS,
+                            2 * address_space_bytes + static_cast<rlim_t>(max_memory_bytes)) &&
              limits;
   }
   if (!limits) {
     missing.emplace_back("resource_limits");
-  }
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-    missing.emplace_back("no_new_privileges");
   }
   if (!LoadFilter()) {
     missing.emplace_back("seccomp");

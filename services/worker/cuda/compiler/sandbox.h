@@ -10,7 +10,9 @@ namespace kernelcast::worker {
 // Takes from this process what compiling does not need: files, processes, threads, sockets, its
 // user where that is root. It keeps the descriptors that are open. `uid` 0 leaves the user. Returns
 // the protections that this machine does not grant, by the names that runners use for them.
-std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes);
+// `own_namespaces`: sandbox::LeaveNamespaces was called at start, and did.
+std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes,
+                                              bool own_namespaces);
 
 }  // namespace kernelcast::worker
 

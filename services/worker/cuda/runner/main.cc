@@ -23,13 +23,16 @@
 #include "services/worker/cuda/runner/protocol.h"
 #include "services/worker/cuda/runner/runner.h"
 #include "services/worker/cuda/runner/sandbox.h"
+#include "services/worker/sandbox/namespaces.h"
 
 namespace kernelcast::worker::cuda_runner {
 namespace {
 
 int ProbeSandbox(const char* uid) {
-  for (const std::string& missing : EnterHostSandbox(
-           static_cast<uint32_t>(std::strtoul(uid, nullptr, 10)), 1 << 30, kSocketFd)) {
+  const bool own_namespaces = sandbox::LeaveNamespaces();
+  for (const std::string& missing :
+       EnterHostSandbox(static_cast<uint32_t>(std::strtoul(uid, nullptr, 10)), 1 << 30, kSocketFd,
+                        own_namespaces)) {
     std::printf("%s\n", missing.c_str());
   }
   std::fflush(stdout);
@@ -42,6 +45,16 @@ int Main(int argc, char** argv) {
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  constexpr std::string_view kProfile = "--profile=";
+  std::string profiling_library;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument(argv[i]);
+    if (argument.substr(0, kProfile.size()) == kProfile) {
+      profiling_library = argument.substr(kProfile.size());
+    }
+  }
+  // Before the driver starts its threads. Counters want the machine's own capabilities.
+  const bool own_namespaces = profiling_library.empty() && sandbox::LeaveNamespaces();
   const auto api = LoadCudaApi();
   if (!api.ok()) {
     std::fprintf(stderr, "kernelcast-cuda-runner: %s\n",
@@ -50,15 +63,10 @@ int Main(int argc, char** argv) {
   }
   // Before the driver is initialised, as it wants to be.
   std::unique_ptr<Profiler> profiler;
-  constexpr std::string_view kProfile = "--profile=";
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument(argv[i]);
-    if (argument.substr(0, kProfile.size()) == kProfile) {
-      profiler = OpenProfiler(std::string(argument.substr(kProfile.size())));
-    }
-  }
+  if (!profiling_library.empty()) profiler = OpenProfiler(profiling_library);
   Runner runner(**api, Clock::Real());
   runner.set_profiler(profiler.get());
+  runner.set_own_namespaces(own_namespaces);
   runner.Start();
   runner.Serve(kSocketFd);
   // The driver's own clean-up may wait for kernels that never end.

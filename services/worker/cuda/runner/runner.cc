@@ -246,7 +246,8 @@ bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
     reply_.failure = Failure::kObject;
     return false;
   }
-  EnterHostSandbox(records[0].uid, static_cast<int64_t>(records[0].max_memory_bytes), kSocketFd);
+  EnterHostSandbox(records[0].uid, static_cast<int64_t>(records[0].max_memory_bytes), kSocketFd,
+                   own_namespaces_);
   object_ = std::move(object);
   object_->Construct();
   return true;

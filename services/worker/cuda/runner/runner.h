@@ -33,6 +33,8 @@ class Runner {
 
   // Before Start, for a runner that answers kTrace and kCount; must outlive it.
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
+  // Whether the process has namespaces of its own (sandbox::LeaveNamespaces).
+  void set_own_namespaces(bool own) { own_namespaces_ = own; }
 
   // Makes the context. False: every request is answered with what failed.
   bool Start();
@@ -103,6 +105,7 @@ class Runner {
   const CudaApi& api_;
   const Clock& clock_;
   Profiler* profiler_ = nullptr;
+  bool own_namespaces_ = false;
   // Reads what flushes the cache, so that it holds nothing that is still to be written.
   Module sweep_;
   bool started_ = false;

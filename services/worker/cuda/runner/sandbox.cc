@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,13 +10,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "services/worker/sandbox/landlock.h"
+#include "services/worker/sandbox/namespaces.h"
+#include "services/worker/sandbox/privileges.h"
+
 namespace kernelcast::worker::cuda_runner {
 namespace {
-
-bool Limit(__rlimit_resource resource, rlim_t value) {
-  const rlimit limit{value, value};
-  return setrlimit(resource, &limit) == 0;
-}
 
 // Private writable memory of this process, now; 0 where the system does not say. What the driver
 // reserves as addresses is not in it.
@@ -114,30 +112,36 @@ bool LoadFilter(int socket) {
 
 }  // namespace
 
-std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket) {
+std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket,
+                                          bool own_namespaces) {
   std::vector<std::string> missing;
   // While files can still be opened.
   const rlim_t data_bytes = DataBytes();
-  if (geteuid() == 0) {
-    const bool changed = uid != 0 && setgroups(0, nullptr) == 0 && setresgid(uid, uid, uid) == 0 &&
-                         setresuid(uid, uid, uid) == 0;
-    if (!changed) {
-      missing.emplace_back("unprivileged_user");
-    }
-    // A change of user clears it.
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const bool alone = own_namespaces && sandbox::EmptyRoot();
+  if (!sandbox::LeaveRoot(uid)) {
+    missing.emplace_back("unprivileged_user");
   }
-  bool limits = Limit(RLIMIT_CORE, 0);
-  limits = Limit(RLIMIT_FSIZE, 0) && limits;
+  // A change of user clears it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!sandbox::DropCapabilities() || !alone) {
+    missing.emplace_back("namespaces");
+  }
+  bool limits = sandbox::Limit(RLIMIT_CORE, 0);
+  limits = sandbox::Limit(RLIMIT_FSIZE, 0) && limits;
   if (max_memory_bytes > 0) {
     limits = data_bytes > 0 &&
-             Limit(RLIMIT_DATA, data_bytes + static_cast<rlim_t>(max_memory_bytes)) && limits;
+             sandbox::Limit(RLIMIT_DATA, data_bytes + static_cast<rlim_t>(max_memory_bytes)) &&
+             limits;
   }
   if (!limits) {
     missing.emplace_back("resource_limits");
   }
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+  if (!sandbox::GiveUpNewPrivileges()) {
     missing.emplace_back("no_new_privileges");
+  }
+  // Of this thread, the one that runs a candidate's code, which can start no other.
+  if (!sandbox::DenyFilesAndNetwork()) {
+    missing.emplace_back("landlock");
   }
   if (!LoadFilter(socket)) {
     missing.emplace_back("seccomp");

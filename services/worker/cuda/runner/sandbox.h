@@ -14,9 +14,11 @@ namespace kernelcast::worker::cuda_runner {
 //
 // `uid` 0 leaves the user. `max_memory_bytes` bounds what the process may take beyond what it has;
 // 0: no bound. `socket` is the one that messages may be exchanged on. Returns the protections that
-// this machine does not grant: "unprivileged_user", "resource_limits", "no_new_privileges",
-// "seccomp".
-std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket);
+// this machine does not grant: "namespaces", "unprivileged_user", "resource_limits",
+// "no_new_privileges", "landlock", "seccomp". `own_namespaces`: sandbox::LeaveNamespaces was called
+// at start, and did.
+std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket,
+                                          bool own_namespaces);
 
 }  // namespace kernelcast::worker::cuda_runner
 

@@ -1,4 +1,4 @@
-#include "services/worker/runner/landlock.h"
+#include "services/worker/sandbox/landlock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <string>
 
-namespace kernelcast::worker::runner {
+namespace kernelcast::worker::sandbox {
 namespace {
 
 // Bits of what a child behind Landlock could do, or kRefused.
@@ -67,4 +67,4 @@ TEST_CASE("Behind Landlock no file is opened and nobody is called") {
 }
 
 }  // namespace
-}  // namespace kernelcast::worker::runner
+}  // namespace kernelcast::worker::sandbox

@@ -1,7 +1,7 @@
-#ifndef KERNELCAST_SERVICES_WORKER_RUNNER_LANDLOCK_H_
-#define KERNELCAST_SERVICES_WORKER_RUNNER_LANDLOCK_H_
+#ifndef KERNELCAST_SERVICES_WORKER_SANDBOX_LANDLOCK_H_
+#define KERNELCAST_SERVICES_WORKER_SANDBOX_LANDLOCK_H_
 
-namespace kernelcast::worker::runner {
+namespace kernelcast::worker::sandbox {
 
 // By Landlock: from now on this thread, and what it starts, opens, makes and runs no file, and, as
 // far as the kernel has it, neither binds nor connects TCP sockets nor reaches abstract sockets and
@@ -9,6 +9,6 @@ namespace kernelcast::worker::runner {
 // a moment. False where the kernel does not have it.
 bool DenyFilesAndNetwork();
 
-}  // namespace kernelcast::worker::runner
+}  // namespace kernelcast::worker::sandbox
 
-#endif  // KERNELCAST_SERVICES_WORKER_RUNNER_LANDLOCK_H_
+#endif  // KERNELCAST_SERVICES_WORKER_SANDBOX_LANDLOCK_H_

@@ -1,11 +1,11 @@
-#include "services/worker/runner/landlock.h"
+#include "services/worker/sandbox/landlock.h"
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace kernelcast::worker::runner {
+namespace kernelcast::worker::sandbox {
 namespace {
 
 // The headers of older systems lack what newer kernels know, so all is said here.
@@ -52,4 +52,4 @@ bool DenyFilesAndNetwork() {
   return denied;
 }
 
-}  // namespace kernelcast::worker::runner
+}  // namespace kernelcast::worker::sandbox
