@@ -54,6 +54,7 @@ struct Job {
   Workers::CompileDone compile_done;
   Workers::MeasureDone measure_done;
   int attempts = 0;
+  int losses = 0;
   std::set<uint64_t> failed_on;  // numbers of workers
   bool put_problem = false;      // the worker said that it does not know the problem
   absl::Time not_before = absl::InfinitePast();
@@ -462,7 +463,7 @@ class WorkerPool::Impl {
         answered = ++job->attempts > 2 * options_.max_attempts;
       } else if (IsTransient(status.code())) {
         changed = OnFailure(worker, *call, status, *job);
-        answered = job->attempts >= options_.max_attempts;
+        answered = job->attempts >= options_.max_attempts || job->losses >= options_.max_losses;
       } else {
         changed = OnSuccess(worker);
       }
@@ -503,7 +504,8 @@ class WorkerPool::Impl {
       worker.next_describe = now + kDescribeAgain;
       return !was_draining;
     }
-    job.not_before = now + RetryAfter(status).value_or(absl::Milliseconds(20 << job.attempts));
+    job.not_before = now + RetryAfter(status).value_or(
+                               absl::Milliseconds(20 << std::min(job.attempts + job.losses, 5)));
     if (IsRefusal(status.code())) {
       ++counts_.repeated_refused;
       // It has more from other orchestrators than it said last: those with room come first.
@@ -514,9 +516,9 @@ class WorkerPool::Impl {
       worker.next_describe = std::min(worker.next_describe, now + kDescribeAgain);
       return false;
     }
-    ++job.attempts;
     job.failed_on.insert(worker.number);
     const bool lost = call.given_up || status.code() == absl::StatusCode::kUnavailable;
+    ++(lost ? job.losses : job.attempts);
     ++(lost ? counts_.repeated_lost : counts_.repeated_failed);
     bool changed = false;
     const bool was_healthy = worker.view.healthy;

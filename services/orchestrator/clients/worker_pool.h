@@ -29,8 +29,10 @@ struct WorkerPoolOptions {
   // A call whose worker neither answers nor dies is given up after this long.
   absl::Duration compile_timeout = absl::Minutes(2);
   absl::Duration measure_timeout = absl::Minutes(10);
-  // How many workers a candidate may take down with it before it is given up.
+  // How many calls may fail on workers before a candidate is given up, and how many workers it may
+  // take down with it. These may be more: workers are lost for reasons of their own.
   int max_attempts = 4;
+  int max_losses = 10;
   CallRecord::Options outliers;
   // The GPU that the target cuda is measured on, as workers describe it or as metrics call it
   // ("h100"); empty: that of the first worker that measures.
