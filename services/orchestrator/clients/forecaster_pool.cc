@@ -428,7 +428,11 @@ class ForecasterPool::Impl {
   void Learn(Peer& peer, const Problem& problem, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (status.code() == absl::StatusCode::kNotFound) peer.problems.erase(problem.problem_id);
-    if (status.code() != absl::StatusCode::kUnavailable) return;
+    // A server that is shut down cancels what reaches it in that moment.
+    if (status.code() != absl::StatusCode::kUnavailable &&
+        status.code() != absl::StatusCode::kCancelled) {
+      return;
+    }
     if (IsNotStarted(status)) {
       peer.view.draining = true;
     } else {

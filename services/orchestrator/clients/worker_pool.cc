@@ -485,7 +485,8 @@ class WorkerPool::Impl {
   // A worker that answers, be it with a verdict, works. Tells whether capacity has changed.
   bool OnSuccess(WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     worker.record.Add(/*failed=*/false);
-    if (worker.record.in()) return false;
+    // What it was given before it was left out may still succeed, and proves nothing.
+    if (!worker.record.on_probation(absl::Now())) return false;
     worker.record.ComeBack();
     Log(LogLevel::kInfo, "worker is used again", {{"address", worker.view.address}});
     return true;
@@ -517,7 +518,9 @@ class WorkerPool::Impl {
       return false;
     }
     job.failed_on.insert(worker.number);
-    const bool lost = call.given_up || status.code() == absl::StatusCode::kUnavailable;
+    // A server that is shut down cancels what reaches it in that moment.
+    const bool lost = call.given_up || status.code() == absl::StatusCode::kUnavailable ||
+                      status.code() == absl::StatusCode::kCancelled;
     ++(lost ? job.losses : job.attempts);
     ++(lost ? counts_.repeated_lost : counts_.repeated_failed);
     bool changed = false;

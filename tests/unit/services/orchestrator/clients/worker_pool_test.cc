@@ -193,6 +193,39 @@ TEST_CASE(
   CHECK(world.measurements.by_worker()["w0"] > 0);
 }
 
+TEST_CASE("What a worker was given before it was left out brings it back by no success") {
+  World world({8, 8});
+  WorkerPoolOptions options = world.Options();
+  options.outliers.first_pause = absl::Hours(1);
+  options.outliers.longest_pause = absl::Hours(1);
+  world.Create(std::move(options));
+  FakeWorker& bad = *world.workers[0];
+  bad.Hold();
+  world.measurements.Start(*world.pool, 4);
+  REQUIRE(Eventually([&] { return bad.held() >= 1; }));
+  bad.Fail(absl::InternalError("broken"));
+  REQUIRE(Eventually([&] {
+    world.measurements.Start(*world.pool);
+    return world.pool->Counts().ejections == 1;
+  }));
+  bad.Release();
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.by_worker()["w0"] >= 1);
+  CHECK(ViewOf(*world.pool, bad.address()).ejected);
+}
+
+TEST_CASE("A worker that is shut down and cancels calls costs them no attempt") {
+  World world({4, 4});
+  world.workers[0]->Fail(absl::CancelledError("shut down"));
+  WorkerPoolOptions options = world.Options();
+  options.max_attempts = 1;
+  world.Create(std::move(options));
+  world.measurements.Start(*world.pool, 40);
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.pool->Counts().repeated_lost > 0);
+}
+
 TEST_CASE("Never more than half of the workers are left out") {
   World world({4, 4, 4});
   world.workers[0]->Fail(absl::InternalError("broken"));
