@@ -392,14 +392,16 @@ class ForecasterPool::Impl {
                                                                : options_.forecast_timeout)));
     if (put) {
       *call->put_request.mutable_problem() = ProblemFilesToProto(*call->problem);
-      stub.async()->PutProblem(&call->context, &call->put_request, &call->put_reply,
-                               [this, call](grpc::Status status) { OnProblemPut(call, status); });
+      stub.async()->PutProblem(
+          &call->context, &call->put_request, &call->put_reply,
+          [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
     } else if (call->job != nullptr) {
-      stub.async()->Forecast(&call->context, &call->job->request, &call->forecast_reply,
-                             [this, call](grpc::Status status) { OnForecast(call, status); });
+      stub.async()->Forecast(
+          &call->context, &call->job->request, &call->forecast_reply,
+          [this, call](const grpc::Status& status) { OnForecast(call, status); });
     } else {
       stub.async()->Observe(&call->context, &call->observe_request, &call->observe_reply,
-                            [this, call](grpc::Status status) { OnObserved(call, status); });
+                            [this, call](const grpc::Status& status) { OnObserved(call, status); });
     }
   }
 
@@ -493,7 +495,7 @@ class ForecasterPool::Impl {
 
   void Queue(Peer& peer, const PendingLabel& pending, Afterwards& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (peer.labels.size() >= options_.max_pending_labels) {
+    if (peer.labels.size() >= options_.max_pending_labels && peers_.size() > 1) {
       Log(LogLevel::kError, "a forecaster has not taken labels for too long and misses them",
           {{"address", peer.view.address}, {"labels", peer.labels.size()}});
       peer.missed_labels = true;
@@ -620,7 +622,7 @@ class ForecasterPool::Impl {
         peer->describe_reply.Clear();
         peer->stub->async()->Describe(
             peer->describe_context.get(), &peer->describe_request, &peer->describe_reply,
-            [this, peer](grpc::Status status) { OnDescribed(peer, status); });
+            [this, peer](const grpc::Status& status) { OnDescribed(peer, status); });
       }
       for (auto& job : ripe) Submit(std::move(job));
       Run(after);

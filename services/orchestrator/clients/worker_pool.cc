@@ -408,16 +408,17 @@ class WorkerPool::Impl {
     call->context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     if (job.put_problem) {
       *call->put_request.mutable_problem() = ProblemFilesToProto(*job.problem);
-      stub.async()->PutProblem(&call->context, &call->put_request, &call->put_reply,
-                               [this, call](grpc::Status status) { OnProblemPut(call, status); });
+      stub.async()->PutProblem(
+          &call->context, &call->put_request, &call->put_reply,
+          [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
       return;
     }
     if (job.kind == Kind::kCompile) {
       stub.async()->Compile(&call->context, &job.compile_request, &call->compile_reply,
-                            [this, call](grpc::Status status) { Finish(call, status); });
+                            [this, call](const grpc::Status& status) { Finish(call, status); });
     } else {
       stub.async()->Measure(&call->context, &job.measure_request, &call->measure_reply,
-                            [this, call](grpc::Status status) { Finish(call, status); });
+                            [this, call](const grpc::Status& status) { Finish(call, status); });
     }
   }
 
@@ -455,8 +456,6 @@ class WorkerPool::Impl {
       --(job->kind == Kind::kCompile ? worker.view.compiles : worker.view.measures);
       if (stopping_) {
         if (!status.ok()) final_status = absl::CancelledError("the worker pool is stopping");
-      } else if (status.ok()) {
-        changed = OnSuccess(worker);
       } else if (status.code() == absl::StatusCode::kNotFound) {
         // The worker forgot the problem: the next attempt puts it again.
         worker.problems.erase(job->problem->problem_id);
@@ -657,7 +656,7 @@ class WorkerPool::Impl {
         worker->describe_reply.Clear();
         worker->stub->async()->Describe(
             worker->describe_context.get(), &worker->describe_request, &worker->describe_reply,
-            [this, worker](grpc::Status status) { OnDescribed(worker, status); });
+            [this, worker](const grpc::Status& status) { OnDescribed(worker, status); });
       }
       lock.lock();
       Dispatch(lock);
