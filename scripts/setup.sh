@@ -29,7 +29,7 @@ build_packages=(
   libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
 )
 test_packages=(
-  buildah catch2 chromium clang-14 clang-format clang-tidy debootstrap git libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
+  buildah catch2 chromium clang-14 clang-format clang-tidy debootstrap git iproute2 libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
   prometheus python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
 )
 tools=.setup

@@ -33,6 +33,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 5'000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  if (!options.authority.empty()) {
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, options.authority);
+  }
   if (options.token_file.empty()) {
     return grpc::CreateCustomChannel(address, credentials, arguments);
   }

@@ -17,6 +17,8 @@ struct ChannelOptions {
   std::string token_file;
   absl::Duration token_reload_interval = absl::Seconds(10);
   int max_message_bytes = 64 << 20;
+  // The name that the server's certificate is checked against, where the address is not it.
+  std::string authority;
 };
 
 // A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to,

@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kMaxMessageBytes = 4 << 10;
 constexpr char kRetryPayload[] = "kernelcast.v1/retry-after-ms";
 constexpr char kRetryMetadata[] = "retry-after-ms";
+constexpr char kNotStartedPayload[] = "kernelcast.v1/not-started";
+constexpr char kNotStartedMetadata[] = "not-started";
 
 void SetRetryAfter(absl::Status& status, absl::Duration retry_after) {
   const int64_t ms = std::max<int64_t>(
@@ -49,6 +51,9 @@ absl::Status FromGrpc(const grpc::Status& status, const grpc::ClientContext& con
         absl::SimpleAtoi(absl::string_view(hint->second.data(), hint->second.size()), &ms)) {
       SetRetryAfter(result, absl::Milliseconds(ms));
     }
+    if (metadata.find(kNotStartedMetadata) != metadata.end()) {
+      result.SetPayload(kNotStartedPayload, absl::Cord());
+    }
   }
   return result;
 }
@@ -69,10 +74,23 @@ std::optional<absl::Duration> RetryAfter(const absl::Status& status) {
   return absl::Milliseconds(ms);
 }
 
+absl::Status NotStartedError(std::string_view message) {
+  absl::Status status = absl::UnavailableError(absl::string_view(message.data(), message.size()));
+  status.SetPayload(kNotStartedPayload, absl::Cord());
+  return status;
+}
+
+bool IsNotStarted(const absl::Status& status) {
+  return status.GetPayload(kNotStartedPayload).has_value();
+}
+
 grpc::Status FinishStatus(grpc::CallbackServerContext* context, const absl::Status& status) {
   if (const std::optional<absl::Duration> retry_after = RetryAfter(status)) {
     context->AddTrailingMetadata(kRetryMetadata,
                                  absl::StrCat(absl::ToInt64Milliseconds(*retry_after)));
+  }
+  if (IsNotStarted(status)) {
+    context->AddTrailingMetadata(kNotStartedMetadata, "1");
   }
   return ToGrpc(status);
 }

@@ -15,7 +15,8 @@ namespace kernelcast {
 // 4 KiB and made valid UTF-8.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
-// The same for a call that has ended, with the server's retry hint, if it sent one.
+// The same for a call that has ended, with what the server's trailing metadata say: its retry hint,
+// and whether it began.
 absl::Status FromGrpc(const grpc::Status& status, const grpc::ClientContext& context);
 
 // A RESOURCE_EXHAUSTED status that says when to come back. The hint is the status's payload
@@ -23,7 +24,12 @@ absl::Status FromGrpc(const grpc::Status& status, const grpc::ClientContext& con
 absl::Status OverloadedError(std::string_view message, absl::Duration retry_after);
 std::optional<absl::Duration> RetryAfter(const absl::Status& status);
 
-// As ToGrpc; a retry hint goes into the trailing metadata `retry-after-ms`.
+// An UNAVAILABLE status that says that nothing of the request was done: another server may be asked
+// at once, and it tells nothing against either. The payload is "kernelcast.v1/not-started".
+absl::Status NotStartedError(std::string_view message);
+bool IsNotStarted(const absl::Status& status);
+
+// As ToGrpc; the payloads go into the trailing metadata `retry-after-ms` and `not-started`.
 grpc::Status FinishStatus(grpc::CallbackServerContext* context, const absl::Status& status);
 
 // What remains of the caller's deadline, at least zero; infinite where there is none.

@@ -22,7 +22,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/server.h"
-#include "services/orchestrator/clients/forecaster_client.h"
+#include "services/orchestrator/clients/forecaster_pool.h"
 #include "services/orchestrator/clients/worker_pool.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/observers.h"
@@ -45,9 +45,10 @@ struct Flags {
   std::string status_address = "127.0.0.1:0";
   std::string state_dir = ".";
   std::vector<std::string> workers;
-  std::string forecaster;
-  double forecast_timeout_seconds =
-      absl::ToDoubleSeconds(ForecasterClientOptions().forecast_timeout);
+  std::vector<std::string> forecasters;
+  double discovery_interval_seconds = absl::ToDoubleSeconds(AddressWatchOptions().interval);
+  std::string gpu_model;
+  double forecast_timeout_seconds = absl::ToDoubleSeconds(ForecasterPoolOptions().forecast_timeout);
   TlsOptions client_tls;
   std::string client_token_file;
   size_t max_in_flight = EngineOptions().max_live_evaluations;
@@ -70,13 +71,14 @@ struct WriterParts {
   std::unique_ptr<llm::LlmClient> client;
 };
 
-// Where kernels of a target run: the first healthy worker that measures on it.
+// Where kernels of a target run: the first healthy worker that measures on it, with its GPU.
 KernelSite SiteFor(const WorkerPool& workers, const std::string& target) {
   KernelSite site;
   for (const WorkerView& view : workers.View()) {
     if (!view.healthy) continue;
     for (const v1::TargetDescription& described : view.description.targets()) {
       if (described.target() != target || !described.can_measure()) continue;
+      if (described.device().model() != workers.DeviceFor(target).model) continue;
       site.device = FromProto(described.device());
       site.toolchain = described.toolchain();
       site.allowed_flags.assign(described.allowed_flags().begin(), described.allowed_flags().end());
@@ -86,27 +88,41 @@ KernelSite SiteFor(const WorkerPool& workers, const std::string& target) {
   return site;
 }
 
-WorkerFigures FiguresOf(const WorkerPool& pool) {
-  WorkerFigures figures;
-  for (const WorkerView& view : pool.View()) ++(view.healthy ? figures.ready : figures.away);
+PeerFigures FiguresOf(const WorkerPool& pool, const ForecasterPool& forecasters) {
+  PeerFigures figures;
+  for (const WorkerView& view : pool.View()) {
+    ++(!view.healthy ? figures.away : view.ejected ? figures.ejected : figures.ready);
+  }
+  const WorkerPoolCounts counts = pool.Counts();
+  figures.ejections = counts.ejections;
+  figures.repeated_calls = {{"lost", counts.repeated_lost},
+                            {"failed", counts.repeated_failed},
+                            {"handed_back", counts.repeated_handed_back},
+                            {"refused", counts.repeated_refused}};
   figures.cuda_device = pool.DeviceFor("cuda").model;
+  for (const ForecasterView& view : forecasters.View()) {
+    ++(!view.healthy ? figures.forecasters_away : figures.forecasters_ready);
+  }
   return figures;
 }
 
-StatusPeers PeersOf(const WorkerPool& pool, const ForecasterClient& forecasters) {
+StatusPeers PeersOf(const WorkerPool& pool, const ForecasterPool& forecasters) {
   StatusPeers peers;
-  const ForecasterView forecaster = forecasters.View();
-  peers.forecaster = {.address = forecaster.address,
-                      .healthy = forecaster.healthy,
-                      .draining = false,
-                      .reason = forecaster.unhealthy_reason,
-                      .name = "",
-                      .targets = {}};
+  for (const ForecasterView& view : forecasters.View()) {
+    peers.forecasters.push_back({.address = view.address,
+                                 .healthy = view.healthy,
+                                 .draining = view.draining,
+                                 .left_out = view.behind,
+                                 .reason = view.unhealthy_reason,
+                                 .name = view.name,
+                                 .targets = {}});
+  }
   for (const WorkerView& view : pool.View()) {
     StatusPeer& peer = peers.workers.emplace_back();
     peer.address = view.address;
     peer.healthy = view.healthy;
     peer.draining = view.description.draining();
+    peer.left_out = view.ejected;
     peer.reason = view.unhealthy_reason;
     peer.name = view.description.worker_id();
     for (const v1::TargetDescription& target : view.description.targets()) {
@@ -162,23 +178,28 @@ absl::Status Serve(const Flags& flags) {
   // The pool outlives the engine that it tells of changes, so it looks the engine up.
   std::atomic<Engine*> engine_for_pool = nullptr;
   WorkerPoolOptions pool_options;
-  pool_options.addresses = flags.workers;
+  pool_options.discovery.addresses = flags.workers;
+  pool_options.discovery.interval = absl::Seconds(flags.discovery_interval_seconds);
+  pool_options.gpu_model = flags.gpu_model;
   pool_options.channel.tls = flags.client_tls;
   pool_options.channel.token_file = flags.client_token_file;
   KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&engine_for_pool] {
                         if (Engine* engine = engine_for_pool) engine->CapacityChanged();
                       }));
-  OrchestratorMetrics observer(&metrics, [pool = workers.get()] { return FiguresOf(*pool); });
-  StatusBoard board;
-  Observers observers({&observer, &board});
-  ForecasterClientOptions forecaster_options;
-  forecaster_options.address = flags.forecaster;
+  ForecasterPoolOptions forecaster_options;
+  forecaster_options.discovery = pool_options.discovery;
+  forecaster_options.discovery.addresses = flags.forecasters;
   forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
   forecaster_options.channel = pool_options.channel;
   forecaster_options.device_for = [pool = workers.get()](const std::string& target) {
     return pool->DeviceFor(target);
   };
-  KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterClient::Create(forecaster_options));
+  KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterPool::Create(forecaster_options));
+  OrchestratorMetrics observer(&metrics, [pool = workers.get(), others = forecasters.get()] {
+    return FiguresOf(*pool, *others);
+  });
+  StatusBoard board;
+  Observers observers({&observer, &board});
 
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
 
@@ -245,10 +266,20 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--state-dir", flags.state_dir, "Folder of the event log")->capture_default_str();
   app.add_option("--worker", flags.workers,
-                 "Address of a worker, host:port; may be given more than once")
+                 "Address of a worker, host:port, or of all workers of a name, dns:///name:port; "
+                 "may be given more than once")
       ->required();
-  app.add_option("--forecaster", flags.forecaster, "Address of the forecaster, host:port")
+  app.add_option("--forecaster", flags.forecasters,
+                 "Address of a forecaster, or of all of a name, as --worker; may be given more "
+                 "than once")
       ->required();
+  app.add_option("--discovery-interval-seconds", flags.discovery_interval_seconds,
+                 "How often names are looked up; besides, whenever one of their processes is lost")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 3600.0));
+  app.add_option("--gpu-model", flags.gpu_model,
+                 "GPU that the target cuda is measured on, as its driver names it or in short, "
+                 "such as h100; that of the first worker that measures unless given");
   app.add_option("--forecast-timeout-seconds", flags.forecast_timeout_seconds,
                  "How long a forecast may take; models that reason need minutes")
       ->capture_default_str()

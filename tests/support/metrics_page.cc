@@ -14,12 +14,12 @@
 
 namespace kernelcast::testing {
 
-absl::StatusOr<MetricsPage> MetricsPage::Fetch(int port) {
+absl::StatusOr<MetricsPage> MetricsPage::Fetch(int port, const std::string& host) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  inet_pton(AF_INET, host.c_str(), &address.sin_addr);
   constexpr char kRequest[] = "GET /metrics HTTP/1.0\r\n\r\n";
   std::string answer;
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&

@@ -11,8 +11,9 @@ namespace kernelcast::testing {
 // What a service says to Prometheus.
 class MetricsPage {
  public:
-  // From 127.0.0.1:PORT/metrics. UNAVAILABLE: nobody answers.
-  [[nodiscard]] static absl::StatusOr<MetricsPage> Fetch(int port);
+  // From HOST:PORT/metrics, the host as a number. UNAVAILABLE: nobody answers.
+  [[nodiscard]] static absl::StatusOr<MetricsPage> Fetch(int port,
+                                                         const std::string& host = "127.0.0.1");
   explicit MetricsPage(const std::string& text);
 
   // A series by its name and labels as they are written, `name{a="b"}`; NaN where it is not there.

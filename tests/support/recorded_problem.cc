@@ -47,10 +47,12 @@ double RecordedSpeedup(const Candidate& candidate) {
   return std::exp2(std::max(log2_speedup, -2.5));
 }
 
-RecordedProblem MakeRecordedProblem(int blocks, int unrolls) {
+RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target) {
   RecordedProblem recorded;
+  const std::string space_file = absl::StrCat("space/", target, ".yaml");
   recorded.files = {
-      {"problem.yaml", R"(schema: 1
+      {"problem.yaml",
+       absl::StrCat(R"(schema: 1
 name: recorded
 title: Recorded
 family: recorded
@@ -63,22 +65,23 @@ outputs:
   - {name: y, dtype: float32, shape: [n], tolerance: {atol: 1.0e-6, rtol: 1.0e-5, normwise: 1.0e-6}}
 oracle: oracle.cc
 targets:
-  cpu: {reference: reference.cc, space: space/cpu.yaml}
+  )",
+                    target, R"(: {reference: reference.cc, space: )", space_file, R"(}
 check_shapes:
   - {n: 7}
 bench_shapes:
   - {n: 1024}
-)"},
+)")},
       {"oracle.cc", "// oracle\n"},
       {"reference.cc", "// reference\n"},
-      {"space/cpu.yaml",
-       absl::StrCat("schema: 1\ntarget: cpu\ntemplates:\n  - name: smooth\n    file: smooth.cc\n"
-                    "    description: Smooth.\n    tunables:\n      BLOCK: [",
-                    Range(blocks), "]\n      UNROLL: [", Range(unrolls), "]\n")},
+      {space_file, absl::StrCat("schema: 1\ntarget: ", target,
+                                "\ntemplates:\n  - name: smooth\n    file: smooth.cc\n"
+                                "    description: Smooth.\n    tunables:\n      BLOCK: [",
+                                Range(blocks), "]\n      UNROLL: [", Range(unrolls), "]\n")},
       {"space/smooth.cc", "// smooth\n"},
   };
   recorded.problem = ParseProblem(recorded.files).value();
-  const Space& space = *recorded.problem.targets.at("cpu").space;
+  const Space& space = *recorded.problem.targets.at(target).space;
   for (const SpacePoint& point : EnumeratePoints(space)) {
     recorded.candidates.push_back(CandidateFromPoint(space, point, recorded.problem.problem_id));
     recorded.best_speedup =

@@ -18,7 +18,7 @@ struct RecordedProblem {
   double best_speedup = 0;
 };
 
-RecordedProblem MakeRecordedProblem(int blocks, int unrolls);
+RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target = "cpu");
 
 // Speedup of one of its candidates.
 double RecordedSpeedup(const Candidate& candidate);

@@ -42,22 +42,22 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 Service::Service(std::string program, std::vector<std::string> arguments,
-                 const TemporaryFolder& folder)
+                 const TemporaryFolder& folder, ServiceSite site)
     : program_(std::move(program)),
       arguments_(std::move(arguments)),
-      ready_file_(folder.File(program_ + ".ready.json")),
-      address_("127.0.0.1:0") {}
+      site_(std::move(site)),
+      ready_file_(folder.File((site_.name.empty() ? program_ : site_.name) + ".ready.json")),
+      address_(absl::StrCat(site_.host, ":", site_.port)) {}
 
 absl::Status Service::Start() {
   std::filesystem::remove(ready_file_);
   ChildOptions options;
-  options.argv = {ProgramFolder() + "/" + program_,
-                  "--listen",
-                  address_,
-                  "--metrics",
-                  "127.0.0.1:0",
-                  "--ready-file",
-                  ready_file_};
+  options.argv = site_.launcher;
+  for (const std::string& argument :
+       {ProgramFolder() + "/" + program_, std::string("--listen"), address_,
+        std::string("--metrics"), site_.host + ":0", std::string("--ready-file"), ready_file_}) {
+    options.argv.push_back(argument);
+  }
   options.argv.insert(options.argv.end(), arguments_.begin(), arguments_.end());
   for (const char* name : {"PATH", "HOME", "TMPDIR", "ASAN_OPTIONS", "TSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) {
@@ -83,6 +83,10 @@ absl::Status Service::Start() {
     metrics_port_ = std::atoi(metrics.c_str() + colon + 1);
   }
   return absl::OkStatus();
+}
+
+void Service::Signal(int number) const {
+  if (child_ != nullptr) kill(child_->pid(), number);
 }
 
 void Service::Kill() {

@@ -33,12 +33,22 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+// Where a service runs.
+struct ServiceSite {
+  std::string name;  // of its files; empty: the program's
+  std::string host = "127.0.0.1";
+  int port = 0;
+  // What starts the program, given as its arguments; empty: nothing does.
+  std::vector<std::string> launcher;
+};
+
 // One of the services as a process of its own, as a user would start it: on a port that the kernel
 // chose the first time and that it keeps when it is started again.
 class Service {
  public:
   // `program` is a name such as "kernelcast-worker"; `arguments` come after the shared ones.
-  Service(std::string program, std::vector<std::string> arguments, const TemporaryFolder& folder);
+  Service(std::string program, std::vector<std::string> arguments, const TemporaryFolder& folder,
+          ServiceSite site = {});
 
   // Starts it and waits until it serves. An error holds the end of its output.
   [[nodiscard]] absl::Status Start();
@@ -46,6 +56,8 @@ class Service {
   void Kill();
   // SIGTERM; the exit code, or -signal.
   int Terminate();
+  // The signal, such as SIGSTOP. Nothing where it does not run.
+  void Signal(int number) const;
   bool running() const { return child_ != nullptr; }
   pid_t pid() const { return child_ != nullptr ? child_->pid() : -1; }
   const std::string& address() const { return address_; }
@@ -54,6 +66,7 @@ class Service {
  private:
   const std::string program_;
   const std::vector<std::string> arguments_;
+  const ServiceSite site_;
   const std::string ready_file_;
   std::string address_;
   int metrics_port_ = 0;

@@ -13,6 +13,7 @@
 #include "common/base/version.h"
 #include "common/convert/convert.h"
 #include "common/domain/facts.h"
+#include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
@@ -139,7 +140,7 @@ absl::Status ForecasterService::Load() {
 void ForecasterService::BeginDrain() { draining_ = true; }
 
 absl::Status ForecasterService::Available() const {
-  if (draining_) return absl::UnavailableError("the forecaster is draining");
+  if (draining_) return NotStartedError("the forecaster is draining");
   return absl::OkStatus();
 }
 
@@ -186,6 +187,7 @@ grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContex
   }
   response->set_labels(labels);
   response->set_draining(draining_);
+  response->set_protocol_version(kProtocolVersion);
   return FinishNow(context, absl::OkStatus());
 }
 

@@ -2,10 +2,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -15,6 +15,8 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/metrics/gpu_model.h"
+#include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 
@@ -52,7 +54,9 @@ struct Job {
   Workers::CompileDone compile_done;
   Workers::MeasureDone measure_done;
   int attempts = 0;
-  bool put_problem = false;  // the worker said that it does not know the problem
+  int losses = 0;
+  std::set<uint64_t> failed_on;  // numbers of workers
+  bool put_problem = false;      // the worker said that it does not know the problem
   absl::Time not_before = absl::InfinitePast();
 
   void Fail(const absl::Status& status) {
@@ -64,6 +68,8 @@ struct Job {
   }
 };
 
+struct WorkerState;
+
 // What gRPC needs alive until a call has ended.
 struct Call {
   grpc::ClientContext context;
@@ -72,8 +78,41 @@ struct Call {
   v1::CompileReply compile_reply;
   v1::MeasureReply measure_reply;
   std::shared_ptr<Job> job;
-  size_t worker = 0;
+  std::shared_ptr<WorkerState> worker;
+  // The worker fell silent, and the call was ended for that.
+  bool given_up = false;
 };
+
+// Shared by the pool and by calls, which go on when the worker is not to be found any more. Stub
+// and number are constant; the rest is protected by the pool's mutex.
+struct WorkerState {
+  uint64_t number = 0;  // workers are never numbered alike
+  std::unique_ptr<Stub> stub;
+  WorkerView view;
+  bool removed = false;
+  uint64_t last_chosen = 0;
+  // What other orchestrators have there, when it described itself last.
+  uint32_t others_compiles = 0;
+  uint32_t others_measures = 0;
+  CallRecord record;
+  std::set<std::string> problems;  // put to this incarnation
+  std::string incarnation;
+  std::unique_ptr<grpc::ClientContext> describe_context;
+  v1::WorkerDescribeRequest describe_request;
+  v1::WorkerDescription describe_reply;
+  absl::Time next_describe = absl::InfinitePast();
+  absl::Time last_answer = absl::InfinitePast();
+};
+
+const v1::TargetDescription* FindTarget(const WorkerState& worker, const std::string& target) {
+  for (const v1::TargetDescription& description : worker.view.description.targets()) {
+    if (description.target() == target) return &description;
+  }
+  return nullptr;
+}
+
+// Of Describe, after a failure: soon, but not in a hurry.
+constexpr absl::Duration kDescribeAgain = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -83,14 +122,13 @@ class WorkerPool::Impl {
       : options_(std::move(options)), on_change_(std::move(on_change)) {}
 
   absl::Status Start() {
-    for (const std::string& address : options_.addresses) {
-      KC_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, options_.channel));
-      auto worker = std::make_unique<WorkerState>();
-      worker->view.address = address;
-      worker->view.unhealthy_reason = "not asked yet";
-      worker->stub = v1::Worker::NewStub(channel);
-      workers_.push_back(std::move(worker));
+    // A mistake in an address or a TLS file is for the operator to see at once.
+    for (const std::string& address : options_.discovery.addresses) {
+      KC_RETURN_IF_ERROR(MakeChannel(address, options_.channel).status());
     }
+    KC_ASSIGN_OR_RETURN(
+        discovery_,
+        AddressWatch::Start(options_.discovery, [this](const auto& peers) { OnPeers(peers); }));
     thread_ = std::thread([this] { Watch(); });
     return absl::OkStatus();
   }
@@ -107,6 +145,7 @@ class WorkerPool::Impl {
       abandoned.swap(queue_);
       wake_.notify_all();
     }
+    discovery_.reset();
     for (auto& job : abandoned) job->Fail(absl::CancelledError("the worker pool is stopping"));
     if (thread_.joinable()) thread_.join();
     std::unique_lock lock(mutex_);
@@ -127,29 +166,27 @@ class WorkerPool::Impl {
 
   Workers::Capacity CapacityFor(const std::string& target) const {
     std::lock_guard lock(mutex_);
-    Workers::Capacity capacity;
+    // Those that are left out count where there are no others, for then they are asked.
+    Workers::Capacity capacity, ejected;
     for (const auto& worker : workers_) {
-      if (!worker->view.healthy) continue;
-      for (const auto& description : worker->view.description.targets()) {
-        if (description.target() != target) continue;
-        if (description.can_compile()) {
-          capacity.compile_credits += worker->view.description.compile_credits();
-        }
-        // Credits count what waits as well; one of them runs at a time.
-        if (description.can_measure()) capacity.measure_slots += 1;
+      if (!Usable(*worker)) continue;
+      Workers::Capacity& sum = worker->record.in() ? capacity : ejected;
+      if (Serves(*worker, target, Kind::kCompile)) {
+        sum.compile_credits += worker->view.description.compile_credits();
       }
+      // Credits count what waits as well; one of them runs at a time.
+      if (Serves(*worker, target, Kind::kMeasure)) sum.measure_slots += 1;
     }
+    if (capacity.compile_credits == 0) capacity.compile_credits = ejected.compile_credits;
+    if (capacity.measure_slots == 0) capacity.measure_slots = ejected.measure_slots;
     return capacity;
   }
 
   DeviceInfo DeviceFor(const std::string& target) const {
     std::lock_guard lock(mutex_);
     for (const auto& worker : workers_) {
-      if (!worker->view.healthy) continue;
-      for (const auto& description : worker->view.description.targets()) {
-        if (description.target() == target && description.can_measure()) {
-          return FromProto(description.device());
-        }
+      if (worker->view.healthy && Serves(*worker, target, Kind::kMeasure)) {
+        return FromProto(FindTarget(*worker, target)->device());
       }
     }
     return {};
@@ -158,8 +195,16 @@ class WorkerPool::Impl {
   std::vector<WorkerView> View() const {
     std::lock_guard lock(mutex_);
     std::vector<WorkerView> views;
-    for (const auto& worker : workers_) views.push_back(worker->view);
+    for (const auto& worker : workers_) {
+      views.push_back(worker->view);
+      views.back().ejected = !worker->record.in();
+    }
     return views;
+  }
+
+  WorkerPoolCounts Counts() const {
+    std::lock_guard lock(mutex_);
+    return counts_;
   }
 
   size_t QueueDepth() const {
@@ -168,71 +213,185 @@ class WorkerPool::Impl {
   }
 
  private:
-  struct WorkerState {
-    WorkerView view;
-    std::unique_ptr<Stub> stub;
-    uint32_t compiles = 0;
-    uint32_t measures = 0;
-    std::set<std::string> problems;  // put to this incarnation
-    std::string incarnation;
-    std::unique_ptr<grpc::ClientContext> describe_context;
-    v1::WorkerDescribeRequest describe_request;
-    v1::WorkerDescription describe_reply;
-    absl::Time next_describe = absl::InfinitePast();
-  };
-
-  static bool Serves(const WorkerState& worker, const Job& job) {
-    for (const auto& description : worker.view.description.targets()) {
-      if (description.target() == job.target) {
-        return job.kind == Kind::kCompile ? description.can_compile() : description.can_measure();
+  // Workers come and go as records do. Those that go get nothing new; what they have they finish.
+  void OnPeers(const std::vector<PeerAddress>& peers) {
+    std::vector<std::shared_ptr<WorkerState>> added;
+    for (const PeerAddress& peer : peers) {
+      {
+        std::lock_guard lock(mutex_);
+        const bool known = std::ranges::any_of(
+            workers_, [&](const auto& worker) { return worker->view.address == peer.address; });
+        if (known) continue;
       }
-    }
-    return false;
-  }
-
-  // The worker with the most room for the job; nothing if none has any.
-  std::optional<size_t> Choose(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::optional<size_t> best;
-    int64_t best_room = 0;
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      const WorkerState& worker = *workers_[i];
-      if (!worker.view.healthy || worker.view.description.draining() || !Serves(worker, job)) {
+      ChannelOptions channel_options = options_.channel;
+      channel_options.authority = peer.authority;
+      auto channel = MakeChannel(peer.address, channel_options);
+      if (!channel.ok()) {
+        Log(LogLevel::kError, "a worker cannot be called",
+            {{"address", peer.address}, {"error", std::string(channel.status().message())}});
         continue;
       }
-      const auto& description = worker.view.description;
-      const int64_t room =
-          job.kind == Kind::kCompile
-              ? static_cast<int64_t>(description.compile_credits()) - worker.compiles
-              : static_cast<int64_t>(description.measure_credits()) - worker.measures;
-      if (room > best_room) {
-        best_room = room;
-        best = i;
+      auto worker = std::make_shared<WorkerState>();
+      worker->view.address = peer.address;
+      worker->view.unhealthy_reason = "not asked yet";
+      worker->stub = v1::Worker::NewStub(*channel);
+      added.push_back(std::move(worker));
+    }
+    std::vector<std::string> gone;
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(workers_, [&](const std::shared_ptr<WorkerState>& worker) {
+        const bool stays = std::ranges::any_of(
+            peers, [&](const PeerAddress& peer) { return peer.address == worker->view.address; });
+        if (stays) return false;
+        worker->removed = true;
+        gone.push_back(worker->view.address);
+        leaving_.push_back(worker);
+        return true;
+      });
+      for (auto& worker : added) {
+        worker->number = ++last_number_;
+        workers_.push_back(worker);
+      }
+      wake_.notify_all();
+    }
+    for (const auto& worker : added) {
+      Log(LogLevel::kInfo, "worker found", {{"address", worker->view.address}});
+    }
+    for (const std::string& address : gone) {
+      Log(LogLevel::kInfo, "worker gone from its name", {{"address", address}});
+    }
+    if (!gone.empty()) on_change_();
+  }
+
+  static bool Usable(const WorkerState& worker) {
+    return worker.view.healthy && !worker.removed && !worker.view.description.draining();
+  }
+
+  bool HasGpu(const v1::TargetDescription& description) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::string& model = description.device().model();
+    return model == gpu_model_ || GpuModelOf(kCudaTargetName, model) == gpu_model_;
+  }
+
+  bool Serves(const WorkerState& worker, const std::string& target, Kind kind) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const v1::TargetDescription* const description = FindTarget(worker, target);
+    if (description == nullptr) return false;
+    if (target == kCudaTargetName && !gpu_model_.empty()) {
+      // What is compiled for another architecture has other facts, and does not run.
+      const bool other =
+          description->can_measure()
+              ? !HasGpu(*description)
+              : !gpu_architecture_.empty() && description->architecture() != gpu_architecture_;
+      if (other) return false;
+    }
+    return kind == Kind::kCompile ? description->can_compile() : description->can_measure();
+  }
+
+  // Which GPU the target cuda stands for: speedups from different ones do not belong in one search.
+  // It stays as long as any worker that has it is known.
+  void ChooseGpu(const WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const v1::TargetDescription* const described = FindTarget(worker, std::string(kCudaTargetName));
+    if (described == nullptr || !described->can_measure()) return;
+    if (gpu_model_.empty()) gpu_model_ = options_.gpu_model;
+    const bool known = std::ranges::any_of(workers_, [&](const auto& other) {
+      const v1::TargetDescription* const target = FindTarget(*other, std::string(kCudaTargetName));
+      return target != nullptr && target->can_measure() && HasGpu(*target);
+    });
+    if (options_.gpu_model.empty() && (gpu_model_.empty() || !known)) {
+      gpu_model_ = described->device().model();
+    }
+    if (HasGpu(*described)) {
+      gpu_architecture_ = described->architecture();
+    } else {
+      Log(LogLevel::kWarning, "a worker has another GPU than what the target cuda is measured on",
+          {{"address", worker.view.address},
+           {"gpu", described->device().model()},
+           {"measured_on", gpu_model_}});
+    }
+  }
+
+  struct Room {
+    int64_t credits = 0;
+    int64_t free = 0;       // of what this pool may still send
+    double free_share = 0;  // of all, with what other orchestrators have there
+  };
+  static Room RoomFor(const WorkerState& worker, Kind kind) {
+    const bool compile = kind == Kind::kCompile;
+    const auto& description = worker.view.description;
+    const int64_t credits = compile ? description.compile_credits() : description.measure_credits();
+    const int64_t own = compile ? worker.view.compiles : worker.view.measures;
+    const int64_t others = compile ? worker.others_compiles : worker.others_measures;
+    if (credits == 0) return {};
+    // What others have is seconds old: it says where there is more room, not that there is none.
+    return {credits, credits - own,
+            static_cast<double>(credits - own - others) / static_cast<double>(credits)};
+  }
+
+  // The worker with the largest share of its credits free; of several, the one that was chosen
+  // longest ago. Null if none has room.
+  std::shared_ptr<WorkerState> Choose(const Job& job, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    enum Rank { kTrusted, kProbation, kOut, kFailedBefore, kRanks };
+    std::shared_ptr<WorkerState> best[kRanks];
+    Room best_room[kRanks];
+    bool any[kRanks] = {};
+    for (const auto& worker : workers_) {
+      if (!Usable(*worker) || !Serves(*worker, job.target, job.kind)) continue;
+      const Rank rank = job.failed_on.contains(worker->number) ? kFailedBefore
+                        : worker->record.in()                  ? kTrusted
+                        : worker->record.out(now)              ? kOut
+                                                               : kProbation;
+      any[rank] = true;
+      const Room room = RoomFor(*worker, job.kind);
+      if (room.free <= 0) continue;
+      // A probe is one call.
+      if (rank == kProbation && worker->view.compiles + worker->view.measures > 0) continue;
+      const bool better = best[rank] == nullptr || room.free_share > best_room[rank].free_share ||
+                          (room.free_share == best_room[rank].free_share &&
+                           worker->last_chosen < best[rank]->last_chosen);
+      if (better) {
+        best[rank] = worker;
+        best_room[rank] = room;
       }
     }
-    return best;
+    // Whoever is on probation is probed with what is at hand.
+    for (const Rank rank : {kProbation, kTrusted}) {
+      if (best[rank] != nullptr) return best[rank];
+    }
+    // One that is busy is waited for, rather than one that is known to fail.
+    if (any[kTrusted] || any[kProbation]) return nullptr;
+    if (any[kOut]) return best[kOut];
+    return best[kFailedBefore];
   }
 
   // Starts what can be started. Calls are begun without the lock: gRPC may complete them at once.
   void Dispatch(std::unique_lock<std::mutex>& lock) {
     std::vector<Call*> started;
     const absl::Time now = absl::Now();
+    // Where nothing was free for one request, nothing is for the next like it.
+    std::set<std::pair<Kind, std::string>> full;
     for (auto it = queue_.begin(); it != queue_.end() && !stopping_;) {
-      if ((*it)->not_before > now) {
+      const Job& job = **it;
+      const bool choosy = !job.failed_on.empty();
+      if (job.not_before > now || (!choosy && full.contains({job.kind, job.target}))) {
         ++it;
         continue;
       }
-      std::optional<size_t> chosen = Choose(**it);
-      if (!chosen) {
+      std::shared_ptr<WorkerState> worker = Choose(job, now);
+      if (worker == nullptr) {
+        if (!choosy) full.emplace(job.kind, job.target);
         ++it;
         continue;
       }
       auto* call = new Call;
       call->job = std::move(*it);
-      call->worker = *chosen;
+      call->worker = worker;
       it = queue_.erase(it);
-      WorkerState& worker = *workers_[*chosen];
-      ++(call->job->kind == Kind::kCompile ? worker.compiles : worker.measures);
-      call->job->put_problem = !worker.problems.contains(call->job->problem->problem_id);
+      ++(call->job->kind == Kind::kCompile ? worker->view.compiles : worker->view.measures);
+      worker->last_chosen = ++choices_;
+      call->job->put_problem = !worker->problems.contains(call->job->problem->problem_id);
       calls_.insert(call);
       started.push_back(call);
     }
@@ -243,22 +402,23 @@ class WorkerPool::Impl {
 
   void Begin(Call* call) {
     Job& job = *call->job;
-    Stub& stub = *workers_[call->worker]->stub;
+    Stub& stub = *call->worker->stub;
     const absl::Duration timeout =
         job.kind == Kind::kCompile ? options_.compile_timeout : options_.measure_timeout;
     call->context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     if (job.put_problem) {
       *call->put_request.mutable_problem() = ProblemFilesToProto(*job.problem);
-      stub.async()->PutProblem(&call->context, &call->put_request, &call->put_reply,
-                               [this, call](grpc::Status status) { OnProblemPut(call, status); });
+      stub.async()->PutProblem(
+          &call->context, &call->put_request, &call->put_reply,
+          [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
       return;
     }
     if (job.kind == Kind::kCompile) {
       stub.async()->Compile(&call->context, &job.compile_request, &call->compile_reply,
-                            [this, call](grpc::Status status) { Finish(call, status); });
+                            [this, call](const grpc::Status& status) { Finish(call, status); });
     } else {
       stub.async()->Measure(&call->context, &job.measure_request, &call->measure_reply,
-                            [this, call](grpc::Status status) { Finish(call, status); });
+                            [this, call](const grpc::Status& status) { Finish(call, status); });
     }
   }
 
@@ -272,10 +432,11 @@ class WorkerPool::Impl {
     next->worker = call->worker;
     {
       std::lock_guard lock(mutex_);
-      workers_[call->worker]->problems.insert(call->job->problem->problem_id);
+      call->worker->problems.insert(call->job->problem->problem_id);
+      next->given_up = call->given_up;
       calls_.erase(call);
       calls_.insert(next);
-      if (stopping_) next->context.TryCancel();
+      if (stopping_ || next->given_up) next->context.TryCancel();
     }
     delete call;
     next->job->put_problem = false;
@@ -284,50 +445,123 @@ class WorkerPool::Impl {
 
   void Finish(Call* raw, const grpc::Status& grpc_status) {
     std::unique_ptr<Call> call(raw);
-    const absl::Status status = FromGrpc(grpc_status);
+    const absl::Status status = FromGrpc(grpc_status, call->context);
     std::shared_ptr<Job> job = call->job;
     bool answered = true;
-    bool lost_worker = false;
+    bool changed = false;
     absl::Status final_status = status;
     {
       std::unique_lock lock(mutex_);
-      WorkerState& worker = *workers_[call->worker];
-      --(job->kind == Kind::kCompile ? worker.compiles : worker.measures);
-      if (status.code() == absl::StatusCode::kNotFound && !stopping_) {
+      WorkerState& worker = *call->worker;
+      --(job->kind == Kind::kCompile ? worker.view.compiles : worker.view.measures);
+      if (stopping_) {
+        if (!status.ok()) final_status = absl::CancelledError("the worker pool is stopping");
+      } else if (status.code() == absl::StatusCode::kNotFound) {
         // The worker forgot the problem: the next attempt puts it again.
         worker.problems.erase(job->problem->problem_id);
         answered = ++job->attempts > 2 * options_.max_attempts;
-      } else if (!status.ok() && IsTransient(status.code()) && !stopping_) {
-        if (!IsRefusal(status.code())) {
-          ++job->attempts;
-          if (status.code() == absl::StatusCode::kUnavailable) {
-            lost_worker = worker.view.healthy;
-            MarkUnhealthy(worker, std::string(status.message()));
-          }
-        }
-        answered = job->attempts >= options_.max_attempts;
-        job->not_before =
-            absl::Now() + RetryAfter(status).value_or(absl::Milliseconds(20 << job->attempts));
-      } else if (stopping_ && !status.ok()) {
-        final_status = absl::CancelledError("the worker pool is stopping");
+      } else if (IsTransient(status.code())) {
+        changed = OnFailure(worker, *call, status, *job);
+        answered = job->attempts >= options_.max_attempts || job->losses >= options_.max_losses;
+      } else {
+        changed = OnSuccess(worker);
       }
       if (!answered) {
         queue_.push_front(job);
         wake_.notify_all();
       }
+      if (worker.removed) ForgetIfIdle(worker);
       if (!stopping_) Dispatch(lock);
     }
-    if (lost_worker) {
-      Log(LogLevel::kWarning, "worker lost",
-          {{"address", workers_[call->worker]->view.address},
-           {"error", std::string(status.message())}});
-      on_change_();
-    }
+    if (changed) on_change_();
     if (answered) Answer(*job, *call, final_status);
     // Last, so that the destructor cannot run before the callback has.
     std::lock_guard lock(mutex_);
     calls_.erase(raw);
     if (calls_.empty()) idle_.notify_all();
+  }
+
+  // A worker that answers, be it with a verdict, works. Tells whether capacity has changed.
+  bool OnSuccess(WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    worker.record.Add(/*failed=*/false);
+    // What it was given before it was left out may still succeed, and proves nothing.
+    if (!worker.record.on_probation(absl::Now())) return false;
+    worker.record.ComeBack();
+    Log(LogLevel::kInfo, "worker is used again", {{"address", worker.view.address}});
+    return true;
+  }
+
+  // Decides what an error says of the worker and of the request, and when that is tried again.
+  // Tells whether capacity has changed.
+  bool OnFailure(WorkerState& worker, const Call& call, const absl::Status& status, Job& job)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Time now = absl::Now();
+    if (IsNotStarted(status)) {
+      ++counts_.repeated_handed_back;
+      job.not_before = now;
+      const bool was_draining = worker.view.description.draining();
+      worker.view.description.set_draining(true);
+      worker.next_describe = now + kDescribeAgain;
+      return !was_draining;
+    }
+    job.not_before = now + RetryAfter(status).value_or(
+                               absl::Milliseconds(20 << std::min(job.attempts + job.losses, 5)));
+    if (IsRefusal(status.code())) {
+      ++counts_.repeated_refused;
+      // It has more from other orchestrators than it said last: those with room come first.
+      const bool compile = job.kind == Kind::kCompile;
+      const v1::WorkerDescription& told = worker.view.description;
+      (compile ? worker.others_compiles : worker.others_measures) =
+          compile ? told.compile_credits() : told.measure_credits();
+      worker.next_describe = std::min(worker.next_describe, now + kDescribeAgain);
+      return false;
+    }
+    job.failed_on.insert(worker.number);
+    // A server that is shut down cancels what reaches it in that moment.
+    const bool lost = call.given_up || status.code() == absl::StatusCode::kUnavailable ||
+                      status.code() == absl::StatusCode::kCancelled;
+    ++(lost ? job.losses : job.attempts);
+    ++(lost ? counts_.repeated_lost : counts_.repeated_failed);
+    bool changed = false;
+    const bool was_healthy = worker.view.healthy;
+    if (lost && was_healthy) {
+      Log(LogLevel::kWarning, "worker lost",
+          {{"address", worker.view.address}, {"error", std::string(status.message())}});
+      MarkUnhealthy(worker, std::string(status.message()));
+      worker.next_describe = now + absl::Milliseconds(100);
+      changed = true;
+    }
+    // However many calls a lost connection ends, it is one failure.
+    if (lost && !was_healthy) return changed;
+    worker.record.Add(/*failed=*/true);
+    return ConsiderEjecting(worker, status, now) || changed;
+  }
+
+  bool ConsiderEjecting(WorkerState& worker, const absl::Status& status, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (worker.removed || worker.record.out(now)) return false;
+    size_t out = 0;
+    int others_calls = 0, others_failures = 0;
+    for (const auto& other : workers_) {
+      if (other.get() == &worker) continue;
+      if (!other->record.in()) ++out;
+      others_calls += other->record.calls();
+      others_failures += other->record.failures();
+    }
+    const bool failed_probe = worker.record.on_probation(now);
+    if (!failed_probe) {
+      if (2 * (out + 1) > workers_.size()) return false;
+      if (!worker.record.Suspicious(options_.outliers, others_calls, others_failures)) return false;
+    }
+    const absl::Duration pause = worker.record.LeaveOut(options_.outliers, now);
+    ++counts_.ejections;
+    Log(LogLevel::kWarning, "worker is left out: its calls fail",
+        {{"address", worker.view.address},
+         {"failed", worker.record.failures()},
+         {"of", worker.record.calls()},
+         {"seconds", absl::ToDoubleSeconds(pause)},
+         {"error", std::string(status.ToString(absl::StatusToStringMode::kWithNoExtraData))}});
+    return !failed_probe;
   }
 
   static void Answer(Job& job, Call& call, const absl::Status& status) {
@@ -376,7 +610,25 @@ class WorkerPool::Impl {
     worker.view.healthy = false;
     worker.view.unhealthy_reason = std::move(reason);
     worker.problems.clear();
-    worker.next_describe = absl::Now() + absl::Milliseconds(100);
+    discovery_->LookAgain();
+  }
+
+  // A worker that has left its name is let go of when it has nothing of ours any more.
+  void ForgetIfIdle(const WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (worker.view.compiles + worker.view.measures > 0 || worker.describe_context != nullptr) {
+      return;
+    }
+    std::erase_if(leaving_, [&](const auto& leaving) { return leaving.get() == &worker; });
+  }
+
+  // What a silent worker holds is taken away from it, by ending the calls.
+  void GiveUpSilent(WorkerState& worker, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (worker.view.healthy || now - worker.last_answer <= options_.silence_limit) return;
+    for (Call* call : calls_) {
+      if (call->worker.get() != &worker || call->given_up) continue;
+      call->given_up = true;
+      call->context.TryCancel();
+    }
   }
 
   // Asks every worker for its description in turn, and wakes what waits for its time.
@@ -384,24 +636,27 @@ class WorkerPool::Impl {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
       const absl::Time now = absl::Now();
-      std::vector<size_t> due;
-      for (size_t i = 0; i < workers_.size(); ++i) {
-        WorkerState& worker = *workers_[i];
-        if (worker.describe_context == nullptr && worker.next_describe <= now) due.push_back(i);
-      }
-      for (size_t i : due) {
-        WorkerState& worker = *workers_[i];
-        worker.describe_context = std::make_unique<grpc::ClientContext>();
-        worker.describe_context->set_deadline(absl::ToChronoTime(now + options_.describe_timeout));
+      std::vector<std::shared_ptr<WorkerState>> due;
+      const auto look_at = [&](const std::shared_ptr<WorkerState>& worker) {
+        GiveUpSilent(*worker, now);
+        if (worker->describe_context != nullptr || worker->next_describe > now) return;
+        worker->describe_context = std::make_unique<grpc::ClientContext>();
+        worker->describe_context->set_deadline(absl::ToChronoTime(now + options_.describe_timeout));
         ++describing_;
-      }
+        due.push_back(worker);
+      };
+      for (const auto& worker : workers_) look_at(worker);
+      std::erase_if(leaving_, [](const auto& worker) {
+        return worker->view.compiles + worker->view.measures == 0 &&
+               worker->describe_context == nullptr;
+      });
+      for (const auto& worker : leaving_) look_at(worker);
       lock.unlock();
-      for (size_t i : due) {
-        WorkerState& worker = *workers_[i];
-        worker.describe_reply.Clear();
-        worker.stub->async()->Describe(worker.describe_context.get(), &worker.describe_request,
-                                       &worker.describe_reply,
-                                       [this, i](grpc::Status status) { OnDescribed(i, status); });
+      for (const auto& worker : due) {
+        worker->describe_reply.Clear();
+        worker->stub->async()->Describe(
+            worker->describe_context.get(), &worker->describe_request, &worker->describe_reply,
+            [this, worker](const grpc::Status& status) { OnDescribed(worker, status); });
       }
       lock.lock();
       Dispatch(lock);
@@ -410,34 +665,54 @@ class WorkerPool::Impl {
     }
   }
 
-  void OnDescribed(size_t index, const grpc::Status& status) {
+  // Why a worker that described itself is not used all the same; empty: it is.
+  std::string Objection(const WorkerState& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const v1::WorkerDescription& described = worker.describe_reply;
+    const absl::Status version = CheckProtocolVersion(described.protocol_version());
+    if (!version.ok()) return std::string(version.message());
+    // A name may have several addresses that lead to one worker, as where there are two versions of
+    // IP. Its credits are there once.
+    for (const auto& other : workers_) {
+      if (other->number < worker.number && other->view.healthy && !described.worker_id().empty() &&
+          other->incarnation == described.worker_id()) {
+        return absl::StrCat("is the same worker as ", other->view.address);
+      }
+    }
+    return "";
+  }
+
+  void OnDescribed(const std::shared_ptr<WorkerState>& shared, const grpc::Status& status) {
     bool changed = false;
     {
       std::unique_lock lock(mutex_);
-      WorkerState& worker = *workers_[index];
+      WorkerState& worker = *shared;
+      const absl::Time now = absl::Now();
       const bool was_healthy = worker.view.healthy;
+      const std::string reason_before = worker.view.unhealthy_reason;
       worker.describe_context.reset();
-      worker.next_describe = absl::Now() + options_.describe_interval;
+      worker.next_describe = now + options_.describe_interval;
       if (status.ok()) {
-        if (worker.incarnation != worker.describe_reply.worker_id()) {
-          worker.incarnation = worker.describe_reply.worker_id();
+        worker.last_answer = now;
+        if (const std::string objection = Objection(worker); !objection.empty()) {
+          worker.view.description = worker.describe_reply;
+          worker.view.healthy = false;
+          worker.view.unhealthy_reason = objection;
           worker.problems.clear();
+          changed = was_healthy;
+        } else {
+          changed = Accept(worker);
         }
-        const bool credits_changed =
-            worker.view.description.compile_credits() != worker.describe_reply.compile_credits() ||
-            worker.view.description.measure_credits() != worker.describe_reply.measure_credits();
-        worker.view.description = worker.describe_reply;
-        worker.view.healthy = true;
-        worker.view.unhealthy_reason.clear();
-        changed = !was_healthy || credits_changed;
       } else if (!stopping_) {
         MarkUnhealthy(worker, status.error_message());
-        worker.next_describe = absl::Now() + absl::Milliseconds(500);
+        worker.next_describe = now + kDescribeAgain;
         changed = was_healthy;
       }
-      if (changed) {
+      // One that was never there is no news, but one that is refused is.
+      if (changed || (status.ok() && worker.view.unhealthy_reason != reason_before)) {
         Log(worker.view.healthy ? LogLevel::kInfo : LogLevel::kWarning,
-            worker.view.healthy ? "worker is ready" : "worker does not answer",
+            worker.view.healthy ? "worker is ready"
+            : status.ok()       ? "worker is not used"
+                                : "worker does not answer",
             {{"address", worker.view.address}, {"reason", worker.view.unhealthy_reason}});
       }
       if (!stopping_) Dispatch(lock);
@@ -447,16 +722,47 @@ class WorkerPool::Impl {
     if (--describing_ == 0) idle_.notify_all();
   }
 
+  // Takes over what the worker told of itself. Tells whether capacity has changed.
+  bool Accept(WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const v1::WorkerDescription& told = worker.describe_reply;
+    const bool restarted = worker.incarnation != told.worker_id();
+    if (restarted) {
+      worker.incarnation = told.worker_id();
+      worker.problems.clear();
+      worker.record = CallRecord();
+    }
+    const v1::WorkerDescription& known = worker.view.description;
+    const bool changed =
+        !worker.view.healthy || restarted || known.compile_credits() != told.compile_credits() ||
+        known.measure_credits() != told.measure_credits() || known.draining() != told.draining();
+    worker.view.description = told;
+    worker.view.healthy = true;
+    worker.view.unhealthy_reason.clear();
+    const auto beyond = [](uint32_t all, uint32_t own) { return all > own ? all - own : 0; };
+    worker.others_compiles = beyond(told.compiles_in_flight(), worker.view.compiles);
+    worker.others_measures = beyond(told.measures_in_flight(), worker.view.measures);
+    if (changed && !worker.removed) ChooseGpu(worker);
+    return changed;
+  }
+
   const WorkerPoolOptions options_;
   const std::function<void()> on_change_;
+  std::unique_ptr<AddressWatch> discovery_;  // constant from Start to the destructor
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
-  // The vector is constant after Start; the states are protected by mutex_.
-  std::vector<std::unique_ptr<WorkerState>> workers_;
+  std::vector<std::shared_ptr<WorkerState>> workers_ ABSL_GUARDED_BY(mutex_);
+  // Gone from their names, and not done with what they have.
+  std::vector<std::shared_ptr<WorkerState>> leaving_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t choices_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::shared_ptr<Job>> queue_ ABSL_GUARDED_BY(mutex_);
   std::set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
+  // What the target cuda stands for; empty: not known yet.
+  std::string gpu_model_ ABSL_GUARDED_BY(mutex_);
+  std::string gpu_architecture_ ABSL_GUARDED_BY(mutex_);
+  WorkerPoolCounts counts_ ABSL_GUARDED_BY(mutex_);
   int describing_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
@@ -519,6 +825,7 @@ DeviceInfo WorkerPool::DeviceFor(const std::string& target) const {
 }
 
 std::vector<WorkerView> WorkerPool::View() const { return impl_->View(); }
+WorkerPoolCounts WorkerPool::Counts() const { return impl_->Counts(); }
 size_t WorkerPool::QueueDepth() const { return impl_->QueueDepth(); }
 
 }  // namespace kernelcast::orchestrator

@@ -22,6 +22,8 @@ namespace {
 constexpr size_t kMaxIdBytes = 128;
 constexpr size_t kLabelsPerOffer = 256;
 constexpr int64_t kLabelRetryNs = 2'000'000'000;
+constexpr size_t kManyLabels = 4096;
+constexpr int64_t kManyLabelsPauseNs = 100'000'000;
 
 // Spaces up to this size are known as a whole before a search selects; of larger ones so much, and
 // some more with each measurement, so that variations of the best are among what is selected from.
@@ -1487,19 +1489,26 @@ int64_t Engine::ResumeReranks() {
 // --- Labels and time --------------------------------------------------------------------------
 
 void Engine::OfferLabels() {
-  if (state_.pending_labels().empty() || clock_->MonotonicNs() < next_label_offer_ns_) {
+  if (state_.pending_labels().size() == labels_offered_.size() ||
+      clock_->MonotonicNs() < next_label_offer_ns_) {
     return;
   }
+  // Many wait where a forecaster is away; going through them takes a while.
+  if (labels_offered_.size() > kManyLabels) {
+    next_label_offer_ns_ = clock_->MonotonicNs() + kManyLabelsPauseNs;
+  }
+  // An offer may take long, where one of several forecasters is away: later labels do not wait for
+  // it.
   std::map<std::string, std::vector<LabelRecord>> by_problem;
   for (const auto& [request_id, pending] : state_.pending_labels()) {
-    if (problems_observing_.contains(pending.problem_id)) continue;
+    if (labels_offered_.contains(request_id)) continue;
     auto& labels = by_problem[pending.problem_id];
     if (labels.size() < kLabelsPerOffer) labels.push_back(pending.label);
   }
   for (auto& [problem_id, labels] : by_problem) {
-    problems_observing_.insert(problem_id);
     std::vector<std::string> request_ids;
     for (const LabelRecord& label : labels) request_ids.push_back(label.label_id);
+    labels_offered_.insert(request_ids.begin(), request_ids.end());
     Afterwards([this, problem_id = problem_id, labels = std::move(labels),
                 request_ids = std::move(request_ids),
                 problem = state_.FindProblem(problem_id)]() mutable {
@@ -1507,7 +1516,7 @@ void Engine::OfferLabels() {
           problem, std::move(labels),
           [this, inbox = inbox_, problem_id, request_ids](const absl::Status& status) {
             inbox->Post([this, problem_id, request_ids, status] {
-              problems_observing_.erase(problem_id);
+              for (const std::string& id : request_ids) labels_offered_.erase(id);
               if (status.ok()) {
                 Emit(LabelsObserved{request_ids});
               } else {

@@ -315,7 +315,8 @@ class Engine {
   // Requests for kernels under way, by search and number, and what ends those of a search.
   std::set<std::pair<std::string, uint64_t>> writing_;
   std::map<std::string, std::stop_source> writing_stops_;
-  std::set<std::string> problems_observing_;
+  // Labels, by request, that forecasters are being told of.
+  std::set<std::string> labels_offered_;
   bool draining_ = false;
   int64_t next_label_offer_ns_ = 0;
   int64_t overview_ns_ = 0;  // when the last one was made, by the wall clock

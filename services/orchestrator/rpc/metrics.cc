@@ -27,13 +27,14 @@ constexpr std::pair<Stage, const char*> kStages[] = {{Stage::kCompile, "compile"
                                                      {Stage::kMeasure, "measure"}};
 constexpr const char* kBestSpeedup = "kernelcast_orchestrator_best_speedup_ratio";
 constexpr const char* kOtherProblem = "other";
+constexpr const char* kRepeatReasons[] = {"lost", "failed", "handed_back", "refused"};
 
 }  // namespace
 
 OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
-                                         std::function<WorkerFigures()> look_at_workers)
+                                         std::function<PeerFigures()> look_at_peers)
     : registry_(registry),
-      look_at_workers_(std::move(look_at_workers)),
+      look_at_peers_(std::move(look_at_peers)),
       in_flight_(registry->Gauge("kernelcast_orchestrator_candidates_in_flight",
                                  "Evaluations accepted and not settled.")),
       events_(registry->Gauge("kernelcast_orchestrator_log_events", "Events in the log.")),
@@ -48,7 +49,23 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
                                      {{"state", "ready"}})),
       workers_away_(registry->Gauge("kernelcast_orchestrator_workers",
                                     "Workers that it was told of, by whether they answer.",
-                                    {{"state", "away"}})) {
+                                    {{"state", "away"}})),
+      workers_ejected_(registry->Gauge("kernelcast_orchestrator_workers",
+                                       "Workers that it was told of, by whether they answer.",
+                                       {{"state", "ejected"}})),
+      forecasters_ready_(registry->Gauge("kernelcast_orchestrator_forecasters",
+                                         "Forecasters that it was told of, by whether they answer.",
+                                         {{"state", "ready"}})),
+      forecasters_away_(registry->Gauge("kernelcast_orchestrator_forecasters",
+                                        "Forecasters that it was told of, by whether they answer.",
+                                        {{"state", "away"}})),
+      ejections_(registry->Counter("kernelcast_orchestrator_worker_ejections_total",
+                                   "Times that a worker was left out, since its calls failed.")) {
+  for (const char* reason : kRepeatReasons) {
+    repeated_calls_[reason] =
+        &registry->Counter("kernelcast_orchestrator_worker_calls_repeated_total",
+                           "Calls to workers that were made again, by why.", {{"reason", reason}});
+  }
   for (const GenerationOutcome outcome : kGenerationOutcomes) {
     generations_[outcome] =
         &registry->Counter("kernelcast_orchestrator_generations_total",
@@ -177,12 +194,20 @@ void OrchestratorMetrics::OnFigures(const EngineFigures& figures) {
 
 void OrchestratorMetrics::OnOverview(const EngineOverview& overview) {
   ++overviews_;
-  if (look_at_workers_ != nullptr) {
-    const WorkerFigures workers = look_at_workers_();
-    workers_ready_.Set(static_cast<double>(workers.ready));
-    workers_away_.Set(static_cast<double>(workers.away));
+  if (look_at_peers_ != nullptr) {
+    const PeerFigures peers = look_at_peers_();
+    workers_ready_.Set(static_cast<double>(peers.ready));
+    workers_away_.Set(static_cast<double>(peers.away));
+    workers_ejected_.Set(static_cast<double>(peers.ejected));
+    forecasters_ready_.Set(static_cast<double>(peers.forecasters_ready));
+    forecasters_away_.Set(static_cast<double>(peers.forecasters_away));
+    ejections_.Increment(static_cast<double>(peers.ejections) - ejections_.Value());
+    for (const auto& [reason, times] : peers.repeated_calls) {
+      prometheus::Counter& counter = *repeated_calls_.at(reason);
+      counter.Increment(static_cast<double>(times) - counter.Value());
+    }
     // One that goes away is still the one that the last measurements were made on.
-    if (!workers.cuda_device.empty()) cuda_device_ = workers.cuda_device;
+    if (!peers.cuda_device.empty()) cuda_device_ = peers.cuda_device;
   }
   ShowQueues(overview);
   ShowRisks(overview);

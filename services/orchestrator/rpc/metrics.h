@@ -14,10 +14,16 @@
 
 namespace kernelcast::orchestrator {
 
-// The workers, as far as metrics tell of them.
-struct WorkerFigures {
+// Workers and forecasters, as far as metrics tell of them.
+struct PeerFigures {
   uint64_t ready = 0;
   uint64_t away = 0;
+  uint64_t ejected = 0;
+  uint64_t forecasters_ready = 0;
+  uint64_t forecasters_away = 0;
+  // Since the process started.
+  uint64_t ejections = 0;
+  std::map<std::string, uint64_t> repeated_calls;  // by reason
   // Of the workers that measure on the target cuda, as the driver names it; empty: not known.
   std::string cuda_device;
 };
@@ -30,9 +36,9 @@ class OrchestratorMetrics final : public EngineObserver {
   // More problems than these share one series, as "other".
   static constexpr size_t kMaxProblems = 32;
 
-  // `look_at_workers` is called with each overview, on the engine's thread; null: nobody knows.
+  // `look_at_peers` is called with each overview, on the engine's thread; null: nobody knows.
   explicit OrchestratorMetrics(MetricsRegistry* registry,
-                               std::function<WorkerFigures()> look_at_workers = nullptr);
+                               std::function<PeerFigures()> look_at_peers = nullptr);
 
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) override;
@@ -78,7 +84,7 @@ class OrchestratorMetrics final : public EngineObserver {
   bool RoomFor(const std::string& name);
 
   MetricsRegistry* const registry_;
-  const std::function<WorkerFigures()> look_at_workers_;
+  const std::function<PeerFigures()> look_at_peers_;
   std::map<std::string_view, PerModel> models_;
   prometheus::Gauge& in_flight_;
   prometheus::Gauge& events_;
@@ -87,6 +93,11 @@ class OrchestratorMetrics final : public EngineObserver {
   prometheus::Gauge& generations_in_flight_;
   prometheus::Gauge& workers_ready_;
   prometheus::Gauge& workers_away_;
+  prometheus::Gauge& workers_ejected_;
+  prometheus::Gauge& forecasters_ready_;
+  prometheus::Gauge& forecasters_away_;
+  prometheus::Counter& ejections_;
+  std::map<std::string, prometheus::Counter*, std::less<>> repeated_calls_;
   std::map<GenerationOutcome, prometheus::Counter*> generations_;
   std::map<std::string, prometheus::Counter*, std::less<>> generation_tokens_;
 

@@ -91,7 +91,7 @@ class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::E
 
 OrchestratorService::OrchestratorService(Engine* engine, const EventStore* store,
                                          const WorkerPool* workers,
-                                         const ForecasterClient* forecasters)
+                                         const ForecasterPool* forecasters)
     : engine_(engine),
       workers_(workers),
       forecasters_(forecasters),
@@ -115,13 +115,16 @@ grpc::ServerUnaryReactor* OrchestratorService::Describe(
     worker->set_address(view.address);
     worker->set_healthy(view.healthy);
     worker->set_unhealthy_reason(view.unhealthy_reason);
+    worker->set_ejected(view.ejected);
     *worker->mutable_description() = view.description;
   }
-  const ForecasterView view = forecasters_->View();
-  auto* forecaster = description.add_forecasters();
-  forecaster->set_address(view.address);
-  forecaster->set_healthy(view.healthy);
-  forecaster->set_unhealthy_reason(view.unhealthy_reason);
+  for (const ForecasterView& view : forecasters_->View()) {
+    auto* forecaster = description.add_forecasters();
+    forecaster->set_address(view.address);
+    forecaster->set_healthy(view.healthy);
+    forecaster->set_unhealthy_reason(view.unhealthy_reason);
+    forecaster->set_pending_labels(view.pending_labels);
+  }
   const EngineFigures figures = engine_->figures();
   description.set_events(figures.events);
   description.set_evaluations_in_flight(figures.live_evaluations);

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
-#include "services/orchestrator/clients/forecaster_client.h"
+#include "services/orchestrator/clients/forecaster_pool.h"
 #include "services/orchestrator/clients/worker_pool.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/rpc/log_streams.h"
@@ -20,7 +20,7 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService {
  public:
   // All must outlive the service, and the service the server that it is registered with.
   OrchestratorService(Engine* engine, const EventStore* store, const WorkerPool* workers,
-                      const ForecasterClient* forecasters);
+                      const ForecasterPool* forecasters);
   ~OrchestratorService() override;
 
   // Evaluations and searches are refused from now on; watchers' streams end.
@@ -57,7 +57,7 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService {
  private:
   Engine* const engine_;
   const WorkerPool* const workers_;
-  const ForecasterClient* const forecasters_;
+  const ForecasterPool* const forecasters_;
   std::atomic<bool> draining_ = false;
   std::unique_ptr<LogStreams> log_streams_;
 };

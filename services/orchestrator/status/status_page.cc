@@ -209,6 +209,7 @@ std::string Peers(const StatusPeers& peers) {
       {{"Service"}, {"Address", "text"}, {"State", "text"}, {"Name", "text"}, {"Targets", "text"}});
   const auto add = [&table](const char* kind, const StatusPeer& peer) {
     std::string state = "<span class=\"good\">ready</span>";
+    if (peer.left_out) state = "<span class=\"bad\">left out</span>";
     if (peer.draining) state = "draining";
     if (!peer.healthy) {
       state = absl::StrCat("<span class=\"bad\">away</span> <span class=\"faint\">",
@@ -219,14 +220,18 @@ std::string Peers(const StatusPeers& peers) {
     table.Row({kind, EscapedForPage(peer.address), state, EscapedForPage(peer.name),
                absl::StrJoin(targets, "<br>")});
   };
-  add("forecaster", peers.forecaster);
-  const size_t shown = std::min(peers.workers.size(), kMaxPeers);
-  for (size_t i = 0; i < shown; ++i) add("worker", peers.workers[i]);
-  std::string html = table.End();
-  if (shown < peers.workers.size()) {
-    absl::StrAppend(&html, "<p class=\"faint\">and ", peers.workers.size() - shown,
-                    " more workers</p>\n");
-  }
+  std::string more;
+  const auto add_all = [&](const char* kind, const std::vector<StatusPeer>& all) {
+    const size_t shown = std::min(all.size(), kMaxPeers);
+    for (size_t i = 0; i < shown; ++i) add(kind, all[i]);
+    if (shown < all.size()) {
+      absl::StrAppend(&more, "<p class=\"faint\">and ", all.size() - shown, " more ", kind,
+                      "s</p>\n");
+    }
+  };
+  add_all("forecaster", peers.forecasters);
+  add_all("worker", peers.workers);
+  std::string html = table.End() + more;
   return html;
 }
 

@@ -16,7 +16,8 @@ struct StatusPeer {
   std::string address;
   bool healthy = false;
   bool draining = false;
-  std::string reason;  // why it is not healthy
+  bool left_out = false;  // healthy, and not asked all the same where there are others
+  std::string reason;     // why it is not healthy
   std::string name;
   // "cuda on NVIDIA H200", one for each target.
   std::vector<std::string> targets;
@@ -24,7 +25,7 @@ struct StatusPeer {
 
 struct StatusPeers {
   std::vector<StatusPeer> workers;
-  StatusPeer forecaster;
+  std::vector<StatusPeer> forecasters;
 };
 
 // The page, in HTML: no scripts, no style but that of kStatusStylePath, nothing from elsewhere. Of

@@ -24,9 +24,27 @@ JobQueue::~JobQueue() {
 }
 
 void JobQueue::Submit(Job job) {
-  const std::lock_guard lock(mutex_);
-  waiting_.push_back({std::move(job), Clock::Real().MonotonicNs()});
-  changed_.notify_one();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!draining_) {
+      waiting_.push_back({std::move(job), Clock::Real().MonotonicNs()});
+      changed_.notify_one();
+      return;
+    }
+  }
+  job(0);
+}
+
+void JobQueue::Drain() {
+  std::deque<Waiting> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    waiting.swap(waiting_);
+  }
+  for (Waiting& next : waiting) {
+    next.job(Clock::Real().MonotonicNs() - next.since_ns);
+  }
 }
 
 void JobQueue::Work() {

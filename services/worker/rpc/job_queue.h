@@ -25,6 +25,9 @@ class JobQueue {
   JobQueue& operator=(const JobQueue&) = delete;
 
   void Submit(Job job);
+  // Runs what waits here and now, on the caller's thread, and from now on what is submitted on its
+  // submitter's: for jobs that know that they are not to begin any more. What runs goes on.
+  void Drain();
 
  private:
   struct Waiting {
@@ -38,6 +41,7 @@ class JobQueue {
   // State below is protected by mutex_.
   std::deque<Waiting> waiting_;
   bool stopping_ = false;
+  bool draining_ = false;
 
   std::vector<std::thread> threads_;
 };

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/convert/convert.h"
+#include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
@@ -71,6 +72,7 @@ v1::RequestError ToRequestError(const absl::Status& status) {
   v1::RequestError error;
   error.set_code(static_cast<int32_t>(converted.error_code()));
   error.set_message(converted.error_message());
+  error.set_not_started(IsNotStarted(status));
   if (const auto retry = RetryAfter(status)) {
     SetDuration(error.mutable_retry_after(), absl::ToInt64Nanoseconds(*retry));
   }
@@ -125,7 +127,13 @@ WorkerService::WorkerService(const Options& options, std::map<std::string, Targe
 WorkerService::~WorkerService() = default;
 
 absl::Status WorkerService::Available() const {
-  return draining_ ? absl::UnavailableError("the worker is draining") : absl::OkStatus();
+  return draining_ ? NotStartedError("the worker is draining") : absl::OkStatus();
+}
+
+void WorkerService::BeginDrain() {
+  draining_ = true;
+  compiling_.Drain();
+  measuring_.Drain();
 }
 
 absl::StatusOr<Target*> WorkerService::FindTarget(const std::string& name) const {
@@ -188,6 +196,7 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
   response->set_compiles_in_flight(compile_credits_.in_flight());
   response->set_measures_in_flight(measure_credits_.in_flight());
   response->set_draining(draining_);
+  response->set_protocol_version(kProtocolVersion);
   return FinishNow(context, absl::OkStatus());
 }
 
@@ -251,6 +260,11 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
   call->set_on_cancel([this, job] { Leave(*job); });
   compiling_.Submit([this, job, reply = call->reply()](int64_t waited_ns) {
     if (!job->Take()) {
+      return;
+    }
+    if (const absl::Status available = Available(); !available.ok()) {
+      Release(*job);
+      reply.Fail(available);
       return;
     }
     metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
@@ -319,12 +333,22 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartM
   } else {
     compiling_.Submit([this, job](int64_t waited_ns) {
       job->waited_ns += waited_ns;
-      if (job->Take()) {
+      if (job->Take() && !HandBack(*job)) {
         CompileThenMeasure(job);
       }
     });
   }
   return job;
+}
+
+bool WorkerService::HandBack(MeasureJob& job) {
+  const absl::Status available = Available();
+  if (available.ok()) {
+    return false;
+  }
+  Release(job);
+  job.done(available);
+  return true;
 }
 
 void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
@@ -359,7 +383,7 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
 void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
   measuring_.Submit([this, job = std::move(job)](int64_t waited_ns) {
     job->waited_ns += waited_ns;
-    if (!job->Take()) {
+    if (!job->Take() || HandBack(*job)) {
       return;
     }
     metrics_.MeasureWaited(job->candidate.target, Seconds(job->waited_ns));

@@ -53,8 +53,9 @@ class WorkerService final : public v1::Worker::CallbackService {
   // Waits for the jobs that still run; the server has cancelled them by then.
   ~WorkerService() override;
 
-  // From now on calls end with UNAVAILABLE; those in flight go on.
-  void BeginDrain() { draining_ = true; }
+  // From now on calls end with UNAVAILABLE, and so do at once those that are queued and not begun:
+  // "not started", so that their callers ask another. What runs goes on.
+  void BeginDrain();
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
                                      const v1::WorkerDescribeRequest* request,
@@ -90,6 +91,8 @@ class WorkerService final : public v1::Worker::CallbackService {
   absl::StatusOr<std::shared_ptr<MeasureJob>> StartMeasure(
       const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
       MeasureDone done);
+  // Whether the worker drains, and the job has been given back for that.
+  bool HandBack(MeasureJob& job);
   void CompileThenMeasure(std::shared_ptr<MeasureJob> job);
   void QueueMeasure(std::shared_ptr<MeasureJob> job);
   absl::StatusOr<Measurement> RunMeasure(MeasureJob& job);

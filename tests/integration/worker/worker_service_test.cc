@@ -9,12 +9,15 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/protocol_version.h"
+#include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/support/recorded_problem.h"
@@ -191,6 +194,7 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
   CHECK_FALSE(target.device().model().empty());
   CHECK(description.measure_credits() > 0);
   CHECK_FALSE(description.draining());
+  CHECK(description.protocol_version() == kProtocolVersion);
 
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -449,12 +453,51 @@ TEST_CASE("A draining worker ends what it has begun and takes nothing more") {
   v1::MeasureReply reply;
   std::thread caller(
       [&] { status = worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &reply); });
-  CHECK(Eventually([&] { return worker.Describe().measures_in_flight() == 1; }));
+  // Its process runs beside the reference's: it has begun, and is not only being compiled.
+  CHECK(
+      Eventually([&] { return Children(worker.service().pid(), "kernelcast-runn").size() >= 2; }));
   CHECK(worker.service().Terminate() == 0);
   caller.join();
   INFO(status.error_message());
   CHECK(status.ok());
   CHECK(reply.measurement().has_timeout());
+}
+
+TEST_CASE("A draining worker hands back at once what it has queued and not begun") {
+  const TemporaryFolder folder("records");
+  const RecordedProblem recorded = MakeRecordedProblem(6, 5);
+  WriteRecords(recorded, folder.File("records.jsonl"));
+  // A measurement takes five seconds.
+  Worker worker({"--replay", folder.File("records.jsonl"), "--replay-pace", "10"});
+  worker.Put(recorded.problem);
+  struct Outcome {
+    absl::Status status;
+    std::chrono::steady_clock::time_point time;
+  };
+  std::vector<std::future<Outcome>> calls;
+  for (uint32_t i = 0; i < 4; ++i) {
+    calls.push_back(std::async(std::launch::async, [&, i]() -> Outcome {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+      v1::MeasureReply reply;
+      const grpc::Status status =
+          worker.stub().Measure(&context, MeasureOf(recorded.candidates[i]), &reply);
+      return {FromGrpc(status, context), std::chrono::steady_clock::now()};
+    }));
+    REQUIRE(Eventually([&] { return worker.Describe().measures_in_flight() == i + 1; }));
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  CHECK(worker.service().Terminate() == 0);
+  const Outcome first = calls[0].get();
+  CHECK(first.status.ok());
+  for (size_t i = 1; i < calls.size(); ++i) {
+    const Outcome handed_back = calls[i].get();
+    CHECK(absl::IsUnavailable(handed_back.status));
+    CHECK(IsNotStarted(handed_back.status));
+    // Before the one that was running had ended, and so before its turn.
+    CHECK(handed_back.time < first.time);
+    CHECK(handed_back.time - begun < seconds(2));
+  }
 }
 
 TEST_CASE("Recorded measurements are replayed under the name of their target") {

@@ -45,6 +45,15 @@ TEST_CASE("A retry hint travels as the status's payload, rounded up to milliseco
   CHECK(RetryAfter(absl::OkStatus()) == std::nullopt);
 }
 
+TEST_CASE("That nothing was done is told apart from other ways to be unavailable", "[status]") {
+  const absl::Status status = NotStartedError("draining");
+  CHECK(absl::IsUnavailable(status));
+  CHECK(std::string(status.message()) == "draining");
+  CHECK(IsNotStarted(status));
+  CHECK_FALSE(IsNotStarted(absl::UnavailableError("draining")));
+  CHECK_FALSE(IsNotStarted(absl::OkStatus()));
+}
+
 TEST_CASE("A timeout becomes a deadline, and an infinite one none", "[status]") {
   grpc::ClientContext bounded;
   SetTimeout(bounded, absl::Minutes(1));

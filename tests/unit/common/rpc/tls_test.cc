@@ -196,6 +196,26 @@ TEST_CASE("A server with an authority admits only clients with its certificate",
   CHECK_FALSE(Call(*server, files.Options("stranger", "ca.pem")).ok());
 }
 
+TEST_CASE("A server found by its number is checked against the name that led there", "[tls]") {
+  const Files files;
+  ServerOptions options;
+  options.tls = files.Options("server", "");
+  options.listen_address = "127.0.0.2:0";  // its certificate is for localhost and 127.0.0.1
+  const auto server = RpcServer::Start(options, {}, nullptr);
+  REQUIRE(server.ok());
+  const auto call = [&](const std::string& authority) {
+    ChannelOptions channel_options;
+    channel_options.tls = files.Options("", "ca.pem");
+    channel_options.authority = authority;
+    const auto channel = MakeChannel((*server)->address(), channel_options);
+    REQUIRE(channel.ok());
+    return CheckHealthBlocking(*channel, "", absl::Seconds(30));
+  };
+  CHECK(call("localhost:50051").ok());
+  CHECK_FALSE(call("").ok());
+  CHECK_FALSE(call("elsewhere:50051").ok());
+}
+
 TEST_CASE("TLS files that cannot do are refused by name", "[tls]") {
   const Files files;
   TlsOptions missing = files.Options("server", "ca.pem");

@@ -57,7 +57,8 @@ TEST_CASE("Queues are told by what is waited for, and empty again", "[orchestrat
 TEST_CASE("What runs on cuda counts for the model of the workers' device",
           "[orchestrator][metrics]") {
   MetricsRegistry registry;
-  WorkerFigures workers = {.ready = 2, .away = 1, .cuda_device = "NVIDIA H100 80GB HBM3"};
+  PeerFigures workers;
+  workers.cuda_device = "NVIDIA H100 80GB HBM3";
   OrchestratorMetrics metrics(&registry, [&workers] { return workers; });
   Evaluation evaluation;
   evaluation.candidate.target = "cuda";
@@ -67,15 +68,44 @@ TEST_CASE("What runs on cuda counts for the model of the workers' device",
   metrics.OnOverview({});
   metrics.OnDecided(evaluation, decision);
   // Nobody is there any more, and what was under way still ends.
-  workers = {.ready = 0, .away = 3, .cuda_device = ""};
+  workers = {};
   metrics.OnOverview({});
   metrics.OnDecided(evaluation, decision);
   const std::string text = registry.Text();
   const std::string decisions = "orchestrator_decisions_total{decision=\"measure\",gpu_model=";
   CHECK_THAT(text, Contains(decisions + "\"cuda\",reason=\"promising\"} 1\n"));
   CHECK_THAT(text, Contains(decisions + "\"h100\",reason=\"promising\"} 2\n"));
-  CHECK_THAT(text, Contains("kernelcast_orchestrator_workers{state=\"ready\"} 0\n"));
-  CHECK_THAT(text, Contains("kernelcast_orchestrator_workers{state=\"away\"} 3\n"));
+}
+
+TEST_CASE("Workers and forecasters are shown by their state, and what happened to them counts up",
+          "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  PeerFigures peers;
+  OrchestratorMetrics metrics(&registry, [&peers] { return peers; });
+  const std::string prefix = "kernelcast_orchestrator_";
+  CHECK_THAT(registry.Text(), Contains(prefix + "worker_ejections_total 0\n"));
+  CHECK_THAT(registry.Text(),
+             Contains(prefix + "worker_calls_repeated_total{reason=\"handed_back\"} 0\n"));
+  peers.ready = 4;
+  peers.away = 3;
+  peers.ejected = 1;
+  peers.forecasters_ready = 2;
+  peers.forecasters_away = 1;
+  peers.ejections = 5;
+  peers.repeated_calls = {{"lost", 6}, {"failed", 0}, {"handed_back", 2}, {"refused", 1}};
+  metrics.OnOverview({});
+  peers.ready = 0;
+  peers.repeated_calls["lost"] = 8;
+  metrics.OnOverview({});
+  const std::string text = registry.Text();
+  CHECK_THAT(text, Contains(prefix + "workers{state=\"ready\"} 0\n"));
+  CHECK_THAT(text, Contains(prefix + "workers{state=\"away\"} 3\n"));
+  CHECK_THAT(text, Contains(prefix + "workers{state=\"ejected\"} 1\n"));
+  CHECK_THAT(text, Contains(prefix + "forecasters{state=\"ready\"} 2\n"));
+  CHECK_THAT(text, Contains(prefix + "forecasters{state=\"away\"} 1\n"));
+  CHECK_THAT(text, Contains(prefix + "worker_ejections_total 5\n"));
+  CHECK_THAT(text, Contains(prefix + "worker_calls_repeated_total{reason=\"lost\"} 8\n"));
+  CHECK_THAT(text, Contains(prefix + "worker_calls_repeated_total{reason=\"handed_back\"} 2\n"));
 }
 
 TEST_CASE("The risks of running searches are pooled by what they pruned",

@@ -38,10 +38,10 @@ EngineOverview::SearchFigures SomeSearch() {
 
 StatusPeers SomePeers() {
   StatusPeers peers;
-  peers.forecaster = {"f:1", true, false, "", "", {}};
-  peers.workers = {{"w:1", true, false, "", "worker-1", {"cuda on NVIDIA H200"}},
-                   {"w:2", false, false, "connection refused", "", {}},
-                   {"w:3", true, true, "", "", {}}};
+  peers.forecasters = {{"f:1", true, false, false, "", "", {}}};
+  peers.workers = {{"w:1", true, false, false, "", "worker-1", {"cuda on NVIDIA H200"}},
+                   {"w:2", false, false, false, "connection refused", "", {}},
+                   {"w:3", true, true, false, "", "", {}}};
   return peers;
 }
 
@@ -145,8 +145,8 @@ TEST_CASE("Nothing that others say becomes part of the page", "[orchestrator][st
   view.queues = {{kHostile, Stage::kCompile, 1, 0}};
   view.decisions[kHostile][DecisionReason::kAudit] = 1;
   StatusPeers peers;
-  peers.forecaster = {kHostile, false, false, kHostile, kHostile, {kHostile}};
-  peers.workers = {peers.forecaster};
+  peers.forecasters = {{kHostile, false, false, false, kHostile, kHostile, {kHostile}}};
+  peers.workers = peers.forecasters;
   const std::string html = RenderStatusPage(view, peers, 0);
   CHECK(TagsMatch(html));
   CHECK_THAT(html, !Contains("<script"));
@@ -185,7 +185,7 @@ TEST_CASE("A page is of bounded size", "[orchestrator][status]") {
   view.ended.assign(StatusBoard::kMaxEnded, search);
   view.queues.assign(1'000, {endless, Stage::kCompile, 1, 0});
   StatusPeers peers;
-  peers.workers.assign(1'000, {endless, false, false, endless, endless, {}});
+  peers.workers.assign(1'000, {endless, false, false, false, endless, endless, {}});
   const std::string html = RenderStatusPage(view, peers, 0);
   CHECK(html.size() < 3'000'000);
   CHECK_THAT(html, Contains("and 800 more workers"));

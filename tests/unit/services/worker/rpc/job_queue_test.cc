@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include "services/worker/rpc/credits.h"
@@ -41,6 +42,30 @@ TEST_CASE("Several threads run jobs beside each other") {
     done.set_value();
   });
   done.get_future().wait();
+}
+
+TEST_CASE("A queue that drains runs at once what waits and what comes, beside what runs") {
+  JobQueue queue(1);
+  std::promise<void> runs;
+  std::promise<void> end;
+  std::promise<void> ended;
+  queue.Submit([&](int64_t) {
+    runs.set_value();
+    end.get_future().wait();
+    ended.set_value();
+  });
+  runs.get_future().wait();
+  std::vector<std::thread::id> ran_on;
+  const auto remember = [&](int64_t) { ran_on.push_back(std::this_thread::get_id()); };
+  queue.Submit(remember);
+  queue.Submit(remember);
+  CHECK(ran_on.empty());
+  queue.Drain();
+  CHECK(ran_on.size() == 2);
+  queue.Submit(remember);
+  CHECK(ran_on == std::vector<std::thread::id>(3, std::this_thread::get_id()));
+  end.set_value();
+  ended.get_future().wait();
 }
 
 TEST_CASE("Credits are given up to the limit and come back") {

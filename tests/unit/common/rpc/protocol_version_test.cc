@@ -1,0 +1,31 @@
+#include "common/rpc/protocol_version.h"
+
+#include <catch2/catch.hpp>
+
+namespace kernelcast {
+namespace {
+
+TEST_CASE("neighbours of the protocol understand each other, and others are told who is behind") {
+  CHECK(CheckProtocolVersion(7, 7).ok());
+  CHECK(CheckProtocolVersion(6, 7).ok());
+  CHECK(CheckProtocolVersion(8, 7).ok());
+  const absl::Status old = CheckProtocolVersion(5, 7);
+  CHECK(absl::IsFailedPrecondition(old));
+  CHECK(std::string(old.message()) ==
+        "speaks version 5 of the protocol, and this process version 7; they may be one apart: "
+        "upgrade that one");
+  const absl::Status young = CheckProtocolVersion(9, 7);
+  CHECK(absl::IsFailedPrecondition(young));
+  CHECK(std::string(young.message()) ==
+        "speaks version 9 of the protocol, and this process version 7; they may be one apart: "
+        "upgrade this one");
+}
+
+TEST_CASE("a peer from before versions were told speaks version 1") {
+  CHECK(CheckProtocolVersion(0, 1).ok());
+  CHECK(CheckProtocolVersion(0, 2).ok());
+  CHECK_FALSE(CheckProtocolVersion(0, 3).ok());
+}
+
+}  // namespace
+}  // namespace kernelcast

@@ -1,0 +1,302 @@
+#ifndef KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_CLIENTS_FAKE_PEERS_H_
+#define KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_CLIENTS_FAKE_PEERS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
+#include "common/rpc/protocol_version.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status_conversion.h"
+#include "common/rpc/unary_reactor.h"
+#include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "kernelcast/v1/worker.grpc.pb.h"
+
+namespace kernelcast::orchestrator::testing {
+
+// Whether it comes true within half a minute. What pools know comes from calls that they make when
+// they please; there is nothing to wait on.
+inline bool Eventually(const std::function<bool()>& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+// A server on an address of its own, which it keeps when it is started again.
+template <class Service>
+class FakePeer : public Service {
+ public:
+  ~FakePeer() override { Stop(); }
+
+  // False where somebody else has the address.
+  bool TryStart(const std::string& address = "127.0.0.1:0") {
+    ServerOptions options;
+    options.listen_address = address_.empty() ? address : address_;
+    auto server = RpcServer::Start(options, {static_cast<Service*>(this)}, nullptr);
+    if (!server.ok()) return false;
+    server_ = *std::move(server);
+    address_ = server_->address();
+    return true;
+  }
+  void Start() { REQUIRE(TryStart()); }
+  // As a process that is killed: calls under way fail.
+  void Stop() { server_.reset(); }
+  // And comes back somewhere else.
+  void Forget() {
+    Stop();
+    address_.clear();
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  std::unique_ptr<RpcServer> server_;
+  std::string address_;
+};
+
+// Answers every call at once, unless told otherwise.
+class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
+ public:
+  explicit FakeWorker(const std::string& id, uint32_t credits = 8) {
+    description_.set_worker_id(id);
+    description_.set_protocol_version(kProtocolVersion);
+    description_.set_compile_credits(credits);
+    description_.set_measure_credits(credits);
+    AddTarget("cpu", "some CPU");
+  }
+  ~FakeWorker() override { Stop(); }
+
+  void AddTarget(const std::string& name, const std::string& device,
+                 const std::string& architecture = "") {
+    auto* target = description_.add_targets();
+    target->set_target(name);
+    target->set_can_compile(true);
+    target->set_can_measure(true);
+    target->mutable_device()->set_model(device);
+    target->set_architecture(architecture);
+  }
+
+  // Of those below, whatever is changed counts for calls that come later.
+  void Change(const std::function<void(v1::WorkerDescription&)>& change) {
+    const std::lock_guard lock(mutex_);
+    change(description_);
+  }
+  // What measuring ends with; OK: a measurement.
+  void Fail(absl::Status status) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(status);
+  }
+  // Measuring ends when it is released.
+  void Hold() {
+    const std::lock_guard lock(mutex_);
+    holding_ = true;
+  }
+  // Nothing is answered any more.
+  void FallSilent() {
+    const std::lock_guard lock(mutex_);
+    silent_ = true;
+  }
+  void Release(const absl::Status& status = absl::OkStatus()) {
+    std::vector<std::pair<UnaryReply<v1::MeasureReply>, std::string>> held;
+    {
+      const std::lock_guard lock(mutex_);
+      holding_ = false;
+      held.swap(held_);
+    }
+    for (auto& [reply, candidate_id] : held) {
+      status.ok() ? reply.Send(Measured(candidate_id)) : reply.Fail(status);
+    }
+  }
+  size_t held() const {
+    const std::lock_guard lock(mutex_);
+    return held_.size();
+  }
+  size_t measured() const {
+    const std::lock_guard lock(mutex_);
+    return measured_;
+  }
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::WorkerDescribeRequest*,
+                                     v1::WorkerDescription* response) override {
+    const std::lock_guard lock(mutex_);
+    if (silent_) return new AsyncUnary<v1::WorkerDescription>(context, response);
+    *response = description_;
+    return FinishNow(context, absl::OkStatus());
+  }
+  grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
+                                       const v1::WorkerPutProblemRequest*,
+                                       v1::WorkerPutProblemReply*) override {
+    return FinishNow(context, absl::OkStatus());
+  }
+  grpc::ServerUnaryReactor* Measure(grpc::CallbackServerContext* context,
+                                    const v1::MeasureRequest* request,
+                                    v1::MeasureReply* response) override {
+    const std::lock_guard lock(mutex_);
+    ++measured_;
+    if (!failure_.ok()) return FinishNow(context, failure_);
+    const std::string& id = request->candidate().candidate_id();
+    if (holding_ || silent_) {
+      auto* const call = new AsyncUnary<v1::MeasureReply>(context, response);
+      held_.emplace_back(call->reply(), id);
+      return call;
+    }
+    *response = Measured(id);
+    return FinishNow(context, absl::OkStatus());
+  }
+
+ private:
+  v1::MeasureReply Measured(const std::string& candidate_id) const {
+    Measurement measurement;
+    measurement.candidate_id = candidate_id;
+    measurement.target = "cpu";
+    measurement.worker_id = description_.worker_id();
+    measurement.outcome = MeasuredOk();
+    v1::MeasureReply reply;
+    *reply.mutable_measurement() = ToProto(measurement);
+    return reply;
+  }
+
+  mutable std::mutex mutex_;
+  v1::WorkerDescription description_;
+  absl::Status failure_;
+  bool holding_ = false;
+  bool silent_ = false;
+  size_t measured_ = 0;
+  std::vector<std::pair<UnaryReply<v1::MeasureReply>, std::string>> held_;
+};
+
+// Remembers what it is asked and told.
+class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
+ public:
+  explicit FakeForecaster(const std::string& id) : id_(id) {}
+  ~FakeForecaster() override { Stop(); }
+
+  std::set<std::string> labels() const {
+    const std::lock_guard lock(mutex_);
+    return labels_;
+  }
+  // Searches that it made forecasts for, and how many.
+  std::map<std::string, int> searches() const {
+    const std::lock_guard lock(mutex_);
+    return searches_;
+  }
+  void SetDraining(bool draining) {
+    const std::lock_guard lock(mutex_);
+    draining_ = draining;
+  }
+  // Calls that bring this label are refused.
+  void Refuse(const std::string& label_id) {
+    const std::lock_guard lock(mutex_);
+    refused_ = label_id;
+  }
+  void SetProtocolVersion(uint32_t version) {
+    const std::lock_guard lock(mutex_);
+    protocol_version_ = version;
+  }
+  void ForgetProblems() {
+    const std::lock_guard lock(mutex_);
+    problems_.clear();
+  }
+  void FallSilent(bool silent) {
+    const std::lock_guard lock(mutex_);
+    silent_ = silent;
+  }
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::ForecasterDescribeRequest*,
+                                     v1::ForecasterDescription* response) override {
+    const std::lock_guard lock(mutex_);
+    if (silent_) return new AsyncUnary<v1::ForecasterDescription>(context, response);
+    response->set_forecaster_id(id_);
+    response->set_protocol_version(protocol_version_);
+    response->set_draining(draining_);
+    response->set_labels(labels_.size());
+    return FinishNow(context, absl::OkStatus());
+  }
+  grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
+                                       const v1::ForecasterPutProblemRequest* request,
+                                       v1::ForecasterPutProblemReply*) override {
+    const auto problem = ProblemFromProto(request->problem());
+    const std::lock_guard lock(mutex_);
+    problems_.insert(problem->problem_id);
+    return FinishNow(context, absl::OkStatus());
+  }
+  grpc::ServerUnaryReactor* Forecast(grpc::CallbackServerContext* context,
+                                     const v1::ForecastRequest* request,
+                                     v1::ForecastReply* response) override {
+    const std::lock_guard lock(mutex_);
+    if (silent_) return new AsyncUnary<v1::ForecastReply>(context, response);
+    if (draining_) return FinishNow(context, NotStartedError("draining"));
+    if (!problems_.contains(request->candidate().problem_id())) {
+      return FinishNow(context, absl::NotFoundError("problem"));
+    }
+    ++searches_[request->search_id()];
+    response->mutable_abstention()->set_cause(v1::Abstention::CAUSE_NOT_COVERED);
+    response->mutable_abstention()->set_backend(id_);
+    return FinishNow(context, absl::OkStatus());
+  }
+  grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
+                                    const v1::ObserveRequest* request, v1::ObserveReply*) override {
+    const std::lock_guard lock(mutex_);
+    if (draining_) return FinishNow(context, NotStartedError("draining"));
+    std::set<std::string> ids;
+    for (const v1::Label& label : request->labels()) {
+      if (label.label_id() == refused_) {
+        return FinishNow(context, absl::InvalidArgumentError("label"));
+      }
+      if (!problems_.contains(label.candidate().problem_id())) {
+        return FinishNow(context, absl::NotFoundError("problem"));
+      }
+      ids.insert(label.label_id());
+    }
+    labels_.insert(ids.begin(), ids.end());
+    return FinishNow(context, absl::OkStatus());
+  }
+
+ private:
+  const std::string id_;
+  mutable std::mutex mutex_;
+  std::set<std::string> labels_;
+  std::set<std::string> problems_;
+  std::map<std::string, int> searches_;
+  std::string refused_ = "none";
+  uint32_t protocol_version_ = kProtocolVersion;
+  bool draining_ = false;
+  bool silent_ = false;
+};
+
+// Starts peers at one port of different addresses of this machine, as the records of a name give
+// them. Peers that listened somewhere before must not be given.
+template <class Peer>
+int StartAtOnePort(const std::map<std::string, Peer*>& peers) {
+  for (int tries = 0; tries < 100; ++tries) {
+    std::string port;
+    bool started = true;
+    for (const auto& [ip, peer] : peers) {
+      started = started && peer->TryStart(absl::StrCat(ip, ":", port.empty() ? "0" : port));
+      if (started) port = peer->address().substr(peer->address().rfind(':') + 1);
+    }
+    if (started) return std::stoi(port);
+    for (const auto& [ip, peer] : peers) peer->Forget();
+  }
+  return 0;
+}
+
+}  // namespace kernelcast::orchestrator::testing
+
+#endif  // KERNELCAST_TESTS_UNIT_SERVICES_ORCHESTRATOR_CLIENTS_FAKE_PEERS_H_

@@ -1,0 +1,331 @@
+#include "services/orchestrator/clients/forecaster_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tests/support/recorded_problem.h"
+#include "tests/unit/services/orchestrator/clients/fake_peers.h"
+
+namespace kernelcast::orchestrator::testing {
+namespace {
+
+ForecasterPoolOptions QuickOptions(std::vector<std::string> addresses) {
+  ForecasterPoolOptions options;
+  options.discovery.addresses = std::move(addresses);
+  options.discovery.least_interval = absl::ZeroDuration();
+  options.describe_interval = absl::Milliseconds(50);
+  options.describe_timeout = absl::Seconds(5);
+  options.observe_pause = absl::Milliseconds(20);
+  return options;
+}
+
+std::unique_ptr<ForecasterPool> MustCreate(ForecasterPoolOptions options) {
+  auto pool = ForecasterPool::Create(std::move(options));
+  INFO(pool.status().ToString());
+  REQUIRE(pool.ok());
+  return *std::move(pool);
+}
+
+size_t Ready(const ForecasterPool& pool) {
+  const auto views = pool.View();
+  return std::ranges::count_if(views, [](const ForecasterView& view) { return view.healthy; });
+}
+
+// Forecasters, and a pool that knows them.
+struct World {
+  explicit World(int count, bool create = true) {
+    for (int i = 0; i < count; ++i) {
+      forecasters.push_back(std::make_unique<FakeForecaster>(absl::StrCat("f", i)));
+      forecasters.back()->Start();
+    }
+    if (create) Create(Options());
+  }
+  ForecasterPoolOptions Options() const {
+    std::vector<std::string> addresses;
+    for (const auto& forecaster : forecasters) addresses.push_back(forecaster->address());
+    return QuickOptions(addresses);
+  }
+  void Create(ForecasterPoolOptions options) {
+    pool = MustCreate(std::move(options));
+    REQUIRE(Eventually([&] { return Ready(*pool) == forecasters.size(); }));
+  }
+
+  // The forecaster that answered, or the error.
+  std::string AskForForecast(const std::string& search_id, size_t candidate = 0) {
+    ForecastQuery query;
+    query.candidate = recorded.candidates[candidate % recorded.candidates.size()];
+    query.search_id = search_id;
+    auto answer = std::make_shared<std::promise<std::string>>();
+    pool->Forecast(problem, query, [answer](const absl::StatusOr<ForecastResult>& result) {
+      answer->set_value(result.ok() ? std::get<Abstention>(*result).backend
+                                    : std::string(result.status().ToString()));
+    });
+    return answer->get_future().get();
+  }
+
+  // Offers labels of these ids; whether they are done is told later.
+  std::shared_ptr<std::atomic<int>> Offer(int first, int count) {
+    std::vector<LabelRecord> labels(count);
+    for (int i = 0; i < count; ++i) {
+      labels[i].label_id = absl::StrCat("label-", first + i);
+      labels[i].candidate = recorded.candidates[(first + i) % recorded.candidates.size()];
+      labels[i].truth = Ratio{2, 1.9, 2.1, 0.95};
+    }
+    auto done = std::make_shared<std::atomic<int>>(0);
+    pool->Observe(problem, std::move(labels),
+                  [done](const absl::Status& status) { *done += status.ok() ? 1 : 100; });
+    return done;
+  }
+  bool AllHave(size_t labels) const {
+    return std::ranges::all_of(
+        forecasters, [&](const auto& forecaster) { return forecaster->labels().size() == labels; });
+  }
+
+  const kernelcast::testing::RecordedProblem recorded =
+      kernelcast::testing::MakeRecordedProblem(4, 4);
+  const std::shared_ptr<const Problem> problem = std::make_shared<const Problem>(recorded.problem);
+  std::vector<std::unique_ptr<FakeForecaster>> forecasters;
+  std::unique_ptr<ForecasterPool> pool;
+};
+
+TEST_CASE("Keys are spread evenly, and a peer that goes moves only its own") {
+  const std::vector<std::string> peers = {"10.0.0.1:50051", "10.0.0.2:50051", "10.0.0.3:50051"};
+  const auto prefers = [](const std::string& key, const std::vector<std::string>& among) {
+    return *std::ranges::max_element(
+        among, {}, [&](const std::string& peer) { return RendezvousWeight(key, peer); });
+  };
+  std::map<std::string, int> counts;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string key = absl::StrCat("search-", i);
+    const std::string chosen = prefers(key, peers);
+    ++counts[chosen];
+    if (chosen != peers[2]) CHECK(prefers(key, {peers[0], peers[1]}) == chosen);
+  }
+  for (const auto& [peer, count] : counts) {
+    INFO(peer);
+    CHECK(count > 900);
+    CHECK(count < 1100);
+  }
+}
+
+TEST_CASE("A search keeps to one forecaster, and searches are spread") {
+  World world(3);
+  std::map<std::string, int> searches_of;
+  for (int i = 0; i < 30; ++i) {
+    const std::string search = absl::StrCat("s", i);
+    const std::string chosen = world.AskForForecast(search, 0);
+    for (size_t candidate = 1; candidate < 5; ++candidate) {
+      CHECK(world.AskForForecast(search, candidate) == chosen);
+    }
+    ++searches_of[chosen];
+  }
+  CHECK(searches_of.size() == 3);
+}
+
+TEST_CASE("What belongs to no search is spread by candidate") {
+  World world(3);
+  std::map<std::string, int> counts;
+  for (size_t i = 0; i < 16; ++i) {
+    const std::string chosen = world.AskForForecast("", i);
+    CHECK(world.AskForForecast("", i) == chosen);
+    ++counts[chosen];
+  }
+  CHECK(counts.size() > 1);
+}
+
+TEST_CASE("A search moves on while its forecaster is away, and back when that is there again") {
+  World world(3);
+  const std::string first = world.AskForForecast("s");
+  FakeForecaster& preferred = *world.forecasters[first[1] - '0'];
+  SECTION("killed") {
+    preferred.Stop();
+    const std::string second = world.AskForForecast("s");
+    CHECK(second != first);
+    CHECK(second.size() == 2);
+    CHECK(world.AskForForecast("s") == second);
+    CHECK(Eventually([&] { return Ready(*world.pool) == 2; }));
+    preferred.Start();
+  }
+  SECTION("draining") {
+    preferred.SetDraining(true);
+    const std::string second = world.AskForForecast("s");
+    CHECK(second != first);
+    CHECK(second.size() == 2);
+    preferred.SetDraining(false);
+  }
+  CHECK(Eventually([&] { return world.AskForForecast("s") == first; }));
+}
+
+TEST_CASE("A forecaster that falls silent has its calls ended, which another answers") {
+  World world(2, /*create=*/false);
+  ForecasterPoolOptions options = world.Options();
+  options.describe_timeout = absl::Milliseconds(100);
+  options.silence_limit = absl::Milliseconds(300);
+  options.forecast_timeout = absl::Hours(1);
+  world.Create(std::move(options));
+  const std::string first = world.AskForForecast("s");
+  world.forecasters[first[1] - '0']->FallSilent(true);
+  const std::string second = world.AskForForecast("s");
+  CHECK(second == (first == "f0" ? "f1" : "f0"));
+}
+
+TEST_CASE("Where no forecaster answers the forecast is given up, and not before all were asked") {
+  World world(2);
+  for (auto& forecaster : world.forecasters) forecaster->Stop();
+  CHECK_THAT(world.AskForForecast("s"), Catch::Contains("UNAVAILABLE"));
+  world.forecasters[1]->Start();
+  CHECK(Eventually([&] { return world.AskForForecast("s") == "f1"; }));
+}
+
+TEST_CASE("A forecaster that forgot a problem is given it again") {
+  World world(1);
+  REQUIRE(world.AskForForecast("s") == "f0");
+  world.forecasters[0]->ForgetProblems();
+  CHECK(world.AskForForecast("s") == "f0");
+  world.forecasters[0]->ForgetProblems();
+  const auto done = world.Offer(0, 3);
+  CHECK(Eventually([&] { return *done == 1; }));
+}
+
+TEST_CASE("Labels are done when every forecaster has them") {
+  World world(3);
+  const auto done = world.Offer(0, 600);
+  REQUIRE(Eventually([&] { return *done == 1; }));
+  CHECK(world.AllHave(600));
+}
+
+TEST_CASE("A forecaster that is away holds up its own labels and nobody else's") {
+  World world(3);
+  world.forecasters[1]->Stop();
+  REQUIRE(Eventually([&] { return Ready(*world.pool) == 2; }));
+  std::vector<std::shared_ptr<std::atomic<int>>> offers;
+  for (int i = 0; i < 10; ++i) offers.push_back(world.Offer(10 * i, 10));
+  REQUIRE(Eventually([&] {
+    return world.forecasters[0]->labels().size() == 100 &&
+           world.forecasters[2]->labels().size() == 100;
+  }));
+  for (const auto& done : offers) CHECK(*done == 0);
+  CHECK(world.pool->View()[1].pending_labels == 100);
+  world.forecasters[1]->Start();
+  CHECK(Eventually(
+      [&] { return std::ranges::all_of(offers, [](const auto& done) { return *done == 1; }); }));
+  CHECK(world.AllHave(100));
+}
+
+TEST_CASE("A label that a forecaster refuses does not keep it from others") {
+  World world(2);
+  world.forecasters[0]->Refuse("label-7");
+  const auto done = world.Offer(0, 20);
+  REQUIRE(Eventually([&] { return *done == 1; }));
+  CHECK(world.forecasters[0]->labels().size() == 19);
+  CHECK(world.forecasters[1]->labels().size() == 20);
+}
+
+TEST_CASE(
+    "A forecaster that is away for too long misses labels, and is asked last until it has them") {
+  World world(2, /*create=*/false);
+  ForecasterPoolOptions options = world.Options();
+  options.max_pending_labels = 50;
+  world.Create(std::move(options));
+  world.forecasters[1]->Stop();
+  REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));
+  const auto done = world.Offer(0, 40);
+  REQUIRE(Eventually([&] { return world.forecasters[0]->labels().size() == 40; }));
+  const auto more = world.Offer(40, 11);
+  CHECK(Eventually([&] { return *done == 1; }));
+  CHECK(Eventually([&] { return *more == 0 && world.forecasters[0]->labels().size() == 51; }));
+  world.forecasters[1]->Start();
+  REQUIRE(Eventually([&] { return *more == 1 && Ready(*world.pool) == 2; }));
+  REQUIRE(Eventually([&] { return world.pool->View()[1].behind; }));
+  for (int i = 0; i < 20; ++i) CHECK(world.AskForForecast(absl::StrCat("s", i)) == "f0");
+  // As when it was given the other's state.
+  const auto again = world.Offer(0, 50);
+  REQUIRE(Eventually([&] { return *again == 1; }));
+  REQUIRE(Eventually([&] { return world.AllHave(51); }));
+  CHECK(Eventually([&] { return !world.pool->View()[1].behind; }));
+}
+
+TEST_CASE("A forecaster that comes back under another address gets what waited for it") {
+  FakeForecaster stays("stays"), leaves("leaves"), comes("comes");
+  const int port = StartAtOnePort<FakeForecaster>(
+      {{"127.0.0.2", &stays}, {"127.0.0.3", &leaves}, {"127.0.0.4", &comes}});
+  REQUIRE(port > 0);
+  std::mutex mutex;
+  std::vector<std::string> records = {"127.0.0.2", "127.0.0.3"};
+  ForecasterPoolOptions options = QuickOptions({absl::StrCat("dns:///forecasters:", port)});
+  options.discovery.interval = absl::Milliseconds(20);
+  options.discovery.look_up = [&](const std::string&) -> absl::StatusOr<std::vector<std::string>> {
+    const std::lock_guard lock(mutex);
+    return records;
+  };
+  World world(0, /*create=*/false);
+  world.pool = MustCreate(std::move(options));
+  REQUIRE(Eventually([&] { return Ready(*world.pool) == 2; }));
+  leaves.Stop();
+  REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));
+  const auto done = world.Offer(0, 10);
+  REQUIRE(Eventually([&] { return stays.labels().size() == 10; }));
+  const auto set_records = [&](std::vector<std::string> ips) {
+    const std::lock_guard lock(mutex);
+    records = std::move(ips);
+  };
+  SECTION("in one change of the records") { set_records({"127.0.0.2", "127.0.0.4"}); }
+  SECTION("after the records were without it for a while") {
+    set_records({"127.0.0.2"});
+    REQUIRE(Eventually([&] { return world.pool->View().size() == 1; }));
+    CHECK(*done == 0);
+    set_records({"127.0.0.2", "127.0.0.4"});
+  }
+  CHECK(Eventually([&] { return *done == 1; }));
+  CHECK(comes.labels().size() == 10);
+}
+
+TEST_CASE("Labels that come before any forecaster is known wait for the first") {
+  FakeForecaster forecaster("f0");
+  forecaster.Start();
+  std::atomic<bool> known = false;
+  const std::string port = forecaster.address().substr(forecaster.address().rfind(':'));
+  ForecasterPoolOptions options = QuickOptions({"dns:///forecasters" + port});
+  options.discovery.interval = absl::Milliseconds(20);
+  options.discovery.look_up = [&](const std::string&) -> absl::StatusOr<std::vector<std::string>> {
+    if (!known) return absl::NotFoundError("not yet");
+    return std::vector<std::string>{"127.0.0.1"};
+  };
+  World world(0, /*create=*/false);
+  world.pool = MustCreate(std::move(options));
+  const auto done = world.Offer(0, 5);
+  CHECK(*done == 0);
+  known = true;
+  CHECK(Eventually([&] { return *done == 1; }));
+  CHECK(forecaster.labels().size() == 5);
+}
+
+TEST_CASE("A forecaster of a version too far away is not used, and says why") {
+  World world(2, /*create=*/false);
+  world.forecasters[0]->SetProtocolVersion(kProtocolVersion + 2);
+  world.forecasters[1]->SetProtocolVersion(kProtocolVersion + 1);
+  world.pool = MustCreate(world.Options());
+  REQUIRE(Eventually([&] {
+    return Ready(*world.pool) == 1 && world.pool->View()[0].unhealthy_reason != "not asked yet";
+  }));
+  CHECK_THAT(world.pool->View()[0].unhealthy_reason, Catch::Contains("upgrade this one"));
+  for (int i = 0; i < 10; ++i) CHECK(world.AskForForecast(absl::StrCat("s", i)) == "f1");
+}
+
+TEST_CASE("A pool of forecasters that ends gives back what waits") {
+  World world(2);
+  world.forecasters[0]->Stop();
+  REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));
+  const auto done = world.Offer(0, 10);
+  REQUIRE(Eventually([&] { return world.forecasters[1]->labels().size() == 10; }));
+  world.pool.reset();
+  CHECK(*done == 100);
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator::testing

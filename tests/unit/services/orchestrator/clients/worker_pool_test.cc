@@ -1,0 +1,502 @@
+#include "services/orchestrator/clients/worker_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+
+#include "tests/support/recorded_problem.h"
+#include "tests/unit/services/orchestrator/clients/fake_peers.h"
+
+namespace kernelcast::orchestrator::testing {
+namespace {
+
+// Measurements under way through a pool, and how they ended.
+class Measurements {
+ public:
+  Measurements()
+      : recorded_(kernelcast::testing::MakeRecordedProblem(4, 4)),
+        problem_(std::make_shared<const Problem>(recorded_.problem)) {}
+
+  void Start(WorkerPool& pool, int count = 1, const std::string& target = "cpu") {
+    for (int i = 0; i < count; ++i) {
+      Candidate candidate = recorded_.candidates[started_++ % recorded_.candidates.size()];
+      candidate.target = target;
+      pool.Measure(problem_, candidate, MeasureLevel::kScreen,
+                   [this](const absl::StatusOr<MeasureResult>& result) {
+                     if (!result.ok()) {
+                       ++failed_;
+                     } else {
+                       const std::lock_guard lock(mutex_);
+                       ++by_worker_[std::get<Measurement>(*result).worker_id];
+                     }
+                     ++ended_;
+                   });
+    }
+  }
+  bool WaitForAll() {
+    return Eventually([this] { return ended_ == started_; });
+  }
+  size_t ended() const { return ended_; }
+  size_t failed() const { return failed_; }
+  std::map<std::string, int> by_worker() const {
+    const std::lock_guard lock(mutex_);
+    return by_worker_;
+  }
+
+ private:
+  const kernelcast::testing::RecordedProblem recorded_;
+  const std::shared_ptr<const Problem> problem_;
+  size_t started_ = 0;
+  std::atomic<size_t> ended_ = 0;
+  std::atomic<size_t> failed_ = 0;
+  mutable std::mutex mutex_;
+  std::map<std::string, int> by_worker_;
+};
+
+WorkerPoolOptions QuickOptions(std::vector<std::string> addresses) {
+  WorkerPoolOptions options;
+  options.discovery.addresses = std::move(addresses);
+  options.describe_interval = absl::Milliseconds(50);
+  options.describe_timeout = absl::Seconds(5);
+  options.outliers.first_pause = absl::Milliseconds(20);
+  return options;
+}
+
+std::unique_ptr<WorkerPool> MustCreate(WorkerPoolOptions options) {
+  auto pool = WorkerPool::Create(std::move(options), [] {});
+  INFO(pool.status().ToString());
+  REQUIRE(pool.ok());
+  return *std::move(pool);
+}
+
+size_t Ready(const WorkerPool& pool) {
+  const auto views = pool.View();
+  return std::ranges::count_if(views, [](const WorkerView& view) { return view.healthy; });
+}
+
+WorkerView ViewOf(const WorkerPool& pool, const std::string& address) {
+  for (const WorkerView& view : pool.View()) {
+    if (view.address == address) return view;
+  }
+  return {};
+}
+
+// Workers, and a pool that knows them.
+struct World {
+  explicit World(const std::vector<uint32_t>& credits) {
+    for (size_t i = 0; i < credits.size(); ++i) {
+      workers.push_back(std::make_unique<FakeWorker>(absl::StrCat("w", i), credits[i]));
+      workers.back()->Start();
+    }
+  }
+  WorkerPoolOptions Options() const {
+    std::vector<std::string> addresses;
+    for (const auto& worker : workers) addresses.push_back(worker->address());
+    return QuickOptions(addresses);
+  }
+  void Create(WorkerPoolOptions options) {
+    pool = MustCreate(std::move(options));
+    REQUIRE(Eventually([&] { return Ready(*pool) == workers.size(); }));
+  }
+
+  Measurements measurements;
+  std::vector<std::unique_ptr<FakeWorker>> workers;
+  std::unique_ptr<WorkerPool> pool;
+};
+
+TEST_CASE("Workers of unequal credits are loaded in proportion to them") {
+  World world({2, 4, 8});
+  for (auto& worker : world.workers) worker->Hold();
+  world.Create(world.Options());
+  const auto held = [&] {
+    std::vector<size_t> counts;
+    for (auto& worker : world.workers) counts.push_back(worker->held());
+    return counts;
+  };
+  world.measurements.Start(*world.pool, 7);
+  CHECK(Eventually([&] { return held() == std::vector<size_t>{1, 2, 4}; }));
+  world.measurements.Start(*world.pool, 7);
+  CHECK(Eventually([&] { return held() == std::vector<size_t>{2, 4, 8}; }));
+  // Nobody gets more than it said.
+  world.measurements.Start(*world.pool, 3);
+  CHECK(world.pool->QueueDepth() == 3);
+  for (auto& worker : world.workers) worker->Release();
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+}
+
+TEST_CASE("Where workers are equally free they take turns") {
+  World world({64, 64, 64});
+  world.Create(world.Options());
+  for (int i = 0; i < 30; ++i) {
+    world.measurements.Start(*world.pool);
+    REQUIRE(world.measurements.WaitForAll());
+  }
+  CHECK(world.measurements.by_worker() ==
+        std::map<std::string, int>{{"w0", 10}, {"w1", 10}, {"w2", 10}});
+}
+
+TEST_CASE("What other orchestrators have with a worker counts as load") {
+  World world({8, 8});
+  world.workers[0]->Change([](auto& told) { told.set_measures_in_flight(6); });
+  for (auto& worker : world.workers) worker->Hold();
+  world.Create(world.Options());
+  world.measurements.Start(*world.pool, 6);
+  CHECK(Eventually([&] { return world.workers[1]->held() == 6; }));
+  CHECK(world.workers[0]->held() == 0);
+}
+
+TEST_CASE("One bad worker of three fails no candidate, is left out, and comes back when mended") {
+  World world({4, 4, 4});
+  const absl::Status error = GENERATE(absl::InternalError("broken"), absl::UnknownError("broken"),
+                                      absl::DeadlineExceededError("broken"));
+  world.workers[1]->Fail(error);
+  WorkerPoolOptions options = world.Options();
+  options.outliers.first_pause = absl::Hours(1);
+  options.outliers.longest_pause = absl::Hours(1);
+  world.Create(std::move(options));
+  for (int i = 0; i < 60; ++i) {
+    world.measurements.Start(*world.pool, 2);
+    REQUIRE(world.measurements.WaitForAll());
+  }
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.pool->Counts().ejections == 1);
+  CHECK(ViewOf(*world.pool, world.workers[1]->address()).ejected);
+  CHECK(ViewOf(*world.pool, world.workers[1]->address()).healthy);
+  // Not once after it was left out; what was on its way counts still.
+  CHECK(world.workers[1]->measured() >= 3);
+  CHECK(world.workers[1]->measured() <= 6);
+  CHECK(world.pool->CapacityFor("cpu").measure_slots == 2);
+}
+
+TEST_CASE(
+    "A worker that was left out is probed by one call at a time, and used when that succeeds") {
+  World world({4, 4, 4});
+  world.workers[0]->Fail(absl::InternalError("broken"));
+  world.Create(world.Options());
+  // Probes fail, each after a longer while, and cost no candidate.
+  REQUIRE(Eventually([&] {
+    world.measurements.Start(*world.pool);
+    return world.measurements.WaitForAll() && world.pool->Counts().ejections >= 3;
+  }));
+  world.workers[0]->Fail(absl::OkStatus());
+  CHECK(Eventually([&] {
+    world.measurements.Start(*world.pool, 3);
+    return world.measurements.WaitForAll() &&
+           !ViewOf(*world.pool, world.workers[0]->address()).ejected;
+  }));
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.measurements.by_worker()["w0"] > 0);
+}
+
+TEST_CASE("What a worker was given before it was left out brings it back by no success") {
+  World world({8, 8});
+  WorkerPoolOptions options = world.Options();
+  options.outliers.first_pause = absl::Hours(1);
+  options.outliers.longest_pause = absl::Hours(1);
+  world.Create(std::move(options));
+  FakeWorker& bad = *world.workers[0];
+  bad.Hold();
+  world.measurements.Start(*world.pool, 4);
+  REQUIRE(Eventually([&] { return bad.held() >= 1; }));
+  bad.Fail(absl::InternalError("broken"));
+  REQUIRE(Eventually([&] {
+    world.measurements.Start(*world.pool);
+    return world.pool->Counts().ejections == 1;
+  }));
+  bad.Release();
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.by_worker()["w0"] >= 1);
+  CHECK(ViewOf(*world.pool, bad.address()).ejected);
+}
+
+TEST_CASE("A worker that is shut down and cancels calls costs them no attempt") {
+  World world({4, 4});
+  world.workers[0]->Fail(absl::CancelledError("shut down"));
+  WorkerPoolOptions options = world.Options();
+  options.max_attempts = 1;
+  world.Create(std::move(options));
+  world.measurements.Start(*world.pool, 40);
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.pool->Counts().repeated_lost > 0);
+}
+
+TEST_CASE("Never more than half of the workers are left out") {
+  World world({4, 4, 4});
+  world.workers[0]->Fail(absl::InternalError("broken"));
+  world.workers[1]->Fail(absl::InternalError("broken"));
+  world.Create(world.Options());
+  for (int i = 0; i < 50; ++i) {
+    world.measurements.Start(*world.pool, 2);
+    REQUIRE(world.measurements.WaitForAll());
+    const auto views = world.pool->View();
+    CHECK(std::ranges::count_if(views, [](const WorkerView& view) { return view.ejected; }) <= 1);
+  }
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.measurements.by_worker()["w2"] == 100);
+}
+
+TEST_CASE("Verdicts on candidates are no failures of workers") {
+  World world({4, 4});
+  for (auto& worker : world.workers) worker->Fail(absl::InvalidArgumentError("malformed"));
+  world.Create(world.Options());
+  world.measurements.Start(*world.pool, 40);
+  REQUIRE(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 40);
+  CHECK(world.pool->Counts().ejections == 0);
+  CHECK(world.workers[0]->measured() + world.workers[1]->measured() == 40);
+}
+
+TEST_CASE("What a draining worker hands back goes to others at once and counts as no attempt") {
+  World world({4, 4});
+  WorkerPoolOptions options = world.Options();
+  options.max_attempts = 1;
+  options.describe_interval = absl::Hours(1);
+  world.Create(std::move(options));
+  world.workers[0]->Hold();
+  world.workers[1]->Hold();
+  world.measurements.Start(*world.pool, 8);
+  REQUIRE(
+      Eventually([&] { return world.workers[0]->held() == 4 && world.workers[1]->held() == 4; }));
+  world.workers[0]->Change([](auto& told) { told.set_draining(true); });
+  world.workers[0]->Release(NotStartedError("draining"));
+  world.workers[1]->Release();
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.measurements.by_worker() == std::map<std::string, int>{{"w1", 8}});
+  CHECK(world.pool->Counts().repeated_handed_back == 4);
+  // And it is given nothing new.
+  world.measurements.Start(*world.pool, 20);
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.workers[0]->measured() == 4);
+  CHECK(world.pool->CapacityFor("cpu").measure_slots == 1);
+}
+
+TEST_CASE("A worker that refuses is waited for, and others are asked first") {
+  World world({4, 4});
+  world.workers[0]->Fail(OverloadedError("full", absl::Milliseconds(1)));
+  WorkerPoolOptions options = world.Options();
+  options.max_attempts = 1;
+  world.Create(std::move(options));
+  world.measurements.Start(*world.pool, 40);
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.measurements.by_worker() == std::map<std::string, int>{{"w1", 40}});
+  CHECK(world.pool->Counts().repeated_refused > 0);
+  CHECK(world.pool->Counts().ejections == 0);
+}
+
+TEST_CASE(
+    "A worker of the last or the next version of the protocol works; others are told why not") {
+  World world({4, 4, 4, 4});
+  const std::vector<uint32_t> versions = {kProtocolVersion - 1, kProtocolVersion + 1,
+                                          kProtocolVersion + 2, kProtocolVersion};
+  for (size_t i = 0; i < versions.size(); ++i) {
+    world.workers[i]->Change([&](auto& told) { told.set_protocol_version(versions[i]); });
+  }
+  world.pool = MustCreate(world.Options());
+  const std::string& stranger = world.workers[2]->address();
+  REQUIRE(Eventually([&] {
+    return Ready(*world.pool) == 3 &&
+           ViewOf(*world.pool, stranger).unhealthy_reason != "not asked yet";
+  }));
+  CHECK_FALSE(ViewOf(*world.pool, stranger).healthy);
+  CHECK_THAT(ViewOf(*world.pool, stranger).unhealthy_reason,
+             Catch::Contains(absl::StrCat("version ", kProtocolVersion + 2)) &&
+                 Catch::Contains("upgrade this one"));
+  world.measurements.Start(*world.pool, 40);
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.workers[2]->measured() == 0);
+  CHECK(world.measurements.by_worker().size() == 3);
+}
+
+TEST_CASE("A worker from before versions were told counts as one of version 1") {
+  World world({4});
+  world.workers[0]->Change([](auto& told) { told.set_protocol_version(0); });
+  world.pool = MustCreate(world.Options());
+  CHECK(Eventually([&] {
+    const WorkerView view = world.pool->View()[0];
+    return kProtocolVersion <= 2 ? view.healthy
+                                 : view.unhealthy_reason.find("version 1") != std::string::npos;
+  }));
+}
+
+TEST_CASE("The target cuda stands for one GPU: that of the first worker, or the one asked for") {
+  World world({4, 4, 4});
+  world.workers[0]->AddTarget("cuda", "NVIDIA H100 80GB HBM3", "sm_90a");
+  world.workers[1]->AddTarget("cuda", "NVIDIA A100-SXM4-80GB", "sm_80");
+  world.workers[2]->AddTarget("cuda", "NVIDIA A100-SXM4-80GB", "sm_80");
+  WorkerPoolOptions options = world.Options();
+  SECTION("asked for by its short name") {
+    options.gpu_model = "a100";
+    world.Create(std::move(options));
+    CHECK(world.pool->CapacityFor("cuda").measure_slots == 2);
+    CHECK(world.pool->DeviceFor("cuda").model == "NVIDIA A100-SXM4-80GB");
+    world.measurements.Start(*world.pool, 30, "cuda");
+    CHECK(world.measurements.WaitForAll());
+    CHECK(world.workers[0]->measured() == 0);
+  }
+  SECTION("that of whoever answers first") {
+    world.Create(std::move(options));
+    const std::string model = world.pool->DeviceFor("cuda").model;
+    world.measurements.Start(*world.pool, 30, "cuda");
+    CHECK(world.measurements.WaitForAll());
+    const bool is_h100 = model == "NVIDIA H100 80GB HBM3";
+    CHECK(world.pool->CapacityFor("cuda").measure_slots == (is_h100 ? 1 : 2));
+    CHECK(world.workers[0]->measured() == (is_h100 ? 30 : 0));
+  }
+  // Its other targets are another matter.
+  CHECK(world.pool->CapacityFor("cpu").measure_slots == 3);
+}
+
+TEST_CASE("What a worker holds that falls silent is taken to others") {
+  World world({4, 4});
+  WorkerPoolOptions options = world.Options();
+  options.describe_timeout = absl::Milliseconds(100);
+  options.silence_limit = absl::Milliseconds(300);
+  world.Create(std::move(options));
+  world.workers[0]->Hold();
+  world.workers[1]->Hold();
+  world.measurements.Start(*world.pool, 4);
+  REQUIRE(
+      Eventually([&] { return world.workers[0]->held() == 2 && world.workers[1]->held() == 2; }));
+  world.workers[0]->FallSilent();
+  world.workers[1]->Release();
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  CHECK(world.measurements.by_worker() == std::map<std::string, int>{{"w1", 4}});
+  CHECK(world.pool->Counts().repeated_lost == 2);
+}
+
+TEST_CASE("A worker that dies has what it held taken to others, and is used when it is back") {
+  World world({4, 4});
+  world.Create(world.Options());
+  world.workers[0]->Hold();
+  world.workers[1]->Hold();
+  world.measurements.Start(*world.pool, 6);
+  REQUIRE(
+      Eventually([&] { return world.workers[0]->held() == 3 && world.workers[1]->held() == 3; }));
+  world.workers[0]->Stop();
+  world.workers[1]->Release();
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 0);
+  world.workers[0]->Release();
+  world.workers[0]->Start();
+  CHECK(Eventually([&] { return Ready(*world.pool) == 2; }));
+  world.measurements.Start(*world.pool, 20);
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.measurements.by_worker()["w0"] > 0);
+}
+
+// A name whose records a test changes.
+struct Name {
+  void Set(std::vector<std::string> ips) {
+    const std::lock_guard lock(mutex);
+    addresses = std::move(ips);
+  }
+  WorkerPoolOptions Options(int port) {
+    WorkerPoolOptions options = QuickOptions({absl::StrCat("dns:///workers:", port)});
+    options.discovery.least_interval = absl::ZeroDuration();
+    options.discovery.look_up =
+        [this](const std::string&) -> absl::StatusOr<std::vector<std::string>> {
+      const std::lock_guard lock(mutex);
+      return addresses;
+    };
+    return options;
+  }
+
+  std::mutex mutex;
+  std::vector<std::string> addresses;
+};
+
+TEST_CASE("Each record of a name is a worker with credits of its own, as records come and go") {
+  FakeWorker first("first", 2), second("second", 4), third("third", 8);
+  const int port = StartAtOnePort<FakeWorker>(
+      {{"127.0.0.2", &first}, {"127.0.0.3", &second}, {"127.0.0.4", &third}});
+  REQUIRE(port > 0);
+  Name name;
+  name.Set({"127.0.0.2", "127.0.0.3"});
+  WorkerPoolOptions options = name.Options(port);
+  options.discovery.interval = absl::Milliseconds(20);
+  Measurements measurements;
+  const auto pool = MustCreate(std::move(options));
+  REQUIRE(Eventually([&] { return Ready(*pool) == 2; }));
+  for (FakeWorker* worker : {&first, &second, &third}) worker->Hold();
+  measurements.Start(*pool, 6);
+  REQUIRE(Eventually([&] { return first.held() == 2 && second.held() == 4; }));
+
+  // One leaves while it has two measurements, and another comes.
+  name.Set({"127.0.0.3", "127.0.0.4"});
+  REQUIRE(Eventually([&] { return ViewOf(*pool, third.address()).healthy; }));
+  CHECK(pool->View().size() == 2);
+  measurements.Start(*pool, 8);
+  CHECK(Eventually([&] { return third.held() == 8; }));
+  CHECK(first.held() == 2);
+  first.Release();
+  CHECK(Eventually([&] { return measurements.ended() == 2; }));
+  CHECK(measurements.by_worker() == std::map<std::string, int>{{"first", 2}});
+  second.Release();
+  third.Release();
+  CHECK(measurements.WaitForAll());
+  CHECK(measurements.failed() == 0);
+}
+
+TEST_CASE("A worker that is lost has its name looked up at once") {
+  FakeWorker before("before"), after("after");
+  const int port = StartAtOnePort<FakeWorker>({{"127.0.0.2", &before}, {"127.0.0.3", &after}});
+  REQUIRE(port > 0);
+  Name name;
+  name.Set({"127.0.0.2"});
+  WorkerPoolOptions options = name.Options(port);
+  options.discovery.interval = absl::Hours(1);
+  Measurements measurements;
+  const auto pool = MustCreate(std::move(options));
+  REQUIRE(Eventually([&] { return Ready(*pool) == 1; }));
+  before.Hold();
+  measurements.Start(*pool, 3);
+  REQUIRE(Eventually([&] { return before.held() == 3; }));
+  name.Set({"127.0.0.3"});
+  before.Stop();
+  CHECK(measurements.WaitForAll());
+  CHECK(measurements.failed() == 0);
+  CHECK(measurements.by_worker() == std::map<std::string, int>{{"after", 3}});
+  CHECK(pool->View().size() == 1);
+}
+
+TEST_CASE("Two addresses that lead to one worker give its credits once") {
+  FakeWorker worker("both", 2);
+  worker.Start();
+  World world({2});
+  WorkerPoolOptions options = world.Options();
+  const std::string port = worker.address().substr(worker.address().rfind(':'));
+  options.discovery.addresses = {"127.0.0.1" + port, "localhost" + port};
+  const auto pool = MustCreate(std::move(options));
+  REQUIRE(Eventually([&] {
+    const auto views = pool->View();
+    return std::ranges::any_of(views, [](const WorkerView& view) { return view.healthy; }) &&
+           std::ranges::any_of(views, [](const WorkerView& view) {
+             return view.unhealthy_reason.rfind("is the same worker as ", 0) == 0;
+           });
+  }));
+  CHECK(pool->CapacityFor("cpu").measure_slots == 1);
+}
+
+TEST_CASE("A pool that ends gives back what waits and what is under way") {
+  World world({2});
+  world.workers[0]->Hold();
+  world.Create(world.Options());
+  world.measurements.Start(*world.pool, 5);
+  REQUIRE(Eventually([&] { return world.workers[0]->held() == 2; }));
+  world.pool.reset();
+  CHECK(world.measurements.ended() == 5);
+  CHECK(world.measurements.failed() == 5);
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator::testing
