@@ -123,7 +123,7 @@ absl::StatusOr<int64_t> PostgresqlServer::Number(const std::string& sql,
 }
 
 std::string PostgresqlServer::NewDatabase() {
-  const std::string name = absl::StrCat("test", ++databases_);
+  std::string name = absl::StrCat("test", ++databases_);
   const absl::Status made = Run(absl::StrCat("CREATE DATABASE ", name));
   if (!made.ok()) {
     std::fprintf(stderr, "%s\n", std::string(made.ToString()).c_str());

@@ -104,9 +104,9 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
   SECTION("an append beyond what goes in one statement is whole and in order") {
     ProblemPut put;
     put.files.push_back({"problem.yaml", std::string(size_t{3} << 20, 'x')});
-    std::vector<Event> events;
-    for (int i = 0; i < 24; ++i) events.push_back(Event{i + 1, put});
+    std::vector<Event> events(24, Event{1, put});
     std::vector<AppendEntry> entries;
+    entries.reserve(events.size());
     for (const Event& event : events) entries.push_back({&event, "", "s"});
     auto store = Open(log);
     REQUIRE(AppendOne(*store, Finishing("s", 0), "", "s").ok());
@@ -174,6 +174,7 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     for (int round = 0; round < 50; ++round) {
       std::vector<Event> events(10, Finishing("s", round));
       std::vector<AppendEntry> entries;
+      entries.reserve(events.size());
       for (const Event& event : events) entries.push_back({&event, "", "s"});
       CHECK(store->Append(entries).value() == static_cast<uint64_t>(round) * 10 + 1);
     }

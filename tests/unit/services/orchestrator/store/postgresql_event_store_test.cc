@@ -368,6 +368,7 @@ TEST_CASE("a server that crashes again and again neither loses nor doubles an ap
       lock.unlock();
       std::vector<Event> events(1 + static_cast<size_t>(batch % 7), Finishing("s", batch));
       std::vector<AppendEntry> entries;
+      entries.reserve(events.size());
       for (const Event& event : events) entries.push_back({&event, "", "s"});
       const auto first = store->Append(entries);
       lock.lock();
@@ -468,6 +469,7 @@ TEST_CASE("replicas that start together on an empty database agree") {
   const PostgresqlOptions options = Server().Options(Server().NewDatabase());
   std::vector<std::thread> threads;
   std::vector<absl::Status> opened(8);
+  threads.reserve(opened.size());
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
       opened[static_cast<size_t>(i)] =
