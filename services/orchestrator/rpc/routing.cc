@@ -33,6 +33,7 @@ Router::Router(const ShardSet* shards, ChannelOptions channel, absl::Duration pa
     : shards_(shards), channel_(std::move(channel)), patience_(patience), metrics_(metrics) {}
 
 Router::~Router() {
+  LookAll();  // nobody waits for them any more
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return passed_on_ == 0; });
 }

@@ -60,7 +60,7 @@ class Router {
   // All must outlive the router.
   Router(const ShardSet* shards, ChannelOptions channel, absl::Duration patience,
          ReplicaMetrics* metrics);
-  // Waits for the calls that were passed on; those who made them must have ended them.
+  // Ends the calls that were passed on; nobody must wait for them any more.
   ~Router();
 
   const ShardSet& shards() const { return *shards_; }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -530,6 +531,87 @@ TEST_CASE("an orchestrator that is told to stop hands over at once") {
   for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(other, absl::StrCat("search-", i));
   CHECK(cluster.Number("SELECT count(*) FROM kernelcast_replicas") == kReplicas - 1);
   cluster.CheckLog();
+}
+
+TEST_CASE("orchestrators and the database go away in any order, and nothing is lost or done twice",
+          "[chaos]") {
+  if (Skipped()) return;
+  const auto seed =
+      static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  Cluster cluster(/*lease_seconds=*/1);
+  for (int i = 0; i < 5; ++i) cluster.StartSearch(i % kReplicas, absl::StrCat("search-", i));
+
+  constexpr int kRequests = 150;
+  std::atomic<int> failures = 0, answered = 0;
+  std::thread framework([&] {
+    std::vector<std::unique_ptr<v1::Orchestrator::Stub>> stubs;
+    for (int i = 0; i < kReplicas; ++i) stubs.push_back(cluster.Stub(i));
+    for (int i = 0; i < kRequests; ++i) {
+      const auto request = cluster.Evaluation(
+          absl::StrCat("beside-", i), static_cast<size_t>(i) % cluster.recorded.candidates.size());
+      // Asked twice, of different orchestrators: the same answer.
+      v1::EvaluateReply replies[2];
+      for (int ask = 0; ask < 2; ++ask) {
+        const auto& stub = stubs[static_cast<size_t>((i + ask) % kReplicas)];
+        const grpc::Status status =
+            Insist([&](auto* context) { return stub->Evaluate(context, request, &replies[ask]); });
+        if (!status.ok() || !replies[ask].evaluation().has_measured()) ++failures;
+      }
+      if (replies[0].SerializeAsString() != replies[1].SerializeAsString()) ++failures;
+      ++answered;
+    }
+  });
+  constexpr int kEnds = 16;
+  std::map<std::string, int> ends;
+  for (int end = 0; end < kEnds; ++end) {
+    const int before = answered;
+    const int until = std::min(
+        kRequests, before + std::uniform_int_distribution<int>(1, kRequests / kEnds)(random));
+    CHECK(Eventually([&] { return answered >= until; }));
+    const int victim = std::uniform_int_distribution<int>(0, kReplicas - 1)(random);
+    testing::Service& replica = *cluster.replicas[static_cast<size_t>(victim)];
+    switch (std::uniform_int_distribution<int>(0, 4)(random)) {
+      case 0:
+        ++ends["killed"];
+        replica.Kill();
+        Require(replica.Start());
+        break;
+      case 1:
+        ++ends["stopped"];
+        CHECK(replica.Terminate() == 0);
+        Require(replica.Start());
+        break;
+      case 2: {
+        ++ends["asleep"];
+        const std::string held = absl::StrCat(
+            "SELECT count(*) FROM kernelcast_shards WHERE address = '", replica.address(), "'");
+        REQUIRE(kill(replica.pid(), SIGSTOP) == 0);
+        CHECK(Eventually([&] { return cluster.Number(held) == 0; }));
+        REQUIRE(kill(replica.pid(), SIGCONT) == 0);
+        break;
+      }
+      case 3:
+        ++ends["database crashed"];
+        cluster.database.Crash();
+        Require(cluster.database.Start());
+        break;
+      default:
+        ++ends["database restarted"];
+        cluster.database.Stop();
+        Require(cluster.database.Start());
+    }
+  }
+  framework.join();
+  CHECK(failures == 0);
+  for (int i = 0; i < 5; ++i) cluster.CheckUndisturbed(i % kReplicas, absl::StrCat("search-", i));
+  const std::map<std::string, int> accepted = cluster.CheckLog();
+  for (int i = 0; i < kRequests; ++i) CHECK(accepted.contains(absl::StrCat("beside-", i)));
+  for (const auto& replica : cluster.replicas) CHECK(replica->Terminate() == 0);
+  std::string told;
+  for (const auto& [what, count] : ends) absl::StrAppend(&told, what, " ", count, ", ");
+  WARN(told << accepted.size() << " evaluations");
 }
 
 }  // namespace
