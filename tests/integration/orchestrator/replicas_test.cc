@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,6 +22,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/convert/convert.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/token.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/orchestrator/core/state.h"
 #include "services/orchestrator/store/postgresql_event_store.h"
@@ -28,6 +31,7 @@
 #include "tests/support/postgresql.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
+#include "tests/unit/common/rpc/test_certificates.h"
 
 namespace kernelcast {
 namespace {
@@ -85,26 +89,87 @@ grpc::Status Insist(const Call& call) {
   return status;
 }
 
+// Certificates and tokens of a cluster that lets in nobody without both. Clients hold a token of
+// role submit that only orchestrators know, and orchestrators one of their own.
+class Site {
+ public:
+  explicit Site(const testing::TemporaryFolder& folder) : folder_(folder) {
+    const PemPair authority = MakeAuthority("authority");
+    const PemPair pair = MakeCertificate(authority, "kernelcast");
+    Write("ca.crt", authority.certificate);
+    Write("tls.crt", pair.certificate);
+    Write("tls.key", pair.key);
+    const std::string client = Token("client", "submit");
+    const std::string own = Token("orchestrator", "submit, measure");
+    Write("inner.yaml", "tokens:\n" + own);
+    Write("outer.yaml", "tokens:\n" + client + own);
+  }
+
+  // What a service is started with; the tokens that it knows are in a file.
+  std::vector<std::string> Server(std::vector<std::string> arguments,
+                                  const std::string& tokens) const {
+    arguments.insert(arguments.end(),
+                     {"--tls-certificate-file", folder_.File("tls.crt"), "--tls-key-file",
+                      folder_.File("tls.key"), "--tls-client-ca-file", folder_.File("ca.crt"),
+                      "--auth-tokens-file", folder_.File(tokens)});
+    return arguments;
+  }
+  std::vector<std::string> Client() const {
+    return {"--client-ca-file",          folder_.File("ca.crt"),
+            "--client-certificate-file", folder_.File("tls.crt"),
+            "--client-key-file",         folder_.File("tls.key"),
+            "--client-token-file",       folder_.File("orchestrator.token")};
+  }
+  ChannelOptions Channel() const {
+    ChannelOptions options;
+    options.tls.ca_file = folder_.File("ca.crt");
+    options.tls.certificate_file = folder_.File("tls.crt");
+    options.tls.key_file = folder_.File("tls.key");
+    options.token_file = folder_.File("client.token");
+    return options;
+  }
+
+ private:
+  void Write(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_.File(name)) << content;
+  }
+  std::string Token(const std::string& name, const std::string& roles) const {
+    const std::string token = MakeToken();
+    Write(name + ".token", token);
+    return absl::StrCat("  - name: ", name, "\n    sha256: ", TokenHashText(HashToken(token)),
+                        "\n    roles: [", roles, "]\n");
+  }
+
+  const testing::TemporaryFolder& folder_;
+};
+
 class Cluster {
  public:
-  explicit Cluster(double lease_seconds = 2)
+  explicit Cluster(double lease_seconds = 2, bool secured = false)
       : folder("replicas"),
+        site(secured ? std::make_unique<Site>(folder) : nullptr),
         recorded(testing::MakeRecordedProblem(24, 16)),
-        worker("kernelcast-worker", {"--replay", Records(), "--cache-dir", folder.File("cache")},
+        worker("kernelcast-worker",
+               Server({"--replay", Records(), "--cache-dir", folder.File("cache")}, "inner.yaml"),
                folder),
-        forecaster("kernelcast-forecaster", {"--state-dir", folder.File("forecaster")}, folder) {
+        forecaster("kernelcast-forecaster",
+                   Server({"--state-dir", folder.File("forecaster")}, "inner.yaml"), folder) {
     Require(database.Start());
     Require(worker.Start());
     Require(forecaster.Start());
     for (int i = 0; i < kReplicas; ++i) {
       folders.push_back(std::make_unique<testing::TemporaryFolder>("replica"));
-      replicas.push_back(std::make_unique<testing::Service>(
-          "kernelcast-orchestrator",
-          std::vector<std::string>{
-              "--store", database.Uri(), "--store-shards", std::to_string(kShards),
-              "--lease-seconds", std::to_string(lease_seconds), "--worker", worker.address(),
-              "--forecaster", forecaster.address(), "--confirm", "1", "--status", ""},
-          *folders.back()));
+      std::vector<std::string> arguments =
+          Server({"--store", database.Uri(), "--store-shards", std::to_string(kShards),
+                  "--lease-seconds", std::to_string(lease_seconds), "--worker", worker.address(),
+                  "--forecaster", forecaster.address(), "--confirm", "1", "--status", ""},
+                 "outer.yaml");
+      if (site != nullptr) {
+        const std::vector<std::string> client = site->Client();
+        arguments.insert(arguments.end(), client.begin(), client.end());
+      }
+      replicas.push_back(std::make_unique<testing::Service>("kernelcast-orchestrator",
+                                                            std::move(arguments), *folders.back()));
       Require(replicas.back()->Start());
     }
     // Until everybody has an equal share.
@@ -126,9 +191,16 @@ class Cluster {
     return folder.File("records.jsonl");
   }
 
+  std::vector<std::string> Server(std::vector<std::string> arguments,
+                                  const std::string& tokens) const {
+    return site != nullptr ? site->Server(std::move(arguments), tokens) : arguments;
+  }
+
   std::unique_ptr<v1::Orchestrator::Stub> Stub(int replica) const {
-    return v1::Orchestrator::NewStub(grpc::CreateChannel(
-        replicas[static_cast<size_t>(replica)]->address(), grpc::InsecureChannelCredentials()));
+    auto channel = MakeChannel(replicas[static_cast<size_t>(replica)]->address(),
+                               site != nullptr ? site->Channel() : ChannelOptions());
+    Require(channel.status());
+    return v1::Orchestrator::NewStub(*channel);
   }
 
   int64_t Number(const std::string& sql) {
@@ -253,6 +325,7 @@ class Cluster {
   }
 
   testing::TemporaryFolder folder;
+  std::unique_ptr<Site> site;  // null: nobody is asked who he is
   testing::RecordedProblem recorded;
   PostgresqlServer database;
   testing::Service worker;
@@ -429,6 +502,34 @@ TEST_CASE("a request that several orchestrators get is settled once") {
     CHECK(got == replies.front());
   }
   CHECK(cluster.CheckLog().size() == kRequests);
+}
+
+TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
+  if (Skipped()) return;
+  Cluster cluster(/*lease_seconds=*/2, /*secured=*/true);
+  for (int i = 0; i < kReplicas; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
+  for (int search = 0; search < kReplicas; ++search) {
+    for (int replica = 0; replica < kReplicas; ++replica) {
+      cluster.CheckUndisturbed(replica, absl::StrCat("search-", search));
+    }
+  }
+  auto stub = cluster.Stub(0);
+  v1::ListSearchesReply page;
+  REQUIRE(Insist([&](auto* context) {
+            return stub->ListSearches(context, v1::ListSearchesRequest(), &page);
+          }).ok());
+  CHECK(page.searches_size() == kReplicas);
+  // Who is not let in is not passed on either.
+  auto nobody = cluster.site->Channel();
+  nobody.token_file.clear();
+  auto channel = MakeChannel(cluster.replicas[0]->address(), nobody);
+  Require(channel.status());
+  grpc::ClientContext context;
+  context.AddMetadata("kernelcast-shard", "0");
+  CHECK(v1::Orchestrator::NewStub(*channel)
+            ->ListSearches(&context, v1::ListSearchesRequest(), &page)
+            .error_code() == grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(cluster.CheckLog().size() == kReplicas * (cluster.recorded.candidates.size() + 1));
 }
 
 TEST_CASE("what an orchestrator that is killed held is taken over and goes on") {
