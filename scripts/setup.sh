@@ -24,13 +24,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build_packages=(
   g++ cmake ninja-build ccache pkg-config
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev
-  libcivetweb-dev libcli11-dev libcurl4-openssl-dev libdlpack-dev libmuparser-dev libseccomp-dev libsimdjson-dev
+  libcivetweb-dev libcli11-dev libcurl4-openssl-dev libdlpack-dev libmuparser-dev libpq-dev libseccomp-dev libsimdjson-dev
   libsqlite3-dev libssl-dev
   libxgboost-dev libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
 )
 test_packages=(
   buildah catch2 chromium clang-14 clang-format clang-tidy debootstrap git iproute2 libclang-rt-14-dev nghttp2-client nghttp2-proxy openssl
-  prometheus python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
+  postgresql prometheus python3 python3-grpcio python3-protobuf python3-yaml shellcheck sqlite3
 )
 tools=.setup
 buf_version=1.75.0
@@ -121,9 +121,12 @@ install_packages() {
     exit 1
   fi
   # Debian starts what it installs. Only the program is wanted.
-  if [[ " ${missing[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
-    "${as_root[@]}" systemctl disable --now prometheus >>"$log" 2>&1 </dev/null || true
-  fi
+  local server
+  for server in postgresql prometheus; do
+    if [[ " ${missing[*]} " == *" $server "* ]] && command -v systemctl >/dev/null; then
+      "${as_root[@]}" systemctl disable --now "$server" >>"$log" 2>&1 </dev/null || true
+    fi
+  done
 }
 
 # buf comes from npm, into a folder of this checkout.

@@ -1,14 +1,16 @@
 // kernelcast-orchestrator: wires the parts together and waits for a signal.
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -25,10 +27,14 @@
 #include "services/orchestrator/clients/forecaster_pool.h"
 #include "services/orchestrator/clients/worker_pool.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/merged_observer.h"
 #include "services/orchestrator/core/observers.h"
 #include "services/orchestrator/generator/llm_writer.h"
+#include "services/orchestrator/replicas/shard_set.h"
 #include "services/orchestrator/rpc/metrics.h"
 #include "services/orchestrator/rpc/orchestrator_service.h"
+#include "services/orchestrator/rpc/replica_metrics.h"
+#include "services/orchestrator/rpc/replica_service.h"
 #include "services/orchestrator/status/status_board.h"
 #include "services/orchestrator/status/status_page.h"
 #include "services/orchestrator/status/status_server.h"
@@ -40,10 +46,20 @@ namespace {
 // A model is asked for this long at start whether it is there.
 constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
+constexpr char kSqlite[] = "sqlite";
+// A call waits so many lives of a lease for somebody to hold its shard: one for the lease of who
+// died to run out, and time to replay.
+constexpr double kLeasesWaited = 3;
+
 struct Flags {
   ServiceFlags service;
   std::string status_address = "127.0.0.1:0";
   std::string state_dir = ".";
+  std::string store = kSqlite;
+  std::string store_password_file;
+  int store_shards = ShardSetOptions().shards;
+  std::string advertise_address;
+  double lease_seconds = absl::ToDoubleSeconds(ShardSetOptions().lease);
   std::vector<std::string> workers;
   std::vector<std::string> forecasters;
   double discovery_interval_seconds = absl::ToDoubleSeconds(AddressWatchOptions().interval);
@@ -163,29 +179,185 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
   return absl::OkStatus();
 }
 
-absl::Status Serve(const Flags& flags) {
-  TerminationSignal termination;
+// Tells engines, while there are any, that workers have come or gone: the pool outlives them.
+// Thread-safe.
+class CapacityBell {
+ public:
+  void Ring() {
+    const std::lock_guard lock(mutex_);
+    if (tell_) tell_();
+  }
+  // Empty: nobody. Returns when no call of the one before is under way.
+  void Tell(std::function<void()> tell) {
+    const std::lock_guard lock(mutex_);
+    tell_ = std::move(tell);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> tell_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What does not depend on where the log is.
+struct Parts {
+  const Flags& flags;
+  TerminationSignal& termination;
+  MetricsRegistry& metrics;
+  EngineOptions engine_options;
+  EngineObserver* observer = nullptr;
+  StatusBoard* board = nullptr;
+  WorkerPool* workers = nullptr;
+  ForecasterPool* forecasters = nullptr;
+  KernelWriter* writer = nullptr;
+  CapacityBell* bell = nullptr;
+};
+
+// What listens. The server goes first.
+struct Front {
+  std::unique_ptr<StatusServer> status;
+  std::unique_ptr<RpcServer> server;
+};
+
+absl::StatusOr<Front> StartFront(const Parts& parts, grpc::Service* service) {
+  const Flags& flags = parts.flags;
+  Front front;
+  KC_ASSIGN_OR_RETURN(front.server,
+                      RpcServer::Start(flags.service.server, {service}, &parts.metrics));
+  if (!flags.service.metrics_address.empty()) {
+    KC_RETURN_IF_ERROR(parts.metrics.Serve(flags.service.metrics_address));
+  }
+  if (!flags.status_address.empty()) {
+    const auto render = [board = parts.board, workers = parts.workers,
+                         forecasters = parts.forecasters] {
+      return RenderStatusPage(board->View(), PeersOf(*workers, *forecasters),
+                              Clock::Real().WallNs());
+    };
+    KC_ASSIGN_OR_RETURN(front.status, StatusServer::Start(flags.status_address, render));
+  }
+  return front;
+}
+
+absl::Status TellReady(const Parts& parts, const Front& front) {
+  const std::string status_address = front.status != nullptr ? front.status->address() : "";
+  KC_RETURN_IF_ERROR(WriteReadyFile(parts.flags.service, {.grpc = front.server->address(),
+                                                          .metrics_port = parts.metrics.port(),
+                                                          .health = front.server->health_address(),
+                                                          .status = status_address}));
+  Log(LogLevel::kInfo, "serving",
+      {{"address", front.server->address()},
+       {"metrics_port", parts.metrics.port()},
+       {"status_page", status_address}});
+  return absl::OkStatus();
+}
+
+// The log in a file of this process alone.
+absl::Status ServeAlone(const Parts& parts) {
+  const Flags& flags = parts.flags;
   std::error_code error;
   std::filesystem::create_directories(flags.state_dir, error);
   if (error) {
     return absl::UnavailableError(
         absl::StrCat("--state-dir: ", flags.state_dir, ": ", error.message()));
   }
-  MetricsRegistry metrics;
   KC_ASSIGN_OR_RETURN(auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) /
                                                          "orchestrator.db"));
+  KC_ASSIGN_OR_RETURN(
+      auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
+                                 parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
+  parts.bell->Tell([raw = engine.get()] { raw->CapacityChanged(); });
+  absl::Status failure;
+  {
+    OrchestratorService service(engine.get(), store.get(), parts.workers, parts.forecasters);
+    KC_ASSIGN_OR_RETURN(Front front, StartFront(parts, &service));
+    KC_RETURN_IF_ERROR(TellReady(parts, front));
+    engine->SetFailureCallback([&parts] { parts.termination.Wake(); });
+    parts.termination.Wait();
+    failure = engine->failure();
+    Log(LogLevel::kInfo, "draining");
+    front.server->BeginDrain();
+    service.BeginDrain();
+    front.server->Shutdown(failure.ok() ? absl::Seconds(flags.service.drain_seconds)
+                                        : absl::ZeroDuration());
+  }
+  parts.bell->Tell(nullptr);
+  engine.reset();
+  return failure;
+}
 
-  // The pool outlives the engine that it tells of changes, so it looks the engine up.
-  std::atomic<Engine*> engine_for_pool = nullptr;
+// Whether nobody can reach us under the address that we listen at.
+bool IsWildcard(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
+}
+
+// The log in a database, with others.
+absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
+  const Flags& flags = parts.flags;
+  if (absl::Status valid = CheckPostgresqlUri(flags.store); !valid.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store: ", std::string(valid.message()),
+                     "; sqlite and postgresql://USER@HOST/DATABASE are allowed, a password in the "
+                     "file of --store-password-file"));
+  }
+  if (flags.advertise_address.empty() && IsWildcard(flags.service.server.listen_address)) {
+    return absl::InvalidArgumentError(
+        "--advertise-address: with --store other orchestrators must know where to reach this one");
+  }
+  ShardSetOptions options;
+  options.database.uri = flags.store;
+  options.database.password_file = flags.store_password_file;
+  options.shards = flags.store_shards;
+  options.lease = absl::Seconds(flags.lease_seconds);
+  ChannelOptions channel;
+  channel.tls = flags.client_tls;
+  channel.token_file = flags.client_token_file;
+
+  MergedObserver observer(parts.observer);
+  KC_ASSIGN_OR_RETURN(auto shards, ShardSet::Create(
+                                       options,
+                                       [&parts](EventStore* store, EngineObserver* with) {
+                                         return Engine::Start(parts.engine_options, store,
+                                                              parts.workers, parts.forecasters,
+                                                              &Clock::Real(), with, parts.writer);
+                                       },
+                                       &observer));
+  {
+    ReplicaService service(shards.get(), parts.workers, parts.forecasters, channel,
+                           kLeasesWaited * options.lease, &replica_metrics);
+    KC_ASSIGN_OR_RETURN(Front front, StartFront(parts, &service));
+    const std::string address =
+        flags.advertise_address.empty() ? front.server->address() : flags.advertise_address;
+    service.set_address(address);
+    shards->Start(address, &service);
+    parts.bell->Tell([raw = shards.get()] {
+      for (const auto& held : raw->Held()) held->engine->CapacityChanged();
+    });
+    const absl::Status told = TellReady(parts, front);
+    if (told.ok()) parts.termination.Wait();
+    Log(LogLevel::kInfo, "draining");
+    front.server->BeginDrain();
+    service.BeginDrain();
+    shards->BeginDrain();
+    front.server->Shutdown(told.ok() ? absl::Seconds(flags.service.drain_seconds)
+                                     : absl::ZeroDuration());
+    parts.bell->Tell(nullptr);
+    shards->Stop();
+    KC_RETURN_IF_ERROR(told);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const Flags& flags) {
+  TerminationSignal termination;
+  MetricsRegistry metrics;
+  CapacityBell bell;
   WorkerPoolOptions pool_options;
   pool_options.discovery.addresses = flags.workers;
   pool_options.discovery.interval = absl::Seconds(flags.discovery_interval_seconds);
   pool_options.gpu_model = flags.gpu_model;
   pool_options.channel.tls = flags.client_tls;
   pool_options.channel.token_file = flags.client_token_file;
-  KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&engine_for_pool] {
-                        if (Engine* engine = engine_for_pool) engine->CapacityChanged();
-                      }));
+  KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&bell] { bell.Ring(); }));
   ForecasterPoolOptions forecaster_options;
   forecaster_options.discovery = pool_options.discovery;
   forecaster_options.discovery.addresses = flags.forecasters;
@@ -198,6 +370,7 @@ absl::Status Serve(const Flags& flags) {
   OrchestratorMetrics observer(&metrics, [pool = workers.get(), others = forecasters.get()] {
     return FiguresOf(*pool, *others);
   });
+  ReplicaMetrics replica_metrics(&metrics);
   StatusBoard board;
   Observers observers({&observer, &board});
 
@@ -212,47 +385,17 @@ absl::Status Serve(const Flags& flags) {
   engine_options.max_live_evaluations = flags.max_in_flight;
   engine_options.confirm_candidates = flags.confirm;
   engine_options.generation_patience = absl::Seconds(flags.generator_patience_seconds);
-  KC_ASSIGN_OR_RETURN(auto engine,
-                      Engine::Start(engine_options, store.get(), workers.get(), forecasters.get(),
-                                    &Clock::Real(), &observers, writer.writer.get()));
-  engine_for_pool = engine.get();
-  absl::Status failure;
-  {
-    OrchestratorService service(engine.get(), store.get(), workers.get(), forecasters.get());
-    KC_ASSIGN_OR_RETURN(auto server, RpcServer::Start(flags.service.server, {&service}, &metrics));
-    if (!flags.service.metrics_address.empty()) {
-      KC_RETURN_IF_ERROR(metrics.Serve(flags.service.metrics_address));
-    }
-    std::unique_ptr<StatusServer> status;
-    if (!flags.status_address.empty()) {
-      const auto render = [&] {
-        return RenderStatusPage(board.View(), PeersOf(*workers, *forecasters),
-                                Clock::Real().WallNs());
-      };
-      KC_ASSIGN_OR_RETURN(status, StatusServer::Start(flags.status_address, render));
-    }
-    const std::string status_address = status != nullptr ? status->address() : "";
-    KC_RETURN_IF_ERROR(WriteReadyFile(flags.service, {.grpc = server->address(),
-                                                      .metrics_port = metrics.port(),
-                                                      .health = server->health_address(),
-                                                      .status = status_address}));
-    Log(LogLevel::kInfo, "serving",
-        {{"address", server->address()},
-         {"metrics_port", metrics.port()},
-         {"status_page", status_address}});
-
-    engine->SetFailureCallback([&termination] { termination.Wake(); });
-    termination.Wait();
-    failure = engine->failure();
-    Log(LogLevel::kInfo, "draining");
-    server->BeginDrain();
-    service.BeginDrain();
-    server->Shutdown(failure.ok() ? absl::Seconds(flags.service.drain_seconds)
-                                  : absl::ZeroDuration());
-  }
-  engine_for_pool = nullptr;
-  engine.reset();
-  return failure;
+  const Parts parts = {.flags = flags,
+                       .termination = termination,
+                       .metrics = metrics,
+                       .engine_options = engine_options,
+                       .observer = &observers,
+                       .board = &board,
+                       .workers = workers.get(),
+                       .forecasters = forecasters.get(),
+                       .writer = writer.writer.get(),
+                       .bell = &bell};
+  return flags.store == kSqlite ? ServeAlone(parts) : ServeReplica(parts, replica_metrics);
 }
 
 int Main(int argc, char** argv) {
@@ -264,7 +407,27 @@ int Main(int argc, char** argv) {
   app.add_option("--status", flags.status_address,
                  "Address to serve the status page on, host:port; empty: nowhere")
       ->capture_default_str();
-  app.add_option("--state-dir", flags.state_dir, "Folder of the event log")->capture_default_str();
+  app.add_option("--state-dir", flags.state_dir, "Folder of the event log, where that is a file")
+      ->capture_default_str();
+  app.add_option("--store", flags.store,
+                 "The event log: sqlite, a file of this process, or "
+                 "postgresql://USER@HOST/DATABASE?sslmode=verify-full&..., a database that several "
+                 "orchestrators share; without a password")
+      ->capture_default_str();
+  app.add_option("--store-password-file", flags.store_password_file,
+                 "File with the password for the database; read again for each connection");
+  app.add_option("--store-shards", flags.store_shards,
+                 "Parts that a new log in a database is made of, which orchestrators share out "
+                 "among them; one that exists keeps its number")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option("--advertise-address", flags.advertise_address,
+                 "Where other orchestrators of the same database reach this one, host:port; the "
+                 "address that it listens at, unless that is all of them");
+  app.add_option("--lease-seconds", flags.lease_seconds,
+                 "How long an orchestrator that says nothing keeps its part of the log from others")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 600.0));
   app.add_option("--worker", flags.workers,
                  "Address of a worker, host:port, or of all workers of a name, dns:///name:port; "
                  "may be given more than once")
@@ -290,8 +453,8 @@ int Main(int argc, char** argv) {
                  "Certificate shown to workers and forecasters");
   app.add_option("--client-key-file", flags.client_tls.key_file, "Its key");
   app.add_option("--client-token-file", flags.client_token_file,
-                 "File of the token shown to workers (role measure) and to the forecaster (roles "
-                 "submit and measure)");
+                 "File of the token shown to workers (role measure), to the forecaster (roles "
+                 "submit and measure) and to other orchestrators (role submit)");
   app.add_option("--max-in-flight", flags.max_in_flight,
                  "Evaluations accepted and not settled; more are refused")
       ->capture_default_str()

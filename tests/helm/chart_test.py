@@ -71,6 +71,10 @@ def named(objects, kind, name):
     return found[0]
 
 
+def label_selector(one):
+    return one["spec"]["selector"]["matchLabels"]
+
+
 def label(one, name):
     return one["metadata"]["labels"].get(name)
 
@@ -228,7 +232,12 @@ class ChartTest(unittest.TestCase):
         for sets, message in (
                 (["tls.mode=on"], "'/tls/mode': value must be one of 'off', false, 'certManager', 'existingSecret'"),
                 ([pools + "cpu.replica=2"], "'/worker/pools/cpu': additional properties 'replica' not allowed"),
-                (["orchestrator.replicas=3"], "'/orchestrator': additional properties 'replicas' not allowed"),
+                (["forecaster.replicas=3"], "'/forecaster': additional properties 'replicas' not allowed"),
+                (["orchestrator.replicas=3"], "orchestrator.replicas: more than one need orchestrator.database.uri"),
+                (["orchestrator.database.uri=postgresql://u@h/d", pools + 'b.gpuProducts=["NVIDIA-H200"]'],
+                 "orchestrator.database.uri: must name a database for each pool's orchestrator"),
+                (["orchestrator.database.uri=postgresql://user:secret@host/db"],
+                 "'/orchestrator/database/uri': 'postgresql://user:secret@host/db' does not match pattern"),
                 (["logLevel=loud"], "'/logLevel': value must be one of 'debug', 'info', 'warning', 'error'"),
                 (["grpc.port=80"], "'/grpc/port': minimum"),
                 (["surprise=1"], "additional properties 'surprise' not allowed"),
@@ -317,6 +326,43 @@ class ChartTest(unittest.TestCase):
         config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod"))
         self.assertEqual([address.split(".")[0] for address in config["worker"]],
                          ["kc-kernelcast-worker-cpu-0", "kc-kernelcast-worker-more-0", "kc-kernelcast-worker-more-1"])
+
+    def test_orchestrators_that_share_a_database_find_each_other(self):
+        objects = render("several-orchestrators")
+        databases = set()
+        for pool in ("h100", "l40s"):
+            name = f"kc-kernelcast-orchestrator-{pool}-pod"
+            one = named(objects, "StatefulSet", name)
+            spec = one["spec"]["template"]["spec"]
+            container = spec["containers"][0]
+            self.assertEqual(one["spec"]["replicas"], 3)
+            self.assertNotIn("volumeClaimTemplates", one["spec"])
+            self.assertEqual(container["args"][1:], [
+                f"--advertise-address=$(POD_NAME).{name}.kernelcast.svc.cluster.local:50051"])
+            self.assertEqual(container["env"],
+                             [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
+            # Pods are named by the headless Service, and their certificate by what they are called.
+            self.assertEqual(named(objects, "Service", name)["spec"]["clusterIP"], "None")
+            certificate = named(objects, "Certificate", "kc-kernelcast-orchestrator")
+            self.assertIn(f"*.{name}.kernelcast.svc.cluster.local", certificate["spec"]["dnsNames"])
+            config = config_of(objects, one)
+            databases.add(config["store"])
+            self.assertIn(f"/kernelcast_{pool}?", config["store"])
+            # What the configuration names is mounted.
+            mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+            self.assertIn(os.path.dirname(config["store-password-file"]), mounts)
+            self.assertIn(os.path.dirname(re.search(r"sslrootcert=([^&]*)", config["store"]).group(1)), mounts)
+            policy = named(objects, "NetworkPolicy", f"kc-kernelcast-orchestrator-{pool}")
+            own = {**label_selector(one), "app.kubernetes.io/component": "orchestrator"}
+            for direction, peers in (("ingress", "from"), ("egress", "to")):
+                self.assertIn({"podSelector": {"matchLabels": own}},
+                              [peer for rule in policy["spec"][direction] for peer in rule.get(peers, [])])
+        self.assertEqual(len(databases), 2)
+        # With one orchestrator for all pools there is nothing to tell apart.
+        objects = render("defaults", "orchestrator.perPool=false", "orchestrator.replicas=2",
+                         "orchestrator.database.uri=postgresql://u@h/d")
+        one = named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod")
+        self.assertEqual(config_of(objects, one)["store"], "postgresql://u@h/d")
 
     def test_gpu_pools_get_a_whole_gpu_of_their_product(self):
         objects = render("three-pools")
@@ -417,7 +463,8 @@ class ChartTest(unittest.TestCase):
                     self.assertEqual(len(anywhere), 1 if "llm" in config_of(objects, one) else 0)
                     self.assertEqual(bool(egress), "llm" in config_of(objects, one))
                 else:
-                    self.assertEqual(anywhere, [])
+                    self.assertEqual(anywhere, [{"ports": [{"port": 5432, "protocol": "TCP"}]}]
+                                     if "store" in config_of(objects, one) else [])
         self.assertEqual(of_kind(render("defaults", "networkPolicy.enabled=false"), "NetworkPolicy"), [])
 
     def test_a_pool_that_is_scaled_leaves_its_replicas_to_the_scaler(self):

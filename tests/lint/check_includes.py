@@ -58,6 +58,7 @@ EXTERNAL = [
                                 "common/config/*.cc", "common/llm/*.cc", "common/rpc/*.cc"]),
     ("muParser", r"muParser", ["common/domain/*.cc"]),
     ("SQLite", r"sqlite3", ["services/*/store/*"]),
+    ("libpq", r"libpq", ["services/*/store/*"]),
     ("curl", r"curl/", ["common/llm/*.cc"]),
     ("civetweb", r"(civetweb|CivetServer)", ["services/orchestrator/status/*.cc"]),
     ("simdjson", r"simdjson", ["common/llm/*.cc"]),

@@ -1,6 +1,7 @@
 #include "services/orchestrator/core/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -127,15 +128,24 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
   return engine;
 }
 
-Engine::~Engine() {
+Engine::~Engine() { Stop(); }
+
+void Engine::Stop() {
   {
     std::lock_guard lock(inbox_->mutex);
     inbox_->closed = true;
   }
   inbox_->wake.notify_one();
-  if (thread_.joinable()) {
-    thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  // What was left to do is dropped now, so that whoever waits for it learns of it.
+  std::deque<Task> dropped;
+  {
+    std::lock_guard lock(inbox_->mutex);
+    dropped.swap(inbox_->tasks);
   }
+  dropped.clear();
+  effects_.clear();
   for (auto& [search_id, stop] : writing_stops_) stop.request_stop();
   for (auto& [request_id, waiting] : waiters_) {
     for (EvaluateDone& done : waiting) {
@@ -144,6 +154,7 @@ Engine::~Engine() {
                                  "request_id"));
     }
   }
+  waiters_.clear();
 }
 
 absl::Status Engine::Recover() {
@@ -216,7 +227,7 @@ bool Engine::Commit() {
 }
 
 void Engine::Fail(const absl::Status& status) {
-  Log(LogLevel::kError, "the event log cannot be written; the orchestrator must be restarted",
+  Log(LogLevel::kError, "the event log cannot be written",
       {{"error", std::string(status.ToString())}});
   std::function<void()> callback;
   {
@@ -595,14 +606,18 @@ void Engine::SetFailureCallback(std::function<void()> callback) {
   failure_callback_ = std::move(callback);
 }
 
-void Engine::Inspect(const std::function<void(const State&)>& read) {
-  // Shared: the waiter may go on, and its stack with it, while set_value is still returning.
+bool Engine::Inspect(const std::function<void(const State&)>& read) {
+  // Owned by the task alone: a task that is dropped breaks it, which ends the wait too.
   auto finished = std::make_shared<std::promise<void>>();
-  Post([this, &read, finished] {
+  std::future<void> ended = finished->get_future();
+  auto has_run = std::make_shared<std::atomic<bool>>(false);
+  Post([this, &read, has_run, finished = std::move(finished)] {
     read(state_);
+    *has_run = true;
     finished->set_value();
   });
-  finished->get_future().wait();
+  ended.wait();
+  return *has_run;
 }
 
 void Engine::BeginDrain() {

@@ -126,9 +126,13 @@ class Engine {
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Engine>> Start(
       const EngineOptions& options, EventStore* store, Workers* workers, Forecasters* forecasters,
       const Clock* clock, EngineObserver* observer, KernelWriter* writer = nullptr);
-  // Stops; live evaluations go on after the next start. Callbacks that have not been answered get
-  // UNAVAILABLE.
+  // As Stop.
   ~Engine();
+
+  // Ends the engine's thread; live evaluations go on after the next start. Callbacks of Evaluate
+  // that have not been answered get UNAVAILABLE; others are dropped. What is asked of it afterwards
+  // is answered so or dropped. Not from a callback. Again: does nothing.
+  void Stop();
 
   using ProblemDone = std::function<void(absl::StatusOr<std::shared_ptr<const Problem>>)>;
   void PutProblem(std::vector<ProblemFile> files, ProblemDone done);
@@ -166,8 +170,9 @@ class Engine {
   using DigestDone = std::function<void(uint64_t sequence, std::string digest)>;
   void DigestState(DigestDone done);
 
-  // Runs `read` on the engine's thread and waits for it. Not for threads that must not block.
-  void Inspect(const std::function<void(const State&)>& read);
+  // Runs `read` on the engine's thread and waits for it. Not for threads that must not block. False
+  // where the engine has stopped before it could.
+  bool Inspect(const std::function<void(const State&)>& read);
 
   // Set once the store has failed; nothing is accepted any more.
   absl::Status failure() const;

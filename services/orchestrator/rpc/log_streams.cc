@@ -23,16 +23,18 @@ template <class Message, class CursorType>
 class CursorStream final : public WriteStream<Message> {
  public:
   template <class... Args>
-  CursorStream(grpc::CallbackServerContext* context, LogStreams* streams, Args&&... args)
+  CursorStream(grpc::CallbackServerContext* context, std::shared_ptr<LogStreams> streams,
+               Args&&... args)
       : WriteStream<Message>(context),
-        streams_(streams),
+        streams_(std::move(streams)),
         cursor_(std::make_shared<CursorType>(this->sender(), std::forward<Args>(args)...)) {}
 
  private:
   void OnWritable() override { streams_->Feed(cursor_); }
   void OnCancelled() override { streams_->Forget(cursor_); }
 
-  LogStreams* const streams_;
+  // Shared with the other streams.
+  const std::shared_ptr<LogStreams> streams_;
   // Shared with the background thread, which may still be reading for a stream that is gone.
   const std::shared_ptr<CursorType> cursor_;
 };
@@ -206,7 +208,12 @@ class ExportCursor final : public LogStreams::Cursor {
           return true;
         }
         if (std::optional<EvaluationRecord> record = FoldEvaluation(*whole)) {
-          sender_.Send(ToRecord(*record));
+          const Context* const context = ContextOf(record->candidate);
+          if (context == nullptr) {
+            End(absl::UnavailableError("the orchestrator is stopping; export again"));
+            return true;
+          }
+          sender_.Send(ToRecord(*record, *context));
           sent = true;
         }
       }
@@ -220,8 +227,7 @@ class ExportCursor final : public LogStreams::Cursor {
     CompileFacts reference_facts;
   };
 
-  v1::ExportRecord ToRecord(const EvaluationRecord& record) {
-    const Context& context = ContextOf(record.candidate);
+  v1::ExportRecord ToRecord(const EvaluationRecord& record, const Context& context) const {
     v1::ExportRecord message;
     message.set_sequence(record.settled_sequence);
     *message.mutable_evaluation() = ToProto(record, /*with_feedback=*/true);
@@ -235,10 +241,11 @@ class ExportCursor final : public LogStreams::Cursor {
     return message;
   }
 
-  const Context& ContextOf(const Candidate& candidate) {
+  // Null once the engine has stopped.
+  const Context* ContextOf(const Candidate& candidate) {
     auto [entry, inserted] = contexts_.try_emplace({candidate.problem_id, candidate.target});
     if (inserted) {
-      engine_->Inspect([&, &context = entry->second](const State& state) {
+      const bool inspected = engine_->Inspect([&, &context = entry->second](const State& state) {
         if (auto problem = state.FindProblem(candidate.problem_id)) {
           context.problem_name = problem->name;
         }
@@ -246,8 +253,12 @@ class ExportCursor final : public LogStreams::Cursor {
           context.reference_facts = reference->facts;
         }
       });
+      if (!inspected) {
+        contexts_.erase(entry);
+        return nullptr;
+      }
     }
-    return entry->second;
+    return &entry->second;
   }
 
   const StreamSender<v1::ExportRecord> sender_;
@@ -261,7 +272,8 @@ class ExportCursor final : public LogStreams::Cursor {
 
 }  // namespace
 
-LogStreams::LogStreams(Engine* engine, const EventStore* store) : engine_(engine), store_(store) {
+LogStreams::LogStreams(Engine* engine, const EventStore* store, std::shared_ptr<const void> owner)
+    : owner_(std::move(owner)), engine_(engine), store_(store) {
   listener_ = engine_->AddListener([this](uint64_t) { WakeWaiting(); });
 }
 
@@ -270,13 +282,14 @@ LogStreams::~LogStreams() { engine_->RemoveListener(listener_); }
 grpc::ServerWriteReactor<v1::SearchEvent>* LogStreams::Watch(grpc::CallbackServerContext* context,
                                                              const std::string& search_id,
                                                              uint64_t from_sequence) {
-  return new CursorStream<v1::SearchEvent, WatchCursor>(context, this, store_, search_id,
-                                                        from_sequence);
+  return new CursorStream<v1::SearchEvent, WatchCursor>(context, shared_from_this(), store_,
+                                                        search_id, from_sequence);
 }
 
 grpc::ServerWriteReactor<v1::ExportRecord>* LogStreams::Export(grpc::CallbackServerContext* context,
                                                                const v1::ExportRequest& request) {
-  return new CursorStream<v1::ExportRecord, ExportCursor>(context, this, engine_, store_, request);
+  return new CursorStream<v1::ExportRecord, ExportCursor>(context, shared_from_this(), engine_,
+                                                          store_, request);
 }
 
 void LogStreams::Feed(const std::shared_ptr<Cursor>& cursor) {

@@ -14,19 +14,19 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "kernelcast/v1/orchestrator.pb.h"
+#include "services/orchestrator/core/background_thread.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/event_store.h"
-#include "services/orchestrator/rpc/background_thread.h"
 
 namespace kernelcast::orchestrator {
 
 // The streams that are fed from the log: a page at a time, on a thread of its own, whenever
 // everything sent before has been written, so that a slow reader costs a page of memory.
-// Thread-safe. The server that the streams belong to must be shut down first.
-class LogStreams {
+// Thread-safe. Held by each of its streams too; whoever made it must be the last to let it go.
+class LogStreams : public std::enable_shared_from_this<LogStreams> {
  public:
-  // Both must outlive the streams.
-  LogStreams(Engine* engine, const EventStore* store);
+  // Both must outlive the streams, for which `owner`, which may be null, is held.
+  LogStreams(Engine* engine, const EventStore* store, std::shared_ptr<const void> owner = nullptr);
   ~LogStreams();
   LogStreams(const LogStreams&) = delete;
   LogStreams& operator=(const LogStreams&) = delete;
@@ -62,6 +62,8 @@ class LogStreams {
  private:
   void WakeWaiting();
 
+  // Shared with whoever runs the engine: streams end in their own time.
+  const std::shared_ptr<const void> owner_;
   Engine* const engine_;
   const EventStore* const store_;
   int listener_ = -1;

@@ -4,15 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/base/version.h"
 #include "common/convert/convert.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
 #include "services/orchestrator/convert/convert.h"
 #include "services/orchestrator/rpc/log_streams.h"
+#include "services/orchestrator/rpc/replies.h"
 
 namespace kernelcast::orchestrator {
 
@@ -20,51 +19,6 @@ using ::kernelcast::FromProto;
 using ::kernelcast::ToProto;
 
 namespace {
-
-constexpr size_t kEvaluationsPerStream = 1024;
-constexpr size_t kEventsPerPage = 256;
-constexpr uint32_t kMaxPageSize = 1000;
-constexpr absl::Duration kOverloadPause = absl::Milliseconds(200);
-
-// What the engine refuses for lack of room is told with the time to come back.
-absl::Status WithRetryHint(const absl::Status& status) {
-  if (status.code() == absl::StatusCode::kResourceExhausted && !RetryAfter(status)) {
-    return OverloadedError(std::string(status.message()), kOverloadPause);
-  }
-  return status;
-}
-
-absl::StatusOr<Engine::EvaluateCommand> CommandFromProto(const v1::EvaluateRequest& request) {
-  Engine::EvaluateCommand command;
-  command.request_id = request.request_id();
-  command.search_id = request.search_id();
-  if (!request.has_candidate()) {
-    return absl::InvalidArgumentError("candidate: is missing");
-  }
-  KC_ASSIGN_OR_RETURN(command.mode, FromProto(request.mode()));
-  KC_ASSIGN_OR_RETURN(command.candidate, FromProto(request.candidate()));
-  return command;
-}
-
-v1::EvaluateReply ReplyFromRecord(const EvaluationRecord& record) {
-  v1::EvaluateReply reply;
-  reply.set_request_id(record.request_id);
-  *reply.mutable_evaluation() = ToProto(record, /*with_feedback=*/true);
-  return reply;
-}
-
-v1::EvaluateReply ReplyFromError(const std::string& request_id, const absl::Status& error) {
-  const absl::Status status = WithRetryHint(error);
-  v1::EvaluateReply reply;
-  reply.set_request_id(request_id);
-  reply.mutable_error()->set_code(static_cast<int>(status.code()));
-  reply.mutable_error()->set_message(ToGrpc(status).error_message());
-  if (auto pause = RetryAfter(status)) {
-    *reply.mutable_error()->mutable_retry_after() =
-        DurationToProto(absl::ToInt64Nanoseconds(*pause));
-  }
-  return reply;
-}
 
 class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::EvaluateReply> {
  public:
@@ -95,7 +49,7 @@ OrchestratorService::OrchestratorService(Engine* engine, const EventStore* store
     : engine_(engine),
       workers_(workers),
       forecasters_(forecasters),
-      log_streams_(std::make_unique<LogStreams>(engine, store)) {}
+      log_streams_(std::make_shared<LogStreams>(engine, store)) {}
 
 OrchestratorService::~OrchestratorService() = default;
 
@@ -108,29 +62,8 @@ void OrchestratorService::BeginDrain() {
 grpc::ServerUnaryReactor* OrchestratorService::Describe(
     grpc::CallbackServerContext* context, const v1::OrchestratorDescribeRequest* request,
     v1::OrchestratorDescription* response) {
-  v1::OrchestratorDescription description;
-  description.set_version(std::string(Version()));
-  for (const WorkerView& view : workers_->View()) {
-    auto* worker = description.add_workers();
-    worker->set_address(view.address);
-    worker->set_healthy(view.healthy);
-    worker->set_unhealthy_reason(view.unhealthy_reason);
-    worker->set_ejected(view.ejected);
-    *worker->mutable_description() = view.description;
-  }
-  for (const ForecasterView& view : forecasters_->View()) {
-    auto* forecaster = description.add_forecasters();
-    forecaster->set_address(view.address);
-    forecaster->set_healthy(view.healthy);
-    forecaster->set_unhealthy_reason(view.unhealthy_reason);
-    forecaster->set_pending_labels(view.pending_labels);
-  }
-  const EngineFigures figures = engine_->figures();
-  description.set_events(figures.events);
-  description.set_evaluations_in_flight(figures.live_evaluations);
-  description.set_draining(draining_);
-  for (const std::string& policy : PolicyNames()) description.add_policies(policy);
-
+  v1::OrchestratorDescription description =
+      MakeDescription(*workers_, *forecasters_, engine_->figures(), draining_);
   auto* call = new AsyncUnary<v1::OrchestratorDescription>(context, response);
   if (!request->include_state_digest()) {
     call->reply().Send(std::move(description));
@@ -247,28 +180,14 @@ grpc::ServerUnaryReactor* OrchestratorService::GetSearch(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* OrchestratorService::ListSearches(grpc::CallbackServerContext* context,
                                                             const v1::ListSearchesRequest* request,
                                                             v1::ListSearchesReply* response) {
-  if (request->page_size() > kMaxPageSize) {
-    return FinishNow(context, absl::InvalidArgumentError(
-                                  absl::StrCat("page_size: is ", request->page_size(), "; at most ",
-                                               kMaxPageSize, " is allowed")));
+  if (absl::Status valid = CheckPage(*request); !valid.ok()) {
+    return FinishNow(context, valid);
   }
-  const size_t page_size = request->page_size() == 0 ? 100 : request->page_size();
   auto* call = new AsyncUnary<v1::ListSearchesReply>(context, response);
-  engine_->ListSearches([reply = call->reply(), page_size, status = request->status(),
-                         token = request->page_token()](std::vector<SearchSnapshot> searches) {
-    v1::ListSearchesReply message;
-    // In the order of their ids, which is that of the engine's map; the token is the last id given.
-    for (const SearchSnapshot& search : searches) {
-      if (search.search_id <= token) continue;
-      if (status != v1::SEARCH_STATUS_UNSPECIFIED && ToProto(search.status) != status) continue;
-      if (static_cast<size_t>(message.searches_size()) == page_size) {
-        message.set_next_page_token(message.searches(message.searches_size() - 1).search_id());
-        break;
-      }
-      *message.add_searches() = ToProto(search);
-    }
-    reply.Send(std::move(message));
-  });
+  engine_->ListSearches(
+      [reply = call->reply(), page = *request](const std::vector<SearchSnapshot>& searches) {
+        reply.Send(MakePage(page, searches));
+      });
   return call;
 }
 

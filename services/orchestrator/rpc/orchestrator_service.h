@@ -59,7 +59,8 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService {
   const WorkerPool* const workers_;
   const ForecasterPool* const forecasters_;
   std::atomic<bool> draining_ = false;
-  std::unique_ptr<LogStreams> log_streams_;
+  // Shared with its streams, which end before the server does.
+  std::shared_ptr<LogStreams> log_streams_;
 };
 
 }  // namespace kernelcast::orchestrator

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "services/orchestrator/convert/convert.h"
+#include "services/orchestrator/store/event_codec.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -71,21 +71,10 @@ absl::StatusOr<Database> OpenDatabase(const std::string& path, int flags) {
 
 // Row of (sequence, payload) to event.
 absl::StatusOr<StoredEvent> ReadRow(sqlite3_stmt* statement) {
-  StoredEvent stored;
-  stored.sequence = static_cast<uint64_t>(sqlite3_column_int64(statement, 0));
-  v1::Event message;
-  if (!message.ParseFromArray(sqlite3_column_blob(statement, 1),
-                              sqlite3_column_bytes(statement, 1))) {
-    return absl::DataLossError(
-        absl::StrCat("event log: event ", stored.sequence, " cannot be read"));
-  }
-  absl::StatusOr<Event> event = FromProto(message);
-  if (!event.ok()) {
-    return absl::DataLossError(absl::StrCat("event log: event ", stored.sequence, ": ",
-                                            std::string(event.status().message())));
-  }
-  stored.event = *std::move(event);
-  return stored;
+  const auto* const payload = static_cast<const char*>(sqlite3_column_blob(statement, 1));
+  const auto bytes = static_cast<size_t>(sqlite3_column_bytes(statement, 1));
+  return DecodeEvent(static_cast<uint64_t>(sqlite3_column_int64(statement, 0)),
+                     std::string_view(payload, bytes));
 }
 
 absl::Status ReadRows(sqlite3* database, sqlite3_stmt* statement,
@@ -217,7 +206,7 @@ absl::StatusOr<uint64_t> SqliteEventStore::Append(std::span<const AppendEntry> e
   uint64_t sequence = impl_->last_sequence;
   std::string payload;
   for (const AppendEntry& entry : entries) {
-    ToProto(*entry.event).SerializeToString(&payload);
+    EncodeEvent(*entry.event, payload);
     sqlite3_stmt* insert = impl_->insert.get();
     ResetAtEnd reset(insert);
     sqlite3_bind_int64(insert, 1, static_cast<int64_t>(++sequence));

@@ -348,6 +348,30 @@ TEST_CASE("when the log cannot be written nothing is answered as done") {
   CHECK(world.workers.measurements() == 0);
 }
 
+TEST_CASE("an engine that has stopped answers or drops what it is asked, and hangs nobody") {
+  World world;
+  world.Start();
+  const std::string problem_id = world.PutToy();
+  // One that waits when it stops, and one that comes afterwards.
+  world.workers.hold_measurements = true;
+  std::promise<absl::Status> waiting, late;
+  world.engine->Evaluate(Command("r1", world.ToyCandidate(problem_id)),
+                         [&](const auto& record) { waiting.set_value(record.status()); });
+  world.engine->Inspect([](const State&) {});
+  world.engine->Stop();
+  CHECK(waiting.get_future().get().code() == absl::StatusCode::kUnavailable);
+  world.engine->Evaluate(Command("r2", world.ToyCandidate(problem_id)),
+                         [&](const auto& record) { late.set_value(record.status()); });
+  CHECK(late.get_future().get().code() == absl::StatusCode::kUnavailable);
+  CHECK(!world.engine->Inspect([](const State&) { FAIL("nobody is there to do it"); }));
+  // What is dropped goes at once, with all that it holds.
+  auto held = std::make_shared<int>(0);
+  world.engine->GetSearch("s", [held](const auto&) { FAIL("nobody is there to answer"); });
+  CHECK(held.use_count() == 1);
+  world.engine->Stop();
+  CHECK(world.engine->figures().live_evaluations == 1);
+}
+
 TEST_CASE("replaying the log gives the state that was") {
   World world;
   world.Start();

@@ -1,0 +1,365 @@
+#include "services/orchestrator/replicas/shard_set.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+// What could not be opened is tried again so much later, by this orchestrator.
+constexpr int64_t kOpenPauseNs = 5'000'000'000;
+constexpr absl::Duration kMaxLook = absl::Seconds(1);
+
+int64_t NowNs() { return Clock::Real().MonotonicNs(); }
+
+}  // namespace
+
+ShardSet::ShardSet(const ShardSetOptions& options, StartEngine start, MergedObserver* observer)
+    : options_(options), start_(std::move(start)), observer_(observer) {}
+
+absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions& options,
+                                                           StartEngine start,
+                                                           MergedObserver* observer) {
+  std::unique_ptr<ShardSet> set(new ShardSet(options, std::move(start), observer));
+  const std::string holder = RandomId("o_");
+  // The leases run out while a statement is waited for: better to try again.
+  PostgresqlOptions impatient = options.database;
+  impatient.statement_timeout = std::max(options.lease / 2, absl::Seconds(1));
+  KC_ASSIGN_OR_RETURN(set->leases_,
+                      PostgresqlLeases::Open(impatient, holder, options.shards, &set->stop_));
+  set->shards_ = set->leases_->shards();
+  if (set->shards_ != options.shards) {
+    Log(LogLevel::kInfo, "the log keeps the shards that it was made with",
+        {{"shards", set->shards_}, {"asked_for", options.shards}});
+  }
+  {
+    const std::lock_guard lock(set->catalogue_mutex_);
+    KC_ASSIGN_OR_RETURN(set->catalogue_, PostgresqlLeases::Open(options.database, holder,
+                                                                options.shards, &set->stop_));
+  }
+  const std::lock_guard lock(set->mutex_);
+  set->slots_.resize(static_cast<size_t>(set->shards_));
+  return set;
+}
+
+ShardSet::~ShardSet() { Stop(); }
+
+void ShardSet::Start(const std::string& address, ShardListener* listener) {
+  address_ = address;
+  listener_ = listener;
+  opener_ = std::make_unique<BackgroundThread>();
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ShardSet::Wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  wake_.notify_one();
+}
+
+void ShardSet::BeginDrain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  Wake();
+}
+
+void ShardSet::Stop() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  Wake();
+  thread_.join();
+  opener_.reset();  // drops what has not begun
+  std::vector<int> held;
+  std::vector<std::shared_ptr<HeldShard>> rest;
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].phase != Phase::kNone) held.push_back(static_cast<int>(i));
+      if (slots_[i].held != nullptr) rest.push_back(std::move(slots_[i].held));
+      slots_[i] = Slot();
+    }
+    figures_.held = 0;
+  }
+  for (const auto& shard : rest) {
+    shard->store->Stop();
+    shard->engine->Stop();
+    shard->observer.reset();
+  }
+  stop_ = false;
+  for (const int shard : held) {
+    if (!leases_->Release(shard).ok()) return;
+  }
+  leases_->Leave().IgnoreError();
+}
+
+int ShardSet::ShardOf(std::string_view id) const {
+  ContentHasher hasher;
+  const std::string hex = hasher.Add("shard").Add(id).Hex128();
+  return static_cast<int>(std::stoull(hex.substr(0, 15), nullptr, 16) %
+                          static_cast<uint64_t>(shards_));
+}
+
+ShardSet::Place ShardSet::Find(int shard) const {
+  const auto index = static_cast<size_t>(shard);
+  const std::lock_guard lock(mutex_);
+  if (index >= slots_.size()) return {};
+  const Slot& slot = slots_[index];
+  // Not even a read is served on what may be another's by now.
+  if (slot.phase == Phase::kHeld && !slot.failed && NowNs() < valid_until_ns_) {
+    return {slot.held, ""};
+  }
+  if (index >= view_.shards.size()) return {};
+  const PostgresqlLeases::Shard& known = view_.shards[index];
+  if (!known.valid || known.holder == leases_->holder()) return {};
+  return {nullptr, known.address};
+}
+
+std::vector<std::shared_ptr<HeldShard>> ShardSet::Held() const {
+  std::vector<std::shared_ptr<HeldShard>> held;
+  const std::lock_guard lock(mutex_);
+  for (const Slot& slot : slots_) {
+    if (slot.phase == Phase::kHeld) held.push_back(slot.held);
+  }
+  return held;
+}
+
+bool ShardSet::HasOthers() const {
+  const std::lock_guard lock(mutex_);
+  return view_.others > 0;
+}
+
+ShardFigures ShardSet::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+absl::Status ShardSet::PutProblem(const std::string& problem_id,
+                                  const std::vector<ProblemFile>& files) {
+  const std::lock_guard lock(catalogue_mutex_);
+  return catalogue_->PutProblem(problem_id, files);
+}
+
+absl::StatusOr<std::optional<std::vector<ProblemFile>>> ShardSet::GetProblem(
+    const std::string& problem_id) {
+  const std::lock_guard lock(catalogue_mutex_);
+  return catalogue_->GetProblem(problem_id);
+}
+
+void ShardSet::Run() {
+  const absl::Duration interval = std::min(options_.lease / 5, kMaxLook);
+  while (!stop_) {
+    Look();
+    {
+      const std::lock_guard lock(listener_mutex_);
+      listener_->OnChanged();
+    }
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, absl::ToChronoNanoseconds(interval), [this] { return woken_; });
+    woken_ = false;
+  }
+}
+
+void ShardSet::Look() {
+  bool draining = false;
+  {
+    const std::lock_guard lock(mutex_);
+    draining = draining_;
+  }
+  const int64_t asked_ns = NowNs();
+  absl::StatusOr<PostgresqlLeases::View> view = leases_->Renew(address_, options_.lease, draining);
+  if (!view.ok()) {
+    if (!away_ && !stop_) {
+      Log(LogLevel::kWarning, "the leases cannot be renewed",
+          {{"error", std::string(view.status().message())}});
+    }
+    away_ = true;
+    return;
+  }
+  if (away_) Log(LogLevel::kInfo, "the leases are renewed again");
+  away_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    view_ = *view;
+    valid_until_ns_ = asked_ns + absl::ToInt64Nanoseconds(options_.lease);
+  }
+  Act(*view);
+}
+
+void ShardSet::Act(const PostgresqlLeases::View& view) {
+  std::vector<std::pair<int, const char*>> close;
+  std::vector<int> release, free;
+  int had = 0;
+  bool draining = false;
+  const int quota = (shards_ + std::max(1, view.replicas) - 1) / std::max(1, view.replicas);
+  {
+    const std::lock_guard lock(mutex_);
+    draining = draining_;
+    const int64_t now_ns = NowNs();
+    for (int shard = 0; shard < shards_; ++shard) {
+      Slot& slot = slots_[static_cast<size_t>(shard)];
+      const PostgresqlLeases::Shard& known = view.shards[static_cast<size_t>(shard)];
+      const bool mine = known.holder == leases_->holder();
+      switch (slot.phase) {
+        case Phase::kNone:
+          // Taken by a call whose answer was lost.
+          if (mine) release.push_back(shard);
+          if (!mine && !known.valid && now_ns >= slot.not_before_ns) free.push_back(shard);
+          break;
+        case Phase::kOpening:
+        case Phase::kHeld:
+          if (!mine) {
+            ++figures_.lost;
+            close.emplace_back(shard, "lost");
+          } else if (slot.failed) {
+            close.emplace_back(shard, "failed");
+          } else if (draining) {
+            close.emplace_back(shard, "draining");
+          } else if (++had > quota) {
+            close.emplace_back(shard, "surplus");
+          }
+          break;
+        case Phase::kClosing: break;
+        case Phase::kClosed:
+          slot.phase = Phase::kNone;
+          if (mine) release.push_back(shard);
+          break;
+      }
+    }
+  }
+  for (const auto& [shard, why] : close) Close(shard, why);
+  for (const int shard : release) leases_->Release(shard).IgnoreError();  // the next look tells
+  if (draining || stop_) return;
+  // Every replica begins elsewhere, so that they do not run after the same ones.
+  std::sort(free.begin(), free.end(), [&](int a, int b) {
+    const auto key = [&](int shard) {
+      ContentHasher hasher;
+      return hasher.Add(leases_->holder()).Add(static_cast<long long>(shard)).Hex128();
+    };
+    return key(a) < key(b);
+  });
+  for (const int shard : free) {
+    if (had >= quota || stop_) break;
+    auto writer = leases_->Acquire(shard, address_, options_.lease);
+    if (!writer.ok()) return;
+    if (!*writer) continue;
+    ++had;
+    Open(shard, **writer);
+  }
+}
+
+void ShardSet::Open(int shard, const std::string& writer) {
+  {
+    const std::lock_guard lock(mutex_);
+    Slot& slot = slots_[static_cast<size_t>(shard)];
+    slot = Slot();
+    slot.phase = Phase::kOpening;
+  }
+  opener_->Post([this, shard, writer] { OpenNow(shard, writer); });
+}
+
+void ShardSet::OpenNow(int shard, const std::string& writer) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (slots_[static_cast<size_t>(shard)].phase != Phase::kOpening) return;
+  }
+  auto held = std::make_shared<HeldShard>();
+  held->shard = shard;
+  absl::Status status = [&]() -> absl::Status {
+    KC_ASSIGN_OR_RETURN(held->store, PostgresqlEventStore::Open(options_.database, shard, writer));
+    held->observer = observer_->For(shard);
+    KC_ASSIGN_OR_RETURN(held->engine, start_(held->store.get(), held->observer.get()));
+    return absl::OkStatus();
+  }();
+  if (!status.ok()) {
+    Log(LogLevel::kError, "a shard cannot be opened",
+        {{"shard", shard}, {"error", std::string(status.ToString())}});
+    {
+      const std::lock_guard lock(mutex_);
+      Slot& slot = slots_[static_cast<size_t>(shard)];
+      slot = Slot();
+      slot.phase = Phase::kClosed;
+      slot.not_before_ns = NowNs() + kOpenPauseNs;
+    }
+    Wake();
+    return;
+  }
+  held->engine->SetFailureCallback([this, shard, raw = held.get()] {
+    {
+      const std::lock_guard lock(mutex_);
+      Slot& slot = slots_[static_cast<size_t>(shard)];
+      if (slot.held.get() == raw) slot.failed = true;
+    }
+    Wake();
+  });
+  {
+    // Before calls come.
+    const std::lock_guard lock(listener_mutex_);
+    listener_->OnOpened(held);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    Slot& slot = slots_[static_cast<size_t>(shard)];
+    slot.held = held;
+    // It may be on its way out again, and its engine may have failed before it was known.
+    slot.failed = !held->engine->failure().ok();
+    if (slot.phase == Phase::kOpening) slot.phase = Phase::kHeld;
+    ++figures_.taken;
+    ++figures_.held;
+  }
+  Log(LogLevel::kInfo, "shard taken",
+      {{"shard", shard}, {"events", held->engine->figures().events}});
+  Wake();
+}
+
+void ShardSet::Close(int shard, const char* why) {
+  const bool graceful = std::string_view(why) == "draining" || std::string_view(why) == "surplus";
+  std::shared_ptr<HeldShard> held;
+  {
+    const std::lock_guard lock(mutex_);
+    Slot& slot = slots_[static_cast<size_t>(shard)];
+    slot.phase = Phase::kClosing;
+    held = slot.held;
+  }
+  Log(graceful ? LogLevel::kInfo : LogLevel::kWarning, "shard given up",
+      {{"shard", shard}, {"because", why}});
+  // An append that waits for the database would be in vain.
+  if (!graceful && held != nullptr) held->store->Stop();
+  opener_->Post([this, shard] { CloseNow(shard); });
+}
+
+void ShardSet::CloseNow(int shard) {
+  std::shared_ptr<HeldShard> held;
+  {
+    const std::lock_guard lock(mutex_);
+    held = std::move(slots_[static_cast<size_t>(shard)].held);
+  }
+  if (held != nullptr) {
+    {
+      const std::lock_guard lock(listener_mutex_);
+      listener_->OnClosing(held);
+    }
+    held->engine->Stop();
+    held->observer.reset();  // before the shard may come back
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    Slot& slot = slots_[static_cast<size_t>(shard)];
+    slot = Slot();
+    slot.phase = Phase::kClosed;
+    if (held != nullptr) --figures_.held;
+  }
+  Wake();
+}
+
+}  // namespace kernelcast::orchestrator

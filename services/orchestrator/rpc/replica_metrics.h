@@ -1,0 +1,31 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_RPC_REPLICA_METRICS_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_RPC_REPLICA_METRICS_H_
+
+#include <cstdint>
+
+#include "common/metrics/metrics.h"
+#include "services/orchestrator/replicas/shard_set.h"
+
+namespace kernelcast::orchestrator {
+
+// What is told of several orchestrators on one log; all zero for one that is alone.
+class ReplicaMetrics {
+ public:
+  explicit ReplicaMetrics(MetricsRegistry* registry);
+
+  // One thread at a time.
+  void Show(const ShardFigures& figures);
+  // Any thread.
+  void CountForwarded() { forwarded_.Increment(); }
+
+ private:
+  prometheus::Gauge& held_;
+  prometheus::Counter& taken_;
+  prometheus::Counter& lost_;
+  prometheus::Counter& forwarded_;
+  ShardFigures shown_;
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_RPC_REPLICA_METRICS_H_

@@ -1,0 +1,116 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_RPC_REPLICA_SERVICE_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_RPC_REPLICA_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "common/rpc/channel.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "services/orchestrator/clients/forecaster_pool.h"
+#include "services/orchestrator/clients/worker_pool.h"
+#include "services/orchestrator/core/background_thread.h"
+#include "services/orchestrator/replicas/shard_set.h"
+#include "services/orchestrator/rpc/log_streams.h"
+#include "services/orchestrator/rpc/replica_metrics.h"
+#include "services/orchestrator/rpc/routing.h"
+
+namespace kernelcast::orchestrator {
+
+// The gRPC face of one orchestrator out of several on one log: what OrchestratorService does, for
+// every search and evaluation whoever holds them. A call goes to the shard of its search, or of its
+// request where it belongs to no search; what is about all searches goes to every shard.
+// Thread-safe.
+class ReplicaService final : public v1::Orchestrator::CallbackService, public ShardListener {
+ public:
+  // All must outlive the service, and the service the server that it is registered with. `patience`
+  // is how long a call waits for somebody to hold its shard.
+  ReplicaService(ShardSet* shards, const WorkerPool* workers, const ForecasterPool* forecasters,
+                 const ChannelOptions& channel, absl::Duration patience, ReplicaMetrics* metrics);
+  // The server must have been shut down, and the set stopped.
+  ~ReplicaService() override;
+
+  // Where other orchestrators, and this one, reach this one. Before calls come.
+  void set_address(const std::string& address) { router_.set_own_address(address); }
+  // Calls go on as long as there are others to take the shards.
+  void BeginDrain();
+
+  grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
+                                     const v1::OrchestratorDescribeRequest* request,
+                                     v1::OrchestratorDescription* response) override;
+  grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
+                                       const v1::PutProblemRequest* request,
+                                       v1::PutProblemReply* response) override;
+  grpc::ServerUnaryReactor* Evaluate(grpc::CallbackServerContext* context,
+                                     const v1::EvaluateRequest* request,
+                                     v1::EvaluateReply* response) override;
+  grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>* EvaluateStream(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* StartSearch(grpc::CallbackServerContext* context,
+                                        const v1::StartSearchRequest* request,
+                                        v1::StartSearchReply* response) override;
+  grpc::ServerWriteReactor<v1::SearchEvent>* WatchSearch(
+      grpc::CallbackServerContext* context, const v1::WatchSearchRequest* request) override;
+  grpc::ServerUnaryReactor* StopSearch(grpc::CallbackServerContext* context,
+                                       const v1::StopSearchRequest* request,
+                                       v1::StopSearchReply* response) override;
+  grpc::ServerUnaryReactor* GetSearch(grpc::CallbackServerContext* context,
+                                      const v1::GetSearchRequest* request,
+                                      v1::GetSearchReply* response) override;
+  grpc::ServerUnaryReactor* ListSearches(grpc::CallbackServerContext* context,
+                                         const v1::ListSearchesRequest* request,
+                                         v1::ListSearchesReply* response) override;
+  grpc::ServerWriteReactor<v1::ExportRecord>* Export(grpc::CallbackServerContext* context,
+                                                     const v1::ExportRequest* request) override;
+
+  void OnOpened(const std::shared_ptr<HeldShard>& held) override;
+  void OnClosing(const std::shared_ptr<HeldShard>& held) override;
+  void OnChanged() override;
+
+ private:
+  class EvaluateStreamReactor;
+  using Evaluation = RoutedCall<v1::EvaluateRequest, v1::EvaluateReply>;
+  using Streams = std::shared_ptr<LogStreams>;
+
+  std::shared_ptr<Evaluation> RouteEvaluation(const CallOrigin& origin,
+                                              const v1::EvaluateRequest& request,
+                                              std::function<bool()> open, Evaluation::Done done);
+  // Has the shard's engine know the problem, if the log does, and goes on.
+  void WithProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
+                   std::function<void(const absl::Status&)> then);
+  // The three calls that are about one search. `here` asks the engine.
+  template <class Request, class Reply, class There>
+  grpc::ServerUnaryReactor* RouteSearchCall(
+      grpc::CallbackServerContext* context, const Request& request, Reply* response,
+      std::function<void(const std::shared_ptr<HeldShard>&, const Request&, Engine::SearchDone)>
+          here,
+      There there);
+  // The streams of a shard that was passed on to us; null where it is not held any more.
+  Streams StreamsOf(int shard) const;
+  int ShardOf(const CallOrigin& origin, const std::string& id) const;
+
+  ShardSet* const shards_;
+  const WorkerPool* const workers_;
+  const ForecasterPool* const forecasters_;
+  ReplicaMetrics* const metrics_;
+  std::atomic<bool> draining_ = false;
+  Router router_;
+
+  mutable std::mutex streams_mutex_;
+  // Shared with their streams; this is the last to let go.
+  std::map<int, Streams> streams_ ABSL_GUARDED_BY(streams_mutex_);
+  std::vector<Streams> closed_streams_ ABSL_GUARDED_BY(streams_mutex_);
+
+  BackgroundThread catalogue_;  // reads and writes problems; last: its tasks use the others
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_RPC_REPLICA_SERVICE_H_

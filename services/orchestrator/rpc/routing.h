@@ -1,0 +1,562 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_RPC_ROUTING_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_RPC_ROUTING_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_writer.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "services/orchestrator/replicas/shard_set.h"
+#include "services/orchestrator/rpc/replica_metrics.h"
+#include "services/orchestrator/rpc/replies.h"
+
+namespace kernelcast::orchestrator {
+
+// Metadata of a call that one orchestrator passes on to another: the shard that it is for. Such a
+// call is not passed on again.
+inline constexpr char kShardKey[] = "kernelcast-shard";
+
+// What of a call goes with it to another orchestrator.
+struct CallOrigin {
+  explicit CallOrigin(const grpc::CallbackServerContext& context);
+
+  std::chrono::system_clock::time_point deadline;
+  std::vector<std::pair<std::string, std::string>> trace;  // traceparent, tracestate
+  std::optional<int> shard;                                // of a call that was passed on
+};
+
+// A call that is on its way to its shard.
+class Routed {
+ public:
+  virtual ~Routed() = default;
+  // The leases were looked at: goes on if it waits for somebody to hold the shard, and leaves whom
+  // it was passed on to if that is somebody else by now.
+  virtual void Look() = 0;
+};
+
+// Where calls go: the shards, the channels to other orchestrators, and the calls that are under
+// way to them or wait. Thread-safe.
+class Router {
+ public:
+  // All must outlive the router.
+  Router(const ShardSet* shards, ChannelOptions channel, absl::Duration patience,
+         ReplicaMetrics* metrics);
+  // Ends the calls that were passed on; nobody must wait for them any more.
+  ~Router();
+
+  const ShardSet& shards() const { return *shards_; }
+  // How long a call waits for somebody to hold its shard.
+  absl::Duration patience() const { return patience_; }
+  // Before calls come.
+  void set_own_address(const std::string& address) { own_address_ = address; }
+  const std::string& own_address() const { return own_address_; }
+
+  // This orchestrator gives its shards back.
+  void BeginDrain() { draining_ = true; }
+  // Nobody will hold what nobody holds now.
+  bool hopeless() const { return draining_ && !shards_->HasOthers(); }
+
+  // Null: the address is none.
+  std::shared_ptr<v1::Orchestrator::Stub> Peer(const std::string& address);
+  void Prepare(grpc::ClientContext& context, const CallOrigin& origin, int shard) const;
+
+  // Between these the call is told to Look.
+  void Add(const std::shared_ptr<Routed>& call);
+  void Remove(const std::shared_ptr<Routed>& call);
+  void LookAll();
+
+  // Around each call that is passed on.
+  void PassedOn();
+  void CameBack();
+
+ private:
+  const ShardSet* const shards_;
+  const ChannelOptions channel_;
+  const absl::Duration patience_;
+  ReplicaMetrics* const metrics_;
+  std::string own_address_;  // constant once calls come
+  std::atomic<bool> draining_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  int passed_on_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Shared with the calls that use them.
+  std::map<std::string, std::shared_ptr<v1::Orchestrator::Stub>> peers_ ABSL_GUARDED_BY(mutex_);
+  // Shared with whoever answers the calls.
+  std::set<std::shared_ptr<Routed>> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Calls back with UNAVAILABLE where nobody else does, as when an engine stops that was asked.
+template <class Result>
+std::function<void(absl::StatusOr<Result>)> AnsweredAnyway(
+    std::function<void(absl::StatusOr<Result>)> done) {
+  struct Guard {
+    explicit Guard(std::function<void(absl::StatusOr<Result>)> d) : done(std::move(d)) {}
+    ~Guard() {
+      if (done) done(absl::UnavailableError("the shard has gone to another orchestrator"));
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    std::function<void(absl::StatusOr<Result>)> done;
+  };
+  auto guard = std::make_shared<Guard>(std::move(done));
+  return [guard](absl::StatusOr<Result> result) {
+    auto answer = std::exchange(guard->done, nullptr);
+    if (answer) answer(std::move(result));
+  };
+}
+
+// One request on its way to the shard that it is for: answered here where the shard is held, else
+// by whoever holds it, else after waiting for somebody to hold it. Every request may be sent again:
+// they are idempotent by their ids. Thread-safe.
+template <class Request, class Reply>
+class RoutedCall final : public Routed,
+                         public std::enable_shared_from_this<RoutedCall<Request, Reply>> {
+ public:
+  using Done = std::function<void(absl::StatusOr<Reply>)>;
+  struct Handlers {
+    // Answers a request for a shard that is held here.
+    std::function<void(const std::shared_ptr<HeldShard>&, const Request&, Done)> here;
+    // Asks another orchestrator.
+    std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*, Reply*,
+                       std::function<void(grpc::Status)>)>
+        there;
+    std::function<bool()> open;  // whether anybody waits for the answer
+    Done done;                   // called once, unless nobody waits any more
+  };
+
+  static std::shared_ptr<RoutedCall> Make(Router* router, CallOrigin origin, int shard,
+                                          Request request, Handlers handlers) {
+    return std::shared_ptr<RoutedCall>(
+        new RoutedCall(router, std::move(origin), shard, std::move(request), std::move(handlers)));
+  }
+
+  void Start() {
+    router_->Add(this->shared_from_this());
+    Proceed();
+  }
+
+  // Nobody waits for the answer any more.
+  void Cancel() {
+    std::shared_ptr<Attempt> attempt;
+    {
+      const std::lock_guard lock(mutex_);
+      attempt = attempt_;
+    }
+    if (attempt != nullptr) attempt->context.TryCancel();
+  }
+
+  void Look() override {
+    if (!handlers_.open()) {
+      Cancel();
+      bool waiting = false;
+      {
+        const std::lock_guard lock(mutex_);
+        waiting = phase_ == Phase::kWaiting;
+        if (waiting) phase_ = Phase::kDone;
+      }
+      if (waiting) router_->Remove(this->shared_from_this());
+      return;
+    }
+    std::shared_ptr<Attempt> left;
+    {
+      const std::lock_guard lock(mutex_);
+      if (phase_ == Phase::kThere) {
+        const ShardSet::Place place = router_->shards().Find(shard_);
+        const bool elsewhere =
+            place.held != nullptr || (!place.address.empty() && place.address != attempt_->address);
+        if (elsewhere) {
+          attempt_->left = true;
+          left = attempt_;
+        }
+      }
+      if (phase_ != Phase::kWaiting && left == nullptr) return;
+    }
+    if (left != nullptr) {
+      left->context.TryCancel();
+    } else {
+      Proceed();
+    }
+  }
+
+ private:
+  enum class Phase { kHere, kThere, kWaiting, kDone };
+  struct Attempt {
+    grpc::ClientContext context;
+    Reply reply;
+    std::string address;
+    bool left = false;
+  };
+
+  RoutedCall(Router* router, CallOrigin origin, int shard, Request request, Handlers handlers)
+      : router_(router),
+        origin_(std::move(origin)),
+        shard_(shard),
+        request_(std::move(request)),
+        handlers_(std::move(handlers)) {}
+
+  void Proceed() {
+    const ShardSet::Place place = router_->shards().Find(shard_);
+    auto self = this->shared_from_this();
+    if (place.held != nullptr) {
+      SetPhase(Phase::kHere, nullptr);
+      handlers_.here(place.held, request_,
+                     AnsweredAnyway<Reply>([self](absl::StatusOr<Reply> result) {
+                       self->OnResult(std::move(result), nullptr);
+                     }));
+      return;
+    }
+    const std::shared_ptr<v1::Orchestrator::Stub> peer =
+        origin_.shard || place.address.empty() ? nullptr : router_->Peer(place.address);
+    if (peer == nullptr) {
+      OnResult(absl::UnavailableError("nobody holds the shard at the moment"), nullptr);
+      return;
+    }
+    auto attempt = std::make_shared<Attempt>();
+    attempt->address = place.address;
+    router_->Prepare(attempt->context, origin_, shard_);
+    SetPhase(Phase::kThere, attempt);
+    router_->PassedOn();
+    handlers_.there(*peer, &attempt->context, &request_, &attempt->reply,
+                    [self, attempt, peer](const grpc::Status& status) {
+                      absl::StatusOr<Reply> result =
+                          status.ok() ? absl::StatusOr<Reply>(std::move(attempt->reply))
+                                      : absl::StatusOr<Reply>(FromGrpc(status, attempt->context));
+                      Router* const router = self->router_;
+                      self->OnResult(std::move(result), attempt);
+                      router->CameBack();
+                    });
+  }
+
+  void SetPhase(Phase phase, std::shared_ptr<Attempt> attempt) {
+    const std::lock_guard lock(mutex_);
+    phase_ = phase;
+    attempt_ = std::move(attempt);
+  }
+
+  void OnResult(absl::StatusOr<Reply> result, const std::shared_ptr<Attempt>& attempt) {
+    const absl::StatusCode code = result.status().code();
+    {
+      const std::lock_guard lock(mutex_);
+      attempt_ = nullptr;
+      const bool left = attempt != nullptr && attempt->left;
+      if (!origin_.shard && !result.ok() &&
+          (code == absl::StatusCode::kUnavailable ||
+           (left && code == absl::StatusCode::kCancelled))) {
+        const int64_t now_ns = Clock::Real().MonotonicNs();
+        if (wait_until_ns_ == 0) {
+          wait_until_ns_ = now_ns + absl::ToInt64Nanoseconds(router_->patience());
+        }
+        if (now_ns < wait_until_ns_ && handlers_.open() && !router_->hopeless()) {
+          phase_ = Phase::kWaiting;  // for the next look
+          return;
+        }
+        result = UnavailableFor(std::string(result.status().message()), absl::Seconds(1));
+      }
+      phase_ = Phase::kDone;
+    }
+    router_->Remove(this->shared_from_this());
+    handlers_.done(std::move(result));
+  }
+
+  Router* const router_;
+  const CallOrigin origin_;
+  const int shard_;
+  const Request request_;
+  const Handlers handlers_;
+
+  std::mutex mutex_;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kHere;
+  std::shared_ptr<Attempt> attempt_ ABSL_GUARDED_BY(mutex_);  // shared with its callback
+  int64_t wait_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// A stream of messages from whoever holds a shard, or from one shard after the other, to a client
+// of this orchestrator: a message is read when the one before is written. A shard that nobody holds
+// is waited for; a stream that breaks off ends with UNAVAILABLE, for the client to ask again.
+// Thread-safe.
+template <class Request, class Message>
+class Relay final : public Routed, public std::enable_shared_from_this<Relay<Request, Message>> {
+ public:
+  using Open = std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*,
+                                  grpc::ClientReadReactor<Message>*)>;
+
+  Relay(Router* router, CallOrigin origin, std::vector<int> shards, Request request, Open open,
+        StreamSender<Message> sender)
+      : router_(router),
+        origin_(std::move(origin)),
+        shards_(std::move(shards)),
+        request_(std::move(request)),
+        open_(std::move(open)),
+        sender_(std::move(sender)) {}
+
+  void Start() {
+    router_->Add(this->shared_from_this());
+    Proceed();
+  }
+
+  // The client is ready for another message.
+  void Want() {
+    std::shared_ptr<Reader> reader;
+    {
+      const std::lock_guard lock(mutex_);
+      wanted_ = true;
+      reader = reader_;
+    }
+    if (reader != nullptr) reader->Want();
+  }
+
+  void Cancel() {
+    std::shared_ptr<Reader> reader;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+      reader = reader_;
+    }
+    router_->Remove(this->shared_from_this());
+    if (reader != nullptr) reader->Cancel();
+  }
+
+  void Look() override {
+    std::shared_ptr<Reader> left;
+    bool waiting = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (done_) return;
+      waiting = reader_ == nullptr;
+      if (!waiting) {
+        const std::string holder = HolderOf(shards_[next_]);
+        if (!holder.empty() && holder != reader_->address()) left = reader_;
+      }
+    }
+    if (left != nullptr) left->Cancel();
+    if (waiting) Proceed();
+  }
+
+ private:
+  class Reader final : public grpc::ClientReadReactor<Message> {
+   public:
+    Reader(std::shared_ptr<Relay> relay, std::string address)
+        : relay_(std::move(relay)), address_(std::move(address)) {}
+
+    // Keeps itself until the call has ended.
+    void Begin(const std::shared_ptr<Reader>& self, std::shared_ptr<v1::Orchestrator::Stub> peer) {
+      self_ = self;
+      peer_ = std::move(peer);
+      relay_->router_->Prepare(context_, relay_->origin_, relay_->shards_[relay_->next_]);
+      relay_->open_(*peer_, &context_, &relay_->request_, this);
+      this->AddHold();  // reads are started from elsewhere
+      this->StartCall();
+    }
+
+    const std::string& address() const { return address_; }
+
+    void Want() {
+      {
+        const std::lock_guard lock(mutex_);
+        if (reading_ || !held_) return;
+        reading_ = true;
+      }
+      this->StartRead(&message_);
+    }
+
+    void Cancel() {
+      context_.TryCancel();
+      ReleaseUnlessReading();
+    }
+
+    void OnReadDone(bool ok) override {
+      if (!ok) {
+        {
+          const std::lock_guard lock(mutex_);
+          reading_ = false;
+        }
+        ReleaseUnlessReading();
+        return;
+      }
+      received_ = true;
+      relay_->OnMessage();
+      Message message = std::move(message_);
+      message_ = Message();
+      {
+        const std::lock_guard lock(mutex_);
+        reading_ = false;
+      }
+      relay_->sender_.Send(std::move(message));
+      if (!relay_->sender_.open()) Cancel();
+    }
+
+    void OnDone(const grpc::Status& status) override {
+      const std::shared_ptr<Reader> self = std::move(self_);
+      const std::shared_ptr<Relay> relay = std::move(relay_);
+      Router* const router = relay->router_;
+      relay->OnEnd(FromGrpc(status, context_), received_);
+      router->CameBack();
+    }
+
+   private:
+    void ReleaseUnlessReading() {
+      {
+        const std::lock_guard lock(mutex_);
+        if (reading_ || !held_) return;
+        held_ = false;
+      }
+      this->RemoveHold();
+    }
+
+    std::shared_ptr<Reader> self_;
+    std::shared_ptr<Relay> relay_;
+    std::shared_ptr<v1::Orchestrator::Stub> peer_;
+    const std::string address_;
+    grpc::ClientContext context_;
+    Message message_;
+    bool received_ = false;
+    std::mutex mutex_;
+    bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+    bool held_ ABSL_GUARDED_BY(mutex_) = true;
+  };
+
+  std::string HolderOf(int shard) const {
+    const ShardSet::Place place = router_->shards().Find(shard);
+    return place.held != nullptr ? router_->own_address() : place.address;
+  }
+
+  void Proceed() {
+    std::shared_ptr<Reader> reader;
+    std::shared_ptr<v1::Orchestrator::Stub> peer;
+    bool expired = false, wanted = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (done_ || reader_ != nullptr) return;
+      const std::string holder = HolderOf(shards_[next_]);
+      if (!holder.empty()) peer = router_->Peer(holder);
+      if (peer == nullptr) {
+        const int64_t now_ns = Clock::Real().MonotonicNs();
+        if (wait_until_ns_ == 0) {
+          wait_until_ns_ = now_ns + absl::ToInt64Nanoseconds(router_->patience());
+        }
+        expired = now_ns >= wait_until_ns_ || router_->hopeless();
+        if (!expired) return;  // until the next look
+        done_ = true;
+      } else {
+        reader_ = std::make_shared<Reader>(this->shared_from_this(), holder);
+        reader = reader_;
+        wanted = wanted_;
+        router_->PassedOn();
+        reader->Begin(reader, std::move(peer));
+      }
+    }
+    if (expired) {
+      router_->Remove(this->shared_from_this());
+      sender_.FinishWith(UnavailableFor("nobody holds the shard at the moment", absl::Seconds(1)));
+    } else if (wanted) {
+      reader->Want();
+    }
+  }
+
+  void OnMessage() {
+    const std::lock_guard lock(mutex_);
+    wanted_ = false;
+    wait_until_ns_ = 0;
+  }
+
+  void OnEnd(const absl::Status& status, bool received) {
+    bool more = false;
+    {
+      const std::lock_guard lock(mutex_);
+      reader_ = nullptr;
+      if (done_) return;
+      const int64_t now_ns = Clock::Real().MonotonicNs();
+      if (status.ok() && next_ + 1 < shards_.size()) {
+        ++next_;
+        more = true;
+      } else if (status.code() == absl::StatusCode::kUnavailable && !received && next_ == 0 &&
+                 (wait_until_ns_ == 0 || now_ns < wait_until_ns_)) {
+        // It has not begun yet: the shard was on its way to another.
+        if (wait_until_ns_ == 0) {
+          wait_until_ns_ = now_ns + absl::ToInt64Nanoseconds(router_->patience());
+        }
+        return;  // until the next look
+      } else {
+        done_ = true;
+      }
+    }
+    if (more) {
+      Proceed();
+      return;
+    }
+    router_->Remove(this->shared_from_this());
+    // Nobody here has cancelled it, so it broke off.
+    sender_.FinishWith(status.code() == absl::StatusCode::kCancelled
+                           ? absl::UnavailableError("the shard has gone to another orchestrator; "
+                                                    "ask again from the last sequence number seen")
+                           : status);
+  }
+
+  Router* const router_;
+  const CallOrigin origin_;
+  const std::vector<int> shards_;
+  const Request request_;
+  const Open open_;
+  const StreamSender<Message> sender_;
+
+  std::mutex mutex_;
+  size_t next_ = 0;  // of shards_; changes only while there is no reader
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Reader> reader_ ABSL_GUARDED_BY(mutex_);  // shared with its call
+  int64_t wait_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// The client's end of a Relay.
+template <class Request, class Message>
+class RelayStream final : public WriteStream<Message> {
+ public:
+  RelayStream(grpc::CallbackServerContext* context, Router* router, std::vector<int> shards,
+              const Request& request, typename Relay<Request, Message>::Open open)
+      : WriteStream<Message>(context),
+        relay_(std::make_shared<Relay<Request, Message>>(router, CallOrigin(*context),
+                                                         std::move(shards), request,
+                                                         std::move(open), this->sender())) {}
+
+  void Start() { relay_->Start(); }
+
+ private:
+  void OnWritable() override { relay_->Want(); }
+  void OnCancelled() override { relay_->Cancel(); }
+
+  const std::shared_ptr<Relay<Request, Message>> relay_;  // shared with its reader
+};
+
+// A stream that has nothing but an end.
+template <class Message>
+class EndedStream final : public WriteStream<Message> {
+ public:
+  EndedStream(grpc::CallbackServerContext* context, const absl::Status& status)
+      : WriteStream<Message>(context) {
+    this->FinishWith(status);
+  }
+};
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_RPC_ROUTING_H_

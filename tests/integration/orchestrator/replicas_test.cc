@@ -1,0 +1,719 @@
+// Several orchestrators as processes on one log in a real PostgreSQL, with a worker that replays
+// and a real forecaster: calls to any of them, and what becomes of searches when one of them, or
+// the database, goes away.
+
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/convert/convert.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/token.h"
+#include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "services/orchestrator/core/state.h"
+#include "services/orchestrator/store/postgresql_event_store.h"
+#include "tests/support/metrics_page.h"
+#include "tests/support/postgresql.h"
+#include "tests/support/recorded_problem.h"
+#include "tests/support/services.h"
+#include "tests/unit/common/rpc/test_certificates.h"
+
+namespace kernelcast {
+namespace {
+
+using orchestrator::EvaluationAccepted;
+using orchestrator::EvaluationSettled;
+using orchestrator::PostgresqlConnection;
+using orchestrator::PostgresqlEventStore;
+using orchestrator::PostgresqlRows;
+using orchestrator::State;
+using orchestrator::StoredEvent;
+using testing::PostgresqlServer;
+
+constexpr auto kCallLimit = std::chrono::seconds(20);
+constexpr auto kTestLimit = std::chrono::seconds(90);
+constexpr int kReplicas = 3;
+constexpr int kShards = 6;
+
+bool Skipped() {
+  if (!PostgresqlServer::ProgramFolder().empty()) return false;
+  std::printf("skipped: PostgreSQL is not installed\n");
+  return true;
+}
+
+void Require(const absl::Status& status) {
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+}
+
+// Until it is so, or the test's time is up.
+bool Eventually(const std::function<bool()>& holds) {
+  const auto limit = std::chrono::steady_clock::now() + kTestLimit;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+// Calls until a service answers; one that is away is not an answer.
+template <class Call>
+grpc::Status Insist(const Call& call) {
+  const auto limit = std::chrono::steady_clock::now() + kTestLimit;
+  grpc::Status status;
+  do {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+    context.set_wait_for_ready(true);
+    status = call(&context);
+  } while ((status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+            status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
+            status.error_code() == grpc::StatusCode::CANCELLED ||
+            status.error_code() == grpc::StatusCode::UNKNOWN) &&
+           std::chrono::steady_clock::now() < limit);
+  return status;
+}
+
+// Certificates and tokens of a cluster that lets in nobody without both. Clients hold a token of
+// role submit that only orchestrators know, and orchestrators one of their own.
+class Site {
+ public:
+  explicit Site(const testing::TemporaryFolder& folder) : folder_(folder) {
+    const PemPair authority = MakeAuthority("authority");
+    const PemPair pair = MakeCertificate(authority, "kernelcast");
+    Write("ca.crt", authority.certificate);
+    Write("tls.crt", pair.certificate);
+    Write("tls.key", pair.key);
+    const std::string client = Token("client", "submit");
+    const std::string own = Token("orchestrator", "submit, measure");
+    Write("inner.yaml", "tokens:\n" + own);
+    Write("outer.yaml", "tokens:\n" + client + own);
+  }
+
+  // What a service is started with; the tokens that it knows are in a file.
+  std::vector<std::string> Server(std::vector<std::string> arguments,
+                                  const std::string& tokens) const {
+    arguments.insert(arguments.end(),
+                     {"--tls-certificate-file", folder_.File("tls.crt"), "--tls-key-file",
+                      folder_.File("tls.key"), "--tls-client-ca-file", folder_.File("ca.crt"),
+                      "--auth-tokens-file", folder_.File(tokens)});
+    return arguments;
+  }
+  std::vector<std::string> Client() const {
+    return {"--client-ca-file",          folder_.File("ca.crt"),
+            "--client-certificate-file", folder_.File("tls.crt"),
+            "--client-key-file",         folder_.File("tls.key"),
+            "--client-token-file",       folder_.File("orchestrator.token")};
+  }
+  ChannelOptions Channel() const {
+    ChannelOptions options;
+    options.tls.ca_file = folder_.File("ca.crt");
+    options.tls.certificate_file = folder_.File("tls.crt");
+    options.tls.key_file = folder_.File("tls.key");
+    options.token_file = folder_.File("client.token");
+    return options;
+  }
+
+ private:
+  void Write(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_.File(name)) << content;
+  }
+  std::string Token(const std::string& name, const std::string& roles) const {
+    const std::string token = MakeToken();
+    Write(name + ".token", token);
+    return absl::StrCat("  - name: ", name, "\n    sha256: ", TokenHashText(HashToken(token)),
+                        "\n    roles: [", roles, "]\n");
+  }
+
+  const testing::TemporaryFolder& folder_;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(double lease_seconds = 2, bool secured = false)
+      : folder("replicas"),
+        site(secured ? std::make_unique<Site>(folder) : nullptr),
+        recorded(testing::MakeRecordedProblem(24, 16)),
+        worker("kernelcast-worker",
+               Server({"--replay", Records(), "--cache-dir", folder.File("cache")}, "inner.yaml"),
+               folder),
+        forecaster("kernelcast-forecaster",
+                   Server({"--state-dir", folder.File("forecaster")}, "inner.yaml"), folder) {
+    Require(database.Start());
+    Require(worker.Start());
+    Require(forecaster.Start());
+    for (int i = 0; i < kReplicas; ++i) {
+      folders.push_back(std::make_unique<testing::TemporaryFolder>("replica"));
+      std::vector<std::string> arguments =
+          Server({"--store", database.Uri(), "--store-shards", std::to_string(kShards),
+                  "--lease-seconds", std::to_string(lease_seconds), "--worker", worker.address(),
+                  "--forecaster", forecaster.address(), "--confirm", "1", "--status", ""},
+                 "outer.yaml");
+      if (site != nullptr) {
+        const std::vector<std::string> client = site->Client();
+        arguments.insert(arguments.end(), client.begin(), client.end());
+      }
+      replicas.push_back(std::make_unique<testing::Service>("kernelcast-orchestrator",
+                                                            std::move(arguments), *folders.back()));
+      Require(replicas.back()->Start());
+    }
+    // Until everybody has an equal share.
+    REQUIRE(Eventually([&] {
+      return Number(
+                 "SELECT count(*) FROM (SELECT address FROM kernelcast_shards WHERE expires_at >"
+                 " now() GROUP BY address HAVING count(*) = 2) AS equal") == kReplicas;
+    }));
+    REQUIRE(Insist([&](auto* context) {
+              v1::PutProblemRequest request;
+              *request.mutable_problem() = ProblemFilesToProto(recorded.problem);
+              v1::PutProblemReply reply;
+              return Stub(0)->PutProblem(context, request, &reply);
+            }).ok());
+  }
+
+  std::string Records() {
+    testing::WriteRecords(recorded, folder.File("records.jsonl"));
+    return folder.File("records.jsonl");
+  }
+
+  std::vector<std::string> Server(std::vector<std::string> arguments,
+                                  const std::string& tokens) const {
+    return site != nullptr ? site->Server(std::move(arguments), tokens) : arguments;
+  }
+
+  std::unique_ptr<v1::Orchestrator::Stub> Stub(int replica) const {
+    auto channel = MakeChannel(replicas[static_cast<size_t>(replica)]->address(),
+                               site != nullptr ? site->Channel() : ChannelOptions());
+    Require(channel.status());
+    return v1::Orchestrator::NewStub(*channel);
+  }
+
+  int64_t Number(const std::string& sql) {
+    const auto number = database.Number(sql);
+    INFO(number.status().ToString());
+    REQUIRE(number.ok());
+    return *number;
+  }
+
+  // Which replica holds the shard of a search; -1: none of them.
+  int HolderOf(const std::string& search_id) {
+    auto connection = PostgresqlConnection::Open(database.Options(), nullptr);
+    REQUIRE(connection.ok());
+    auto rows = (*connection)
+                    ->Execute(absl::StrCat(
+                        "SELECT address FROM kernelcast_shards WHERE expires_at > now() AND shard ="
+                        " (SELECT shard FROM kernelcast_events WHERE search_id = '",
+                        search_id, "' LIMIT 1)"));
+    REQUIRE(rows.ok());
+    for (int i = 0; i < kReplicas && rows->count() == 1; ++i) {
+      if (replicas[static_cast<size_t>(i)]->address() == rows->Text(0, 0)) return i;
+    }
+    return -1;
+  }
+
+  // A search that measures everything there is, so that its best does not depend on luck; one
+  // candidate after the other, so that it takes its time.
+  void StartSearch(int replica, const std::string& search_id) {
+    auto stub = Stub(replica);
+    v1::StartSearchRequest request;
+    request.set_search_id(search_id);
+    auto* spec = request.mutable_spec();
+    spec->set_problem_id(recorded.problem.problem_id);
+    spec->set_target("cpu");
+    spec->set_generator(v1::GENERATOR_TEMPLATE);
+    spec->mutable_budget()->set_max_measurements(1000);
+    spec->set_seed(1);
+    spec->set_max_in_flight(1);
+    spec->set_measure_everything(true);
+    const grpc::Status status = Insist([&](auto* context) {
+      v1::StartSearchReply reply;
+      return stub->StartSearch(context, request, &reply);
+    });
+    INFO(status.error_message());
+    REQUIRE(status.ok());
+  }
+
+  v1::Search GetSearch(int replica, const std::string& search_id) {
+    auto stub = Stub(replica);
+    v1::GetSearchReply reply;
+    const grpc::Status status = Insist([&](auto* context) {
+      v1::GetSearchRequest request;
+      request.set_search_id(search_id);
+      return stub->GetSearch(context, request, &reply);
+    });
+    INFO(status.error_message());
+    REQUIRE(status.ok());
+    return reply.search();
+  }
+
+  void WaitMeasured(int replica, const std::string& search_id, uint64_t count) {
+    REQUIRE(Eventually([&] { return GetSearch(replica, search_id).counts().measured() >= count; }));
+  }
+
+  // Ends with the best that there is, after measuring each candidate once.
+  void CheckUndisturbed(int replica, const std::string& search_id) {
+    INFO(search_id);
+    REQUIRE(Eventually(
+        [&] { return GetSearch(replica, search_id).status() == v1::SEARCH_STATUS_DONE; }));
+    const v1::Search search = GetSearch(replica, search_id);
+    CHECK(search.counts().distinct_candidates() == recorded.candidates.size());
+    CHECK(search.counts().measured() == recorded.candidates.size());
+    REQUIRE(search.has_confirmed_best());
+    CHECK(search.confirmed_best().measurement().ok().speedup().value() ==
+          Approx(recorded.best_speedup).epsilon(0.001));
+  }
+
+  // What the log says in the end: every shard can be folded, and what was accepted is settled once.
+  std::map<std::string, int> CheckLog() {
+    std::map<std::string, int> accepted, settled;
+    for (int shard = 0; shard < kShards; ++shard) {
+      auto connection = PostgresqlConnection::Open(database.Options(), nullptr);
+      REQUIRE(connection.ok());
+      auto rows =
+          (*connection)
+              ->Execute(absl::StrCat("SELECT writer FROM kernelcast_shards WHERE shard = ", shard));
+      REQUIRE(rows.ok());
+      auto store = PostgresqlEventStore::Open(database.Options(), shard, rows->Text(0, 0));
+      Require(store.status());
+      State state;
+      Require((*store)->Replay(1, [&](const StoredEvent& stored) {
+        if (const auto* a = std::get_if<EvaluationAccepted>(&stored.event.body)) {
+          ++accepted[a->request_id];
+        }
+        if (const auto* s = std::get_if<EvaluationSettled>(&stored.event.body)) {
+          ++settled[s->request_id];
+        }
+        return state.Apply(stored);
+      }));
+    }
+    CHECK(accepted.size() == settled.size());
+    for (const auto& [id, count] : accepted) {
+      INFO(id);
+      CHECK(count == 1);
+      CHECK(settled[id] == 1);
+    }
+    return accepted;
+  }
+
+  double Metric(int replica, const std::string& name) {
+    const auto page =
+        testing::MetricsPage::Fetch(replicas[static_cast<size_t>(replica)]->metrics_port());
+    return page.ok() ? page->Value(name) : -1;
+  }
+
+  v1::EvaluateRequest Evaluation(const std::string& request_id, size_t candidate) const {
+    v1::EvaluateRequest request;
+    request.set_request_id(request_id);
+    request.set_mode(v1::EVALUATE_MODE_MEASURE);
+    *request.mutable_candidate() = ToProto(recorded.candidates[candidate]);
+    return request;
+  }
+
+  testing::TemporaryFolder folder;
+  std::unique_ptr<Site> site;  // null: nobody is asked who he is
+  testing::RecordedProblem recorded;
+  PostgresqlServer database;
+  testing::Service worker;
+  testing::Service forecaster;
+  std::vector<std::unique_ptr<testing::TemporaryFolder>> folders;
+  std::vector<std::unique_ptr<testing::Service>> replicas;
+};
+
+TEST_CASE("any orchestrator answers for any search") {
+  if (Skipped()) return;
+  Cluster cluster;
+  std::vector<std::string> ids;
+  std::set<int> holders;
+  for (int i = 0; i < 9; ++i) {
+    ids.push_back(absl::StrCat("search-", i));
+    cluster.StartSearch(i % kReplicas, ids.back());
+    holders.insert(cluster.HolderOf(ids.back()));
+  }
+  CHECK(holders.size() > 1);
+  {
+    // One without a name gets one.
+    v1::StartSearchRequest request;
+    request.mutable_spec()->set_problem_id(cluster.recorded.problem.problem_id);
+    request.mutable_spec()->set_target("cpu");
+    request.mutable_spec()->set_generator(v1::GENERATOR_EXTERNAL);
+    v1::StartSearchReply reply;
+    REQUIRE(Insist([&](auto* context) {
+              return cluster.Stub(1)->StartSearch(context, request, &reply);
+            }).ok());
+    REQUIRE(!reply.search().search_id().empty());
+    CHECK(cluster.GetSearch(2, reply.search().search_id()).status() == v1::SEARCH_STATUS_RUNNING);
+    v1::StopSearchRequest stop;
+    stop.set_search_id(reply.search().search_id());
+    v1::StopSearchReply stopped;
+    REQUIRE(Insist([&](auto* context) {
+              return cluster.Stub(0)->StopSearch(context, stop, &stopped);
+            }).ok());
+    ids.push_back(reply.search().search_id());
+  }
+  std::sort(ids.begin(), ids.end());
+
+  for (int replica = 0; replica < kReplicas; ++replica) {
+    auto stub = cluster.Stub(replica);
+    // Page by page, in order, each search once.
+    std::vector<std::string> listed;
+    v1::ListSearchesRequest list;
+    list.set_page_size(4);
+    do {
+      v1::ListSearchesReply page;
+      REQUIRE(Insist([&](auto* context) { return stub->ListSearches(context, list, &page); }).ok());
+      for (const auto& search : page.searches()) listed.push_back(search.search_id());
+      list.set_page_token(page.next_page_token());
+    } while (!list.page_token().empty());
+    CHECK(listed == ids);
+    // What nobody knows is nobody's.
+    v1::GetSearchRequest unknown;
+    unknown.set_search_id("nobody");
+    v1::GetSearchReply reply;
+    CHECK(Insist([&](auto* context) {
+            return stub->GetSearch(context, unknown, &reply);
+          }).error_code() == grpc::StatusCode::NOT_FOUND);
+  }
+
+  // Followed from elsewhere to its end.
+  const int elsewhere = (cluster.HolderOf("search-0") + 1) % kReplicas;
+  {
+    auto stub = cluster.Stub(elsewhere);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
+    v1::WatchSearchRequest request;
+    request.set_search_id("search-0");
+    auto stream = stub->WatchSearch(&context, request);
+    v1::SearchEvent event;
+    uint64_t last = 0, settled = 0;
+    bool ended = false, ordered = true;
+    while (stream->Read(&event)) {
+      ordered &= event.sequence() >= last;
+      last = event.sequence();
+      settled += event.has_settled() ? 1 : 0;
+      ended |= event.has_ended();
+    }
+    const grpc::Status status = stream->Finish();
+    INFO(status.error_message());
+    CHECK(status.ok());
+    CHECK(ordered);
+    CHECK(ended);
+    CHECK(settled == cluster.recorded.candidates.size() + 1);
+  }
+  for (int i = 0; i < 9; ++i) cluster.CheckUndisturbed(i % kReplicas, absl::StrCat("search-", i));
+
+  // Everything, or one search, from anywhere.
+  for (int replica = 0; replica < kReplicas; ++replica) {
+    auto stub = cluster.Stub(replica);
+    for (const std::string one : {"", "search-3"}) {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
+      v1::ExportRequest request;
+      request.set_search_id(one);
+      auto stream = stub->Export(&context, request);
+      std::set<std::string> exported;
+      v1::ExportRecord record;
+      int records = 0;
+      while (stream->Read(&record)) {
+        ++records;
+        exported.insert(record.evaluation().request_id());
+        CHECK(record.problem_name() == cluster.recorded.problem.name);
+      }
+      CHECK(stream->Finish().ok());
+      const size_t each = cluster.recorded.candidates.size() + 1;
+      CHECK(exported.size() == (one.empty() ? 9 * each : each));
+      CHECK(static_cast<size_t>(records) == exported.size());
+    }
+    grpc::ClientContext context;
+    v1::ExportRequest request;
+    request.set_from_sequence(5);
+    v1::ExportRecord record;
+    auto stream = stub->Export(&context, request);
+    CHECK(!stream->Read(&record));
+    CHECK(stream->Finish().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  cluster.CheckLog();
+  CHECK(cluster.Metric(elsewhere, "kernelcast_orchestrator_forwarded_calls_total") > 0);
+  for (int i = 0; i < kReplicas; ++i) {
+    CHECK(cluster.Metric(i, "kernelcast_orchestrator_shards_held") == kShards / kReplicas);
+  }
+  for (const auto& replica : cluster.replicas) CHECK(replica->Terminate() == 0);
+}
+
+TEST_CASE("a request that several orchestrators get is settled once") {
+  if (Skipped()) return;
+  Cluster cluster;
+  constexpr int kRequests = 40;
+  std::vector<std::thread> clients;
+  std::vector<std::map<std::string, std::string>> replies(2 * kReplicas);
+  std::atomic<int> failures = 0;
+  for (int client = 0; client < 2 * kReplicas; ++client) {
+    clients.emplace_back([&, client] {
+      auto stub = cluster.Stub(client % kReplicas);
+      auto& got = replies[static_cast<size_t>(client)];
+      if (client < kReplicas) {
+        for (int i = 0; i < kRequests; ++i) {
+          v1::EvaluateReply reply;
+          const auto request =
+              cluster.Evaluation(absl::StrCat("request-", i), static_cast<size_t>(i));
+          if (!Insist([&](auto* context) {
+                 return stub->Evaluate(context, request, &reply);
+               }).ok()) {
+            ++failures;
+          }
+          got[reply.request_id()] = reply.evaluation().SerializeAsString();
+        }
+        return;
+      }
+      // The same over a stream, all at once.
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
+      auto stream = stub->EvaluateStream(&context);
+      for (int i = 0; i < kRequests; ++i) {
+        stream->Write(cluster.Evaluation(absl::StrCat("request-", i), static_cast<size_t>(i)));
+      }
+      stream->WritesDone();
+      v1::EvaluateReply reply;
+      while (stream->Read(&reply)) {
+        if (!reply.has_evaluation()) ++failures;
+        got[reply.request_id()] = reply.evaluation().SerializeAsString();
+      }
+      if (!stream->Finish().ok()) ++failures;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  CHECK(failures == 0);
+  for (const auto& got : replies) {
+    CHECK(got.size() == kRequests);
+    CHECK(got == replies.front());
+  }
+  CHECK(cluster.CheckLog().size() == kRequests);
+}
+
+TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
+  if (Skipped()) return;
+  Cluster cluster(/*lease_seconds=*/2, /*secured=*/true);
+  for (int i = 0; i < kReplicas; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
+  for (int search = 0; search < kReplicas; ++search) {
+    for (int replica = 0; replica < kReplicas; ++replica) {
+      cluster.CheckUndisturbed(replica, absl::StrCat("search-", search));
+    }
+  }
+  auto stub = cluster.Stub(0);
+  v1::ListSearchesReply page;
+  REQUIRE(Insist([&](auto* context) {
+            return stub->ListSearches(context, v1::ListSearchesRequest(), &page);
+          }).ok());
+  CHECK(page.searches_size() == kReplicas);
+  // Who is not let in is not passed on either.
+  auto nobody = cluster.site->Channel();
+  nobody.token_file.clear();
+  auto channel = MakeChannel(cluster.replicas[0]->address(), nobody);
+  Require(channel.status());
+  grpc::ClientContext context;
+  context.AddMetadata("kernelcast-shard", "0");
+  CHECK(v1::Orchestrator::NewStub(*channel)
+            ->ListSearches(&context, v1::ListSearchesRequest(), &page)
+            .error_code() == grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(cluster.CheckLog().size() == kReplicas * (cluster.recorded.candidates.size() + 1));
+}
+
+TEST_CASE("what an orchestrator that is killed held is taken over and goes on") {
+  if (Skipped()) return;
+  Cluster cluster;
+  for (int i = 0; i < 5; ++i) cluster.StartSearch(i % kReplicas, absl::StrCat("search-", i));
+  cluster.WaitMeasured(0, "search-0", 40);
+  const int victim = cluster.HolderOf("search-0");
+  REQUIRE(victim >= 0);
+  const int other = (victim + 1) % kReplicas;
+
+  // A call that is under way by another orchestrator when its shard's holder dies is answered.
+  std::atomic<int> unanswered = 0;
+  std::vector<std::thread> calls;
+  for (int i = 0; i < 20; ++i) {
+    calls.emplace_back([&, i] {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
+      v1::EvaluateReply reply;
+      const grpc::Status status = cluster.Stub(other)->Evaluate(
+          &context, cluster.Evaluation(absl::StrCat("beside-", i), static_cast<size_t>(i)), &reply);
+      if (!status.ok() || !reply.evaluation().has_measured()) ++unanswered;
+    });
+  }
+  cluster.replicas[static_cast<size_t>(victim)]->Kill();
+  for (std::thread& call : calls) call.join();
+  CHECK(unanswered == 0);
+  for (int i = 0; i < 5; ++i) cluster.CheckUndisturbed(other, absl::StrCat("search-", i));
+  CHECK(cluster.HolderOf("search-0") != victim);
+  CHECK(cluster.Metric(other, "kernelcast_orchestrator_shards_held") == kShards / 2);
+
+  // It comes back and gets its share.
+  Require(cluster.replicas[static_cast<size_t>(victim)]->Start());
+  CHECK(Eventually([&] {
+    return cluster.Metric(victim, "kernelcast_orchestrator_shards_held") == kShards / kReplicas;
+  }));
+  cluster.CheckUndisturbed(victim, "search-0");
+  cluster.CheckLog();
+}
+
+TEST_CASE("an orchestrator that sleeps through its lease writes nothing and joins again") {
+  if (Skipped()) return;
+  Cluster cluster;
+  for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
+  cluster.WaitMeasured(0, "search-0", 40);
+  const int sleeper = cluster.HolderOf("search-0");
+  REQUIRE(sleeper >= 0);
+  const int other = (sleeper + 1) % kReplicas;
+  const pid_t pid = cluster.replicas[static_cast<size_t>(sleeper)]->pid();
+  REQUIRE(kill(pid, SIGSTOP) == 0);
+  const uint64_t before = cluster.GetSearch(other, "search-0").counts().measured();
+  CHECK(Eventually([&] { return cluster.HolderOf("search-0") != sleeper; }));
+  // The others go on meanwhile, and what it thinks it has must not count when it wakes.
+  CHECK(Eventually(
+      [&] { return cluster.GetSearch(other, "search-0").counts().measured() > before; }));
+  REQUIRE(kill(pid, SIGCONT) == 0);
+  for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(i, absl::StrCat("search-", i));
+  CHECK(Eventually([&] {
+    return cluster.Metric(sleeper, "kernelcast_orchestrator_shards_held") == kShards / kReplicas;
+  }));
+  CHECK(cluster.Metric(sleeper, "kernelcast_orchestrator_shards_lost_total") > 0);
+  cluster.CheckLog();
+  for (int i = 0; i < kReplicas; ++i) {
+    CHECK(cluster.replicas[static_cast<size_t>(i)]->Terminate() == 0);
+  }
+}
+
+TEST_CASE("searches survive the database's end, by a crash and by an administrator") {
+  if (Skipped()) return;
+  Cluster cluster;
+  for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
+  for (const bool crash : {true, false, true}) {
+    const uint64_t measured = cluster.GetSearch(0, "search-0").counts().measured();
+    cluster.WaitMeasured(1, "search-0",
+                         std::min<uint64_t>(measured + 40, cluster.recorded.candidates.size()));
+    if (crash) {
+      cluster.database.Crash();
+    } else {
+      cluster.database.Stop();
+    }
+    Require(cluster.database.Start());
+  }
+  for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(i, absl::StrCat("search-", i));
+  cluster.CheckLog();
+  for (int i = 0; i < kReplicas; ++i) {
+    CHECK(cluster.replicas[static_cast<size_t>(i)]->Terminate() == 0);
+  }
+}
+
+TEST_CASE("an orchestrator that is told to stop hands over at once") {
+  if (Skipped()) return;
+  // Nobody would live to see these leases run out.
+  Cluster cluster(/*lease_seconds=*/600);
+  for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
+  cluster.WaitMeasured(0, "search-0", 40);
+  const int leaver = cluster.HolderOf("search-0");
+  REQUIRE(leaver >= 0);
+  const int other = (leaver + 1) % kReplicas;
+  CHECK(cluster.replicas[static_cast<size_t>(leaver)]->Terminate() == 0);
+  for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(other, absl::StrCat("search-", i));
+  CHECK(cluster.Number("SELECT count(*) FROM kernelcast_replicas") == kReplicas - 1);
+  cluster.CheckLog();
+}
+
+TEST_CASE("orchestrators and the database go away in any order, and nothing is lost or done twice",
+          "[chaos]") {
+  if (Skipped()) return;
+  const auto seed =
+      static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  Cluster cluster(/*lease_seconds=*/1);
+  for (int i = 0; i < 5; ++i) cluster.StartSearch(i % kReplicas, absl::StrCat("search-", i));
+
+  constexpr int kRequests = 150;
+  std::atomic<int> failures = 0, answered = 0;
+  std::thread framework([&] {
+    std::vector<std::unique_ptr<v1::Orchestrator::Stub>> stubs;
+    for (int i = 0; i < kReplicas; ++i) stubs.push_back(cluster.Stub(i));
+    for (int i = 0; i < kRequests; ++i) {
+      const auto request = cluster.Evaluation(
+          absl::StrCat("beside-", i), static_cast<size_t>(i) % cluster.recorded.candidates.size());
+      // Asked twice, of different orchestrators: the same answer.
+      v1::EvaluateReply replies[2];
+      for (int ask = 0; ask < 2; ++ask) {
+        const auto& stub = stubs[static_cast<size_t>((i + ask) % kReplicas)];
+        const grpc::Status status =
+            Insist([&](auto* context) { return stub->Evaluate(context, request, &replies[ask]); });
+        if (!status.ok() || !replies[ask].evaluation().has_measured()) ++failures;
+      }
+      if (replies[0].SerializeAsString() != replies[1].SerializeAsString()) ++failures;
+      ++answered;
+    }
+  });
+  constexpr int kEnds = 16;
+  std::map<std::string, int> ends;
+  for (int end = 0; end < kEnds; ++end) {
+    const int before = answered;
+    const int until = std::min(
+        kRequests, before + std::uniform_int_distribution<int>(1, kRequests / kEnds)(random));
+    CHECK(Eventually([&] { return answered >= until; }));
+    const int victim = std::uniform_int_distribution<int>(0, kReplicas - 1)(random);
+    testing::Service& replica = *cluster.replicas[static_cast<size_t>(victim)];
+    switch (std::uniform_int_distribution<int>(0, 4)(random)) {
+      case 0:
+        ++ends["killed"];
+        replica.Kill();
+        Require(replica.Start());
+        break;
+      case 1:
+        ++ends["stopped"];
+        CHECK(replica.Terminate() == 0);
+        Require(replica.Start());
+        break;
+      case 2: {
+        ++ends["asleep"];
+        const std::string held = absl::StrCat(
+            "SELECT count(*) FROM kernelcast_shards WHERE address = '", replica.address(), "'");
+        REQUIRE(kill(replica.pid(), SIGSTOP) == 0);
+        CHECK(Eventually([&] { return cluster.Number(held) == 0; }));
+        REQUIRE(kill(replica.pid(), SIGCONT) == 0);
+        break;
+      }
+      case 3:
+        ++ends["database crashed"];
+        cluster.database.Crash();
+        Require(cluster.database.Start());
+        break;
+      default:
+        ++ends["database restarted"];
+        cluster.database.Stop();
+        Require(cluster.database.Start());
+    }
+  }
+  framework.join();
+  CHECK(failures == 0);
+  for (int i = 0; i < 5; ++i) cluster.CheckUndisturbed(i % kReplicas, absl::StrCat("search-", i));
+  const std::map<std::string, int> accepted = cluster.CheckLog();
+  for (int i = 0; i < kRequests; ++i) CHECK(accepted.contains(absl::StrCat("beside-", i)));
+  for (const auto& replica : cluster.replicas) CHECK(replica->Terminate() == 0);
+  std::string told;
+  for (const auto& [what, count] : ends) absl::StrAppend(&told, what, " ", count, ", ");
+  WARN(told << accepted.size() << " evaluations");
+}
+
+}  // namespace
+}  // namespace kernelcast
