@@ -3,6 +3,7 @@
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -10,9 +11,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_caller.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "services/orchestrator/clients/request_error.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -73,16 +77,25 @@ struct Call {
 class ForecasterClient::Impl {
  public:
   Impl(ForecasterClientOptions options, std::shared_ptr<grpc::Channel> channel)
-      : options_(std::move(options)), stub_(v1::Forecaster::NewStub(channel)) {
+      : options_(std::move(options)),
+        stub_(v1::Forecaster::NewStub(channel)),
+        batches_(std::make_unique<BatchCaller<ForecastBatches>>(
+            [stub = stub_.get()](grpc::ClientContext* context, auto* reactor) {
+              stub->async()->ForecastBatches(context, reactor);
+            })) {
     view_.address = options_.address;
     view_.unhealthy_reason = "not asked yet";
   }
 
   ~Impl() {
+    {
+      std::unique_lock lock(mutex_);
+      stopping_ = true;
+      for (Call* call : calls_) call->context.TryCancel();
+      for (auto& job : waiting_) job->alarm.Cancel();
+    }
+    batches_.reset();
     std::unique_lock lock(mutex_);
-    stopping_ = true;
-    for (Call* call : calls_) call->context.TryCancel();
-    for (auto& job : waiting_) job->alarm.Cancel();
     idle_.wait(lock, [this] { return jobs_ == 0; });
   }
 
@@ -103,13 +116,20 @@ class ForecasterClient::Impl {
 
  private:
   void Attempt(std::shared_ptr<Job> job) {
-    auto call = std::make_shared<Call>();
     bool put = false;
+    {
+      std::lock_guard lock(mutex_);
+      put = !problems_.contains(job->problem->problem_id);
+    }
+    if (!put && !job->observe && takes_batches_) {
+      AttemptInBatch(std::move(job));
+      return;
+    }
+    auto call = std::make_shared<Call>();
     {
       std::lock_guard lock(mutex_);
       if (stopping_) call->context.TryCancel();
       calls_.insert(call.get());
-      put = !problems_.contains(job->problem->problem_id);
     }
     call->context.set_deadline(absl::ToChronoTime(
         absl::Now() + (job->observe ? options_.observe_timeout : options_.forecast_timeout)));
@@ -146,6 +166,29 @@ class ForecasterClient::Impl {
       stub_->async()->Forecast(&call->context, &job->forecast_request, &call->forecast_reply,
                                std::move(done));
     }
+  }
+
+  // A forecast as one of many in a message.
+  void AttemptInBatch(std::shared_ptr<Job> job) {
+    const v1::ForecastRequest& request = job->forecast_request;
+    batches_->Call(
+        request, options_.forecast_timeout,
+        [this, job = std::move(job)](const absl::Status& status, v1::ForecastReply* reply) mutable {
+          if (status.code() == absl::StatusCode::kUnimplemented) {
+            takes_batches_ = false;  // a forecaster of an earlier release
+            Attempt(std::move(job));
+            return;
+          }
+          Call call;
+          absl::Status end = status;
+          if (status.ok() && reply->has_error()) {
+            end = FromRequestError(reply->error());
+            if (end.code() == absl::StatusCode::kUnavailable) batches_->Renew();
+          } else if (status.ok()) {
+            call.forecast_reply = std::move(*reply);
+          }
+          Finish(std::move(job), end, call);
+        });
   }
 
   void Finish(std::shared_ptr<Job> job, const absl::Status& status, Call& call) {
@@ -195,6 +238,8 @@ class ForecasterClient::Impl {
 
   const ForecasterClientOptions options_;
   const std::unique_ptr<Stub> stub_;
+  std::unique_ptr<BatchCaller<ForecastBatches>> batches_;
+  std::atomic<bool> takes_batches_ = true;
 
   mutable std::mutex mutex_;
   std::condition_variable idle_;

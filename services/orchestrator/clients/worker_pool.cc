@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,9 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_caller.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "services/orchestrator/clients/request_error.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -89,6 +93,10 @@ class WorkerPool::Impl {
       worker->view.address = address;
       worker->view.unhealthy_reason = "not asked yet";
       worker->stub = v1::Worker::NewStub(channel);
+      worker->compiles_in_batches = std::make_unique<BatchCaller<CompileBatches>>(
+          [stub = worker->stub.get()](grpc::ClientContext* context, auto* reactor) {
+            stub->async()->CompileStream(context, reactor);
+          });
       workers_.push_back(std::move(worker));
     }
     thread_ = std::thread([this] { Watch(); });
@@ -109,6 +117,7 @@ class WorkerPool::Impl {
     }
     for (auto& job : abandoned) job->Fail(absl::CancelledError("the worker pool is stopping"));
     if (thread_.joinable()) thread_.join();
+    for (auto& worker : workers_) worker->compiles_in_batches.reset();
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [this] { return calls_.empty() && describing_ == 0; });
   }
@@ -171,6 +180,8 @@ class WorkerPool::Impl {
   struct WorkerState {
     WorkerView view;
     std::unique_ptr<Stub> stub;
+    std::unique_ptr<BatchCaller<CompileBatches>> compiles_in_batches;
+    std::atomic<bool> takes_batches = true;
     uint32_t compiles = 0;
     uint32_t measures = 0;
     std::set<std::string> problems;  // put to this incarnation
@@ -253,13 +264,37 @@ class WorkerPool::Impl {
                                [this, call](grpc::Status status) { OnProblemPut(call, status); });
       return;
     }
-    if (job.kind == Kind::kCompile) {
+    if (job.kind == Kind::kCompile && workers_[call->worker]->takes_batches) {
+      BeginInBatch(call, timeout);
+    } else if (job.kind == Kind::kCompile) {
       stub.async()->Compile(&call->context, &job.compile_request, &call->compile_reply,
                             [this, call](grpc::Status status) { Finish(call, status); });
     } else {
       stub.async()->Measure(&call->context, &job.measure_request, &call->measure_reply,
                             [this, call](grpc::Status status) { Finish(call, status); });
     }
+  }
+
+  // A compile as one of many in a message.
+  void BeginInBatch(Call* call, absl::Duration timeout) {
+    WorkerState& worker = *workers_[call->worker];
+    worker.compiles_in_batches->Call(
+        call->job->compile_request, timeout,
+        [this, call, &worker](const absl::Status& status, v1::CompileStreamResult* result) {
+          if (status.code() == absl::StatusCode::kUnimplemented) {
+            worker.takes_batches = false;  // a worker of an earlier release
+            Begin(call);
+            return;
+          }
+          absl::Status end = status;
+          if (status.ok() && result->has_error()) {
+            end = FromRequestError(result->error());
+            if (end.code() == absl::StatusCode::kUnavailable) worker.compiles_in_batches->Renew();
+          } else if (status.ok()) {
+            call->compile_reply = std::move(*result->mutable_reply());
+          }
+          Finish(call, end);
+        });
   }
 
   void OnProblemPut(Call* call, const grpc::Status& status) {
@@ -282,9 +317,10 @@ class WorkerPool::Impl {
     Begin(next);
   }
 
-  void Finish(Call* raw, const grpc::Status& grpc_status) {
+  void Finish(Call* raw, const grpc::Status& status) { Finish(raw, FromGrpc(status)); }
+
+  void Finish(Call* raw, const absl::Status& status) {
     std::unique_ptr<Call> call(raw);
-    const absl::Status status = FromGrpc(grpc_status);
     std::shared_ptr<Job> job = call->job;
     bool answered = true;
     bool lost_worker = false;

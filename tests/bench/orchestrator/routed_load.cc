@@ -205,8 +205,11 @@ class Echo final : public v1::Orchestrator::CallbackService {
 
 }  // namespace
 
-double CpuSeconds(pid_t pid) {
-  std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
+namespace {
+
+// From a file such as /proc/PID/stat; only of what runs at a niceness above 0, where asked for.
+double CpuSecondsOf(const std::string& stat_file, bool only_nice) {
+  std::ifstream in(stat_file);
   std::string text((std::istreambuf_iterator<char>(in)), {});
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
@@ -215,8 +218,24 @@ double CpuSeconds(pid_t pid) {
   for (int i = 0; i < 11; ++i) fields >> skipped;
   double user = 0;
   double system = 0;
-  fields >> user >> system;
+  int niceness = 0;
+  fields >> user >> system >> skipped >> skipped >> skipped >> niceness;
+  if (only_nice && niceness <= 0) return 0;
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+}  // namespace
+
+double CpuSeconds(pid_t pid) { return CpuSecondsOf(absl::StrCat("/proc/", pid, "/stat"), false); }
+
+double NiceCpuSeconds(pid_t pid) {
+  double seconds = 0;
+  std::error_code ignored;
+  for (const auto& task :
+       std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/task"), ignored)) {
+    seconds += CpuSecondsOf(task.path() / "stat", true);
+  }
+  return seconds;
 }
 
 int64_t ResidentBytes(pid_t pid) {
@@ -243,8 +262,8 @@ double LoadFigures::PercentileMs(double share) {
 }
 
 CandidateSource::CandidateSource(const RecordedProblem& recorded, std::string run,
-                                 bool with_searches)
-    : run_(std::move(run)), with_searches_(with_searches) {
+                                 double measured_share)
+    : run_(std::move(run)), with_searches_(measured_share > 0), measured_share_(measured_share) {
   requests_.resize(recorded.candidates.size());
   // Neighbours in the space are far apart in the stream.
   size_t at = 0;
@@ -272,7 +291,12 @@ absl::Status CandidateSource::StartSearches(v1::Orchestrator::Stub& stub, uint64
     request.mutable_spec()->set_target(candidate.target());
     request.mutable_spec()->set_generator(v1::GENERATOR_EXTERNAL);
     request.mutable_spec()->mutable_budget()->set_max_candidates(per_search());
-    request.mutable_spec()->mutable_budget()->set_max_measurements(per_search() / 5);
+    const double share = measured_share_;
+    request.mutable_spec()->mutable_budget()->set_max_measurements(
+        std::max<uint64_t>(1, static_cast<uint64_t>(share * static_cast<double>(per_search()))));
+    auto& parameters = *request.mutable_spec()->mutable_policy_parameters();
+    parameters["audit_min"] = share / 4;
+    parameters["audit_scale"] = share;
     grpc::ClientContext context;
     Limit(context, kCallLimit);
     v1::StartSearchReply reply;
@@ -322,14 +346,9 @@ absl::StatusOr<std::unique_ptr<RoutedCluster>> RoutedCluster::Start(
                                "--log-level", "warning"},
       folder);
   KC_RETURN_IF_ERROR(cluster->forecaster->Start());
-  std::vector<std::string> arguments = {"--state-dir",
-                                        folder.File("orchestrator"),
-                                        "--worker",
-                                        cluster->worker->address(),
-                                        "--forecaster",
-                                        cluster->forecaster->address(),
-                                        "--confirm",
-                                        "0"};
+  std::vector<std::string> arguments = {
+      "--state-dir",  folder.File("orchestrator"),    "--worker",  cluster->worker->address(),
+      "--forecaster", cluster->forecaster->address(), "--confirm", "0"};
   arguments.insert(arguments.end(), orchestrator_arguments.begin(), orchestrator_arguments.end());
   cluster->orchestrator =
       std::make_unique<Service>("kernelcast-orchestrator", std::move(arguments), folder);
@@ -350,7 +369,8 @@ std::unique_ptr<v1::Orchestrator::Stub> RoutedCluster::Stub() const {
 
 std::map<std::string, double> RoutedCluster::Cpu() const {
   return {{"worker", CpuSeconds(worker->pid())},
-          {"forecaster", CpuSeconds(forecaster->pid())},
+          {"forecaster", CpuSeconds(forecaster->pid()) - NiceCpuSeconds(forecaster->pid())},
+          {"its training", NiceCpuSeconds(forecaster->pid())},
           {"orchestrator", CpuSeconds(orchestrator->pid())}};
 }
 
@@ -430,21 +450,21 @@ absl::StatusOr<LoadFigures> UnaryClosedLoop(v1::Orchestrator::Stub& stub, Candid
     }
     Limit(call->context, kCallLimit);
     call->start_ns = NowNs();
-    stub.async()->Evaluate(
-        &call->context, &call->request, &call->reply, [&, call](const grpc::Status& status) {
-          {
-            std::lock_guard lock(mutex);
-            figures.latencies_ns.push_back(NowNs() - call->start_ns);
-            if (status.ok()) {
-              Count(call->reply, figures);
-            } else {
-              ++figures.requests;
-              ++figures.errors;
-            }
-          }
-          delete call;
-          launch();
-        });
+    stub.async()->Evaluate(&call->context, &call->request, &call->reply,
+                           [&, call](const grpc::Status& status) {
+                             {
+                               std::lock_guard lock(mutex);
+                               figures.latencies_ns.push_back(NowNs() - call->start_ns);
+                               if (status.ok()) {
+                                 Count(call->reply, figures);
+                               } else {
+                                 ++figures.requests;
+                                 ++figures.errors;
+                               }
+                             }
+                             delete call;
+                             launch();
+                           });
   };
   for (size_t i = 0; i < in_flight; ++i) launch();
   std::unique_lock lock(mutex);

@@ -21,6 +21,8 @@ namespace kernelcast::testing {
 
 // Processor time of a process so far, in seconds; 0 where it is not running.
 double CpuSeconds(pid_t pid);
+// The part of it that threads of a niceness above 0 took, such as a forecaster's training.
+double NiceCpuSeconds(pid_t pid);
 // Memory of a process that is its own, resident now.
 int64_t ResidentBytes(pid_t pid);
 
@@ -28,8 +30,9 @@ int64_t ResidentBytes(pid_t pid);
 // once a search: after the last one the next search begins. Not thread-safe.
 class CandidateSource {
  public:
-  // `run` goes into the ids of searches and requests. `with_searches`: false for an echo.
-  CandidateSource(const RecordedProblem& recorded, std::string run, bool with_searches);
+  // `run` goes into the ids of searches and requests. `measured_share`: of its candidates that a
+  // search may measure; 0: there are no searches, for an echo.
+  CandidateSource(const RecordedProblem& recorded, std::string run, double measured_share = 0);
 
   // Starts the searches that so many requests belong to.
   [[nodiscard]] absl::Status StartSearches(v1::Orchestrator::Stub& stub, uint64_t requests);
@@ -47,6 +50,7 @@ class CandidateSource {
 
   const std::string run_;
   const bool with_searches_;
+  const double measured_share_;
   std::vector<v1::EvaluateRequest> requests_;
   uint64_t given_ = 0;
   uint64_t stopped_ = 0;
