@@ -1,6 +1,7 @@
 #include "common/base/utf8.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace kernelcast {
 namespace {
@@ -49,10 +50,22 @@ Character First(std::string_view text) {
   return {length, true};
 }
 
+// How many bytes of ASCII it begins with, as far as whole words of them go: sources have little else.
+size_t AsciiPrefix(std::string_view text) {
+  size_t length = 0;
+  for (uint64_t word = 0; length + sizeof word <= text.size(); length += sizeof word) {
+    std::memcpy(&word, text.data() + length, sizeof word);
+    if ((word & 0x8080'8080'8080'8080) != 0) break;
+  }
+  return length;
+}
+
 }  // namespace
 
 bool IsValidUtf8(std::string_view text) {
   while (!text.empty()) {
+    text.remove_prefix(AsciiPrefix(text));
+    if (text.empty()) break;
     const Character first = First(text);
     if (!first.valid) {
       return false;

@@ -18,6 +18,7 @@ constexpr MethodAccess kMethods[] = {
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::nullopt},
     {"/kernelcast.v1.Forecaster/Describe", kAdmin},
     {"/kernelcast.v1.Forecaster/Forecast", kSubmit},
+    {"/kernelcast.v1.Forecaster/ForecastBatches", kSubmit},
     {"/kernelcast.v1.Forecaster/ForecastStream", kSubmit},
     {"/kernelcast.v1.Forecaster/Observe", kMeasure},
     {"/kernelcast.v1.Forecaster/PutProblem", kSubmit},
@@ -33,6 +34,7 @@ constexpr MethodAccess kMethods[] = {
     {"/kernelcast.v1.Orchestrator/StopSearch", kSubmit},
     {"/kernelcast.v1.Orchestrator/WatchSearch", kSubmit},
     {"/kernelcast.v1.Worker/Compile", kMeasure},
+    {"/kernelcast.v1.Worker/CompileStream", kMeasure},
     // Orchestrators learn from it what a worker can take.
     {"/kernelcast.v1.Worker/Describe", kMeasure},
     {"/kernelcast.v1.Worker/Measure", kMeasure},

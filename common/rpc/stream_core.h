@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_COMMON_RPC_STREAM_CORE_H_
 #define KERNELCAST_COMMON_RPC_STREAM_CORE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <mutex>
@@ -18,11 +19,24 @@ template <class Response>
 class StreamOperations {
  public:
   virtual void StartReading() = 0;
-  virtual void StartWriting(const Response& response) = 0;
+  // `more`: another one follows at once, so that this one need not go out alone.
+  virtual void StartWriting(const Response& response, bool more) = 0;
   virtual void FinishStream(const std::optional<absl::Status>& status) = 0;
 
  protected:
   ~StreamOperations() = default;
+};
+
+// How answers become messages: each is one.
+template <class Response>
+struct OneByOne {
+  using Answer = Response;
+  // Moves answers, at least one, into the message, and says how many.
+  static size_t Pack(std::deque<Answer>& answers, Response& message) {
+    message = std::move(answers.front());
+    answers.pop_front();
+    return 1;
+  }
 };
 
 // The state of one server stream, which the stream shares with its senders: answers come from
@@ -32,19 +46,20 @@ class StreamOperations {
 //
 //   open --half-close, FinishWith--> ending --all answered and written--> finished
 //     \------------------ cancelled, failed write ---------write ended-->/
-template <class Response>
+template <class Response, class Packing = OneByOne<Response>>
 class StreamCore {
  public:
   using Operations = StreamOperations<Response>;
+  using Answer = typename Packing::Answer;
 
   // `max_in_flight` = 0: a stream without requests.
   StreamCore(Operations* stream, size_t max_in_flight)
       : stream_(stream), max_in_flight_(max_in_flight) {}
 
-  void Send(Response response) {
+  void Send(Answer answer) {
     std::unique_lock lock(mutex_);
     if (!dead()) {
-      queue_.push_back(std::move(response));
+      queue_.push_back(std::move(answer));
       Proceed(lock);
     }
   }
@@ -69,11 +84,11 @@ class StreamCore {
     Proceed(lock);
   }
 
-  // True: a request is to be handled, and ReadyToRead to be called after that.
-  bool ReadDone(bool ok) {
+  // True: a message of so many requests is to be handled, and ReadyToRead to be called after that.
+  bool ReadDone(bool ok, size_t requests = 1) {
     std::unique_lock lock(mutex_);
     if (ok && !dead() && !final_status_.has_value()) {
-      ++unanswered_;
+      unanswered_ += requests;
       return true;
     }
     reading_ = false;
@@ -90,9 +105,7 @@ class StreamCore {
   void WriteDone() {
     std::unique_lock lock(mutex_);
     writing_ = false;
-    if (unanswered_ > 0) {
-      --unanswered_;
-    }
+    unanswered_ -= std::min(unanswered_, written_);
     Proceed(lock);
   }
 
@@ -108,8 +121,12 @@ class StreamCore {
     return true;
   }
 
-  // Holds back writes and the end until Release; false if there is no room or nothing more to
-  // produce.
+  // Holds back writes and the end until Release, so that what is sent meanwhile goes out together.
+  void Hold() {
+    const std::lock_guard lock(mutex_);
+    held_ = true;
+  }
+  // The same; false if there is no room or nothing more to produce.
   bool HoldToProduce() {
     const std::lock_guard lock(mutex_);
     if (dead() || held_ || writing_ || !queue_.empty() || final_status_.has_value()) {
@@ -143,10 +160,11 @@ class StreamCore {
     if (finish && !cancelled_) {
       status = final_status_.value_or(absl::OkStatus());
     }
+    bool more = false;
     if (write) {
-      current_ = std::move(queue_.front());
-      queue_.pop_front();
+      written_ = Packing::Pack(queue_, current_);
       writing_ = true;
+      more = !queue_.empty();
     }
     reading_ = reading_ || read;
     finished_ = finished_ || finish;
@@ -155,7 +173,7 @@ class StreamCore {
       stream_->StartReading();
     }
     if (write) {
-      stream_->StartWriting(current_);
+      stream_->StartWriting(current_, more);
     }
     if (finish) {
       stream_->FinishStream(status);
@@ -167,8 +185,9 @@ class StreamCore {
   const size_t max_in_flight_;
 
   mutable std::mutex mutex_;  // guards what follows
-  std::deque<Response> queue_;
+  std::deque<Answer> queue_;
   Response current_;      // being written; then not guarded but owned by the write
+  size_t written_ = 0;    // answers in it
   bool reading_ = false;  // also while a request is being handled
   bool writing_ = false;
   bool held_ = false;

@@ -14,6 +14,17 @@
 
 namespace kernelcast {
 
+namespace rpc_internal {
+
+// What is followed by more goes out with it.
+inline grpc::WriteOptions WriteOptionsFor(bool more) {
+  grpc::WriteOptions options;
+  if (more) options.set_buffer_hint();
+  return options;
+}
+
+}  // namespace rpc_internal
+
 // The right to write to one stream: a copyable value that may be used on any thread and may outlive
 // the stream; what it sends then is dropped.
 template <class Response>
@@ -95,7 +106,9 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
 
   rpc_internal::StreamOperations<Response>* Operations() { return this; }
   void StartReading() final { this->StartRead(&request_); }
-  void StartWriting(const Response& response) final { this->StartWrite(&response); }
+  void StartWriting(const Response& response, bool more) final {
+    this->StartWrite(&response, rpc_internal::WriteOptionsFor(more));
+  }
   void FinishStream(const std::optional<absl::Status>& status) final {
     this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
   }
@@ -172,7 +185,9 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
 
   rpc_internal::StreamOperations<Response>* Operations() { return this; }
   void StartReading() final {}
-  void StartWriting(const Response& response) final { this->StartWrite(&response); }
+  void StartWriting(const Response& response, bool more) final {
+    this->StartWrite(&response, rpc_internal::WriteOptionsFor(more));
+  }
   void FinishStream(const std::optional<absl::Status>& status) final {
     this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
   }

@@ -37,6 +37,14 @@ CompileFacts Facts(double block, double unroll) {
   return facts;
 }
 
+std::string Source(int least_bytes) {
+  std::string source = "// smooth\n";
+  while (static_cast<int>(source.size()) < least_bytes) {
+    absl::StrAppend(&source, "y[", source.size(), "] = x[", source.size(), "];\n");
+  }
+  return source;
+}
+
 }  // namespace
 
 double RecordedSpeedup(const Candidate& candidate) {
@@ -47,7 +55,8 @@ double RecordedSpeedup(const Candidate& candidate) {
   return std::exp2(std::max(log2_speedup, -2.5));
 }
 
-RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target) {
+RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target,
+                                    int source_bytes) {
   RecordedProblem recorded;
   const std::string space_file = absl::StrCat("space/", target, ".yaml");
   recorded.files = {
@@ -78,7 +87,7 @@ bench_shapes:
                                 "\ntemplates:\n  - name: smooth\n    file: smooth.cc\n"
                                 "    description: Smooth.\n    tunables:\n      BLOCK: [",
                                 Range(blocks), "]\n      UNROLL: [", Range(unrolls), "]\n")},
-      {"space/smooth.cc", "// smooth\n"},
+      {"space/smooth.cc", Source(source_bytes)},
   };
   recorded.problem = ParseProblem(recorded.files).value();
   const Space& space = *recorded.problem.targets.at(target).space;

@@ -18,7 +18,9 @@ struct RecordedProblem {
   double best_speedup = 0;
 };
 
-RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target = "cpu");
+// `source_bytes`: at least so long is each candidate's source.
+RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target = "cpu",
+                                    int source_bytes = 0);
 
 // Speedup of one of its candidates.
 double RecordedSpeedup(const Candidate& candidate);

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "services/forecaster/embedded/random.h"
 
@@ -20,6 +22,10 @@ constexpr uint64_t kLeastSharedRows = 8;
 // Records that a calibration rests on, the newest of each problem and target.
 constexpr size_t kMaxRecords = 256;
 constexpr int kTrainerNiceness = 10;
+// Labels that came while it trained come faster than it can learn from each: for each of them, up
+// to so many, it waits as long for more as it has trained, and leaves the processor to forecasts.
+constexpr size_t kMostPauses = 8;
+constexpr int64_t kMaxTrainerPauseNs = 5'000'000'000;
 // Those who want more are asked to say so again.
 constexpr size_t kMaxWanted = 4096;
 
@@ -213,16 +219,26 @@ void EmbeddedBackend::TrainingLoop() {
   // On Linux niceness is a thread's own: forecasts come first.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kTrainerNiceness);
   bool up_to_date = true;
+  const Clock& clock = Clock::Real();
+  int64_t trained_ns = 0;  // how long it took to be up to date the last time
   for (;;) {
     std::deque<Pending> batch;
     std::set<GroupKey> wanted;
     {
       std::unique_lock lock(mutex_);
+      if (up_to_date && !queue_.empty()) {
+        const auto pauses = static_cast<int64_t>(std::min(queue_.size(), kMostPauses));
+        const auto pause =
+            std::chrono::nanoseconds(std::min(pauses * trained_ns, kMaxTrainerPauseNs));
+        changed_.wait_for(lock, pause, [&] { return stop_; });
+      }
+      if (up_to_date) trained_ns = 0;
       changed_.wait(lock, [&] { return stop_ || !queue_.empty() || more_wanted_ || !up_to_date; });
       if (stop_) return;
       batch.swap(queue_);
       wanted = wanted_;
     }
+    const int64_t start_ns = clock.MonotonicNs();
     std::vector<StoredPrediction> made;
     for (Pending& pending : batch) {
       TakeIn(std::move(pending), made);
@@ -235,9 +251,13 @@ void EmbeddedBackend::TrainingLoop() {
       std::lock_guard lock(mutex_);
       if (stop_) return;
       // More has come meanwhile: take that in first and train once for all of it.
-      if (!queue_.empty()) continue;
+      if (!queue_.empty()) {
+        trained_ns += clock.MonotonicNs() - start_ns;
+        continue;
+      }
     }
     up_to_date = !TrainOne(wanted);
+    trained_ns += clock.MonotonicNs() - start_ns;
     std::shared_ptr<const Snapshot> snapshot = up_to_date ? nullptr : MakeSnapshot();
     {
       std::lock_guard lock(mutex_);

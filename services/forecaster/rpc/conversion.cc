@@ -218,6 +218,7 @@ v1::RequestError ToRequestError(const absl::Status& status) {
   const grpc::Status grpc_status = ToGrpc(status);
   error.set_code(grpc_status.error_code());
   error.set_message(grpc_status.error_message());
+  error.set_not_started(IsNotStarted(status));
   if (const std::optional<absl::Duration> retry_after = RetryAfter(status)) {
     *error.mutable_retry_after() = DurationToProto(absl::ToInt64Nanoseconds(*retry_after));
   }

@@ -11,8 +11,10 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
 #include "common/domain/facts.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
@@ -37,6 +39,13 @@ int64_t DeadlineNs(const Clock& clock, const grpc::ServerContextBase& context) {
   const absl::Duration remaining = RemainingTime(context);
   if (remaining > absl::Hours(24 * 365)) return std::numeric_limits<int64_t>::max();
   return clock.MonotonicNs() + absl::ToInt64Nanoseconds(remaining);
+}
+
+v1::ForecastReply ErrorReply(const std::string& request_id, const absl::Status& status) {
+  v1::ForecastReply reply;
+  reply.set_request_id(request_id);
+  *reply.mutable_error() = ToRequestError(status);
+  return reply;
 }
 
 absl::Status Damaged(const std::string& what, const absl::Status& why) {
@@ -65,12 +74,41 @@ class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v
   }
   void OnCancelled() override { stop_.request_stop(); }
 
-  static v1::ForecastReply ErrorReply(const std::string& request_id, const absl::Status& status) {
-    v1::ForecastReply reply;
-    reply.set_request_id(request_id);
-    *reply.mutable_error() = ToRequestError(status);
-    return reply;
+  ForecasterService* const service_;
+  const int64_t deadline_ns_;
+  std::stop_source stop_;
+};
+
+// The same with several requests to a message.
+class ForecasterService::Batches final : public BatchStream<kernelcast::ForecastBatches> {
+ public:
+  Batches(ForecasterService* service, grpc::CallbackServerContext* context)
+      : BatchStream(context, service->options_.max_batches_in_flight),
+        service_(service),
+        deadline_ns_(DeadlineNs(service->clock_, *context)) {}
+
+ private:
+  void OnRequests(const v1::ForecastBatch& batch) override {
+    const absl::Status available = service_->Available();
+    ForecastCall call{deadline_ns_, stop_.get_token()};
+    if (batch.has_time_left()) {
+      call.deadline_ns = std::min(
+          deadline_ns_, service_->clock_.MonotonicNs() +
+                            absl::ToInt64Nanoseconds(kernelcast::ForecastBatches::TimeLeft(batch)));
+    }
+    for (const v1::ForecastRequest& request : batch.requests()) {
+      if (!available.ok()) {
+        sender().Send(ErrorReply(request.request_id(), available));
+        continue;
+      }
+      service_->StartForecast(
+          request, call,
+          [sender = sender(), id = request.request_id()](absl::StatusOr<v1::ForecastReply> reply) {
+            sender.Send(reply.ok() ? *std::move(reply) : ErrorReply(id, reply.status()));
+          });
+    }
   }
+  void OnCancelled() override { stop_.request_stop(); }
 
   ForecasterService* const service_;
   const int64_t deadline_ns_;
@@ -290,6 +328,11 @@ grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContex
 grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecasterService::ForecastStream(
     grpc::CallbackServerContext* context) {
   return new Stream(this, context);
+}
+
+grpc::ServerBidiReactor<v1::ForecastBatch, v1::ForecastBatchReply>*
+ForecasterService::ForecastBatches(grpc::CallbackServerContext* context) {
+  return new Batches(this, context);
 }
 
 grpc::ServerUnaryReactor* ForecasterService::Observe(grpc::CallbackServerContext* context,

@@ -34,6 +34,7 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
     size_t max_forecasts_in_flight = 4096;
     // Per stream: requests read whose reply is not written yet.
     size_t max_stream_in_flight = 256;
+    size_t max_batches_in_flight = 1024;  // requests, of a stream of batches
     size_t max_labels_per_call = 4096;
     size_t max_score_items = 10'000;
     size_t max_waiting_scores = 16;
@@ -66,6 +67,8 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
                                      v1::ForecastReply* response) override;
   grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecastStream(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<v1::ForecastBatch, v1::ForecastBatchReply>* ForecastBatches(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
                                     const v1::ObserveRequest* request,
                                     v1::ObserveReply* response) override;
@@ -75,6 +78,7 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
 
  private:
   class Stream;
+  class Batches;
   using ReplyDone = std::function<void(absl::StatusOr<v1::ForecastReply>)>;
 
   absl::Status Available() const;

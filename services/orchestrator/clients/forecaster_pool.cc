@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -15,10 +16,13 @@
 #include "absl/base/thread_annotations.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_caller.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "services/orchestrator/clients/request_error.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -95,10 +99,12 @@ struct PendingLabel {
 };
 
 // Shared by the pool and by calls, which go on when the forecaster is not to be found any more.
-// Stub and number are constant; the rest is protected by the pool's mutex.
+// Stub, batches and number are constant; the rest is protected by the pool's mutex.
 struct Peer {
   uint64_t number = 0;  // forecasters are never numbered alike
   std::unique_ptr<Stub> stub;
+  std::unique_ptr<BatchCaller<ForecastBatches>> batches;
+  std::atomic<bool> takes_batches = true;
   ForecasterView view;
   bool removed = false;
   bool missed_labels = false;  // and not been seen to have caught up since
@@ -159,10 +165,15 @@ class ForecasterPool::Impl {
   ~Impl() {
     std::multimap<absl::Time, std::shared_ptr<Job>> abandoned;
     std::set<std::shared_ptr<Offer>> offers;
+    std::set<std::shared_ptr<Peer>> known;
     {
       std::unique_lock lock(mutex_);
       stopping_ = true;
-      for (Call* call : calls_) call->context.TryCancel();
+      known.insert(peers_.begin(), peers_.end());
+      for (Call* call : calls_) {
+        call->context.TryCancel();
+        known.insert(call->peer);
+      }
       for (const auto& peer : peers_) {
         if (peer->describe_context != nullptr) peer->describe_context->TryCancel();
         for (const PendingLabel& pending : peer->labels) offers.insert(pending.offer);
@@ -176,6 +187,7 @@ class ForecasterPool::Impl {
     for (auto& [time, job] : abandoned) job->done(stopped);
     for (const auto& offer : offers) offer->done(stopped);
     if (thread_.joinable()) thread_.join();
+    for (const auto& peer : known) peer->batches->Stop();
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [this] { return calls_.empty() && describing_ == 0; });
   }
@@ -271,6 +283,10 @@ class ForecasterPool::Impl {
       peer->view.address = address.address;
       peer->view.unhealthy_reason = "not asked yet";
       peer->stub = v1::Forecaster::NewStub(*channel);
+      peer->batches = std::make_unique<BatchCaller<ForecastBatches>>(
+          [stub = peer->stub.get()](grpc::ClientContext* context, auto* reactor) {
+            stub->async()->ForecastBatches(context, reactor);
+          });
       added.push_back(std::move(peer));
     }
     Afterwards after;
@@ -395,6 +411,8 @@ class ForecasterPool::Impl {
       stub.async()->PutProblem(
           &call->context, &call->put_request, &call->put_reply,
           [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
+    } else if (call->job != nullptr && call->peer->takes_batches) {
+      BeginInBatch(call);
     } else if (call->job != nullptr) {
       stub.async()->Forecast(
           &call->context, &call->job->request, &call->forecast_reply,
@@ -403,6 +421,27 @@ class ForecasterPool::Impl {
       stub.async()->Observe(&call->context, &call->observe_request, &call->observe_reply,
                             [this, call](const grpc::Status& status) { OnObserved(call, status); });
     }
+  }
+
+  // A forecast as one of many in a message.
+  void BeginInBatch(Call* call) {
+    Peer& peer = *call->peer;  // which the call keeps
+    peer.batches->Call(call->job->request, options_.forecast_timeout,
+                       [this, call, &peer](const absl::Status& status, v1::ForecastReply* reply) {
+                         if (status.code() == absl::StatusCode::kUnimplemented) {
+                           peer.takes_batches = false;  // a forecaster of an earlier release
+                           Begin(call);
+                           return;
+                         }
+                         absl::Status end = status;
+                         if (status.ok() && reply->has_error()) {
+                           end = FromRequestError(reply->error());
+                           if (end.code() == absl::StatusCode::kUnavailable) peer.batches->Renew();
+                         } else if (status.ok()) {
+                           call->forecast_reply = std::move(*reply);
+                         }
+                         OnForecast(call, end);
+                       });
   }
 
   void OnProblemPut(Call* call, const grpc::Status& status) {
@@ -443,9 +482,12 @@ class ForecasterPool::Impl {
     peer.next_describe = std::min(peer.next_describe, absl::Now() + absl::Milliseconds(100));
   }
 
-  void OnForecast(Call* raw, const grpc::Status& grpc_status) {
+  void OnForecast(Call* raw, const grpc::Status& status) {
+    OnForecast(raw, FromGrpc(status, raw->context));
+  }
+
+  void OnForecast(Call* raw, const absl::Status& status) {
     const std::unique_ptr<Call> call(raw);
-    const absl::Status status = FromGrpc(grpc_status, call->context);
     std::shared_ptr<Job> job = call->job;
     Call* next = nullptr;
     bool again = false;
@@ -600,6 +642,7 @@ class ForecasterPool::Impl {
               call->context.TryCancel();
             }
           }
+          peer->batches->CancelAll();
         }
         if (peer->describe_context != nullptr || peer->next_describe > now) continue;
         peer->describe_context = std::make_unique<grpc::ClientContext>();

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,11 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
 #include "common/metrics/gpu_model.h"
+#include "common/rpc/batch_caller.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "services/orchestrator/clients/request_error.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -83,11 +87,13 @@ struct Call {
   bool given_up = false;
 };
 
-// Shared by the pool and by calls, which go on when the worker is not to be found any more. Stub
-// and number are constant; the rest is protected by the pool's mutex.
+// Shared by the pool and by calls, which go on when the worker is not to be found any more. Stub,
+// batches and number are constant; the rest is protected by the pool's mutex.
 struct WorkerState {
   uint64_t number = 0;  // workers are never numbered alike
   std::unique_ptr<Stub> stub;
+  std::unique_ptr<BatchCaller<CompileBatches>> compiles_in_batches;
+  std::atomic<bool> takes_batches = true;
   WorkerView view;
   bool removed = false;
   uint64_t last_chosen = 0;
@@ -135,9 +141,12 @@ class WorkerPool::Impl {
 
   ~Impl() {
     std::deque<std::shared_ptr<Job>> abandoned;
+    std::vector<std::shared_ptr<WorkerState>> known;
     {
       std::unique_lock lock(mutex_);
       stopping_ = true;
+      known = workers_;
+      known.insert(known.end(), leaving_.begin(), leaving_.end());
       for (Call* call : calls_) call->context.TryCancel();
       for (auto& worker : workers_) {
         if (worker->describe_context != nullptr) worker->describe_context->TryCancel();
@@ -148,6 +157,7 @@ class WorkerPool::Impl {
     discovery_.reset();
     for (auto& job : abandoned) job->Fail(absl::CancelledError("the worker pool is stopping"));
     if (thread_.joinable()) thread_.join();
+    for (const auto& worker : known) worker->compiles_in_batches->Stop();
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [this] { return calls_.empty() && describing_ == 0; });
   }
@@ -235,6 +245,10 @@ class WorkerPool::Impl {
       worker->view.address = peer.address;
       worker->view.unhealthy_reason = "not asked yet";
       worker->stub = v1::Worker::NewStub(*channel);
+      worker->compiles_in_batches = std::make_unique<BatchCaller<CompileBatches>>(
+          [stub = worker->stub.get()](grpc::ClientContext* context, auto* reactor) {
+            stub->async()->CompileStream(context, reactor);
+          });
       added.push_back(std::move(worker));
     }
     std::vector<std::string> gone;
@@ -413,13 +427,37 @@ class WorkerPool::Impl {
           [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
       return;
     }
-    if (job.kind == Kind::kCompile) {
+    if (job.kind == Kind::kCompile && call->worker->takes_batches) {
+      BeginInBatch(call, timeout);
+    } else if (job.kind == Kind::kCompile) {
       stub.async()->Compile(&call->context, &job.compile_request, &call->compile_reply,
                             [this, call](const grpc::Status& status) { Finish(call, status); });
     } else {
       stub.async()->Measure(&call->context, &job.measure_request, &call->measure_reply,
                             [this, call](const grpc::Status& status) { Finish(call, status); });
     }
+  }
+
+  // A compile as one of many in a message.
+  void BeginInBatch(Call* call, absl::Duration timeout) {
+    WorkerState& worker = *call->worker;  // which the call keeps
+    worker.compiles_in_batches->Call(
+        call->job->compile_request, timeout,
+        [this, call, &worker](const absl::Status& status, v1::CompileStreamResult* result) {
+          if (status.code() == absl::StatusCode::kUnimplemented) {
+            worker.takes_batches = false;  // a worker of an earlier release
+            Begin(call);
+            return;
+          }
+          absl::Status end = status;
+          if (status.ok() && result->has_error()) {
+            end = FromRequestError(result->error());
+            if (end.code() == absl::StatusCode::kUnavailable) worker.compiles_in_batches->Renew();
+          } else if (status.ok()) {
+            call->compile_reply = std::move(*result->mutable_reply());
+          }
+          Finish(call, end);
+        });
   }
 
   void OnProblemPut(Call* call, const grpc::Status& status) {
@@ -443,9 +481,12 @@ class WorkerPool::Impl {
     Begin(next);
   }
 
-  void Finish(Call* raw, const grpc::Status& grpc_status) {
+  void Finish(Call* raw, const grpc::Status& status) {
+    Finish(raw, FromGrpc(status, raw->context));
+  }
+
+  void Finish(Call* raw, const absl::Status& status) {
     std::unique_ptr<Call> call(raw);
-    const absl::Status status = FromGrpc(grpc_status, call->context);
     std::shared_ptr<Job> job = call->job;
     bool answered = true;
     bool changed = false;
@@ -629,6 +670,7 @@ class WorkerPool::Impl {
       call->given_up = true;
       call->context.TryCancel();
     }
+    worker.compiles_in_batches->CancelAll();
   }
 
   // Asks every worker for its description in turn, and wakes what waits for its time.

@@ -944,20 +944,23 @@ void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureRes
 void Engine::Settle(EvaluationSettled settled) {
   const Evaluation* live = state_.FindEvaluation(settled.request_id);
   if (live == nullptr) return;
-  const Evaluation evaluation = *live;
+  // Shared by what is done afterwards.
+  const auto kept = std::make_shared<const Evaluation>(*live);
+  const Evaluation& evaluation = *kept;
   if (!Emit(settled)) return;
   acting_.erase(settled.request_id);
   settled_in_batch_.insert(settled.request_id);
   if (observer_ != nullptr) {
-    Afterwards([this, evaluation, settled] { observer_->OnSettled(evaluation, settled); });
+    Afterwards([this, kept, settled] { observer_->OnSettled(*kept, settled); });
   }
   auto waiting = waiters_.find(settled.request_id);
   if (waiting == waiters_.end()) return;
-  Afterwards(
-      [waiting = std::move(waiting->second),
-       record = MakeRecord(evaluation, settled, batch_.back()->time_ns, state_.last_sequence())] {
-        for (const EvaluateDone& done : waiting) done(record);
-      });
+  Afterwards([waiting = std::move(waiting->second),
+              record = MakeRecord(evaluation, settled, batch_.back()->time_ns,
+                                  state_.last_sequence())]() mutable {
+    for (size_t i = 1; i < waiting.size(); ++i) waiting[i](record);
+    waiting.front()(std::move(record));
+  });
   waiters_.erase(waiting);
 }
 

@@ -1,5 +1,6 @@
 #include "services/worker/rpc/worker_service.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -11,7 +12,9 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
@@ -22,14 +25,17 @@ namespace {
 
 constexpr size_t kMaxRequestIdBytes = 128;
 
-// The caller's deadline as a token.
-std::shared_ptr<CancelToken> MakeToken(const grpc::ServerContextBase& context) {
-  const absl::Duration left = RemainingTime(context);
+std::shared_ptr<CancelToken> MakeToken(absl::Duration left) {
   const int64_t deadline_ns = left == absl::InfiniteDuration()
                                   ? CancelToken::kNoDeadline
                                   : Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(left);
   // Shared by the call, which may cancel it, and the job, which may outlast the call.
   return std::make_shared<CancelToken>(deadline_ns);
+}
+
+// The caller's deadline as a token.
+std::shared_ptr<CancelToken> MakeToken(const grpc::ServerContextBase& context) {
+  return MakeToken(RemainingTime(context));
 }
 
 void SetDuration(google::protobuf::Duration* duration, int64_t ns) {
@@ -213,58 +219,52 @@ grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext*
   return FinishNow(context, put());
 }
 
-grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
-                                                 const v1::CompileRequest* request,
-                                                 v1::CompileReply* response) {
-  struct CompileJob : Job {
-    std::string target_name;
-    Target* target = nullptr;
-    std::shared_ptr<const Problem> problem;
-    std::optional<Candidate> candidate;
-    bool want_artifact = false;
-  };
-  // Shared by the queue and by the caller's leaving.
-  const auto job = std::make_shared<CompileJob>();
-  const auto admit = [&]() -> absl::Status {
-    KC_RETURN_IF_ERROR(Available());
-    KC_RETURN_IF_ERROR(CheckRequestId(request->request_id()));
-    KC_ASSIGN_OR_RETURN(job->target, FindTarget(request->target()));
-    KC_ASSIGN_OR_RETURN(job->problem, FindProblem(request->problem_id()));
-    if (request->has_candidate()) {
-      KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request->candidate()));
-      if (job->candidate->problem_id != request->problem_id() ||
-          job->candidate->target != request->target()) {
-        return absl::InvalidArgumentError(
-            "candidate: is for another problem or target than the request");
-      }
-    } else if (!request->reference()) {
-      return absl::InvalidArgumentError("subject: neither a candidate nor the reference");
-    }
-    job->request_id = request->request_id();
-    job->target_name = request->target();
-    job->want_artifact = request->want_artifact();
-    job->credit = compile_credits_.Take();
-    if (job->credit == nullptr) {
-      return OverloadedError("the compile queue is full",
-                             absl::Milliseconds(options_.compile_retry_ms));
-    }
-    return absl::OkStatus();
-  };
-  if (const absl::Status admitted = admit(); !admitted.ok()) {
-    return FinishNow(context, admitted);
-  }
-  metrics_.CompilesInFlight(compile_credits_.in_flight());
+struct WorkerService::CompileJob : Job {
+  std::string target_name;
+  Target* target = nullptr;
+  std::shared_ptr<const Problem> problem;
+  std::optional<Candidate> candidate;
+  bool want_artifact = false;
+  CompileDone done;
+};
 
-  auto* call = new AsyncUnary<v1::CompileReply>(context, response);
-  job->cancel = MakeToken(*context);
-  call->set_on_cancel([this, job] { Leave(*job); });
-  compiling_.Submit([this, job, reply = call->reply()](int64_t waited_ns) {
+absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartCompile(
+    const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
+    CompileDone done) {
+  KC_RETURN_IF_ERROR(Available());
+  KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  // Shared by the queue and by the caller's leaving.
+  auto job = std::make_shared<CompileJob>();
+  KC_ASSIGN_OR_RETURN(job->target, FindTarget(request.target()));
+  KC_ASSIGN_OR_RETURN(job->problem, FindProblem(request.problem_id()));
+  if (request.has_candidate()) {
+    KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
+    if (job->candidate->problem_id != request.problem_id() ||
+        job->candidate->target != request.target()) {
+      return absl::InvalidArgumentError(
+          "candidate: is for another problem or target than the request");
+    }
+  } else if (!request.reference()) {
+    return absl::InvalidArgumentError("subject: neither a candidate nor the reference");
+  }
+  job->request_id = request.request_id();
+  job->target_name = request.target();
+  job->want_artifact = request.want_artifact();
+  job->credit = compile_credits_.Take();
+  if (job->credit == nullptr) {
+    return OverloadedError("the compile queue is full",
+                           absl::Milliseconds(options_.compile_retry_ms));
+  }
+  job->cancel = cancel;
+  job->done = std::move(done);
+  metrics_.CompilesInFlight(compile_credits_.in_flight());
+  compiling_.Submit([this, job](int64_t waited_ns) {
     if (!job->Take()) {
       return;
     }
     if (const absl::Status available = Available(); !available.ok()) {
       Release(*job);
-      reply.Fail(available);
+      job->done(available);
       return;
     }
     metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
@@ -278,12 +278,97 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
     metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
     Release(*job);  // before the reply: the caller may use it at once
     if (result.ok()) {
-      reply.Send(ToReply(job->request_id, *result, job->want_artifact));
+      job->done(ToReply(job->request_id, *result, job->want_artifact));
     } else {
-      reply.Fail(result.status());
+      job->done(result.status());
     }
   });
+  return job;
+}
+
+grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
+                                                 const v1::CompileRequest* request,
+                                                 v1::CompileReply* response) {
+  auto* call = new AsyncUnary<v1::CompileReply>(context, response);
+  const auto reply = call->reply();
+  const auto started =
+      StartCompile(*request, MakeToken(*context),
+                   [reply](absl::StatusOr<v1::CompileReply> end) { reply.Finish(std::move(end)); });
+  if (started.ok()) {
+    call->set_on_cancel([this, job = *started] { Leave(*job); });
+  } else {
+    reply.Fail(started.status());
+  }
   return call;
+}
+
+// Its requests are dropped together when the client leaves.
+class WorkerService::CompileBatchStream final : public BatchStream<CompileBatches> {
+ public:
+  CompileBatchStream(grpc::CallbackServerContext* stream_context, WorkerService* service)
+      : BatchStream(stream_context, service->options_.compile_credits), service_(service) {}
+
+ private:
+  static v1::CompileStreamResult ErrorResult(const std::string& id, const absl::Status& status) {
+    v1::CompileStreamResult result;
+    result.set_request_id(id);
+    *result.mutable_error() = ToRequestError(status);
+    return result;
+  }
+
+  void OnRequests(const v1::CompileStreamRequest& message) override {
+    const auto cancel =
+        MakeToken(std::min(RemainingTime(*context()), CompileBatches::TimeLeft(message)));
+    for (const v1::CompileRequest& request : message.requests()) {
+      const std::string& id = request.request_id();
+      const auto started = service_->StartCompile(
+          request, cancel, [sender = sender(), id](absl::StatusOr<v1::CompileReply> end) {
+            if (!end.ok()) {
+              sender.Send(ErrorResult(id, end.status()));
+              return;
+            }
+            v1::CompileStreamResult result;
+            result.set_request_id(id);
+            *result.mutable_reply() = *std::move(end);
+            sender.Send(std::move(result));
+          });
+      if (!started.ok()) {
+        sender().Send(ErrorResult(id, started.status()));
+        continue;
+      }
+      Keep(*started);
+    }
+  }
+  void Keep(const std::shared_ptr<CompileJob>& job) {
+    const std::lock_guard lock(mutex_);
+    if (jobs_.size() >= 2 * size_t{service_->options_.compile_credits}) {
+      std::erase_if(jobs_, [](const std::weak_ptr<CompileJob>& old) { return old.expired(); });
+    }
+    jobs_.push_back(job);
+    if (left_) {
+      service_->Leave(*job);
+    }
+  }
+  void OnCancelled() override {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    for (const std::weak_ptr<CompileJob>& weak : jobs_) {
+      if (const auto job = weak.lock()) {
+        service_->Leave(*job);
+      }
+    }
+  }
+
+  WorkerService* const service_;
+  std::mutex mutex_;
+  // State below is protected by mutex_. Ended jobs are forgotten now and then.
+  std::vector<std::weak_ptr<CompileJob>> jobs_;
+  bool left_ = false;
+};
+
+grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>*
+WorkerService::CompileStream(grpc::CallbackServerContext* context) {
+  return new CompileBatchStream(context, this);
 }
 
 // The job is stopped where it runs, and gives its credit back where it waits.

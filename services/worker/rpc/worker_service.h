@@ -66,6 +66,8 @@ class WorkerService final : public v1::Worker::CallbackService {
   grpc::ServerUnaryReactor* Compile(grpc::CallbackServerContext* context,
                                     const v1::CompileRequest* request,
                                     v1::CompileReply* response) override;
+  grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>* CompileStream(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Measure(grpc::CallbackServerContext* context,
                                     const v1::MeasureRequest* request,
                                     v1::MeasureReply* response) override;
@@ -74,7 +76,9 @@ class WorkerService final : public v1::Worker::CallbackService {
 
  private:
   class Stream;
+  class CompileBatchStream;
   struct Job;
+  struct CompileJob;
   struct MeasureJob;
   // A measurement, or why there is none: a source that does not compile, or an error.
   using MeasureEnd = absl::StatusOr<v1::MeasureReply>;
@@ -85,6 +89,11 @@ class WorkerService final : public v1::Worker::CallbackService {
   absl::StatusOr<std::shared_ptr<const Problem>> FindProblem(const std::string& id);
   absl::StatusOr<Candidate> AdmitCandidate(const v1::Candidate& message) const;
 
+  using CompileDone = std::function<void(absl::StatusOr<v1::CompileReply>)>;
+  // As StartMeasure.
+  absl::StatusOr<std::shared_ptr<CompileJob>> StartCompile(
+      const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
+      CompileDone done);
   void Leave(Job& job);
   void Release(Job& job);
   // Calls `done` once, on a thread of the queues, unless it returns an error or the caller leaves.

@@ -253,6 +253,54 @@ TEST_CASE("A stream answers each of five thousand requests once", "[forecaster][
   CHECK(errors == 1);
 }
 
+TEST_CASE("Batches answer each of their requests once, and say what is wrong with one",
+          "[forecaster][integration]") {
+  const PlantedProblem problem;
+  Forecaster forecaster;
+  forecaster.Put(problem);
+
+  constexpr int kMessages = 50;
+  constexpr int kPerMessage = 40;
+  constexpr int kBad = 123;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  auto stream = forecaster.stub().ForecastBatches(&context);
+  std::thread writer([&] {
+    for (int i = 0; i < kMessages; ++i) {
+      v1::ForecastBatch batch;
+      batch.mutable_time_left()->set_seconds(20);
+      for (int j = 0; j < kPerMessage; ++j) {
+        const int number = i * kPerMessage + j;
+        v1::ForecastRequest request = RequestFor(problem, number % problem.size());
+        request.set_request_id(std::to_string(number));
+        if (number == kBad) request.set_bin_scheme_id("thirds/1");
+        *batch.add_requests() = std::move(request);
+      }
+      if (!stream->Write(batch)) break;
+    }
+    stream->WritesDone();
+  });
+  std::set<std::string> answered;
+  int errors = 0;
+  v1::ForecastBatchReply message;
+  while (stream->Read(&message)) {
+    for (const v1::ForecastReply& reply : message.replies()) {
+      CHECK(answered.insert(reply.request_id()).second);
+      if (reply.has_error()) {
+        ++errors;
+        CHECK(reply.request_id() == std::to_string(kBad));
+        CHECK(reply.error().code() == grpc::StatusCode::INVALID_ARGUMENT);
+      } else {
+        CHECK(reply.has_forecast());
+      }
+    }
+  }
+  writer.join();
+  CHECK(stream->Finish().ok());
+  CHECK(answered.size() == kMessages * kPerMessage);
+  CHECK(errors == 1);
+}
+
 TEST_CASE("Bad input has the right code and names what is wrong", "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;

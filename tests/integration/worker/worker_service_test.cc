@@ -391,6 +391,47 @@ TEST_CASE("A stream answers every request by its id, whatever becomes of it") {
   CHECK(replies["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
 }
 
+TEST_CASE("A stream of compiles answers every request by its id, whatever becomes of it") {
+  Worker worker({"--compile-credits", "8"});
+  const Problem problem = LoadProblem("tests/candidates/iterated_map");
+  worker.Put(problem);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  auto stream = worker.stub().CompileStream(&context);
+  Candidate unknown_problem = MakeCandidate(problem, Good());
+  unknown_problem.problem_id = "p_00000000000000000000000000000000";
+  unknown_problem.candidate_id = CandidateId(unknown_problem);
+  v1::CompileStreamRequest message;
+  const auto add = [&](const Candidate& candidate, const std::string& id) {
+    v1::CompileRequest* const request = message.add_requests();
+    request->set_request_id(id);
+    request->set_problem_id(candidate.problem_id);
+    request->set_target(candidate.target);
+    *request->mutable_candidate() = ToProto(candidate);
+  };
+  add(MakeCandidate(problem, Good()), "good");
+  add(MakeCandidate(problem, "int x = ;"), "broken");
+  REQUIRE(stream->Write(message));
+  message.Clear();
+  add(unknown_problem, "unknown");
+  message.add_requests()->set_request_id("empty");
+  REQUIRE(stream->Write(message));
+  REQUIRE(stream->WritesDone());
+  std::map<std::string, v1::CompileStreamResult> results;
+  v1::CompileStreamReply reply;
+  while (stream->Read(&reply)) {
+    for (const v1::CompileStreamResult& result : reply.results()) {
+      CHECK(results.emplace(result.request_id(), result).second);
+    }
+  }
+  CHECK(stream->Finish().ok());
+  REQUIRE(results.size() == 4);
+  CHECK(results["good"].reply().success().facts().values_size() > 0);
+  CHECK(results["broken"].reply().error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(results["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
+  CHECK(results["empty"].error().code() == static_cast<int>(grpc::StatusCode::UNIMPLEMENTED));
+}
+
 TEST_CASE("A runner that is killed from outside harms nobody else") {
   Worker worker;
   const Problem problem = LoadProblem("tests/candidates/iterated_map");

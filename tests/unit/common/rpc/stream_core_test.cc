@@ -177,7 +177,7 @@ class FakeStream final : private StreamOperations<int> {
     });
   }
 
-  void StartWriting(const int& response) override {
+  void StartWriting(const int& response, bool) override {
     Require(!writing_.exchange(true) && !finished_);
     Begin();
     MaybeCancel();
@@ -300,7 +300,7 @@ TEST_CASE("What is sent to a stream that has ended is dropped", "[stream]") {
   class Recorder final : public StreamOperations<int> {
    public:
     void StartReading() override { ++reads; }
-    void StartWriting(const int&) override { ++writes; }
+    void StartWriting(const int&, bool) override { ++writes; }
     void FinishStream(const std::optional<absl::Status>&) override { ++finishes; }
     int reads = 0;
     int writes = 0;

@@ -1,0 +1,139 @@
+#ifndef KERNELCAST_COMMON_RPC_BATCH_STREAM_H_
+#define KERNELCAST_COMMON_RPC_BATCH_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/rpc/status_conversion.h"
+#include "common/rpc/stream_core.h"
+#include "common/rpc/stream_writer.h"
+
+namespace kernelcast {
+
+namespace rpc_internal {
+
+// A message is full when it has so many entries, or more bytes than this.
+inline constexpr size_t kBatchEntries = 64;
+inline constexpr size_t kBatchBytes = size_t{1} << 20;
+
+// As many answers as there are, in one message. `Protocol` names the types of one method:
+//
+//   struct CompileBatches {
+//     using Request = v1::CompileStreamRequest;
+//     using Response = v1::CompileStreamReply;
+//     using Answer = v1::CompileStreamResult;
+//     static size_t Requests(const Request& message);  // how many are in it
+//     static Answer* Add(Response& message);           // one more, empty
+//   };
+template <class Protocol>
+struct Together {
+  using Answer = typename Protocol::Answer;
+  static size_t Pack(std::deque<Answer>& answers, typename Protocol::Response& message) {
+    message.Clear();
+    size_t entries = 0;
+    for (size_t bytes = 0; !answers.empty() && entries < kBatchEntries && bytes < kBatchBytes;
+         ++entries) {
+      bytes += answers.front().ByteSizeLong();
+      *Protocol::Add(message) = std::move(answers.front());
+      answers.pop_front();
+    }
+    return entries;
+  }
+};
+
+}  // namespace rpc_internal
+
+// The right to answer on a BatchStream: as StreamSender.
+template <class Protocol>
+class BatchSender {
+ public:
+  using Core =
+      rpc_internal::StreamCore<typename Protocol::Response, rpc_internal::Together<Protocol>>;
+  explicit BatchSender(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  void Send(typename Protocol::Answer answer) const { core_->Send(std::move(answer)); }
+
+ private:
+  // Shared: the stream and those who answer on it end in either order.
+  std::shared_ptr<Core> core_;
+};
+
+// A BidiStream whose messages carry several requests, or answers: what would be a message's price
+// for each of thousands a second is paid once for all that are there. Each request is answered
+// once, in any order, from any thread. Nothing waits for a message to fill. Deletes itself.
+template <class Protocol>
+class BatchStream
+    : public grpc::ServerBidiReactor<typename Protocol::Request, typename Protocol::Response>,
+      private rpc_internal::StreamOperations<typename Protocol::Response> {
+ public:
+  using Request = typename Protocol::Request;
+  using Response = typename Protocol::Response;
+
+  // While `max_in_flight` requests or more are unanswered, no further message is read.
+  BatchStream(grpc::CallbackServerContext* context, size_t max_in_flight)
+      : context_(context),
+        core_(std::make_shared<typename BatchSender<Protocol>::Core>(
+            Operations(), max_in_flight > 0 ? max_in_flight : 1)) {
+    core_->Start();
+  }
+
+  BatchSender<Protocol> sender() const { return BatchSender<Protocol>(core_); }
+
+ protected:
+  ~BatchStream() override = default;
+
+  // One message at a time, in order. Must not block. The message is gone when it returns; what is
+  // answered before goes out together.
+  virtual void OnRequests(const Request& message) = 0;
+  // As BidiStream's.
+  virtual void OnCancelled() {}
+
+  grpc::CallbackServerContext* context() const { return context_; }
+
+ private:
+  void OnReadDone(bool ok) final {
+    if (core_->ReadDone(ok, ok ? Protocol::Requests(request_) : 0)) {
+      core_->Hold();
+      OnRequests(request_);
+      core_->Release();
+      core_->ReadyToRead();
+    }
+  }
+  void OnWriteDone(bool ok) final {
+    if (!ok) {
+      Cancel();
+    }
+    core_->WriteDone();
+  }
+  void OnCancel() final { Cancel(); }
+  void OnDone() final { delete this; }
+
+  void Cancel() {
+    if (core_->Cancel()) {
+      OnCancelled();
+      core_->Start();
+    }
+  }
+
+  rpc_internal::StreamOperations<Response>* Operations() { return this; }
+  void StartReading() final { this->StartRead(&request_); }
+  void StartWriting(const Response& response, bool more) final {
+    this->StartWrite(&response, rpc_internal::WriteOptionsFor(more));
+  }
+  void FinishStream(const std::optional<absl::Status>& status) final {
+    this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
+  }
+
+  grpc::CallbackServerContext* const context_;
+  const std::shared_ptr<typename BatchSender<Protocol>::Core> core_;
+  Request request_;
+};
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_RPC_BATCH_STREAM_H_
