@@ -103,6 +103,9 @@ struct Fixture {
     stub = StubOf(*server);
     caller = std::make_unique<Caller>(OpenOn(*stub));
   }
+  ~Fixture() {
+    if (caller != nullptr) caller->Stop();
+  }
 
   TestWorker worker;
   std::unique_ptr<RpcServer> server;
@@ -241,10 +244,46 @@ TEST_CASE("The end of the caller cancels what is under way, and waits for it") {
   f.worker.plan.on_request = [](const Sender&, const v1::CompileRequest&) {};
   f.caller->Call(Ask("a"), kTimeout, ends.For("a"));
   REQUIRE(f.worker.plan.opened.Wait());
-  f.caller.reset();
+  f.caller->Stop();
   REQUIRE(ends.TimesOf("a") == 1);
   CHECK(ends.CodeOf("a") == absl::StatusCode::kCancelled);
   CHECK(f.worker.plan.destroyed.Wait());
+  f.caller->Call(Ask("late"), kTimeout, ends.For("late"));
+  CHECK(ends.CodeOf("late") == absl::StatusCode::kCancelled);
+}
+
+TEST_CASE("A caller may be destroyed by what it calls back") {
+  Fixture f;
+  Ends ends;
+  Event destroyed;
+  const Caller::Done tell = ends.For("a");
+  f.caller->Call(Ask("a"), kTimeout, [&](const absl::Status& status, v1::CompileStreamResult* end) {
+    f.caller.reset();
+    destroyed.Notify();
+    tell(status, end);
+  });
+  CHECK(destroyed.Wait());
+  REQUIRE(ends.Wait(1));
+  CHECK(ends.CodeOf("a") == absl::StatusCode::kOk);
+  CHECK(f.worker.plan.destroyed.Wait());
+}
+
+TEST_CASE("What is cancelled ends at once, and what comes after goes on") {
+  Fixture f;
+  Ends ends;
+  Event asked;
+  f.worker.plan.on_request = [&](const Sender& sender, const v1::CompileRequest& request) {
+    if (request.problem_id() != "silent") return sender.Send(Answer(request));
+    asked.Notify();
+  };
+  f.caller->Call(Ask("silent"), kTimeout, ends.For("silent"));
+  REQUIRE(asked.Wait());
+  f.caller->CancelAll();
+  REQUIRE(ends.Wait(1));
+  CHECK(ends.CodeOf("silent") == absl::StatusCode::kCancelled);
+  f.caller->Call(Ask("next"), kTimeout, ends.For("next"));
+  REQUIRE(ends.Wait(2));
+  CHECK(ends.CodeOf("next") == absl::StatusCode::kOk);
 }
 
 TEST_CASE("A server that goes away ends what is under way, and is found again") {
@@ -277,7 +316,7 @@ TEST_CASE("A server that goes away ends what is under way, and is found again") 
     REQUIRE(ends.Wait(1 + calls));
   } while (ends.CodeOf(call) != absl::StatusCode::kOk && std::chrono::steady_clock::now() < limit);
   CHECK(ends.CodeOf(call) == absl::StatusCode::kOk);
-  f.caller.reset();
+  f.caller->Stop();
 }
 
 TEST_CASE("A stream that nobody uses ends, and so does one that is renewed") {
