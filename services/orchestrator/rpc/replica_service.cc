@@ -429,7 +429,7 @@ grpc::ServerWriteReactor<v1::SearchEvent>* ReplicaService::WatchSearch(
   // By way of the network also where the shard is held here: where it is may change before the
   // stream begins.
   auto* stream = new RelayStream<v1::WatchSearchRequest, v1::SearchEvent>(
-      context, &router_, {shards_->ShardOf(request->search_id())}, *request,
+      context, &router_, {shards_->ShardOf(request->search_id())}, /*endless=*/true, *request,
       [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::WatchSearchRequest* asked,
          grpc::ClientReadReactor<v1::SearchEvent>* reader) {
         peer.async()->WatchSearch(to, asked, reader);
@@ -458,7 +458,7 @@ grpc::ServerWriteReactor<v1::ExportRecord>* ReplicaService::Export(
     std::iota(shards.begin(), shards.end(), 0);
   }
   auto* stream = new RelayStream<v1::ExportRequest, v1::ExportRecord>(
-      context, &router_, std::move(shards), *request,
+      context, &router_, std::move(shards), /*endless=*/false, *request,
       [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::ExportRequest* asked,
          grpc::ClientReadReactor<v1::ExportRecord>* reader) {
         peer.async()->Export(to, asked, reader);

@@ -72,6 +72,7 @@ class Router {
 
   // This orchestrator gives its shards back.
   void BeginDrain() { draining_ = true; }
+  bool draining() const { return draining_; }
   // Nobody will hold what nobody holds now.
   bool hopeless() const { return draining_ && !shards_->HasOthers(); }
 
@@ -300,11 +301,13 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
   using Open = std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*,
                                   grpc::ClientReadReactor<Message>*)>;
 
-  Relay(Router* router, CallOrigin origin, std::vector<int> shards, Request request, Open open,
-        StreamSender<Message> sender)
+  // `endless`: has no end of its own, and so ends when this orchestrator drains.
+  Relay(Router* router, CallOrigin origin, std::vector<int> shards, bool endless, Request request,
+        Open open, StreamSender<Message> sender)
       : router_(router),
         origin_(std::move(origin)),
         shards_(std::move(shards)),
+        endless_(endless),
         request_(std::move(request)),
         open_(std::move(open)),
         sender_(std::move(sender)) {}
@@ -337,6 +340,12 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
   }
 
   void Look() override {
+    if (endless_ && router_->draining()) {
+      sender_.FinishWith(absl::UnavailableError(
+          "the orchestrator is draining; watch again from the last sequence number seen"));
+      Cancel();
+      return;
+    }
     std::shared_ptr<Reader> left;
     bool waiting = false;
     {
@@ -489,7 +498,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
       if (status.ok() && next_ + 1 < shards_.size()) {
         ++next_;
         more = true;
-      } else if (status.code() == absl::StatusCode::kUnavailable && !received && next_ == 0 &&
+      } else if (status.code() == absl::StatusCode::kUnavailable && !received &&
                  (wait_until_ns_ == 0 || now_ns < wait_until_ns_)) {
         // It has not begun yet: the shard was on its way to another.
         if (wait_until_ns_ == 0) {
@@ -515,6 +524,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
   Router* const router_;
   const CallOrigin origin_;
   const std::vector<int> shards_;
+  const bool endless_;
   const Request request_;
   const Open open_;
   const StreamSender<Message> sender_;
@@ -532,10 +542,10 @@ template <class Request, class Message>
 class RelayStream final : public WriteStream<Message> {
  public:
   RelayStream(grpc::CallbackServerContext* context, Router* router, std::vector<int> shards,
-              const Request& request, typename Relay<Request, Message>::Open open)
+              bool endless, const Request& request, typename Relay<Request, Message>::Open open)
       : WriteStream<Message>(context),
         relay_(std::make_shared<Relay<Request, Message>>(router, CallOrigin(*context),
-                                                         std::move(shards), request,
+                                                         std::move(shards), endless, request,
                                                          std::move(open), this->sender())) {}
 
   void Start() { relay_->Start(); }

@@ -228,14 +228,15 @@ class Cluster {
 
   // A search that measures everything there is, so that its best does not depend on luck; one
   // candidate after the other, so that it takes its time.
-  void StartSearch(int replica, const std::string& search_id) {
+  void StartSearch(int replica, const std::string& search_id,
+                   v1::Generator generator = v1::GENERATOR_TEMPLATE) {
     auto stub = Stub(replica);
     v1::StartSearchRequest request;
     request.set_search_id(search_id);
     auto* spec = request.mutable_spec();
     spec->set_problem_id(recorded.problem.problem_id);
     spec->set_target("cpu");
-    spec->set_generator(v1::GENERATOR_TEMPLATE);
+    spec->set_generator(generator);
     spec->mutable_budget()->set_max_measurements(1000);
     spec->set_seed(1);
     spec->set_max_in_flight(1);
@@ -628,7 +629,36 @@ TEST_CASE("an orchestrator that is told to stop hands over at once") {
   const int leaver = cluster.HolderOf("search-0");
   REQUIRE(leaver >= 0);
   const int other = (leaver + 1) % kReplicas;
+  // Who follows searches from there does not keep it, wherever they are; these do not end.
+  std::vector<std::string> followed;
+  for (int i = 0; i < 6; ++i) {
+    followed.push_back(absl::StrCat("open-", i));
+    cluster.StartSearch(other, followed.back(), v1::GENERATOR_EXTERNAL);
+  }
+  std::vector<std::thread> followers;
+  std::vector<grpc::StatusCode> ends(followed.size(), grpc::StatusCode::DO_NOT_USE);
+  std::atomic<size_t> following = 0;
+  for (size_t i = 0; i < followed.size(); ++i) {
+    followers.emplace_back([&, i] {
+      auto stub = cluster.Stub(leaver);
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
+      v1::WatchSearchRequest request;
+      request.set_search_id(followed[i]);
+      auto stream = stub->WatchSearch(&context, request);
+      v1::SearchEvent event;
+      if (stream->Read(&event)) ++following;
+      while (stream->Read(&event)) {
+      }
+      ends[i] = stream->Finish().error_code();
+    });
+  }
+  CHECK(Eventually([&] { return following == followed.size(); }));
+  const auto told = std::chrono::steady_clock::now();
   CHECK(cluster.replicas[static_cast<size_t>(leaver)]->Terminate() == 0);
+  CHECK(std::chrono::steady_clock::now() - told < std::chrono::seconds(20));  // it may drain for 30
+  for (std::thread& follower : followers) follower.join();
+  for (const grpc::StatusCode end : ends) CHECK(end == grpc::StatusCode::UNAVAILABLE);
   for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(other, absl::StrCat("search-", i));
   CHECK(cluster.Number("SELECT count(*) FROM kernelcast_replicas") == kReplicas - 1);
   cluster.CheckLog();
