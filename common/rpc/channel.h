@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/trace_context.h"
 #include "common/rpc/server.h"
 
 namespace kernelcast {
@@ -17,6 +18,9 @@ struct ChannelOptions {
   std::string token_file;
   absl::Duration token_reload_interval = absl::Seconds(10);
   int max_message_bytes = 64 << 20;
+  // Sent along with every call, where it is valid: for a program whose calls all belong to one
+  // trace.
+  TraceContext trace = {};
 };
 
 // A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/config/service_flags.h"
@@ -156,6 +157,9 @@ absl::Status Serve(const Flags& flags) {
         absl::StrCat("--state-dir: ", flags.state_dir, ": ", error.message()));
   }
   MetricsRegistry metrics;
+  KC_ASSIGN_OR_RETURN(const auto tracing,
+                      ProcessTracing::Start(flags.service.tracing, "kernelcast-orchestrator",
+                                            RandomId("orchestrator-"), &metrics));
   KC_ASSIGN_OR_RETURN(auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) /
                                                          "orchestrator.db"));
 

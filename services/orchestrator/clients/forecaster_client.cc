@@ -14,6 +14,7 @@
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
 #include "common/rpc/batch_caller.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "services/orchestrator/clients/request_error.h"
@@ -60,6 +61,7 @@ struct Job {
   v1::ObserveRequest observe_request;
   Forecasters::ForecastDone forecast_done;
   Forecasters::ObserveDone observe_done;
+  TraceContext trace;  // of whoever wants it
   int attempts = 0;
   grpc::Alarm alarm;
 };
@@ -70,6 +72,7 @@ struct Call {
   v1::ForecasterPutProblemReply put_reply;
   v1::ForecastReply forecast_reply;
   v1::ObserveReply observe_reply;
+  Span span;
 };
 
 }  // namespace
@@ -100,6 +103,7 @@ class ForecasterClient::Impl {
   }
 
   void Submit(std::shared_ptr<Job> job) {
+    if (const TraceContext* trace = CurrentTrace()) job->trace = *trace;
     {
       std::lock_guard lock(mutex_);
       ++jobs_;
@@ -121,7 +125,8 @@ class ForecasterClient::Impl {
       std::lock_guard lock(mutex_);
       put = !problems_.contains(job->problem->problem_id);
     }
-    if (!put && !job->observe && takes_batches_) {
+    // What is traced has a call of its own, whose metadata say so.
+    if (!put && !job->observe && !job->trace.sampled && takes_batches_) {
       AttemptInBatch(std::move(job));
       return;
     }
@@ -152,11 +157,16 @@ class ForecasterClient::Impl {
           });
       return;
     }
+    call->span = StartCallSpan(
+        job->observe ? "kernelcast.v1.Forecaster/Observe" : "kernelcast.v1.Forecaster/Forecast",
+        options_.address, job->trace);
+    PassTrace(call->span.context(), call->context);
     auto done = [this, call, job](grpc::Status grpc_status) mutable {
       {
         std::lock_guard lock(mutex_);
         calls_.erase(call.get());
       }
+      EndCallSpan(call->span, FromGrpc(grpc_status));
       Finish(std::move(job), FromGrpc(grpc_status), *call);
     };
     if (job->observe) {

@@ -18,6 +18,7 @@
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
 #include "common/rpc/batch_caller.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/orchestrator/clients/request_error.h"
@@ -55,6 +56,8 @@ struct Job {
   v1::MeasureRequest measure_request;
   Workers::CompileDone compile_done;
   Workers::MeasureDone measure_done;
+  TraceContext trace;  // of whoever wants it
+  Span waiting;        // while it waits for a worker
   int attempts = 0;
   bool put_problem = false;  // the worker said that it does not know the problem
   absl::Time not_before = absl::InfinitePast();
@@ -77,6 +80,7 @@ struct Call {
   v1::MeasureReply measure_reply;
   std::shared_ptr<Job> job;
   size_t worker = 0;
+  Span span;
 };
 
 }  // namespace
@@ -123,6 +127,10 @@ class WorkerPool::Impl {
   }
 
   void Submit(std::shared_ptr<Job> job) {
+    if (const TraceContext* trace = CurrentTrace()) {
+      job->trace = *trace;
+      job->waiting = StartSpan("kernelcast.queue", SpanKind::kInternal, trace);
+    }
     {
       std::unique_lock lock(mutex_);
       if (!stopping_) {
@@ -254,6 +262,7 @@ class WorkerPool::Impl {
 
   void Begin(Call* call) {
     Job& job = *call->job;
+    job.waiting.End();
     Stub& stub = *workers_[call->worker]->stub;
     const absl::Duration timeout =
         job.kind == Kind::kCompile ? options_.compile_timeout : options_.measure_timeout;
@@ -264,9 +273,16 @@ class WorkerPool::Impl {
                                [this, call](grpc::Status status) { OnProblemPut(call, status); });
       return;
     }
-    if (job.kind == Kind::kCompile && workers_[call->worker]->takes_batches) {
+    // What is traced has a call of its own, whose metadata say so.
+    if (job.kind == Kind::kCompile && !job.trace.sampled && workers_[call->worker]->takes_batches) {
       BeginInBatch(call, timeout);
-    } else if (job.kind == Kind::kCompile) {
+      return;
+    }
+    call->span = StartCallSpan(job.kind == Kind::kCompile ? "kernelcast.v1.Worker/Compile"
+                                                          : "kernelcast.v1.Worker/Measure",
+                               workers_[call->worker]->view.address, job.trace);
+    PassTrace(call->span.context(), call->context);
+    if (job.kind == Kind::kCompile) {
       stub.async()->Compile(&call->context, &job.compile_request, &call->compile_reply,
                             [this, call](grpc::Status status) { Finish(call, status); });
     } else {
@@ -321,6 +337,7 @@ class WorkerPool::Impl {
 
   void Finish(Call* raw, const absl::Status& status) {
     std::unique_ptr<Call> call(raw);
+    EndCallSpan(call->span, status);
     std::shared_ptr<Job> job = call->job;
     bool answered = true;
     bool lost_worker = false;
