@@ -34,7 +34,7 @@ except ImportError:
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 ROOT_SPAN = "00f067aa0ba902b7"
-SEARCH_SECONDS = 120
+SEARCH_SECONDS = 180
 options = None
 
 
@@ -146,7 +146,7 @@ class Services:
         """A small one, to its end."""
         return subprocess.run(
             [os.path.join(options.programs, "kernelcast"), "search", os.path.join(ROOT, "examples/problems/row_softmax"),
-             "--orchestrator", self.orchestrator["grpc"], "--budget-measurements", "8", "--json"],
+             "--orchestrator", self.orchestrator["grpc"], "--budget-measurements", "3", "--budget-candidates", "6", "--json"],
             env={**os.environ, **environment}, cwd=ROOT, check=False, capture_output=True, timeout=SEARCH_SECONDS)
 
 
