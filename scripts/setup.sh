@@ -320,6 +320,21 @@ install_cuda() {
   rm -rf "$staging"
 }
 
+# Definitions of OTLP as a Python package, into a folder of this checkout.
+install_otlp() {
+  cmp -s scripts/otlp_wheels.txt "$tools/otlp/wheels.txt" && return
+  local staging=$tools/otlp.$$
+  rm -rf "$tools"/otlp.[0-9]*
+  if download_wheels otlp "$staging/wheels" "taking the definitions of OTLP (scripts/otlp_wheels.txt)" \
+    "the test that reads spans is skipped"; then
+    python3 -m zipfile -e "$staging"/wheels/*.whl "$staging/home"
+    cp scripts/otlp_wheels.txt "$staging/home/wheels.txt"
+    rm -rf "$tools/otlp"
+    mv "$staging/home" "$tools/otlp"
+  fi
+  rm -rf "$staging"
+}
+
 # llama.cpp's server as a Python package, into a folder of this checkout.
 install_llama() {
   local left_out="the tests that speak to llama.cpp are skipped"
@@ -354,6 +369,7 @@ install_cuda
 if ((with_tests)); then
   install_tools
   install_llama
+  install_otlp
   install_kubernetes_tools
 fi
 if ((with_cluster)); then

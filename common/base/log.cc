@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/trace_context.h"
 
 namespace kernelcast {
 namespace {
@@ -53,6 +54,11 @@ std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view serv
     line["service"] = service;
   }
   line["message"] = message;
+  // Of the request that the thread works on.
+  if (const TraceContext* trace = CurrentTrace()) {
+    line["trace_id"] = TraceIdHex(*trace);
+    line["span_id"] = SpanIdHex(*trace);
+  }
   for (const LogField& field : fields) {
     std::visit([&](const auto& value) { line[std::string(field.key)] = value; }, field.value);
   }

@@ -129,6 +129,14 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
                    "Age at which a connection is closed, so that clients find new servers");
   AddSecondsOption(app, "--max-connection-age-grace-seconds", flags.server.max_connection_age_grace,
                    "How long its calls may go on after that; longer than the longest call");
+  app.add_option("--otlp-endpoint", flags.tracing.endpoint,
+                 "URL of an OpenTelemetry collector that spans are sent to over OTLP/HTTP, such as "
+                 "http://HOST:4318; empty: nothing is traced, and what callers trace is passed on");
+  app.add_option("--trace-ratio", flags.tracing.ratio,
+                 "Share of the calls without a trace that begin one; where a caller traces, its "
+                 "word counts")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
       ->capture_default_str()
       ->check([](const std::string& level) {

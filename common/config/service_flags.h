@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "common/otlp/process_tracing.h"
 #include "common/rpc/server.h"
 
 namespace kernelcast {
@@ -12,6 +13,7 @@ namespace kernelcast {
 struct ServiceFlags {
   ServerOptions server;
   std::string metrics_address = "127.0.0.1:0";  // "" serves no metrics
+  TracingOptions tracing;
   std::string log_level = "info";
   double drain_seconds = 30;
   // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT",

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/trace_context.h"
+
 // What is asked of an LLM endpoint, and what comes of it. Values; no transport.
 namespace kernelcast::llm {
 
@@ -81,6 +83,9 @@ struct ChatRequest {
   int64_t max_answer_bytes = 0;
   // White-space characters in a row after which an answer is cut with kWhitespaceLoop; 0: never.
   int max_whitespace_run = 64;
+
+  // Goes along as the headers traceparent and tracestate, where it is valid.
+  TraceContext trace = {};
 
   // Called at most once and before the answer, when the first token of any attempt has come: the
   // prompt is in that endpoint's cache. On the client's thread, under no lock; must not block. May

@@ -22,6 +22,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/trace_context.h"
 #include "common/base/version.h"
 #include "common/llm/json_text.h"
 
@@ -158,6 +159,7 @@ struct CurlTransport::Impl {
     int endpoint = 0;
     EasyHandle handle;
     std::string body;
+    List traced_headers;           // the endpoint's and the trace's; null without a trace
     TransferSink* sink = nullptr;  // null while draining
     bool stopped = false;          // the sink wants no more
     int64_t drained_bytes = 0;
@@ -298,6 +300,12 @@ TransferId CurlTransport::Impl::StartTransfer(int endpoint, std::string body, Tr
   CURL* const handle = transfer->handle.get();
   bool started = false;
   if (handle != nullptr) {
+    if (const TraceContext* trace = CurrentTrace()) {
+      transfer->traced_headers = MakeHeaders(config.endpoints[endpoint]);
+      Append(transfer->traced_headers, "traceparent: " + FormatTraceparent(*trace));
+      if (!trace->state.empty()) Append(transfer->traced_headers, "tracestate: " + trace->state);
+      curl_easy_setopt(handle, CURLOPT_HTTPHEADER, transfer->traced_headers.get());
+    }
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, transfer->body.data());
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE,
                      static_cast<curl_off_t>(transfer->body.size()));
@@ -327,6 +335,10 @@ void CurlTransport::Impl::Remove(
   curl_multi_remove_handle(multi, transfer->handle.get());
   curl_easy_setopt(transfer->handle.get(), CURLOPT_ERRORBUFFER, nullptr);
   curl_easy_setopt(transfer->handle.get(), CURLOPT_POSTFIELDS, nullptr);
+  if (transfer->traced_headers != nullptr) {
+    curl_easy_setopt(transfer->handle.get(), CURLOPT_HTTPHEADER,
+                     endpoints[transfer->endpoint].headers.get());
+  }
   std::vector<EasyHandle>& idle = endpoints[transfer->endpoint].idle;
   if (idle.size() < kPooledHandles && new_connections == 0)
     idle.push_back(std::move(transfer->handle));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/trace_context.h"
 #include "common/llm/request_body.h"
 
 namespace kernelcast::llm {
@@ -409,6 +410,7 @@ void Dispatcher::Send(Call& call, int index, bool hedge) {
   });
   ReportConcurrency(endpoint);
   call.attempts.push_back(std::move(owned));
+  const TraceScope scope(&call.request.trace);
   attempt.transfer =
       transport_.Start(index, BuildRequestBody(endpoint.config, call.request, shape), &attempt);
   SetTimer(call, DueNs(call));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/client_token.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/grpc_setup.h"
@@ -36,18 +37,21 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   if (!options.authority.empty()) {
     arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, options.authority);
   }
-  if (options.token_file.empty()) {
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> factories;
+  if (options.trace.valid()) factories.push_back(MakeTraceSender(options.trace));
+  if (options.token_file.empty() && factories.empty()) {
     return grpc::CreateCustomChannel(address, credentials, arguments);
   }
-  if (options.tls.ca_file.empty() && !IsLocalAddress(address)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a token is sent over TLS only, and to ", address,
-                     " there is none: give the authority to check that server against"));
+  if (!options.token_file.empty()) {
+    if (options.tls.ca_file.empty() && !IsLocalAddress(address)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a token is sent over TLS only, and to ", address,
+                       " there is none: give the authority to check that server against"));
+    }
+    KC_ASSIGN_OR_RETURN(auto sender,
+                        MakeTokenSender(options.token_file, options.token_reload_interval));
+    factories.push_back(std::move(sender));
   }
-  KC_ASSIGN_OR_RETURN(auto sender,
-                      MakeTokenSender(options.token_file, options.token_reload_interval));
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> factories;
-  factories.push_back(std::move(sender));
   return grpc::experimental::CreateCustomChannelWithInterceptors(address, credentials, arguments,
                                                                  std::move(factories));
 }

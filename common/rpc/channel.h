@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/trace_context.h"
 #include "common/rpc/server.h"
 
 namespace kernelcast {
@@ -19,6 +20,9 @@ struct ChannelOptions {
   int max_message_bytes = 64 << 20;
   // The name that the server's certificate is checked against, where the address is not it.
   std::string authority;
+  // Sent along with every call, where it is valid: for a program whose calls all belong to one
+  // trace.
+  TraceContext trace = {};
 };
 
 // A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to,

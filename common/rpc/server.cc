@@ -23,6 +23,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/rpc/accept_guard.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/file_watch.h"
@@ -306,10 +307,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   SetArguments(options, builder);
   builder.SetOption(std::make_unique<ServiceNamesOption>(
       [&impl](const std::vector<std::string>& names) { impl.SetServices(names); }));
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
   if (metrics != nullptr) {
     impl.method_metrics = std::make_unique<MethodMetrics>(metrics);
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
     factories.push_back(impl.method_metrics->MakeInterceptorFactory());
+  }
+  if (ActiveTracer() != nullptr) factories.push_back(MakeTraceInterceptorFactory());
+  if (!factories.empty()) {
     builder.experimental().SetInterceptorCreators(std::move(factories));
   }
   for (grpc::Service* const service : services) {

@@ -221,6 +221,11 @@ absl::StatusOr<std::vector<Backend*>> Ordered(std::vector<Backend*> backends,
 int Run(const Flags& flags) {
   TerminationSignal termination;
   MetricsRegistry metrics;
+  const std::string forecaster_id =
+      flags.forecaster_id.empty() ? RandomId("forecaster-") : flags.forecaster_id;
+  const auto tracing = ProcessTracing::Start(flags.service.tracing, "kernelcast-forecaster",
+                                             forecaster_id, &metrics);
+  if (!tracing.ok()) return Fail(tracing.status());
 
   absl::StatusOr<std::unique_ptr<LabelStore>> store = LabelStore::Open(flags.state_dir);
   if (!store.ok()) return Fail(store.status());
@@ -268,8 +273,7 @@ int Run(const Flags& flags) {
   }
 
   ForecasterService::Options options;
-  options.forecaster_id =
-      flags.forecaster_id.empty() ? RandomId("forecaster-") : flags.forecaster_id;
+  options.forecaster_id = forecaster_id;
   ForecasterService service(options, store->get(), *ordered, &metrics, Clock::Real());
   if (const absl::Status status = service.Load(); !status.ok()) return Fail(status);
 

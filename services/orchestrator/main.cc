@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/config/service_flags.h"
@@ -350,6 +351,9 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
 absl::Status Serve(const Flags& flags) {
   TerminationSignal termination;
   MetricsRegistry metrics;
+  KC_ASSIGN_OR_RETURN(const auto tracing,
+                      ProcessTracing::Start(flags.service.tracing, "kernelcast-orchestrator",
+                                            RandomId("orchestrator-"), &metrics));
   CapacityBell bell;
   WorkerPoolOptions pool_options;
   pool_options.discovery.addresses = flags.workers;

@@ -155,6 +155,9 @@ int Run(const Flags& flags) {
 
   WorkerService::Options options;
   options.worker_id = flags.worker_id.empty() ? RandomId("worker-") : flags.worker_id;
+  const auto tracing = ProcessTracing::Start(flags.service.tracing, "kernelcast-worker",
+                                             options.worker_id, &metrics);
+  if (!tracing.ok()) return Fail(tracing.status());
   auto targets = MakeTargets(flags, options.worker_id);
   if (!targets.ok()) return Fail(targets.status());
   std::map<std::string, Target*> borrowed;

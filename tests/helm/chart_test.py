@@ -467,6 +467,22 @@ class ChartTest(unittest.TestCase):
                                      if "store" in config_of(objects, one) else [])
         self.assertEqual(of_kind(render("defaults", "networkPolicy.enabled=false"), "NetworkPolicy"), [])
 
+    def test_a_collector_is_told_to_all_and_may_be_reached_by_all(self):
+        objects = render("three-pools", "tracing.otlpEndpoint=http://collector.monitoring:4318")
+        for one in of_kind(objects, "StatefulSet"):
+            config = config_of(objects, one)
+            self.assertEqual(config["otlp-endpoint"], "http://collector.monitoring:4318")
+            self.assertEqual(config["trace-ratio"], 0.01)
+            if options.programs:
+                self.assertLessEqual(set(config), flags_of(self.program(one)))
+            policies = [policy for policy in self.policies_of(objects, one) if policy["metadata"]["name"].endswith("-tracing")]
+            self.assertEqual([policy["spec"]["policyTypes"] for policy in policies], [["Egress"]])
+            ports = [port["port"] for rule in policies[0]["spec"]["egress"] for port in rule["ports"]]
+            self.assertEqual(ports, [53, 53, 4318])
+            self.assertTrue(all(rule["to"] for rule in policies[0]["spec"]["egress"]))
+        for one in of_kind(render("three-pools"), "StatefulSet"):
+            self.assertNotIn("otlp-endpoint", config_of(render("three-pools"), one))
+
     def test_a_pool_that_is_scaled_leaves_its_replicas_to_the_scaler(self):
         objects = render("keda")
         for pool, kind in (("cpu", "HorizontalPodAutoscaler"), ("h100", "ScaledObject")):

@@ -27,8 +27,10 @@ COMMON = {
     "prompt": ["base", "domain"],
     "process": ["base"],
     "metrics": ["base"],
-    "rpc": ["base", "metrics"],
-    "config": ["base", "metrics", "rpc"],
+    "tracing": ["base"],
+    "otlp": ["base", "metrics", "tracing"],
+    "rpc": ["base", "metrics", "tracing"],
+    "config": ["base", "metrics", "otlp", "rpc"],
 }
 
 # Folders of a service that are not adapters. A file includes its own layer and lower ones.
@@ -38,7 +40,7 @@ CLI_LAYERS = {"core": 0, "rpc": 1, "commands": 2, "main": 3}
 
 # What may be included of common/ by folders that must stay small; others may include all of it.
 COMMON_FOR = {
-    "services/*/core": ["base", "domain", "calibration"],
+    "services/*/core": ["base", "domain", "calibration", "tracing"],
     "services/worker/runner": ["base", "candidate_abi", "domain"],
 }
 
@@ -59,7 +61,7 @@ EXTERNAL = [
     ("muParser", r"muParser", ["common/domain/*.cc"]),
     ("SQLite", r"sqlite3", ["services/*/store/*"]),
     ("libpq", r"libpq", ["services/*/store/*"]),
-    ("curl", r"curl/", ["common/llm/*.cc"]),
+    ("curl", r"curl/", ["common/llm/*.cc", "common/otlp/*.cc"]),
     ("civetweb", r"(civetweb|CivetServer)", ["services/orchestrator/status/*.cc"]),
     ("simdjson", r"simdjson", ["common/llm/*.cc"]),
     ("CUDA", r"(cuda|nvml|nvrtc|cupti|nvJitLink)", ["services/worker/cuda/*"]),

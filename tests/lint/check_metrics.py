@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-IN_CODE = re.compile(r'"(kernelcast_(?:build|grpc|tls|auth|worker|forecaster|orchestrator)_[a-z0-9_]+)"')
+IN_CODE = re.compile(r'"(kernelcast_(?:build|grpc|tls|auth|tracing|worker|forecaster|orchestrator)_[a-z0-9_]+)"')
 IN_DOCUMENT = re.compile(r"^\| `(kernelcast_[a-z0-9_]+)`", re.MULTILINE)
 
 

@@ -136,6 +136,10 @@ annotations:
 listen: {{ printf "%s:%d" .root.Values.grpc.bindAddress (int .root.Values.grpc.port) | quote }}
 metrics: {{ printf "%s:%d" .root.Values.grpc.bindAddress (int .root.Values.metrics.port) | quote }}
 log-level: {{ .root.Values.logLevel }}
+{{- with .root.Values.tracing.otlpEndpoint }}
+otlp-endpoint: {{ . | quote }}
+trace-ratio: {{ $.root.Values.tracing.ratio }}
+{{- end }}
 drain-seconds: {{ int .settings.drainSeconds }}
 max-connection-age-seconds: {{ int .root.Values.grpc.maxConnectionAgeSeconds }}
 max-connection-age-grace-seconds: {{ int .root.Values.grpc.maxConnectionAgeGraceSeconds }}

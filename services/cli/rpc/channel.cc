@@ -1,17 +1,33 @@
 #include "services/cli/rpc/channel.h"
 
 #include <chrono>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/base/trace_context.h"
 
 namespace kernelcast::cli {
+namespace {
+
+// Build systems and schedulers that trace tell their children so.
+TraceContext TraceFromEnvironment() {
+  const char* const traceparent = std::getenv("TRACEPARENT");
+  if (traceparent == nullptr) return {};
+  const char* const tracestate = std::getenv("TRACESTATE");
+  return ParseTraceparent(traceparent, tracestate != nullptr ? tracestate : "")
+      .value_or(TraceContext());
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& service,
                                                        const std::string& address,
                                                        const ChannelOptions& options,
                                                        absl::Duration patience) {
-  KC_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, MakeChannel(address, options));
+  ChannelOptions traced = options;
+  traced.trace = TraceFromEnvironment();
+  KC_ASSIGN_OR_RETURN(std::shared_ptr<grpc::Channel> channel, MakeChannel(address, traced));
   const auto deadline = std::chrono::system_clock::now() +
                         std::chrono::microseconds(absl::ToInt64Microseconds(patience));
   if (!channel->WaitForConnected(deadline)) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/trace_context.h"
 #include "common/domain/bins.h"
 #include "common/domain/candidate.h"
 #include "common/domain/facts.h"
@@ -55,6 +56,8 @@ struct ForecastCall {
   uint64_t max_search_tokens = 0;
   // What costs tokens says again what it said last of this candidate, or abstains.
   bool again = false;
+  // Where the call belongs, for calls that are made for it; not valid: nowhere.
+  TraceContext trace = {};
 };
 
 struct TargetLabels {

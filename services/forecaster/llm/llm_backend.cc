@@ -154,6 +154,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     std::string problem_id;
     ForecastInput input;
     std::string prompt_version;
+    TraceContext trace;  // of the first that asked
     std::shared_ptr<const llm::Prompt> prompt;
     int64_t deadline_ns = kNoDeadline;
     std::vector<Waiter> waiters;
@@ -302,6 +303,7 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   flight->input = std::move(input);
   flight->prompt_version = prompt->version;
   flight->deadline_ns = call.deadline_ns;
+  flight->trace = call.trace;
   if (const std::string spent = Reserve(*flight, call, prompt->system.size() + prompt->user.size());
       !spent.empty()) {
     return Settle(waiter, Abstain(Cause::kBudget, spent), true);
@@ -397,6 +399,7 @@ void LlmBackend::Core::Submit(Flight& flight, size_t index) {
   request.temperature = options_.temperature;
   request.deadline_ns = flight.deadline_ns == kNoDeadline ? 0 : flight.deadline_ns;
   request.wait_for_recovery = options_.wait_for_recovery;
+  request.trace = flight.trace;
   request.preferred_endpoint = flight.preferred_endpoint;
   request.shape_for = [core = shared_from_this(), walk = sample.walk,
                        scheme = flight.input.bin_scheme](const llm::EndpointRef& endpoint) {

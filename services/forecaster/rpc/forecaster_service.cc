@@ -15,6 +15,7 @@
 #include "common/convert/convert.h"
 #include "common/domain/facts.h"
 #include "common/rpc/batch_stream.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
@@ -60,14 +61,17 @@ class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v
   Stream(ForecasterService* service, grpc::CallbackServerContext* context)
       : BidiStream(context, service->options_.max_stream_in_flight),
         service_(service),
-        deadline_ns_(DeadlineNs(service->clock_, *context)) {}
+        deadline_ns_(DeadlineNs(service->clock_, *context)),
+        trace_(IncomingTrace(*context)) {}
 
  private:
   void OnRequest(const v1::ForecastRequest& request) override {
     const absl::Status available = service_->Available();
     if (!available.ok()) return Send(ErrorReply(request.request_id(), available));
+    ForecastCall call{deadline_ns_, stop_.get_token()};
+    call.trace = trace_;
     service_->StartForecast(
-        request, ForecastCall{deadline_ns_, stop_.get_token()},
+        request, call,
         [sender = sender(), id = request.request_id()](absl::StatusOr<v1::ForecastReply> reply) {
           sender.Send(reply.ok() ? *std::move(reply) : ErrorReply(id, reply.status()));
         });
@@ -76,6 +80,7 @@ class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v
 
   ForecasterService* const service_;
   const int64_t deadline_ns_;
+  const TraceContext trace_;
   std::stop_source stop_;
 };
 
@@ -258,6 +263,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
     return;
   }
   const int64_t start_ns = clock_.MonotonicNs();
+  const TraceScope scope(&call.trace);
   const auto finish = [this, done = std::move(done)](absl::StatusOr<v1::ForecastReply> reply) {
     --forecasts_in_flight_;
     done(std::move(reply));
@@ -319,9 +325,11 @@ grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContex
   std::stop_source stop;
   call->set_on_cancel([stop]() mutable { stop.request_stop(); });
   const auto reply = call->reply();
-  StartForecast(
-      *request, ForecastCall{DeadlineNs(clock_, *context), stop.get_token()},
-      [reply](absl::StatusOr<v1::ForecastReply> result) { reply.Finish(std::move(result)); });
+  ForecastCall limits{DeadlineNs(clock_, *context), stop.get_token()};
+  limits.trace = IncomingTrace(*context);
+  StartForecast(*request, limits, [reply](absl::StatusOr<v1::ForecastReply> result) {
+    reply.Finish(std::move(result));
+  });
   return call;
 }
 

@@ -19,6 +19,7 @@
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
 #include "common/rpc/batch_caller.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
@@ -81,6 +82,7 @@ struct Job {
   std::string key;  // what its forecaster is chosen by
   v1::ForecastRequest request;
   Forecasters::ForecastDone done;
+  TraceContext trace;  // of whoever wants it
   int attempts = 0;
   std::set<uint64_t> tried;  // numbers of forecasters
 };
@@ -99,7 +101,7 @@ struct PendingLabel {
 };
 
 // Shared by the pool and by calls, which go on when the forecaster is not to be found any more.
-// Stub, batches and number are constant; the rest is protected by the pool's mutex.
+// Stub, batches, number and address are constant; the rest is protected by the pool's mutex.
 struct Peer {
   uint64_t number = 0;  // forecasters are never numbered alike
   std::unique_ptr<Stub> stub;
@@ -131,6 +133,7 @@ struct Call {
   std::shared_ptr<Peer> peer;
   std::shared_ptr<const Problem> problem;
   std::shared_ptr<Job> job;  // null: it is about labels
+  Span span;
 };
 
 constexpr size_t kLabelsPerCall = 256;
@@ -193,6 +196,7 @@ class ForecasterPool::Impl {
   }
 
   void Submit(std::shared_ptr<Job> job) {
+    if (const TraceContext* trace = CurrentTrace()) job->trace = *trace;
     Call* call = nullptr;
     {
       std::lock_guard lock(mutex_);
@@ -411,9 +415,13 @@ class ForecasterPool::Impl {
       stub.async()->PutProblem(
           &call->context, &call->put_request, &call->put_reply,
           [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
-    } else if (call->job != nullptr && call->peer->takes_batches) {
+    } else if (call->job != nullptr && !call->job->trace.sampled && call->peer->takes_batches) {
       BeginInBatch(call);
     } else if (call->job != nullptr) {
+      // What is traced has a call of its own, whose metadata say so.
+      call->span = StartCallSpan("kernelcast.v1.Forecaster/Forecast", call->peer->view.address,
+                                 call->job->trace);
+      PassTrace(call->span.context(), call->context);
       stub.async()->Forecast(
           &call->context, &call->job->request, &call->forecast_reply,
           [this, call](const grpc::Status& status) { OnForecast(call, status); });
@@ -488,6 +496,7 @@ class ForecasterPool::Impl {
 
   void OnForecast(Call* raw, const absl::Status& status) {
     const std::unique_ptr<Call> call(raw);
+    EndCallSpan(call->span, status);
     std::shared_ptr<Job> job = call->job;
     Call* next = nullptr;
     bool again = false;

@@ -19,6 +19,7 @@
 #include "common/convert/convert.h"
 #include "common/metrics/gpu_model.h"
 #include "common/rpc/batch_caller.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
@@ -57,6 +58,8 @@ struct Job {
   v1::MeasureRequest measure_request;
   Workers::CompileDone compile_done;
   Workers::MeasureDone measure_done;
+  TraceContext trace;  // of whoever wants it
+  Span waiting;        // while it waits for a worker
   int attempts = 0;
   int losses = 0;
   std::set<uint64_t> failed_on;  // numbers of workers
@@ -85,10 +88,11 @@ struct Call {
   std::shared_ptr<WorkerState> worker;
   // The worker fell silent, and the call was ended for that.
   bool given_up = false;
+  Span span;
 };
 
 // Shared by the pool and by calls, which go on when the worker is not to be found any more. Stub,
-// batches and number are constant; the rest is protected by the pool's mutex.
+// batches, number and address are constant; the rest is protected by the pool's mutex.
 struct WorkerState {
   uint64_t number = 0;  // workers are never numbered alike
   std::unique_ptr<Stub> stub;
@@ -163,6 +167,10 @@ class WorkerPool::Impl {
   }
 
   void Submit(std::shared_ptr<Job> job) {
+    if (const TraceContext* trace = CurrentTrace()) {
+      job->trace = *trace;
+      job->waiting = StartSpan("kernelcast.queue", SpanKind::kInternal, trace);
+    }
     {
       std::unique_lock lock(mutex_);
       if (!stopping_) {
@@ -416,6 +424,7 @@ class WorkerPool::Impl {
 
   void Begin(Call* call) {
     Job& job = *call->job;
+    job.waiting.End();
     Stub& stub = *call->worker->stub;
     const absl::Duration timeout =
         job.kind == Kind::kCompile ? options_.compile_timeout : options_.measure_timeout;
@@ -427,9 +436,16 @@ class WorkerPool::Impl {
           [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
       return;
     }
-    if (job.kind == Kind::kCompile && call->worker->takes_batches) {
+    // What is traced has a call of its own, whose metadata say so.
+    if (job.kind == Kind::kCompile && !job.trace.sampled && call->worker->takes_batches) {
       BeginInBatch(call, timeout);
-    } else if (job.kind == Kind::kCompile) {
+      return;
+    }
+    call->span = StartCallSpan(job.kind == Kind::kCompile ? "kernelcast.v1.Worker/Compile"
+                                                          : "kernelcast.v1.Worker/Measure",
+                               call->worker->view.address, job.trace);
+    PassTrace(call->span.context(), call->context);
+    if (job.kind == Kind::kCompile) {
       stub.async()->Compile(&call->context, &job.compile_request, &call->compile_reply,
                             [this, call](const grpc::Status& status) { Finish(call, status); });
     } else {
@@ -487,6 +503,7 @@ class WorkerPool::Impl {
 
   void Finish(Call* raw, const absl::Status& status) {
     std::unique_ptr<Call> call(raw);
+    EndCallSpan(call->span, status);
     std::shared_ptr<Job> job = call->job;
     bool answered = true;
     bool changed = false;

@@ -259,6 +259,9 @@ bool Engine::Emit(EventBody body) {
     return false;
   }
   if (!entry.search_id.empty()) dirty_searches_.insert(entry.search_id);
+  if (const auto* closed = std::get_if<SearchClosed>(&event->body)) {
+    traces_.EndSearch(closed->search_id, state_.FindSearch(closed->search_id)->end_reason);
+  }
   entry.event = event.get();
   entries_.push_back(std::move(entry));
   batch_.push_back(std::move(event));
@@ -428,7 +431,8 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
   }
   const std::string budget = search != nullptr ? ExhaustedBudget(*search) : "";
   waiters_[command.request_id].push_back(std::move(done));
-  Accept(command.request_id, command.search_id, command.mode, std::move(command.candidate), false);
+  Accept(command.request_id, command.search_id, command.mode, std::move(command.candidate), false,
+         command.trace);
   if (!duplicate_of.empty()) {
     Rejection rejection;
     rejection.cause = Rejection::Cause::kDuplicate;
@@ -450,7 +454,8 @@ bool Engine::ReuseMeasurement(const EvaluateCommand& command,
   if (!events.ok()) return false;
   std::optional<EvaluationRecord> record = FoldEvaluation(*events);
   if (!record || !std::holds_alternative<Measurement>(record->result)) return false;
-  Accept(command.request_id, command.search_id, command.mode, command.candidate, false);
+  Accept(command.request_id, command.search_id, command.mode, command.candidate, false,
+         command.trace);
   Decision decision = record->decision;
   decision.kind = DecisionKind::kMeasure;
   decision.reason = DecisionReason::kReused;
@@ -464,7 +469,8 @@ bool Engine::ReuseMeasurement(const EvaluateCommand& command,
   return true;
 }
 
-void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done) {
+void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
+                         TraceContext trace) {
   absl::Status valid = search_id.empty() ? absl::OkStatus() : CheckId("search_id", search_id);
   if (valid.ok()) valid = MakePolicy(spec.policy, spec.policy_parameters).status();
   if (!valid.ok()) {
@@ -473,15 +479,16 @@ void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done
   }
   if (spec.policy.empty()) spec.policy = std::string(kDefaultPolicy);
   auto shared_done = std::make_shared<SearchDone>(std::move(done));
-  if (!inbox_->Post(
-          [this, id = std::move(search_id), spec = std::move(spec), shared_done]() mutable {
-            HandleStartSearch(std::move(id), std::move(spec), std::move(*shared_done));
-          })) {
+  if (!inbox_->Post([this, id = std::move(search_id), spec = std::move(spec), shared_done,
+                     trace = std::move(trace)]() mutable {
+        HandleStartSearch(std::move(id), std::move(spec), std::move(*shared_done), trace);
+      })) {
     (*shared_done)(absl::UnavailableError("the orchestrator is stopping"));
   }
 }
 
-void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done) {
+void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done,
+                               const TraceContext& trace) {
   auto answer = [&](absl::StatusOr<SearchSnapshot> result) {
     Afterwards([done = std::move(done), result = std::move(result)] { done(result); });
   };
@@ -528,6 +535,8 @@ void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDon
   }
   if (search_id.empty()) search_id = RandomId("s_");
   Emit(SearchCreated{search_id, std::move(spec)});
+  if (const Search* search = state_.FindSearch(search_id)) traces_.BeginSearch(*search, trace);
+  const TraceScope scope(&trace);
   Log(LogLevel::kInfo, "search started", {{"search_id", search_id}, {"problem", problem->name}});
   answer(Snapshot(*state_.FindSearch(search_id), state_));
 }
@@ -627,14 +636,22 @@ void Engine::BeginDrain() {
 // --- The life of an evaluation ----------------------------------------------------------------
 
 void Engine::Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
-                    Candidate candidate, bool generated) {
+                    Candidate candidate, bool generated, const TraceContext& trace) {
   EvaluationAccepted accepted;
   accepted.request_id = request_id;
   accepted.search_id = search_id;
   accepted.mode = mode;
   accepted.candidate = std::move(candidate);
   accepted.generated = generated;
-  Emit(std::move(accepted));
+  if (!Emit(std::move(accepted))) return;
+  traces_.Begin(*state_.FindEvaluation(request_id), trace);
+  EndAfterwards(traces_.Part(request_id, "kernelcast.accept"));
+}
+
+void Engine::EndAfterwards(Span span) {
+  if (!span.recording()) return;
+  // Shared, for effects are copyable.
+  Afterwards([kept = std::make_shared<Span>(std::move(span))] { kept->End(); });
 }
 
 void Engine::Advance(const std::string& request_id) {
@@ -663,6 +680,8 @@ void Engine::StartCompile(const Evaluation& evaluation) {
   acting_.insert(evaluation.request_id);
   Afterwards([this, id = evaluation.request_id, candidate = evaluation.candidate,
               problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+    traces_.BeginStage(id, "kernelcast.compile");
+    const TraceScope scope(traces_.Of(id));
     workers_->Compile(problem, candidate,
                       [this, inbox = inbox_, id](absl::StatusOr<CompileResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
@@ -674,6 +693,7 @@ void Engine::StartCompile(const Evaluation& evaluation) {
 
 void Engine::OnCompiled(const std::string& request_id, absl::StatusOr<CompileResult> result) {
   acting_.erase(request_id);
+  traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
   if (evaluation == nullptr || evaluation->stage != Stage::kCompile) {
     return;
@@ -774,6 +794,8 @@ void Engine::StartForecast(const Evaluation& evaluation) {
                       search != nullptr ? search->spec.max_forecast_tokens : 0};
   Afterwards([this, id = evaluation.request_id, query = std::move(query),
               problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+    traces_.BeginStage(id, "kernelcast.forecast");
+    const TraceScope scope(traces_.Of(id));
     forecasters_->Forecast(problem, query,
                            [this, inbox = inbox_, id](absl::StatusOr<ForecastResult> result) {
                              inbox->Post([this, id, result = std::move(result)]() mutable {
@@ -785,6 +807,7 @@ void Engine::StartForecast(const Evaluation& evaluation) {
 
 void Engine::OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result) {
   acting_.erase(request_id);
+  traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
   if (evaluation == nullptr || evaluation->stage != Stage::kForecast) {
     return;
@@ -855,7 +878,14 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
 
 void Engine::Decide(const std::string& request_id) {
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
+  Span span = traces_.Part(request_id, "kernelcast.decide");
   const Decision decision = MakeDecision(*evaluation);
+  if (span.recording()) {
+    span.Set("kernelcast.decision", std::string(Name(decision.kind)));
+    span.Set("kernelcast.reason", std::string(Name(decision.reason)));
+    span.Set("kernelcast.win_probability", decision.win_probability);
+    EndAfterwards(std::move(span));
+  }
   if (decision.kind == DecisionKind::kReject) {
     Rejection rejection;
     if (decision.reason == DecisionReason::kBudget) {
@@ -902,6 +932,8 @@ void Engine::StartMeasure(const Evaluation& evaluation) {
       evaluation.mode == EvaluateMode::kFinal ? MeasureLevel::kFinal : MeasureLevel::kScreen;
   Afterwards([this, id = evaluation.request_id, candidate = evaluation.candidate, level,
               problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+    traces_.BeginStage(id, "kernelcast.measure");
+    const TraceScope scope(traces_.Of(id));
     workers_->Measure(problem, candidate, level,
                       [this, inbox = inbox_, id](absl::StatusOr<MeasureResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
@@ -913,6 +945,7 @@ void Engine::StartMeasure(const Evaluation& evaluation) {
 
 void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureResult> result) {
   acting_.erase(request_id);
+  traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
   if (evaluation == nullptr || evaluation->stage != Stage::kMeasure) {
     return;
@@ -947,9 +980,12 @@ void Engine::Settle(EvaluationSettled settled) {
   // Shared by what is done afterwards.
   const auto kept = std::make_shared<const Evaluation>(*live);
   const Evaluation& evaluation = *kept;
+  Span commit = traces_.Part(settled.request_id, "kernelcast.commit");
   if (!Emit(settled)) return;
   acting_.erase(settled.request_id);
   settled_in_batch_.insert(settled.request_id);
+  EndAfterwards(std::move(commit));
+  EndAfterwards(traces_.Settle(evaluation, settled));
   if (observer_ != nullptr) {
     Afterwards([this, kept, settled] { observer_->OnSettled(*kept, settled); });
   }

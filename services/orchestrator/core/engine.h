@@ -18,6 +18,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/trace_context.h"
+#include "common/tracing/tracer.h"
+#include "services/orchestrator/core/evaluation_traces.h"
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/state.h"
@@ -142,6 +145,8 @@ class Engine {
     std::string search_id;
     EvaluateMode mode = EvaluateMode::kRoute;
     Candidate candidate;
+    // Where the call belongs; not valid: nowhere.
+    TraceContext trace = {};
   };
   using EvaluateDone = std::function<void(absl::StatusOr<EvaluationRecord>)>;
   // Answers when the evaluation is settled, or at once where it cannot be accepted.
@@ -149,7 +154,8 @@ class Engine {
 
   using SearchDone = std::function<void(absl::StatusOr<SearchSnapshot>)>;
   // An empty id is replaced by a new one.
-  void StartSearch(std::string search_id, SearchSpec spec, SearchDone done);
+  void StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
+                   TraceContext trace = {});
   void StopSearch(std::string search_id, SearchDone done);
   void GetSearch(std::string search_id, SearchDone done);
   using SearchesDone = std::function<void(std::vector<SearchSnapshot>)>;
@@ -203,9 +209,12 @@ class Engine {
   absl::Status Admit(const EvaluateCommand& command) const;
   void HandleEvaluate(EvaluateCommand command, EvaluateDone done);
   bool ReuseMeasurement(const EvaluateCommand& command, const std::string& earlier_request_id);
-  void HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done);
+  void HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done,
+                         const TraceContext& trace);
   void Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
-              Candidate candidate, bool generated);
+              Candidate candidate, bool generated, const TraceContext& trace = {});
+  // The span ends when the batch is durable.
+  void EndAfterwards(Span span);
 
   // Does what the evaluation waits for next.
   void Advance(const std::string& request_id);
@@ -293,6 +302,7 @@ class Engine {
   std::map<std::string, int> unstable_counts_;
   // Settled in the batch that is not durable yet, and so not to be found in the store.
   std::set<std::string> settled_in_batch_;
+  EvaluationTraces traces_;
   std::set<std::pair<std::string, std::string>> describing_references_;
   std::set<std::string> dirty_searches_;
   struct RerankState {

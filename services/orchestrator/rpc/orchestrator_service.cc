@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
@@ -23,7 +24,9 @@ namespace {
 class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::EvaluateReply> {
  public:
   EvaluateStreamReactor(grpc::CallbackServerContext* context, Engine* engine)
-      : BidiStream(context, kEvaluationsPerStream), engine_(engine) {}
+      : BidiStream(context, kEvaluationsPerStream),
+        engine_(engine),
+        trace_(IncomingTrace(*context)) {}
 
  private:
   void OnRequest(const v1::EvaluateRequest& request) override {
@@ -32,6 +35,7 @@ class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::E
       Send(ReplyFromError(request.request_id(), command.status()));
       return;
     }
+    command->trace = trace_;
     engine_->Evaluate(*std::move(command), [sender = sender(), id = request.request_id()](
                                                const absl::StatusOr<EvaluationRecord>& record) {
       sender.Send(record.ok() ? ReplyFromRecord(*record) : ReplyFromError(id, record.status()));
@@ -39,6 +43,7 @@ class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::E
   }
 
   Engine* const engine_;
+  const TraceContext trace_;
 };
 
 }  // namespace
@@ -109,6 +114,7 @@ grpc::ServerUnaryReactor* OrchestratorService::Evaluate(grpc::CallbackServerCont
   if (!command.ok()) {
     return FinishNow(context, command.status());
   }
+  command->trace = IncomingTrace(*context);
   auto* call = new AsyncUnary<v1::EvaluateReply>(context, response);
   engine_->Evaluate(*std::move(command),
                     [reply = call->reply()](const absl::StatusOr<EvaluationRecord>& record) {
@@ -152,7 +158,8 @@ grpc::ServerUnaryReactor* OrchestratorService::StartSearch(grpc::CallbackServerC
     return FinishNow(context, spec.status());
   }
   auto* call = new AsyncUnary<v1::StartSearchReply>(context, response);
-  engine_->StartSearch(request->search_id(), *std::move(spec), AnswerWithSearch(call->reply()));
+  engine_->StartSearch(request->search_id(), *std::move(spec), AnswerWithSearch(call->reply()),
+                       IncomingTrace(*context));
   return call;
 }
 

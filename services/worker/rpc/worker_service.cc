@@ -15,6 +15,7 @@
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
 #include "common/rpc/batch_stream.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
@@ -94,6 +95,15 @@ struct WorkerService::Job {
   std::string request_id;
   std::shared_ptr<CancelToken> cancel;
   std::unique_ptr<Credits::Held> credit;
+  TraceContext trace;
+
+  // What it has waited for its turn, as a span that ends now.
+  void TraceWait(int64_t waited_ns) const {
+    const int64_t now_ns = Clock::Real().WallNs();
+    StartSpan("kernelcast.queue", SpanKind::kInternal, &trace, /*may_begin=*/false,
+              now_ns - waited_ns)
+        .EndAt(now_ns);
+  }
 
   bool Take() { return queued.exchange(false); }
 };
@@ -230,7 +240,7 @@ struct WorkerService::CompileJob : Job {
 
 absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartCompile(
     const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
-    CompileDone done) {
+    const TraceContext& trace, CompileDone done) {
   KC_RETURN_IF_ERROR(Available());
   KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   // Shared by the queue and by the caller's leaving.
@@ -256,6 +266,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
                            absl::Milliseconds(options_.compile_retry_ms));
   }
   job->cancel = cancel;
+  job->trace = trace;
   job->done = std::move(done);
   metrics_.CompilesInFlight(compile_credits_.in_flight());
   compiling_.Submit([this, job](int64_t waited_ns) {
@@ -268,6 +279,9 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
       return;
     }
     metrics_.CompileWaited(job->target_name, Seconds(waited_ns));
+    job->TraceWait(waited_ns);
+    Span span = StartSpan("kernelcast.compile", SpanKind::kInternal, &job->trace);
+    const TraceScope scope(&span.context());
     const int64_t start_ns = Clock::Real().MonotonicNs();
     const auto compile = [&]() -> absl::StatusOr<CompileResult> {
       KC_RETURN_IF_ERROR(job->cancel->Check());
@@ -292,7 +306,7 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
   auto* call = new AsyncUnary<v1::CompileReply>(context, response);
   const auto reply = call->reply();
   const auto started =
-      StartCompile(*request, MakeToken(*context),
+      StartCompile(*request, MakeToken(*context), IncomingTrace(*context),
                    [reply](absl::StatusOr<v1::CompileReply> end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Leave(*job); });
@@ -321,17 +335,18 @@ class WorkerService::CompileBatchStream final : public BatchStream<CompileBatche
         MakeToken(std::min(RemainingTime(*context()), CompileBatches::TimeLeft(message)));
     for (const v1::CompileRequest& request : message.requests()) {
       const std::string& id = request.request_id();
-      const auto started = service_->StartCompile(
-          request, cancel, [sender = sender(), id](absl::StatusOr<v1::CompileReply> end) {
-            if (!end.ok()) {
-              sender.Send(ErrorResult(id, end.status()));
-              return;
-            }
-            v1::CompileStreamResult result;
-            result.set_request_id(id);
-            *result.mutable_reply() = *std::move(end);
-            sender.Send(std::move(result));
-          });
+      const auto started =
+          service_->StartCompile(request, cancel, IncomingTrace(*context()),
+                                 [sender = sender(), id](absl::StatusOr<v1::CompileReply> end) {
+                                   if (!end.ok()) {
+                                     sender.Send(ErrorResult(id, end.status()));
+                                     return;
+                                   }
+                                   v1::CompileStreamResult result;
+                                   result.set_request_id(id);
+                                   *result.mutable_reply() = *std::move(end);
+                                   sender.Send(std::move(result));
+                                 });
       if (!started.ok()) {
         sender().Send(ErrorResult(id, started.status()));
         continue;
@@ -387,7 +402,7 @@ void WorkerService::Release(Job& job) {
 
 absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartMeasure(
     const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
-    MeasureDone done) {
+    const TraceContext& trace, MeasureDone done) {
   KC_RETURN_IF_ERROR(Available());
   KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   // Shared by the queues and by the caller's leaving.
@@ -411,6 +426,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartM
                            absl::Milliseconds(options_.measure_retry_ms));
   }
   job->cancel = cancel;
+  job->trace = trace;
   job->done = std::move(done);
   metrics_.MeasuresInFlight(measure_credits_.in_flight());
   if (job->artifact) {
@@ -472,6 +488,9 @@ void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
       return;
     }
     metrics_.MeasureWaited(job->candidate.target, Seconds(job->waited_ns));
+    job->TraceWait(waited_ns);
+    Span span = StartSpan("kernelcast.measure", SpanKind::kInternal, &job->trace);
+    const TraceScope scope(&span.context());
     const int64_t start_ns = Clock::Real().MonotonicNs();
     absl::StatusOr<Measurement> measurement = RunMeasure(*job);
     metrics_.Measured(job->candidate.target, measurement,
@@ -514,7 +533,7 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
                                                  v1::MeasureReply* response) {
   auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
   const auto reply = call->reply();
-  const auto started = StartMeasure(*request, MakeToken(*context),
+  const auto started = StartMeasure(*request, MakeToken(*context), IncomingTrace(*context),
                                     [reply](MeasureEnd end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Leave(*job); });
@@ -533,17 +552,18 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
  private:
   void OnRequest(const v1::MeasureRequest& request) override {
     const std::string id = request.request_id();
-    const auto started = service_->StartMeasure(
-        request, MakeToken(*context()), [sender = sender(), id](MeasureEnd end) {
-          v1::MeasureStreamReply reply;
-          reply.set_request_id(id);
-          if (end.ok()) {
-            *reply.mutable_reply() = *std::move(end);
-          } else {
-            *reply.mutable_error() = ToRequestError(end.status());
-          }
-          sender.Send(std::move(reply));
-        });
+    const auto started =
+        service_->StartMeasure(request, MakeToken(*context()), IncomingTrace(*context()),
+                               [sender = sender(), id](MeasureEnd end) {
+                                 v1::MeasureStreamReply reply;
+                                 reply.set_request_id(id);
+                                 if (end.ok()) {
+                                   *reply.mutable_reply() = *std::move(end);
+                                 } else {
+                                   *reply.mutable_error() = ToRequestError(end.status());
+                                 }
+                                 sender.Send(std::move(reply));
+                               });
     if (!started.ok()) {
       v1::MeasureStreamReply reply;
       reply.set_request_id(id);

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/trace_context.h"
 #include "common/metrics/metrics.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/worker/core/cancel.h"
@@ -93,13 +94,13 @@ class WorkerService final : public v1::Worker::CallbackService {
   // As StartMeasure.
   absl::StatusOr<std::shared_ptr<CompileJob>> StartCompile(
       const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
-      CompileDone done);
+      const TraceContext& trace, CompileDone done);
   void Leave(Job& job);
   void Release(Job& job);
   // Calls `done` once, on a thread of the queues, unless it returns an error or the caller leaves.
   absl::StatusOr<std::shared_ptr<MeasureJob>> StartMeasure(
       const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
-      MeasureDone done);
+      const TraceContext& trace, MeasureDone done);
   // Whether the worker drains, and the job has been given back for that.
   bool HandBack(MeasureJob& job);
   void CompileThenMeasure(std::shared_ptr<MeasureJob> job);

@@ -346,9 +346,11 @@ absl::StatusOr<std::unique_ptr<RoutedCluster>> RoutedCluster::Start(
                                "--log-level", "warning"},
       folder);
   KC_RETURN_IF_ERROR(cluster->forecaster->Start());
-  std::vector<std::string> arguments = {
-      "--state-dir",  folder.File("orchestrator"),    "--worker",  cluster->worker->address(),
-      "--forecaster", cluster->forecaster->address(), "--confirm", "0"};
+  std::vector<std::string> arguments = {"--state-dir", folder.File("orchestrator"), "--worker",
+                                        cluster->worker->address(), "--forecaster",
+                                        cluster->forecaster->address(), "--confirm", "0",
+                                        // A load is one stream, however long.
+                                        "--max-connection-age-grace-seconds", "86400"};
   arguments.insert(arguments.end(), orchestrator_arguments.begin(), orchestrator_arguments.end());
   cluster->orchestrator =
       std::make_unique<Service>("kernelcast-orchestrator", std::move(arguments), folder);

@@ -1,0 +1,37 @@
+#ifndef KERNELCAST_COMMON_OTLP_OTLP_SINK_H_
+#define KERNELCAST_COMMON_OTLP_OTLP_SINK_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/tracing/otlp_json.h"
+#include "common/tracing/tracer.h"
+
+namespace kernelcast {
+
+// Posts spans to an OTLP/HTTP collector, as JSON. Not thread-safe.
+class OtlpSink final : public SpanSink {
+ public:
+  // `endpoint` as OTEL_EXPORTER_OTLP_ENDPOINT has it, "http://HOST:4318": /v1/traces is added.
+  // INVALID_ARGUMENT: not an http or https URL.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<OtlpSink>> Create(const std::string& endpoint,
+                                                                        TraceResource resource);
+  ~OtlpSink() override;
+
+  // At most 10 s. UNAVAILABLE: nobody takes them. Nothing is sent again.
+  absl::Status Export(const std::vector<SpanData>& spans) override;
+
+ private:
+  struct Handles;
+  OtlpSink(std::string url, TraceResource resource, std::unique_ptr<Handles> handles);
+
+  const std::string url_;
+  const TraceResource resource_;
+  const std::unique_ptr<Handles> handles_;
+};
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_OTLP_OTLP_SINK_H_

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""A search through the three services under one trace, whose spans a collector takes.
+
+    trace_test.py --programs FOLDER [TEST ...]
+
+What is posted is read by the definitions of OTLP, of the Python package opentelemetry-proto, which scripts/setup.sh
+puts into .setup/otlp; without it the test is skipped.
+"""
+
+import argparse
+import base64
+import collections
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+sys.path.insert(0, os.path.join(ROOT, ".setup/otlp"))
+from prometheus import fetch, wait_for  # noqa: E402
+
+try:
+    from google.protobuf import json_format
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+except ImportError:
+    trace_service_pb2 = None
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+ROOT_SPAN = "00f067aa0ba902b7"
+SEARCH_SECONDS = 180
+options = None
+
+
+def as_protobuf_has_it(value):
+    """OTLP's JSON with its ids as protobuf's JSON has bytes: base64 instead of hexadecimal."""
+    if isinstance(value, list):
+        return [as_protobuf_has_it(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: base64.b64encode(bytes.fromhex(item)).decode()
+            if key in ("traceId", "spanId", "parentSpanId") else as_protobuf_has_it(item)
+            for key, item in value.items()}
+
+
+class Collector:
+    """Takes POST /v1/traces as a collector does."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.mistakes = []
+        self.spans = []  # (service, span)
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            """One post."""
+
+            def do_POST(self):  # pylint: disable=invalid-name
+                """Answers as the specification has it."""
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.take(self.path, self.headers.get("Content-Type"), body)
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):  # pylint: disable=arguments-differ
+                """Says nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def take(self, path, kind, body):
+        """Keeps what is right, and says what is wrong."""
+        with self.lock:
+            try:
+                assert path == "/v1/traces", path
+                assert kind == "application/json", kind
+                request = trace_service_pb2.ExportTraceServiceRequest()
+                json_format.ParseDict(as_protobuf_has_it(json.loads(body)), request)  # refuses unknown fields
+                for resource in request.resource_spans:
+                    names = {item.key: item.value.string_value for item in resource.resource.attributes}
+                    for scope in resource.scope_spans:
+                        self.spans += [(names["service.name"], span) for span in scope.spans]
+            except (AssertionError, KeyError, ValueError, json_format.ParseError) as error:
+                self.mistakes.append(f"{error!r}: {body[:500]}")
+
+    def close(self):
+        """Ends the thread."""
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class Services:
+    """The three, all tracing."""
+
+    def __init__(self, folder, collector, *more):
+        self.folder = folder
+        self.processes = {}
+        common = ["--otlp-endpoint", collector, *more]
+        forecaster = self.start("forecaster", "--state-dir", self.path("forecaster"), *common)
+        worker = self.start("worker", "--cache-dir", self.path("cache"), "--lease-file", self.path("lease"), *common)
+        self.orchestrator = self.start("orchestrator", "--state-dir", self.path("orchestrator"), "--worker", worker["grpc"],
+                                       "--forecaster", forecaster["grpc"], "--confirm", "1", *common)
+
+    def path(self, *parts):
+        """In the test's folder."""
+        return os.path.join(self.folder, *parts)
+
+    def start(self, name, *arguments):
+        """Where it serves."""
+        ready = self.path(f"{name}.ready")
+        with open(self.path(f"{name}.log"), "wb") as log:
+            process = subprocess.Popen([os.path.join(options.programs, f"kernelcast-{name}"), "--listen=127.0.0.1:0",
+                                        "--metrics=127.0.0.1:0", f"--ready-file={ready}", *arguments],
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT)
+        self.processes[name] = process
+        wait_for(name, lambda: os.path.exists(ready), process)
+        with open(ready, encoding="utf-8") as file:
+            return json.load(file)
+
+    def stop(self):
+        """Lets them drain, which exports what waits. The codes that they end with."""
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        return [process.wait(60) for process in self.processes.values()]
+
+    def kill(self):
+        """What is left."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def search(self, environment):
+        """A small one, to its end."""
+        return subprocess.run(
+            [os.path.join(options.programs, "kernelcast"), "search", os.path.join(ROOT, "examples/problems/row_softmax"),
+             "--orchestrator", self.orchestrator["grpc"], "--budget-measurements", "3", "--budget-candidates", "6", "--json"],
+            env={**os.environ, **environment}, cwd=ROOT, check=False, capture_output=True, timeout=SEARCH_SECONDS)
+
+
+@unittest.skipIf(trace_service_pb2 is None, "no definitions of OTLP: scripts/setup.sh --test")
+class TraceTest(unittest.TestCase):
+    """With real processes, a real problem and its real measurements."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="kernelcast-trace-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.collector = Collector()
+        self.addCleanup(self.collector.close)
+
+    def services(self, *more, collector=None):
+        """Started, and ended with the test."""
+        services = Services(self.folder, collector or self.collector.url, *more)
+        self.addCleanup(services.kill)
+        return services
+
+    def test_a_search_is_one_connected_trace(self):
+        services = self.services("--trace-ratio", "0")
+        ran = services.search({"TRACEPARENT": f"00-{TRACE}-{ROOT_SPAN}-01", "TRACESTATE": "vendor=42"})
+        self.assertEqual(ran.returncode, 0, ran.stderr.decode())
+        self.assertEqual(services.stop(), [0, 0, 0])
+
+        self.assertEqual(self.collector.mistakes, [])
+        spans = {span.span_id: (service, span) for service, span in self.collector.spans}
+        self.assertEqual(len(spans), len(self.collector.spans), "a span id occurs twice")
+        for service, span in spans.values():
+            where = f"{service} {span.name}"
+            self.assertEqual(span.trace_id.hex(), TRACE, where)
+            self.assertEqual(span.trace_state, "vendor=42", where)
+            self.assertTrue(span.parent_span_id.hex() == ROOT_SPAN or span.parent_span_id in spans, where)
+            self.assertLessEqual(span.start_time_unix_nano, span.end_time_unix_nano, where)
+
+        names = collections.Counter((service, span.name) for service, span in spans.values())
+        for service, name in (
+                ("kernelcast-orchestrator", "kernelcast.v1.Orchestrator/StartSearch"),
+                ("kernelcast-orchestrator", "kernelcast.search"),
+                ("kernelcast-orchestrator", "kernelcast.evaluate"),
+                ("kernelcast-orchestrator", "kernelcast.accept"),
+                ("kernelcast-orchestrator", "kernelcast.compile"),
+                ("kernelcast-orchestrator", "kernelcast.forecast"),
+                ("kernelcast-orchestrator", "kernelcast.decide"),
+                ("kernelcast-orchestrator", "kernelcast.measure"),
+                ("kernelcast-orchestrator", "kernelcast.commit"),
+                ("kernelcast-orchestrator", "kernelcast.v1.Worker/Compile"),
+                ("kernelcast-orchestrator", "kernelcast.v1.Forecaster/Forecast"),
+                ("kernelcast-worker", "kernelcast.v1.Worker/Compile"),
+                ("kernelcast-worker", "kernelcast.v1.Worker/Measure"),
+                ("kernelcast-worker", "kernelcast.queue"),
+                ("kernelcast-worker", "kernelcast.compile"),
+                ("kernelcast-worker", "kernelcast.measure"),
+                ("kernelcast-forecaster", "kernelcast.v1.Forecaster/Forecast")):
+            self.assertGreater(names[(service, name)], 0, (service, name, names))
+
+        # Each call that a worker or a forecaster served is the child of the one that was made.
+        for service, span in spans.values():
+            if span.kind == span.SPAN_KIND_SERVER and service != "kernelcast-orchestrator":
+                caller, parent = spans[span.parent_span_id]
+                self.assertEqual((caller, parent.name, parent.kind),
+                                 ("kernelcast-orchestrator", span.name, span.SPAN_KIND_CLIENT))
+                attributes = {item.key: item.value for item in span.attributes}
+                self.assertEqual(attributes["rpc.system"].string_value, "grpc")
+                self.assertEqual(f"{attributes['rpc.service'].string_value}/{attributes['rpc.method'].string_value}",
+                                 span.name)
+                self.assertIn("rpc.grpc.status_code", attributes)
+
+        # Lines of the log say where they belong.
+        with open(services.path("orchestrator.log"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file if line.startswith("{")]
+        started = [line for line in lines if line["message"] == "search started"]
+        self.assertEqual([line.get("trace_id") for line in started], [TRACE])
+
+    def test_what_is_not_sampled_is_not_exported(self):
+        services = self.services("--trace-ratio", "0")
+        for environment in ({}, {"TRACEPARENT": f"00-{TRACE}-{ROOT_SPAN}-00"}, {"TRACEPARENT": "nonsense"}):
+            ran = services.search(environment)
+            self.assertEqual(ran.returncode, 0, ran.stderr.decode())
+        self.assertEqual(services.stop(), [0, 0, 0])
+        self.assertEqual(self.collector.mistakes, [])
+        self.assertEqual(self.collector.spans, [])
+
+    def test_a_collector_that_is_away_is_counted_and_harms_nobody(self):
+        services = self.services("--trace-ratio", "1", collector="http://127.0.0.1:9")
+        ran = services.search({})
+        self.assertEqual(ran.returncode, 0, ran.stderr.decode())
+        failed = 'kernelcast_tracing_spans_total{outcome="export_failed"}'
+
+        def dropped():
+            page = fetch(services.orchestrator["metrics"], "/metrics")
+            return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(failed))
+
+        wait_for("spans that were dropped", lambda: dropped() > 0, services.processes["orchestrator"])
+        self.assertEqual(services.stop(), [0, 0, 0])
+
+
+def main():
+    """Runs the tests that are named, or all."""
+    global options  # pylint: disable=global-statement
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", required=True)
+    options, rest = parser.parse_known_args()
+    if trace_service_pb2 is None:
+        print("skipped: no definitions of OTLP (scripts/setup.sh --test)")
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()
