@@ -18,7 +18,7 @@ constexpr char kTracestate[] = "tracestate";
 // sends under this name is taken away.
 constexpr char kServerSpan[] = "kernelcast-server-span";
 
-std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
 std::optional<TraceContext> Read(const Metadata& metadata, const char* traceparent) {
   const auto parent = metadata.find(traceparent);
