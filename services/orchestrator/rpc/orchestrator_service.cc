@@ -16,7 +16,6 @@
 
 namespace kernelcast::orchestrator {
 
-using ::kernelcast::FromProto;
 using ::kernelcast::ToProto;
 
 namespace {

@@ -15,7 +15,6 @@
 
 namespace kernelcast::orchestrator {
 
-using ::kernelcast::FromProto;
 using ::kernelcast::ToProto;
 
 namespace {

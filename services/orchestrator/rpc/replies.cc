@@ -14,7 +14,6 @@
 namespace kernelcast::orchestrator {
 
 using ::kernelcast::FromProto;
-using ::kernelcast::ToProto;
 
 namespace {
 
