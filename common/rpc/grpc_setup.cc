@@ -55,7 +55,7 @@ void SetUpGrpc() {
   std::call_once(once, [] {
     gpr_set_log_function(&Write);
     // Where abseil is built with assertions it watches the order of all of gRPC's locks, under one
-    // lock of its own: a sixth of what a call costs.
+    // lock of its own, for which all calls meet.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     // As gRPC itself, below: its threads may be in a handshake when the process ends, and OpenSSL
     // would be taken from under them.

@@ -214,6 +214,7 @@ class ForecasterPool::Impl {
     auto offer = std::make_shared<Offer>();
     offer->done = std::move(done);
     std::vector<std::shared_ptr<const v1::Label>> messages;
+    messages.reserve(labels.size());
     for (const LabelRecord& label : labels) {
       messages.push_back(std::make_shared<const v1::Label>(ToProto(label)));
     }

@@ -393,17 +393,22 @@ class WorkerPool::Impl {
     std::vector<Call*> started;
     const absl::Time now = absl::Now();
     // Where nothing was free for one request, nothing is for the next like it.
-    std::set<std::pair<Kind, std::string>> full;
+    std::vector<const Job*> refused;
+    const auto is_hopeless = [&refused](const Job& job) {
+      return std::ranges::any_of(refused, [&](const Job* other) {
+        return other->kind == job.kind && other->target == job.target;
+      });
+    };
     for (auto it = queue_.begin(); it != queue_.end() && !stopping_;) {
       const Job& job = **it;
       const bool choosy = !job.failed_on.empty();
-      if (job.not_before > now || (!choosy && full.contains({job.kind, job.target}))) {
+      if (job.not_before > now || (!choosy && is_hopeless(job))) {
         ++it;
         continue;
       }
       std::shared_ptr<WorkerState> worker = Choose(job, now);
       if (worker == nullptr) {
-        if (!choosy) full.emplace(job.kind, job.target);
+        if (!choosy) refused.push_back(&job);
         ++it;
         continue;
       }

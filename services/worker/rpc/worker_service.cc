@@ -551,7 +551,7 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
 
  private:
   void OnRequest(const v1::MeasureRequest& request) override {
-    const std::string id = request.request_id();
+    const std::string& id = request.request_id();
     const auto started =
         service_->StartMeasure(request, MakeToken(*context()), IncomingTrace(*context()),
                                [sender = sender(), id](MeasureEnd end) {

@@ -235,7 +235,10 @@ TEST_CASE(
   world.forecasters[1]->Stop();
   REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));
   const auto done = world.Offer(0, 40);
-  REQUIRE(Eventually([&] { return world.forecasters[0]->labels().size() == 40; }));
+  // Acknowledged, and not only taken: what is on its way counts.
+  REQUIRE(Eventually([&] {
+    return world.forecasters[0]->labels().size() == 40 && world.pool->View()[0].pending_labels == 0;
+  }));
   const auto more = world.Offer(40, 11);
   CHECK(Eventually([&] { return *done == 1; }));
   CHECK(Eventually([&] { return *more == 0 && world.forecasters[0]->labels().size() == 51; }));
