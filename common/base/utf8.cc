@@ -50,7 +50,8 @@ Character First(std::string_view text) {
   return {length, true};
 }
 
-// How many bytes of ASCII it begins with, as far as whole words of them go: sources have little else.
+// How many bytes of ASCII it begins with, as far as whole words of them go: sources have little
+// else.
 size_t AsciiPrefix(std::string_view text) {
   size_t length = 0;
   for (uint64_t word = 0; length + sizeof word <= text.size(); length += sizeof word) {

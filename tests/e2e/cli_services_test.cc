@@ -355,9 +355,10 @@ TEST_CASE("A machine that refuses protections is warned of, by the worker and by
   };
   // What the machine of the test refuses anyway, with a call that nobody makes.
   const auto [granted, all_well] = doctor("swapon");
-  for (const auto& [call, protection] :
-       {std::pair{"unshare", "namespaces"}, {"landlock_create_ruleset", "landlock"},
-        {"seccomp", "seccomp"}, {"setresuid", "unprivileged_user"}}) {
+  for (const auto& [call, protection] : {std::pair{"unshare", "namespaces"},
+                                         {"landlock_create_ruleset", "landlock"},
+                                         {"seccomp", "seccomp"},
+                                         {"setresuid", "unprivileged_user"}}) {
     if (geteuid() != 0 && std::string(call) == "setresuid") continue;
     INFO(call);
     const auto [missing, told] = doctor(call);

@@ -1,5 +1,5 @@
-// refuse-calls CALL[,CALL...] PROGRAM [ARGUMENT ...]: runs a program on a machine that refuses these
-// system calls, as containers and hardened kernels do, with EPERM.
+// refuse-calls CALL[,CALL...] PROGRAM [ARGUMENT ...]: runs a program on a machine that refuses
+// these system calls, as containers and hardened kernels do, with EPERM.
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>

@@ -23,8 +23,8 @@ constexpr uint64_t kLeastSharedRows = 8;
 constexpr size_t kMaxRecords = 256;
 constexpr int kTrainerNiceness = 10;
 // Where more labels than a few came while it trained they come faster than it can learn from each:
-// for each of the others, up to so many, it waits as long for more as it has trained, and leaves the
-// processor to forecasts.
+// for each of the others, up to so many, it waits as long for more as it has trained, and leaves
+// the processor to forecasts.
 constexpr size_t kFewLabels = 4;
 constexpr size_t kMostPauses = 8;
 constexpr int64_t kMaxTrainerPauseNs = 5'000'000'000;
@@ -229,8 +229,7 @@ void EmbeddedBackend::TrainingLoop() {
     {
       std::unique_lock lock(mutex_);
       if (up_to_date && queue_.size() > kFewLabels) {
-        const auto pauses =
-            static_cast<int64_t>(std::min(queue_.size() - kFewLabels, kMostPauses));
+        const auto pauses = static_cast<int64_t>(std::min(queue_.size() - kFewLabels, kMostPauses));
         const auto pause =
             std::chrono::nanoseconds(std::min(pauses * trained_ns, kMaxTrainerPauseNs));
         changed_.wait_for(lock, pause, [&] { return stop_; });

@@ -35,8 +35,8 @@ struct ForecasterPoolOptions {
   // Attempts before a forecast is given up: the candidate is then measured without one. Every
   // forecaster is asked once, however many there are.
   int max_attempts = 3;
-  // One of several forecasters that is away misses labels beyond so many, rather than have them kept
-  // for ever.
+  // One of several forecasters that is away misses labels beyond so many, rather than have them
+  // kept for ever.
   size_t max_pending_labels = 50'000;
   // How long labels wait for a forecaster that has left its name to come back under another
   // address.
