@@ -16,7 +16,8 @@ constexpr MethodAccess kMethods[] = {
     {"/grpc.health.v1.Health/Check", std::nullopt},
     {"/grpc.health.v1.Health/Watch", std::nullopt},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::nullopt},
-    {"/kernelcast.v1.Forecaster/Describe", kAdmin},
+    // Orchestrators look whether it is well, and trainers for prompts and schemas.
+    {"/kernelcast.v1.Forecaster/Describe", kSubmit},
     {"/kernelcast.v1.Forecaster/Forecast", kSubmit},
     {"/kernelcast.v1.Forecaster/ForecastBatches", kSubmit},
     {"/kernelcast.v1.Forecaster/ForecastStream", kSubmit},
