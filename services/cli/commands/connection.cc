@@ -174,7 +174,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Forecaster() {
 absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
   for (int attempt = 1;; ++attempt) {
     KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Orchestrator());
-    const absl::Status status = work(*v1::Orchestrator::NewStub(channel));
+    absl::Status status = work(*v1::Orchestrator::NewStub(channel));
     // A call waits in vain, to its deadline, for an address that nobody serves any more.
     const bool gone = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
     if (!gone || !flags_.orchestrator.empty() || attempt == kAskAttempts ||

@@ -88,7 +88,7 @@ class SearchFollower {
         interrupted = true;
         context_.console.Note(
             "stopping the search: what is in flight is settled first; once more to quit at once");
-        if (const absl::Status stopped = Stop(); !stopped.ok()) {
+        if (absl::Status stopped = Stop(); !stopped.ok()) {
           context_.console.Draw({});
           return stopped;
         }

@@ -32,6 +32,7 @@ constexpr size_t kLoadBatch = 1024;
 
 std::vector<std::string> Names(const std::vector<Backend*>& backends) {
   std::vector<std::string> names;
+  names.reserve(backends.size());
   for (const Backend* backend : backends) names.emplace_back(backend->name());
   return names;
 }
