@@ -8,7 +8,7 @@ COPY scripts/setup.sh scripts/cuda_wheels.txt scripts/
 RUN KERNELCAST_CUDA=off scripts/setup.sh --build
 COPY . .
 ARG REVISION=unknown
-RUN cmake --preset dev -DKERNELCAST_BUILD_TESTS=OFF -DKERNELCAST_REVISION=$REVISION >/dev/null \
+RUN cmake --preset dev -DKERNELCAST_BUILD_TESTS=OFF -DKERNELCAST_WERROR=OFF -DKERNELCAST_REVISION=$REVISION >/dev/null \
  && KERNELCAST_PRESET=dev KERNELCAST_JOBS=$JOBS scripts/build.sh --without-tests kernelcast-forecaster \
  && install -D -s -t /programs/bin build/dev/bin/kernelcast-forecaster
 

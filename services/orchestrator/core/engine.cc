@@ -25,6 +25,8 @@ constexpr size_t kLabelsPerOffer = 256;
 constexpr int64_t kLabelRetryNs = 2'000'000'000;
 constexpr size_t kManyLabels = 4096;
 constexpr int64_t kManyLabelsPauseNs = 100'000'000;
+// Events that are written without waiting for more.
+constexpr size_t kLargeBatch = 1024;
 
 // Spaces up to this size are known as a whole before a search selects; of larger ones so much, and
 // some more with each measurement, so that variations of the best are among what is selected from.
@@ -114,7 +116,8 @@ Engine::Engine(const EngineOptions& options, EventStore* store, Workers* workers
       clock_(clock),
       observer_(observer),
       writer_(writer),
-      inbox_(std::make_shared<Inbox>()) {}
+      inbox_(std::make_shared<Inbox>()),
+      log_writer_(store, [inbox = inbox_] { inbox->Post([] {}); }) {}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
                                                       EventStore* store, Workers* workers,
@@ -145,7 +148,8 @@ void Engine::Stop() {
     dropped.swap(inbox_->tasks);
   }
   dropped.clear();
-  effects_.clear();
+  batch_ = {};
+  actions_.clear();
   for (auto& [search_id, stop] : writing_stops_) stop.request_stop();
   for (auto& [request_id, waiting] : waiters_) {
     for (EvaluateDone& done : waiting) {
@@ -166,24 +170,31 @@ absl::Status Engine::Recover() {
        {"live_evaluations", state_.evaluations().size()},
        {"searches", state_.searches().size()},
        {"seconds", static_cast<double>(clock_->MonotonicNs() - start_ns) * 1e-9}});
-  for (const auto& [request_id, evaluation] : state_.evaluations()) {
-    Post([this, id = request_id] { Advance(id); });
+  for (const std::string& request_id :
+       state_.EvaluationIds([](const Evaluation&) { return true; })) {
+    Post([this, request_id] { Advance(request_id); });
   }
-  for (const auto& [search_id, search] : state_.searches()) {
-    if (search.ended_ns == 0) dirty_searches_.insert(search_id);
-  }
+  dirty_searches_ = state_.open_searches();
+  durable_sequence_ = state_.last_sequence();
   UpdateFigures();
   return absl::OkStatus();
 }
 
 void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
 
+int64_t Engine::RestNs() {
+  int64_t until_ns = ResumeReranks();
+  if (!batch_.empty() && !log_writer_.busy()) {
+    until_ns =
+        std::min(until_ns, batch_began_ns_ + absl::ToInt64Nanoseconds(options_.max_commit_delay));
+  }
+  return std::min(absl::ToInt64Nanoseconds(options_.tick), until_ns - clock_->MonotonicNs());
+}
+
 void Engine::Run() {
   int64_t next_tick_ns = clock_->MonotonicNs();
-  bool failed = false;
   while (true) {
-    const int64_t rest_ns =
-        std::min(absl::ToInt64Nanoseconds(options_.tick), ResumeReranks() - clock_->MonotonicNs());
+    const int64_t rest_ns = RestNs();
     std::deque<Task> tasks;
     {
       std::unique_lock lock(inbox_->mutex);
@@ -193,7 +204,9 @@ void Engine::Run() {
       if (inbox_->closed) break;
       tasks.swap(inbox_->tasks);
     }
-    if (failed) continue;
+    if (failed_) continue;
+    if (auto written = log_writer_.Take()) Finish(*std::move(written));
+    if (failed_) continue;
     for (Task& task : tasks) task();
     ResumeReranks();
     if (clock_->MonotonicNs() >= next_tick_ns) {
@@ -202,28 +215,42 @@ void Engine::Run() {
     }
     DriveSearches();
     OfferLabels();
-    failed = !Commit();
+    Commit();
+    std::vector<Task> actions;
+    actions.swap(actions_);
+    for (Task& action : actions) action();
+  }
+  if (log_writer_.busy()) Finish(log_writer_.Wait());
+  if (failed_ || batch_.empty()) return;
+  Commit(/*now=*/true);
+  if (log_writer_.busy()) Finish(log_writer_.Wait());
+}
+
+void Engine::Commit(bool now) {
+  if (log_writer_.busy() || batch_.empty()) return;
+  batch_.last_sequence = state_.last_sequence();
+  if (batch_.events.empty()) return Finish({std::exchange(batch_, {}), absl::OkStatus()});
+  const int64_t delay_ns = absl::ToInt64Nanoseconds(options_.max_commit_delay);
+  if (now || !batch_.effects.empty() || batch_.events.size() >= kLargeBatch ||
+      clock_->MonotonicNs() - batch_began_ns_ >= delay_ns) {
+    log_writer_.Write(std::exchange(batch_, {}));
   }
 }
 
-bool Engine::Commit() {
-  settled_in_batch_.clear();
-  if (!batch_.empty()) {
-    absl::StatusOr<uint64_t> first = store_->Append(entries_);
-    if (!first.ok()) {
-      Fail(first.status());
-      return false;
-    }
-    batch_.clear();
-    entries_.clear();
+void Engine::Finish(LogWriter::Written written) {
+  if (!written.status.ok()) {
+    failed_ = true;
+    Fail(written.status);
+    return;
+  }
+  for (const std::string& request_id : written.batch.settled) settling_.erase(request_id);
+  if (written.batch.last_sequence != durable_sequence_) {
+    durable_sequence_ = written.batch.last_sequence;
     UpdateFigures();
     std::lock_guard lock(listeners_mutex_);
-    for (auto& [handle, listener] : listeners_) listener(state_.last_sequence());
+    for (auto& [handle, listener] : listeners_) listener(durable_sequence_);
   }
-  std::vector<Task> effects;
-  effects.swap(effects_);
-  for (Task& effect : effects) effect();
-  return true;
+  for (Task& effect : written.batch.effects) effect();
 }
 
 void Engine::Fail(const absl::Status& status) {
@@ -235,7 +262,8 @@ void Engine::Fail(const absl::Status& status) {
     failure_ = status;
     callback = failure_callback_;
   }
-  effects_.clear();
+  batch_ = {};
+  actions_.clear();
   for (auto& [request_id, waiting] : waiters_) {
     for (EvaluateDone& done : waiting) {
       done(absl::UnavailableError("the event log cannot be written"));
@@ -250,7 +278,7 @@ bool Engine::Emit(EventBody body) {
   event->time_ns = clock_->WallNs();
   event->body = std::move(body);
   AppendEntry entry = EntryFor(*event, state_);
-  const absl::Status applied = state_.Apply(StoredEvent{state_.last_sequence() + 1, *event});
+  const absl::Status applied = state_.Apply(state_.last_sequence() + 1, *event);
   if (!applied.ok()) {
     Log(LogLevel::kError, "event does not fit the state",
         {{"request_id", entry.request_id},
@@ -262,21 +290,22 @@ bool Engine::Emit(EventBody body) {
   if (const auto* closed = std::get_if<SearchClosed>(&event->body)) {
     traces_.EndSearch(closed->search_id, state_.FindSearch(closed->search_id)->end_reason);
   }
+  if (batch_.events.empty()) batch_began_ns_ = clock_->MonotonicNs();
   entry.event = event.get();
-  entries_.push_back(std::move(entry));
-  batch_.push_back(std::move(event));
+  batch_.entries.push_back(std::move(entry));
+  batch_.events.push_back(std::move(event));
   return true;
 }
 
 void Engine::UpdateFigures() {
   EngineFigures figures;
-  figures.events = state_.last_sequence();
+  figures.events = durable_sequence_;
   figures.live_evaluations = state_.evaluations().size();
   figures.pending_labels = state_.pending_labels().size();
-  for (const auto& [id, search] : state_.searches()) {
-    if (search.ended_ns == 0) ++figures.running_searches;
-    if (search.generation != nullptr) {
-      figures.live_generations += search.generation->in_flight.size();
+  figures.running_searches = state_.open_searches().size();
+  for (const std::string& id : state_.open_searches()) {
+    if (const auto& generation = state_.FindSearch(id)->generation; generation != nullptr) {
+      figures.live_generations += generation->in_flight.size();
     }
   }
   {
@@ -388,12 +417,13 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     waiters_[command.request_id].push_back(std::move(done));
     return;
   }
-  if (settled_in_batch_.contains(command.request_id)) {
-    Post([this, command = std::move(command), done = std::move(done)]() mutable {
-      HandleEvaluate(std::move(command), std::move(done));
+  // To be read from the store, once it is there.
+  auto again_afterwards = [&] {
+    Afterwards([this, command = std::move(command), done = std::move(done)] {
+      Post([this, command, done] { HandleEvaluate(command, done); });
     });
-    return;
-  }
+  };
+  if (settling_.contains(command.request_id)) return again_afterwards();
   absl::StatusOr<std::vector<StoredEvent>> earlier = store_->ReadEvaluation(command.request_id);
   if (!earlier.ok()) {
     return answer(earlier.status());
@@ -422,6 +452,7 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
       measured_before = known->second.standing == CandidateHistory::Standing::kMeasured;
       if (measured_before) {
         const std::string earlier_request = known->second.request_id;
+        if (settling_.contains(earlier_request)) return again_afterwards();
         waiters_[command.request_id].push_back(std::move(done));
         if (ReuseMeasurement(command, earlier_request)) return;
         done = std::move(waiters_[command.request_id].back());
@@ -575,9 +606,7 @@ void Engine::ListSearches(SearchesDone done) {
 
 void Engine::CapacityChanged() {
   Post([this] {
-    for (const auto& [id, search] : state_.searches()) {
-      if (search.ended_ns == 0) dirty_searches_.insert(id);
-    }
+    dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
   });
 }
 
@@ -678,8 +707,8 @@ void Engine::Advance(const std::string& request_id) {
 
 void Engine::StartCompile(const Evaluation& evaluation) {
   acting_.insert(evaluation.request_id);
-  Afterwards([this, id = evaluation.request_id, candidate = evaluation.candidate,
-              problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+  AtOnce([this, id = evaluation.request_id, candidate = evaluation.candidate,
+          problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     traces_.BeginStage(id, "kernelcast.compile");
     const TraceScope scope(traces_.Of(id));
     workers_->Compile(problem, candidate,
@@ -722,7 +751,7 @@ void Engine::DescribeReference(const std::string& problem_id, const std::string&
   if (!describing_references_.emplace(problem_id, target).second) {
     return;
   }
-  Afterwards([this, problem_id, target, problem = state_.FindProblem(problem_id)] {
+  AtOnce([this, problem_id, target, problem = state_.FindProblem(problem_id)] {
     workers_->CompileReference(
         problem, target,
         [this, inbox = inbox_, problem_id, target](absl::StatusOr<CompileResult> result) {
@@ -747,13 +776,10 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
     Emit(ReferenceDescribed{problem_id, target, std::move(compiled.facts),
                             compiled.artifact.toolchain});
   }
-  std::vector<std::string> waiting;
-  for (const auto& [id, evaluation] : state_.evaluations()) {
-    if (evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
-        evaluation.candidate.target == target) {
-      waiting.push_back(id);
-    }
-  }
+  const std::vector<std::string> waiting = state_.EvaluationIds([&](const Evaluation& evaluation) {
+    return evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
+           evaluation.candidate.target == target;
+  });
   if (failure.empty()) {
     for (const std::string& id : waiting) Advance(id);
     return;
@@ -767,11 +793,9 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
     Reject(id, DecisionReason::kUnavailable, std::move(rejection));
   }
   std::vector<std::string> hopeless;
-  for (const auto& [id, search] : state_.searches()) {
-    if (search.ended_ns == 0 && search.spec.problem_id == problem_id &&
-        search.spec.target == target) {
-      hopeless.push_back(id);
-    }
+  for (const std::string& id : state_.open_searches()) {
+    const SearchSpec& spec = state_.FindSearch(id)->spec;
+    if (spec.problem_id == problem_id && spec.target == target) hopeless.push_back(id);
   }
   for (const std::string& id : hopeless) Emit(SearchClosed{id, "", true, failure});
 }
@@ -792,8 +816,8 @@ void Engine::StartForecast(const Evaluation& evaluation) {
   ForecastQuery query{evaluation.candidate, evaluation.facts, reference->facts,
                       evaluation.search_id,
                       search != nullptr ? search->spec.max_forecast_tokens : 0};
-  Afterwards([this, id = evaluation.request_id, query = std::move(query),
-              problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+  AtOnce([this, id = evaluation.request_id, query = std::move(query),
+          problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     traces_.BeginStage(id, "kernelcast.forecast");
     const TraceScope scope(traces_.Of(id));
     forecasters_->Forecast(problem, query,
@@ -897,33 +921,28 @@ void Engine::Decide(const std::string& request_id) {
     }
     return Reject(request_id, decision.reason, std::move(rejection));
   }
-  Emit(EvaluationDecided{request_id, decision});
+  if (!Emit(EvaluationDecided{request_id, decision})) return;
+  if (decision.kind == DecisionKind::kPrune) {
+    return Settle(EvaluationSettled{request_id, Pruned{}, false}, /*decided_now=*/true);
+  }
   if (observer_ != nullptr) {
     Afterwards(
         [this, evaluation = *evaluation, decision] { observer_->OnDecided(evaluation, decision); });
   }
-  if (decision.kind == DecisionKind::kPrune) {
-    Settle(EvaluationSettled{request_id, Pruned{}, false});
-  } else {
-    Advance(request_id);
-  }
+  Advance(request_id);
 }
 
 void Engine::Reject(const std::string& request_id, DecisionReason reason, Rejection rejection) {
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
   if (evaluation == nullptr) return;
-  if (!evaluation->decision.has_value()) {
+  const bool decided_now = !evaluation->decision.has_value();
+  if (decided_now) {
     Decision decision;
     decision.kind = DecisionKind::kReject;
     decision.reason = reason;
     Emit(EvaluationDecided{request_id, decision});
-    if (observer_ != nullptr) {
-      Afterwards([this, evaluation = *evaluation, decision] {
-        observer_->OnDecided(evaluation, decision);
-      });
-    }
   }
-  Settle(EvaluationSettled{request_id, std::move(rejection), false});
+  Settle(EvaluationSettled{request_id, std::move(rejection), false}, decided_now);
 }
 
 void Engine::StartMeasure(const Evaluation& evaluation) {
@@ -974,7 +993,7 @@ void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureRes
   Settle(std::move(settled));
 }
 
-void Engine::Settle(EvaluationSettled settled) {
+void Engine::Settle(EvaluationSettled settled, bool decided_now) {
   const Evaluation* live = state_.FindEvaluation(settled.request_id);
   if (live == nullptr) return;
   // Shared by what is done afterwards.
@@ -983,21 +1002,24 @@ void Engine::Settle(EvaluationSettled settled) {
   Span commit = traces_.Part(settled.request_id, "kernelcast.commit");
   if (!Emit(settled)) return;
   acting_.erase(settled.request_id);
-  settled_in_batch_.insert(settled.request_id);
+  settling_.insert(settled.request_id);
+  batch_.settled.push_back(settled.request_id);
   EndAfterwards(std::move(commit));
   EndAfterwards(traces_.Settle(evaluation, settled));
   if (observer_ != nullptr) {
-    Afterwards([this, kept, settled] { observer_->OnSettled(*kept, settled); });
+    Afterwards([this, kept, settled, decided_now] {
+      if (decided_now) observer_->OnDecided(*kept, *kept->decision);
+      observer_->OnSettled(*kept, settled);
+    });
   }
-  auto waiting = waiters_.find(settled.request_id);
-  if (waiting == waiters_.end()) return;
-  Afterwards([waiting = std::move(waiting->second),
-              record = MakeRecord(evaluation, settled, batch_.back()->time_ns,
-                                  state_.last_sequence())]() mutable {
-    for (size_t i = 1; i < waiting.size(); ++i) waiting[i](record);
-    waiting.front()(std::move(record));
+  if (!waiters_.contains(settled.request_id)) return;
+  Afterwards([this, record = MakeRecord(evaluation, settled, batch_.events.back()->time_ns,
+                                        state_.last_sequence())]() mutable {
+    auto waiting = waiters_.extract(record.request_id);
+    std::vector<EvaluateDone>& dones = waiting.mapped();
+    for (size_t i = 1; i < dones.size(); ++i) dones[i](record);
+    dones.front()(std::move(record));
   });
-  waiters_.erase(waiting);
 }
 
 // --- Searches ---------------------------------------------------------------------------------
@@ -1400,9 +1422,8 @@ void Engine::Rerank(const std::string& search_id) {
     return;
   }
   rerank.running = true;
-  Afterwards([this, search_id, candidate_ids = std::move(candidate_ids),
-              queries = std::move(queries),
-              problem = state_.FindProblem(search.spec.problem_id)]() mutable {
+  AtOnce([this, search_id, candidate_ids = std::move(candidate_ids), queries = std::move(queries),
+          problem = state_.FindProblem(search.spec.problem_id)]() mutable {
     forecasters_->ForecastAll(
         problem, std::move(queries),
         [this, inbox = inbox_, search_id, candidate_ids = std::move(candidate_ids)](
@@ -1488,8 +1509,8 @@ void Engine::Confirm(const std::string& search_id) {
       if (static_cast<int>(chosen.size()) >= options_.confirm_candidates) break;
       auto known = search.history.find(candidate_id);
       if (known == search.history.end()) continue;
-      // Settled in this very batch: readable once it is durable.
-      if (settled_in_batch_.contains(known->second.request_id)) {
+      // Readable once it is durable.
+      if (settling_.contains(known->second.request_id)) {
         Afterwards(
             [this, search_id] { Post([this, search_id] { dirty_searches_.insert(search_id); }); });
         return;
@@ -1587,9 +1608,7 @@ void Engine::OfferLabels() {
 }
 
 void Engine::Tick() {
-  for (const auto& [id, search] : state_.searches()) {
-    if (search.ended_ns == 0) dirty_searches_.insert(id);
-  }
+  dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
   if (observer_ != nullptr) {
     Afterwards([this] { observer_->OnOverview(MakeOverview()); });
   }

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -22,6 +24,7 @@
 #include "common/tracing/tracer.h"
 #include "services/orchestrator/core/evaluation_traces.h"
 #include "services/orchestrator/core/event_store.h"
+#include "services/orchestrator/core/log_writer.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/state.h"
 
@@ -34,6 +37,8 @@ struct EngineOptions {
   int confirm_candidates = 3;
   // A measurement that the environment made worthless is repeated so many times.
   int unstable_retries = 2;
+  // How long events that nobody waits for may wait for others to be written with. Zero: not at all.
+  absl::Duration max_commit_delay = absl::Milliseconds(2);
   // How often budgets of wall time are looked at, and labels offered again to an absent forecaster.
   absl::Duration tick = absl::Seconds(1);
   // Of a request for a new kernel, retries included.
@@ -114,10 +119,13 @@ class EngineObserver {
 // Carries evaluations and searches from acceptance to settlement.
 //
 // One thread owns the state. It takes commands and completions from an inbox, turns them into
-// events, applies them, appends the whole batch to the store, and only when that is durable starts
-// the actions and answers the callers that follow from it. After a crash the same state comes back
-// by replay, and what was under way is started again; a completion that no longer fits its
-// evaluation is dropped, so that nothing is settled twice.
+// events and applies them; another appends them to the store, a batch at a time. Callers are
+// answered, and watchers and forecasters told, only of what is durable, and only on a durable
+// decision is a GPU or a model that writes kernels put to work. Compiling and forecasting begin at
+// once: where a crash takes the events that they follow from, nobody had been promised anything and
+// they are done again. After a crash the same state comes back by replay, and what was under way is
+// started again; a completion that no longer fits its evaluation is dropped, so that nothing is
+// settled twice.
 //
 // All public calls are thread-safe and return at once; callbacks run on the engine's thread and
 // must not block. Should the store fail, the engine stops: the process must end, and recover when
@@ -197,14 +205,20 @@ class Engine {
   absl::Status Recover();
   void Run();
   void Post(Task task);
-  // Appends the batch, then runs what was to be done afterwards. False when the store failed.
-  bool Commit();
+  // How long the inbox may be waited for.
+  int64_t RestNs();
+  // Gives the batch to the writer, if it is free and the batch need not wait for more.
+  void Commit(bool now = false);
+  // Does what waited for events that are durable now.
+  void Finish(LogWriter::Written written);
   void Fail(const absl::Status& status);
 
   // Applies an event and puts it into the batch. False when it does not fit the state.
   bool Emit(EventBody body);
   // To be done once the batch is durable.
-  void Afterwards(Task effect) { effects_.push_back(std::move(effect)); }
+  void Afterwards(Task effect) { batch_.effects.push_back(std::move(effect)); }
+  // To be done once this round's events are applied: only what a crash may undo.
+  void AtOnce(Task action) { actions_.push_back(std::move(action)); }
 
   absl::Status Admit(const EvaluateCommand& command) const;
   void HandleEvaluate(EvaluateCommand command, EvaluateDone done);
@@ -225,7 +239,8 @@ class Engine {
   void Decide(const std::string& request_id);
   Decision MakeDecision(const Evaluation& evaluation) const;
   void Reject(const std::string& request_id, DecisionReason reason, Rejection rejection);
-  void Settle(EvaluationSettled settled);
+  // `decided_now`: observers have not been told of the decision yet.
+  void Settle(EvaluationSettled settled, bool decided_now = false);
 
   void OnCompiled(const std::string& request_id, absl::StatusOr<CompileResult> result);
   void OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result);
@@ -293,15 +308,17 @@ class Engine {
 
   // Owned by the engine's thread.
   State state_;
-  std::vector<std::unique_ptr<Event>> batch_;
-  std::vector<AppendEntry> entries_;
-  std::vector<Task> effects_;
-  std::map<std::string, std::vector<EvaluateDone>> waiters_;
+  LogBatch batch_;
+  int64_t batch_began_ns_ = 0;  // when it got its first event, by the monotonic clock
+  uint64_t durable_sequence_ = 0;
+  std::vector<Task> actions_;
+  bool failed_ = false;
+  absl::flat_hash_map<std::string, std::vector<EvaluateDone>> waiters_;
   // Actions under way, so that an evaluation is not started twice; lost, on purpose, by a crash.
-  std::set<std::string> acting_;
+  absl::flat_hash_set<std::string> acting_;
   std::map<std::string, int> unstable_counts_;
-  // Settled in the batch that is not durable yet, and so not to be found in the store.
-  std::set<std::string> settled_in_batch_;
+  // Settled by events that are not durable yet, and so not to be found in the store.
+  absl::flat_hash_set<std::string> settling_;
   EvaluationTraces traces_;
   std::set<std::pair<std::string, std::string>> describing_references_;
   std::set<std::string> dirty_searches_;
@@ -350,6 +367,7 @@ class Engine {
   std::map<int, Listener> listeners_ ABSL_GUARDED_BY(listeners_mutex_);
   int next_listener_ ABSL_GUARDED_BY(listeners_mutex_) = 0;
 
+  LogWriter log_writer_;
   std::thread thread_;
 };
 

@@ -17,8 +17,8 @@
 
 namespace kernelcast::orchestrator {
 
-// What the log holds. An event is written before it is acted on; the state is the fold of the
-// events (state.h). Field meanings as in event.proto and orchestrator.proto.
+// What the log holds. Nobody outside is told of an event before it is written; the state is the
+// fold of the events (state.h). Field meanings as in event.proto and orchestrator.proto.
 
 enum class EvaluateMode { kRoute, kMeasure, kFinal, kForecast };
 

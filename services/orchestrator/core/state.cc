@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
@@ -149,15 +150,14 @@ std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& e
   return record;
 }
 
-absl::Status State::Apply(const StoredEvent& stored) {
-  if (stored.sequence <= last_sequence_) {
+absl::Status State::Apply(uint64_t sequence, const Event& event) {
+  if (sequence <= last_sequence_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("event ", stored.sequence, " comes after event ", last_sequence_));
+        absl::StrCat("event ", sequence, " comes after event ", last_sequence_));
   }
   KC_RETURN_IF_ERROR(std::visit(
-      [&](const auto& body) { return ApplyBody(stored.sequence, stored.event.time_ns, body); },
-      stored.event.body));
-  last_sequence_ = stored.sequence;
+      [&](const auto& body) { return ApplyBody(sequence, event.time_ns, body); }, event.body));
+  last_sequence_ = sequence;
   return absl::OkStatus();
 }
 
@@ -172,8 +172,18 @@ const ReferenceDescribed* State::FindReference(std::string_view problem_id,
   return found == references_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string> State::EvaluationIds(
+    const std::function<bool(const Evaluation&)>& wanted) const {
+  std::vector<std::string> ids;
+  for (const auto& [id, evaluation] : evaluations_) {
+    if (wanted(evaluation)) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 const Evaluation* State::FindEvaluation(std::string_view request_id) const {
-  auto found = evaluations_.find(request_id);
+  const auto found = evaluations_.find(absl::string_view(request_id.data(), request_id.size()));
   return found == evaluations_.end() ? nullptr : &found->second;
 }
 
@@ -223,6 +233,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
     }
   }
   searches_.emplace(event.search_id, std::move(search));
+  open_searches_.insert(event.search_id);
   return absl::OkStatus();
 }
 
@@ -550,6 +561,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.status = event.failed ? SearchStatus::kFailed : SearchStatus::kDone;
   if (!event.reason.empty()) search.end_reason = event.reason;
   search.ended_ns = time_ns;
+  open_searches_.erase(event.search_id);
   search.last_sequence = sequence;
   search.history.clear();
   search.leaders.clear();
@@ -571,7 +583,8 @@ std::string State::Digest() const {
     absl::StrAppend(&text, "reference ", key.first, " ", key.second, " ",
                     reference.facts.values.size(), " ", reference.toolchain, "\n");
   }
-  for (const auto& [id, e] : evaluations_) {
+  for (const std::string& id : EvaluationIds([](const Evaluation&) { return true; })) {
+    const Evaluation& e = evaluations_.at(id);
     absl::StrAppend(&text, "evaluation ", id, " search ", e.search_id, " candidate ",
                     e.candidate.candidate_id, " stage ", static_cast<int>(e.stage), " mode ",
                     static_cast<int>(e.mode), " facts ", e.facts.values.size(), " forecast ",

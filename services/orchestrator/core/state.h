@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "services/orchestrator/core/archive.h"
 #include "services/orchestrator/core/event.h"
@@ -197,7 +199,10 @@ class State {
   // Applies an event. The same events give the same state; recovery and normal running call nothing
   // else. FAILED_PRECONDITION: the event does not fit the state (a bug or a damaged log); the state
   // is then unchanged.
-  [[nodiscard]] absl::Status Apply(const StoredEvent& stored);
+  [[nodiscard]] absl::Status Apply(const StoredEvent& stored) {
+    return Apply(stored.sequence, stored.event);
+  }
+  [[nodiscard]] absl::Status Apply(uint64_t sequence, const Event& event);
 
   const std::map<std::string, std::shared_ptr<const Problem>, std::less<>>& problems() const {
     return problems_;
@@ -206,10 +211,17 @@ class State {
   // Null where it has not been described yet.
   const ReferenceDescribed* FindReference(std::string_view problem_id,
                                           std::string_view target) const;
-  const std::map<std::string, Evaluation, std::less<>>& evaluations() const { return evaluations_; }
+  // By request id. In no order: not to be gone through by what must be the same after a replay.
+  using Evaluations = absl::node_hash_map<std::string, Evaluation>;
+  const Evaluations& evaluations() const { return evaluations_; }
+  // The ids of all that `wanted` accepts, in order.
+  std::vector<std::string> EvaluationIds(
+      const std::function<bool(const Evaluation&)>& wanted) const;
   const Evaluation* FindEvaluation(std::string_view request_id) const;
   const std::map<std::string, Search, std::less<>>& searches() const { return searches_; }
   const Search* FindSearch(std::string_view search_id) const;
+  // Those that have not ended.
+  const std::set<std::string>& open_searches() const { return open_searches_; }
   const std::map<std::string, PendingLabel, std::less<>>& pending_labels() const {
     return pending_labels_;
   }
@@ -240,8 +252,9 @@ class State {
 
   std::map<std::string, std::shared_ptr<const Problem>, std::less<>> problems_;
   std::map<std::pair<std::string, std::string>, ReferenceDescribed> references_;
-  std::map<std::string, Evaluation, std::less<>> evaluations_;
+  Evaluations evaluations_;
   std::map<std::string, Search, std::less<>> searches_;
+  std::set<std::string> open_searches_;
   std::map<std::string, PendingLabel, std::less<>> pending_labels_;
   uint64_t last_sequence_ = 0;
 };

@@ -74,11 +74,14 @@ inline std::vector<ProblemFile> ProblemFilesWithoutSpace() {
   return files;
 }
 
-// Keeps events in memory; can be told to fail, and copied to stand for a disk after a crash.
+// Keeps events in memory; can be told to fail or to take its time, and copied to stand for a disk
+// after a crash.
 class MemoryEventStore final : public EventStore {
  public:
   absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) override {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    ++appends_;
+    released_.wait(lock, [this] { return !hold_; });
     if (fail_) return absl::ResourceExhaustedError("disk full");
     const uint64_t first = rows_.size() + 1;
     for (const AppendEntry& entry : entries) {
@@ -109,6 +112,23 @@ class MemoryEventStore final : public EventStore {
   void FailFromNowOn() {
     std::lock_guard lock(mutex_);
     fail_ = true;
+  }
+  // Appends wait until they are released.
+  void HoldAppends() {
+    std::lock_guard lock(mutex_);
+    hold_ = true;
+  }
+  void ReleaseAppends() {
+    {
+      std::lock_guard lock(mutex_);
+      hold_ = false;
+    }
+    released_.notify_all();
+  }
+  // How many have begun.
+  int appends() const {
+    std::lock_guard lock(mutex_);
+    return appends_;
   }
   // What a crash would leave on disk.
   std::unique_ptr<MemoryEventStore> Copy() const {
@@ -144,8 +164,11 @@ class MemoryEventStore final : public EventStore {
   }
 
   mutable std::mutex mutex_;
+  std::condition_variable released_;
   std::vector<Row> rows_;
   bool fail_ = false;
+  bool hold_ = false;
+  int appends_ = 0;
 };
 
 // Runs callbacks on a thread of its own, in the order of their posting, as a client library would.

@@ -1,0 +1,195 @@
+// What of an evaluation happens before the log holds it, and what waits for that.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "services/orchestrator/core/engine.h"
+#include "tests/unit/services/orchestrator/world.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+using testing::CheckEachSettledOnce;
+using testing::Command;
+using testing::TemplateSearch;
+using testing::World;
+
+using Answer = std::future<absl::StatusOr<EvaluationRecord>>;
+
+Answer EvaluateLater(World& world, Engine::EvaluateCommand command) {
+  auto result = std::make_shared<std::promise<absl::StatusOr<EvaluationRecord>>>();
+  world.engine->Evaluate(std::move(command), [result](auto record) { result->set_value(record); });
+  return result->get_future();
+}
+
+bool Answered(const Answer& answer) {
+  return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+// Whether the engine's state has come so far within 20 s.
+bool Comes(World& world, const std::function<bool(const State&)>& so_far) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < until) {
+    bool there = false;
+    world.engine->Inspect([&](const State& state) { there = so_far(state); });
+    if (there) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+TEST_CASE("compiling and forecasting do not wait for the log, measuring and answers do") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  world.store->HoldAppends();
+  const Answer answer = EvaluateLater(world, Command("r1", world.ToyCandidate(problem)));
+  REQUIRE(Comes(world, [](const State& state) {
+    const Evaluation* evaluation = state.FindEvaluation("r1");
+    return evaluation != nullptr && evaluation->stage == Stage::kMeasure;
+  }));
+  CHECK(world.workers.measurements() == 0);
+  CHECK_FALSE(Answered(answer));
+  CHECK(world.store->All<EvaluationDecided>().empty());
+  world.store->ReleaseAppends();
+  answer.wait();
+  CHECK(world.workers.measurements() == 1);
+  CHECK(world.store->All<EvaluationSettled>().size() == 1);
+}
+
+TEST_CASE("a pruned candidate is answered only once its settlement is in the log") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  world.store->HoldAppends();
+  const Answer answer =
+      EvaluateLater(world, Command("r1", world.ToyCandidate(problem), EvaluateMode::kForecast));
+  // Settled, as far as the engine goes.
+  REQUIRE(Comes(world, [](const State& state) {
+    return state.last_sequence() > 1 && state.FindEvaluation("r1") == nullptr;
+  }));
+  // Whoever asks again meanwhile waits too, and gets the same.
+  const Answer again =
+      EvaluateLater(world, Command("r1", world.ToyCandidate(problem), EvaluateMode::kForecast));
+  world.engine->Inspect([](const State&) {});
+  CHECK_FALSE(Answered(answer));
+  CHECK_FALSE(Answered(again));
+  CHECK(world.engine->figures().events < 4);
+  world.store->ReleaseAppends();
+  answer.wait();
+  again.wait();
+  CHECK(world.store->All<EvaluationAccepted>().size() == 1);
+  CHECK(world.store->All<EvaluationSettled>().size() == 1);
+}
+
+TEST_CASE("what a crash takes of an evaluation nobody was told of, and it can be asked for again") {
+  World first;
+  first.Start();
+  const std::string problem = first.PutToy();
+  first.store->HoldAppends();
+  const Answer lost =
+      EvaluateLater(first, Command("r1", first.ToyCandidate(problem), EvaluateMode::kForecast));
+  REQUIRE(Comes(first, [](const State& state) {
+    return state.last_sequence() > 1 && state.FindEvaluation("r1") == nullptr;
+  }));
+  World second(first.store->Copy());
+  CHECK_FALSE(Answered(lost));
+  second.Start();
+  const auto record =
+      second.Evaluate(Command("r1", second.ToyCandidate(problem), EvaluateMode::kForecast));
+  REQUIRE(record.ok());
+  CHECK(std::holds_alternative<Pruned>(record->result));
+  CheckEachSettledOnce(*second.store);
+  first.store->ReleaseAppends();
+}
+
+TEST_CASE("a candidate that is pruned costs one append") {
+  EngineOptions options;
+  options.max_commit_delay = absl::Seconds(60);
+  World world(nullptr, options);
+  world.Start();
+  const std::string problem = world.PutToy();
+  const auto forecast = [&](const std::string& id) {
+    return world.Evaluate(Command(id, world.ToyCandidate(problem, id), EvaluateMode::kForecast));
+  };
+  // The first one has the reference described as well.
+  REQUIRE(forecast("r0").ok());
+  const int before = world.store->appends();
+  for (int i = 1; i <= 10; ++i) REQUIRE(forecast(absl::StrCat("r", i)).ok());
+  CHECK(world.store->appends() == before + 10);
+  CheckEachSettledOnce(*world.store);
+}
+
+TEST_CASE("events that nobody waits for are written all the same, after a while") {
+  EngineOptions options;
+  options.max_commit_delay = absl::Milliseconds(GENERATE(0, 5));
+  World world(nullptr, options);
+  world.Start();
+  const std::string problem = world.PutToy();
+  std::promise<void> compile_may_end;
+  const std::shared_future<void> may_end = compile_may_end.get_future().share();
+  world.workers.compile = [may_end](const Candidate&) {
+    may_end.wait();
+    return CompileResult(CompiledCandidate{CompileFacts{"", {}}, Artifact{}});
+  };
+  std::promise<void> accepted;
+  const int handle = world.engine->AddListener([&, told = false](uint64_t sequence) mutable {
+    if (sequence == 2 && !told) accepted.set_value();
+    told = sequence == 2;
+  });
+  const Answer answer = EvaluateLater(world, Command("r1", world.ToyCandidate(problem)));
+  CHECK(accepted.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  CHECK(world.store->All<EvaluationAccepted>().size() == 1);
+  compile_may_end.set_value();
+  answer.wait();
+  world.engine->RemoveListener(handle);
+}
+
+TEST_CASE("an engine that stops writes what it has applied") {
+  EngineOptions options;
+  options.max_commit_delay = absl::Seconds(60);
+  World world(nullptr, options);
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  const bool under_way = GENERATE(false, true);
+  if (under_way) world.store->HoldAppends();
+  const Answer answer = EvaluateLater(world, Command("r1", world.ToyCandidate(problem)));
+  REQUIRE(Comes(world, [](const State& state) { return state.FindEvaluation("r1") != nullptr; }));
+  std::string digest;
+  std::thread stopping([&] { world.engine->Stop(); });
+  world.store->ReleaseAppends();
+  stopping.join();
+  CHECK(answer.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  CHECK(world.store->All<EvaluationAccepted>().size() == 1);
+  CHECK(world.engine->figures().events == world.store->LastSequence().value());
+}
+
+TEST_CASE("a log that fails while more is gathered answers everybody, once") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  world.store->HoldAppends();
+  std::vector<Answer> answers;
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = absl::StrCat("r", i);
+    answers.push_back(EvaluateLater(
+        world, Command(id, world.ToyCandidate(problem, id), EvaluateMode::kForecast)));
+  }
+  REQUIRE(Comes(world, [](const State& state) {
+    return state.last_sequence() > 20 && state.evaluations().empty();
+  }));
+  world.store->FailFromNowOn();
+  world.store->ReleaseAppends();
+  for (Answer& answer : answers) {
+    REQUIRE(answer.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  }
+  CHECK_FALSE(world.engine->failure().ok());
+  CHECK(world.store->All<EvaluationSettled>().empty());
+}
+
+}  // namespace
+}  // namespace kernelcast::orchestrator
