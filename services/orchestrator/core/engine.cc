@@ -182,12 +182,16 @@ absl::Status Engine::Recover() {
 
 void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
 
+int64_t Engine::CommitAtNs() const {
+  const bool waited_for = !batch_.effects.empty() || batch_.events.size() >= kLargeBatch;
+  return std::max(
+      commit_began_ns_ + absl::ToInt64Nanoseconds(options_.commit_interval),
+      waited_for ? 0 : batch_began_ns_ + absl::ToInt64Nanoseconds(options_.max_commit_delay));
+}
+
 int64_t Engine::RestNs() {
   int64_t until_ns = ResumeReranks();
-  if (!batch_.empty() && !log_writer_.busy()) {
-    until_ns =
-        std::min(until_ns, batch_began_ns_ + absl::ToInt64Nanoseconds(options_.max_commit_delay));
-  }
+  if (!batch_.empty() && !log_writer_.busy()) until_ns = std::min(until_ns, CommitAtNs());
   return std::min(absl::ToInt64Nanoseconds(options_.tick), until_ns - clock_->MonotonicNs());
 }
 
@@ -230,11 +234,10 @@ void Engine::Commit(bool now) {
   if (log_writer_.busy() || batch_.empty()) return;
   batch_.last_sequence = state_.last_sequence();
   if (batch_.events.empty()) return Finish({std::exchange(batch_, {}), absl::OkStatus()});
-  const int64_t delay_ns = absl::ToInt64Nanoseconds(options_.max_commit_delay);
-  if (now || !batch_.effects.empty() || batch_.events.size() >= kLargeBatch ||
-      clock_->MonotonicNs() - batch_began_ns_ >= delay_ns) {
-    log_writer_.Write(std::exchange(batch_, {}));
-  }
+  const int64_t now_ns = clock_->MonotonicNs();
+  if (!now && now_ns < CommitAtNs()) return;
+  commit_began_ns_ = now_ns;
+  log_writer_.Write(std::exchange(batch_, {}));
 }
 
 void Engine::Finish(LogWriter::Written written) {

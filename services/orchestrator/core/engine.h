@@ -39,6 +39,9 @@ struct EngineOptions {
   int unstable_retries = 2;
   // How long events that nobody waits for may wait for others to be written with. Zero: not at all.
   absl::Duration max_commit_delay = absl::Milliseconds(2);
+  // From the beginning of one commit to the next there is at least so much time, so that at high
+  // rates several candidates share one. One that comes alone does not wait. Zero: none.
+  absl::Duration commit_interval = absl::Milliseconds(1);
   // How often budgets of wall time are looked at, and labels offered again to an absent forecaster.
   absl::Duration tick = absl::Seconds(1);
   // Of a request for a new kernel, retries included.
@@ -207,6 +210,8 @@ class Engine {
   void Post(Task task);
   // How long the inbox may be waited for.
   int64_t RestNs();
+  // When the batch is to be written, by the monotonic clock.
+  int64_t CommitAtNs() const;
   // Gives the batch to the writer, if it is free and the batch need not wait for more.
   void Commit(bool now = false);
   // Does what waited for events that are durable now.
@@ -309,7 +314,8 @@ class Engine {
   // Owned by the engine's thread.
   State state_;
   LogBatch batch_;
-  int64_t batch_began_ns_ = 0;  // when it got its first event, by the monotonic clock
+  int64_t batch_began_ns_ = 0;   // when it got its first event, by the monotonic clock
+  int64_t commit_began_ns_ = 0;  // the latest
   uint64_t durable_sequence_ = 0;
   std::vector<Task> actions_;
   bool failed_ = false;

@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "services/orchestrator/core/engine.h"
 #include "tests/unit/services/orchestrator/world.h"
 
@@ -120,6 +121,27 @@ TEST_CASE("a candidate that is pruned costs one append") {
   const int before = world.store->appends();
   for (int i = 1; i <= 10; ++i) REQUIRE(forecast(absl::StrCat("r", i)).ok());
   CHECK(world.store->appends() == before + 10);
+  CheckEachSettledOnce(*world.store);
+}
+
+TEST_CASE("commits keep their distance, and what comes in between shares one") {
+  constexpr auto kInterval = std::chrono::milliseconds(200);
+  EngineOptions options;
+  options.commit_interval = absl::FromChrono(kInterval);
+  World world(nullptr, options);
+  world.Start();
+  const std::string problem = world.PutToy();
+  const int before = world.store->appends();
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<Answer> answers;
+  for (int i = 0; i < 50; ++i) {
+    const std::string id = absl::StrCat("r", i);
+    answers.push_back(EvaluateLater(
+        world, Command(id, world.ToyCandidate(problem, id), EvaluateMode::kForecast)));
+  }
+  for (Answer& answer : answers) CHECK(answer.get().ok());
+  const auto intervals = (std::chrono::steady_clock::now() - began) / kInterval;
+  CHECK(world.store->appends() - before <= intervals + 1);
   CheckEachSettledOnce(*world.store);
 }
 
