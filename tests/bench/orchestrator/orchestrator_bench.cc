@@ -51,7 +51,7 @@ struct Options {
   double measured_share = 0.02;
   int rounds = 3;
   uint64_t candidates = 60'000;
-  size_t in_flight = 512;
+  size_t in_flight = 1024;
   double rate = 1000;
   double latency_seconds = 20;
   uint64_t memory_candidates = 1'000'000;
@@ -274,8 +274,8 @@ class Bench {
     if (log.empty()) {
       KC_ASSIGN_OR_RETURN(auto cluster, StartCluster());
       const auto stub = cluster->Stub();
-      // Five events a candidate, two more for each that is measured.
-      const uint64_t count = options_.replay_events / 5 + 1;
+      // Five events a candidate; three where the search's budget is spent.
+      const uint64_t count = options_.replay_events * 2 / 9 + 1;
       CandidateSource source(cluster->recorded, "p", options_.measured_share);
       KC_RETURN_IF_ERROR(Routed(*cluster, "routed, for a log", [&] {
         return testing::StreamClosedLoop(
