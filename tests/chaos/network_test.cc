@@ -573,7 +573,10 @@ class Disturbance {
     Member& member = *well[static_cast<size_t>(Draw(0, static_cast<int>(well.size()) - 1))];
     const int what = Draw(0, 99);
     // Mostly short; now and then longer than silence is put up with.
-    int milliseconds_away = Draw(0, 1) == 0 ? Draw(0, 500) : Draw(500, 4000);
+    int milliseconds_away = Draw(0, 1) == 0 ? Draw(0, 500)
+                            : member.kind == Member::Kind::kOrchestrator
+                                ? Draw(kLeaseMs, 3 * kLeaseMs)
+                                : Draw(500, 4000);
     const bool for_long = Draw(0, 14) == 0;
     if (what < 30) {
       Count("kills", member);
