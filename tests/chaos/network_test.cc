@@ -472,7 +472,7 @@ class Searches {
     std::set<int> kinds;  // of the events with that number
     std::map<uint64_t, std::string> settled;
     bool ended = false;
-    const grpc::Status status = Insist(limit, [&](grpc::ClientContext& context) {
+    grpc::Status status = Insist(limit, [&](grpc::ClientContext& context) {
       v1::WatchSearchRequest watch;
       watch.set_search_id(search_id);
       watch.set_from_sequence(last);
