@@ -39,8 +39,8 @@ void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
   if (needs == Needs::kOrchestrator) {
     app.add_option(
            "--orchestrator", flags.orchestrator,
-           "Address of a running orchestrator; without it the services are brought up on this "
-           "machine while the command runs")
+           "Address of a running orchestrator, of several ipv4:HOST:PORT,HOST:PORT; without it the "
+           "services are brought up on this machine while the command runs")
         ->envname("KERNELCAST_ORCHESTRATOR")
         ->type_name("HOST:PORT");
   } else {
