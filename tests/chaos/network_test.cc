@@ -1,15 +1,16 @@
 // Real processes, each with an address of its own on a network of the test's, killed, cut off,
 // stopped, drained and moved about while searches run: nothing accepted is lost, nothing is settled
-// twice, and every search ends with the kernel that it ends with undisturbed.
+// twice, what clients were told is in the log, and every search ends with the kernel that it ends
+// with undisturbed.
 //
 // In the environment:
-//   KERNELCAST_CHAOS_SECONDS        how long the disturbance lasts, 45 unless told
-//   KERNELCAST_CHAOS_SEED           what it is drawn from; the clock unless told
-//   KERNELCAST_CHAOS_ORCHESTRATORS  how many, 1 unless told. More need one log:
-//   KERNELCAST_CHAOS_LOG            arguments of theirs for it, instead of a folder for each
-//   KERNELCAST_CHAOS_KEEP           a folder for their logs, which then stay
+//   KERNELCAST_CHAOS_SECONDS  how long the disturbance lasts, 45 unless told, 20 with a log in a
+//   file KERNELCAST_CHAOS_SEED     what it is drawn from; the clock unless told
+//   KERNELCAST_CHAOS_KEEP     a folder for their logs, which then stay
 
 #include <fcntl.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -36,12 +37,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "common/convert/convert.h"
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "services/orchestrator/convert/convert.h"
+#include "services/orchestrator/core/state.h"
+#include "services/orchestrator/store/postgresql_event_store.h"
 #include "services/orchestrator/store/sqlite_event_store.h"
+#include "tests/support/postgresql.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 #include "tests/support/test_network.h"
@@ -51,10 +55,15 @@ namespace {
 
 using orchestrator::EvaluationAccepted;
 using orchestrator::EvaluationSettled;
+using orchestrator::EventStore;
+using orchestrator::PostgresqlEventStore;
 using orchestrator::Rejection;
 using orchestrator::SearchClosed;
+using orchestrator::SearchCreated;
 using orchestrator::SqliteEventStore;
+using orchestrator::State;
 using orchestrator::StoredEvent;
+using testing::PostgresqlServer;
 using testing::RecordedProblem;
 using testing::Service;
 using testing::TestNetwork;
@@ -71,6 +80,9 @@ constexpr int kReplayWorkers = 4;
 constexpr int kWorkers = 6;
 constexpr int kSeats = 5;
 constexpr size_t kDisturbedAtOnce = 3;
+// Of several orchestrators.
+constexpr int kShards = 6;
+constexpr int kLeaseMs = 2000;
 // What records are replayed as; real measurements are of the target cpu.
 constexpr const char* kTarget = "recorded";
 
@@ -106,23 +118,64 @@ class Complaints {
   std::vector<std::string> texts_;
 };
 
-// Service processes that can be disturbed.
+// The same message gives the same bytes, maps or not.
+std::string BytesOf(const google::protobuf::Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+// What clients were told, on any thread: all of it must be in the log in the end.
+class Told {
+ public:
+  void Evaluated(const std::string& request_id, const v1::Evaluation& evaluation) {
+    const std::lock_guard lock(mutex_);
+    evaluations_[request_id] = BytesOf(evaluation);
+  }
+  void Watched(const std::string& search_id, std::map<uint64_t, std::string> settled) {
+    const std::lock_guard lock(mutex_);
+    watched_[search_id] = std::move(settled);
+  }
+  // By request id, as bytes.
+  std::map<std::string, std::string> evaluations() const {
+    const std::lock_guard lock(mutex_);
+    return evaluations_;
+  }
+  // The settlements of each search that was watched to its end, by sequence number, as bytes.
+  std::map<std::string, std::map<uint64_t, std::string>> watched() const {
+    const std::lock_guard lock(mutex_);
+    return watched_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::string> evaluations_;
+  std::map<std::string, std::map<uint64_t, std::string>> watched_;
+};
+
+// Processes that can be disturbed.
 struct Member {
-  enum class Kind { kForecaster, kWorker, kOrchestrator };
+  enum class Kind { kForecaster, kWorker, kOrchestrator, kDatabase };
   enum class State { kWell, kDead, kStopped, kCut, kUnlisted };
   Kind kind;
   int number;  // in the network
   std::string name;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<Service> service;  // null: of the database, which is the cluster's
   State state = State::kWell;
   SteadyClock::time_point heals_at;
 };
 
 class Cluster {
  public:
-  explicit Cluster(TestNetwork& network)
+  // Several orchestrators share a log in a database; a single one has it in a file.
+  Cluster(TestNetwork& network, int orchestrators)
       : network_(network), folder_("network"), logs_(FromEnvironment("KERNELCAST_CHAOS_KEEP", "")) {
-    if (logs_.empty()) logs_ = folder_.File("logs");
+    logs_ = logs_.empty() ? folder_.File("logs") : absl::StrCat(logs_, "/", orchestrators);
     std::filesystem::create_directories(logs_);
     std::ofstream records(folder_.File("records.jsonl"));
     // Spaces whose best point has no equal.
@@ -134,9 +187,12 @@ class Cluster {
     records.close();
     StartForecasters();
     StartWorkers();
-    StartOrchestrators();
-    ChannelOptions options;
-    channel_ = Require(MakeChannel("ipv4:" + absl::StrJoin(orchestrators_, ","), options));
+    if (orchestrators > 1) StartDatabase();
+    StartOrchestrators(orchestrators);
+    // A call goes to any of them.
+    channel_ = Require(MakeChannel("ipv4:" + absl::StrJoin(orchestrators_, ",")));
+    // Until everybody has an equal share.
+    if (database_ != nullptr) REQUIRE(SharesBecomeEqual());
   }
 
   const std::vector<RecordedProblem>& problems() const { return problems_; }
@@ -146,8 +202,39 @@ class Cluster {
   std::unique_ptr<v1::Orchestrator::Stub> Stub() const {
     return v1::Orchestrator::NewStub(channel_);
   }
-  std::vector<std::string> ForecasterAddresses() const { return forecasters_; }
-  std::string LogPath() const { return folder_.File("orchestrator-0") + "/orchestrator.db"; }
+  const std::vector<std::string>& forecasters() const { return forecasters_; }
+  const std::vector<std::string>& orchestrators() const { return orchestrators_; }
+  // Null: the log is in a file.
+  PostgresqlServer* database() { return database_.get(); }
+
+  // Once nobody disturbs them.
+  bool SharesBecomeEqual() {
+    const std::string sql = absl::StrCat(
+        "SELECT count(*) FROM (SELECT address FROM kernelcast_shards WHERE expires_at > now()"
+        " GROUP BY address HAVING count(*) = ",
+        kShards / orchestrators_.size(), ") AS equal");
+    const auto limit = SteadyClock::now() + kSettleLimit;
+    while (Require(database_->Number(sql)) != static_cast<int64_t>(orchestrators_.size())) {
+      if (SteadyClock::now() > limit) return false;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return true;
+  }
+
+  // The log, once nobody writes it any more: a store for each of its shards.
+  std::vector<std::unique_ptr<EventStore>> Log() {
+    std::vector<std::unique_ptr<EventStore>> stores;
+    if (database_ == nullptr) {
+      stores.push_back(
+          Require(SqliteEventStore::Open(folder_.File("orchestrator-0") + "/orchestrator.db")));
+      return stores;
+    }
+    for (int shard = 0; shard < kShards; ++shard) {
+      // Who was told to stop has given it back.
+      stores.push_back(Require(PostgresqlEventStore::Open(database_->Options(), shard, "")));
+    }
+    return stores;
+  }
 
   // Which workers their name leads to.
   void WriteRecords() {
@@ -213,9 +300,21 @@ class Cluster {
     }
     WriteRecords();
   }
-  void StartOrchestrators() {
-    const int count = std::stoi(FromEnvironment("KERNELCAST_CHAOS_ORCHESTRATORS", "1"));
-    const std::string shared_log = FromEnvironment("KERNELCAST_CHAOS_LOG", "");
+  void StartDatabase() {
+    Member member{Member::Kind::kDatabase,
+                  Require(network_.AddMember()),
+                  "database",
+                  nullptr,
+                  Member::State::kWell,
+                  {}};
+    testing::PostgresqlSite site;
+    site.host = network_.address(member.number);
+    site.launcher = network_.Launcher(member.number, logs_ + "/database.log");
+    database_ = std::make_unique<PostgresqlServer>(std::move(site));
+    Require(database_->Start());
+    members_.push_back(std::move(member));
+  }
+  void StartOrchestrators(int count) {
     for (int i = 0; i < count; ++i) {
       const std::string name = absl::StrCat("orchestrator-", i);
       std::vector<std::string> arguments = {"--worker",
@@ -229,9 +328,12 @@ class Cluster {
       for (const std::string& address : forecasters_) {
         arguments.insert(arguments.end(), {"--forecaster", address});
       }
-      arguments.insert(arguments.end(), {"--state-dir", folder_.File(name)});
-      for (const absl::string_view argument : absl::StrSplit(shared_log, ' ', absl::SkipEmpty())) {
-        arguments.emplace_back(argument);
+      if (database_ == nullptr) {
+        arguments.insert(arguments.end(), {"--state-dir", folder_.File(name)});
+      } else {
+        arguments.insert(arguments.end(),
+                         {"--store", database_->NetworkUri(), "--store-shards",
+                          absl::StrCat(kShards), "--lease-seconds", absl::StrCat(kLeaseMs / 1000)});
       }
       Member& member = Add(Member::Kind::kOrchestrator, name, "kernelcast-orchestrator", arguments,
                            folder_.File("hosts"));
@@ -244,13 +346,17 @@ class Cluster {
   testing::TemporaryFolder folder_;
   std::string logs_;
   std::vector<RecordedProblem> problems_;
+  std::unique_ptr<PostgresqlServer> database_;
   std::vector<Member> members_;
   std::vector<std::string> forecasters_;
   std::vector<std::string> orchestrators_;
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-// Calls until the service answers; one that is away is no answer.
+// The test has failed: nobody need wait any more.
+std::atomic<bool> abandoned = false;
+
+// Calls, with the same ids, until any of the services answers; one that is away is no answer.
 template <class Call>
 grpc::Status Insist(SteadyClock::time_point limit, const Call& call) {
   grpc::Status status;
@@ -264,15 +370,41 @@ grpc::Status Insist(SteadyClock::time_point limit, const Call& call) {
             status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
             status.error_code() == grpc::StatusCode::CANCELLED ||
             status.error_code() == grpc::StatusCode::UNKNOWN) &&
-           SteadyClock::now() < limit);
+           SteadyClock::now() < limit && !abandoned);
   return status;
 }
+
+// Threads that are joined, at the latest when the test fails.
+class Clients {
+ public:
+  ~Clients() {
+    if (threads_.empty()) return;
+    abandoned = true;
+    Join();
+  }
+  template <class Work>
+  void Add(Work work) {
+    threads_.emplace_back(std::move(work));
+  }
+  // Has them end when they are done with what they are at.
+  void Join() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  const std::atomic<bool>& stop() const { return stop_; }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::vector<std::thread> threads_;
+};
 
 // Runs searches whose best is known: each measures all that it proposes, be it because it forecasts
 // nothing or because its policy promotes whatever is forecast.
 class Searches {
  public:
-  Searches(Cluster& cluster, Complaints& complaints) : cluster_(cluster), complaints_(complaints) {}
+  Searches(Cluster& cluster, Complaints& complaints, Told& told)
+      : cluster_(cluster), complaints_(complaints), told_(told) {}
 
   static bool Forecasts(int seat) { return seat >= 3; }
 
@@ -305,16 +437,8 @@ class Searches {
     if (!started.ok()) return Complain(search_id, "cannot be started: " + started.error_message());
 
     // Watching is waiting for its end.
-    bool ended = false;
-    const grpc::Status watched = Insist(limit, [&](grpc::ClientContext& context) {
-      v1::WatchSearchRequest watch;
-      watch.set_search_id(search_id);
-      const auto stream = stub->WatchSearch(&context, watch);
-      v1::SearchEvent event;
-      while (stream->Read(&event)) ended = ended || event.has_ended();
-      return stream->Finish();
-    });
-    if (!watched.ok() || !ended) {
+    const grpc::Status watched = Watch(search_id, limit);
+    if (!watched.ok()) {
       return Complain(search_id, "has not ended: " + watched.error_message());
     }
     v1::GetSearchReply got;
@@ -341,14 +465,50 @@ class Searches {
     return "";
   }
 
+  // Follows a search to its end, from the last event seen wherever a stream breaks off.
+  grpc::Status Watch(const std::string& search_id, SteadyClock::time_point limit) {
+    const auto stub = cluster_.Stub();
+    uint64_t last = 0;
+    std::set<int> kinds;  // of the events with that number
+    std::map<uint64_t, std::string> settled;
+    bool ended = false;
+    grpc::Status status = Insist(limit, [&](grpc::ClientContext& context) {
+      v1::WatchSearchRequest watch;
+      watch.set_search_id(search_id);
+      watch.set_from_sequence(last);
+      const auto stream = stub->WatchSearch(&context, watch);
+      std::set<std::pair<uint64_t, int>> streamed;
+      uint64_t newest = last;
+      for (v1::SearchEvent event; stream->Read(&event);) {
+        const uint64_t sequence = event.sequence();
+        const int kind = event.event_case();
+        if (sequence < newest) Complain(search_id, "has events out of order");
+        newest = sequence;
+        if (!streamed.emplace(sequence, kind).second) Complain(search_id, "has an event twice");
+        if (sequence == last && kinds.contains(kind)) continue;  // as asked for
+        if (sequence != last) kinds.clear();
+        last = sequence;
+        kinds.insert(kind);
+        if (event.has_settled()) settled[sequence] = BytesOf(event.settled());
+        ended = ended || event.has_ended();
+      }
+      return stream->Finish();
+    });
+    if (!status.ok()) return status;
+    if (!ended) return {grpc::StatusCode::UNKNOWN, "no event says so"};
+    told_.Watched(search_id, std::move(settled));
+    return status;
+  }
+
   Cluster& cluster_;
   Complaints& complaints_;
+  Told& told_;
 };
 
 // A framework beside the searches: evaluates one candidate after the other, each twice under the
 // same id, which must give the same.
 void EvaluateUntil(const std::atomic<bool>& stop, Cluster& cluster, Complaints& complaints,
-                   const std::string& prefix, v1::EvaluateMode mode,
+                   Told& told, const std::string& prefix, v1::EvaluateMode mode,
                    const std::function<Candidate(int)>& candidate, std::atomic<int>& evaluated) {
   const auto stub = cluster.Stub();
   for (int i = 0; !stop; ++i) {
@@ -363,10 +523,11 @@ void EvaluateUntil(const std::atomic<bool>& stop, Cluster& cluster, Complaints& 
           [&](grpc::ClientContext& context) { return stub->Evaluate(&context, request, &reply); });
       if (!status.ok()) {
         complaints.Add(absl::StrCat(request.request_id(), ": ", status.error_message()));
+      } else {
+        told.Evaluated(request.request_id(), reply.evaluation());
       }
     }
-    if (replies[0].evaluation().SerializeAsString() !=
-        replies[1].evaluation().SerializeAsString()) {
+    if (BytesOf(replies[0].evaluation()) != BytesOf(replies[1].evaluation())) {
       complaints.Add(absl::StrCat(request.request_id(), " was answered in two ways"));
     }
     const v1::Evaluation& evaluation = replies[0].evaluation();
@@ -390,7 +551,8 @@ class Disturbance {
       std::this_thread::sleep_until(
           std::min(end, SteadyClock::now() + milliseconds(Draw(100, 900))));
     }
-    HealDue(SteadyClock::time_point::max());
+    while (!HealDue(SteadyClock::time_point::max())) {
+    }
   }
 
   std::string Figures() const {
@@ -411,27 +573,39 @@ class Disturbance {
     Member& member = *well[static_cast<size_t>(Draw(0, static_cast<int>(well.size()) - 1))];
     const int what = Draw(0, 99);
     // Mostly short; now and then longer than silence is put up with.
-    int milliseconds_away = Draw(0, 1) == 0 ? Draw(0, 500) : Draw(500, 4000);
+    int milliseconds_away = Draw(0, 1) == 0 ? Draw(0, 500)
+                            : member.kind == Member::Kind::kOrchestrator
+                                ? Draw(kLeaseMs, 3 * kLeaseMs)
+                                : Draw(500, 4000);
+    const bool for_long = Draw(0, 14) == 0;
     if (what < 30) {
       Count("kills", member);
-      member.service->Kill();
+      if (member.service != nullptr) {
+        member.service->Kill();
+      } else {
+        cluster_.database()->Crash();
+      }
       member.state = Member::State::kDead;
     } else if (what < 50) {
       Count("drains", member);
-      const int code = member.service->Terminate();
       INFO(member.name << " drained");
-      CHECK(code == 0);
+      if (member.service != nullptr) {
+        CHECK(member.service->Terminate() == 0);
+      } else {
+        cluster_.database()->Stop();
+      }
       member.state = Member::State::kDead;
-    } else if (what < 72) {
-      Count("cuts", member);
+    } else if (what < 72 || member.kind == Member::Kind::kDatabase) {
+      if (for_long && member.kind != Member::Kind::kDatabase)
+        milliseconds_away = Draw(15000, 22000);
+      Count("cuts", member, milliseconds_away);
       Require(cluster_.network().Cut(member.number));
       member.state = Member::State::kCut;
-      if (Draw(0, 14) == 0) milliseconds_away = Draw(15'000, 22'000);
     } else if (what < 90 || member.kind != Member::Kind::kWorker) {
-      Count("stops", member);
+      if (for_long) milliseconds_away = Draw(15000, 22000);
+      Count("stops", member, milliseconds_away);
       member.service->Signal(SIGSTOP);
       member.state = Member::State::kStopped;
-      if (Draw(0, 14) == 0) milliseconds_away = Draw(15'000, 22'000);
     } else {
       Count("leaves of the name", member);
       member.state = Member::State::kUnlisted;
@@ -440,26 +614,54 @@ class Disturbance {
     member.heals_at = SteadyClock::now() + milliseconds(milliseconds_away);
   }
 
-  void HealDue(SteadyClock::time_point now) {
+  // Returns whether all are well.
+  bool HealDue(SteadyClock::time_point now) {
+    bool well = true;
     for (Member& member : cluster_.members()) {
-      if (member.state == Member::State::kWell || member.heals_at > now) continue;
-      const Member::State was = std::exchange(member.state, Member::State::kWell);
-      switch (was) {
-        case Member::State::kDead: Require(member.service->Start()); break;
-        case Member::State::kStopped: member.service->Signal(SIGCONT); break;
-        case Member::State::kCut: Require(cluster_.network().Mend(member.number)); break;
-        case Member::State::kUnlisted: cluster_.WriteRecords(); break;
-        case Member::State::kWell: break;
-      }
+      if (member.state != Member::State::kWell && member.heals_at <= now) Heal(member);
+      well = well && member.state == Member::State::kWell;
+    }
+    return well;
+  }
+
+  void Heal(Member& member) {
+    const Member::State was = std::exchange(member.state, Member::State::kWell);
+    INFO(member.name);
+    switch (was) {
+      case Member::State::kDead: StartAgain(member); break;
+      case Member::State::kStopped: member.service->Signal(SIGCONT); break;
+      case Member::State::kCut: Require(cluster_.network().Mend(member.number)); break;
+      case Member::State::kUnlisted: cluster_.WriteRecords(); break;
+      case Member::State::kWell: break;
     }
   }
 
-  void Count(const std::string& what, const Member& member) {
+  void StartAgain(Member& member) {
+    if (member.kind == Member::Kind::kDatabase) {
+      Require(cluster_.database()->Start());
+      return;
+    }
+    const absl::Status started = member.service->Start();
+    if (!started.ok() && member.kind == Member::Kind::kOrchestrator &&
+        SteadyClock::now() < member.heals_at + kSettleLimit) {
+      // It ends where it cannot reach its database, and is started again by whoever looks after it.
+      member.state = Member::State::kDead;
+      return;
+    }
+    Require(started);
+  }
+
+  void Count(const std::string& what, const Member& member, int milliseconds_away = 0) {
     static const std::map<Member::Kind, std::string> kNames = {
         {Member::Kind::kForecaster, "forecasters"},
         {Member::Kind::kWorker, "workers"},
-        {Member::Kind::kOrchestrator, "orchestrators"}};
-    ++counts_[absl::StrCat(what, " of ", kNames.at(member.kind))];
+        {Member::Kind::kOrchestrator, "orchestrators"},
+        {Member::Kind::kDatabase, "the database"}};
+    const std::string of = absl::StrCat(what, " of ", kNames.at(member.kind));
+    ++counts_[of];
+    if (member.kind == Member::Kind::kOrchestrator && milliseconds_away > kLeaseMs) {
+      ++counts_[absl::StrCat(of, " for longer than ", kLeaseMs / 1000, " s")];
+    }
   }
 
   Cluster& cluster_;
@@ -480,62 +682,93 @@ int CountInLogs(const Cluster& cluster, const std::string& text) {
   return count;
 }
 
-// From the log: what was accepted is settled once, and nothing was given up.
-size_t CheckLog(const std::string& path, const std::map<std::string, std::string>& bests) {
-  auto store = Require(SqliteEventStore::Open(path));
-  std::map<std::string, int> accepted, settled, closed;
-  std::map<std::string, std::string> candidates;
+// From the log, of all shards: what was accepted is settled once, nothing was given up, clients
+// were told what is there, and no search is left. `bests`: what searches must have ended with.
+// Returns the number of evaluations.
+size_t CheckLog(Cluster& cluster, const std::map<std::string, std::string>& bests,
+                const Told& told) {
+  std::map<std::string, int> accepted, settled, created, closed;
+  std::map<std::string, std::string> candidates, evaluations;
+  std::map<std::string, std::map<uint64_t, std::string>> searched;
   int unavailable = 0;
-  Require(store->Replay(1, [&](const StoredEvent& stored) {
-    if (const auto* event = std::get_if<EvaluationAccepted>(&stored.event.body)) {
-      ++accepted[event->request_id];
-      candidates[event->request_id] = event->candidate.candidate_id;
-    } else if (const auto* end = std::get_if<EvaluationSettled>(&stored.event.body)) {
-      ++settled[end->request_id];
-      const auto* rejection = std::get_if<Rejection>(&end->result);
-      if (rejection != nullptr && rejection->cause == Rejection::Cause::kUnavailable) {
-        UNSCOPED_INFO(end->request_id << ": " << rejection->detail);
-        ++unavailable;
+  for (const std::unique_ptr<EventStore>& store : cluster.Log()) {
+    State state;
+    Require(store->Replay(1, [&](const StoredEvent& stored) {
+      if (const auto* event = std::get_if<EvaluationAccepted>(&stored.event.body)) {
+        ++accepted[event->request_id];
+        candidates[event->request_id] = event->candidate.candidate_id;
+      } else if (const auto* end = std::get_if<EvaluationSettled>(&stored.event.body)) {
+        ++settled[end->request_id];
+        const auto* rejection = std::get_if<Rejection>(&end->result);
+        if (rejection != nullptr && rejection->cause == Rejection::Cause::kUnavailable) {
+          UNSCOPED_INFO(end->request_id << ": " << rejection->detail);
+          ++unavailable;
+        }
+        const orchestrator::Evaluation* evaluation = state.FindEvaluation(end->request_id);
+        if (evaluation != nullptr && evaluation->decision) {
+          const std::string bytes = BytesOf(orchestrator::ToProto(
+              MakeRecord(*evaluation, *end, stored.event.time_ns, stored.sequence),
+              /*with_feedback=*/true));
+          evaluations[end->request_id] = bytes;
+          searched[evaluation->search_id][stored.sequence] = bytes;
+        }
+      } else if (const auto* begin = std::get_if<SearchCreated>(&stored.event.body)) {
+        ++created[begin->search_id];
+      } else if (const auto* search = std::get_if<SearchClosed>(&stored.event.body)) {
+        ++closed[search->search_id];
+        if (bests.contains(search->search_id)) {
+          CHECK(candidates[search->confirmed_request_id] == bests.at(search->search_id));
+        }
       }
-    } else if (const auto* search = std::get_if<SearchClosed>(&stored.event.body)) {
-      ++closed[search->search_id];
-      if (bests.contains(search->search_id)) {
-        CHECK(candidates[search->confirmed_request_id] == bests.at(search->search_id));
-      }
-    }
-    return absl::OkStatus();
-  }));
+      return state.Apply(stored);
+    }));
+    CHECK(state.evaluations().empty());
+  }
   CHECK(unavailable == 0);
   CHECK(accepted.size() == settled.size());
   size_t wrong = 0;
   for (const auto& [id, times] : accepted) wrong += times != 1 || settled[id] != 1 ? 1 : 0;
   CHECK(wrong == 0);
+  CHECK(created == closed);
   for (const auto& [id, best] : bests) {
     INFO(id);
+    CHECK(created[id] == 1);
     CHECK(closed[id] == 1);
+  }
+  size_t otherwise = 0;
+  for (const auto& [id, bytes] : told.evaluations()) otherwise += evaluations[id] != bytes ? 1 : 0;
+  CHECK(otherwise == 0);
+  const auto watched = told.watched();
+  CHECK(watched.size() == created.size());
+  for (const auto& [id, settlements] : watched) {
+    INFO(id);
+    CHECK(settlements.size() == searched[id].size());
+    CHECK((settlements == searched[id]));
   }
   return accepted.size();
 }
 
 // Every forecaster has every label when nothing is on its way any more.
 void CheckLabels(Cluster& cluster) {
-  const auto stub = cluster.Stub();
   const auto limit = SteadyClock::now() + kSettleLimit;
-  v1::OrchestratorDescription description;
-  bool even = false;
-  while (!even && SteadyClock::now() < limit) {
-    REQUIRE(Insist(limit, [&](grpc::ClientContext& context) {
-              return stub->Describe(&context, {}, &description);
-            }).ok());
-    even = description.forecasters_size() == kForecasters &&
-           std::ranges::all_of(description.forecasters(), [](const auto& forecaster) {
-             return forecaster.healthy() && forecaster.pending_labels() == 0;
-           });
+  for (const std::string& address : cluster.orchestrators()) {
+    const auto stub = v1::Orchestrator::NewStub(Require(MakeChannel(address)));
+    v1::OrchestratorDescription description;
+    bool even = false;
+    while (!even && SteadyClock::now() < limit) {
+      REQUIRE(Insist(limit, [&](grpc::ClientContext& context) {
+                return stub->Describe(&context, {}, &description);
+              }).ok());
+      even = description.forecasters_size() == kForecasters &&
+             std::ranges::all_of(description.forecasters(), [](const auto& forecaster) {
+               return forecaster.healthy() && forecaster.pending_labels() == 0;
+             });
+    }
+    INFO(description.DebugString());
+    CHECK(even);
   }
-  INFO(description.DebugString());
-  CHECK(even);
   std::set<uint64_t> counts;
-  for (const std::string& address : cluster.ForecasterAddresses()) {
+  for (const std::string& address : cluster.forecasters()) {
     auto channel = Require(MakeChannel(address));
     v1::ForecasterDescription told;
     grpc::ClientContext context;
@@ -553,23 +786,25 @@ Problem LoadProblem(const std::string& folder) {
   return Require(ParseProblem(std::move(files)));
 }
 
-TEST_CASE("any process may be killed, cut off, stopped, drained or moved while searches run") {
-  // Before there are other threads.
-  auto created = TestNetwork::Create();
-  if (!created.ok()) {
-    std::cout << "skipped: " << created.status().message() << "\n";
+void RunDisturbed(int orchestrators, const std::string& default_seconds) {
+  // Before there are other threads, and so only once.
+  static const auto network = TestNetwork::Create();
+  if (!network.ok()) {
+    std::cout << "skipped: " << network.status().message() << "\n";
     return;
   }
+  abandoned = false;
   const auto seed = static_cast<uint64_t>(std::stoull(
       FromEnvironment("KERNELCAST_CHAOS_SEED",
                       absl::StrCat(SteadyClock::now().time_since_epoch().count() % 1'000'000))));
-  const seconds duration(std::stoi(FromEnvironment("KERNELCAST_CHAOS_SECONDS", "45")));
+  const seconds duration(std::stoi(FromEnvironment("KERNELCAST_CHAOS_SECONDS", default_seconds)));
   CAPTURE(seed);
   std::cout << "seed " << seed << ", " << duration.count() << " s" << std::endl;
 
-  Cluster cluster(**created);
+  Cluster cluster(**network, orchestrators);
   Complaints complaints;
-  Searches searches(cluster, complaints);
+  Told told;
+  Searches searches(cluster, complaints, told);
   const Problem real = LoadProblem("tests/candidates/iterated_map");
   std::ifstream source_file(
       testing::SourcePath("tests/candidates/iterated_map/candidates/vectorised.cc"));
@@ -598,15 +833,14 @@ TEST_CASE("any process may be killed, cut off, stopped, drained or moved while s
   }
   REQUIRE(complaints.Get().empty());
 
-  std::atomic<bool> stop = false;
   std::map<std::string, std::string> bests;
   std::mutex mutex;
   std::atomic<int> replayed = 0, compiled = 0;
-  std::vector<std::thread> threads;
   const auto limit = SteadyClock::now() + duration + kSettleLimit;
+  Clients clients;  // last: they use the others
   for (int seat = 0; seat < kSeats; ++seat) {
-    threads.emplace_back([&, seat] {
-      for (int i = 0; !stop; ++i) {
+    clients.Add([&, seat] {
+      for (int i = 0; !clients.stop(); ++i) {
         const std::string id = absl::StrCat("seat-", seat, "-", i);
         const std::string best = searches.Run(seat, id, seed + static_cast<uint64_t>(i), limit);
         const std::lock_guard lock(mutex);
@@ -617,15 +851,15 @@ TEST_CASE("any process may be killed, cut off, stopped, drained or moved while s
       }
     });
   }
-  threads.emplace_back([&] {
+  clients.Add([&] {
     const auto& candidates = cluster.problems()[0].candidates;
     EvaluateUntil(
-        stop, cluster, complaints, "replayed", v1::EVALUATE_MODE_MEASURE,
+        clients.stop(), cluster, complaints, told, "replayed", v1::EVALUATE_MODE_MEASURE,
         [&](int i) { return candidates[static_cast<size_t>(i) % candidates.size()]; }, replayed);
   });
-  threads.emplace_back([&] {
+  clients.Add([&] {
     EvaluateUntil(
-        stop, cluster, complaints, "compiled", v1::EVALUATE_MODE_FORECAST,
+        clients.stop(), cluster, complaints, told, "compiled", v1::EVALUATE_MODE_FORECAST,
         [&](int i) {
           Candidate candidate;
           candidate.problem_id = real.problem_id;
@@ -638,22 +872,19 @@ TEST_CASE("any process may be killed, cut off, stopped, drained or moved while s
   });
   Disturbance disturbance(cluster, seed);
   disturbance.RunUntil(SteadyClock::now() + duration);
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
+  clients.Join();
 
   const std::vector<std::string> texts = complaints.Get();
   INFO(absl::StrJoin(texts, "\n"));
   CHECK(texts.empty());
   CheckLabels(cluster);
+  if (cluster.database() != nullptr) CHECK(cluster.SharesBecomeEqual());
   // Whoever calls goes first.
   for (auto member = cluster.members().rbegin(); member != cluster.members().rend(); ++member) {
     INFO(member->name);
-    CHECK(member->service->Terminate() == 0);
+    if (member->service != nullptr) CHECK(member->service->Terminate() == 0);
   }
-  size_t evaluations = 0;
-  if (FromEnvironment("KERNELCAST_CHAOS_LOG", "").empty()) {
-    evaluations = CheckLog(cluster.LogPath(), bests);
-  }
+  const size_t evaluations = CheckLog(cluster, bests, told);
   CHECK(bests.size() >= kSeats);
   CHECK(replayed > 0);
   CHECK(compiled > 0);
@@ -664,7 +895,24 @@ TEST_CASE("any process may be killed, cut off, stopped, drained or moved while s
             << CountInLogs(cluster, "\"worker is left out") << " left out, "
             << CountInLogs(cluster, "\"worker found\"") << " found, "
             << CountInLogs(cluster, "\"forecaster lost\"") << " forecasters lost, "
-            << CountInLogs(cluster, "\"log replayed\"") << " logs replayed" << std::endl;
+            << CountInLogs(cluster, "\"log replayed\"") << " logs replayed, "
+            << CountInLogs(cluster, "\"shard taken\"") << " shards taken, "
+            << CountInLogs(cluster, "\"because\":\"lost\"") << " lost, "
+            << CountInLogs(cluster, "append was under way") << " appends in doubt" << std::endl;
+}
+
+TEST_CASE(
+    "any of three orchestrators with their database, three forecasters and six workers may be"
+    " killed, cut off, stopped, drained or moved while searches run") {
+  if (PostgresqlServer::ProgramFolder().empty()) {
+    std::cout << "skipped: PostgreSQL is not installed\n";
+    return;
+  }
+  RunDisturbed(3, "45");
+}
+
+TEST_CASE("so may a single orchestrator with its log in a file, and all that it needs") {
+  RunDisturbed(1, "20");
 }
 
 }  // namespace

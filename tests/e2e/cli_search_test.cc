@@ -118,6 +118,28 @@ TEST_CASE("A lost connection is taken up after the last event seen, and nothing 
   CHECK(fake.started().size() == 1);
 }
 
+TEST_CASE("A call that an orchestrator of several loses is made again with the same ids", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(2, 1.2, 0.1);
+  const grpc::Status gone(grpc::StatusCode::UNAVAILABLE, "the shard has gone");
+  fake.errors = {{"StartSearch", gone}, {"GetSearch", gone}, {"Export", gone}};
+  fake.error_counts["StartSearch"] = 1;
+  fake.error_counts["GetSearch"] = 2;
+  fake.error_counts["Export"] = 1;
+  const Outcome outcome = Run(home, Search(fake, {"--json"}));
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(json::parse(outcome.out)["counts"]["considered"] == 6);
+  REQUIRE(fake.started().size() == 2);
+  CHECK(fake.started()[0].search_id() == fake.started()[1].search_id());
+  // Not for ever.
+  fake.error_counts.clear();
+  const Outcome never = Run(home, {"watch", "s_1", "--orchestrator", fake.address()});
+  CHECK(never.exit_code == 3);
+  CHECK_THAT(never.err, Catch::Contains("the shard has gone"));
+}
+
 TEST_CASE("Ctrl-C stops the search gracefully and still reports", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;

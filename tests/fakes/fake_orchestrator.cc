@@ -257,7 +257,10 @@ int FakeOrchestrator::problems_put() const {
 
 grpc::Status FakeOrchestrator::ErrorOf(const std::string& method) const {
   const auto found = errors.find(method);
-  return found == errors.end() ? grpc::Status::OK : found->second;
+  if (found == errors.end()) return grpc::Status::OK;
+  const auto left = error_counts.find(method);
+  if (left != error_counts.end() && left->second.fetch_sub(1) <= 0) return grpc::Status::OK;
+  return found->second;
 }
 
 std::string FakeOrchestrator::CurrentSearchId() const {

@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -49,6 +50,8 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
   std::vector<v1::Search> searches;
   // Status of a method by name, instead of its work.
   std::map<std::string, grpc::Status> errors;
+  // How many calls of a method get its error; without a number all.
+  mutable std::map<std::string, std::atomic<int>> error_counts;
 
   // What clients asked for.
   std::vector<v1::StartSearchRequest> started() const;

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ namespace kernelcast::testing {
 namespace {
 
 constexpr int64_t kLimitNs = int64_t{60} * 1'000'000'000;
+constexpr int kPort = 5432;
 
 using orchestrator::PostgresqlConnection;
 using orchestrator::PostgresqlOptions;
@@ -47,7 +49,7 @@ std::string PostgresqlServer::ProgramFolder() {
   return newest;
 }
 
-PostgresqlServer::PostgresqlServer() : folder_("pg") {
+PostgresqlServer::PostgresqlServer(PostgresqlSite site) : site_(std::move(site)), folder_("pg") {
   if (geteuid() != 0) return;
   const passwd* user = getpwnam("postgres");
   if (user == nullptr) user = getpwnam("nobody");
@@ -74,12 +76,17 @@ absl::Status PostgresqlServer::Start() {
     KC_RETURN_IF_ERROR(
         RunToEnd(AsUser({"initdb", "-D", data, "-U", "kernelcast", "-A", "trust", "-E", "UTF8",
                          "--locale=C", "--no-sync", "--no-instructions"})));
+    if (!site_.host.empty()) {
+      std::ofstream(data + "/pg_hba.conf", std::ios::app) << "host all all samenet trust\n";
+    }
   }
   // What a loss of power would do is not tested, so that nothing waits for the disk.
-  KC_ASSIGN_OR_RETURN(
-      server_, ChildProcess::Spawn(Command(
-                   AsUser({"postgres", "-D", data, "-k", folder_.path().string(), "-c",
-                           "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200"}))));
+  std::vector<std::string> argv =
+      AsUser({"postgres", "-D", data, "-k", folder_.path().string(), "-p", absl::StrCat(kPort),
+              "-c", absl::StrCat("listen_addresses=", site_.host), "-c", "fsync=off", "-c",
+              "max_connections=200"});
+  argv.insert(argv.begin(), site_.launcher.begin(), site_.launcher.end());
+  KC_ASSIGN_OR_RETURN(server_, ChildProcess::Spawn(Command(std::move(argv))));
   PostgresqlOptions options = Options();
   options.reconnect_timeout = absl::Nanoseconds(kLimitNs);
   auto connection = PostgresqlConnection::Reopen(options, nullptr);
@@ -101,6 +108,10 @@ void PostgresqlServer::Stop() { End(SIGINT); }
 
 std::string PostgresqlServer::Uri(const std::string& database) const {
   return absl::StrCat("postgresql://kernelcast@/", database, "?host=", folder_.path().string());
+}
+
+std::string PostgresqlServer::NetworkUri(const std::string& database) const {
+  return absl::StrCat("postgresql://kernelcast@", site_.host, ":", kPort, "/", database);
 }
 
 PostgresqlOptions PostgresqlServer::Options(const std::string& database) const {

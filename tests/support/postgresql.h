@@ -13,6 +13,13 @@
 
 namespace kernelcast::testing {
 
+// Where a server runs, for others to reach it by network as well.
+struct PostgresqlSite {
+  std::string host;  // an address of its own: the port is PostgreSQL's usual one
+  // What starts the program, given as its arguments.
+  std::vector<std::string> launcher;
+};
+
 // A PostgreSQL server of the test's own: in a temporary folder, on a Unix socket in it, run by an
 // ordinary user where the test is root, as the server refuses to be.
 class PostgresqlServer {
@@ -21,7 +28,7 @@ class PostgresqlServer {
   // and why.
   static std::string ProgramFolder();
 
-  PostgresqlServer();
+  explicit PostgresqlServer(PostgresqlSite site = {});
   ~PostgresqlServer();
   PostgresqlServer(const PostgresqlServer&) = delete;
   PostgresqlServer& operator=(const PostgresqlServer&) = delete;
@@ -35,6 +42,8 @@ class PostgresqlServer {
 
   // For libpq; without a password.
   std::string Uri(const std::string& database = "postgres") const;
+  // The same by network, for those who are on the site's.
+  std::string NetworkUri(const std::string& database = "postgres") const;
   orchestrator::PostgresqlOptions Options(const std::string& database = "postgres") const;
   // Runs statements that return nothing of interest.
   [[nodiscard]] absl::Status Run(const std::string& sql, const std::string& database = "postgres");
@@ -48,6 +57,7 @@ class PostgresqlServer {
   std::vector<std::string> AsUser(std::vector<std::string> argv) const;
   void End(int signal);
 
+  const PostgresqlSite site_;
   TemporaryFolder folder_;
   std::string user_;  // whom the server runs as; empty: as the test
   std::unique_ptr<ChildProcess> server_;

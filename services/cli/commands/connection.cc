@@ -16,6 +16,7 @@ constexpr int64_t kStartingPatienceNs = 60'000'000'000;
 constexpr int kConnectAttempts = 3;
 // Services that go away this often in the middle of a call do not only end with their commands.
 constexpr int kAskAttempts = 5;
+constexpr absl::Duration kAskPause = absl::Milliseconds(300);
 
 }  // namespace
 
@@ -38,8 +39,8 @@ void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
   if (needs == Needs::kOrchestrator) {
     app.add_option(
            "--orchestrator", flags.orchestrator,
-           "Address of a running orchestrator; without it the services are brought up on this "
-           "machine while the command runs")
+           "Address of a running orchestrator, of several ipv4:HOST:PORT,HOST:PORT; without it the "
+           "services are brought up on this machine while the command runs")
         ->envname("KERNELCAST_ORCHESTRATOR")
         ->type_name("HOST:PORT");
   } else {
@@ -172,14 +173,17 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Forecaster() {
 }
 
 absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
+  const bool local = flags_.orchestrator.empty();
   for (int attempt = 1;; ++attempt) {
     KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Orchestrator());
     absl::Status status = work(*v1::Orchestrator::NewStub(channel));
-    // A call waits in vain, to its deadline, for an address that nobody serves any more.
-    const bool gone = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-    if (!gone || !flags_.orchestrator.empty() || attempt == kAskAttempts ||
-        context_.interrupt.requested()) {
-      return status;
+    // A call waits in vain, to its deadline, for a local address that nobody serves any more.
+    const bool gone = absl::IsUnavailable(status) || (local && absl::IsDeadlineExceeded(status));
+    if (!gone || attempt == kAskAttempts || context_.interrupt.requested()) return status;
+    // Another one is to be found at the same address, or behind the same name, before long.
+    if (!local) {
+      std::this_thread::sleep_for(
+          absl::ToChronoMilliseconds(RetryAfter(status).value_or(kAskPause)));
     }
   }
 }

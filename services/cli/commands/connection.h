@@ -51,9 +51,10 @@ class Connection {
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Worker();
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Forecaster();
 
-  // Does what is to be done with the orchestrator. Where it is one of this machine's and goes away
-  // meanwhile, as the services of another command do when that ends, `work` is done again with the
-  // next one, which has the same state: it must bear repetition. Otherwise its error is the result.
+  // Does what is to be done with the orchestrator. Where it goes away meanwhile, as the services of
+  // another command do when that ends, or one of several orchestrators, `work` is done again, a few
+  // times at most, with the next one that is there, which has the same state: it must bear
+  // repetition. Otherwise its error is the result.
   using OrchestratorWork = std::function<absl::Status(v1::Orchestrator::Stub& stub)>;
   [[nodiscard]] absl::Status AskOrchestrator(const OrchestratorWork& work);
 

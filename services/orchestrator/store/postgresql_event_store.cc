@@ -214,14 +214,14 @@ absl::StatusOr<uint64_t> PostgresqlEventStore::Append(std::span<const AppendEntr
       Log(LogLevel::kWarning, "the database was lost while an append was under way",
           {{"shard", impl_->shard}, {"error", std::string(status.message())}});
       absl::StatusOr<bool> applied = impl_->Decide(before, after);
-      if (applied.ok() && !*applied && Clock::Real().MonotonicNs() < limit_ns) continue;
-      if (!applied.ok()) {
+      if (applied.ok()) {
+        Log(LogLevel::kInfo, "the database is back",
+            {{"shard", impl_->shard}, {"append", *applied ? "was written" : "was not written"}});
+        if (!*applied && Clock::Real().MonotonicNs() < limit_ns) continue;
+        if (*applied) status = absl::OkStatus();
+      } else {
         status = applied.status();
-      } else if (*applied) {
-        status = absl::OkStatus();
       }
-      Log(LogLevel::kInfo, "the database is back",
-          {{"shard", impl_->shard}, {"append", status.ok() ? "was written" : "was not written"}});
     }
     if (!status.ok()) {
       impl_->failed = status;

@@ -445,7 +445,23 @@ TEST_CASE("any orchestrator answers for any search") {
     v1::ExportRecord record;
     auto stream = stub->Export(&context, request);
     CHECK(!stream->Read(&record));
-    CHECK(stream->Finish().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    const grpc::Status refused = stream->Finish();
+    CHECK(refused.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK_THAT(refused.error_message(), Catch::StartsWith("from_sequence: "));
+    CHECK_THAT(refused.error_message(), Catch::Contains("search_id"));
+    // Of one search it is well.
+    grpc::ClientContext again;
+    request.set_search_id("search-3");
+    auto one = stub->Export(&again, request);
+    bool late = true;
+    int records_left = 0;
+    while (one->Read(&record)) {
+      late = late && record.sequence() >= 5;
+      ++records_left;
+    }
+    CHECK(one->Finish().ok());
+    CHECK(late);
+    CHECK(records_left > 0);
   }
   cluster.CheckLog();
   CHECK(cluster.Metric(elsewhere, "kernelcast_orchestrator_forwarded_calls_total") > 0);
