@@ -283,6 +283,24 @@ class TraceTest(unittest.TestCase):
             self.assertLessEqual(answered, sent)
             self.assertLessEqual(sent, {span.span_id.hex() for span in asked})
 
+    def test_services_that_the_command_line_starts_send_their_spans(self):
+        state = os.path.join(self.folder, "state")
+        up = subprocess.Popen([os.path.join(options.programs, "kernelcast"), "up", "--json", "--listen", "127.0.0.1:0",
+                               "--state-dir", state, "--otlp-endpoint", self.collector.url, "--trace-ratio", "1"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+        self.addCleanup(end, up)
+        with up.stdout:
+            ready = json.loads(up.stdout.readline())
+            ran = search({}, "--orchestrator", ready["orchestrator"], "--budget-candidates", "6")
+            self.assertEqual(ran.returncode, 0, ran.stderr.decode())
+            up.send_signal(signal.SIGTERM)
+            self.assertEqual(up.wait(SEARCH_SECONDS), 0)
+        self.assertEqual(self.collector.mistakes, [])
+        names = {(service, span.name) for service, span in self.collector.spans}
+        for one in (("kernelcast-orchestrator", "kernelcast.search"), ("kernelcast-worker", "kernelcast.measure"),
+                    ("kernelcast-forecaster", "kernelcast.v1.Forecaster/Forecast")):
+            self.assertIn(one, names)
+
     def test_what_is_not_sampled_is_not_exported(self):
         services = self.services("--trace-ratio", "0")
         for environment in ({}, {"TRACEPARENT": f"00-{TRACE}-{ROOT_SPAN}-00"}, {"TRACEPARENT": "nonsense"}):
