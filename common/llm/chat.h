@@ -84,7 +84,8 @@ struct ChatRequest {
   // White-space characters in a row after which an answer is cut with kWhitespaceLoop; 0: never.
   int max_whitespace_run = 64;
 
-  // Goes along as the headers traceparent and tracestate, where it is valid.
+  // What the call is for. Where it is valid each attempt is a span in it, which goes along as the
+  // headers traceparent and tracestate unless the endpoint's configuration says no.
   TraceContext trace = {};
 
   // Called at most once and before the answer, when the first token of any attempt has come: the

@@ -300,7 +300,8 @@ TransferId CurlTransport::Impl::StartTransfer(int endpoint, std::string body, Tr
   CURL* const handle = transfer->handle.get();
   bool started = false;
   if (handle != nullptr) {
-    if (const TraceContext* trace = CurrentTrace()) {
+    const TraceContext* const trace = CurrentTrace();
+    if (trace != nullptr && config.endpoints[endpoint].trace_headers) {
       transfer->traced_headers = MakeHeaders(config.endpoints[endpoint]);
       Append(transfer->traced_headers, "traceparent: " + FormatTraceparent(*trace));
       if (!trace->state.empty()) Append(transfer->traced_headers, "tracestate: " + trace->state);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/trace_context.h"
 #include "common/llm/request_body.h"
+#include "common/tracing/tracer.h"
 
 namespace kernelcast::llm {
 namespace {
@@ -113,6 +114,7 @@ struct Dispatcher::Attempt final : TransferSink {
   bool first_token_told = false;
   bool transfer_ended = false;
   bool touched = false;
+  Span span;  // of no trace, where the call is of none
 };
 
 struct Dispatcher::Call {
@@ -410,7 +412,17 @@ void Dispatcher::Send(Call& call, int index, bool hedge) {
   });
   ReportConcurrency(endpoint);
   call.attempts.push_back(std::move(owned));
-  const TraceScope scope(&call.request.trace);
+  // As the conventions for generative models have it; texts are nobody's business.
+  attempt.span =
+      StartSpan(absl::StrCat("chat ", attempt.model), SpanKind::kClient, &call.request.trace);
+  if (attempt.span.recording()) {
+    attempt.span.Set("gen_ai.operation.name", std::string("chat"));
+    attempt.span.Set("gen_ai.request.model", attempt.model);
+    attempt.span.Set("kernelcast.endpoint", endpoint.config.name);
+    attempt.span.Set("kernelcast.attempt", int64_t{call.sent});
+    attempt.span.Set("kernelcast.hedge", hedge);
+  }
+  const TraceScope scope(&attempt.span.context());
   attempt.transfer =
       transport_.Start(index, BuildRequestBody(endpoint.config, call.request, shape), &attempt);
   SetTimer(call, DueNs(call));
@@ -543,6 +555,10 @@ void Dispatcher::OnAnswer(Attempt& attempt) {
   outcome.model = attempt.model;
   outcome.shape_tag = attempt.shape_tag;
   const TokenUsage& usage = outcome.answer.usage;
+  if (usage.known) {
+    attempt.span.Set("gen_ai.usage.input_tokens", usage.prompt_tokens);
+    attempt.span.Set("gen_ai.usage.output_tokens", usage.completion_tokens);
+  }
   outcome.cost = usage.known ? Cost(attempt.endpoint.config.prices, usage) : 0;
   stats_.Update([&](ClientStats& stats) {
     EndpointStats& endpoint = stats.endpoints[attempt.endpoint.index];
@@ -620,6 +636,12 @@ void Dispatcher::Close(Attempt& attempt, ErrorKind result) {
     endpoint.limit.OnSuccess(endpoint.in_flight);
   }
   --endpoint.in_flight;
+  if (result != ErrorKind::kNone) {
+    attempt.span.Set("error.type", std::string(ErrorKindName(result)));
+    // The loser of a race is no failure.
+    if (result != ErrorKind::kCancelled) attempt.span.Fail(ErrorKindName(result));
+  }
+  attempt.span.End();
   stats_.Update([&](ClientStats& stats) {
     ++stats.endpoints[endpoint.index].attempts_by_result[static_cast<size_t>(result)];
   });

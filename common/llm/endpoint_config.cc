@@ -252,6 +252,7 @@ absl::StatusOr<EndpointConfig> ReadEndpoint(const std::string& file,
   section.Key("headers", [&endpoint](const YAML::Node& value) {
     return ReadHeaders(value, &endpoint.headers);
   });
+  section.Bool("trace_headers", &endpoint.trace_headers);
   section.Number("initial_concurrency", &endpoint.initial_concurrency, 1, 1e5);
   section.Number("max_concurrency", &endpoint.max_concurrency, 1, 1e5);
   section.Key("prices", [&file, &endpoint](const YAML::Node& value) {

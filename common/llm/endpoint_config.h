@@ -36,6 +36,9 @@ struct EndpointConfig {
   // loopback address is reached without one, whatever is told.
   std::string proxy = "environment";
   std::vector<Header> headers;
+  // Whether requests carry the trace that they belong to, as the headers traceparent and
+  // tracestate.
+  bool trace_headers = true;
 
   int initial_concurrency = 16;
   int max_concurrency = 512;

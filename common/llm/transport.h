@@ -38,7 +38,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   // POSTs `body` to /chat/completions of an endpoint, with the calling thread's trace as headers,
-  // if there is one. `sink` outlives the exchange: OnEnd, Cancel or Drain.
+  // if there is one and the endpoint takes it. `sink` outlives the exchange: OnEnd, Cancel or
+  // Drain.
   virtual TransferId Start(int endpoint, std::string body, TransferSink* sink) = 0;
   // Closes the exchange's stream now; its sink is told nothing more. One that has ended is left
   // alone.

@@ -382,6 +382,7 @@ def overview():
 
 def orchestrator():
     used = "kernelcast_orchestrator_candidates_total"
+    shared = "kernelcast_orchestrator_leases_renewed_timestamp_seconds"  # 0 for one whose log is its own
     rate = "[$__rate_interval]"
     return board("Kernelcast: orchestrator", "orchestrator", "kernelcast_orchestrator_log_events", [
         ("Decisions", [
@@ -405,8 +406,18 @@ def orchestrator():
         ]),
         ("Work", [
             queue_depth(), queue_age(),
-            lines("Workers", "That it was told of, by whether they answer.", "short",
-                  [("{{state}} {{instance}}", "kernelcast_orchestrator_workers")], runbook="KernelcastWorkersAway"),
+            lines("Workers", "That it knows of, by whether they answer. ejected: left out for a while, since their calls fail.",
+                  "short", [("{{state}} {{instance}}", "kernelcast_orchestrator_workers")], runbook="KernelcastWorkersAway"),
+            lines("Forecasters", "That it knows of, by whether they answer. None that is ready: everything is measured.", "short",
+                  [("{{state}} {{instance}}", "kernelcast_orchestrator_forecasters")],
+                  runbook="KernelcastForecasterAway"),
+            lines("Calls to workers that were made again", "lost: with the worker. failed: it answered with an error. "
+                  "handed_back: it drains. refused: it had no credit left.", "cps",
+                  [("{{reason}}", f"sum by (reason) (rate(kernelcast_orchestrator_worker_calls_repeated_total{rate}))")],
+                  stacked=True, runbook="KernelcastWorkersEjected"),
+            lines("Workers left out", "Times within 5 minutes, since calls to them failed.", "short",
+                  [("{{instance}}", "increase(kernelcast_orchestrator_worker_ejections_total[5m])")],
+                  runbook="KernelcastWorkersEjected"),
             lines("Searches", "That run, and candidates in flight.", "short",
                   [("searches", "sum(kernelcast_orchestrator_running_searches)"),
                    ("in flight", "sum(kernelcast_orchestrator_candidates_in_flight)")]),
@@ -415,6 +426,30 @@ def orchestrator():
             lines("Event log", "Events appended.", "cps",
                   [("{{instance}}", "deriv(kernelcast_orchestrator_log_events[5m])")]),
             best_speedup(24),
+        ]),
+        ("Several orchestrators on one log", [
+            lines("Shards by who holds them", "Of the log in the database. unserved: nobody holds them, or who does cannot "
+                  "serve them yet; their searches stand still.", "short",
+                  [("{{instance}}", f"kernelcast_orchestrator_shards_held and {shared} > 0"),
+                   ("unserved", f"max(kernelcast_orchestrator_shards_unserved and {shared} > 0)")],
+                  stacked=True, runbook="KernelcastShardsUnserved", overrides=[
+                      {"matcher": {"id": "byName", "options": "unserved"},
+                       "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": RED}}]}]),
+            lines("Since leases were renewed", "Beyond the lease, 10 s unless told, an orchestrator serves nothing and others "
+                  "take its shards.", "s",
+                  [("{{instance}}", f"time() - ({shared} > 0)")], limit=60, runbook="KernelcastLeasesNotRenewed"),
+            lines("Renewals of leases", "failed: the database did not answer, or not in time.", "cps",
+                  [("{{instance}} {{result}}", f"rate(kernelcast_orchestrator_lease_renewals_total{rate}) > 0")],
+                  runbook="KernelcastLeasesNotRenewed"),
+            lines("Shards that changed hands", "Within 5 minutes. taken: from nobody, or from one that is gone. lost: it slept "
+                  "through its lease. failed: could not be opened, or not written to.", "short",
+                  [(f"{{{{instance}}}} {name}", f"increase(kernelcast_orchestrator_shards_{name}_total[5m])")
+                   for name in ("taken", "lost", "failed")], runbook="KernelcastShardsChangeHands"),
+            lines("Calls passed on", "To the orchestrator that holds their shard. All of them: clients call one only.", "reqps",
+                  [("{{instance}}", f"rate(kernelcast_orchestrator_forwarded_calls_total{rate})")]),
+            lines("Orchestrators", "That are alive and not leaving, as each of them sees it.", "short",
+                  [("{{instance}}", f"kernelcast_orchestrator_replicas and {shared} > 0")],
+                  runbook="KernelcastServiceDown"),
         ]),
         ("Kernels that a model writes", [
             lines("Kernels by what came of them", "Requests to a model for a kernel.", "cps",

@@ -232,7 +232,9 @@ class ChartTest(unittest.TestCase):
         for sets, message in (
                 (["tls.mode=on"], "'/tls/mode': value must be one of 'off', false, 'certManager', 'existingSecret'"),
                 ([pools + "cpu.replica=2"], "'/worker/pools/cpu': additional properties 'replica' not allowed"),
-                (["forecaster.replicas=3"], "'/forecaster': additional properties 'replicas' not allowed"),
+                (["forecaster.replica=3"], "'/forecaster': additional properties 'replica' not allowed"),
+                (["forecaster.replicas=0"], "'/forecaster/replicas': minimum"),
+                (["orchestrator.replicas=0"], "'/orchestrator/replicas': minimum"),
                 (["orchestrator.replicas=3"], "orchestrator.replicas: more than one need orchestrator.database.uri"),
                 (["orchestrator.database.uri=postgresql://u@h/d", pools + 'b.gpuProducts=["NVIDIA-H200"]'],
                  "orchestrator.database.uri: must name a database for each pool's orchestrator"),
@@ -298,21 +300,16 @@ class ChartTest(unittest.TestCase):
                 labels = one["spec"]["template"]["metadata"]["labels"]
                 self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
                 self.assertLessEqual(one["spec"]["selector"]["matchLabels"].items(), labels.items())
-                replicas = one["spec"].get("replicas")
-                if replicas is None:
-                    replicas = next(
-                        scaler["spec"].get("maxReplicas", scaler["spec"].get("maxReplicaCount"))
-                        for scaler in of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject")
-                        if scaler["spec"]["scaleTargetRef"]["name"] == one["metadata"]["name"])
-                addresses[one["metadata"]["name"]] = [
-                    f"{one['metadata']['name']}-{i}.{one['spec']['serviceName']}.kernelcast.svc.cluster.local:{port}"
-                    for i in range(replicas)]
+                # Forecasters pod by pod, workers by the name of them all.
+                host = f"{one['spec']['serviceName']}.kernelcast.svc.cluster.local:{port}"
+                addresses[one["metadata"]["name"]] = [f"dns:///{host}"] if "-worker-" in one["metadata"]["name"] else [
+                    f"{one['metadata']['name']}-{i}.{host}" for i in range(one["spec"]["replicas"])]
             wanted = []
             for one in sets:
                 if label(one, "app.kubernetes.io/component") != "orchestrator":
                     continue
                 config = config_of(objects, one)
-                self.assertEqual([config["forecaster"]], addresses["kc-kernelcast-forecaster"])
+                self.assertEqual(config["forecaster"], addresses["kc-kernelcast-forecaster"])
                 pool = label(one, "kernelcast.dev/pool")
                 self.assertEqual(config["worker"], addresses[f"kc-kernelcast-worker-{pool}"])
                 wanted += config["worker"]
@@ -325,7 +322,35 @@ class ChartTest(unittest.TestCase):
         objects = render("defaults", "orchestrator.perPool=false", "worker.pools.more.replicas=2")
         config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod"))
         self.assertEqual([address.split(".")[0] for address in config["worker"]],
-                         ["kc-kernelcast-worker-cpu-0", "kc-kernelcast-worker-more-0", "kc-kernelcast-worker-more-1"])
+                         ["dns:///kc-kernelcast-worker-cpu", "dns:///kc-kernelcast-worker-more"])
+
+    def test_a_pool_is_scaled_without_a_word_to_its_orchestrator(self):
+        def orchestrator(*sets):
+            return named(render("defaults", *sets), "StatefulSet", "kc-kernelcast-orchestrator-cpu-pod")
+        scaled = ["worker.pools.cpu.autoscaling.mode=keda", "worker.pools.cpu.autoscaling.maxReplicas=40"]
+        for sets in (["worker.pools.cpu.replicas=7"], scaled):
+            self.assertEqual(orchestrator(*sets), orchestrator())  # the checksum of its flags included
+        # Others whom it must know by name are told to it.
+        self.assertNotEqual(orchestrator("forecaster.replicas=2"), orchestrator())
+
+    def test_several_forecasters_have_a_name_and_a_state_each(self):
+        objects = render("several-orchestrators")
+        one = named(objects, "StatefulSet", "kc-kernelcast-forecaster")
+        self.assertEqual(one["spec"]["replicas"], 2)
+        self.assertEqual([claim["metadata"]["name"] for claim in one["spec"]["volumeClaimTemplates"]], ["state"])
+        config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-orchestrator-h100-pod"))
+        self.assertEqual([address.split(".")[0] for address in config["forecaster"]],
+                         ["kc-kernelcast-forecaster-0", "kc-kernelcast-forecaster-1"])
+        # Not on one node, where there are more, and not away at once.
+        budget = named(objects, "PodDisruptionBudget", "kc-kernelcast-forecaster")
+        self.assertEqual(budget["spec"]["maxUnavailable"], 1)
+        for name in ("kc-kernelcast-forecaster", "kc-kernelcast-orchestrator-h100-pod"):
+            one = named(objects, "StatefulSet", name)
+            spread, = one["spec"]["template"]["spec"]["topologySpreadConstraints"]
+            self.assertEqual((spread["topologyKey"], spread["whenUnsatisfiable"]), ("kubernetes.io/hostname", "ScheduleAnyway"))
+            self.assertEqual(spread["labelSelector"]["matchLabels"], label_selector(one))
+        for one in of_kind(render("defaults"), "StatefulSet"):
+            self.assertNotIn("topologySpreadConstraints", one["spec"]["template"]["spec"])
 
     def test_orchestrators_that_share_a_database_find_each_other(self):
         objects = render("several-orchestrators")
@@ -511,9 +536,11 @@ class ChartTest(unittest.TestCase):
             config = config_of(objects, one)
             self.assertIn("tls-client-ca-file", config)
             if component == "orchestrator":
-                self.assertTrue(covered("forecaster", config["forecaster"].split(":")[0]))
+                for forecaster in config["forecaster"]:
+                    self.assertTrue(covered("forecaster", forecaster.split(":")[0]))
                 for worker in config["worker"]:
-                    self.assertTrue(covered("worker", worker.split(":")[0]))
+                    # Checked against the name that is looked up, whichever pod answers.
+                    self.assertIn(worker.removeprefix("dns:///").split(":")[0], hosts["worker"])
                 self.assertIn("client-certificate-file", config)
         for service in of_kind(objects, "Service"):
             self.assertTrue(covered(label(service, "app.kubernetes.io/component"), service["metadata"]["name"]))

@@ -21,7 +21,7 @@ COMMON = {
     "domain": ["base"],
     "calibration": ["base", "domain"],
     "convert": ["base", "domain"],
-    "llm": ["base"],
+    "llm": ["base", "tracing"],
     "llm_flags": ["base", "llm"],
     "llm_metrics": ["base", "llm", "metrics"],
     "prompt": ["base", "domain"],

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs searches with the three services under a real Prometheus, and has it answer every query of every board.
+"""Runs searches with the three services under a real Prometheus, and has it answer every query of every board. Beside
+them two orchestrators share a log in a real PostgreSQL, which goes away, as one of them does.
 
     live_test.py --programs FOLDER [TEST ...]
 """
@@ -22,11 +23,13 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import postgresql  # noqa: E402
 from prometheus import START_SECONDS, fetch, free_port, query, query_range, wait_for  # noqa: E402
 
 BOARDS = os.path.join(ROOT, "deploy/grafana/dashboards")
 RULES = os.path.join(ROOT, "deploy/prometheus/rules")
 SCRAPE_SECONDS = 1
+SHARDS = 4
 SEARCH_SECONDS = 180
 DATA_SECONDS = 30
 options = None
@@ -44,6 +47,8 @@ MAY_BE_ZERO = {
     ("worker", "Share of measurements that failed"): WELL,
     ("orchestrator", "Threshold"): "is 0 until a hundred candidates have proven the forecasts",
     ("orchestrator", "Labels that wait"): WELL,
+    ("orchestrator", "Calls to workers that were made again"): WELL,
+    ("orchestrator", "Workers left out"): WELL,
     ("orchestrator", "Breaker"): WELL,
     ("orchestrator", "Answers without usage"): WELL,
     ("forecaster", "Breaker"): WELL,
@@ -75,12 +80,18 @@ def substituted(expression):
     return expression
 
 
+def series(page):
+    """Of what a service exposes, by name and labels as they are written."""
+    return {name: float(value) for name, value in re.findall(r"^(kernelcast_\S+) (\S+)$", page, re.MULTILINE)}
+
+
 class Stack:
-    """The services, two endpoints that they ask, and a Prometheus."""
+    """The services, two endpoints that they ask, two orchestrators more on one database, and a Prometheus."""
 
     def __init__(self, folder):
         self.folder = folder
         self.processes = []
+        self.database = None
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -114,16 +125,21 @@ class Stack:
         return config
 
     def service(self, name, *arguments):
-        """Where it serves: {"grpc": ..., "metrics": ...}."""
+        """Where it serves: {"grpc": ..., "metrics": ...}. What follows a dash in the name tells several apart."""
         ready = self.path(f"{name}.ready")
-        process = self.spawn(name, self.program(f"kernelcast-{name}"), "--listen=127.0.0.1:0", "--metrics=127.0.0.1:0",
-                             f"--ready-file={ready}", *arguments)
+        process = self.spawn(name, self.program(f"kernelcast-{name.split('-')[0]}"), "--listen=127.0.0.1:0",
+                             "--metrics=127.0.0.1:0", f"--ready-file={ready}", *arguments)
         try:
             wait_for(name, lambda: os.path.exists(ready), process)
         except AssertionError as error:
             raise AssertionError(self.log(name)) from error
         with open(ready, encoding="utf-8") as file:
-            return json.load(file)
+            return {**json.load(file), "process": process}
+
+    def start_database(self):
+        process = self.spawn("database", *self.database.server())
+        wait_for("the database", self.database.answers, process)
+        return process
 
     def up(self):
         forecasts = self.endpoint("forecast", "30", "--fault", "server_error=0.1", "--fault", "content_for_tool=0.1", "--fault",
@@ -137,6 +153,48 @@ class Stack:
             self.forecaster["grpc"], "--forecast-timeout-seconds", "20", "--confirm", "1", "--llm-config",
             kernels)
         self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
+        self.database = postgresql.PostgresqlServer()
+        self.database_process = self.start_database()
+        for name in ("orchestrator-a", "orchestrator-b"):
+            self.services[name] = self.service(
+                name, "--store", self.database.uri(), "--store-shards", str(SHARDS), "--lease-seconds", "2", "--worker",
+                self.worker["grpc"], "--forecaster", self.forecaster["grpc"], "--status", "")
+
+    def metric(self, service, name):
+        return series(fetch(self.services[service]["metrics"], "/metrics"))[f"kernelcast_orchestrator_{name}"]
+
+    def wait_metric(self, service, name, condition):
+        wait_for(f"{name} of {service}", lambda: condition(self.metric(service, name)),
+                 self.services[service]["process"])
+
+    def trouble(self):
+        """What makes the panels of several orchestrators tell: calls that are passed on, a database that is away, and an
+        orchestrator that sleeps through its leases."""
+        both = ("orchestrator-a", "orchestrator-b")
+        for name in both:
+            self.wait_metric(name, "shards_held", lambda held: held == SHARDS / 2)
+        listed = subprocess.run([self.program("kernelcast"), "searches", "--orchestrator",
+                                 self.services["orchestrator-a"]["grpc"], "--state-dir", self.path("cli")], cwd=ROOT,
+                                check=False, capture_output=True, text=True)
+        assert listed.returncode == 0, listed.stderr
+        assert self.metric("orchestrator-a", "forwarded_calls_total") > 0
+
+        self.database_process.send_signal(signal.SIGINT)
+        self.database_process.wait(START_SECONDS)
+        for name in both:
+            self.wait_metric(name, "shards_unserved", lambda unserved: unserved > 0)
+        self.database_process = self.start_database()
+        for name in both:
+            self.wait_metric(name, "shards_unserved", lambda unserved: unserved == 0)
+
+        sleeper = self.services["orchestrator-a"]["process"]
+        sleeper.send_signal(signal.SIGSTOP)
+        try:
+            self.wait_metric("orchestrator-b", "shards_held", lambda held: held == SHARDS)
+        finally:
+            sleeper.send_signal(signal.SIGCONT)
+        self.wait_metric("orchestrator-a", "shards_lost_total", lambda lost: lost > 0)
+        self.wait_metric("orchestrator-a", "shards_held", lambda held: held == SHARDS / 2)
 
     def scrape(self):
         config = self.path("prometheus.yml")
@@ -144,8 +202,10 @@ class Stack:
             json.dump({
                 "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": f"{SCRAPE_SECONDS}s"},
                 "rule_files": [f"{RULES}/*.yml"],
-                "scrape_configs": [{"job_name": name, "static_configs": [{"targets": [one["metrics"]]}]}
-                                   for name, one in self.services.items()],
+                "scrape_configs": [
+                    {"job_name": job, "static_configs": [{"targets": [
+                        one["metrics"] for name, one in self.services.items() if name.split("-")[0] == job]}]}
+                    for job in ("forecaster", "worker", "orchestrator")],
             }, file)
         # It does not say which port it picked, so that somebody may take one in between: then, another.
         for attempt in range(3):
@@ -154,7 +214,8 @@ class Stack:
                                  f"--storage.tsdb.path={self.path(f'data{attempt}')}",
                                  f"--web.listen-address={self.prometheus}", "--log.level=warn")
             try:
-                wait_for("Prometheus", lambda: len(query(self.prometheus, "up == 1")) == 3, process)
+                wait_for("Prometheus", lambda: len(query(self.prometheus, "up == 1")) == len(self.services),
+                         process)
                 self.prometheus_process = process
                 return
             except AssertionError:
@@ -177,6 +238,8 @@ class Stack:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self.database:
+            self.database.remove()
 
 
 class Watch:
@@ -221,8 +284,8 @@ class Watch:
 class LiveTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        if not shutil.which("prometheus"):
-            raise unittest.SkipTest("prometheus is missing; scripts/setup.sh --test installs it")
+        if not shutil.which("prometheus") or not postgresql.program_folder():
+            raise unittest.SkipTest("prometheus or postgresql is missing; scripts/setup.sh --test installs them")
         folder = tempfile.TemporaryDirectory(prefix="kernelcast-live-")
         cls.addClassCleanup(folder.cleanup)
         cls.stack = stack = Stack(folder.name)
@@ -230,6 +293,7 @@ class LiveTest(unittest.TestCase):
         stack.up()
         stack.scrape()
         cls.watch = Watch(stack.prometheus)
+        stack.trouble()
         # One that a space is searched in, and one whose kernels a model writes.
         for arguments in (
                 ("row_softmax", "--budget-measurements", "10", "--policy-parameter", "bootstrap_share=0.1",

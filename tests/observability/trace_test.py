@@ -104,14 +104,15 @@ class Collector:
 class Services:
     """The three, all tracing."""
 
-    def __init__(self, folder, collector, *more):
+    def __init__(self, folder, collector, *more, forecasts=(), kernels=()):
+        """`forecasts` and `kernels` are flags of who asks a model for them."""
         self.folder = folder
         self.processes = {}
         common = ["--otlp-endpoint", collector, *more]
-        forecaster = self.start("forecaster", "--state-dir", self.path("forecaster"), *common)
+        forecaster = self.start("forecaster", "--state-dir", self.path("forecaster"), *common, *forecasts)
         worker = self.start("worker", "--cache-dir", self.path("cache"), "--lease-file", self.path("lease"), *common)
         self.orchestrator = self.start("orchestrator", "--state-dir", self.path("orchestrator"), "--worker", worker["grpc"],
-                                       "--forecaster", forecaster["grpc"], "--confirm", "1", *common)
+                                       "--forecaster", forecaster["grpc"], "--confirm", "1", *common, *kernels)
 
     def path(self, *parts):
         """In the test's folder."""
@@ -142,12 +143,32 @@ class Services:
                 process.kill()
                 process.wait()
 
-    def search(self, environment):
+    def search(self, environment, *more):
         """A small one, to its end."""
-        return subprocess.run(
-            [os.path.join(options.programs, "kernelcast"), "search", os.path.join(ROOT, "examples/problems/row_softmax"),
-             "--orchestrator", self.orchestrator["grpc"], "--budget-measurements", "3", "--budget-candidates", "6", "--json"],
-            env={**os.environ, **environment}, cwd=ROOT, check=False, capture_output=True, timeout=SEARCH_SECONDS)
+        return search(environment, "--orchestrator", self.orchestrator["grpc"], "--budget-candidates", "6", *more)
+
+
+def search(environment, *more):
+    """A small one, to its end."""
+    return subprocess.run(
+        [os.path.join(options.programs, "kernelcast"), "search", os.path.join(ROOT, "examples/problems/row_softmax"),
+         "--budget-measurements", "3", "--json", *more],
+        env={**os.environ, **environment}, cwd=ROOT, check=False, capture_output=True, timeout=SEARCH_SECONDS)
+
+
+def start_endpoint(answers):
+    """A process that a model is asked at, and its address."""
+    process = subprocess.Popen([os.path.join(options.programs, "fake-llm-endpoint"), "--answers", answers],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    with process.stdout:
+        return process, f"127.0.0.1:{int(process.stdout.readline())}"
+
+
+def end(process):
+    """Whatever it does."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
 
 
 @unittest.skipIf(trace_service_pb2 is None, "no definitions of OTLP: scripts/setup.sh --test")
@@ -160,9 +181,9 @@ class TraceTest(unittest.TestCase):
         self.collector = Collector()
         self.addCleanup(self.collector.close)
 
-    def services(self, *more, collector=None):
+    def services(self, *more, collector=None, **models):
         """Started, and ended with the test."""
-        services = Services(self.folder, collector or self.collector.url, *more)
+        services = Services(self.folder, collector or self.collector.url, *more, **models)
         self.addCleanup(services.kill)
         return services
 
@@ -220,6 +241,65 @@ class TraceTest(unittest.TestCase):
             lines = [json.loads(line) for line in file if line.startswith("{")]
         started = [line for line in lines if line["message"] == "search started"]
         self.assertEqual([line.get("trace_id") for line in started], [TRACE])
+
+    def test_requests_to_models_are_spans_of_the_search_and_carry_them(self):
+        addresses = {}
+        for answers in ("forecast", "kernel"):
+            process, addresses[answers] = start_endpoint(answers)
+            self.addCleanup(end, process)
+
+        def asking(answers):
+            return ["--llm", f"http://{addresses[answers]}/v1", "--llm-model", "fake"]
+
+        services = self.services("--trace-ratio", "0", forecasts=["--backend", "llm", *asking("forecast")],
+                                 kernels=["--forecast-timeout-seconds", "20", *asking("kernel")])
+        # Kernels that are no kernels of this problem come to nothing; candidates of a space are forecast.
+        for more in ([], ["--generator", "llm", "--generator-requests", "3"]):
+            ran = services.search({"TRACEPARENT": f"00-{TRACE}-{ROOT_SPAN}-01"}, *more)
+            self.assertIn(ran.returncode, (0, 1), ran.stderr.decode())
+        seen = {answers: json.loads(fetch(address, "/admin/seen"))["traceparents"]
+                for answers, address in addresses.items()}
+        self.assertEqual(services.stop(), [0, 0, 0])
+
+        self.assertEqual(self.collector.mistakes, [])
+        spans = {span.span_id: (service, span) for service, span in self.collector.spans}
+        for answers, service, parent in (("forecast", "kernelcast-forecaster", "kernelcast.v1.Forecaster/Forecast"),
+                                         ("kernel", "kernelcast-orchestrator", "kernelcast.search")):
+            asked = [span for of_service, span in spans.values() if (of_service, span.name) == (service, "chat fake")]
+            answered = set()
+            for span in asked:
+                self.assertEqual(span.kind, span.SPAN_KIND_CLIENT)
+                caller, of_caller = spans[span.parent_span_id]
+                self.assertEqual((caller, of_caller.name), (service, parent))
+                attributes = {item.key: item.value for item in span.attributes}
+                self.assertEqual(attributes["gen_ai.request.model"].string_value, "fake")
+                if "error.type" not in attributes:
+                    self.assertGreater(attributes["gen_ai.usage.output_tokens"].int_value, 0)
+                    answered.add(span.span_id.hex())
+            self.assertGreater(len(answered), 0, service)
+            # What was given up before it was sent was not seen.
+            sent = {traceparent.split("-")[2] for traceparent in seen[answers]}
+            self.assertEqual(set(seen[answers]), {f"00-{TRACE}-{span_id}-01" for span_id in sent})
+            self.assertLessEqual(answered, sent)
+            self.assertLessEqual(sent, {span.span_id.hex() for span in asked})
+
+    def test_services_that_the_command_line_starts_send_their_spans(self):
+        state = os.path.join(self.folder, "state")
+        up = subprocess.Popen([os.path.join(options.programs, "kernelcast"), "up", "--json", "--listen", "127.0.0.1:0",
+                               "--state-dir", state, "--otlp-endpoint", self.collector.url, "--trace-ratio", "1"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT)
+        self.addCleanup(end, up)
+        with up.stdout:
+            ready = json.loads(up.stdout.readline())
+            ran = search({}, "--orchestrator", ready["orchestrator"], "--budget-candidates", "6")
+            self.assertEqual(ran.returncode, 0, ran.stderr.decode())
+            up.send_signal(signal.SIGTERM)
+            self.assertEqual(up.wait(SEARCH_SECONDS), 0)
+        self.assertEqual(self.collector.mistakes, [])
+        names = {(service, span.name) for service, span in self.collector.spans}
+        for one in (("kernelcast-orchestrator", "kernelcast.search"), ("kernelcast-worker", "kernelcast.measure"),
+                    ("kernelcast-forecaster", "kernelcast.v1.Forecaster/Forecast")):
+            self.assertIn(one, names)
 
     def test_what_is_not_sampled_is_not_exported(self):
         services = self.services("--trace-ratio", "0")

@@ -42,6 +42,8 @@ def fetch(address, path, **parameters):
         with urllib.request.urlopen(url, timeout=10) as reply:
             return reply.read().decode()
     except urllib.error.HTTPError as error:
+        if error.code == 503:  # not yet
+            raise
         raise AssertionError(f"{url}: {error.code} {error.read().decode()}") from error
 
 

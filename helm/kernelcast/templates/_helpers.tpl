@@ -120,14 +120,25 @@ annotations:
 {{- dict "orchestrators" $orchestrators | toJson -}}
 {{- end }}
 
-{{/* Pods that a pool may have, whatever scales it. */}}
-{{- define "kernelcast.maxReplicas" -}}
-{{- if eq .autoscaling.mode "none" }}{{ .replicas }}{{ else }}{{ .autoscaling.maxReplicas }}{{ end -}}
+{{/* Name that stands for all pods of a StatefulSet, however many there are: root, set. */}}
+{{- define "kernelcast.setAddress" -}}
+{{- printf "dns:///%s.%s.svc.%s:%d" .set .root.Release.Namespace .root.Values.clusterDomain (int .root.Values.grpc.port) -}}
 {{- end }}
 
 {{/* Stable address of a StatefulSet's pod: root, set, number. */}}
 {{- define "kernelcast.podAddress" -}}
 {{- printf "%s-%d.%s.%s.svc.%s:%d" .set (int .number) .set .root.Release.Namespace .root.Values.clusterDomain (int .root.Values.grpc.port) -}}
+{{- end }}
+
+{{/* Replicas of one component on different nodes, where that can be had: root, labels. */}}
+{{- define "kernelcast.spread" -}}
+- maxSkew: 1
+  topologyKey: kubernetes.io/hostname
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "kernelcast.selectorLabels" .root | nindent 6 }}
+      {{- toYaml .labels | nindent 6 }}
 {{- end }}
 
 {{/* Flags that all programs share: root, settings of the component. */}}
@@ -227,7 +238,8 @@ seccompProfile:
 {{/*
 A component's StatefulSet. root; component; name; labels, which also select its pods; settings: its values; image;
 config: the rendered ConfigMap; replicas, none where something scales it; env; stateVolume: a volume, or
-`persistence`; secrets: names of secrets mounted by name; nodeAffinity, tolerations, podAntiAffinity.
+`persistence`; secrets: names of secrets mounted by name; nodeSelector, tolerations, affinity,
+topologySpreadConstraints.
 */}}
 {{- define "kernelcast.statefulSet" -}}
 {{- $settings := .settings -}}

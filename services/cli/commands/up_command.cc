@@ -1,12 +1,15 @@
 #include <poll.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/core/table.h"
+#include "services/cli/core/text.h"
 #include "services/cli/launch/local_services.h"
 
 namespace kernelcast::cli {
@@ -17,6 +20,8 @@ struct UpFlags {
   std::string listen = "127.0.0.1:50051";
   std::string log_level = "info";
   double drain_seconds = 20;
+  std::string otlp_endpoint;
+  std::optional<double> trace_ratio;  // the services' own unless given
 };
 
 absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
@@ -30,6 +35,13 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   KC_RETURN_IF_ERROR(PrepareForecasts(flags.connection.forecasts));
   options.forecaster_arguments = ForecasterArguments(flags.connection.forecasts);
   options.orchestrator_arguments = OrchestratorArguments(flags.connection.forecasts);
+  if (!flags.otlp_endpoint.empty()) {
+    options.service_arguments.push_back(absl::StrCat("--otlp-endpoint=", flags.otlp_endpoint));
+  }
+  if (flags.trace_ratio) {
+    options.service_arguments.push_back(
+        absl::StrCat("--trace-ratio=", FormatNumber(*flags.trace_ratio)));
+  }
   options.log_level = flags.log_level;
   options.drain = absl::Seconds(flags.drain_seconds);
   options.interrupt = &context.interrupt;
@@ -83,6 +95,14 @@ void AddUpCommand(CLI::App& app, Context& context) {
                  "How long each service may take to end what is in flight")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
+  up->add_option("--otlp-endpoint", flags->otlp_endpoint,
+                 "URL of an OpenTelemetry collector that the services send spans to over "
+                 "OTLP/HTTP, such as http://HOST:4318; empty: nothing is traced")
+      ->type_name("URL");
+  up->add_option("--trace-ratio", flags->trace_ratio,
+                 "Share of the calls without a trace that begin one; 0.01 unless told")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("RATIO");
   AddForecasterFlags(*up, flags->connection.forecasts);
   AddGeneratorServiceFlags(*up, flags->connection.forecasts);
   AddStateFlags(*up, flags->connection);

@@ -203,6 +203,7 @@ class LocalServices::Supervisor {
                                      options_.log_level,
                                      "--drain-seconds",
                                      FormatNumber(absl::ToDoubleSeconds(options_.drain))};
+    argv.insert(argv.end(), options_.service_arguments.begin(), options_.service_arguments.end());
     const std::string state = absl::StrCat(options_.state_dir, "/", service.name);
     switch (index) {
       case kWorker:

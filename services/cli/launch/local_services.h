@@ -21,7 +21,8 @@ struct LocalServicesOptions {
   std::string orchestrator_listen = "127.0.0.1:0";
   // Recorded measurements for the worker to answer from; empty: it measures.
   std::string replay_file;
-  // Given to the forecaster and the orchestrator besides.
+  // Given to all three besides, and then to the forecaster and to the orchestrator.
+  std::vector<std::string> service_arguments;
   std::vector<std::string> forecaster_arguments;
   std::vector<std::string> orchestrator_arguments;
   std::string log_level = "info";

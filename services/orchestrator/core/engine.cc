@@ -1310,7 +1310,9 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
   }
   query.deadline_ns = clock_->MonotonicNs() + std::max<int64_t>(left_ns, 1);
   query.stop = writing_stops_[search.search_id].get_token();
-  Afterwards([this, query = std::move(query), search_id = search.search_id, number]() mutable {
+  Afterwards([this, query = std::move(query), search_id = search.search_id, number,
+              trace = traces_.OfSearch(search.search_id)]() mutable {
+    const TraceScope scope(&trace);
     writer_->Write(std::move(query),
                    [this, inbox = inbox_, search_id, number](GenerationReply reply) {
                      inbox->Post([this, search_id, number, reply = std::move(reply)]() mutable {

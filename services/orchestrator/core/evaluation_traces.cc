@@ -31,6 +31,11 @@ void EvaluationTraces::EndSearch(const std::string& search_id, std::string_view 
   searches_.erase(found);
 }
 
+TraceContext EvaluationTraces::OfSearch(const std::string& search_id) const {
+  const auto found = searches_.find(search_id);
+  return found != searches_.end() ? found->second.context() : TraceContext();
+}
+
 void EvaluationTraces::Begin(const Evaluation& evaluation, const TraceContext& parent) {
   const TraceContext* from = &parent;
   if (!from->valid()) {

@@ -23,6 +23,8 @@ class EvaluationTraces {
  public:
   void BeginSearch(const Search& search, const TraceContext& parent);
   void EndSearch(const std::string& search_id, std::string_view reason);
+  // Where what is done for the search as a whole belongs; not valid: nowhere.
+  TraceContext OfSearch(const std::string& search_id) const;
 
   // `parent` may not be valid.
   void Begin(const Evaluation& evaluation, const TraceContext& parent);

@@ -37,6 +37,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
   struct Job {
     GenerationQuery query;
     WriteDone done;
+    TraceContext trace;
     size_t prompt_bytes = 0;  // of the latest
     size_t max_bytes = 0;
     int64_t latency_ns = 0;
@@ -46,6 +47,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     auto job = std::make_shared<Job>();
     job->query = std::move(query);
     job->done = std::move(done);
+    if (const TraceContext* trace = CurrentTrace()) job->trace = *trace;
     job->max_bytes = options_.max_prompt_bytes;
     Ask(job);
   }
@@ -66,6 +68,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     request.temperature = options_.temperature;
     request.deadline_ns = job->query.deadline_ns;
     request.stop = job->query.stop;
+    request.trace = job->trace;
     // Code may well hold so many blanks.
     request.max_whitespace_run = 512;
     // A second request for the same would be a second kernel.

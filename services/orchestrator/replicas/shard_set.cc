@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions
   }
   const std::lock_guard lock(set->mutex_);
   set->slots_.resize(static_cast<size_t>(set->shards_));
+  set->figures_.renewed_wall_ns = Clock::Real().WallNs();
   return set;
 }
 
@@ -141,7 +142,16 @@ bool ShardSet::HasOthers() const {
 
 ShardFigures ShardSet::figures() const {
   const std::lock_guard lock(mutex_);
-  return figures_;
+  ShardFigures figures = figures_;
+  figures.replicas = view_.replicas;
+  const bool leases_stand = NowNs() < valid_until_ns_;
+  for (const PostgresqlLeases::Shard& known : view_.shards) {
+    const Slot& slot = slots_[static_cast<size_t>(known.shard)];
+    const bool here = slot.phase == Phase::kHeld && !slot.failed && leases_stand;
+    const bool there = known.valid && known.holder != leases_->holder();
+    if (!here && !there) ++figures.unserved;
+  }
+  return figures;
 }
 
 absl::Status ShardSet::PutProblem(const std::string& problem_id,
@@ -184,6 +194,8 @@ void ShardSet::Look() {
           {{"error", std::string(view.status().message())}});
     }
     away_ = true;
+    const std::lock_guard lock(mutex_);
+    ++figures_.failed_renewals;
     return;
   }
   if (away_) Log(LogLevel::kInfo, "the leases are renewed again");
@@ -192,6 +204,8 @@ void ShardSet::Look() {
     const std::lock_guard lock(mutex_);
     view_ = *view;
     valid_until_ns_ = asked_ns + absl::ToInt64Nanoseconds(options_.lease);
+    ++figures_.renewals;
+    figures_.renewed_wall_ns = Clock::Real().WallNs();
   }
   Act(*view);
 }
@@ -222,6 +236,7 @@ void ShardSet::Act(const PostgresqlLeases::View& view) {
             ++figures_.lost;
             close.emplace_back(shard, "lost");
           } else if (slot.failed) {
+            ++figures_.failed;
             close.emplace_back(shard, "failed");
           } else if (draining) {
             close.emplace_back(shard, "draining");
@@ -290,6 +305,7 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
       slot = Slot();
       slot.phase = Phase::kClosed;
       slot.not_before_ns = NowNs() + kOpenPauseNs;
+      ++figures_.failed;
     }
     Wake();
     return;

@@ -63,8 +63,17 @@ struct ShardSetOptions {
 
 struct ShardFigures {
   int held = 0;
-  uint64_t taken = 0;  // shards opened, since the start
-  uint64_t lost = 0;   // those that another took, or may have, while they were held
+  // Of all shards, those that nobody holds, as the database said last, or that this orchestrator
+  // does and does not serve: it is still opening them, or could not keep its leases.
+  int unserved = 0;
+  int replicas = 0;  // orchestrators that are alive and not leaving, as the database said last
+  // Since the start:
+  uint64_t taken = 0;   // shards opened
+  uint64_t lost = 0;    // those that another took, or may have, while they were held
+  uint64_t failed = 0;  // those that could not be opened, or whose engine could not go on
+  uint64_t renewals = 0;
+  uint64_t failed_renewals = 0;  // the database did not answer in time, or with an error
+  int64_t renewed_wall_ns = 0;   // the last renewal; of none, the start
 };
 
 // The shards of a log in PostgreSQL that this orchestrator holds, out of all that there are:

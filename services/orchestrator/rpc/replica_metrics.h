@@ -20,8 +20,14 @@ class ReplicaMetrics {
 
  private:
   prometheus::Gauge& held_;
+  prometheus::Gauge& unserved_;
+  prometheus::Gauge& replicas_;
+  prometheus::Gauge& renewed_;
   prometheus::Counter& taken_;
   prometheus::Counter& lost_;
+  prometheus::Counter& failed_;
+  prometheus::Counter& renewals_ok_;
+  prometheus::Counter& renewals_failed_;
   prometheus::Counter& forwarded_;
   ShardFigures shown_;
 };

@@ -69,6 +69,8 @@ struct Request {
   std::string path;
   std::string fault;
   std::string authorization;
+  std::string traceparent;
+  std::string tracestate;
   std::string body;
   bool keep_alive = true;
 };
@@ -345,6 +347,10 @@ class FakeLlmEndpoint::Impl {
         request.fault = value;
       } else if (name == "authorization") {
         request.authorization = value;
+      } else if (name == "traceparent") {
+        request.traceparent = value;
+      } else if (name == "tracestate") {
+        request.tracestate = value;
       }
     }
     size_t at = head_end + 4;
@@ -473,6 +479,7 @@ class FakeLlmEndpoint::Impl {
                  {"live", seen_.live},
                  {"completed", seen_.completed},
                  {"closed_by_client", seen_.closed_by_client},
+                 {"traceparents", seen_.traceparents},
                  {"faults", faults}});
   }
 
@@ -505,9 +512,13 @@ class FakeLlmEndpoint::Impl {
     if (!repeated_.empty()) return repeated_;
     seen_.bodies.push_back(http.body);
     seen_.authorizations.push_back(http.authorization);
+    seen_.traceparents.push_back(http.traceparent);
+    seen_.tracestates.push_back(http.tracestate);
     if (seen_.bodies.size() > kKept) {
-      seen_.bodies.erase(seen_.bodies.begin());
-      seen_.authorizations.erase(seen_.authorizations.begin());
+      for (auto* kept :
+           {&seen_.bodies, &seen_.authorizations, &seen_.traceparents, &seen_.tracestates}) {
+        kept->erase(kept->begin());
+      }
     }
     const auto refuse = [this](int status, const std::string& message, const std::string& code) {
       return Script{Step{options_.latency_us,

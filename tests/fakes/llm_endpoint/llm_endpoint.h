@@ -53,6 +53,8 @@ struct FakeEndpointSeen {
   // Of the last 64 requests, in order.
   std::vector<std::string> bodies;
   std::vector<std::string> authorizations;
+  std::vector<std::string> traceparents;  // empty: none came
+  std::vector<std::string> tracestates;
 };
 
 // A server of OpenAI's chat completions on 127.0.0.1, in a thread of its own: HTTP/1.1 with

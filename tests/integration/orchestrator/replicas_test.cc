@@ -636,6 +636,36 @@ TEST_CASE("searches survive the database's end, by a crash and by an administrat
   }
 }
 
+TEST_CASE("metrics tell of a database that is away and of shards that nobody serves") {
+  if (Skipped()) return;
+  Cluster cluster;
+  const std::string failed = "kernelcast_orchestrator_lease_renewals_total{result=\"failed\"}";
+  const std::string renewed = "kernelcast_orchestrator_leases_renewed_timestamp_seconds";
+  const auto all_well = [&](int replica, int alive) {
+    return cluster.Metric(replica, "kernelcast_orchestrator_replicas") == alive &&
+           cluster.Metric(replica, "kernelcast_orchestrator_shards_unserved") == 0;
+  };
+  for (int i = 0; i < kReplicas; ++i) {
+    CHECK(Eventually([&] { return all_well(i, kReplicas); }));
+    CHECK(cluster.Metric(i, failed) == 0);
+  }
+  cluster.database.Stop();
+  const double failures = cluster.Metric(0, failed);
+  CHECK(Eventually([&] { return cluster.Metric(0, failed) > failures + 2; }));
+  // Its leases run out; what the others serve it does not know.
+  CHECK(Eventually([&] {
+    return cluster.Metric(0, "kernelcast_orchestrator_shards_unserved") == kShards / kReplicas;
+  }));
+  const double last = cluster.Metric(0, renewed);
+  CHECK(last > 0);
+  Require(cluster.database.Start());
+  for (int i = 0; i < kReplicas; ++i) CHECK(Eventually([&] { return all_well(i, kReplicas); }));
+  CHECK(cluster.Metric(0, renewed) > last);
+  // One that is gone is missed once its leases have run out.
+  cluster.replicas[2]->Kill();
+  for (int i = 0; i < 2; ++i) CHECK(Eventually([&] { return all_well(i, 2); }));
+}
+
 TEST_CASE("an orchestrator that is told to stop hands over at once") {
   if (Skipped()) return;
   // Nobody would live to see these leases run out.

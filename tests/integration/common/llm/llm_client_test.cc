@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "common/base/clock.h"
+#include "common/base/trace_context.h"
+#include "common/tracing/tracer.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/integration/common/llm/llm_calls.h"
 
@@ -44,6 +46,24 @@ std::unique_ptr<llm::LlmClient> StartClient(const llm::LlmConfig& config) {
   REQUIRE(client.ok());
   return std::move(*client);
 }
+
+struct KeptSpans {
+  std::mutex mutex;
+  std::vector<SpanData> spans;
+};
+
+class SpansTo final : public SpanSink {
+ public:
+  explicit SpansTo(std::shared_ptr<KeptSpans> kept) : kept_(std::move(kept)) {}
+  absl::Status Export(const std::vector<SpanData>& spans) override {
+    const std::lock_guard lock(kept_->mutex);
+    kept_->spans.insert(kept_->spans.end(), spans.begin(), spans.end());
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::shared_ptr<KeptSpans> kept_;
+};
 
 int64_t Sum(const llm::ClientStats& stats) {
   int64_t sum = 0;
@@ -446,6 +466,81 @@ TEST_CASE("The key goes to the endpoint and nowhere else", "[llm]") {
   const llm::ChatOutcome refused = Ask(*wrong);
   CHECK(refused.error.kind == ErrorKind::kUnauthorized);
   CHECK(refused.error.message.find("sk-") == std::string::npos);
+}
+
+TEST_CASE("Each request of a traced call is a span, and carries it where the endpoint takes that",
+          "[llm]") {
+  const auto kept = std::make_shared<KeptSpans>();
+  Tracer tracer({.ratio = 0}, std::make_unique<SpansTo>(kept));
+  SetTracer(&tracer);
+  const auto endpoint = StartEndpoint();
+  llm::LlmConfig config = Config(*endpoint);
+  config.max_attempts = 2;
+  llm::ChatRequest traced = Question();
+  traced.trace =
+      *ParseTraceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "v=1");
+  llm::ChatRequest unsampled = traced;
+  unsampled.trace.sampled = false;
+  {
+    const auto client = StartClient(config);
+    CHECK(Ask(*client, traced).ok());
+    endpoint->SetFaults({{Fault::kServerError, 1}});
+    CHECK_FALSE(Ask(*client, traced).ok());
+    endpoint->SetFaults({});
+    CHECK(Ask(*client, unsampled).ok());
+    CHECK(Ask(*client).ok());
+    config.endpoints[0].trace_headers = false;
+    const auto silent = StartClient(config);
+    CHECK(Ask(*silent, traced).ok());
+    // Handles of connections are used again, and must not keep what is another call's.
+    config.endpoints[0].trace_headers = true;
+    const auto again = StartClient(config);
+    for (int i = 0; i < 2; ++i) {
+      CHECK(Ask(*again, traced).ok());
+      CHECK(Ask(*again).ok());
+    }
+  }
+  SetTracer(nullptr);
+  tracer.Flush();
+
+  const FakeEndpointSeen seen = endpoint->Seen();
+  REQUIRE(seen.traceparents.size() == 10);
+  std::vector<std::string> sent;
+  for (const size_t with_span : {0, 1, 2, 6, 8}) sent.push_back(seen.traceparents[with_span]);
+  CHECK(seen.traceparents[3] == FormatTraceparent(unsampled.trace));
+  for (const size_t without : {4, 5, 7, 9}) {
+    CHECK(seen.traceparents[without].empty());
+    CHECK(seen.tracestates[without].empty());
+  }
+  CHECK(seen.tracestates[0] == "v=1");
+
+  const std::lock_guard lock(kept->mutex);
+  REQUIRE(kept->spans.size() == 6);
+  std::vector<std::string> of_spans;
+  std::vector<std::string> errors;
+  for (const SpanData& span : kept->spans) {
+    CHECK(span.name == "chat fake");
+    CHECK(span.kind == SpanKind::kClient);
+    CHECK(span.context.trace_id == traced.trace.trace_id);
+    CHECK(span.parent_span_id == traced.trace.span_id);
+    CHECK(span.end_ns >= span.start_ns);
+    of_spans.push_back(FormatTraceparent(span.context));
+    std::map<std::string, SpanValue> attributes(span.attributes.begin(), span.attributes.end());
+    CHECK(attributes["gen_ai.request.model"] == SpanValue("fake"));
+    CHECK(attributes["kernelcast.endpoint"] == SpanValue(config.endpoints[0].name));
+    CHECK(attributes.contains("error.type") == span.failed);
+    CHECK(attributes.contains("gen_ai.usage.output_tokens") != span.failed);
+    if (span.failed) errors.push_back(std::get<std::string>(attributes["error.type"]));
+    for (const auto& [key, value] : attributes) {
+      const auto* text = std::get_if<std::string>(&value);
+      CHECK((text == nullptr || text->find("How fast?") == std::string::npos));
+    }
+  }
+  CHECK(errors == std::vector<std::string>{"server_error", "server_error"});
+  // What was sent is what was taken down; the fourth span was not told to anybody.
+  of_spans.erase(of_spans.begin() + 3);
+  CHECK(sent == of_spans);
+  CHECK(std::set<std::string>(sent.begin(), sent.end()).size() == sent.size());
 }
 
 TEST_CASE("Two endpoints share the work, and one takes over from the other", "[llm]") {

@@ -58,6 +58,7 @@ endpoints:
     ca_file: ca.pem
     proxy: none
     headers: {X-Title: kernelcast}
+    trace_headers: false
     initial_concurrency: 8
     max_concurrency: 64
     prices: {prompt: 0.5, completion: 2}
@@ -88,6 +89,8 @@ limits: {pending_calls: 10, pending_bytes: 1000, answer_bytes: 500}
   CHECK(local.headers == std::vector<Header>{{"X-Title", "kernelcast"}});
   CHECK(local.initial_concurrency == 8);
   CHECK(local.max_concurrency == 64);
+  CHECK(!local.trace_headers);
+  CHECK(config->endpoints[1].trace_headers);
   CHECK(local.prices.cached_prompt == 0.5);
   CHECK(local.prices.completion == 2);
   CHECK(local.max_tokens_field == "max_completion_tokens");

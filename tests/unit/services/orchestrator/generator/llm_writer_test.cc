@@ -80,6 +80,32 @@ TEST_CASE("A kernel is asked for and read", "[orchestrator][writer]") {
   CHECK_THAT(got.prompt_version, Catch::StartsWith("kernel-writer/1@"));
 }
 
+TEST_CASE("Requests for a kernel belong to the trace that they are made in, also when made again",
+          "[orchestrator][writer]") {
+  Fixture fixture;
+  TraceContext trace;
+  trace.trace_id[0] = 1;
+  trace.span_id[0] = 2;
+  Attempt crash;
+  crash.candidate.source = "int x;\n";
+  crash.outcome = "crash";
+  crash.feedback = std::string(40'000, 'f');
+  fixture.query.setbacks = {crash};
+  std::future<GenerationReply> reply;
+  {
+    const TraceScope scope(&trace);
+    reply = fixture.Write();
+  }
+  CHECK(fixture.client.request(1).trace == trace);
+  // Its prompt was too long; the answer's thread knows of no trace.
+  fixture.client.Fail(1, llm::ErrorKind::kRefused, 400, "context_length_exceeded");
+  CHECK(fixture.client.request(2).trace == trace);
+  Say(fixture, 2, kKernel);
+  CHECK(std::holds_alternative<Candidate>(reply.get().result));
+  fixture.Write();
+  CHECK_FALSE(fixture.client.request(3).trace.valid());
+}
+
 TEST_CASE("Answers without a kernel are counted and have a reason", "[orchestrator][writer]") {
   Fixture fixture;
   auto prose = fixture.Write();
