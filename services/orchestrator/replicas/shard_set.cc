@@ -29,6 +29,12 @@ absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions
                                                            MergedObserver* observer) {
   std::unique_ptr<ShardSet> set(new ShardSet(options, std::move(start), observer));
   const std::string holder = RandomId("o_");
+  // First, for it may make the tables, or wait for another that does.
+  {
+    const std::lock_guard lock(set->catalogue_mutex_);
+    KC_ASSIGN_OR_RETURN(set->catalogue_, PostgresqlLeases::Open(options.database, holder,
+                                                                options.shards, &set->stop_));
+  }
   // The leases run out while a statement is waited for: better to try again.
   PostgresqlOptions impatient = options.database;
   impatient.statement_timeout = std::max(options.lease / 2, absl::Seconds(1));
@@ -38,11 +44,6 @@ absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions
   if (set->shards_ != options.shards) {
     Log(LogLevel::kInfo, "the log keeps the shards that it was made with",
         {{"shards", set->shards_}, {"asked_for", options.shards}});
-  }
-  {
-    const std::lock_guard lock(set->catalogue_mutex_);
-    KC_ASSIGN_OR_RETURN(set->catalogue_, PostgresqlLeases::Open(options.database, holder,
-                                                                options.shards, &set->stop_));
   }
   const std::lock_guard lock(set->mutex_);
   set->slots_.resize(static_cast<size_t>(set->shards_));
