@@ -22,10 +22,10 @@ constexpr uint64_t kLeastSharedRows = 8;
 // Records that a calibration rests on, the newest of each problem and target.
 constexpr size_t kMaxRecords = 256;
 constexpr int kTrainerNiceness = 10;
-// Where more labels than a few came while it trained they come faster than it can learn from each:
-// for each of the others, up to so many, it waits as long for more as it has trained, and leaves
-// the processor to forecasts.
+// Labels that are taken in before models are trained.
+constexpr size_t kMostAtOnce = 256;
 constexpr size_t kFewLabels = 4;
+constexpr size_t kManyLabels = 64;
 constexpr size_t kMostPauses = 8;
 constexpr int64_t kMaxTrainerPauseNs = 5'000'000'000;
 // Those who want more are asked to say so again.
@@ -211,39 +211,56 @@ BackendDescription EmbeddedBackend::Describe() const {
   return description;
 }
 
+size_t EmbeddedBackend::PausesAfterTraining(size_t came, size_t known) {
+  const size_t not_learnt = came > kFewLabels ? came - kFewLabels : 0;
+  return std::min(std::max(not_learnt, known / kManyLabels), kMostPauses);
+}
+
 void EmbeddedBackend::WaitUntilTrained() const {
   std::unique_lock lock(mutex_);
   const uint64_t wanted = observed_;
+  ++waiting_;
+  changed_.notify_all();
   changed_.wait(lock, [&] { return (served_ >= wanted && !more_wanted_) || stop_; });
+  --waiting_;
 }
 
 void EmbeddedBackend::TrainingLoop() {
   // On Linux niceness is a thread's own: forecasts come first.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kTrainerNiceness);
   bool up_to_date = true;
+  bool rested = true;
   const Clock& clock = Clock::Real();
   int64_t trained_ns = 0;  // how long it took to be up to date the last time
+  size_t known = 0;        // labels of the problem that the latest one is of
   for (;;) {
     std::deque<Pending> batch;
     std::set<GroupKey> wanted;
     {
       std::unique_lock lock(mutex_);
-      if (up_to_date && queue_.size() > kFewLabels) {
-        const auto pauses = static_cast<int64_t>(std::min(queue_.size() - kFewLabels, kMostPauses));
+      if (up_to_date && !rested) {
+        const auto pauses = static_cast<int64_t>(PausesAfterTraining(queue_.size(), known));
         const auto pause =
             std::chrono::nanoseconds(std::min(pauses * trained_ns, kMaxTrainerPauseNs));
-        changed_.wait_for(lock, pause, [&] { return stop_; });
+        changed_.wait_for(lock, pause, [&] { return stop_ || waiting_ > 0 || more_wanted_; });
+        trained_ns = 0;
+        rested = true;
       }
-      if (up_to_date) trained_ns = 0;
       changed_.wait(lock, [&] { return stop_ || !queue_.empty() || more_wanted_ || !up_to_date; });
       if (stop_) return;
-      batch.swap(queue_);
+      // What comes while models are trained waits until they are.
+      while (up_to_date && !queue_.empty() && batch.size() < kMostAtOnce) {
+        batch.push_back(std::move(queue_.front()));
+        queue_.pop_front();
+      }
       wanted = wanted_;
     }
     const int64_t start_ns = clock.MonotonicNs();
     std::vector<StoredPrediction> made;
     for (Pending& pending : batch) {
+      const GroupKey key = pending.key;
       TakeIn(std::move(pending), made);
+      known = groups_[key]->rows.size();
       ++taken_in_;
       std::lock_guard lock(mutex_);
       if (stop_) break;
@@ -252,13 +269,9 @@ void EmbeddedBackend::TrainingLoop() {
     {
       std::lock_guard lock(mutex_);
       if (stop_) return;
-      // More has come meanwhile: take that in first and train once for all of it.
-      if (!queue_.empty()) {
-        trained_ns += clock.MonotonicNs() - start_ns;
-        continue;
-      }
     }
     up_to_date = !TrainOne(wanted);
+    if (!up_to_date) rested = false;
     trained_ns += clock.MonotonicNs() - start_ns;
     std::shared_ptr<const Snapshot> snapshot = up_to_date ? nullptr : MakeSnapshot();
     {

@@ -68,8 +68,14 @@ class EmbeddedBackend final : public Backend {
   // Forecasts now.
   kernelcast::Forecast ForecastNow(const ForecastInput& input) const;
 
-  // Blocks until what is served to those who want it has seen every label observed so far.
+  // Blocks until what is served to those who want it has seen every label observed so far, which is
+  // then trained without a pause.
   void WaitUntilTrained() const;
+
+  // So many times as long as it has trained the trainer leaves the processor to others before it
+  // learns from further labels: where more than a few came while it trained, for they come faster
+  // than it can learn from each; and where it knows many, for one more tells little.
+  static size_t PausesAfterTraining(size_t came, size_t known);
 
  private:
   struct Pending;
@@ -123,6 +129,7 @@ class EmbeddedBackend final : public Backend {
   bool stop_ = false;
   mutable std::set<GroupKey> wanted_;
   mutable bool more_wanted_ = false;  // since the trainer last looked
+  mutable int waiting_ = 0;           // in WaitUntilTrained
   std::map<GroupKey, TargetLabels> counts_;
   // Shared by the forecasts that started on it and the trainer, which replaces it.
   std::shared_ptr<const Snapshot> snapshot_;

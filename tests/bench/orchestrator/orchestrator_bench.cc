@@ -37,6 +37,7 @@ namespace {
 using testing::CandidateSource;
 using testing::EchoProcess;
 using testing::LoadFigures;
+using testing::PercentileMs;
 using testing::RoutedCluster;
 using Json = nlohmann::ordered_json;
 
@@ -128,7 +129,8 @@ class Bench {
   void Report(const std::string& what, LoadFigures& figures,
               const std::map<std::string, double>& cpu_seconds) const {
     std::printf("%-16s %8.0f /s   p50 %7.2f ms   p99 %7.2f ms  ", what.c_str(),
-                figures.per_second(), figures.PercentileMs(0.5), figures.PercentileMs(0.99));
+                figures.per_second(), PercentileMs(figures.latencies_ns, 0.5),
+                PercentileMs(figures.latencies_ns, 0.99));
     Json cpu;
     double total_us = 0;
     for (const auto& [name, seconds] : cpu_seconds) {
@@ -139,8 +141,10 @@ class Bench {
     }
     std::printf(" = %.0f us", total_us);
     if (figures.measured > 0) {
-      std::printf("   %.1f%% measured", 100.0 * static_cast<double>(figures.measured) /
-                                            static_cast<double>(figures.requests));
+      std::printf(
+          "   %.1f%% measured: p50 %.2f ms",
+          100.0 * static_cast<double>(figures.measured) / static_cast<double>(figures.requests),
+          PercentileMs(figures.measured_latencies_ns, 0.5));
     }
     if (figures.rejected + figures.errors > 0) {
       std::printf("   %llu rejected, %llu errors",
@@ -152,9 +156,11 @@ class Bench {
     Write({{"what", what},
            {"requests", figures.requests},
            {"per_second", figures.per_second()},
-           {"p50_ms", figures.PercentileMs(0.5)},
-           {"p99_ms", figures.PercentileMs(0.99)},
-           {"p999_ms", figures.PercentileMs(0.999)},
+           {"p50_ms", PercentileMs(figures.latencies_ns, 0.5)},
+           {"p99_ms", PercentileMs(figures.latencies_ns, 0.99)},
+           {"p999_ms", PercentileMs(figures.latencies_ns, 0.999)},
+           {"measured_p50_ms", PercentileMs(figures.measured_latencies_ns, 0.5)},
+           {"measured_p99_ms", PercentileMs(figures.measured_latencies_ns, 0.99)},
            {"measured", figures.measured},
            {"pruned", figures.pruned},
            {"reasons", figures.Reasons()},

@@ -46,14 +46,16 @@ std::unique_ptr<v1::Orchestrator::Stub> StubFor(const std::string& address) {
   return v1::Orchestrator::NewStub(MakeChannel(address, ChannelOptions()).value());
 }
 
-void Count(const v1::EvaluateReply& reply, LoadFigures& figures) {
+void Count(const v1::EvaluateReply& reply, int64_t latency_ns, LoadFigures& figures) {
   ++figures.requests;
+  const bool measured = reply.evaluation().has_measured();
+  (measured ? figures.measured_latencies_ns : figures.latencies_ns).push_back(latency_ns);
   ++figures.reasons[reply.evaluation().decision().reason()];
   if (reply.has_error()) {
     if (figures.errors++ == 0) {
       std::fprintf(stderr, "%s: %s\n", reply.request_id().c_str(), reply.error().message().c_str());
     }
-  } else if (reply.evaluation().has_measured()) {
+  } else if (measured) {
     ++figures.measured;
   } else if (reply.evaluation().has_forecast()) {
     ++figures.pruned;
@@ -128,12 +130,11 @@ class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1:
   }
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    Count(reply_, figures_);
     const uint64_t number = CandidateSource::NumberOf(reply_.request_id());
     {
       std::unique_lock lock(mutex_);
       end_ns_ = NowNs();
-      figures_.latencies_ns.push_back(end_ns_ - sent_ns_[number]);
+      Count(reply_, end_ns_ - sent_ns_[number], figures_);
       ++answered_;
       if (answered_ % 256 == 0 || answered_ == count_) changed_.notify_all();
       Write(lock);
@@ -157,7 +158,7 @@ class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1:
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  // State below is protected by mutex_, `figures_` but for its latencies by there being one read.
+  // State below is protected by mutex_.
   LoadFigures figures_;
   std::vector<int64_t> sent_ns_;
   uint64_t sent_ = 0;
@@ -253,7 +254,7 @@ std::map<std::string, uint64_t> LoadFigures::Reasons() const {
   return named;
 }
 
-double LoadFigures::PercentileMs(double share) {
+double PercentileMs(std::vector<int64_t>& latencies_ns, double share) {
   if (latencies_ns.empty()) return 0;
   const auto at = static_cast<size_t>(share * static_cast<double>(latencies_ns.size() - 1));
   std::nth_element(latencies_ns.begin(), latencies_ns.begin() + static_cast<long>(at),
@@ -413,9 +414,7 @@ absl::StatusOr<LoadFigures> StreamOpenLoop(v1::Orchestrator::Stub& stub, Candida
   v1::EvaluateReply reply;
   while (stream->Read(&reply)) {
     const auto late = SteadyClock::now() - due(CandidateSource::NumberOf(reply.request_id()));
-    figures.latencies_ns.push_back(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(late).count());
-    Count(reply, figures);
+    Count(reply, std::chrono::duration_cast<std::chrono::nanoseconds>(late).count(), figures);
   }
   writer.join();
   KC_RETURN_IF_ERROR(FromGrpc(stream->Finish()));
@@ -456,9 +455,8 @@ absl::StatusOr<LoadFigures> UnaryClosedLoop(v1::Orchestrator::Stub& stub, Candid
                            [&, call](const grpc::Status& status) {
                              {
                                std::lock_guard lock(mutex);
-                               figures.latencies_ns.push_back(NowNs() - call->start_ns);
                                if (status.ok()) {
-                                 Count(call->reply, figures);
+                                 Count(call->reply, NowNs() - call->start_ns, figures);
                                } else {
                                  ++figures.requests;
                                  ++figures.errors;

@@ -83,14 +83,17 @@ struct LoadFigures {
   uint64_t errors = 0;
   std::map<v1::DecisionReason, uint64_t> reasons;  // of the decisions
   double seconds = 0;
-  std::vector<int64_t> latencies_ns;  // of every request, in no order
+  // In no order; of those that were measured, which takes the measurement's time, apart.
+  std::vector<int64_t> latencies_ns;
+  std::vector<int64_t> measured_latencies_ns;
 
   double per_second() const { return static_cast<double>(requests) / seconds; }
   // By name.
   std::map<std::string, uint64_t> Reasons() const;
-  // 0 where there are none.
-  double PercentileMs(double share);
 };
+
+// 0 where there are none. Changes their order.
+double PercentileMs(std::vector<int64_t>& latencies_ns, double share);
 
 // Called on the thread that waits for the load to end, whenever `every` more are answered.
 struct Progress {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -345,6 +346,33 @@ TEST_CASE("Forecasting goes on while models are trained", "[forecaster][embedded
   stop = true;
   for (std::thread& thread : threads) thread.join();
   CHECK(bad == 0);
+}
+
+TEST_CASE("Labels that keep coming do not keep a model from being trained",
+          "[forecaster][embedded]") {
+  const PlantedProblem problem;
+  EmbeddedBackend backend(QuickOptions());
+  Feeder feeder(backend);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  uint64_t seen = 0;
+  for (size_t i = 0; seen < 200 && std::chrono::steady_clock::now() < until; ++i) {
+    feeder.Observe(problem, problem.MakeLabel(i % problem.size(), 0.1, i));
+    if (i % 64 == 0) seen = backend.ForecastNow(Input(problem, 5)).labels_seen;
+  }
+  CHECK(seen >= 200);
+}
+
+TEST_CASE("Training leaves time to others where labels come fast, or tell little",
+          "[forecaster][embedded]") {
+  const auto pauses = EmbeddedBackend::PausesAfterTraining;
+  CHECK(pauses(0, 0) == 0);
+  CHECK(pauses(4, 63) == 0);
+  CHECK(pauses(7, 10) == 3);
+  CHECK(pauses(0, 64) == 1);
+  CHECK(pauses(6, 64) == 2);
+  CHECK(pauses(0, 300) == 4);
+  CHECK(pauses(100, 10) == 8);
+  CHECK(pauses(0, 1'000'000) == 8);
 }
 
 TEST_CASE("A backend with labels still waiting can be destroyed", "[forecaster][embedded]") {
