@@ -45,6 +45,7 @@ SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures&
     }
   }
   position.facts = features.facts;
+  for (float& fact : position.facts) fact = OrZero(fact);
   return position;
 }
 
@@ -92,7 +93,7 @@ Likeness Compare(const SpacePosition& a, const SpacePosition& b, const LikenessL
   if (a.facts.size() == b.facts.size() && !a.facts.empty()) {
     float facts = 0;
     for (size_t i = 0; i < a.facts.size(); ++i) {
-      const float difference = OrZero(a.facts[i]) - OrZero(b.facts[i]);
+      const float difference = a.facts[i] - b.facts[i];
       facts += difference * difference;
     }
     likeness.facts =

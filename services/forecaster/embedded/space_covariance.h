@@ -10,7 +10,7 @@ namespace kernelcast::forecaster {
 
 // Where a candidate lies within one problem's space. Tunables without the template's own columns,
 // such that a distance of one is far; NaN where a template has no such tunable. Facts are scaled
-// logarithms, NaN or none at all where unknown.
+// logarithms, 0 where one is unknown, and none at all where all are.
 struct SpacePosition {
   int template_index = -1;
   std::vector<float> tunables;

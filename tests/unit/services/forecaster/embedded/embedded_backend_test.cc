@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -350,16 +349,29 @@ TEST_CASE("Forecasting goes on while models are trained", "[forecaster][embedded
 
 TEST_CASE("Labels that keep coming do not keep a model from being trained",
           "[forecaster][embedded]") {
+  constexpr int kLabels = 60;
   const PlantedProblem problem;
-  EmbeddedBackend backend(QuickOptions());
+  const EmbeddedBackend* trained = nullptr;
+  Feeder* more = nullptr;
+  std::atomic<int> labels = 2;
+  std::atomic<uint64_t> most_seen = 0;
+  EmbeddedOptions options = QuickOptions();
+  // On the trainer's thread, which so finds another label whenever it has taken one in.
+  options.keep_predictions = [&](const std::vector<StoredPrediction>&) {
+    most_seen = std::max<uint64_t>(most_seen, trained->ForecastNow(Input(problem, 5)).labels_seen);
+    if (labels == kLabels) return;
+    more->Observe(problem, problem.MakeLabel(labels % problem.size(), 0.1, 1));
+    ++labels;
+  };
+  EmbeddedBackend backend(options);
   Feeder feeder(backend);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  uint64_t seen = 0;
-  for (size_t i = 0; seen < 200 && std::chrono::steady_clock::now() < until; ++i) {
-    feeder.Observe(problem, problem.MakeLabel(i % problem.size(), 0.1, i));
-    if (i % 64 == 0) seen = backend.ForecastNow(Input(problem, 5)).labels_seen;
-  }
-  CHECK(seen >= 200);
+  trained = &backend;
+  more = &feeder;
+  feeder.Observe(problem, problem.MakeLabel(0, 0.1, 1));
+  feeder.Observe(problem, problem.MakeLabel(1, 0.1, 1));
+  while (labels < kLabels) backend.WaitUntilTrained();
+  backend.WaitUntilTrained();
+  CHECK(most_seen > kLabels / 2);
 }
 
 TEST_CASE("Training leaves time to others where labels come fast, or tell little",

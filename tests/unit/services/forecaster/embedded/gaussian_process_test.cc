@@ -101,7 +101,7 @@ TEST_CASE("A candidate without facts is predicted, and wider", "[forecaster][pro
   const StudentT prediction = process.Predict({0, {}, {}});
   CHECK(std::isfinite(prediction.location));
   CHECK(std::isfinite(prediction.scale));
-  CHECK(std::isfinite(process.Predict({0, {}, {kMissing}}).location));
+  CHECK(std::isfinite(process.Predict({0, {}, {0.0f}}).location));
 }
 
 TEST_CASE("The same points in the same order give the same predictions", "[forecaster][process]") {

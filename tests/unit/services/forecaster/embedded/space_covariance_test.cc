@@ -14,6 +14,12 @@ namespace {
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
+TEST_CASE("A fact that is not known counts as zero", "[forecaster][covariance]") {
+  CandidateFeatures features;
+  features.facts = {0.5f, kMissing};
+  CHECK(PositionOf(TunableEncoder(), features).facts == std::vector<float>{0.5f, 0});
+}
+
 TEST_CASE("A position is like itself in every way", "[forecaster][covariance]") {
   const SpacePosition at = {2, {0.5f, kMissing, 1.0f}, {3.0f, 1.0f}};
   const Likeness likeness = Compare(at, at, {});
@@ -52,7 +58,7 @@ TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]")
         point.tunables.push_back(random.Below(3) == 0 ? kMissing
                                                       : static_cast<float>(random.Below(4)) / 3);
       }
-      if (random.Below(2) == 0) point.facts = {static_cast<float>(random.Uniform()), kMissing};
+      if (random.Below(2) == 0) point.facts = {static_cast<float>(random.Uniform()), 0};
     }
     CovarianceWeights weights;
     for (double CovarianceWeights::*field :
