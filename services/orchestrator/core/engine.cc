@@ -209,7 +209,7 @@ void Engine::Run() {
       tasks.swap(inbox_->tasks);
     }
     if (failed_) continue;
-    if (auto written = log_writer_.Take()) Finish(*std::move(written));
+    if (const auto written = log_writer_.Take()) Finish(*written);
     if (failed_) continue;
     for (Task& task : tasks) task();
     ResumeReranks();
@@ -240,7 +240,7 @@ void Engine::Commit(bool now) {
   log_writer_.Write(std::exchange(batch_, {}));
 }
 
-void Engine::Finish(LogWriter::Written written) {
+void Engine::Finish(const LogWriter::Written& written) {
   if (!written.status.ok()) {
     failed_ = true;
     Fail(written.status);
@@ -253,7 +253,7 @@ void Engine::Finish(LogWriter::Written written) {
     std::lock_guard lock(listeners_mutex_);
     for (auto& [handle, listener] : listeners_) listener(durable_sequence_);
   }
-  for (Task& effect : written.batch.effects) effect();
+  for (const Task& effect : written.batch.effects) effect();
 }
 
 void Engine::Fail(const absl::Status& status) {

@@ -215,7 +215,7 @@ class Engine {
   // Gives the batch to the writer, if it is free and the batch need not wait for more.
   void Commit(bool now = false);
   // Does what waited for events that are durable now.
-  void Finish(LogWriter::Written written);
+  void Finish(const LogWriter::Written& written);
   void Fail(const absl::Status& status);
 
   // Applies an event and puts it into the batch. False when it does not fit the state.

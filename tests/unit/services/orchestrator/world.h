@@ -167,7 +167,7 @@ inline void CheckReplayGivesTheState(World& world) {
   bool compared = false;
   REQUIRE(world.store
               ->Replay(1,
-                       [&, seq = sequence, want = digest](StoredEvent event) {
+                       [&, seq = sequence, want = digest](const StoredEvent& event) {
                          REQUIRE(replayed.Apply(event).ok());
                          if (event.sequence == seq) {
                            compared = true;

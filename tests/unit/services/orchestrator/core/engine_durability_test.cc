@@ -15,7 +15,6 @@ namespace {
 
 using testing::CheckEachSettledOnce;
 using testing::Command;
-using testing::TemplateSearch;
 using testing::World;
 
 using Answer = std::future<absl::StatusOr<EvaluationRecord>>;
