@@ -151,14 +151,8 @@ void Engine::Stop() {
   batch_ = {};
   actions_.clear();
   for (auto& [search_id, stop] : writing_stops_) stop.request_stop();
-  for (auto& [request_id, waiting] : waiters_) {
-    for (EvaluateDone& done : waiting) {
-      done(
-          absl::UnavailableError("the orchestrator is stopping; ask again with the same "
-                                 "request_id"));
-    }
-  }
-  waiters_.clear();
+  AnswerAll(
+      absl::UnavailableError("the orchestrator is stopping; ask again with the same request_id"));
 }
 
 absl::Status Engine::Recover() {
@@ -170,8 +164,7 @@ absl::Status Engine::Recover() {
        {"live_evaluations", state_.evaluations().size()},
        {"searches", state_.searches().size()},
        {"seconds", static_cast<double>(clock_->MonotonicNs() - start_ns) * 1e-9}});
-  for (const std::string& request_id :
-       state_.EvaluationIds([](const Evaluation&) { return true; })) {
+  for (const std::string& request_id : state_.EvaluationIds()) {
     Post([this, request_id] { Advance(request_id); });
   }
   dirty_searches_ = state_.open_searches();
@@ -254,6 +247,18 @@ void Engine::Finish(const LogWriter::Written& written) {
     for (auto& [handle, listener] : listeners_) listener(durable_sequence_);
   }
   for (const Task& effect : written.batch.effects) effect();
+  for (auto& [command, done] : std::exchange(unreadable_, {})) {
+    HandleEvaluate(std::move(command), std::move(done));
+  }
+}
+
+void Engine::AnswerAll(const absl::Status& status) {
+  for (auto& [request_id, waiting] : waiters_) {
+    for (EvaluateDone& done : waiting) done(status);
+  }
+  waiters_.clear();
+  for (auto& [command, done] : unreadable_) done(status);
+  unreadable_.clear();
 }
 
 void Engine::Fail(const absl::Status& status) {
@@ -267,12 +272,7 @@ void Engine::Fail(const absl::Status& status) {
   }
   batch_ = {};
   actions_.clear();
-  for (auto& [request_id, waiting] : waiters_) {
-    for (EvaluateDone& done : waiting) {
-      done(absl::UnavailableError("the event log cannot be written"));
-    }
-  }
-  waiters_.clear();
+  AnswerAll(absl::UnavailableError("the event log cannot be written"));
   if (callback) callback();
 }
 
@@ -420,13 +420,10 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     waiters_[command.request_id].push_back(std::move(done));
     return;
   }
-  // To be read from the store, once it is there.
-  auto again_afterwards = [&] {
-    Afterwards([this, command = std::move(command), done = std::move(done)] {
-      Post([this, command, done] { HandleEvaluate(command, done); });
-    });
-  };
-  if (settling_.contains(command.request_id)) return again_afterwards();
+  if (settling_.contains(command.request_id)) {
+    unreadable_.emplace_back(std::move(command), std::move(done));
+    return;
+  }
   absl::StatusOr<std::vector<StoredEvent>> earlier = store_->ReadEvaluation(command.request_id);
   if (!earlier.ok()) {
     return answer(earlier.status());
@@ -455,7 +452,10 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
       measured_before = known->second.standing == CandidateHistory::Standing::kMeasured;
       if (measured_before) {
         const std::string earlier_request = known->second.request_id;
-        if (settling_.contains(earlier_request)) return again_afterwards();
+        if (settling_.contains(earlier_request)) {
+          unreadable_.emplace_back(std::move(command), std::move(done));
+          return;
+        }
         waiters_[command.request_id].push_back(std::move(done));
         if (ReuseMeasurement(command, earlier_request)) return;
         done = std::move(waiters_[command.request_id].back());
@@ -779,10 +779,14 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
     Emit(ReferenceDescribed{problem_id, target, std::move(compiled.facts),
                             compiled.artifact.toolchain});
   }
-  const std::vector<std::string> waiting = state_.EvaluationIds([&](const Evaluation& evaluation) {
-    return evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
-           evaluation.candidate.target == target;
-  });
+  std::vector<std::string> waiting;
+  for (std::string& id : state_.EvaluationIds()) {
+    const Evaluation& evaluation = *state_.FindEvaluation(id);
+    if (evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
+        evaluation.candidate.target == target) {
+      waiting.push_back(std::move(id));
+    }
+  }
   if (failure.empty()) {
     for (const std::string& id : waiting) Advance(id);
     return;

@@ -217,6 +217,8 @@ class Engine {
   // Does what waited for events that are durable now.
   void Finish(const LogWriter::Written& written);
   void Fail(const absl::Status& status);
+  // Everybody who waits for an evaluation.
+  void AnswerAll(const absl::Status& status);
 
   // Applies an event and puts it into the batch. False when it does not fit the state.
   bool Emit(EventBody body);
@@ -325,6 +327,8 @@ class Engine {
   std::map<std::string, int> unstable_counts_;
   // Settled by events that are not durable yet, and so not to be found in the store.
   absl::flat_hash_set<std::string> settling_;
+  // Commands that have to do with one of those, to be looked at again when more is durable.
+  std::vector<std::pair<EvaluateCommand, EvaluateDone>> unreadable_;
   EvaluationTraces traces_;
   std::set<std::pair<std::string, std::string>> describing_references_;
   std::set<std::string> dirty_searches_;

@@ -172,12 +172,10 @@ const ReferenceDescribed* State::FindReference(std::string_view problem_id,
   return found == references_.end() ? nullptr : &found->second;
 }
 
-std::vector<std::string> State::EvaluationIds(
-    const std::function<bool(const Evaluation&)>& wanted) const {
+std::vector<std::string> State::EvaluationIds() const {
   std::vector<std::string> ids;
-  for (const auto& [id, evaluation] : evaluations_) {
-    if (wanted(evaluation)) ids.push_back(id);
-  }
+  ids.reserve(evaluations_.size());
+  for (const auto& [id, evaluation] : evaluations_) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
   return ids;
 }
@@ -583,7 +581,7 @@ std::string State::Digest() const {
     absl::StrAppend(&text, "reference ", key.first, " ", key.second, " ",
                     reference.facts.values.size(), " ", reference.toolchain, "\n");
   }
-  for (const std::string& id : EvaluationIds([](const Evaluation&) { return true; })) {
+  for (const std::string& id : EvaluationIds()) {
     const Evaluation& e = evaluations_.at(id);
     absl::StrAppend(&text, "evaluation ", id, " search ", e.search_id, " candidate ",
                     e.candidate.candidate_id, " stage ", static_cast<int>(e.stage), " mode ",

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -214,9 +213,8 @@ class State {
   // By request id. In no order: not to be gone through by what must be the same after a replay.
   using Evaluations = absl::node_hash_map<std::string, Evaluation>;
   const Evaluations& evaluations() const { return evaluations_; }
-  // The ids of all that `wanted` accepts, in order.
-  std::vector<std::string> EvaluationIds(
-      const std::function<bool(const Evaluation&)>& wanted) const;
+  // Their ids, in order.
+  std::vector<std::string> EvaluationIds() const;
   const Evaluation* FindEvaluation(std::string_view request_id) const;
   const std::map<std::string, Search, std::less<>>& searches() const { return searches_; }
   const Search* FindSearch(std::string_view search_id) const;
