@@ -292,10 +292,15 @@ absl::Status CandidateSource::StartSearches(v1::Orchestrator::Stub& stub, uint64
     request.mutable_spec()->set_target(candidate.target());
     request.mutable_spec()->set_generator(v1::GENERATOR_EXTERNAL);
     request.mutable_spec()->mutable_budget()->set_max_candidates(per_search());
+    // The share is what the policy paces. The budget itself ends a search, and promising candidates
+    // are measured whatever the pace: how many there are depends on when the models were trained.
+    constexpr double kHeadroom = 5;
     const double share = measured_share_;
-    request.mutable_spec()->mutable_budget()->set_max_measurements(
-        std::max<uint64_t>(1, static_cast<uint64_t>(share * static_cast<double>(per_search()))));
+    request.mutable_spec()->mutable_budget()->set_max_measurements(std::max<uint64_t>(
+        1, static_cast<uint64_t>(kHeadroom * share * static_cast<double>(per_search()))));
     auto& parameters = *request.mutable_spec()->mutable_policy_parameters();
+    parameters["bootstrap_share"] = 0.25 / kHeadroom;
+    parameters["pace"] = 0.6 / kHeadroom;
     parameters["audit_min"] = share / 4;
     parameters["audit_scale"] = share;
     grpc::ClientContext context;
