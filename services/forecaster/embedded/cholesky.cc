@@ -4,38 +4,43 @@
 
 namespace kernelcast::forecaster {
 
+// Column by column: the innermost loops run over neighbours that do not wait for one another.
+
 bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant) {
   half_log_determinant = 0;
-  for (size_t i = 0; i < n; ++i) {
-    double* row = &matrix[i * n];
-    for (size_t j = 0; j < i; ++j) {
-      const double* other = &matrix[j * n];
-      double sum = row[j];
-      for (size_t k = 0; k < j; ++k) sum -= row[k] * other[k];
-      row[j] = sum / other[j];
+  for (size_t j = 0; j < n; ++j) {
+    double* const column = &matrix[j * n];
+    for (size_t k = 0; k < j; ++k) {
+      const double* const earlier = &matrix[k * n];
+      const double factor = earlier[j];
+      for (size_t i = j; i < n; ++i) column[i] -= factor * earlier[i];
     }
-    double sum = row[i];
-    for (size_t k = 0; k < i; ++k) sum -= row[k] * row[k];
-    if (!(sum > 1e-12)) return false;
-    row[i] = std::sqrt(sum);
-    half_log_determinant += std::log(row[i]);
+    if (!(column[j] > 1e-12)) return false;
+    column[j] = std::sqrt(column[j]);
+    half_log_determinant += std::log(column[j]);
+    for (size_t i = j + 1; i < n; ++i) column[i] /= column[j];
   }
   return true;
 }
 
-void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::vector<double>& b) {
-  for (size_t i = 0; i < n; ++i) {
-    double sum = b[i];
-    for (size_t k = 0; k < i; ++k) sum -= lower[i * n + k] * b[k];
-    b[i] = sum / lower[i * n + i];
+void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::span<double> b) {
+  // What is 0 at the top stays so.
+  size_t first = 0;
+  while (first < n && b[first] == 0) ++first;
+  for (size_t k = first; k < n; ++k) {
+    const double* const column = &lower[k * n];
+    b[k] /= column[k];
+    const double known = b[k];
+    for (size_t i = k + 1; i < n; ++i) b[i] -= column[i] * known;
   }
 }
 
-void BackwardSubstitute(const std::vector<double>& lower, size_t n, std::vector<double>& b) {
+void BackwardSubstitute(const std::vector<double>& lower, size_t n, std::span<double> b) {
   for (size_t i = n; i-- > 0;) {
+    const double* const column = &lower[i * n];
     double sum = b[i];
-    for (size_t k = i + 1; k < n; ++k) sum -= lower[k * n + i] * b[k];
-    b[i] = sum / lower[i * n + i];
+    for (size_t k = i + 1; k < n; ++k) sum -= column[k] * b[k];
+    b[i] = sum / column[i];
   }
 }
 

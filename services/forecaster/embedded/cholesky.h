@@ -2,21 +2,22 @@
 #define KERNELCAST_SERVICES_FORECASTER_EMBEDDED_CHOLESKY_H_
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace kernelcast::forecaster {
 
-// Matrices are n x n, row-major; of a symmetric or lower one only the lower triangle is read.
+// Matrices are n x n, column-major; of a symmetric or lower one only the lower triangle is read.
 
 // Overwrites the lower triangle with its factor L, such that L L^T is what was there. False, and
 // the matrix spoilt, where that is not positive definite.
 [[nodiscard]] bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant);
 
 // Solves L x = b in place.
-void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::vector<double>& b);
+void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::span<double> b);
 
 // Solves L^T x = b in place.
-void BackwardSubstitute(const std::vector<double>& lower, size_t n, std::vector<double>& b);
+void BackwardSubstitute(const std::vector<double>& lower, size_t n, std::span<double> b);
 
 }  // namespace kernelcast::forecaster
 

@@ -28,6 +28,7 @@ constexpr CovarianceWeights kAlike = {.constant = 0.15,
                                       .interactions = 1,
                                       .shared_effects = 0.2,
                                       .facts = 0};
+constexpr PositionTable::Facts kFacts = PositionTable::Facts::kLeftOut;
 constexpr double kNoise = 0.2;
 
 const LikenessLengths& Lengths() {
@@ -97,27 +98,27 @@ FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
 
 void FailureModel::TrainProcess(std::span<const TrainingRow* const> rows,
                                 std::span<const SpacePosition> positions) {
+  std::vector<SpacePosition> points;
   std::vector<double> outcomes;
-  for (size_t i = rows.size(); i-- > 0 && points_.size() < kMaxPoints;) {
+  for (size_t i = rows.size(); i-- > 0 && points.size() < kMaxPoints;) {
     if (rows[i]->compile_error) continue;
-    points_.push_back(positions[i]);
+    points.push_back(positions[i]);
     outcomes.push_back((rows[i]->log2_speedup.has_value() ? 0.0 : 1.0) - kPriorRate);
   }
-  const size_t n = points_.size();
+  const size_t n = points.size();
+  PositionTable table(points);
+  std::vector<Likeness> likeness(n);
   std::vector<double> matrix(n * n);
   for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      matrix[i * n + j] = kAlike(Compare(points_[i], points_[j], Lengths()));
-    }
+    table.Compare(points[i], Lengths(), kFacts, std::span(likeness).subspan(i));
+    for (size_t j = i; j < n; ++j) matrix[i * n + j] = kAlike(likeness[j]);
     matrix[i * n + i] += kNoise;
   }
   double half_log_determinant = 0;
-  if (!Cholesky(matrix, n, half_log_determinant)) {
-    points_.clear();  // as good as nothing seen
-    return;
-  }
+  if (!Cholesky(matrix, n, half_log_determinant)) return;  // as good as nothing seen
   ForwardSubstitute(matrix, n, outcomes);
   BackwardSubstitute(matrix, n, outcomes);
+  points_ = std::move(table);
   alpha_ = std::move(outcomes);
 }
 
@@ -126,9 +127,9 @@ double FailureModel::Predict(const CandidateFeatures& features,
   const auto found = templates_.find(features.template_index);
   const Counts own = found == templates_.end() ? Counts() : found->second;
   double p = kPriorRate;
-  for (size_t i = 0; i < points_.size(); ++i) {
-    p += alpha_[i] * kAlike(Compare(points_[i], position, Lengths()));
-  }
+  std::vector<Likeness> likeness(points_.size());
+  points_.Compare(position, Lengths(), kFacts, likeness);
+  for (size_t i = 0; i < likeness.size(); ++i) p += alpha_[i] * kAlike(likeness[i]);
   p = std::clamp(p, kLowestRate, kHighestRate);
   if (ensemble_.has_value()) {
     const double log_odds = 0.5 * (LogOdds(p) + ensemble_->Mean(Row(features, ensemble_columns_)));

@@ -43,7 +43,7 @@ class FailureModel {
   Counts problem_;
   std::map<int, Counts> templates_;
   // Of the candidates that compiled: where they lie, and how much each counts.
-  std::vector<SpacePosition> points_;
+  PositionTable points_;
   std::vector<double> alpha_;
   std::optional<BoostedEnsemble> ensemble_;
   size_t ensemble_columns_ = 0;

@@ -32,9 +32,10 @@ constexpr double kAssumedPoints = 12;
 // The cost of kernels for one set of points, with what they have in common worked out once.
 class GaussianProcess::Fitter {
  public:
-  Fitter(const std::vector<SpacePosition>& points, std::span<const double> values,
-         double prior_rate)
+  Fitter(std::span<const SpacePosition> points, const PositionTable& table,
+         std::span<const double> values, double prior_rate)
       : points_(points),
+        table_(table),
         values_(values),
         prior_rate_(prior_rate),
         likeness_(points.size() * points.size()),
@@ -43,9 +44,8 @@ class GaussianProcess::Fitter {
   void Relate(const LikenessLengths& lengths) {
     const size_t n = points_.size();
     for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j <= i; ++j) {
-        likeness_[i * n + j] = Compare(points_[i], points_[j], lengths);
-      }
+      table_.Compare(points_[i], lengths, PositionTable::Facts::kCompared,
+                     std::span(likeness_).subspan(i * n + i, n - i));
     }
   }
 
@@ -53,7 +53,7 @@ class GaussianProcess::Fitter {
   bool Factor(const Kernel& kernel) {
     const size_t n = points_.size();
     for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j <= i; ++j) matrix_[i * n + j] = kernel.weights(likeness_[i * n + j]);
+      for (size_t j = i; j < n; ++j) matrix_[i * n + j] = kernel.weights(likeness_[i * n + j]);
       matrix_[i * n + i] += kernel.noise;
     }
     return Cholesky(matrix_, n, half_log_determinant_);
@@ -160,7 +160,8 @@ class GaussianProcess::Fitter {
     return false;
   }
 
-  const std::vector<SpacePosition>& points_;
+  const std::span<const SpacePosition> points_;
+  const PositionTable& table_;  // of the points
   const std::span<const double> values_;
   const double prior_rate_;
   std::vector<Likeness> likeness_;
@@ -194,7 +195,7 @@ GaussianProcess::Kernel GaussianProcess::UsualKernel(Values values) {
   return kernel;
 }
 
-GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
+GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
                                      std::span<const double> values, double prior_scale,
                                      Values of) {
   GaussianProcess process;
@@ -206,35 +207,29 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
   process.rate_ = prior_rate;
   if (n == 0) return process;
 
-  Fitter fitter(points, values, prior_rate);
+  PositionTable table(points);
+  Fitter fitter(points, table, values, prior_rate);
   fitter.Adapt(process.kernel_);
   if (!fitter.Factor(process.kernel_)) return process;  // as good as no points
   const std::vector<double>& matrix = fitter.matrix();
   std::vector<double> inverse(n * n, 0.0);
-  std::vector<double> column(n);
   for (size_t j = 0; j < n; ++j) {
-    std::fill(column.begin(), column.end(), 0.0);
-    column[j] = 1;
-    for (size_t i = j; i < n; ++i) {
-      double sum = column[i];
-      for (size_t k = j; k < i; ++k) sum -= matrix[i * n + k] * column[k];
-      column[i] = sum / matrix[i * n + i];
-      inverse[i * n + j] = column[i];
-    }
+    inverse[j * n + j] = 1;
+    ForwardSubstitute(matrix, n, std::span(inverse).subspan(j * n, n));
   }
   // K^-1 = L^-T L^-1.
   std::vector<double> whitened(n, 0.0);
   double square = 0;
   for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k <= i; ++k) whitened[i] += inverse[i * n + k] * values[k];
+    for (size_t k = 0; k <= i; ++k) whitened[i] += inverse[k * n + i] * values[k];
     square += whitened[i] * whitened[i];
   }
   process.alpha_.assign(n, 0.0);
   std::vector<double> precision(n, 0.0);
   for (size_t i = 0; i < n; ++i) {
     for (size_t k = 0; k <= i; ++k) {
-      process.alpha_[k] += inverse[i * n + k] * whitened[i];
-      precision[k] += inverse[i * n + k] * inverse[i * n + k];
+      process.alpha_[k] += inverse[k * n + i] * whitened[i];
+      precision[k] += inverse[k * n + i] * inverse[k * n + i];
     }
   }
   process.shape_ = kPriorShape + 0.5 * static_cast<double>(n);
@@ -250,7 +245,7 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
     out.scale = std::sqrt((prior_rate + 0.5 * rest) / shape / precision[i]);
     out.degrees_of_freedom = 2 * shape;
   }
-  process.points_ = std::move(points);
+  process.points_ = std::move(table);
   process.inverse_factor_ = std::move(inverse);
   return process;
 }
@@ -258,18 +253,17 @@ GaussianProcess GaussianProcess::Fit(std::vector<SpacePosition> points,
 StudentT GaussianProcess::Predict(const SpacePosition& point) const {
   const size_t n = points_.size();
   StudentT out;
+  std::vector<Likeness> likeness(n);
+  points_.Compare(point, kernel_.lengths, PositionTable::Facts::kCompared, likeness);
+  std::vector<double> whitened(n, 0.0);
+  for (size_t k = 0; k < n; ++k) {
+    const double covariance = kernel_.weights(likeness[k]);
+    out.location += covariance * alpha_[k];
+    const double* const column = &inverse_factor_[k * n];
+    for (size_t i = k; i < n; ++i) whitened[i] += column[i] * covariance;
+  }
   double explained = 0;
-  std::vector<double> covariance(n);
-  for (size_t i = 0; i < n; ++i) {
-    covariance[i] = kernel_.weights(Compare(points_[i], point, kernel_.lengths));
-    out.location += covariance[i] * alpha_[i];
-  }
-  for (size_t i = 0; i < n; ++i) {
-    const double* row = &inverse_factor_[i * n];
-    double sum = 0;
-    for (size_t k = 0; k <= i; ++k) sum += row[k] * covariance[k];
-    explained += sum * sum;
-  }
+  for (const double value : whitened) explained += value * value;
   const double variance =
       std::max(kernel_.weights.Variance() + kernel_.noise - explained, 0.5 * kernel_.noise);
   const double points = static_cast<double>(n) / kAssumedPoints;

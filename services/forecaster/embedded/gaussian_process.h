@@ -25,7 +25,7 @@ class GaussianProcess {
   enum class Values { kSpeedups, kErrorsOfSimulation };
 
   // At most kMaxPoints points, as many values. Deterministic.
-  static GaussianProcess Fit(std::vector<SpacePosition> points, std::span<const double> values,
+  static GaussianProcess Fit(std::span<const SpacePosition> points, std::span<const double> values,
                              double prior_scale, Values of = Values::kSpeedups);
 
   StudentT Predict(const SpacePosition& point) const;
@@ -44,8 +44,8 @@ class GaussianProcess {
   static Kernel UsualKernel(Values values);
 
   Kernel kernel_;
-  std::vector<SpacePosition> points_;
-  std::vector<double> inverse_factor_;  // inverse of the Cholesky factor, row-major lower triangle
+  PositionTable points_;
+  std::vector<double> inverse_factor_;  // of the Cholesky factor, column-major lower triangle
   std::vector<double> alpha_;
   double shape_ = 1.5;
   double rate_ = 1.5;

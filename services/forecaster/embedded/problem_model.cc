@@ -106,7 +106,7 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   positions.erase(positions.begin(), positions.begin() + static_cast<ptrdiff_t>(skipped));
   const bool simulated = model.shared_ != nullptr && model.shared_->uses_simulations();
   model.process_ = GaussianProcess::Fit(
-      std::move(positions), std::span<const double>(residuals).subspan(skipped), prior_scale,
+      positions, std::span<const double>(residuals).subspan(skipped), prior_scale,
       simulated ? GaussianProcess::Values::kErrorsOfSimulation
                 : GaussianProcess::Values::kSpeedups);
   if (n < kLeastRowsForEnsemble) return model;

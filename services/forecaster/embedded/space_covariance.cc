@@ -1,5 +1,6 @@
 #include "services/forecaster/embedded/space_covariance.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -17,8 +18,30 @@ constexpr double kMissingSquare = 0.25;
 
 float OrZero(float value) { return std::isnan(value) ? 0.0f : value; }
 
-float WeightOf(const LikenessLengths& lengths, size_t column) {
-  return lengths.weights.empty() ? 1.0f : lengths.weights[column];
+// How many tunables are no missing values.
+int CountHad(const std::vector<float>& tunables) {
+  return static_cast<int>(std::count_if(tunables.begin(), tunables.end(),
+                                        [](float value) { return !std::isnan(value); }));
+}
+
+// What two values of a tunable add to how alike two positions are, and to the squared distance.
+struct TunableLikeness {
+  double alike = 0;
+  double square = 0;
+};
+
+TunableLikeness CompareTunable(float a, float b, double weight, double inverse_length) {
+  const bool has_a = !std::isnan(a);
+  const bool has_b = !std::isnan(b);
+  if (!has_a && !has_b) return {};
+  if (!has_a || !has_b) {
+    const double from_middle = ((has_a ? a : b) - 0.5) * inverse_length;
+    return {0, weight * (from_middle * from_middle + kMissingSquare)};
+  }
+  if (a == b) return {1, 0};
+  const double distance = (a - b) * inverse_length;
+  const double square = weight * distance * distance;
+  return {Matern(std::sqrt(square)), square};
 }
 
 }  // namespace
@@ -49,60 +72,87 @@ SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures&
   return position;
 }
 
-Likeness Compare(const SpacePosition& a, const SpacePosition& b, const LikenessLengths& lengths) {
-  Likeness likeness;
-  likeness.same_template = a.template_index == b.template_index;
+PositionTable::PositionTable(std::span<const SpacePosition> positions) {
+  const size_t n = positions.size();
+  for (const SpacePosition& position : positions) {
+    templates_.push_back(position.template_index);
+    tunables_had_.push_back(CountHad(position.tunables));
+    fact_counts_.push_back(position.facts.size());
+    facts_.resize(std::max(facts_.size(), position.facts.size()));
+  }
+  tunables_.resize(n == 0 ? 0 : positions[0].tunables.size());
+  for (size_t c = 0; c < tunables_.size(); ++c) {
+    Column& column = tunables_[c];
+    for (const SpacePosition& position : positions) {
+      const float value = position.tunables[c];
+      const auto found = std::find_if(column.values.begin(), column.values.end(), [&](float known) {
+        return known == value || (std::isnan(known) && std::isnan(value));
+      });
+      column.index.push_back(static_cast<uint16_t>(found - column.values.begin()));
+      if (found == column.values.end()) column.values.push_back(value);
+    }
+  }
+  for (size_t c = 0; c < facts_.size(); ++c) {
+    for (const SpacePosition& position : positions) {
+      facts_[c].push_back(c < position.facts.size() ? position.facts[c] : 0.0f);
+    }
+  }
+}
+
+void PositionTable::Compare(const SpacePosition& position, const LikenessLengths& lengths,
+                            Facts facts, std::span<Likeness> out) const {
+  const size_t n = out.size();
+  const size_t first = size() - n;
   const double inverse = 1 / lengths.tunables;
-  double sum = 0;
-  double square = 0;
-  int of_a = 0;
-  int of_b = 0;
-  for (size_t i = 0; i < a.tunables.size(); ++i) {
-    const float x = a.tunables[i];
-    const float y = b.tunables[i];
-    const bool has_a = !std::isnan(x);
-    const bool has_b = !std::isnan(y);
-    of_a += has_a ? 1 : 0;
-    of_b += has_b ? 1 : 0;
-    if (!has_a || !has_b) {
-      if (has_a != has_b) {
-        const double from_middle = ((has_a ? x : y) - 0.5) * inverse;
-        square += WeightOf(lengths, i) * (from_middle * from_middle + kMissingSquare);
+  std::vector<double> alike(n, 0.0);    // sum over the tunables
+  std::vector<double> squares(n, 0.0);  // of the distance
+  std::vector<TunableLikeness> by_value;
+  for (size_t c = 0; c < tunables_.size(); ++c) {
+    const double weight = lengths.weights.empty() ? 1.0f : lengths.weights[c];
+    by_value.clear();
+    for (const float value : tunables_[c].values) {
+      by_value.push_back(CompareTunable(value, position.tunables[c], weight, inverse));
+    }
+    const uint16_t* const index = tunables_[c].index.data() + first;
+    for (size_t i = 0; i < n; ++i) {
+      alike[i] += by_value[index[i]].alike;
+      squares[i] += by_value[index[i]].square;
+    }
+  }
+  std::vector<float> fact_squares(n, 0.0f);
+  const size_t fact_count = position.facts.size();
+  if (facts == Facts::kCompared && fact_count <= facts_.size()) {
+    for (size_t c = 0; c < fact_count; ++c) {
+      const float* const column = facts_[c].data() + first;
+      for (size_t i = 0; i < n; ++i) {
+        const float difference = column[i] - position.facts[c];
+        fact_squares[i] += difference * difference;
       }
-      continue;
     }
-    if (x == y) {
-      sum += 1;
-      continue;
+  }
+  const int had = CountHad(position.tunables);
+  for (size_t i = 0; i < n; ++i) {
+    Likeness likeness;
+    const int tunables_had = tunables_had_[first + i];
+    likeness.same_template = templates_[first + i] == position.template_index;
+    // Normalised such that it is a covariance, and one for equal positions.
+    if (tunables_had > 0 && had > 0) {
+      likeness.shared_effects = alike[i] / std::sqrt(static_cast<double>(tunables_had) * had);
+    } else if (tunables_had == had) {
+      likeness.shared_effects = 1;
     }
-    const double distance = (x - y) * inverse;
-    const double weighted = WeightOf(lengths, i) * distance * distance;
-    square += weighted;
-    sum += Matern(std::sqrt(weighted));
-  }
-  // Normalised such that it is a covariance, and one for equal positions.
-  if (of_a > 0 && of_b > 0) {
-    likeness.shared_effects = sum / std::sqrt(static_cast<double>(of_a) * of_b);
-  } else if (of_a == of_b) {
-    likeness.shared_effects = 1;
-  }
-  if (likeness.same_template) {
-    likeness.main_effects = likeness.shared_effects;
-    likeness.interactions = Matern(std::sqrt(square));
-  }
-  if (a.facts.size() == b.facts.size() && !a.facts.empty()) {
-    float facts = 0;
-    for (size_t i = 0; i < a.facts.size(); ++i) {
-      const float difference = a.facts[i] - b.facts[i];
-      facts += difference * difference;
+    if (likeness.same_template) {
+      likeness.main_effects = likeness.shared_effects;
+      likeness.interactions = Matern(std::sqrt(squares[i]));
     }
-    likeness.facts =
-        Matern(std::sqrt(static_cast<double>(facts) / static_cast<double>(a.facts.size())) /
-               lengths.facts);
-  } else if (a.facts.empty() && b.facts.empty()) {
-    likeness.facts = 1;
+    if (facts == Facts::kCompared && fact_counts_[first + i] == fact_count) {
+      likeness.facts = fact_count == 0 ? 1
+                                       : Matern(std::sqrt(static_cast<double>(fact_squares[i]) /
+                                                          static_cast<double>(fact_count)) /
+                                                lengths.facts);
+    }
+    out[i] = likeness;
   }
-  return likeness;
 }
 
 double CovarianceWeights::operator()(const Likeness& likeness) const {

@@ -1,6 +1,8 @@
 #ifndef KERNELCAST_SERVICES_FORECASTER_EMBEDDED_SPACE_COVARIANCE_H_
 #define KERNELCAST_SERVICES_FORECASTER_EMBEDDED_SPACE_COVARIANCE_H_
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "services/forecaster/core/tunable_encoder.h"
@@ -41,7 +43,35 @@ struct LikenessLengths {
   std::vector<float> weights;  // empty: all 1
 };
 
-Likeness Compare(const SpacePosition& a, const SpacePosition& b, const LikenessLengths& lengths);
+// Positions of one space, arranged such that another is compared with all of them at once: tunables
+// have few values each, and what two values have in common is worked out once for all positions
+// that share them. Immutable; thread-safe.
+class PositionTable {
+ public:
+  PositionTable() = default;
+  // With as many tunables each.
+  explicit PositionTable(std::span<const SpacePosition> positions);
+
+  enum class Facts { kCompared, kLeftOut };
+
+  size_t size() const { return templates_.size(); }
+  // What each of the last out.size() positions has in common with `position`, which has as many
+  // tunables. Facts that are left out have nothing in common.
+  void Compare(const SpacePosition& position, const LikenessLengths& lengths, Facts facts,
+               std::span<Likeness> out) const;
+
+ private:
+  struct Column {
+    std::vector<float> values;    // each once
+    std::vector<uint16_t> index;  // into them, by position
+  };
+
+  std::vector<int> templates_;
+  std::vector<int> tunables_had_;
+  std::vector<Column> tunables_;
+  std::vector<size_t> fact_counts_;
+  std::vector<std::vector<float>> facts_;  // by column, then position
+};
 
 // How much each kind of likeness makes the values alike; a covariance, for each kind is one.
 struct CovarianceWeights {

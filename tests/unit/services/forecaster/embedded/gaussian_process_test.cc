@@ -22,8 +22,8 @@ TEST_CASE("Without points the prediction is the prior", "[forecaster][process]")
 
 TEST_CASE("One point draws its neighbours, and strangers less", "[forecaster][process]") {
   const std::vector<double> values = {2.0};
-  const GaussianProcess process =
-      GaussianProcess::Fit({{0, {0.5f, kMissing}, {}}}, values, kPrior.scale);
+  const SpacePosition point = {0, {0.5f, kMissing}, {}};
+  const GaussianProcess process = GaussianProcess::Fit({&point, 1}, values, kPrior.scale);
   const StudentT same = process.Predict({0, {0.5f, kMissing}, {}});
   const StudentT near = process.Predict({0, {0.7f, kMissing}, {}});
   const StudentT other = process.Predict({1, {kMissing, 0.5f}, {}});

@@ -14,6 +14,28 @@ namespace {
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
+Likeness Compare(const SpacePosition& a, const SpacePosition& b,
+                 const LikenessLengths& lengths = {}) {
+  Likeness likeness;
+  PositionTable({&a, 1}).Compare(b, lengths, PositionTable::Facts::kCompared, {&likeness, 1});
+  return likeness;
+}
+
+// With tunables of few values, some missing, and facts for half of them.
+std::vector<SpacePosition> RandomPositions(Random& random, int count) {
+  std::vector<SpacePosition> points;
+  for (int i = 0; i < count; ++i) {
+    SpacePosition& point = points.emplace_back();
+    point.template_index = static_cast<int>(random.Below(4));
+    for (int d = 0; d < 5; ++d) {
+      point.tunables.push_back(random.Below(3) == 0 ? kMissing
+                                                    : static_cast<float>(random.Below(4)) / 3);
+    }
+    if (random.Below(2) == 0) point.facts = {static_cast<float>(random.Uniform()), 0};
+  }
+  return points;
+}
+
 TEST_CASE("A fact that is not known counts as zero", "[forecaster][covariance]") {
   CandidateFeatures features;
   features.facts = {0.5f, kMissing};
@@ -22,7 +44,7 @@ TEST_CASE("A fact that is not known counts as zero", "[forecaster][covariance]")
 
 TEST_CASE("A position is like itself in every way", "[forecaster][covariance]") {
   const SpacePosition at = {2, {0.5f, kMissing, 1.0f}, {3.0f, 1.0f}};
-  const Likeness likeness = Compare(at, at, {});
+  const Likeness likeness = Compare(at, at);
   CHECK(likeness.same_template);
   CHECK(likeness.main_effects == Approx(1));
   CHECK(likeness.interactions == Approx(1));
@@ -31,8 +53,8 @@ TEST_CASE("A position is like itself in every way", "[forecaster][covariance]") 
 }
 
 TEST_CASE("One tunable apart leaves the other main effects", "[forecaster][covariance]") {
-  const Likeness one = Compare({0, {0, 0}, {}}, {0, {1, 0}, {}}, {});
-  const Likeness both = Compare({0, {0, 0}, {}}, {0, {1, 1}, {}}, {});
+  const Likeness one = Compare({0, {0, 0}, {}}, {0, {1, 0}, {}});
+  const Likeness both = Compare({0, {0, 0}, {}}, {0, {1, 1}, {}});
   CHECK(one.main_effects == Approx(0.5 + 0.5 * Matern(1)));
   CHECK(one.interactions == Approx(Matern(1)));
   CHECK(both.main_effects == Approx(Matern(1)));
@@ -40,7 +62,7 @@ TEST_CASE("One tunable apart leaves the other main effects", "[forecaster][covar
 }
 
 TEST_CASE("Templates share what their common tunables do", "[forecaster][covariance]") {
-  const Likeness likeness = Compare({0, {0.5f, kMissing}, {}}, {1, {0.5f, 0.2f}, {}}, {});
+  const Likeness likeness = Compare({0, {0.5f, kMissing}, {}}, {1, {0.5f, 0.2f}, {}});
   CHECK_FALSE(likeness.same_template);
   CHECK(likeness.main_effects == 0);
   CHECK(likeness.interactions == 0);
@@ -50,16 +72,7 @@ TEST_CASE("Templates share what their common tunables do", "[forecaster][covaria
 TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]") {
   Random random(5);
   for (int trial = 0; trial < 20; ++trial) {
-    std::vector<SpacePosition> points;
-    for (int i = 0; i < 40; ++i) {
-      SpacePosition& point = points.emplace_back();
-      point.template_index = static_cast<int>(random.Below(4));
-      for (int d = 0; d < 5; ++d) {
-        point.tunables.push_back(random.Below(3) == 0 ? kMissing
-                                                      : static_cast<float>(random.Below(4)) / 3);
-      }
-      if (random.Below(2) == 0) point.facts = {static_cast<float>(random.Uniform()), 0};
-    }
+    const std::vector<SpacePosition> points = RandomPositions(random, 40);
     CovarianceWeights weights;
     for (double CovarianceWeights::*field :
          {&CovarianceWeights::constant, &CovarianceWeights::same_template,
@@ -70,8 +83,8 @@ TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]")
     const size_t n = points.size();
     std::vector<double> matrix(n * n);
     for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j <= i; ++j) {
-        matrix[i * n + j] = weights(Compare(points[i], points[j], {}));
+      for (size_t j = i; j < n; ++j) {
+        matrix[i * n + j] = weights(Compare(points[i], points[j]));
       }
       matrix[i * n + i] += 1e-6;
     }
@@ -80,8 +93,48 @@ TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]")
   }
 }
 
+TEST_CASE("Many positions compare as each does, and either way round", "[forecaster][covariance]") {
+  Random random(6);
+  const std::vector<SpacePosition> points = RandomPositions(random, 60);
+  const LikenessLengths lengths = {
+      .tunables = 0.7, .facts = 0.4, .weights = {1, 0.1f, 3, 0.33f, 9}};
+  const PositionTable table(points);
+  REQUIRE(table.size() == points.size());
+  for (const SpacePosition& point : points) {
+    std::vector<Likeness> all(points.size());
+    table.Compare(point, lengths, PositionTable::Facts::kCompared, all);
+    std::vector<Likeness> last(7);
+    table.Compare(point, lengths, PositionTable::Facts::kLeftOut, last);
+    const size_t skipped = points.size() - last.size();
+    for (size_t i = 0; i < points.size(); ++i) {
+      for (const Likeness& one :
+           {Compare(points[i], point, lengths), Compare(point, points[i], lengths)}) {
+        CHECK(all[i].same_template == one.same_template);
+        CHECK(all[i].main_effects == one.main_effects);
+        CHECK(all[i].interactions == one.interactions);
+        CHECK(all[i].shared_effects == one.shared_effects);
+        CHECK(all[i].facts == one.facts);
+      }
+      if (i < skipped) continue;
+      CHECK(last[i - skipped].shared_effects == all[i].shared_effects);
+      CHECK(last[i - skipped].facts == 0);
+    }
+  }
+}
+
+TEST_CASE("Distances are weighted, and missing values lie beyond the middle",
+          "[forecaster][covariance]") {
+  const LikenessLengths lengths = {.tunables = 0.5, .facts = 0.25, .weights = {4, 1}};
+  const Likeness likeness =
+      Compare({0, {0.25f, kMissing}, {1, 2}}, {0, {0.5f, 1}, {1, 2.5f}}, lengths);
+  // Twice 0.25 / 0.5, and half of the range and the square of another half apart.
+  CHECK(likeness.main_effects == Approx(Matern(1) / std::sqrt(2.0)));
+  CHECK(likeness.interactions == Approx(Matern(std::sqrt(1 + 1 + 0.25))));
+  CHECK(likeness.facts == Approx(Matern(std::sqrt(0.25 / 2) / 0.25)));
+}
+
 TEST_CASE("A factor solves what it was made of", "[forecaster][covariance]") {
-  std::vector<double> matrix = {4, 0, 2, 3};
+  std::vector<double> matrix = {4, 2, 0, 3};
   double half_log_determinant = 0;
   REQUIRE(Cholesky(matrix, 2, half_log_determinant));
   CHECK(half_log_determinant == Approx(0.5 * std::log(8.0)));
@@ -90,7 +143,7 @@ TEST_CASE("A factor solves what it was made of", "[forecaster][covariance]") {
   BackwardSubstitute(matrix, 2, x);
   CHECK(x[0] == Approx(1.25));
   CHECK(x[1] == Approx(1.5));
-  std::vector<double> indefinite = {1, 0, 2, 1};
+  std::vector<double> indefinite = {1, 2, 0, 1};
   CHECK_FALSE(Cholesky(indefinite, 2, half_log_determinant));
 }
 
