@@ -26,7 +26,7 @@ COPY --from=source /src/.setup/cuda/ /
 FROM ${BASE} AS worker
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates tini g++ \
-      libabsl20220623 libcurl4 libgrpc++1.51 libmuparser2v5 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 \
+      libabsl20220623 libcurl4 libgrpc++1.51 libjemalloc2 libmuparser2v5 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 \
       libprotobuf32 libseccomp2 libyaml-cpp0.7 \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
  && groupadd --gid 10001 kernelcast \

@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -37,8 +38,10 @@ struct ContentHasher::Context {
 };
 
 ContentHasher::ContentHasher() : context_(std::make_unique<Context>()) {
-  Require(context_->digest != nullptr &&
-          EVP_DigestInit_ex(context_->digest, EVP_sha256(), nullptr) == 1);
+  // Looked up once: EVP_sha256() would have OpenSSL look for a provider at each use.
+  static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  Require(kSha256 != nullptr && context_->digest != nullptr &&
+          EVP_DigestInit_ex(context_->digest, kSha256, nullptr) == 1);
 }
 
 ContentHasher::~ContentHasher() = default;
@@ -46,8 +49,9 @@ ContentHasher::~ContentHasher() = default;
 void ContentHasher::AddField(char type, std::string_view bytes) {
   Require(context_ != nullptr);
   const std::array<char, 8> length = LittleEndian(bytes.size());
-  Require(EVP_DigestUpdate(context_->digest, &type, 1) == 1);
-  Require(EVP_DigestUpdate(context_->digest, length.data(), length.size()) == 1);
+  std::array<char, 9> header = {type};
+  std::copy(length.begin(), length.end(), header.begin() + 1);
+  Require(EVP_DigestUpdate(context_->digest, header.data(), header.size()) == 1);
   Require(EVP_DigestUpdate(context_->digest, bytes.data(), bytes.size()) == 1);
 }
 

@@ -26,7 +26,7 @@ constexpr int kTrainerNiceness = 10;
 constexpr size_t kMostAtOnce = 256;
 constexpr size_t kFewLabels = 4;
 constexpr size_t kManyLabels = 64;
-constexpr size_t kMostPauses = 8;
+constexpr size_t kMostPauses = 16;
 constexpr int64_t kMaxTrainerPauseNs = 5'000'000'000;
 // Those who want more are asked to say so again.
 constexpr size_t kMaxWanted = 4096;

@@ -383,8 +383,8 @@ TEST_CASE("Training leaves time to others where labels come fast, or tell little
   CHECK(pauses(0, 64) == 1);
   CHECK(pauses(6, 64) == 2);
   CHECK(pauses(0, 300) == 4);
-  CHECK(pauses(100, 10) == 8);
-  CHECK(pauses(0, 1'000'000) == 8);
+  CHECK(pauses(100, 10) == 16);
+  CHECK(pauses(0, 1'000'000) == 16);
 }
 
 TEST_CASE("A backend with labels still waiting can be destroyed", "[forecaster][embedded]") {
