@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
+#include "services/forecaster/embedded/give_way.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -190,6 +191,7 @@ absl::StatusOr<Forest> TrainForest(const Matrix& rows, std::span<const float> la
   };
   for (const auto& [name, value] : parameters) KC_RETURN_IF_ERROR(booster.Set(name, value));
   for (int round = 0; round < options.rounds; ++round) {
+    GiveWay();
     KC_RETURN_IF_ERROR(Check(XGBoosterUpdateOneIter(booster.get(), round, data.get()), "boosting"));
   }
   if (own_predictions != nullptr) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "services/forecaster/embedded/cholesky.h"
+#include "services/forecaster/embedded/give_way.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -142,6 +143,7 @@ class GaussianProcess::Fitter {
 
  private:
   void Try(Kernel& kernel, const Kernel& trial, double further) {
+    GiveWay();
     const double cost = Cost(trial) + prices_ + further;
     if (cost >= best_cost_ - 1e-9) return;
     best_cost_ = cost;
@@ -214,6 +216,7 @@ GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
   const std::vector<double>& matrix = fitter.matrix();
   std::vector<double> inverse(n * n, 0.0);
   for (size_t j = 0; j < n; ++j) {
+    GiveWay();
     inverse[j * n + j] = 1;
     ForwardSubstitute(matrix, n, std::span(inverse).subspan(j * n, n));
   }

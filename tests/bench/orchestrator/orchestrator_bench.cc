@@ -1,16 +1,19 @@
 // What routing costs: candidates a second through three real processes, what they add to a call's
 // latency, how their memory grows, and how long a log takes to be replayed. Beside each what it
-// rests on, in the same run: a bare gRPC echo of the same messages, and bare SQLite over the same
-// rows.
+// rests on, in the same run: a bare gRPC echo of the same messages, bare writes to the same disk,
+// and bare SQLite over the same rows.
 //
 //   bench_orchestrator [throughput] [latency] [memory] [replay]     all unless told
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -20,6 +23,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -223,6 +227,41 @@ class Bench {
     return absl::OkStatus();
   }
 
+  // What answers wait for at the least: a write of the size of a small commit, until the disk has
+  // it, as often as a commit comes at such a rate, in a file that is as long already.
+  absl::Status Disk(const std::string& file) const {
+    constexpr int kWrites = 1000;
+    constexpr auto kPause = std::chrono::milliseconds(2);
+    const std::string bytes(size_t{16} << 10, 'x');
+    constexpr off_t kFileBytes = off_t{4} << 20;
+    const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("open ", file));
+    const Clock& clock = Clock::Real();
+    std::vector<int64_t> took_ns;
+    int error = 0;
+    for (off_t at = 0; at < kFileBytes && error == 0; at += static_cast<off_t>(bytes.size())) {
+      if (pwrite(fd, bytes.data(), bytes.size(), at) < 0) error = errno;
+    }
+    if (fsync(fd) != 0) error = errno;
+    for (int i = 0; i < kWrites && error == 0; ++i) {
+      const off_t at = static_cast<off_t>(bytes.size()) * i % kFileBytes;
+      const int64_t start_ns = clock.MonotonicNs();
+      if (pwrite(fd, bytes.data(), bytes.size(), at) < 0 || fdatasync(fd) != 0) error = errno;
+      took_ns.push_back(clock.MonotonicNs() - start_ns);
+      std::this_thread::sleep_for(kPause);
+    }
+    close(fd);
+    std::filesystem::remove(file);
+    if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("write ", file));
+    const double p50_ms = PercentileMs(took_ns, 0.5);
+    const double p99_ms = PercentileMs(took_ns, 0.99);
+    std::printf("%-16s %8s      p50 %7.2f ms   p99 %7.2f ms   longest %.1f ms   load %.1f\n",
+                "disk, 16 KiB", "", p50_ms, p99_ms, PercentileMs(took_ns, 1), LoadAverage());
+    std::fflush(stdout);
+    Write({{"what", "disk"}, {"p50_ms", p50_ms}, {"p99_ms", p99_ms}});
+    return absl::OkStatus();
+  }
+
   absl::Status Latency() {
     KC_ASSIGN_OR_RETURN(auto cluster, StartCluster());
     KC_ASSIGN_OR_RETURN(auto echo, StartEcho(*cluster));
@@ -235,6 +274,7 @@ class Bench {
       KC_RETURN_IF_ERROR(Echoed(*echo, absl::StrCat("echo", at), [&] {
         return testing::StreamOpenLoop(*echo_stub, streamed, count, options_.rate);
       }));
+      KC_RETURN_IF_ERROR(Disk(cluster->folder.File("disk")));
       CandidateSource routed(cluster->recorded, absl::StrCat("lr", round), options_.measured_share);
       KC_RETURN_IF_ERROR(Routed(*cluster, absl::StrCat("routed", at), [&] {
         return testing::StreamOpenLoop(*stub, routed, count, options_.rate);
