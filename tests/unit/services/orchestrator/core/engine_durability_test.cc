@@ -210,6 +210,7 @@ TEST_CASE("a log that fails while more is gathered answers everybody, once") {
   world.store->FailFromNowOn();
   world.store->ReleaseAppends();
   for (Answer& answer : answers) {
+    REQUIRE(answer.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
     CHECK(answer.get().status().code() == absl::StatusCode::kUnavailable);
   }
   CHECK_FALSE(world.engine->failure().ok());
