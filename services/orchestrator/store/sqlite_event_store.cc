@@ -154,8 +154,8 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const s
   KC_RETURN_IF_ERROR(Execute(writer, "PRAGMA page_size=8192"));
   KC_RETURN_IF_ERROR(Execute(writer, "PRAGMA journal_mode=WAL"));
   KC_RETURN_IF_ERROR(Execute(writer, "PRAGMA synchronous=FULL"));
-  // In pages: few enough that the log before the log stays in the processor's cache, where it is
-  // copied from, and that nobody waits for long; many enough that most pages are copied once.
+  // In pages. Measured (docs/benchmarks.md): five times as many cost 5% of the throughput, and make
+  // those wait longer who wait for a checkpoint.
   KC_RETURN_IF_ERROR(Execute(writer, "PRAGMA wal_autocheckpoint=400"));
   KC_ASSIGN_OR_RETURN(Statement version, Prepare(writer, "PRAGMA user_version"));
   if (sqlite3_step(version.get()) != SQLITE_ROW) return SqliteError(writer, "read version");

@@ -425,7 +425,7 @@ int Main(int argc, char** argv) {
   app.add_option("--source-bytes", options.source_bytes, "Length of each candidate's source")
       ->capture_default_str();
   app.add_option("--measured-share", options.measured_share,
-                 "Share of a search's candidates that it may measure")
+                 "Share of a search's candidates that its measurements are paced by")
       ->capture_default_str();
   app.add_option("--rounds", options.rounds, "How often each is measured")->capture_default_str();
   app.add_option("--candidates", options.candidates, "Of a round of throughput")

@@ -30,8 +30,9 @@ int64_t ResidentBytes(pid_t pid);
 // once a search: after the last one the next search begins. Not thread-safe.
 class CandidateSource {
  public:
-  // `run` goes into the ids of searches and requests. `measured_share`: of its candidates that a
-  // search may measure; 0: there are no searches, for an echo.
+  // `run` goes into the ids of searches and requests. `measured_share`: of a
+  // search's candidates, what its policy paces measurements by; 0: there are no searches, for an
+  // echo.
   CandidateSource(const RecordedProblem& recorded, std::string run, double measured_share = 0);
 
   // Starts the searches that so many requests belong to.
