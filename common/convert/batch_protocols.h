@@ -5,6 +5,7 @@
 
 #include "absl/time/time.h"
 #include "kernelcast/v1/forecaster.pb.h"
+#include "kernelcast/v1/orchestrator.pb.h"
 #include "kernelcast/v1/worker.pb.h"
 
 namespace kernelcast {
@@ -56,6 +57,17 @@ struct ForecastBatches : rpc_internal::BatchOf<v1::ForecastBatch> {
   static Answer* Add(Response& message) { return message.add_replies(); }
   static int Answers(const Response& message) { return message.replies_size(); }
   static Answer* MutableAnswer(Response& message, int i) { return message.mutable_replies(i); }
+};
+
+// Orchestrator.EvaluateBatches.
+struct EvaluateBatches {
+  using Request = v1::EvaluateBatch;
+  using Response = v1::EvaluateBatchReply;
+  using Answer = v1::EvaluateReply;
+  static size_t Requests(const Request& message) {
+    return static_cast<size_t>(message.requests_size());
+  }
+  static Answer* Add(Response& message) { return message.add_replies(); }
 };
 
 }  // namespace kernelcast

@@ -26,6 +26,7 @@ constexpr MethodAccess kMethods[] = {
     {"/kernelcast.v1.Forecaster/Score", kSubmit},
     {"/kernelcast.v1.Orchestrator/Describe", kAdmin},
     {"/kernelcast.v1.Orchestrator/Evaluate", kSubmit},
+    {"/kernelcast.v1.Orchestrator/EvaluateBatches", kSubmit},
     {"/kernelcast.v1.Orchestrator/EvaluateStream", kSubmit},
     {"/kernelcast.v1.Orchestrator/Export", kSubmit},
     {"/kernelcast.v1.Orchestrator/GetSearch", kSubmit},

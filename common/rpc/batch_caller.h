@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/callback_scope.h"
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/status_conversion.h"
 
@@ -145,6 +146,7 @@ class BatchCaller {
       Proceed(this, lock);
     }
     void OnReadDone(bool ok) override {
+      const CallbackScope scope;
       if (!ok) {
         std::unique_lock lock(state->mutex);
         broken = true;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/base/callback_scope.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_core.h"
 #include "common/rpc/stream_writer.h"
@@ -57,6 +58,7 @@ class BatchSender {
       rpc_internal::StreamCore<typename Protocol::Response, rpc_internal::Together<Protocol>>;
   explicit BatchSender(std::shared_ptr<Core> core) : core_(std::move(core)) {}
   void Send(typename Protocol::Answer answer) const { core_->Send(std::move(answer)); }
+  bool open() const { return core_->open(); }
 
  private:
   // Shared: the stream and those who answer on it end in either order.
@@ -97,6 +99,7 @@ class BatchStream
 
  private:
   void OnReadDone(bool ok) final {
+    const CallbackScope scope;
     if (core_->ReadDone(ok, ok ? Protocol::Requests(request_) : 0)) {
       core_->Hold();
       OnRequests(request_);

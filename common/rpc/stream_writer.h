@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "common/base/callback_scope.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_core.h"
 
@@ -83,6 +84,7 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
 
  private:
   void OnReadDone(bool ok) final {
+    const CallbackScope scope;
     if (core_->ReadDone(ok)) {
       OnRequest(request_);
       core_->ReadyToRead();

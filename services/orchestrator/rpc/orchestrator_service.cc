@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
@@ -19,6 +21,15 @@ namespace kernelcast::orchestrator {
 using ::kernelcast::ToProto;
 
 namespace {
+
+// The answer to one of a stream's requests.
+template <class Sender>
+Engine::EvaluateDone AnswerOn(Sender sender, std::string request_id) {
+  return [sender = std::move(sender),
+          id = std::move(request_id)](const absl::StatusOr<EvaluationRecord>& record) {
+    sender.Send(record.ok() ? ReplyFromRecord(*record) : ReplyFromError(id, record.status()));
+  };
+}
 
 class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::EvaluateReply> {
  public:
@@ -35,10 +46,34 @@ class EvaluateStreamReactor final : public BidiStream<v1::EvaluateRequest, v1::E
       return;
     }
     command->trace = trace_;
-    engine_->Evaluate(*std::move(command), [sender = sender(), id = request.request_id()](
-                                               const absl::StatusOr<EvaluationRecord>& record) {
-      sender.Send(record.ok() ? ReplyFromRecord(*record) : ReplyFromError(id, record.status()));
-    });
+    engine_->Evaluate(*std::move(command), AnswerOn(sender(), request.request_id()));
+  }
+
+  Engine* const engine_;
+  const TraceContext trace_;
+};
+
+class EvaluateBatchStream final : public BatchStream<EvaluateBatches> {
+ public:
+  EvaluateBatchStream(grpc::CallbackServerContext* context, Engine* engine)
+      : BatchStream(context, kEvaluationsPerStream),
+        engine_(engine),
+        trace_(IncomingTrace(*context)) {}
+
+ private:
+  void OnRequests(const v1::EvaluateBatch& message) override {
+    std::vector<Engine::EvaluateCall> calls;
+    calls.reserve(EvaluateBatches::Requests(message));
+    for (const v1::EvaluateRequest& request : message.requests()) {
+      absl::StatusOr<Engine::EvaluateCommand> command = CommandFromProto(request);
+      if (!command.ok()) {
+        sender().Send(ReplyFromError(request.request_id(), command.status()));
+        continue;
+      }
+      command->trace = trace_;
+      calls.push_back({*std::move(command), AnswerOn(sender(), request.request_id())});
+    }
+    engine_->Evaluate(std::move(calls));
   }
 
   Engine* const engine_;
@@ -129,6 +164,11 @@ grpc::ServerUnaryReactor* OrchestratorService::Evaluate(grpc::CallbackServerCont
 grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>*
 OrchestratorService::EvaluateStream(grpc::CallbackServerContext* context) {
   return new EvaluateStreamReactor(context, engine_);
+}
+
+grpc::ServerBidiReactor<v1::EvaluateBatch, v1::EvaluateBatchReply>*
+OrchestratorService::EvaluateBatches(grpc::CallbackServerContext* context) {
+  return new EvaluateBatchStream(context, engine_);
 }
 
 namespace {

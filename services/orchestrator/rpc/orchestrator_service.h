@@ -37,6 +37,8 @@ class OrchestratorService final : public v1::Orchestrator::CallbackService {
                                      v1::EvaluateReply* response) override;
   grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>* EvaluateStream(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<v1::EvaluateBatch, v1::EvaluateBatchReply>* EvaluateBatches(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* StartSearch(grpc::CallbackServerContext* context,
                                         const v1::StartSearchRequest* request,
                                         v1::StartSearchReply* response) override;

@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
@@ -240,6 +242,21 @@ grpc::ServerUnaryReactor* ReplicaService::Evaluate(grpc::CallbackServerContext* 
   return call;
 }
 
+template <class Sender>
+void ReplicaService::EvaluateOn(const Sender& sender, const CallOrigin& origin,
+                                const v1::EvaluateRequest& request) {
+  if (absl::Status valid = CommandFromProto(request).status(); !valid.ok()) {
+    sender.Send(ReplyFromError(request.request_id(), valid));
+    return;
+  }
+  RouteEvaluation(
+      origin, request, [sender] { return sender.open(); },
+      [sender, id = request.request_id()](absl::StatusOr<v1::EvaluateReply> result) {
+        sender.Send(result.ok() ? *std::move(result) : ReplyFromError(id, result.status()));
+      })
+      ->Start();
+}
+
 class ReplicaService::EvaluateStreamReactor final
     : public BidiStream<v1::EvaluateRequest, v1::EvaluateReply> {
  public:
@@ -248,18 +265,7 @@ class ReplicaService::EvaluateStreamReactor final
 
  private:
   void OnRequest(const v1::EvaluateRequest& request) override {
-    if (absl::Status valid = CommandFromProto(request).status(); !valid.ok()) {
-      Send(ReplyFromError(request.request_id(), valid));
-      return;
-    }
-    service_
-        ->RouteEvaluation(
-            origin_, request, [sender = sender()] { return sender.open(); },
-            [sender = sender(),
-             id = request.request_id()](absl::StatusOr<v1::EvaluateReply> result) {
-              sender.Send(result.ok() ? *std::move(result) : ReplyFromError(id, result.status()));
-            })
-        ->Start();
+    service_->EvaluateOn(sender(), origin_, request);
   }
 
   ReplicaService* const service_;
@@ -269,6 +275,27 @@ class ReplicaService::EvaluateStreamReactor final
 grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>* ReplicaService::EvaluateStream(
     grpc::CallbackServerContext* context) {
   return new EvaluateStreamReactor(context, this);
+}
+
+class ReplicaService::EvaluateBatchStream final : public BatchStream<kernelcast::EvaluateBatches> {
+ public:
+  EvaluateBatchStream(grpc::CallbackServerContext* context, ReplicaService* service)
+      : BatchStream(context, kEvaluationsPerStream), service_(service), origin_(*context) {}
+
+ private:
+  void OnRequests(const v1::EvaluateBatch& message) override {
+    for (const v1::EvaluateRequest& request : message.requests()) {
+      service_->EvaluateOn(sender(), origin_, request);
+    }
+  }
+
+  ReplicaService* const service_;
+  const CallOrigin origin_;
+};
+
+grpc::ServerBidiReactor<v1::EvaluateBatch, v1::EvaluateBatchReply>* ReplicaService::EvaluateBatches(
+    grpc::CallbackServerContext* context) {
+  return new EvaluateBatchStream(context, this);
 }
 
 template <class Request, class Reply, class There>

@@ -53,6 +53,8 @@ class ReplicaService final : public v1::Orchestrator::CallbackService, public Sh
                                      v1::EvaluateReply* response) override;
   grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>* EvaluateStream(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<v1::EvaluateBatch, v1::EvaluateBatchReply>* EvaluateBatches(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* StartSearch(grpc::CallbackServerContext* context,
                                         const v1::StartSearchRequest* request,
                                         v1::StartSearchReply* response) override;
@@ -76,12 +78,17 @@ class ReplicaService final : public v1::Orchestrator::CallbackService, public Sh
 
  private:
   class EvaluateStreamReactor;
+  class EvaluateBatchStream;
   using Evaluation = RoutedCall<v1::EvaluateRequest, v1::EvaluateReply>;
   using Streams = std::shared_ptr<LogStreams>;
 
   std::shared_ptr<Evaluation> RouteEvaluation(const CallOrigin& origin,
                                               const v1::EvaluateRequest& request,
                                               std::function<bool()> open, Evaluation::Done done);
+  // One request of a stream, which it is answered on.
+  template <class Sender>
+  void EvaluateOn(const Sender& sender, const CallOrigin& origin,
+                  const v1::EvaluateRequest& request);
   // Has the shard's engine know the problem, if the log does, and goes on.
   void WithProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
                    std::function<void(const absl::Status&)> then);

@@ -3,7 +3,7 @@
 // rests on, in the same run: a bare gRPC echo of the same messages, bare writes to the same disk,
 // and bare SQLite over the same rows.
 //
-//   bench_orchestrator [throughput] [latency] [memory] [replay]     all unless told
+//   bench_orchestrator [throughput] [batches] [latency] [memory] [replay]     all unless told
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -80,6 +80,31 @@ double LoadAverage() {
   return load;
 }
 
+// Time of this machine's processors so far, in ticks, and the part of it that they were ready to
+// run and its host gave to others: what is measured meanwhile is slower by that.
+struct ProcessorTime {
+  double all = 0;
+  double stolen = 0;
+
+  static ProcessorTime Now() {
+    ProcessorTime time;
+    std::ifstream in("/proc/stat");
+    std::string name;
+    in >> name;
+    // user nice system idle iowait irq softirq steal
+    for (int field = 0; field < 8; ++field) {
+      double ticks = 0;
+      in >> ticks;
+      time.all += ticks;
+      if (field == 7) time.stolen = ticks;
+    }
+    return time;
+  }
+  double StolenShareSince(const ProcessorTime& before) const {
+    return all > before.all ? (stolen - before.stolen) / (all - before.all) : 0;
+  }
+};
+
 std::string Today() {
   const std::time_t now = std::time(nullptr);
   char text[16];
@@ -94,7 +119,12 @@ class Bench {
 
   absl::Status Run() {
     for (const std::string& what : options_.what) {
-      if (what == "throughput") KC_RETURN_IF_ERROR(Throughput());
+      if (what == "throughput") {
+        KC_RETURN_IF_ERROR(Throughput("routed", testing::StreamClosedLoop));
+      }
+      if (what == "batches") {
+        KC_RETURN_IF_ERROR(Throughput("routed, batches", testing::BatchClosedLoop));
+      }
       if (what == "latency") KC_RETURN_IF_ERROR(Latency());
       if (what == "memory") KC_RETURN_IF_ERROR(Memory());
       if (what == "replay") KC_RETURN_IF_ERROR(Replay());
@@ -131,7 +161,7 @@ class Bench {
 
   // With processor time by process, in microseconds a request.
   void Report(const std::string& what, LoadFigures& figures,
-              const std::map<std::string, double>& cpu_seconds) const {
+              const std::map<std::string, double>& cpu_seconds, double stolen_share) const {
     std::printf("%-16s %8.0f /s   p50 %7.2f ms   p99 %7.2f ms  ", what.c_str(),
                 figures.per_second(), PercentileMs(figures.latencies_ns, 0.5),
                 PercentileMs(figures.latencies_ns, 0.99));
@@ -155,9 +185,10 @@ class Bench {
                   static_cast<unsigned long long>(figures.rejected),
                   static_cast<unsigned long long>(figures.errors));
     }
-    std::printf("   load %.1f\n", LoadAverage());
+    std::printf("   load %.1f, %.1f%% stolen\n", LoadAverage(), 100 * stolen_share);
     std::fflush(stdout);
     Write({{"what", what},
+           {"stolen_share", stolen_share},
            {"requests", figures.requests},
            {"per_second", figures.per_second()},
            {"p50_ms", PercentileMs(figures.latencies_ns, 0.5)},
@@ -180,28 +211,34 @@ class Bench {
                       const std::function<absl::StatusOr<LoadFigures>()>& load) const {
     const auto before = cluster.Cpu();
     const double own = OwnCpuSeconds();
+    const ProcessorTime start = ProcessorTime::Now();
     KC_ASSIGN_OR_RETURN(LoadFigures figures, load());
+    const double stolen = ProcessorTime::Now().StolenShareSince(start);
     auto cpu = cluster.Cpu();
     for (auto& [name, seconds] : cpu) seconds -= before.at(name);
     cpu["client"] = OwnCpuSeconds() - own;
-    Report(what, figures, cpu);
+    Report(what, figures, cpu, stolen);
     return absl::OkStatus();
   }
   absl::Status Echoed(const EchoProcess& echo, const std::string& what,
                       const std::function<absl::StatusOr<LoadFigures>()>& load) const {
     const double before = testing::CpuSeconds(echo.pid());
     const double own = OwnCpuSeconds();
+    const ProcessorTime start = ProcessorTime::Now();
     KC_ASSIGN_OR_RETURN(LoadFigures figures, load());
+    const double stolen = ProcessorTime::Now().StolenShareSince(start);
     Report(what, figures,
-           {{"client", OwnCpuSeconds() - own}, {"echo", testing::CpuSeconds(echo.pid()) - before}});
+           {{"client", OwnCpuSeconds() - own}, {"echo", testing::CpuSeconds(echo.pid()) - before}},
+           stolen);
     return absl::OkStatus();
   }
 
-  absl::Status Throughput() {
+  using ClosedLoop = decltype(testing::StreamClosedLoop);
+
+  absl::Status Throughput(const std::string& what, ClosedLoop* load) {
     KC_ASSIGN_OR_RETURN(auto cluster, StartCluster());
     KC_ASSIGN_OR_RETURN(auto echo, StartEcho(*cluster));
     const auto echo_stub = echo->Stub();
-    const auto stub = cluster->Stub();
     for (int round = 0; round < options_.rounds; ++round) {
       if (!options_.skip_echo) {
         CandidateSource unary(cluster->recorded, absl::StrCat("u", round));
@@ -214,16 +251,22 @@ class Bench {
                                            options_.in_flight);
         }));
       }
-      CandidateSource routed(cluster->recorded, absl::StrCat("r", round), options_.measured_share);
-      KC_RETURN_IF_ERROR(Routed(*cluster, "routed", [&] {
-        return testing::StreamClosedLoop(
-            *stub, routed, options_.candidates, options_.in_flight,
-            {routed.per_search(), [&](uint64_t answered) {
-               routed.StopSearches(*stub, answered - std::min(answered, uint64_t{4096}));
-             }});
-      }));
-      routed.StopSearches(*stub, options_.candidates + routed.per_search());
+      KC_RETURN_IF_ERROR(RoutedClosedLoop(*cluster, what, absl::StrCat("r", round), load));
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status RoutedClosedLoop(RoutedCluster& cluster, const std::string& what,
+                                const std::string& run, ClosedLoop* load) const {
+    const auto stub = cluster.Stub();
+    CandidateSource source(cluster.recorded, run, options_.measured_share);
+    KC_RETURN_IF_ERROR(Routed(cluster, what, [&] {
+      return load(*stub, source, options_.candidates, options_.in_flight,
+                  {source.per_search(), [&](uint64_t answered) {
+                     source.StopSearches(*stub, answered - std::min(answered, uint64_t{4096}));
+                   }});
+    }));
+    source.StopSearches(*stub, options_.candidates + source.per_search());
     return absl::OkStatus();
   }
 
@@ -416,7 +459,7 @@ int Main(int argc, char** argv) {
       "Routing, measured: candidates a second through three processes, latency, memory and "
       "replay."};
   Options options;
-  const std::vector<std::string> all = {"throughput", "latency", "memory", "replay"};
+  const std::vector<std::string> all = {"throughput", "batches", "latency", "memory", "replay"};
   app.add_option("what", options.what, "What to measure; all unless told")
       ->check(CLI::IsMember(all));
   app.add_option("--blocks", options.blocks, "Points of the space are blocks * unrolls")

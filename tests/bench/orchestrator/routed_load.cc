@@ -65,8 +65,40 @@ void Count(const v1::EvaluateReply& reply, int64_t latency_ns, LoadFigures& figu
   }
 }
 
+// EvaluateStream, for ClosedLoop.
+struct OneEach {
+  using Request = v1::EvaluateRequest;
+  using Reply = v1::EvaluateReply;
+  static constexpr size_t kMost = 1;
+  static void Open(v1::Orchestrator::Stub& stub, grpc::ClientContext* context,
+                   grpc::ClientBidiReactor<Request, Reply>* reactor) {
+    stub.async()->EvaluateStream(context, reactor);
+  }
+  static void Put(const v1::EvaluateRequest& request, Request& message) { message = request; }
+  static int Count(const Reply&) { return 1; }
+  static const v1::EvaluateReply& At(const Reply& message, int) { return message; }
+};
+
+// EvaluateBatches.
+struct Batches {
+  using Request = v1::EvaluateBatch;
+  using Reply = v1::EvaluateBatchReply;
+  static constexpr size_t kMost = 64;
+  static void Open(v1::Orchestrator::Stub& stub, grpc::ClientContext* context,
+                   grpc::ClientBidiReactor<Request, Reply>* reactor) {
+    stub.async()->EvaluateBatches(context, reactor);
+  }
+  static void Put(const v1::EvaluateRequest& request, Request& message) {
+    *message.add_requests() = request;
+  }
+  static int Count(const Reply& message) { return message.replies_size(); }
+  static const v1::EvaluateReply& At(const Reply& message, int i) { return message.replies(i); }
+};
+
 // One stream with a window of unanswered requests.
-class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1::EvaluateReply> {
+template <class Method>
+class ClosedLoop final
+    : public grpc::ClientBidiReactor<typename Method::Request, typename Method::Reply> {
  public:
   ClosedLoop(v1::Orchestrator::Stub& stub, CandidateSource& source, uint64_t count,
              size_t in_flight)
@@ -74,14 +106,14 @@ class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1:
     sent_ns_.resize(count);
     figures_.latencies_ns.reserve(count);
     Limit(context_, kLoadLimit);
-    stub.async()->EvaluateStream(&context_, this);
+    Method::Open(stub, &context_, this);
     start_ns_ = NowNs();
     {
       std::unique_lock lock(mutex_);
       Write(lock);
     }
-    StartRead(&reply_);
-    StartCall();
+    this->StartRead(&reply_);
+    this->StartCall();
   }
 
   absl::StatusOr<LoadFigures> Wait(const Progress& progress) {
@@ -111,17 +143,21 @@ class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1:
     if (sent_ == count_) {
       half_closed_ = true;
       lock.unlock();
-      StartWritesDone();
+      this->StartWritesDone();
       return;
     }
-    if (sent_ - answered_ >= in_flight_) return;
-    request_ = source_.Next();
-    sent_ns_[sent_++] = NowNs();
+    const auto room = [&] { return sent_ < count_ && sent_ - answered_ < in_flight_; };
+    if (!room()) return;
+    request_.Clear();
+    for (size_t entries = 0; entries < Method::kMost && room(); ++entries) {
+      Method::Put(source_.Next(), request_);
+      sent_ns_[sent_++] = NowNs();
+    }
     writing_ = true;
     grpc::WriteOptions options;
-    if (sent_ < count_ && sent_ - answered_ < in_flight_) options.set_buffer_hint();
+    if (room()) options.set_buffer_hint();
     lock.unlock();
-    StartWrite(&request_, options);
+    this->StartWrite(&request_, options);
   }
   void OnWriteDone(bool ok) override {
     std::unique_lock lock(mutex_);
@@ -130,16 +166,18 @@ class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1:
   }
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    const uint64_t number = CandidateSource::NumberOf(reply_.request_id());
     {
       std::unique_lock lock(mutex_);
       end_ns_ = NowNs();
-      Count(reply_, end_ns_ - sent_ns_[number], figures_);
-      ++answered_;
-      if (answered_ % 256 == 0 || answered_ == count_) changed_.notify_all();
+      for (int i = 0; i < Method::Count(reply_); ++i) {
+        const v1::EvaluateReply& reply = Method::At(reply_, i);
+        Count(reply, end_ns_ - sent_ns_[CandidateSource::NumberOf(reply.request_id())], figures_);
+        ++answered_;
+        if (answered_ % 256 == 0 || answered_ == count_) changed_.notify_all();
+      }
       Write(lock);
     }
-    StartRead(&reply_);
+    this->StartRead(&reply_);
   }
   void OnDone(const grpc::Status& status) override {
     std::lock_guard lock(mutex_);
@@ -152,8 +190,8 @@ class ClosedLoop final : public grpc::ClientBidiReactor<v1::EvaluateRequest, v1:
   const uint64_t count_;
   const size_t in_flight_;
   grpc::ClientContext context_;
-  v1::EvaluateRequest request_;
-  v1::EvaluateReply reply_;
+  typename Method::Request request_;
+  typename Method::Reply reply_;
   int64_t start_ns_ = 0;
 
   std::mutex mutex_;
@@ -392,7 +430,15 @@ absl::StatusOr<LoadFigures> StreamClosedLoop(v1::Orchestrator::Stub& stub, Candi
                                              uint64_t count, size_t in_flight,
                                              const Progress& progress) {
   KC_RETURN_IF_ERROR(source.StartSearches(stub, count));
-  ClosedLoop loop(stub, source, count, in_flight);
+  ClosedLoop<OneEach> loop(stub, source, count, in_flight);
+  return loop.Wait(progress);
+}
+
+absl::StatusOr<LoadFigures> BatchClosedLoop(v1::Orchestrator::Stub& stub, CandidateSource& source,
+                                            uint64_t count, size_t in_flight,
+                                            const Progress& progress) {
+  KC_RETURN_IF_ERROR(source.StartSearches(stub, count));
+  ClosedLoop<Batches> loop(stub, source, count, in_flight);
   return loop.Wait(progress);
 }
 

@@ -102,11 +102,17 @@ struct Progress {
   std::function<void(uint64_t answered)> report;
 };
 
-// `count` candidates over one stream, `in_flight` unanswered at a time.
+// `count` candidates over one EvaluateStream, `in_flight` unanswered at a time.
 [[nodiscard]] absl::StatusOr<LoadFigures> StreamClosedLoop(v1::Orchestrator::Stub& stub,
                                                            CandidateSource& source, uint64_t count,
                                                            size_t in_flight,
                                                            const Progress& progress = {});
+
+// The same over one EvaluateBatches, each message with as many as there is room for, up to 64.
+[[nodiscard]] absl::StatusOr<LoadFigures> BatchClosedLoop(v1::Orchestrator::Stub& stub,
+                                                          CandidateSource& source, uint64_t count,
+                                                          size_t in_flight,
+                                                          const Progress& progress = {});
 
 // `count` candidates over one stream, `per_second` of them. Each latency is counted from when its
 // request was due, not from when it could be written: what waits for a slow one counts as waiting.

@@ -184,6 +184,50 @@ TEST_CASE("a stream answers every request once, good and bad, and ends when half
   CHECK(invalid == kRequests / 10);
 }
 
+TEST_CASE("batches are answered once for each request, good and bad, and end when half-closed") {
+  Cluster cluster;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  auto stream = cluster.stub->EvaluateBatches(&context);
+  constexpr int kBatches = 5;
+  constexpr int kEach = 30;
+  REQUIRE(stream->Write(v1::EvaluateBatch()));  // asks for nothing
+  for (int batch = 0; batch < kBatches; ++batch) {
+    v1::EvaluateBatch message;
+    for (int i = 0; i < kEach; ++i) {
+      const int number = batch * kEach + i;
+      v1::EvaluateRequest& request = *message.add_requests();
+      request = cluster.Request("b" + std::to_string(number), static_cast<size_t>(number));
+      if (i % 10 == 3) {
+        request.mutable_candidate()->set_problem_id("p_unknown");
+        request.mutable_candidate()->clear_candidate_id();
+      }
+      if (i % 10 == 7) request.mutable_candidate()->set_source("\xff\xfe not text");
+    }
+    REQUIRE(stream->Write(message));
+  }
+  stream->WritesDone();
+  std::map<std::string, int> answers;
+  int measured = 0, not_found = 0, invalid = 0;
+  v1::EvaluateBatchReply message;
+  while (stream->Read(&message)) {
+    CHECK(message.replies_size() > 0);
+    for (const v1::EvaluateReply& reply : message.replies()) {
+      ++answers[reply.request_id()];
+      if (reply.evaluation().has_measured()) ++measured;
+      if (reply.error().code() == grpc::StatusCode::NOT_FOUND) ++not_found;
+      if (reply.error().code() == grpc::StatusCode::INVALID_ARGUMENT) ++invalid;
+    }
+  }
+  CHECK(stream->Finish().ok());
+  constexpr int kRequests = kBatches * kEach;
+  CHECK(answers.size() == kRequests);
+  for (const auto& [id, count] : answers) CHECK(count == 1);
+  CHECK(measured == kRequests * 8 / 10);
+  CHECK(not_found == kRequests / 10);
+  CHECK(invalid == kRequests / 10);
+}
+
 TEST_CASE("bad input gets the right code and names the field") {
   Cluster cluster;
   auto status_of = [&](const v1::EvaluateRequest& request) {

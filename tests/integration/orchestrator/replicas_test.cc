@@ -476,9 +476,9 @@ TEST_CASE("a request that several orchestrators get is settled once") {
   Cluster cluster;
   constexpr int kRequests = 40;
   std::vector<std::thread> clients;
-  std::vector<std::map<std::string, std::string>> replies(2 * kReplicas);
+  std::vector<std::map<std::string, std::string>> replies(3 * kReplicas);
   std::atomic<int> failures = 0;
-  for (int client = 0; client < 2 * kReplicas; ++client) {
+  for (int client = 0; client < 3 * kReplicas; ++client) {
     clients.emplace_back([&, client] {
       auto stub = cluster.Stub(client % kReplicas);
       auto& got = replies[static_cast<size_t>(client)];
@@ -496,19 +496,36 @@ TEST_CASE("a request that several orchestrators get is settled once") {
         }
         return;
       }
-      // The same over a stream, all at once.
+      // The same over a stream, all at once, or in one message.
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
+      const auto settled = [&](const v1::EvaluateReply& reply) {
+        if (!reply.has_evaluation()) ++failures;
+        got[reply.request_id()] = reply.evaluation().SerializeAsString();
+      };
+      if (client >= 2 * kReplicas) {
+        auto batches = stub->EvaluateBatches(&context);
+        v1::EvaluateBatch all;
+        for (int i = 0; i < kRequests; ++i) {
+          *all.add_requests() =
+              cluster.Evaluation(absl::StrCat("request-", i), static_cast<size_t>(i));
+        }
+        batches->Write(all);
+        batches->WritesDone();
+        v1::EvaluateBatchReply answers;
+        while (batches->Read(&answers)) {
+          for (const v1::EvaluateReply& reply : answers.replies()) settled(reply);
+        }
+        if (!batches->Finish().ok()) ++failures;
+        return;
+      }
       auto stream = stub->EvaluateStream(&context);
       for (int i = 0; i < kRequests; ++i) {
         stream->Write(cluster.Evaluation(absl::StrCat("request-", i), static_cast<size_t>(i)));
       }
       stream->WritesDone();
       v1::EvaluateReply reply;
-      while (stream->Read(&reply)) {
-        if (!reply.has_evaluation()) ++failures;
-        got[reply.request_id()] = reply.evaluation().SerializeAsString();
-      }
+      while (stream->Read(&reply)) settled(reply);
       if (!stream->Finish().ok()) ++failures;
     });
   }
