@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/callback_scope.h"
 #include "common/base/hash.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
@@ -25,8 +26,6 @@ constexpr size_t kLabelsPerOffer = 256;
 constexpr int64_t kLabelRetryNs = 2'000'000'000;
 constexpr size_t kManyLabels = 4096;
 constexpr int64_t kManyLabelsPauseNs = 100'000'000;
-// Events that are written without waiting for more.
-constexpr size_t kLargeBatch = 1024;
 
 // Spaces up to this size are known as a whole before a search selects; of larger ones so much, and
 // some more with each measurement, so that variations of the best are among what is selected from.
@@ -70,21 +69,94 @@ double AuditDraw(uint64_t seed, const std::string& request_id) {
 
 }  // namespace
 
-struct Engine::Inbox {
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<Task> tasks ABSL_GUARDED_BY(mutex);
-  bool closed ABSL_GUARDED_BY(mutex) = false;
+// What the engine is to do, and who is doing it: its own thread, or one that posted, at the end of
+// its callback, if it found the engine at rest and there is little to do. So a candidate that comes
+// alone costs no thread's wakeup, and at high rates those who post do not wait for the engine.
+struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
+  using SteadyTime = std::chrono::steady_clock::time_point;
+  // More than this is for the engine's thread.
+  static constexpr size_t kLittle = 4;
 
-  bool Post(Task task) {
+  explicit Inbox(Engine* e) : engine(e) {}
+
+  // False after Close. `size`: how many candidates it is about.
+  bool Post(Task task, size_t size = 1) {
+    bool little = false;
     {
       std::lock_guard lock(mutex);
       if (closed) return false;
       tasks.push_back(std::move(task));
+      tasks_size += size;
+      if (running) return true;  // who runs it looks again
+      little = tasks_size <= kLittle;
     }
-    wake.notify_one();
+    if (!little || !CallbackScope::Defer(this, [self = shared_from_this()] { self->RunHere(); })) {
+      wake.notify_one();
+    }
     return true;
   }
+  // For what may block, and what is waited for: on the engine's thread.
+  bool PostToThread(Task task) { return Post(std::move(task), kLittle + 1); }
+
+  void RunHere() {
+    std::unique_lock lock(mutex);
+    if (closed || running || tasks.empty()) return;
+    if (tasks_size > kLittle) {
+      lock.unlock();
+      wake.notify_one();
+      return;
+    }
+    RunRound(lock, /*here=*/true);
+    // Its thread looks again where it would come too late, or must end.
+    if (closed || !tasks.empty() || wake_at < sleeps_until) wake.notify_one();
+  }
+
+  // For the engine's thread: runs rounds until it is closed.
+  void RunRounds() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      while (running || (!closed && tasks.empty() && std::chrono::steady_clock::now() < wake_at)) {
+        sleeps_until = running ? SteadyTime::max() : wake_at;
+        if (running) {
+          wake.wait(lock);
+        } else {
+          wake.wait_until(lock, wake_at);
+        }
+        sleeps_until = SteadyTime::min();
+      }
+      if (closed) return;
+      RunRound(lock, /*here=*/false);
+    }
+  }
+
+  void RunRound(std::unique_lock<std::mutex>& lock, bool here) {
+    running = true;
+    may_block = !here;
+    std::deque<Task> round = std::exchange(tasks, {});
+    tasks_size = 0;
+    lock.unlock();
+    engine->Round(round);
+    round.clear();  // without the lock: what tasks hold may be anything
+    const SteadyTime next =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(engine->RestNs());
+    lock.lock();
+    running = false;
+    wake_at = next;
+  }
+
+  // Of Stop and after it, nothing of the engine's is used here.
+  Engine* const engine;
+  std::mutex mutex;
+  std::condition_variable wake;  // of the engine's thread
+  std::deque<Task> tasks ABSL_GUARDED_BY(mutex);
+  size_t tasks_size ABSL_GUARDED_BY(mutex) = 0;
+  bool running ABSL_GUARDED_BY(mutex) = false;
+  bool closed ABSL_GUARDED_BY(mutex) = false;
+  bool may_block = false;  // of the round under way
+  // When the next round is due, tasks or none.
+  SteadyTime wake_at ABSL_GUARDED_BY(mutex) = SteadyTime::min();
+  // How long the engine's thread would sleep; the beginning of time where it does not.
+  SteadyTime sleeps_until ABSL_GUARDED_BY(mutex) = SteadyTime::min();
 };
 
 SearchSnapshot Snapshot(const Search& search, const State& state) {
@@ -116,8 +188,11 @@ Engine::Engine(const EngineOptions& options, EventStore* store, Workers* workers
       clock_(clock),
       observer_(observer),
       writer_(writer),
-      inbox_(std::make_shared<Inbox>()),
-      log_writer_(store, [inbox = inbox_] { inbox->Post([] {}); }) {}
+      inbox_(std::make_shared<Inbox>(this)),
+      log_writer_(options.log, store, [inbox = inbox_] {
+        const CallbackScope scope;
+        inbox->Post([] {});
+      }) {}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
                                                       EventStore* store, Workers* workers,
@@ -175,62 +250,47 @@ absl::Status Engine::Recover() {
 
 void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
 
-int64_t Engine::CommitAtNs() const {
-  const bool waited_for = !batch_.effects.empty() || batch_.events.size() >= kLargeBatch;
-  return std::max(
-      commit_began_ns_ + absl::ToInt64Nanoseconds(options_.commit_interval),
-      waited_for ? 0 : batch_began_ns_ + absl::ToInt64Nanoseconds(options_.max_commit_delay));
-}
-
 int64_t Engine::RestNs() {
-  int64_t until_ns = ResumeReranks();
-  if (!batch_.empty() && !log_writer_.busy()) until_ns = std::min(until_ns, CommitAtNs());
-  return std::min(absl::ToInt64Nanoseconds(options_.tick), until_ns - clock_->MonotonicNs());
+  return std::min(absl::ToInt64Nanoseconds(options_.tick), ResumeReranks() - clock_->MonotonicNs());
 }
 
 void Engine::Run() {
-  int64_t next_tick_ns = clock_->MonotonicNs();
-  while (true) {
-    const int64_t rest_ns = RestNs();
-    std::deque<Task> tasks;
-    {
-      std::unique_lock lock(inbox_->mutex);
-      if (inbox_->tasks.empty() && !inbox_->closed && rest_ns > 0) {
-        inbox_->wake.wait_for(lock, std::chrono::nanoseconds(rest_ns));
-      }
-      if (inbox_->closed) break;
-      tasks.swap(inbox_->tasks);
-    }
-    if (failed_) continue;
-    if (const auto written = log_writer_.Take()) Finish(*written);
-    if (failed_) continue;
-    for (Task& task : tasks) task();
-    ResumeReranks();
-    if (clock_->MonotonicNs() >= next_tick_ns) {
-      Tick();
-      next_tick_ns = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
-    }
-    DriveSearches();
-    OfferLabels();
-    Commit();
-    std::vector<Task> actions;
-    actions.swap(actions_);
-    for (Task& action : actions) action();
-  }
-  if (log_writer_.busy()) Finish(log_writer_.Wait());
-  if (failed_ || batch_.empty()) return;
-  Commit(/*now=*/true);
-  if (log_writer_.busy()) Finish(log_writer_.Wait());
+  inbox_->RunRounds();
+  if (failed_) return;
+  Commit();
+  for (const LogWriter::Written& written : log_writer_.Flush()) Finish(written);
 }
 
-void Engine::Commit(bool now) {
-  if (log_writer_.busy() || batch_.empty()) return;
-  batch_.last_sequence = state_.last_sequence();
-  if (batch_.events.empty()) return Finish({std::exchange(batch_, {}), absl::OkStatus()});
-  const int64_t now_ns = clock_->MonotonicNs();
-  if (!now && now_ns < CommitAtNs()) return;
-  commit_began_ns_ = now_ns;
-  log_writer_.Write(std::exchange(batch_, {}));
+void Engine::Round(std::deque<Task>& tasks) {
+  if (failed_) return;
+  for (const LogWriter::Written& written : log_writer_.Take()) {
+    Finish(written);
+    if (failed_) return;
+  }
+  for (Task& task : tasks) task();
+  ResumeReranks();
+  if (clock_->MonotonicNs() >= next_tick_ns_) {
+    Tick();
+    next_tick_ns_ = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
+  }
+  DriveSearches();
+  OfferLabels();
+  Commit();
+  std::vector<Task> actions;
+  actions.swap(actions_);
+  for (Task& action : actions) action();
+}
+
+void Engine::Commit() {
+  while (!batch_.empty()) {
+    batch_.last_sequence = state_.last_sequence();
+    LogBatch batch = std::exchange(batch_, {});
+    if (batch.events.empty() && log_writer_.idle()) {
+      Finish({std::move(batch), absl::OkStatus()});
+    } else {
+      log_writer_.Add(std::move(batch));
+    }
+  }
 }
 
 void Engine::Finish(const LogWriter::Written& written) {
@@ -293,7 +353,6 @@ bool Engine::Emit(EventBody body) {
   if (const auto* closed = std::get_if<SearchClosed>(&event->body)) {
     traces_.EndSearch(closed->search_id, state_.FindSearch(closed->search_id)->end_reason);
   }
-  if (batch_.events.empty()) batch_began_ns_ = clock_->MonotonicNs();
   entry.event = event.get();
   batch_.entries.push_back(std::move(entry));
   batch_.events.push_back(std::move(event));
@@ -339,22 +398,41 @@ void Engine::PutProblem(std::vector<ProblemFile> files, ProblemDone done) {
 }
 
 void Engine::Evaluate(EvaluateCommand command, EvaluateDone done) {
-  if (absl::Status status = failure(); !status.ok()) {
-    done(absl::UnavailableError("the event log cannot be written"));
+  std::vector<EvaluateCall> calls;
+  calls.push_back({std::move(command), std::move(done)});
+  Evaluate(std::move(calls));
+}
+
+void Engine::Evaluate(std::vector<EvaluateCall> calls) {
+  if (!failure().ok()) {
+    for (const EvaluateCall& call : calls) {
+      call.done(absl::UnavailableError("the event log cannot be written"));
+    }
     return;
   }
-  absl::Status valid = CheckId("request_id", command.request_id);
-  if (valid.ok()) valid = ValidateCandidate(command.candidate);
-  if (!valid.ok()) {
-    done(valid);
-    return;
+  // Shared, for tasks are copyable.
+  const auto valid = std::make_shared<std::vector<EvaluateCall>>();
+  valid->reserve(calls.size());
+  for (EvaluateCall& call : calls) {
+    absl::Status status = CheckId("request_id", call.command.request_id);
+    if (status.ok()) status = ValidateCandidate(call.command.candidate);
+    if (!status.ok()) {
+      call.done(status);
+      continue;
+    }
+    call.command.candidate.candidate_id = CandidateId(call.command.candidate);
+    valid->push_back(std::move(call));
   }
-  command.candidate.candidate_id = CandidateId(command.candidate);
-  auto shared_done = std::make_shared<EvaluateDone>(std::move(done));
-  if (!inbox_->Post([this, command = std::move(command), shared_done]() mutable {
-        HandleEvaluate(std::move(command), std::move(*shared_done));
-      })) {
-    (*shared_done)(absl::UnavailableError("the orchestrator is stopping"));
+  if (valid->empty()) return;
+  const auto handle = [this, valid] {
+    for (EvaluateCall& call : *valid) {
+      HandleEvaluate(std::move(call.command), std::move(call.done));
+    }
+  };
+  if (!inbox_->Post(handle, valid->size())) {
+    for (const EvaluateCall& call : *valid) {
+      call.done(absl::UnavailableError("the orchestrator is stopping"));
+    }
   }
 }
 
@@ -424,7 +502,29 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     unreadable_.emplace_back(std::move(command), std::move(done));
     return;
   }
-  absl::StatusOr<std::vector<StoredEvent>> earlier = store_->ReadEvaluation(command.request_id);
+  const Search* search = command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
+  const CandidateHistory* history = nullptr;
+  if (search != nullptr && command.mode != EvaluateMode::kFinal) {
+    const auto known = search->history.find(command.candidate.candidate_id);
+    if (known != search->history.end()) history = &known->second;
+  }
+  const bool measured_before =
+      history != nullptr && history->standing == CandidateHistory::Standing::kMeasured;
+  const bool reads = measured_before || state_.MayHaveAccepted(command.request_id);
+  if (reads && !inbox_->may_block) {
+    // Shared, for tasks are copyable.
+    const auto again =
+        std::make_shared<EvaluateCall>(EvaluateCall{std::move(command), std::move(done)});
+    if (!inbox_->PostToThread(
+            [this, again] { HandleEvaluate(std::move(again->command), std::move(again->done)); })) {
+      again->done(absl::UnavailableError("the orchestrator is stopping"));
+    }
+    return;
+  }
+  absl::StatusOr<std::vector<StoredEvent>> earlier = std::vector<StoredEvent>();
+  if (state_.MayHaveAccepted(command.request_id)) {
+    earlier = store_->ReadEvaluation(command.request_id);
+  }
   if (!earlier.ok()) {
     return answer(earlier.status());
   }
@@ -440,28 +540,20 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     return answer(admitted);
   }
 
-  const Search* search = command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
   std::string duplicate_of;
-  bool measured_before = false;
-  if (search != nullptr && command.mode != EvaluateMode::kFinal) {
-    auto known = search->history.find(command.candidate.candidate_id);
-    if (known != search->history.end()) {
-      duplicate_of = known->second.standing == CandidateHistory::Standing::kInFlight
-                         ? known->second.request_id
-                         : "";
-      measured_before = known->second.standing == CandidateHistory::Standing::kMeasured;
-      if (measured_before) {
-        const std::string earlier_request = known->second.request_id;
-        if (settling_.contains(earlier_request)) {
-          unreadable_.emplace_back(std::move(command), std::move(done));
-          return;
-        }
-        waiters_[command.request_id].push_back(std::move(done));
-        if (ReuseMeasurement(command, earlier_request)) return;
-        done = std::move(waiters_[command.request_id].back());
-        waiters_.erase(command.request_id);
-      }
+  if (history != nullptr && history->standing == CandidateHistory::Standing::kInFlight) {
+    duplicate_of = history->request_id;
+  }
+  if (measured_before) {
+    const std::string earlier_request = history->request_id;
+    if (settling_.contains(earlier_request)) {
+      unreadable_.emplace_back(std::move(command), std::move(done));
+      return;
     }
+    waiters_[command.request_id].push_back(std::move(done));
+    if (ReuseMeasurement(command, earlier_request)) return;
+    done = std::move(waiters_[command.request_id].back());
+    waiters_.erase(command.request_id);
   }
   const std::string budget = search != nullptr ? ExhaustedBudget(*search) : "";
   waiters_[command.request_id].push_back(std::move(done));
@@ -652,7 +744,7 @@ bool Engine::Inspect(const std::function<void(const State&)>& read) {
   auto finished = std::make_shared<std::promise<void>>();
   std::future<void> ended = finished->get_future();
   auto has_run = std::make_shared<std::atomic<bool>>(false);
-  Post([this, &read, has_run, finished = std::move(finished)] {
+  inbox_->PostToThread([this, &read, has_run, finished = std::move(finished)] {
     read(state_);
     *has_run = true;
     finished->set_value();

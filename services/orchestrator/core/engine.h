@@ -2,6 +2,7 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ENGINE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -37,11 +38,7 @@ struct EngineOptions {
   int confirm_candidates = 3;
   // A measurement that the environment made worthless is repeated so many times.
   int unstable_retries = 2;
-  // How long events that nobody waits for may wait for others to be written with. Zero: not at all.
-  absl::Duration max_commit_delay = absl::Milliseconds(2);
-  // From the beginning of one commit to the next there is at least so much time, so that at high
-  // rates several candidates share one. One that comes alone does not wait. Zero: none.
-  absl::Duration commit_interval = absl::Milliseconds(1);
+  LogWriterOptions log;
   // How often budgets of wall time are looked at, and labels offered again to an absent forecaster.
   absl::Duration tick = absl::Seconds(1);
   // Of a request for a new kernel, retries included.
@@ -121,18 +118,19 @@ class EngineObserver {
 
 // Carries evaluations and searches from acceptance to settlement.
 //
-// One thread owns the state. It takes commands and completions from an inbox, turns them into
-// events and applies them; another appends them to the store, a batch at a time. Callers are
-// answered, and watchers and forecasters told, only of what is durable, and only on a durable
-// decision is a GPU or a model that writes kernels put to work. Compiling and forecasting begin at
-// once: where a crash takes the events that they follow from, nobody had been promised anything and
-// they are done again. After a crash the same state comes back by replay, and what was under way is
-// started again; a completion that no longer fits its evaluation is dropped, so that nothing is
-// settled twice.
+// One thread at a time owns the state: the engine's own, or, for the little that a lone candidate
+// brings, one that is at the end of a callback (CallbackScope) and finds the engine at rest. It
+// takes commands and completions from an inbox, turns them into events and applies them; another
+// appends them to the store, a batch at a time. Callers are answered, and watchers and forecasters
+// told, only of what is durable, and only on a durable decision is a GPU or a model that writes
+// kernels put to work. Compiling and forecasting begin at once: where a crash takes the events that
+// they follow from, nobody had been promised anything and they are done again. After a crash the
+// same state comes back by replay, and what was under way is started again; a completion that no
+// longer fits its evaluation is dropped, so that nothing is settled twice.
 //
-// All public calls are thread-safe and return at once; callbacks run on the engine's thread and
-// must not block. Should the store fail, the engine stops: the process must end, and recover when
-// it can.
+// All public calls are thread-safe and return at once; callbacks run one at a time, on the thread
+// that owns the state, below "the engine's thread", and must not block. Should the store fail, the
+// engine stops: the process must end, and recover when it can.
 class Engine {
  public:
   // Replays the store. The ports, the store, the clock and the observer must outlive the engine;
@@ -162,6 +160,12 @@ class Engine {
   using EvaluateDone = std::function<void(absl::StatusOr<EvaluationRecord>)>;
   // Answers when the evaluation is settled, or at once where it cannot be accepted.
   void Evaluate(EvaluateCommand command, EvaluateDone done);
+  struct EvaluateCall {
+    EvaluateCommand command;
+    EvaluateDone done;
+  };
+  // The same for each, in order; one wakeup for all.
+  void Evaluate(std::vector<EvaluateCall> calls);
 
   using SearchDone = std::function<void(absl::StatusOr<SearchSnapshot>)>;
   // An empty id is replaced by a new one.
@@ -207,13 +211,13 @@ class Engine {
          KernelWriter* writer);
   absl::Status Recover();
   void Run();
+  // Does the tasks and what follows from them. One at a time.
+  void Round(std::deque<Task>& tasks);
   void Post(Task task);
-  // How long the inbox may be waited for.
+  // After a round: how long until there is something to do without further tasks.
   int64_t RestNs();
-  // When the batch is to be written, by the monotonic clock.
-  int64_t CommitAtNs() const;
-  // Gives the batch to the writer, if it is free and the batch need not wait for more.
-  void Commit(bool now = false);
+  // Gives the batch to the writer.
+  void Commit();
   // Does what waited for events that are durable now.
   void Finish(const LogWriter::Written& written);
   void Fail(const absl::Status& status);
@@ -313,11 +317,9 @@ class Engine {
   EngineObserver* const observer_;
   KernelWriter* const writer_;  // may be null
 
-  // Owned by the engine's thread.
+  // Owned by the thread that runs a round.
   State state_;
   LogBatch batch_;
-  int64_t batch_began_ns_ = 0;   // when it got its first event, by the monotonic clock
-  int64_t commit_began_ns_ = 0;  // the latest
   uint64_t durable_sequence_ = 0;
   std::vector<Task> actions_;
   bool failed_ = false;
@@ -361,7 +363,8 @@ class Engine {
   std::set<std::string> labels_offered_;
   bool draining_ = false;
   int64_t next_label_offer_ns_ = 0;
-  int64_t overview_ns_ = 0;  // when the last one was made, by the wall clock
+  int64_t next_tick_ns_ = 0;  // by the monotonic clock
+  int64_t overview_ns_ = 0;   // when the last one was made, by the wall clock
 
   // Shared with completions, which may come after the engine's end and are then dropped.
   struct Inbox;

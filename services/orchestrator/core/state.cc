@@ -278,6 +278,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
     }
   }
   evaluations_.emplace(event.request_id, std::move(evaluation));
+  accepted_ids_.Add(event.request_id);
   return absl::OkStatus();
 }
 

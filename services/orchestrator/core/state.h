@@ -18,6 +18,7 @@
 #include "services/orchestrator/core/archive.h"
 #include "services/orchestrator/core/event.h"
 #include "services/orchestrator/core/event_store.h"
+#include "services/orchestrator/core/id_filter.h"
 #include "services/orchestrator/core/policy.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/route_history.h"
@@ -216,6 +217,10 @@ class State {
   // Their ids, in order.
   std::vector<std::string> EvaluationIds() const;
   const Evaluation* FindEvaluation(std::string_view request_id) const;
+  // False: no evaluation of that request was ever accepted, so that the log need not be asked.
+  bool MayHaveAccepted(std::string_view request_id) const {
+    return accepted_ids_.MayHold(request_id);
+  }
   const std::map<std::string, Search, std::less<>>& searches() const { return searches_; }
   const Search* FindSearch(std::string_view search_id) const;
   // Those that have not ended.
@@ -251,6 +256,7 @@ class State {
   std::map<std::string, std::shared_ptr<const Problem>, std::less<>> problems_;
   std::map<std::pair<std::string, std::string>, ReferenceDescribed> references_;
   Evaluations evaluations_;
+  IdFilter accepted_ids_;
   std::map<std::string, Search, std::less<>> searches_;
   std::set<std::string> open_searches_;
   std::map<std::string, PendingLabel, std::less<>> pending_labels_;

@@ -103,11 +103,19 @@ class ResetAtEnd {
   sqlite3_stmt* statement_;
 };
 
+// A statement without rows or parameters.
+absl::Status Step(sqlite3* database, sqlite3_stmt* statement, std::string_view doing) {
+  ResetAtEnd reset(statement);
+  return sqlite3_step(statement) == SQLITE_DONE ? absl::OkStatus() : SqliteError(database, doing);
+}
+
 }  // namespace
 
 struct SqliteEventStore::Impl {
   ~Impl() {
+    begin.reset();
     insert.reset();
+    commit.reset();
     by_request.reset();
     by_search.reset();
     all.reset();
@@ -122,7 +130,9 @@ struct SqliteEventStore::Impl {
 
   // Used by Append alone.
   Database writer;
+  Statement begin;
   Statement insert;
+  Statement commit;
   uint64_t last_sequence = 0;
 
   mutable std::mutex reader_mutex;
@@ -179,6 +189,8 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const s
                              "  WHERE search_id IS NOT NULL;"
                              "PRAGMA user_version=1;"
                              "COMMIT"));
+  KC_ASSIGN_OR_RETURN(impl->begin, Prepare(writer, "BEGIN IMMEDIATE"));
+  KC_ASSIGN_OR_RETURN(impl->commit, Prepare(writer, "COMMIT"));
   KC_ASSIGN_OR_RETURN(
       impl->insert,
       Prepare(writer,
@@ -207,7 +219,7 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(const s
 
 absl::StatusOr<uint64_t> SqliteEventStore::Append(std::span<const AppendEntry> entries) {
   sqlite3* writer = impl_->writer.get();
-  KC_RETURN_IF_ERROR(Execute(writer, "BEGIN IMMEDIATE"));
+  KC_RETURN_IF_ERROR(Step(writer, impl_->begin.get(), "begin"));
   uint64_t sequence = impl_->last_sequence;
   std::string payload;
   for (const AppendEntry& entry : entries) {
@@ -224,7 +236,7 @@ absl::StatusOr<uint64_t> SqliteEventStore::Append(std::span<const AppendEntry> e
       return status;
     }
   }
-  if (absl::Status committed = Execute(writer, "COMMIT"); !committed.ok()) {
+  if (absl::Status committed = Step(writer, impl_->commit.get(), "commit"); !committed.ok()) {
     sqlite3_exec(writer, "ROLLBACK", nullptr, nullptr, nullptr);
     return committed;
   }

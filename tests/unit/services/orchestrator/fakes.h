@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/callback_scope.h"
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/ports.h"
 
@@ -99,6 +100,11 @@ class MemoryEventStore final : public EventStore {
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<StoredEvent>> ReadEvaluation(std::string_view id) const override {
+    {
+      std::lock_guard lock(mutex_);
+      reader_ = std::this_thread::get_id();
+      ++evaluations_read_;
+    }
     return Select([&](const Row& row) { return row.request_id == id; }, 1, SIZE_MAX);
   }
   absl::StatusOr<std::vector<StoredEvent>> ReadSearch(std::string_view id, uint64_t from,
@@ -129,6 +135,15 @@ class MemoryEventStore final : public EventStore {
   int appends() const {
     std::lock_guard lock(mutex_);
     return appends_;
+  }
+  // How many evaluations were asked for, and by whom the last one was.
+  int evaluations_read() const {
+    std::lock_guard lock(mutex_);
+    return evaluations_read_;
+  }
+  std::thread::id reader() const {
+    std::lock_guard lock(mutex_);
+    return reader_;
   }
   // What a crash would leave on disk.
   std::unique_ptr<MemoryEventStore> Copy() const {
@@ -169,6 +184,8 @@ class MemoryEventStore final : public EventStore {
   bool fail_ = false;
   bool hold_ = false;
   int appends_ = 0;
+  mutable int evaluations_read_ = 0;
+  mutable std::thread::id reader_;
 };
 
 // Runs callbacks on a thread of its own, in the order of their posting, as a client library would.
@@ -200,7 +217,10 @@ class CallbackThread {
       auto task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
-      task();
+      {
+        const CallbackScope scope;
+        task();
+      }
       lock.lock();
     }
   }

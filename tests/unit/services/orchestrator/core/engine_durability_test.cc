@@ -108,7 +108,7 @@ TEST_CASE("what a crash takes of an evaluation nobody was told of, and it can be
 
 TEST_CASE("a candidate that is pruned costs one append") {
   EngineOptions options;
-  options.max_commit_delay = absl::Seconds(60);
+  options.log.max_delay = std::chrono::seconds(60);
   World world(nullptr, options);
   world.Start();
   const std::string problem = world.PutToy();
@@ -126,7 +126,7 @@ TEST_CASE("a candidate that is pruned costs one append") {
 TEST_CASE("commits keep their distance, and what comes in between shares one") {
   constexpr auto kInterval = std::chrono::milliseconds(200);
   EngineOptions options;
-  options.commit_interval = absl::FromChrono(kInterval);
+  options.log.interval = kInterval;
   World world(nullptr, options);
   world.Start();
   const std::string problem = world.PutToy();
@@ -146,7 +146,7 @@ TEST_CASE("commits keep their distance, and what comes in between shares one") {
 
 TEST_CASE("events that nobody waits for are written all the same, after a while") {
   EngineOptions options;
-  options.max_commit_delay = absl::Milliseconds(GENERATE(0, 5));
+  options.log.max_delay = std::chrono::milliseconds(GENERATE(0, 5));
   World world(nullptr, options);
   world.Start();
   const std::string problem = world.PutToy();
@@ -171,7 +171,7 @@ TEST_CASE("events that nobody waits for are written all the same, after a while"
 
 TEST_CASE("an engine that stops writes what it has applied") {
   EngineOptions options;
-  options.max_commit_delay = absl::Seconds(60);
+  options.log.max_delay = std::chrono::seconds(60);
   World world(nullptr, options);
   world.workers.hold_measurements = true;
   world.Start();

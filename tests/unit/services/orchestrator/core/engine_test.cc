@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <future>
+#include <thread>
 
 #include "tests/unit/services/orchestrator/world.h"
 
@@ -346,6 +347,67 @@ TEST_CASE("when the log cannot be written nothing is answered as done") {
   CHECK(record.status().code() == absl::StatusCode::kUnavailable);
   CHECK_FALSE(world.engine->failure().ok());
   CHECK(world.workers.measurements() == 0);
+}
+
+// Asks from within a callback and returns the thread that answered.
+std::thread::id AnswerFrom(World& world, std::vector<Engine::EvaluateCommand> commands) {
+  auto answered = std::make_shared<std::promise<std::thread::id>>();
+  std::future<std::thread::id> thread = answered->get_future();
+  {
+    const CallbackScope scope;
+    std::vector<Engine::EvaluateCall> calls;
+    for (size_t i = 0; i < commands.size(); ++i) {
+      calls.push_back({std::move(commands[i]), [i, answered](const auto&) {
+                         if (i == 0) answered->set_value(std::this_thread::get_id());
+                       }});
+    }
+    world.engine->Evaluate(std::move(calls));
+  }
+  return thread.get();
+}
+
+TEST_CASE("a callback that brings one candidate to an engine at rest sees to it itself") {
+  World world;
+  world.engine_options.tick = absl::Hours(1);
+  world.Start();
+  bool own = false;
+  // The engine may not be at rest yet after what it did before.
+  for (int i = 0; i < 1000 && !own; ++i) {
+    own = AnswerFrom(world, {Command("r", world.ToyCandidate("p_unknown"))}) ==
+          std::this_thread::get_id();
+  }
+  CHECK(own);
+}
+
+TEST_CASE("a callback that brings many leaves them to the engine's thread") {
+  World world;
+  world.engine_options.tick = absl::Hours(1);
+  world.Start();
+  std::vector<Engine::EvaluateCommand> many;
+  for (int i = 0; i < 5; ++i) {
+    many.push_back(Command("r" + std::to_string(i), world.ToyCandidate("p_unknown")));
+  }
+  CHECK(AnswerFrom(world, many) != std::this_thread::get_id());
+}
+
+TEST_CASE("the log is read only for what may be in it, and never in a callback") {
+  World world;
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.Evaluate(Command("r1", world.ToyCandidate(problem))).ok());
+  CHECK(world.store->evaluations_read() == 0);
+  for (int i = 0; i < 100; ++i) {
+    AnswerFrom(world, {Command("r1", world.ToyCandidate(problem))});
+    REQUIRE(world.store->evaluations_read() == i + 1);
+    REQUIRE(world.store->reader() != std::this_thread::get_id());
+  }
+  // The same after a replay.
+  World again(world.store->Copy());
+  again.Start();
+  const auto record = again.Evaluate(Command("r1", world.ToyCandidate(problem)));
+  REQUIRE(record.ok());
+  CHECK(again.store->evaluations_read() == 1);
+  CHECK(again.workers.measurements() == 0);
 }
 
 TEST_CASE("an engine that has stopped answers or drops what it is asked, and hangs nobody") {
