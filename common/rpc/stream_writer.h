@@ -1,9 +1,12 @@
 #ifndef KERNELCAST_COMMON_RPC_STREAM_WRITER_H_
 #define KERNELCAST_COMMON_RPC_STREAM_WRITER_H_
 
+#include <grpc/support/time.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -172,10 +175,18 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
   void OnDone() final { delete this; }
 
   void Produce() {
-    if (core_->HoldToProduce()) {
-      OnWritable();
-      core_->Release();
+    if (!core_->HoldToProduce()) return;
+    if (++produced_ % kBeforePause == 0) {
+      pause_ = std::make_unique<grpc::Alarm>();
+      pause_->Set(gpr_now(GPR_CLOCK_REALTIME), [this](bool) { ProduceHeld(); });
+      return;
     }
+    ProduceHeld();
+  }
+  void ProduceHeld() {
+    const auto core = core_;  // in a pause this is no reaction: the stream may end meanwhile
+    OnWritable();
+    core->Release();
   }
 
   void Cancel() {
@@ -194,8 +205,14 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
     this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
   }
 
+  // As long as a write completes at once, gRPC's callback thread, which may be the only one, looks
+  // at no connection, not even at whether the client has left.
+  static constexpr uint32_t kBeforePause = 64;
+
   grpc::CallbackServerContext* const context_;
   const std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
+  uint32_t produced_ = 0;
+  std::unique_ptr<grpc::Alarm> pause_;
 };
 
 }  // namespace kernelcast
