@@ -132,6 +132,7 @@ struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
   void RunRound(std::unique_lock<std::mutex>& lock, bool here) {
     running = true;
     may_block = !here;
+    searches_wait = searches_wait && here;
     std::deque<Task> round = std::exchange(tasks, {});
     tasks_size = 0;
     lock.unlock();
@@ -152,7 +153,10 @@ struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
   size_t tasks_size ABSL_GUARDED_BY(mutex) = 0;
   bool running ABSL_GUARDED_BY(mutex) = false;
   bool closed ABSL_GUARDED_BY(mutex) = false;
-  bool may_block = false;  // of the round under way
+  // Of the rounds, for whoever runs one: whether this one may take its time, and whether searches
+  // wait for one that may.
+  bool may_block = false;
+  bool searches_wait = false;
   // When the next round is due, tasks or none.
   SteadyTime wake_at ABSL_GUARDED_BY(mutex) = SteadyTime::min();
   // How long the engine's thread would sleep; the beginning of time where it does not.
@@ -251,7 +255,8 @@ absl::Status Engine::Recover() {
 void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
 
 int64_t Engine::RestNs() {
-  return std::min(absl::ToInt64Nanoseconds(options_.tick), ResumeReranks() - clock_->MonotonicNs());
+  if (inbox_->searches_wait) return 0;
+  return std::min(next_tick_ns_, ResumeReranks()) - clock_->MonotonicNs();
 }
 
 void Engine::Run() {
@@ -269,7 +274,7 @@ void Engine::Round(std::deque<Task>& tasks) {
   }
   for (Task& task : tasks) task();
   ResumeReranks();
-  if (clock_->MonotonicNs() >= next_tick_ns_) {
+  if (inbox_->may_block && clock_->MonotonicNs() >= next_tick_ns_) {
     Tick();
     next_tick_ns_ = clock_->MonotonicNs() + absl::ToInt64Nanoseconds(options_.tick);
   }
@@ -1193,7 +1198,17 @@ std::string Engine::ExhaustedBudget(const Search& search) const {
 void Engine::DriveSearches() {
   std::set<std::string> dirty;
   dirty.swap(dirty_searches_);
-  for (const std::string& search_id : dirty) DriveSearch(search_id);
+  for (const std::string& search_id : dirty) {
+    const Search* search = state_.FindSearch(search_id);
+    // To propose and to rank takes milliseconds where spaces are large.
+    if (!inbox_->may_block && search != nullptr &&
+        (search->generator != nullptr || search->generation != nullptr)) {
+      dirty_searches_.insert(search_id);
+      inbox_->searches_wait = true;
+      continue;
+    }
+    DriveSearch(search_id);
+  }
 }
 
 void Engine::DriveSearch(const std::string& search_id) {
