@@ -12,7 +12,7 @@ namespace kernelcast {
 
 namespace rpc_internal {
 
-// With requests and a time_left.
+// With requests and, where it is asked for, a time_left.
 template <class Message>
 struct BatchOf {
   static size_t Requests(const Message& message) {
@@ -60,13 +60,11 @@ struct ForecastBatches : rpc_internal::BatchOf<v1::ForecastBatch> {
 };
 
 // Orchestrator.EvaluateBatches.
-struct EvaluateBatches {
+struct EvaluateBatches : rpc_internal::BatchOf<v1::EvaluateBatch> {
   using Request = v1::EvaluateBatch;
   using Response = v1::EvaluateBatchReply;
   using Answer = v1::EvaluateReply;
-  static size_t Requests(const Request& message) {
-    return static_cast<size_t>(message.requests_size());
-  }
+  using BatchOf::Add;
   static Answer* Add(Response& message) { return message.add_replies(); }
 };
 

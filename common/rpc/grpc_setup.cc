@@ -65,7 +65,8 @@ void KeepCallbackThreads() {
 // 16 cores, a candidate cost twice as much as with two (docs/benchmarks.md). So the others wait for
 // ever.
 void ParkCallbackThreads() {
-  // As gRPC 1.51 has them.
+  // So many has gRPC 1.51. Of another version it is not known, and to park all would be the end.
+  if (grpc::Version().rfind("1.51.", 0) != 0) return;
   const unsigned threads = std::clamp(gpr_cpu_num_cores() / 2, 2U, 16U);
   static auto* const parked = new std::vector<std::unique_ptr<NoCall>>;
   for (unsigned i = ActiveCallbackThreads(gpr_cpu_num_cores()); i < threads; ++i) {
