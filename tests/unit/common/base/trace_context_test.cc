@@ -109,7 +109,9 @@ TEST_CASE("What a thread works on is its own, and nests") {
     {
       const TraceScope inner_scope(&inner);
       CHECK(CurrentTrace() == &inner);
-      std::thread([] { CHECK(CurrentTrace() == nullptr); }).join();
+      const TraceContext* elsewhere = &inner;
+      std::thread([&] { elsewhere = CurrentTrace(); }).join();
+      CHECK(elsewhere == nullptr);
     }
     CHECK(CurrentTrace() == &outer);
     {

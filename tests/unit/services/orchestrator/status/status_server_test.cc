@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,25 +24,26 @@ namespace {
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
+// Used on any thread, where Catch's assertions are not allowed: what fails throws.
 class Connection {
  public:
   explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     int port = 0;
-    REQUIRE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    Must(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(port));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const timeval limit = {.tv_sec = 30, .tv_usec = 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+    Must(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
   }
   ~Connection() { close(fd_); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   void Send(const std::string& text) {
-    REQUIRE(send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
+    Must(send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
   }
   std::string ReadAll() {
     std::string answer;
@@ -52,6 +55,10 @@ class Connection {
   }
 
  private:
+  static void Must(bool succeeded) {
+    if (!succeeded) throw std::system_error(errno, std::generic_category(), "Connection");
+  }
+
   const int fd_;
 };
 

@@ -111,7 +111,8 @@ TEST_CASE("Candidates may come from one thread and then from another") {
   subject.CheckGood(MapProblem());
   // Checks of another thread are not Catch's to make.
   bool ok = false;
-  std::thread([&] { ok = subject.Measure(MapProblem(), kGood).ok(); }).join();
+  const Problem problem = MapProblem();
+  std::thread([&] { ok = subject.Measure(problem, kGood).ok(); }).join();
   CHECK(ok);
   subject.CheckGood(MapProblem("second"));
 }
