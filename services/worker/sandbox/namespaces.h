@@ -6,7 +6,7 @@ namespace kernelcast::worker::sandbox {
 // What Linux calls namespaces: this process gets a network without interfaces and mounts, System V
 // IPC and a host name of its own; as a user other than root a user namespace besides, in which it
 // has all capabilities until it drops them (privileges.h). No PID namespace: its first process
-// could not be ended by its own faults.
+// could not be ended by its own faults, and landlock.h keeps others from being reached.
 //
 // Only while the process has one thread. Files are as before. False where the machine does not
 // permit all of it, and then nothing has changed.

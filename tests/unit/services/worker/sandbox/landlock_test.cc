@@ -3,9 +3,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +40,39 @@ int TryEverything(int port, const char* new_file) {
   char byte = 0;
   if (read(open_before, &byte, 1) == 1) could |= kRead;
   return could;
+}
+
+// Bits of what a child behind Landlock could do to its parent, or kRefused. It is of the same user,
+// so that nothing else forbids it.
+enum CouldToOthers : int { kSignal = 1, kTrace = 2, kReadMemory = 4 };
+
+int TryOthers(const int* in_parent) {
+  const pid_t parent = getppid();
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !DenyFilesAndNetwork()) return kRefused;
+  int could = 0;
+  if (kill(parent, 0) == 0 || errno != EPERM) could |= kSignal;
+  if (ptrace(PTRACE_SEIZE, parent, nullptr, nullptr) == 0 || errno != EPERM) could |= kTrace;
+  int copy = 0;
+  const iovec here = {&copy, sizeof copy};
+  const iovec there = {const_cast<int*>(in_parent), sizeof *in_parent};
+  if (process_vm_readv(parent, &here, 1, &there, 1, 0) > 0 || errno != EPERM) could |= kReadMemory;
+  return could;
+}
+
+TEST_CASE("Behind Landlock no process outside is signalled, traced or read") {
+  const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, 1);
+  if (version < 1) {
+    std::printf("skipped: this kernel has no Landlock\n");
+    return;
+  }
+  const int secret = 42;
+  const pid_t child = fork();
+  if (child == 0) _exit(TryOthers(&secret));
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  // Signals are Landlock's from version 6 on.
+  CHECK(WEXITSTATUS(status) == (version >= 6 ? 0 : kSignal));
 }
 
 TEST_CASE("Behind Landlock no file is opened and nobody is called") {
