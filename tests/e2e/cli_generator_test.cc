@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,12 +12,12 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/fakes/llm_endpoint/scripted_author.h"
+#include "tests/support/eventually.h"
 #include "tests/support/recorded_problem.h"
 
 namespace kernelcast::testing {
@@ -106,15 +105,6 @@ struct Site {
 // A machine that is busy takes its time to measure.
 Outcome RunSearch(const Site& site, const std::vector<std::string>& more) {
   return Program(site.home, site.Search(more)).Wait(240);
-}
-
-template <class Condition>
-bool Eventually(const Condition& condition) {
-  for (int i = 0; i < 3000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
 }
 
 pid_t OrchestratorOf(pid_t parent) {

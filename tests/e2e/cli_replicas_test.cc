@@ -7,12 +7,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +19,7 @@
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/rpc/search_watch.h"
 #include "tests/e2e/program.h"
+#include "tests/support/eventually.h"
 #include "tests/support/postgresql.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
@@ -45,16 +44,6 @@ bool Skipped() {
 void Require(const absl::Status& status) {
   INFO(status.ToString());
   REQUIRE(status.ok());
-}
-
-// Until it is so, or the test's time is up.
-bool Eventually(const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + kTestLimit;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
 }
 
 // Three orchestrators, and a home with a problem that their worker has records of.

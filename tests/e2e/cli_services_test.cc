@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "common/base/file.h"
 #include "common/process/child_process.h"
@@ -22,6 +20,7 @@
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/connection.h"
 #include "tests/e2e/program.h"
+#include "tests/support/eventually.h"
 #include "tests/support/recorded_problem.h"
 
 namespace kernelcast::testing {
@@ -91,15 +90,6 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
     }
   }
   return children;
-}
-
-template <class Condition>
-bool Eventually(const Condition& condition) {
-  for (int i = 0; i < 1500; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
 }
 
 pid_t ServiceOf(pid_t supervisor, const std::string& name) {

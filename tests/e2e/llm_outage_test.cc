@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/process/child_process.h"
 #include "tests/e2e/program.h"
+#include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
@@ -125,16 +126,6 @@ struct Cluster {
   std::unique_ptr<Service> forecaster;
   std::unique_ptr<Service> orchestrator;
 };
-
-template <class Condition>
-bool Eventually(const Condition& condition) {
-  const auto limit = std::chrono::steady_clock::now() + kLimit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // metrics cannot be waited on
-  }
-  return true;
-}
 
 std::string Llm(const std::string& name, const std::string& labels) {
   return absl::StrCat("kernelcast_forecaster_llm_", name, "{endpoint=\"here\"",

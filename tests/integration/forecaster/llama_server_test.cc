@@ -23,6 +23,7 @@
 #include "common/llm/chat_client.h"
 #include "common/llm/client.h"
 #include "services/forecaster/llm/llm_backend.h"
+#include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
@@ -30,6 +31,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
+using testing::Eventually;
 using testing::LlamaServer;
 using testing::MetricsPage;
 using testing::TemporaryFolder;
@@ -224,7 +226,7 @@ TEST_CASE("Callers that leave free llama.cpp's slots", "[llm][llama]") {
   for (int number = 1; number <= kQuestions; ++number) fixture.Result(number);
   fixture.Ask(0);
   Ending(fixture.Result(0));
-  CHECK(fixture.client->Stats().calls_pending == 0);
+  CHECK(Eventually([&] { return fixture.client->Stats().calls_pending == 0; }));
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +24,7 @@
 #include "services/forecaster/pool/pool_backend.h"
 #include "services/forecaster/store/forecast_cache_file.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
@@ -32,6 +32,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
+using testing::Eventually;
 using testing::FakeEndpointOptions;
 using testing::FakeLlmEndpoint;
 using testing::Fault;
@@ -201,17 +202,6 @@ struct Fixture {
   Tally tally;
   std::unique_ptr<LlmBackend> backend;
 };
-
-// Until the condition holds or the limit is reached.
-template <class Condition>
-bool Eventually(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + kLimit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 size_t EntriesOf(const char* folder) {
   size_t count = 0;
@@ -458,7 +448,8 @@ TEST_CASE("Callers that leave close the streams of the endpoint", "[llm]") {
   leaving.request_stop();
   REQUIRE(fixture.tally.Wait(kCalls));
   CHECK(Eventually([&] { return fixture.endpoint->Seen().live == 0; }));
-  CHECK(fixture.client->Stats().calls_pending == 0);
+  // The endpoint may see the end of the last one before the client has counted it.
+  CHECK(Eventually([&] { return fixture.client->Stats().calls_pending == 0; }));
 }
 
 TEST_CASE("A budget of tokens is kept", "[llm]") {

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -27,6 +26,7 @@
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/orchestrator/core/state.h"
 #include "services/orchestrator/store/postgresql_event_store.h"
+#include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/postgresql.h"
 #include "tests/support/recorded_problem.h"
@@ -43,6 +43,7 @@ using orchestrator::PostgresqlEventStore;
 using orchestrator::PostgresqlRows;
 using orchestrator::State;
 using orchestrator::StoredEvent;
+using testing::Eventually;
 using testing::PostgresqlServer;
 
 constexpr auto kCallLimit = std::chrono::seconds(20);
@@ -59,16 +60,6 @@ bool Skipped() {
 void Require(const absl::Status& status) {
   INFO(status.ToString());
   REQUIRE(status.ok());
-}
-
-// Until it is so, or the test's time is up.
-bool Eventually(const std::function<bool()>& holds) {
-  const auto limit = std::chrono::steady_clock::now() + kTestLimit;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
 }
 
 // Calls until a service answers; one that is away is not an answer.

@@ -5,12 +5,10 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +16,7 @@
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
@@ -25,21 +24,12 @@
 namespace kernelcast {
 namespace {
 
+using testing::Eventually;
 using testing::Service;
 
 void Require(const absl::Status& status) {
   INFO(status.ToString());
   REQUIRE(status.ok());
-}
-
-// What other processes do; there is nothing to wait on but their answers.
-bool Eventually(const std::function<bool()>& condition) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 template <class Stub, class F>

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <future>
 #include <set>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/integration/worker/cpu_fixture.h"
+#include "tests/support/eventually.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
@@ -140,18 +140,6 @@ v1::CompileRequest CompileOf(const Candidate& candidate) {
   request.set_target(candidate.target);
   *request.mutable_candidate() = ToProto(candidate);
   return request;
-}
-
-// Polls a condition that another process brings about.
-bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) {
-      return false;
-    }
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
 }
 
 // Processes whose parent is `parent`, by name.

@@ -97,15 +97,6 @@ std::string EndpointProcess::url() const {
   return "http://127.0.0.1:" + std::to_string(port_) + "/v1";
 }
 
-bool Eventually(const std::function<bool()>& condition) {
-  const int64_t end_ns = Clock::Real().MonotonicNs() + 20'000'000'000;
-  while (!condition()) {
-    if (Clock::Real().MonotonicNs() > end_ns) return false;
-    usleep(500);
-  }
-  return true;
-}
-
 namespace {
 
 int Entries(const char* folder) {

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "common/llm/client.h"
 #include "common/process/child_process.h"
+#include "tests/support/eventually.h"
 
 namespace kernelcast::testing {
 
@@ -59,9 +59,6 @@ class EndpointProcess {
   std::unique_ptr<ChildProcess> child_;
   int port_ = 0;
 };
-
-// Polls until it holds; false after twenty seconds.
-bool Eventually(const std::function<bool()>& condition);
 
 int OpenDescriptors();
 int Threads();

@@ -4,14 +4,12 @@
 #include <grpcpp/grpcpp.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,19 +21,11 @@
 #include "common/rpc/unary_reactor.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/support/eventually.h"
 
 namespace kernelcast::orchestrator::testing {
 
-// Whether it comes true within half a minute. What pools know comes from calls that they make when
-// they please; there is nothing to wait on.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
+using kernelcast::testing::Eventually;
 
 // A server on an address of its own, which it keeps when it is started again.
 template <class Service>
