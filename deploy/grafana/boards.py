@@ -289,6 +289,15 @@ def rpc_panels(job):
                 "histogram_quantile(0.99, sum by (le, grpc_method) "
                 '(rate(kernelcast_grpc_server_handling_seconds_bucket{grpc_service=~"kernelcast.+"}[$__rate_interval])))'
                 " >= 0")]),
+        lines("Calls refused", "For want of a token or of its role, or because its holder had too many under way. No data: "
+              "tokens are not asked for.", "reqps",
+              [("{{reason}} {{instance}}",
+                "sum by (reason, instance) (rate(kernelcast_auth_refused_calls_total[$__rate_interval]))")],
+              stacked=True, width=12, runbook="KernelcastCallsRefused"),
+        lines("Spans", "That have ended, and whether a collector has them. No data: nothing is traced.", "cps",
+              [("{{outcome}} {{instance}}",
+                "sum by (outcome, instance) (rate(kernelcast_tracing_spans_total[$__rate_interval]))")],
+              stacked=True, width=12),
     ]
 
 

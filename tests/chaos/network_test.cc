@@ -4,8 +4,11 @@
 // with undisturbed.
 //
 // In the environment:
-//   KERNELCAST_CHAOS_SECONDS  how long the disturbance lasts, 45 unless told, 20 with a log in a
-//   file KERNELCAST_CHAOS_SEED     what it is drawn from; the clock unless told
+//
+//   KERNELCAST_CHAOS_SECONDS  how long the disturbance lasts; 45 unless told, 20 with one log file
+//
+//   KERNELCAST_CHAOS_SEED     what it is drawn from; the clock unless told
+//
 //   KERNELCAST_CHAOS_KEEP     a folder for their logs, which then stay
 
 #include <fcntl.h>
