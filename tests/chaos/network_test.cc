@@ -907,10 +907,7 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
 TEST_CASE(
     "any of three orchestrators with their database, three forecasters and six workers may be"
     " killed, cut off, stopped, drained or moved while searches run") {
-  if (PostgresqlServer::ProgramFolder().empty()) {
-    std::cout << "skipped: PostgreSQL is not installed\n";
-    return;
-  }
+  if (PostgresqlServer::Missing()) return;
   RunDisturbed(3, "45");
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -34,12 +33,6 @@ using orchestrator::PostgresqlConnection;
 
 constexpr auto kTestLimit = std::chrono::seconds(120);
 constexpr int kReplicas = 3;
-
-bool Skipped() {
-  if (!PostgresqlServer::ProgramFolder().empty()) return false;
-  std::printf("skipped: PostgreSQL is not installed\n");
-  return true;
-}
 
 void Require(const absl::Status& status) {
   INFO(status.ToString());
@@ -218,7 +211,7 @@ class Watched {
 
 TEST_CASE("A search whose orchestrators are killed is followed to its end, each event once",
           "[e2e]") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Site site;
   const std::string id = "s_moved";
   Program program(site.home, site.Search(id, site.Address()));
@@ -263,7 +256,7 @@ TEST_CASE("A search whose orchestrators are killed is followed to its end, each 
 }
 
 TEST_CASE("A search is watched by way of one orchestrator while others drain", "[e2e]") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Site site;
   const std::string id = "s_handed_over";
   const Program start(site.home, site.Search(id, site.Address()));

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,17 @@ constexpr int kPort = 5432;
 
 using orchestrator::PostgresqlConnection;
 using orchestrator::PostgresqlOptions;
+
+// Empty: it is not installed.
+std::string ServerPrograms() {
+  std::string newest;
+  std::error_code error;
+  for (const auto& version : std::filesystem::directory_iterator("/usr/lib/postgresql", error)) {
+    const std::string folder = version.path() / "bin";
+    if (std::filesystem::exists(folder + "/initdb") && folder > newest) newest = folder;
+  }
+  return newest;
+}
 
 ChildOptions Command(std::vector<std::string> argv) {
   ChildOptions options;
@@ -39,14 +51,10 @@ absl::Status RunToEnd(std::vector<std::string> argv) {
 
 }  // namespace
 
-std::string PostgresqlServer::ProgramFolder() {
-  std::string newest;
-  std::error_code error;
-  for (const auto& version : std::filesystem::directory_iterator("/usr/lib/postgresql", error)) {
-    const std::string folder = version.path() / "bin";
-    if (std::filesystem::exists(folder + "/initdb") && folder > newest) newest = folder;
-  }
-  return newest;
+bool PostgresqlServer::Missing() {
+  if (!ServerPrograms().empty()) return false;
+  std::printf("skipped: PostgreSQL is not installed\n");
+  return true;
 }
 
 PostgresqlServer::PostgresqlServer(PostgresqlSite site) : site_(std::move(site)), folder_("pg") {
@@ -61,7 +69,7 @@ PostgresqlServer::PostgresqlServer(PostgresqlSite site) : site_(std::move(site))
 PostgresqlServer::~PostgresqlServer() { Crash(); }
 
 std::vector<std::string> PostgresqlServer::AsUser(std::vector<std::string> argv) const {
-  argv.front() = ProgramFolder() + "/" + argv.front();
+  argv.front() = ServerPrograms() + "/" + argv.front();
   if (!user_.empty()) {
     const std::vector<std::string> as = {"setpriv", absl::StrCat("--reuid=", user_),
                                          "--clear-groups", "--"};

@@ -24,9 +24,8 @@ struct PostgresqlSite {
 // ordinary user where the test is root, as the server refuses to be.
 class PostgresqlServer {
  public:
-  // Where PostgreSQL's programs are; empty where it is not installed. Tests then print "skipped: "
-  // and why.
-  static std::string ProgramFolder();
+  // Whether PostgreSQL is not installed here, which is then printed as ctest looks for it.
+  [[nodiscard]] static bool Missing();
 
   explicit PostgresqlServer(PostgresqlSite site = {});
   ~PostgresqlServer();

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -50,12 +49,6 @@ constexpr auto kCallLimit = std::chrono::seconds(20);
 constexpr auto kTestLimit = std::chrono::seconds(90);
 constexpr int kReplicas = 3;
 constexpr int kShards = 6;
-
-bool Skipped() {
-  if (!PostgresqlServer::ProgramFolder().empty()) return false;
-  std::printf("skipped: PostgreSQL is not installed\n");
-  return true;
-}
 
 void Require(const absl::Status& status) {
   INFO(status.ToString());
@@ -328,7 +321,7 @@ class Cluster {
 };
 
 TEST_CASE("any orchestrator answers for any search") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   std::vector<std::string> ids;
   std::set<int> holders;
@@ -464,7 +457,7 @@ TEST_CASE("any orchestrator answers for any search") {
 }
 
 TEST_CASE("a request that several orchestrators get is settled once") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   constexpr int kRequests = 40;
   std::vector<std::thread> clients;
@@ -531,7 +524,7 @@ TEST_CASE("a request that several orchestrators get is settled once") {
 }
 
 TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster(/*lease_seconds=*/2, /*secured=*/true);
   for (int i = 0; i < kReplicas; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
   for (int search = 0; search < kReplicas; ++search) {
@@ -559,7 +552,7 @@ TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
 }
 
 TEST_CASE("what an orchestrator that is killed held is taken over and goes on") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 5; ++i) cluster.StartSearch(i % kReplicas, absl::StrCat("search-", i));
   cluster.WaitMeasured(0, "search-0", 40);
@@ -597,7 +590,7 @@ TEST_CASE("what an orchestrator that is killed held is taken over and goes on") 
 }
 
 TEST_CASE("an orchestrator that sleeps through its lease writes nothing and joins again") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
   cluster.WaitMeasured(0, "search-0", 40);
@@ -624,7 +617,7 @@ TEST_CASE("an orchestrator that sleeps through its lease writes nothing and join
 }
 
 TEST_CASE("searches survive the database's end, by a crash and by an administrator") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
   for (const bool crash : {true, false, true}) {
@@ -646,7 +639,7 @@ TEST_CASE("searches survive the database's end, by a crash and by an administrat
 }
 
 TEST_CASE("metrics tell of a database that is away and of shards that nobody serves") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   const std::string failed = "kernelcast_orchestrator_lease_renewals_total{result=\"failed\"}";
   const std::string renewed = "kernelcast_orchestrator_leases_renewed_timestamp_seconds";
@@ -676,7 +669,7 @@ TEST_CASE("metrics tell of a database that is away and of shards that nobody ser
 }
 
 TEST_CASE("an orchestrator that is told to stop hands over at once") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   // Nobody would live to see these leases run out.
   Cluster cluster(/*lease_seconds=*/600);
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
@@ -721,7 +714,7 @@ TEST_CASE("an orchestrator that is told to stop hands over at once") {
 
 TEST_CASE("orchestrators and the database go away in any order, and nothing is lost or done twice",
           "[chaos]") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const auto seed =
       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   CAPTURE(seed);

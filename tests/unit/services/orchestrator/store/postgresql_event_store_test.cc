@@ -36,12 +36,6 @@ using testing::Finishing;
 
 constexpr absl::Duration kLease = absl::Seconds(30);
 
-bool Skipped() {
-  if (!PostgresqlServer::ProgramFolder().empty()) return false;
-  std::printf("skipped: PostgreSQL is not installed\n");
-  return true;
-}
-
 PostgresqlServer& Server() {
   static PostgresqlServer server;
   static const bool started = [] {
@@ -198,7 +192,7 @@ class LossyProxy {
 };
 
 TEST_CASE("a store in PostgreSQL does what every store must") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const PostgresqlOptions options = Server().Options(Server().NewDatabase());
   auto leases = Leases(options, "me", 3);
   testing::CheckEventStore([&] {
@@ -224,7 +218,7 @@ TEST_CASE("a store in PostgreSQL does what every store must") {
 }
 
 TEST_CASE("shards are logs of their own") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const PostgresqlOptions options = Server().Options(Server().NewDatabase());
   auto leases = Leases(options, "me", 2);
   auto first = Store(options, Take(*leases, 0), 0);
@@ -239,7 +233,7 @@ TEST_CASE("shards are logs of their own") {
 }
 
 TEST_CASE("whoever lost a shard can never write to it again, nor disturb who has it") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const PostgresqlOptions options = Server().Options(Server().NewDatabase());
   auto one = Leases(options, "one");
   auto two = Leases(options, "two");
@@ -270,7 +264,7 @@ TEST_CASE("whoever lost a shard can never write to it again, nor disturb who has
 }
 
 TEST_CASE("an append that a takeover overtakes is refused") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const std::string database = Server().NewDatabase();
   const PostgresqlOptions options = Server().Options(database);
   auto one = Leases(options, "one");
@@ -297,7 +291,7 @@ TEST_CASE("an append that a takeover overtakes is refused") {
 }
 
 TEST_CASE("an append whose request or reply is lost is there once") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const std::string database = Server().NewDatabase();
   kernelcast::testing::TemporaryFolder folder("proxy");
   LossyProxy proxy(Server(), folder);
@@ -328,7 +322,7 @@ TEST_CASE("an append whose request or reply is lost is there once") {
 }
 
 TEST_CASE("an append in doubt fails where another took the shard over meanwhile") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const std::string database = Server().NewDatabase();
   kernelcast::testing::TemporaryFolder folder("proxy");
   LossyProxy proxy(Server(), folder);
@@ -347,7 +341,7 @@ TEST_CASE("an append in doubt fails where another took the shard over meanwhile"
 }
 
 TEST_CASE("a server that crashes again and again neither loses nor doubles an append") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const auto seed =
       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   CAPTURE(seed);
@@ -411,7 +405,7 @@ TEST_CASE("a server that crashes again and again neither loses nor doubles an ap
 }
 
 TEST_CASE("a server that stays away fails the append, and a stop ends the wait") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   PostgresqlServer server;
   REQUIRE(server.Start().ok());
   PostgresqlOptions options = server.Options();
@@ -440,7 +434,7 @@ TEST_CASE("a server that stays away fails the append, and a stop ends the wait")
 }
 
 TEST_CASE("a log whose end is missing is refused") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const std::string database = Server().NewDatabase();
   const PostgresqlOptions options = Server().Options(database);
   auto leases = Leases(options, "me");
@@ -455,7 +449,7 @@ TEST_CASE("a log whose end is missing is refused") {
 }
 
 TEST_CASE("a log of a newer version is refused, and one that is there keeps its shards") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const std::string database = Server().NewDatabase();
   const PostgresqlOptions options = Server().Options(database);
   CHECK(Leases(options, "me", 5)->shards() == 5);
@@ -467,7 +461,7 @@ TEST_CASE("a log of a newer version is refused, and one that is there keeps its 
 }
 
 TEST_CASE("replicas that start together on an empty database agree") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const PostgresqlOptions options = Server().Options(Server().NewDatabase());
   std::vector<std::thread> threads;
   std::vector<absl::Status> opened(8);
@@ -489,7 +483,7 @@ TEST_CASE("replicas that start together on an empty database agree") {
 }
 
 TEST_CASE("a lease is had by one, kept by renewing, and lost by silence") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const std::string database = Server().NewDatabase();
   const PostgresqlOptions options = Server().Options(database);
   auto one = Leases(options, "one", 2);
@@ -532,7 +526,7 @@ TEST_CASE("a lease is had by one, kept by renewing, and lost by silence") {
 }
 
 TEST_CASE("problems are kept for every shard") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   const PostgresqlOptions options = Server().Options(Server().NewDatabase());
   auto leases = Leases(options, "me");
   CHECK(!leases->GetProblem("p1")->has_value());
@@ -563,7 +557,7 @@ TEST_CASE("a password belongs into a file, and is never repeated") {
 }
 
 TEST_CASE("the password comes from its file, as it is when a connection is made") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   PostgresqlServer server;
   REQUIRE(server.Start().ok());
   REQUIRE(server
@@ -601,7 +595,7 @@ TEST_CASE("the password comes from its file, as it is when a connection is made"
 
 // Not run unless asked for: what a takeover of a long log costs.
 TEST_CASE("a million events are replayed", "[.bench]") {
-  if (Skipped()) return;
+  if (PostgresqlServer::Missing()) return;
   constexpr int kEvents = 1'000'000;
   const std::string database = Server().NewDatabase();
   const PostgresqlOptions options = Server().Options(database);
