@@ -10,7 +10,7 @@ namespace kernelcast::testing {
 // false once `limit` is over. From any thread.
 template <class Condition>
 [[nodiscard]] bool Eventually(const Condition& holds,
-                              std::chrono::seconds limit = std::chrono::seconds(90)) {
+                              std::chrono::seconds limit = std::chrono::seconds(50)) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return false;
