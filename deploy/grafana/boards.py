@@ -289,8 +289,8 @@ def rpc_panels(job):
                 "histogram_quantile(0.99, sum by (le, grpc_method) "
                 '(rate(kernelcast_grpc_server_handling_seconds_bucket{grpc_service=~"kernelcast.+"}[$__rate_interval])))'
                 " >= 0")]),
-        lines("Calls refused", "For want of a token or of its role, or because its holder had too many under way. No data: "
-              "tokens are not asked for.", "reqps",
+        lines("Calls refused", "For want of a token or of its role, or because its holder made more a second than he may. "
+              "No data: tokens are not asked for.", "reqps",
               [("{{reason}} {{instance}}",
                 "sum by (reason, instance) (rate(kernelcast_auth_refused_calls_total[$__rate_interval]))")],
               stacked=True, width=12, runbook="KernelcastCallsRefused"),
