@@ -9,6 +9,7 @@ import argparse
 import collections
 import contextlib
 import glob
+import http.server
 import json
 import math
 import os
@@ -18,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -85,13 +87,26 @@ def series(page):
     return {name: float(value) for name, value in re.findall(r"^(kernelcast_\S+) (\S+)$", page, re.MULTILINE)}
 
 
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes spans, and looks at none."""
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
 class Stack:
     """The services, two endpoints that they ask, two orchestrators more on one database, and a Prometheus."""
 
     def __init__(self, folder):
         self.folder = folder
         self.processes = []
-        self.database = None
+        self.database = self.spans = None
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -124,6 +139,12 @@ class Stack:
                        "retry": {"backoff_base_ms": 20, "backoff_cap_ms": 50}, "hedge": {"min_delay_ms": 20}}, file)
         return config
 
+    def collector(self):
+        """Where spans may go to. trace_test.py reads what is sent there."""
+        self.spans = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+        threading.Thread(target=self.spans.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self.spans.server_address[1]}"
+
     def service(self, name, *arguments):
         """Where it serves: {"grpc": ..., "metrics": ...}. What follows a dash in the name tells several apart."""
         ready = self.path(f"{name}.ready")
@@ -151,18 +172,17 @@ class Stack:
         self.orchestrator = self.service(
             "orchestrator", "--state-dir", self.path("orchestrator"), "--worker", self.worker["grpc"], "--forecaster",
             self.forecaster["grpc"], "--forecast-timeout-seconds", "20", "--confirm", "1", "--llm-config",
-            kernels)
+            kernels, "--otlp-endpoint", self.collector(), "--trace-ratio", "1")
         self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
         self.database = postgresql.PostgresqlServer()
         self.database_process = self.start_database()
-        # The second serves those who hold a token, as the first does, and traces for a collector that is away.
+        # The second serves those who hold a token, as the first does.
         token, tokens = self.path("token"), self.path("tokens.yaml")
         made = subprocess.run([self.program("kernelcast"), "token", "first", "--role", "submit", "--role", "measure",
                                "--output", token], check=True, capture_output=True, text=True)
         with open(tokens, "w", encoding="utf-8") as file:
             file.write("tokens:\n" + made.stdout)
-        for name, more in (("orchestrator-a", ()),
-                           ("orchestrator-b", ("--auth-tokens-file", tokens, "--otlp-endpoint", "http://127.0.0.1:9"))):
+        for name, more in (("orchestrator-a", ()), ("orchestrator-b", ("--auth-tokens-file", tokens))):
             self.services[name] = self.service(
                 name, "--store", self.database.uri(), "--store-shards", str(SHARDS), "--lease-seconds", "2", "--worker",
                 self.worker["grpc"], "--forecaster", self.forecaster["grpc"], "--status", "", "--client-token-file",
@@ -249,6 +269,9 @@ class Stack:
                 process.wait()
         if self.database:
             self.database.remove()
+        if self.spans:
+            self.spans.shutdown()
+            self.spans.server_close()
 
 
 class Watch:

@@ -205,7 +205,7 @@ TEST_CASE("What a worker was given before it was left out brings it back by no s
   REQUIRE(Eventually([&] { return bad.held() >= 1; }));
   bad.Fail(absl::InternalError("broken"));
   REQUIRE(Eventually([&] {
-    world.measurements.Start(*world.pool);
+    world.measurements.Start(*world.pool, 8);  // more than the other has under way
     return world.pool->Counts().ejections == 1;
   }));
   bad.Release();
