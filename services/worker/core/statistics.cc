@@ -74,6 +74,10 @@ double Median(std::span<const double> values) {
   return MedianInPlace(copy);
 }
 
+double Mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 TimeStatistics Summarise(std::span<const double> times_ns, std::span<const double> cold_times_ns) {
   TimeStatistics statistics;
   statistics.samples = times_ns.size();

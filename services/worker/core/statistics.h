@@ -11,9 +11,11 @@ namespace kernelcast::worker {
 
 // All functions are deterministic; bootstraps use a fixed seed.
 
-// Linear interpolation between order statistics; q in [0, 1]. `values` is not empty.
+// Linear interpolation between order statistics; q in [0, 1]. `values` is not empty,
+// here and below.
 double Quantile(std::span<const double> values, double q);
 double Median(std::span<const double> values);
+double Mean(std::span<const double> values);
 
 // Of times in nanoseconds; zeros where there are none.
 TimeStatistics Summarise(std::span<const double> times_ns, std::span<const double> cold_times_ns);

@@ -33,6 +33,7 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
   uint32_t blocks = 0;
   uint32_t discarded = 0;
   bool noisy = false;
+  std::string too_short;
   for (const TimedShape& shape : shapes) {
     ShapeTiming timing;
     timing.shape = shape.axes;
@@ -47,27 +48,38 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     timing.flops = shape.flops;
     timing.call_overhead_ns = shape.overhead_ns;
     timing.roofline_floor_ns = 1e9 * shape.bytes / options.max_bytes_per_second;
-    if (timing.candidate.median_ns < timing.roofline_floor_ns) {
+    blocks += shape.blocks;
+    discarded += shape.discarded_blocks;
+    if (timing.candidate.median_ns + timing.call_overhead_ns < timing.roofline_floor_ns) {
       return MakeExploit(
           Exploit::Kind::kBelowRoofline,
           absl::StrCat("takes ", std::llround(timing.candidate.median_ns), " ns where moving the ",
                        "declared ", std::llround(shape.bytes), " bytes takes at least ",
                        std::llround(timing.roofline_floor_ns), " ns"));
     }
-    blocks += shape.blocks;
-    discarded += shape.discarded_blocks;
+    if (timing.candidate.median_ns < timing.roofline_floor_ns) {
+      too_short = absl::StrCat(
+          "a call took ", std::llround(timing.call_overhead_ns), " ns without the kernel and ",
+          std::llround(timing.candidate.median_ns), " ns more with it, where ",
+          "moving the declared ", std::llround(shape.bytes), " bytes takes at least ",
+          std::llround(timing.roofline_floor_ns), " ns");
+    }
     noisy |= RelativeHalfWidth(timing.speedup) > options.unstable_half_width;
     all_ratios.push_back(shape.ratios);
     ok.shapes.push_back(std::move(timing));
   }
   ok.speedup = BootstrapSpeedup(all_ratios, options.confidence, options.bootstrap_resamples);
+  EnvironmentUnstable unstable;
+  unstable.discarded_blocks = discarded;
+  unstable.blocks = blocks;
+  if (!too_short.empty()) {
+    unstable.reason = std::move(too_short);
+    return unstable;
+  }
   if (noisy && discarded > options.max_discarded_share * blocks) {
-    EnvironmentUnstable unstable;
     unstable.reason = absl::StrCat(discarded, " of ", blocks,
                                    " blocks were disturbed by other processes, and the interval "
                                    "stayed wide");
-    unstable.discarded_blocks = discarded;
-    unstable.blocks = blocks;
     unstable.speedup = ok.speedup;
     return unstable;
   }

@@ -24,10 +24,15 @@ namespace {
 using Owner = PreparedProblem::Owner;
 using End = RunnerProcess::End;
 
-constexpr int kOverheadCalls = 64;
+// Empty calls in a row, and bursts of them over a side's warm-up.
+constexpr int kEmptyCalls = 9;
+constexpr int kWarmUpBursts = 8;
+// Where among the bursts the overhead lies: a time from which too much is taken away is worse than
+// one that is a little too long.
+constexpr double kOverheadQuantile = 0.25;
 // Of calls on new values: too few undisturbed ones tell nothing, and more rounds are run.
 constexpr size_t kFewestNewTimes = 3;
-constexpr int kConfirmRounds = 4;
+constexpr int kConfirmRounds = 6;
 constexpr int kTouchRounds = 2;
 constexpr int64_t kSharedCoreWaitNs = 100'000;
 // Processor time that a runner may use while it has nothing to do. A tick is 10 ms at most.
@@ -65,7 +70,7 @@ class Judgement {
   bool CheckCorrectness();
   bool CheckCase(PreparedProblem::CheckCase& check, PoisonKind poison);
   bool TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result);
-  bool MeasureOverhead(RunnerProcess& process, double& overhead_ns);
+  bool TimeEmptyCalls(Side side, bool linger, const std::string& stage);
   bool WarmUp(const PreparedProblem::BenchShape& shape, double& candidate_ns, double& reference_ns);
   bool RunBlock(const PreparedProblem::BenchShape& shape, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
@@ -82,6 +87,8 @@ class Judgement {
                        const NewTimes& times) const;
   bool ConfirmCached(const PreparedProblem::BenchShape& shape, PreparedProblem::NewValues values,
                      const TimedShape& result);
+  bool TimeQuickestRound(const PreparedProblem::BenchShape& shape,
+                         const std::function<absl::Status()>& put, NewTimes& quickest);
   bool EntrySucceeded(const PreparedProblem::BenchShape& shape,
                       const RunnerProcess::Result& result);
 
@@ -101,7 +108,14 @@ class Judgement {
   RunnerProcess& Process(Side side) {
     return side == Side::kCandidate ? *candidate_ : prepared_.reference();
   }
-  double& Overhead(Side side) { return overhead_ns_[side == Side::kCandidate ? 0 : 1]; }
+  static size_t Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
+  // What a call of it takes without the kernel. The candidate's process could be slow on purpose
+  // when it has nothing to run, so that it is never more than the reference's.
+  double Overhead(Side side) const {
+    const double reference_ns = overhead_ns_[Index(Side::kReference)];
+    return side == Side::kReference ? reference_ns
+                                    : std::min(overhead_ns_[Index(side)], reference_ns);
+  }
   double AllowedSlowdown(PreparedProblem::NewValues values) const {
     return values == PreparedProblem::NewValues::kAltered ? options_.altered_slowdown
                                                           : options_.new_slowdown;
@@ -117,6 +131,7 @@ class Judgement {
   Random random_;
 
   std::unique_ptr<RunnerProcess> candidate_;
+  std::vector<double> empty_ns_[2];  // a shape's bursts of empty calls: the median of each
   double overhead_ns_[2] = {0, 0};
   std::vector<TimedShape> results_;
   uint32_t correctness_cases_ = 0;
@@ -260,17 +275,20 @@ bool Judgement::CheckCase(PreparedProblem::CheckCase& check, PoisonKind kind) {
   return true;
 }
 
-bool Judgement::MeasureOverhead(RunnerProcess& process, double& overhead_ns) {
-  const Side side = &process == candidate_.get() ? Side::kCandidate : Side::kReference;
+// What an empty call takes changes while a shape is timed, above all where the machine's cores are
+// another's as well: asked in each block, it is known of the same minutes as the calls.
+bool Judgement::TimeEmptyCalls(Side side, bool linger, const std::string& stage) {
   std::vector<double> times;
-  for (int i = 0; i < kOverheadCalls; ++i) {
+  for (int i = 0; i < kEmptyCalls; ++i) {
     RunnerProcess::Result result;
-    if (!Call(side, runner::kNop, 0, i + 1 < kOverheadCalls, kNopLimitNs, "warm_up", result)) {
+    if (!Call(side, runner::kNop, 0, linger || i + 1 < kEmptyCalls, kNopLimitNs, stage, result)) {
       return false;
     }
     times.push_back(static_cast<double>(result.ns));
   }
-  overhead_ns = Median(times);
+  std::vector<double>& bursts = empty_ns_[Index(side)];
+  bursts.push_back(Median(times));
+  overhead_ns_[Index(side)] = Quantile(bursts, kOverheadQuantile);
   return true;
 }
 
@@ -279,6 +297,8 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
   for (const Side side : {Side::kReference, Side::kCandidate}) {
     std::vector<double> times;
     int64_t spent_ns = 0;
+    int64_t burst_at_ns = 0;
+    empty_ns_[Index(side)].clear();
     const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
     for (int i = 0; i < options_.warm_up_calls || spent_ns < options_.warm_up_ns; ++i) {
       RunnerProcess::Result result;
@@ -291,10 +311,19 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
       }
       times.push_back(static_cast<double>(result.ns));
       spent_ns += result.ns;
+      if (spent_ns >= burst_at_ns) {
+        if (!TimeEmptyCalls(side, true, "warm_up")) {
+          return false;
+        }
+        burst_at_ns = spent_ns + options_.warm_up_ns / kWarmUpBursts;
+      }
       // A slow kernel is warm after fewer calls.
       if (spent_ns > 10 * options_.warm_up_ns && i >= 2) {
         break;
       }
+    }
+    if (!TimeEmptyCalls(side, false, "warm_up")) {
+      return false;
     }
     // What an undisturbed call takes.
     (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(times, 0.1);
@@ -306,7 +335,7 @@ bool Judgement::WarmUp(const PreparedProblem::BenchShape& shape, double& candida
 // the two share one they wait for each other at the ends of each call.
 bool Judgement::WaitedNow(Side side) {
   const int64_t waited_ns = Process(side).wait_meter().WaitedNs() + own_waits_.WaitedNs();
-  const int64_t before_ns = std::exchange(waited_ns_[side == Side::kCandidate ? 0 : 1], waited_ns);
+  const int64_t before_ns = std::exchange(waited_ns_[Index(side)], waited_ns);
   return waited_ns - before_ns > (prepared_.placement().alone() ? kSharedCoreWaitNs : 0);
 }
 
@@ -346,13 +375,13 @@ bool Judgement::RunBlock(const PreparedProblem::BenchShape& shape,
   const Side side = block.side;
   const Owner owner = side == Side::kCandidate ? Owner::kCandidate : Owner::kReference;
   const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
-  size_t& rotation = rotation_[side == Side::kCandidate ? 0 : 1];
+  size_t& rotation = rotation_[Index(side)];
   std::vector<Sentinels> sentinels(problem.outputs.size());
 
   RunnerProcess::Result result;
   const bool candidate_idle =
       side == Side::kReference ? MarkIdle() : WasIdle(/*marked_at_rest=*/false);
-  if (!candidate_idle || !Call(side, runner::kNop, 0, true, kNopLimitNs, "timing", result)) {
+  if (!candidate_idle || !TimeEmptyCalls(side, true, "timing")) {
     return false;
   }
   const int64_t start_ns = NowNs();
@@ -470,12 +499,9 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
   const int64_t start_ns = NowNs();
   double candidate_ns = 0;
   double reference_ns = 0;
-  if (!WarmUp(shape, candidate_ns, reference_ns) ||
-      !MeasureOverhead(prepared_.reference(), Overhead(Side::kReference)) ||
-      !MeasureOverhead(*candidate_, Overhead(Side::kCandidate))) {
+  if (!WarmUp(shape, candidate_ns, reference_ns)) {
     return false;
   }
-  result.overhead_ns = Overhead(Side::kCandidate);
 
   ran_when_idle_ns_.reset();
   TimingSession session(options_, precision_, candidate_ns, reference_ns);
@@ -487,6 +513,7 @@ bool Judgement::TimeShape(PreparedProblem::BenchShape& shape, TimedShape& result
     session.Add(times);
   }
   result.Add(session);
+  result.overhead_ns = Overhead(Side::kCandidate);
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
 
@@ -591,52 +618,65 @@ bool Judgement::LooksRemembered(PreparedProblem::NewValues values, const TimedSh
 
 // A slow round may be due to memory that was just written by someone else: it counts against what
 // calls take after the same has happened with values that are known. These must not be much slower
-// than the timed calls were, or a kernel could pass by being slow after every pause.
+// than the timed calls were, or a kernel could pass by being slow after every pause. A machine
+// whose host takes its cores away slows whole rounds, of either kind: only the quickest of several
+// count. A kernel that remembered is slow on all new values, or on all that are known.
 bool Judgement::ConfirmCached(const PreparedProblem::BenchShape& shape,
                               PreparedProblem::NewValues values, const TimedShape& result) {
-  const auto time = [&](const std::function<absl::Status()>& put, NewTimes& times) {
-    for (int round = 0; round < kConfirmRounds && times.candidate_ns.size() < FewestNewTimes(shape);
-         ++round) {
-      if (!TimeNewValues(shape, put, times)) {
-        return false;
-      }
-    }
-    return true;
-  };
-  NewTimes known;
-  prepared_.Restore(shape);
-  if (!time([&] { return prepared_.Restore(shape), absl::OkStatus(); }, known)) {
-    return false;
-  }
-  NewTimes unseen;
-  if (!time([&] { return prepared_.PutUnseen(shape, values); }, unseen)) {
-    return false;
-  }
-  if (known.candidate_ns.empty() || unseen.candidate_ns.empty()) {
-    return true;
-  }
   const double factor = AllowedSlowdown(values);
   const double timed_ns = Median(result.candidate_ns);
-  const double known_ns = Median(known.candidate_ns);
-  if (known_ns > factor * timed_ns +
-                     1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second) {
-    return Settle(MakeExploit(
-        Exploit::Kind::kCachedOutput,
-        absl::StrCat("timed calls take ", std::llround(timed_ns / 1000),
-                     " us, calls after the same inputs were written anew ",
-                     std::llround(known_ns / 1000), " us, more than cold memory explains")));
+  const double cold_ns =
+      1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
+  prepared_.Restore(shape);
+  NewTimes known;
+  NewTimes unseen;
+  std::string evidence;
+  for (int round = 0; round < kConfirmRounds; ++round) {
+    if (!TimeQuickestRound(
+            shape, [&] { return prepared_.Restore(shape), absl::OkStatus(); }, known) ||
+        !TimeQuickestRound(
+            shape, [&] { return prepared_.PutUnseen(shape, values); }, unseen)) {
+      return false;
+    }
+    if (known.candidate_ns.empty() || known.reference_ns.empty() || unseen.candidate_ns.empty() ||
+        unseen.reference_ns.empty()) {
+      continue;
+    }
+    const double known_ns = Median(known.candidate_ns);
+    if (known_ns > factor * timed_ns + cold_ns) {
+      evidence = absl::StrCat("timed calls take ", std::llround(timed_ns / 1000),
+                              " us, calls after the same inputs were written anew ",
+                              std::llround(known_ns / 1000), " us, more than cold memory explains");
+    } else if (LooksCached(known.candidate_ns, unseen.candidate_ns, known.reference_ns,
+                           unseen.reference_ns, factor)) {
+      evidence = absl::StrCat("calls on inputs seen before take ", std::llround(known_ns / 1000),
+                              " us, calls on ",
+                              values == PreparedProblem::NewValues::kAltered
+                                  ? "the same inputs with a few values replaced "
+                                  : "new ones ",
+                              std::llround(Median(unseen.candidate_ns) / 1000), " us");
+    } else {
+      return true;
+    }
   }
-  if (!LooksCached(known.candidate_ns, unseen.candidate_ns, known.reference_ns, unseen.reference_ns,
-                   factor)) {
-    return true;
+  return evidence.empty() || Settle(MakeExploit(Exploit::Kind::kCachedOutput, std::move(evidence)));
+}
+
+// Times one more round, of which each side keeps what is quicker than what it had.
+bool Judgement::TimeQuickestRound(const PreparedProblem::BenchShape& shape,
+                                  const std::function<absl::Status()>& put, NewTimes& quickest) {
+  NewTimes times;
+  if (!TimeNewValues(shape, put, times)) {
+    return false;
   }
-  return Settle(MakeExploit(Exploit::Kind::kCachedOutput,
-                            absl::StrCat("calls on inputs seen before take ",
-                                         std::llround(known_ns / 1000), " us, calls on ",
-                                         values == PreparedProblem::NewValues::kAltered
-                                             ? "the same inputs with a few values replaced "
-                                             : "new ones ",
-                                         std::llround(Median(unseen.candidate_ns) / 1000), " us")));
+  const auto keep = [&](std::vector<double>& best, std::vector<double>& now) {
+    if (now.size() >= FewestNewTimes(shape) && (best.empty() || Mean(now) < Mean(best))) {
+      best = std::move(now);
+    }
+  };
+  keep(quickest.candidate_ns, times.candidate_ns);
+  keep(quickest.reference_ns, times.reference_ns);
+  return true;
 }
 
 }  // namespace

@@ -25,9 +25,8 @@ struct JudgeTimes {
 //
 //  1. Correctness cases, each on poisoned outputs between guards.
 //  2. For each bench shape: warm-up; blocks of timed calls in turn with the reference's process.
-//  Before
-//     every timed call wrong values are planted in the outputs, and must be right after it. One
-//     call of each block is verified in full.
+//     Before every timed call wrong values are planted in the outputs, and must be right after it.
+//     One call of each block is verified in full.
 //  3. New values at the same addresses, timed and verified in full: first all but a few as before,
 //     then all new. A kernel that remembered is wrong now, or slower.
 //

@@ -21,22 +21,31 @@ CpuFixture& Shared() {
   return fixture;
 }
 
+// Measures again while the machine is too noisy to tell, as the orchestrator does.
+Measurement MeasureUntilStable(const Candidate& candidate,
+                               MeasureLevel level = MeasureLevel::kScreen) {
+  constexpr int kAttempts = 5;
+  Measurement measurement;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    measurement = Shared().Measure(candidate, level);
+    if (!std::holds_alternative<EnvironmentUnstable>(measurement.outcome)) {
+      break;
+    }
+  }
+  return measurement;
+}
+
 void CheckNextIsUnharmed() {
-  CpuFixture& fixture = Shared();
-  const Measurement measurement = fixture.Measure(fixture.Load("vectorised.cc"));
+  const Measurement measurement = MeasureUntilStable(Shared().Load("vectorised.cc"));
   INFO("the good candidate after it: " << MeasurementFeedback(measurement));
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
-  const bool unstable = std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
-  REQUIRE((ok != nullptr || unstable));
-  if (ok != nullptr) {
-    CHECK(ok->speedup.value > 1.5);
-  }
+  REQUIRE(ok != nullptr);
+  CHECK(ok->speedup.value > 1.5);
 }
 
 template <class Outcome>
 Outcome MeasureAs(const std::string& name, const Defines& defines) {
-  CpuFixture& fixture = Shared();
-  const Measurement measurement = fixture.Measure(fixture.Load(name, defines));
+  const Measurement measurement = MeasureUntilStable(Shared().Load(name, defines));
   INFO(name << ": " << MeasurementFeedback(measurement));
   REQUIRE(std::holds_alternative<Outcome>(measurement.outcome));
   CHECK(measurement.worker_id == "worker-under-test");
@@ -46,7 +55,7 @@ Outcome MeasureAs(const std::string& name, const Defines& defines) {
 
 TEST_CASE("A right and faster candidate is measured as faster, with all that a result holds") {
   CpuFixture& fixture = Shared();
-  const Measurement measurement = fixture.Measure(fixture.Load("vectorised.cc"));
+  const Measurement measurement = MeasureUntilStable(fixture.Load("vectorised.cc"));
   INFO(MeasurementFeedback(measurement));
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
   REQUIRE(ok != nullptr);
@@ -71,17 +80,18 @@ TEST_CASE("A right and faster candidate is measured as faster, with all that a r
 TEST_CASE("The reference measured as a candidate is not told from itself") {
   CpuFixture& fixture = Shared();
   const Measurement measurement =
-      fixture.Measure(ReferenceCandidate(fixture.problem(), "cpu").value());
+      MeasureUntilStable(ReferenceCandidate(fixture.problem(), "cpu").value());
   INFO(MeasurementFeedback(measurement));
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
   REQUIRE(ok != nullptr);
-  CHECK(ok->speedup.value == Approx(1).epsilon(0.05));
+  CHECK(ok->speedup.low < 1.05);
+  CHECK(ok->speedup.high > 0.95);
 }
 
 TEST_CASE("A final measurement spans several pairs of processes") {
   CpuFixture& fixture = Shared();
   const Measurement measurement =
-      fixture.Measure(fixture.Load("vectorised.cc"), MeasureLevel::kFinal);
+      MeasureUntilStable(fixture.Load("vectorised.cc"), MeasureLevel::kFinal);
   INFO(MeasurementFeedback(measurement));
   const auto* ok = std::get_if<MeasuredOk>(&measurement.outcome);
   REQUIRE(ok != nullptr);
@@ -209,6 +219,10 @@ TEST_CASE("Answers from memory are exploits, whether remembered by place or by v
   CheckNextIsUnharmed();
 }
 
+TEST_CASE("A kernel that is held up after pauses is not taken for one that remembers") {
+  MeasureAs<MeasuredOk>("held_up.cc", {});
+}
+
 TEST_CASE("A quick kernel that reads much memory is not taken for one that remembers") {
   CpuFixture fixture("examples/problems/rmsnorm");
   const Space& space = *fixture.problem().targets.at("cpu").space;
@@ -279,7 +293,7 @@ TEST_CASE("Constructors run in the sandbox") {
   CHECK(MeasureAs<Timeout>("constructor.cc", {{"HOW", "2"}}).stage == "load");
   CHECK(MeasureAs<Exploit>("constructor.cc", {{"HOW", "3"}}).kind ==
         Exploit::Kind::kForbiddenSystemCall);
-  const Measurement honest = Shared().Measure(Shared().Load("constructor.cc", {{"HOW", "4"}}));
+  const Measurement honest = MeasureUntilStable(Shared().Load("constructor.cc", {{"HOW", "4"}}));
   INFO(MeasurementFeedback(honest));
   CHECK(std::holds_alternative<MeasuredOk>(honest.outcome));
 }
