@@ -268,6 +268,52 @@ TEST_CASE("Exported records give the same report and can be scored", "[e2e]") {
   CHECK_THAT(Run(home, {"eval", records}).out, Catch::Contains("calibration error (ECE)"));
 }
 
+TEST_CASE("An export goes on where a stream broke, with each record once", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator whole;
+  whole.script = MakeSearchScript(12, 0.6, 0.2);
+  whole.script.finished.set_search_id("s1");
+  FakeOrchestrator broken;
+  broken.script = whole.script;
+  broken.export_breaks = {5, 0, 9};
+  broken.watch_breaks = {4, 0, 11};
+  for (const std::vector<std::string>& what :
+       {std::vector<std::string>{"--all"}, {"s1"}, {"s1", "--format", "search-events"}}) {
+    const auto exported = [&](const FakeOrchestrator& from) {
+      std::vector<std::string> arguments = {"export", "--orchestrator", from.address()};
+      arguments.insert(arguments.end(), what.begin(), what.end());
+      const Outcome outcome = Run(home, arguments);
+      INFO(outcome.err);
+      CHECK(outcome.exit_code == 0);
+      return outcome.out;
+    };
+    const std::string expected = exported(whole);
+    CHECK(std::count(expected.begin(), expected.end(), '\n') >= 26);
+    CHECK(exported(broken) == expected);
+  }
+  const std::vector<v1::ExportRequest> asked = broken.exported();
+  // The breaks are used up by the first export.
+  REQUIRE(asked.size() == 5);
+  CHECK(asked[3].from_sequence() == 0);
+  CHECK(broken.watched().size() == 4);
+}
+
+TEST_CASE("An export of one search asks for what comes after its last record", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(12, 0.6, 0.2);
+  fake.export_breaks = {5, 0, 9};
+  const Outcome outcome = Run(home, {"export", "s1", "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 0);
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') == 26);
+  const std::vector<v1::ExportRequest> asked = fake.exported();
+  REQUIRE(asked.size() == 4);
+  CHECK(asked[0].from_sequence() == 0);
+  CHECK(asked[1].from_sequence() == fake.script.records[4].sequence() + 1);
+  CHECK(asked[2].from_sequence() == asked[1].from_sequence());
+  CHECK(asked[3].from_sequence() == fake.script.records[13].sequence() + 1);
+}
+
 TEST_CASE("Damaged records are named with file and line", "[e2e]") {
   const TemporaryFolder home("cli");
   const std::string records = home.File("records.jsonl");

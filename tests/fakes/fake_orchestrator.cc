@@ -246,6 +246,10 @@ std::vector<v1::EvaluateRequest> FakeOrchestrator::evaluated() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return evaluated_;
 }
+std::vector<v1::ExportRequest> FakeOrchestrator::exported() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return exported_;
+}
 int FakeOrchestrator::stops() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return stops_;
@@ -366,7 +370,15 @@ grpc::Status FakeOrchestrator::ListSearches(grpc::ServerContext*,
 
 grpc::Status FakeOrchestrator::Export(grpc::ServerContext*, const v1::ExportRequest* request,
                                       grpc::ServerWriter<v1::ExportRecord>* writer) {
+  size_t left = SIZE_MAX;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    exported_.push_back(*request);
+    if (exported_.size() <= export_breaks.size()) left = export_breaks[exported_.size() - 1];
+  }
   for (v1::ExportRecord record : script.records) {
+    if (record.sequence() < request->from_sequence()) continue;
+    if (left-- == 0) return {grpc::StatusCode::UNAVAILABLE, "the orchestrator went away"};
     if (!request->include_sources()) record.mutable_candidate()->clear_source();
     record.mutable_evaluation()->set_search_id(request->search_id().empty() ? CurrentSearchId()
                                                                             : request->search_id());

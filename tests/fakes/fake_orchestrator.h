@@ -41,6 +41,8 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
   // The n-th WatchSearch breaks off with UNAVAILABLE after this many events; further ones run
   // through.
   std::vector<size_t> watch_breaks;
+  // Likewise of Export, after this many records.
+  std::vector<size_t> export_breaks;
   // Holds the last event back until StopSearch is called.
   bool wait_for_stop = false;
   // Answers a candidate; no value: no answer. Called under a lock.
@@ -57,6 +59,7 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
   std::vector<v1::StartSearchRequest> started() const;
   std::vector<v1::WatchSearchRequest> watched() const;
   std::vector<v1::EvaluateRequest> evaluated() const;
+  std::vector<v1::ExportRequest> exported() const;
   int stops() const;
   int problems_put() const;
 
@@ -90,6 +93,7 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
   std::vector<v1::StartSearchRequest> started_;
   std::vector<v1::WatchSearchRequest> watched_;
   std::vector<v1::EvaluateRequest> evaluated_;
+  std::vector<v1::ExportRequest> exported_;
   size_t evaluate_streams_ = 0;
   int stops_ = 0;
   int problems_put_ = 0;

@@ -178,7 +178,9 @@ absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
     KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Orchestrator());
     absl::Status status = work(*v1::Orchestrator::NewStub(channel));
     // A call waits in vain, to its deadline, for a local address that nobody serves any more.
-    const bool gone = absl::IsUnavailable(status) || (local && absl::IsDeadlineExceeded(status));
+    // A server that shuts down cancels what it has.
+    const bool gone = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
+                      (local && absl::IsDeadlineExceeded(status));
     if (!gone || attempt == kAskAttempts || context_.interrupt.requested()) return status;
     // Another one is to be found at the same address, or behind the same name, before long.
     if (!local) {

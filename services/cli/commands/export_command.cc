@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -25,12 +26,14 @@
 #include "services/cli/rpc/event_rows.h"
 #include "services/cli/rpc/proto_json.h"
 #include "services/cli/rpc/records.h"
+#include "services/cli/rpc/search_watch.h"
 
 namespace kernelcast::cli {
 namespace {
 
 constexpr const char* kRecordsFormat = "records";
 constexpr const char* kRlFormat = "rl";
+constexpr absl::Duration kWatchTick = absl::Milliseconds(200);
 
 struct ExportFlags {
   ConnectionFlags connection;
@@ -101,25 +104,32 @@ class LineFile {
 
 using RecordHandler = std::function<absl::Status(const v1::ExportRecord&)>;
 
-// Settled evaluations of the flags' search, from the orchestrator.
-absl::Status StreamRecords(Context& context, const ExportFlags& flags, v1::Orchestrator::Stub& stub,
+// Settled evaluations of the flags' search, from the orchestrator, each once. A stream that breaks
+// goes on after the last record of the search. One of all searches begins again, since shards of
+// the log count for themselves, and what is known of it is left out.
+absl::Status StreamRecords(Context& context, const ExportFlags& flags, Connection& connection,
                            bool with_sources, const RecordHandler& on_record) {
-  grpc::ClientContext call;
   v1::ExportRequest request;
   request.set_search_id(flags.search_id);
   request.set_include_sources(with_sources);
   request.set_from_sequence(flags.from_sequence);
-  const auto reader = stub.Export(&call, request);
-  v1::ExportRecord record;
-  absl::Status broken;
-  while (broken.ok() && reader->Read(&record)) {
-    broken = on_record(record);
-    if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
-  }
-  if (!broken.ok()) call.TryCancel();
-  absl::Status finished = FromGrpc(reader->Finish(), call);
-  KC_RETURN_IF_ERROR(broken);
-  return finished;
+  std::unordered_set<std::string> seen;  // requests, where all searches are wanted
+  return connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
+    grpc::ClientContext call;
+    const auto reader = stub.Export(&call, request);
+    v1::ExportRecord record;
+    absl::Status broken;
+    while (broken.ok() && reader->Read(&record)) {
+      if (flags.all && !seen.insert(record.evaluation().request_id()).second) continue;
+      if (!flags.all) request.set_from_sequence(record.sequence() + 1);
+      broken = on_record(record);
+      if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
+    }
+    if (!broken.ok()) call.TryCancel();
+    absl::Status finished = FromGrpc(reader->Finish(), call);
+    KC_RETURN_IF_ERROR(broken);
+    return finished;
+  });
 }
 
 // Adds the references of the records' problems, and the sources of template points that records
@@ -231,7 +241,7 @@ absl::StatusOr<ExitCode> Finish(Context& context, const ExportFlags& flags, Line
 }
 
 absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
-                                    v1::Orchestrator::Stub* stub) {
+                                    Connection* connection) {
   std::vector<RecordToExport> records;
   const RecordHandler add = [&](const v1::ExportRecord& record) -> absl::Status {
     if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
@@ -243,8 +253,8 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
     return absl::OkStatus();
   };
   for (const std::string& file : flags.record_files) KC_RETURN_IF_ERROR(ReadRecords(file, add));
-  if (stub != nullptr) {
-    KC_RETURN_IF_ERROR(StreamRecords(context, flags, *stub, /*with_sources=*/true, add));
+  if (connection != nullptr) {
+    KC_RETURN_IF_ERROR(StreamRecords(context, flags, *connection, /*with_sources=*/true, add));
   }
   Json told;
   KC_ASSIGN_OR_RETURN(const RowExport made, MakeRows(context, flags, records, told));
@@ -302,14 +312,16 @@ absl::StatusOr<ExitCode> ExportWithSources(Context& context, const ExportFlags& 
 }
 
 absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags,
-                                      v1::Orchestrator::Stub& stub) {
+                                      Connection& connection) {
   if (flags.search_id.empty()) {
     return absl::InvalidArgumentError("--format search-events: say which search");
   }
   v1::GetSearchRequest get;
   get.set_search_id(flags.search_id);
   v1::GetSearchReply found;
-  KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, get, &found));
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    return Call(stub, &v1::Orchestrator::Stub::GetSearch, get, &found);
+  }));
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
   EventRowMaker maker(found.search());
   uint64_t lines = 0;
@@ -320,27 +332,26 @@ absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags
     }
     return absl::OkStatus();
   };
-  grpc::ClientContext call;
-  v1::WatchSearchRequest watch;
-  watch.set_search_id(flags.search_id);
-  watch.set_from_sequence(flags.from_sequence);
-  const auto reader = stub.WatchSearch(&call, watch);
-  v1::SearchEvent event;
+  SearchWatch watch(
+      flags.search_id, [&connection] { return connection.Orchestrator(); }, flags.from_sequence);
   // The stream of a search that is over ends by itself; of another, what has happened so far is
   // exported.
   const bool over = PhaseOf(found.search().status()) == SearchProgress::Phase::kDone ||
                     PhaseOf(found.search().status()) == SearchProgress::Phase::kFailed;
   bool complete = false;
-  absl::Status broken;
-  while (broken.ok() && !complete && reader->Read(&event)) {
-    broken = write(maker.Rows(event));
-    complete = !over && event.sequence() >= found.search().last_sequence();
-    if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
+  while (!complete) {
+    const SearchWatch::Update update = watch.Next(kWatchTick);
+    for (const v1::SearchEvent& event : update.events) {
+      if (complete) break;
+      KC_RETURN_IF_ERROR(write(maker.Rows(event)));
+      complete = !over && event.sequence() >= found.search().last_sequence();
+    }
+    if (context.interrupt.requested()) return absl::CancelledError("interrupted");
+    if (!complete && update.ended.has_value()) {
+      KC_RETURN_IF_ERROR(*update.ended);
+      break;
+    }
   }
-  if (complete || !broken.ok()) call.TryCancel();
-  const absl::Status finished = FromGrpc(reader->Finish(), call);
-  KC_RETURN_IF_ERROR(broken);
-  if (!complete) KC_RETURN_IF_ERROR(finished);
   return Finish(context, flags, *output, lines, "events", Json::object());
 }
 
@@ -359,14 +370,12 @@ absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
     return absl::InvalidArgumentError("say which search to export, or --all, or --records FILE");
   }
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Orchestrator());
-  const auto stub = v1::Orchestrator::NewStub(channel);
-  if (events) return ExportEvents(context, flags, *stub);
-  if (flags.format != kRecordsFormat) return ExportRows(context, flags, stub.get());
+  if (events) return ExportEvents(context, flags, connection);
+  if (flags.format != kRecordsFormat) return ExportRows(context, flags, &connection);
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
   uint64_t records = 0;
   KC_RETURN_IF_ERROR(
-      StreamRecords(context, flags, *stub, flags.sources, [&](const v1::ExportRecord& record) {
+      StreamRecords(context, flags, connection, flags.sources, [&](const v1::ExportRecord& record) {
         ++records;
         return output->Write(ProtoToJson(record));
       }));

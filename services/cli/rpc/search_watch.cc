@@ -16,10 +16,12 @@ constexpr int64_t kLongestPauseMs = 3'000;
 
 }  // namespace
 
-SearchWatch::SearchWatch(std::string search_id, Reconnect reconnect, absl::Duration give_up_after)
+SearchWatch::SearchWatch(std::string search_id, Reconnect reconnect, uint64_t from_sequence,
+                         absl::Duration give_up_after)
     : search_id_(std::move(search_id)),
       reconnect_(std::move(reconnect)),
       give_up_after_(give_up_after),
+      last_sequence_(from_sequence),
       thread_([this] { Run(); }) {}
 
 SearchWatch::~SearchWatch() { Stop(); }

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -21,15 +22,16 @@
 
 namespace kernelcast::cli {
 
-// Follows a search. A stream that breaks is opened again from the sequence number after the last
-// one seen, with a growing pause, until the search has ended or the watch is stopped. Thread-safe.
+// Follows a search from a sequence number of the log on. A stream that breaks is opened again from
+// the sequence number after the last one seen, with a growing pause, until the search has ended or
+// the watch is stopped. Thread-safe.
 class SearchWatch {
  public:
   // `reconnect` gives the channel to use, at first and after each break; it may take its time and
   // fail.
   using Reconnect = std::function<absl::StatusOr<std::shared_ptr<grpc::Channel>>()>;
 
-  SearchWatch(std::string search_id, Reconnect reconnect,
+  SearchWatch(std::string search_id, Reconnect reconnect, uint64_t from_sequence = 0,
               absl::Duration give_up_after = absl::Minutes(2));
   // Stops.
   ~SearchWatch();
@@ -68,7 +70,7 @@ class SearchWatch {
   bool stopped_ = false;
 
   // The thread's own.
-  uint64_t last_sequence_ = 0;
+  uint64_t last_sequence_;
   // Kinds of events seen with that number: one entry of the log may make several events.
   std::set<int> last_kinds_;
   bool saw_event_ = false;
