@@ -52,12 +52,16 @@ struct NoCall {
   grpc::ByteBuffer response;
 };
 
+std::vector<std::unique_ptr<NoCall>>& CallsForEver() {
+  static auto* const calls = new std::vector<std::unique_ptr<NoCall>>;
+  return *calls;
+}
+
 // gRPC's callback threads end with the last channel or server that uses them, and whoever drops
 // that joins them. Call states hold channels and are dropped in callbacks: such a thread would join
 // itself and free what it still uses. So one channel, which leads nowhere, uses them for ever.
 void KeepCallbackThreads() {
-  static NoCall* const call = new NoCall([](const grpc::Status&) {});
-  (void)call;
+  CallsForEver().push_back(std::make_unique<NoCall>([](const grpc::Status&) {}));
 }
 
 // They take turns at polling: with each event that one takes it wakes another to poll in its stead.
@@ -68,9 +72,8 @@ void ParkCallbackThreads() {
   // So many has gRPC 1.51. Of another version it is not known, and to park all would be the end.
   if (grpc::Version().rfind("1.51.", 0) != 0) return;
   const unsigned threads = std::clamp(gpr_cpu_num_cores() / 2, 2U, 16U);
-  static auto* const parked = new std::vector<std::unique_ptr<NoCall>>;
   for (unsigned i = ActiveCallbackThreads(gpr_cpu_num_cores()); i < threads; ++i) {
-    parked->push_back(std::make_unique<NoCall>([](const grpc::Status&) {
+    CallsForEver().push_back(std::make_unique<NoCall>([](const grpc::Status&) {
       while (true) pause();
     }));
   }

@@ -26,6 +26,7 @@
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
@@ -36,18 +37,13 @@ using testing::Eventually;
 using testing::FakeEndpointOptions;
 using testing::FakeLlmEndpoint;
 using testing::Fault;
+using testing::kSanitized;
 using testing::MetricsPage;
 using testing::TemporaryFolder;
 using Cause = Abstention::Cause;
 
 constexpr int64_t kMillisecondNs = 1'000'000;
 constexpr auto kLimit = std::chrono::seconds(120);
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSlowed = true;
-#else
-constexpr bool kSlowed = false;
-#endif
 
 const PlantedProblem& Planted() {
   static const PlantedProblem& problem = *new PlantedProblem();
@@ -273,7 +269,7 @@ int64_t BytesInUse() {
 
 TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the endpoint does",
           "[llm]") {
-  constexpr int kCandidates = kSlowed ? 1'500 : 10'000;
+  constexpr int kCandidates = kSanitized ? 1'500 : 10'000;
   constexpr int kInFlight = 256;
   {
     // What a sanitizer or a library starts once is there already when counting begins.
@@ -343,7 +339,7 @@ TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the end
     }
     std::printf("; %lld KiB more than after a quarter\n", static_cast<long long>(grown / 1024));
     // Nothing is kept of a question that is settled.
-    if (!kSlowed) {
+    if (!kSanitized) {
       CHECK(early_bytes > 0);  // it is this allocator that is asked
       CHECK(grown < int64_t{8} << 20);
     }
@@ -438,7 +434,7 @@ TEST_CASE("Callers that leave close the streams of the endpoint", "[llm]") {
   FakeEndpointOptions options;
   options.faults[Fault::kHang] = 1;
   Fixture fixture(options);
-  constexpr int kCalls = kSlowed ? 50 : 300;
+  constexpr int kCalls = kSanitized ? 50 : 300;
   llm::LlmConfig config;
   std::stop_source leaving;
   for (int number = 0; number < kCalls; ++number) {

@@ -15,13 +15,6 @@
 
 namespace kernelcast::testing {
 
-// Under a sanitizer everything is several times slower, and memory says nothing.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-
 // Collects how calls end. Thread-safe.
 class Outcomes {
  public:

@@ -13,6 +13,7 @@
 #include "common/tracing/tracer.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/integration/common/llm/llm_calls.h"
+#include "tests/support/sanitized.h"
 
 namespace kernelcast::testing {
 namespace {

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/integration/common/llm/llm_calls.h"
+#include "tests/support/sanitized.h"
 
 namespace kernelcast::testing {
 

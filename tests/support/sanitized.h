@@ -1,0 +1,12 @@
+#pragma once
+
+namespace kernelcast::testing {
+
+// Under a sanitizer everything is several times slower, and memory in use says nothing.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+}  // namespace kernelcast::testing
