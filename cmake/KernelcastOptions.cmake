@@ -39,7 +39,7 @@ if(KERNELCAST_SANITIZER STREQUAL "address")
   # GCC takes what the instrumentation adds, in the standard library's <regex> for one, for reads of
   # values that were never set.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
-                      -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+                      -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=address,undefined)
 elseif(KERNELCAST_SANITIZER STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
