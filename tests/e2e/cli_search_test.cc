@@ -298,6 +298,27 @@ TEST_CASE("An export goes on where a stream broke, with each record once", "[e2e
   CHECK(broken.watched().size() == 4);
 }
 
+TEST_CASE("An export of everything tells searches apart whose requests have the same ids",
+          "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(12, 0.6, 0.2);
+  fake.export_breaks = {20};
+  const std::vector<v1::ExportRecord> records = fake.script.records;
+  fake.script.records.clear();
+  for (const char* search : {"s1", "s2"}) {
+    for (v1::ExportRecord record : records) {
+      record.mutable_evaluation()->set_search_id(search);
+      fake.script.records.push_back(record);
+    }
+  }
+  const Outcome outcome = Run(home, {"export", "--all", "--orchestrator", fake.address()});
+  CHECK(outcome.exit_code == 0);
+  CHECK(fake.exported().size() == 2);
+  CHECK(std::count(outcome.out.begin(), outcome.out.end(), '\n') ==
+        static_cast<int64_t>(2 * records.size()));
+}
+
 TEST_CASE("An export of one search asks for what comes after its last record", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;

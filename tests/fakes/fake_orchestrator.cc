@@ -380,8 +380,12 @@ grpc::Status FakeOrchestrator::Export(grpc::ServerContext*, const v1::ExportRequ
     if (record.sequence() < request->from_sequence()) continue;
     if (left-- == 0) return {grpc::StatusCode::UNAVAILABLE, "the orchestrator went away"};
     if (!request->include_sources()) record.mutable_candidate()->clear_source();
-    record.mutable_evaluation()->set_search_id(request->search_id().empty() ? CurrentSearchId()
-                                                                            : request->search_id());
+    v1::Evaluation& evaluation = *record.mutable_evaluation();
+    if (!request->search_id().empty()) {
+      evaluation.set_search_id(request->search_id());
+    } else if (evaluation.search_id().empty()) {
+      evaluation.set_search_id(CurrentSearchId());
+    }
     writer->Write(record);
   }
   return ErrorOf("Export");

@@ -1,4 +1,5 @@
-#pragma once
+#ifndef KERNELCAST_TESTS_SUPPORT_SANITIZED_H_
+#define KERNELCAST_TESTS_SUPPORT_SANITIZED_H_
 
 namespace kernelcast::testing {
 
@@ -10,3 +11,5 @@ inline constexpr bool kSanitized = false;
 #endif
 
 }  // namespace kernelcast::testing
+
+#endif  // KERNELCAST_TESTS_SUPPORT_SANITIZED_H_

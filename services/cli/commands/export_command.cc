@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -113,14 +112,18 @@ absl::Status StreamRecords(Context& context, const ExportFlags& flags, Connectio
   request.set_search_id(flags.search_id);
   request.set_include_sources(with_sources);
   request.set_from_sequence(flags.from_sequence);
-  std::unordered_set<std::string> seen;  // requests, where all searches are wanted
+  // Requests, where all searches are wanted: searches of different shards may have the same ids.
+  std::set<std::pair<std::string, std::string>> seen;
   return connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
     grpc::ClientContext call;
     const auto reader = stub.Export(&call, request);
     v1::ExportRecord record;
     absl::Status broken;
     while (broken.ok() && reader->Read(&record)) {
-      if (flags.all && !seen.insert(record.evaluation().request_id()).second) continue;
+      const v1::Evaluation& evaluation = record.evaluation();
+      if (flags.all && !seen.emplace(evaluation.search_id(), evaluation.request_id()).second) {
+        continue;
+      }
       if (!flags.all) request.set_from_sequence(record.sequence() + 1);
       broken = on_record(record);
       if (context.interrupt.requested()) broken = absl::CancelledError("interrupted");
