@@ -105,7 +105,7 @@ TEST_CASE("A search goes on when its endpoint dies, and when it returns", "[e2e]
     REQUIRE(Alive(program.pid()));
   }
   site.endpoint->Die();
-  REQUIRE(program.AwaitErr("measured 3"));
+  REQUIRE(program.AwaitErrNumber("measured ", 3));
   site.endpoint->Return();
   const Outcome outcome = program.Wait(120);
   INFO(outcome.err);

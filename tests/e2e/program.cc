@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -130,6 +131,22 @@ bool Program::Await(const std::string& text, const std::string& in) {
 
 bool Program::AwaitOut(const std::string& text) { return Await(text, outcome_.out); }
 bool Program::AwaitErr(const std::string& text) { return Await(text, outcome_.err); }
+
+bool Program::AwaitErrNumber(const std::string& text, int least) {
+  const auto reached = [&] {
+    for (size_t at = outcome_.err.find(text); at != std::string::npos;
+         at = outcome_.err.find(text, at + 1)) {
+      if (std::atoi(outcome_.err.c_str() + at + text.size()) >= least) return true;
+    }
+    return false;
+  };
+  const Clock::time_point start = Clock::now();
+  while (!reached()) {
+    if (SecondsSince(start) > kPatienceSeconds) return false;
+    if (!Pump(50)) return reached();
+  }
+  return true;
+}
 
 void Program::Signal(int number) { kill(pid_, number); }
 

@@ -38,6 +38,8 @@ class Program {
   // Waits until its output holds the text; false when it has ended or 30 s have passed without.
   bool AwaitOut(const std::string& text);
   bool AwaitErr(const std::string& text);
+  // Waits for a number of at least `least` behind `text`, as lines that skip some show it.
+  bool AwaitErrNumber(const std::string& text, int least);
   void Signal(int number);
   // Writes to its terminal.
   void Type(const std::string& text);
