@@ -1,6 +1,6 @@
-# NVIDIA's headers, which is all of CUDA that building needs: the libraries are opened at run time.
-# Where they are, the target kernelcast::cuda_headers is, and KERNELCAST_CUDA_HOME says where the
-# toolkit is that they belong to. Where they are not, the cuda target is left out.
+# Finds NVIDIA's headers, the only part of CUDA needed to build: the libraries are opened at run
+# time. If they exist, defines the target kernelcast::cuda_headers and sets KERNELCAST_CUDA_HOME to
+# their toolkit. Otherwise the cuda target is left out.
 
 set(kernelcast_cuda_homes)
 foreach(variable KERNELCAST_CUDA_HOME CUDA_HOME CUDA_PATH)
@@ -26,7 +26,7 @@ if(kernelcast_cuda_version GREATER_EQUAL 12080)
   add_library(kernelcast_cuda_headers INTERFACE IMPORTED GLOBAL)
   add_library(kernelcast::cuda_headers ALIAS kernelcast_cuda_headers)
   target_include_directories(kernelcast_cuda_headers SYSTEM INTERFACE ${KERNELCAST_CUDA_INCLUDE_DIR})
-  # The profiler's, which a toolkit may have in a folder of its own, or not at all.
+  # The profiler's headers, which a toolkit may have in a separate folder, or lack.
   find_path(KERNELCAST_CUPTI_INCLUDE_DIR cupti_range_profiler.h
     HINTS ${KERNELCAST_CUDA_INCLUDE_DIR} ${KERNELCAST_CUDA_INCLUDE_DIR}/../extras/CUPTI/include
     DOC "Folder with cupti.h and cupti_range_profiler.h")

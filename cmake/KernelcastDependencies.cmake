@@ -1,4 +1,4 @@
-# Every third-party package, found once. Names in comments are Debian's.
+# All third-party packages. Names in comments are Debian packages.
 
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)

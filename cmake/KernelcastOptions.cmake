@@ -1,4 +1,4 @@
-# Language level, warnings, sanitizers, and the helpers that every target is made with.
+# Language level, warnings, sanitizers, and helper functions to define targets.
 
 option(KERNELCAST_BUILD_TESTS "Build the tests" ON)
 option(KERNELCAST_WERROR "Treat warnings as errors" ON)
@@ -12,8 +12,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# Programs look for libraries in ../lib first, wherever they are put, and so do the libraries there for
-# those that they need, which takes the older kind of tag.
+# Programs look for libraries in ../lib first, and those libraries look there for their own
+# dependencies, which requires RPATH instead of RUNPATH.
 set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 add_link_options(-Wl,--disable-new-dtags)
@@ -36,8 +36,8 @@ target_compile_options(kernelcast_options INTERFACE
 target_include_directories(kernelcast_options INTERFACE ${PROJECT_SOURCE_DIR})
 
 if(KERNELCAST_SANITIZER STREQUAL "address")
-  # GCC takes what the instrumentation adds, in the standard library's <regex> for one, for reads of
-  # values that were never set.
+  # Instrumentation makes GCC report reads of uninitialised values, for example in the standard
+  # library's <regex>.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=address,undefined)
@@ -48,8 +48,8 @@ elseif(NOT KERNELCAST_SANITIZER STREQUAL "")
   message(FATAL_ERROR "KERNELCAST_SANITIZER is '${KERNELCAST_SANITIZER}'; it may be address, thread or empty")
 endif()
 
-# For services that make and drop many messages on many threads: glibc's malloc takes twice the time
-# for that. Sanitizers bring their own.
+# For services that allocate and free many messages on many threads, where glibc's malloc takes
+# twice as long. Sanitizers bring their own allocator.
 add_library(kernelcast_allocator INTERFACE)
 add_library(kernelcast::allocator ALIAS kernelcast_allocator)
 if(KERNELCAST_SANITIZER STREQUAL "")

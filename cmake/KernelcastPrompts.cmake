@@ -1,7 +1,7 @@
-# kernelcast_embed_prompts(OUTPUT HEADER a/b.h NAMESPACE n FILES folder/file ...): compiles prompts in.
-# The source that it puts into OUTPUT defines EmbeddedPromptFiles(), which the header declares; paths
-# are relative to the current folder's prompts/. A literal holds at most 64 KiB on some compilers; these
-# files are far below.
+# kernelcast_embed_prompts(OUTPUT HEADER a/b.h NAMESPACE n FILES folder/file ...): compiles prompts
+# into the program. Generates the source OUTPUT, which defines EmbeddedPromptFiles(), declared in
+# HEADER. Paths are relative to the current folder's prompts/. Some compilers limit a literal to 64
+# KiB; these files are far smaller.
 set(KERNELCAST_EMBEDDED_PROMPTS ${CMAKE_CURRENT_LIST_DIR}/embedded_prompts.cc.in)
 
 function(kernelcast_embed_prompts output)

@@ -1,4 +1,4 @@
-# The forecaster's image; docker/README.md says how to build and run it.
+# Image of the forecaster; see docker/README.md.
 ARG BASE=docker.io/library/debian:bookworm-20250520-slim
 
 FROM ${BASE} AS source
@@ -12,7 +12,7 @@ RUN cmake --preset dev -DKERNELCAST_BUILD_TESTS=OFF -DKERNELCAST_WERROR=OFF -DKE
  && KERNELCAST_PRESET=dev KERNELCAST_JOBS=$JOBS scripts/build.sh --without-tests kernelcast-forecaster \
  && install -D -s -t /programs/bin build/dev/bin/kernelcast-forecaster
 
-# Replaced by a folder that is built already: --build-context programs=FOLDER
+# Can be replaced by a folder of built programs: --build-context programs=FOLDER
 FROM scratch AS programs
 COPY --from=source /programs/ /
 

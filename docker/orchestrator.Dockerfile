@@ -1,4 +1,4 @@
-# The orchestrator's image; docker/README.md says how to build and run it.
+# Image of the orchestrator; see docker/README.md.
 ARG BASE=docker.io/library/debian:bookworm-20250520-slim
 
 FROM ${BASE} AS source
@@ -14,7 +14,7 @@ RUN cmake --preset dev -DKERNELCAST_BUILD_TESTS=OFF -DKERNELCAST_WERROR=OFF -DKE
  && mkdir -p /programs/share/kernelcast \
  && cp -r examples/problems /programs/share/kernelcast/
 
-# Replaced by a folder that is built already: --build-context programs=FOLDER
+# Can be replaced by a folder of built programs: --build-context programs=FOLDER
 FROM scratch AS programs
 COPY --from=source /programs/ /
 
@@ -27,7 +27,7 @@ RUN apt-get update \
  && groupadd --gid 10001 kernelcast \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin kernelcast \
  && install -d -o 10001 -g 10001 -m 0700 /var/lib/kernelcast
-# With the command line, for those who look after it.
+# Includes the command line, for operators.
 COPY --from=programs bin/kernelcast-orchestrator bin/kernelcast /opt/kernelcast/bin/
 COPY --from=programs share/kernelcast/problems /opt/kernelcast/share/kernelcast/problems
 COPY LICENSE /opt/kernelcast/

@@ -1,9 +1,9 @@
-# The worker's images: target `worker` without NVIDIA's toolkit, `worker-cuda` with it, which compiles CUDA.
-# docker/README.md says how to build and run them.
+# Images of the worker: target `worker` without NVIDIA's toolkit, `worker-cuda` with it, to compile
+# CUDA. See docker/README.md.
 ARG BASE=docker.io/library/debian:bookworm-20250520-slim
 
 FROM ${BASE} AS source
-# off: does without NVIDIA's headers, and leaves the cuda target out of the program.
+# off: builds without NVIDIA's headers and without the cuda target.
 ARG CUDA=on
 ARG JOBS=
 WORKDIR /src
@@ -17,7 +17,8 @@ RUN cmake --preset dev -DKERNELCAST_BUILD_TESTS=OFF -DKERNELCAST_WERROR=OFF -DKE
  && mkdir -p /programs/include/kernelcast-candidate \
  && cp -r common/candidate_abi/kernelcast /usr/include/dlpack /programs/include/kernelcast-candidate/
 
-# Replaced by folders that are there already: --build-context programs=FOLDER --build-context toolkit=FOLDER
+# Can be replaced by existing folders: --build-context programs=FOLDER --build-context
+# toolkit=FOLDER
 FROM scratch AS programs
 COPY --from=source /programs/ /
 FROM scratch AS toolkit
@@ -32,7 +33,7 @@ RUN apt-get update \
  && groupadd --gid 10001 kernelcast \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin kernelcast \
  && install -d -o 10001 -g 10001 -m 0700 /var/lib/kernelcast
-# The runner too, and those for CUDA where they were built.
+# Includes the runner and the compiler sandbox, and the programs for CUDA if they were built.
 COPY --from=programs bin/kernelcast-worker bin/kernelcast-[cr]* /opt/kernelcast/bin/
 COPY --from=programs include/kernelcast-candidate /opt/kernelcast/include/kernelcast-candidate
 COPY LICENSE /opt/kernelcast/
@@ -52,6 +53,7 @@ CMD ["--listen=0.0.0.0:50051", "--metrics=0.0.0.0:9464", "--cache-dir=/var/lib/k
 
 FROM worker AS worker-cuda
 COPY --from=toolkit / /opt/kernelcast/cuda
-# What NVIDIA's container runtime mounts of the driver. Which devices are seen is for the one who starts it to say.
+# Parts of the driver that NVIDIA's container runtime mounts. The user who starts the container chooses
+# the devices.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 LABEL org.opencontainers.image.title="kernelcast-worker-cuda"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Configures and builds. Says next to nothing when there is nothing to do.
+# Configures and builds. Prints almost nothing when everything is up to date.
 #
-#   scripts/build.sh [--without-tests] [TARGET ...]    all targets unless told
+#   scripts/build.sh [--without-tests] [TARGET ...]    all targets by default
 #
-#   --without-tests    configures, the first time, such that what only tests need may be missing
+#   --without-tests    configures, the first time, without packages that only tests need
 #
-# KERNELCAST_PRESET  preset of CMakePresets.json, "ci" unless told; builds in build/PRESET
-# KERNELCAST_JOBS    compilers at once; one per core and at most 2 unless told, for they are large
+# KERNELCAST_PRESET  preset of CMakePresets.json, "ci" by default; builds in build/PRESET
+# KERNELCAST_JOBS    parallel compilers; default: one per core, at most 2, because of their memory
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +21,7 @@ jobs=${KERNELCAST_JOBS:-$((cores < 2 ? cores : 2))}
 build_dir=build/$preset
 log=$build_dir/configure.log
 
-# What setup.sh has put there since is found by configuring again.
+# Headers that setup.sh has installed in the meantime require configuring again.
 cuda_is_new() {
   local header
   for header in nvrtc.h:CUDA cupti_range_profiler.h:CUPTI; do
@@ -43,13 +43,13 @@ if [[ ! -f $build_dir/build.ninja ]] || cuda_is_new ||
   fi
 fi
 
-# What one checkout compiled serves the next one as well.
+# Lets checkouts share the compiler cache.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 export NINJA_STATUS='[%f/%t %es] '
 if [[ -t 1 ]]; then
   exec ninja -C "$build_dir" -j "$jobs" "$@"
 fi
-# Not on a terminal: a line for each step, but none when there is nothing to do.
+# Not on a terminal: one line per step, and none when everything is up to date.
 ninja -C "$build_dir" -j "$jobs" "$@" |
   sed -u -e '/^ninja: Entering directory/d' -e '/^ninja: no work to do\.$/d' \
     -e '/ Re-checking globbed directories\.\.\.$/d'

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes one archive of the programs with the libraries that they need, for machines with another
-# distribution (glibc 2.36 or later, x86-64) or without any of the packages. A GPU node needs its
-# driver and, for compiling candidates, NVIDIA's toolkit besides.
+# Packs the programs and the libraries that they need into one archive, for machines with another
+# distribution (glibc 2.36 or later, x86-64) or without the packages. A GPU node also needs its
+# driver and, to compile candidates, NVIDIA's toolkit.
 #
 #   scripts/bundle.sh [--tests] [--folder]
 #
-#   --tests     with the tests and benchmarks that a GPU node can run
+#   --tests     adds the tests and benchmarks that a GPU node can run
 #   --folder    leaves the folder, build/PRESET/bundle/kernelcast, and makes no archive
 #
-# Prints the path of what it has made.
+# Prints the path of the result.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,7 +38,7 @@ if ((with_tests)); then
   done
 fi
 
-# The C library is the system's own: it goes with its kernel and its loader.
+# Leave out the C library: it must match the system's loader.
 mkdir -p "$folder/lib"
 own='^(ld-linux-x86-64|libc|libm|libmvec|libpthread|libdl|librt|libresolv|libutil|libanl|libnss_.*)\.so'
 for program in "$folder"/bin/*; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the fuzzers, with clang and AddressSanitizer, in build/fuzz, and runs each for a short while.
+# Builds the fuzzers with clang and AddressSanitizer in build/fuzz, and runs each one briefly.
 #
 #   scripts/fuzz.sh
 #
-# For longer runs start build/fuzz/bin/NAME_fuzz itself; tests/fuzz/CMakeLists.txt says with what.
+# For longer runs start build/fuzz/bin/NAME_fuzz directly; tests/fuzz/CMakeLists.txt lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From a bare machine to a finished search: installs what is missing, builds, and searches for the
-# fastest kernel of a problem on this machine. The report is one HTML file in the current directory.
+# Installs what is missing, builds, and searches for the fastest kernel of a problem on this machine.
+# The report is one HTML file in the current directory.
 #
 #   scripts/run.sh [PROBLEM] [OPTION ...]
 #
-# PROBLEM is a name in examples/problems or a folder; row_softmax unless told. Options go to
+# PROBLEM is a name in examples/problems or a folder; default: row_softmax. Options go to
 # `kernelcast search`; see `kernelcast search --help`.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,7 +15,7 @@ if (($#)) && [[ $1 != -* ]]; then
   shift
 fi
 
-# Takes an option's name and value, and sets the value unless the caller has set one.
+# Adds an option's name and value unless the caller has given the option.
 options=()
 given=" $* "
 unless_given() {
@@ -29,6 +29,6 @@ unless_given --report kernelcast-report.html
 "$root/scripts/build.sh" --without-tests \
   kernelcast kernelcast-worker kernelcast-runner kernelcast-forecaster kernelcast-orchestrator
 
-# So that problems are found by name from any folder.
+# Finds problems by name from any folder.
 export KERNELCAST_PROBLEMS="${KERNELCAST_PROBLEMS:+$KERNELCAST_PROBLEMS:}$root/examples/problems"
 exec "$root/build/${KERNELCAST_PRESET:-ci}/bin/kernelcast" search "$problem" "${options[@]}" "$@"

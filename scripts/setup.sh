@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Installs what Kernelcast needs on a Debian 12 machine. Does nothing, quickly, when all is there.
+# Installs what Kernelcast needs on Debian 12. Returns quickly if everything is installed.
 #
-#   scripts/setup.sh           as --test
-#   scripts/setup.sh --build   what building and running need
-#   scripts/setup.sh --test    that, and what tests and lint checks need; Helm, where there is Go
-#   scripts/setup.sh --cluster all of it, and what tests of the chart on a Kubernetes API server need: it is
-#                              compiled with Go, which takes a quarter of an hour
+#   scripts/setup.sh           same as --test
+#   scripts/setup.sh --build   packages for building and running
+#   scripts/setup.sh --test    also those for tests and lint checks, and Helm if there is Go
+#   scripts/setup.sh --cluster also a Kubernetes API server for tests of the chart, which takes a
+#                              quarter of an hour to compile with Go
 #
-# Needs root or sudo only when a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
+# Needs root or sudo only if a package is missing. Exit codes: 0 ready, 1 failed, 2 usage, 3 packages
 # are missing and cannot be installed from here (the message lists them).
 #
-# Where no CUDA toolkit is found (CUDA_HOME, /usr/local/cuda), NVIDIA's compilers and headers
-# are downloaded into .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
-# llama.cpp's server, which some tests speak to, is downloaded into .setup/llama, under the MIT
-# licence; without it these tests are skipped.
+# If no CUDA toolkit is found (CUDA_HOME, /usr/local/cuda), downloads NVIDIA's compilers and headers
+# to .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
+# Downloads llama.cpp's server, which some tests use, to .setup/llama, under the MIT licence; without
+# it these tests are skipped.
 #
-# KERNELCAST_CUDA=off    does without the cuda target
-# KERNELCAST_LLAMA=off   does without llama.cpp
+# KERNELCAST_CUDA=off    skips the cuda target
+# KERNELCAST_LLAMA=off   skips llama.cpp
 # KERNELCAST_WHEELS_DIR  folder with the wheels of scripts/*_wheels.txt, instead of downloading
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -37,6 +37,7 @@ buf_version=1.75.0
 go_minor=24 # of Go 1.x: what those below want
 helm_version=v3.19.5
 kubeconform_version=v0.7.0
+protoc_gen_doc_version=v1.5.1
 kubernetes_version=v1.34.4 # tests/helm/kube/go.mod has the same
 crd_modules=(
   github.com/cert-manager/cert-manager@v1.19.1
@@ -62,7 +63,7 @@ wanted=("${build_packages[@]}")
 ((with_tests)) && wanted+=("${test_packages[@]}")
 ((with_cluster)) && wanted+=(etcd-server)
 
-# Prints what of its arguments is not installed. One call of dpkg-query, whatever the number.
+# Prints the arguments that are not installed packages. Calls dpkg-query once.
 missing_packages() {
   local -A installed=()
   local name status
@@ -83,7 +84,7 @@ explain() {
 install_packages() {
   local as_root=()
   if ! command -v apt-get >/dev/null; then
-    explain "this is no Debian-like machine: install the packages by its own means"
+    explain "there is no apt-get: install the packages with this system's package manager"
     exit 3
   fi
   if ((EUID != 0)); then
@@ -104,12 +105,12 @@ install_packages() {
   local log=$tools/apt.log
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y
     -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
-  # The lock on the package lists is the one that apt-get does not wait for.
+  # apt-get does not wait for the lock on the package lists.
   local tries=0
   until "${apt[@]}" update >"$log" 2>&1 </dev/null; do
     if ((++tries >= 30)) || ! grep -q 'Could not get lock' "$log"; then
       tail -n 20 "$log" >&2
-      say "the package lists cannot be updated; going on with those that are here"
+      say "cannot update the package lists; using the existing ones"
       break
     fi
     ((tries == 1)) && say "waiting for another apt-get to finish"
@@ -120,7 +121,7 @@ install_packages() {
     explain "apt-get failed; its whole output is in $log"
     exit 1
   fi
-  # Debian starts what it installs. Only the program is wanted.
+  # Debian starts installed servers. Only the program is needed.
   local server
   for server in postgresql prometheus; do
     if [[ " ${missing[*]} " == *" $server "* ]] && command -v systemctl >/dev/null; then
@@ -129,7 +130,7 @@ install_packages() {
   done
 }
 
-# buf comes from npm, into a folder of this checkout.
+# Installs buf from npm into this checkout.
 install_tools() {
   [[ -x $tools/buf-$buf_version/node_modules/.bin/buf ]] && return
   if ! command -v npm >/dev/null; then
@@ -151,7 +152,7 @@ install_tools() {
   ln -sfn "../buf-$buf_version/node_modules/.bin/buf" "$tools/bin/buf"
 }
 
-# A Go that is new enough, in `go`; Debian 12's own is not.
+# Sets `go` to a Go that is new enough, which Debian 12's is not.
 find_go() {
   local minor
   for go in "$(command -v go || true)" /usr/local/go/bin/go; do
@@ -162,12 +163,38 @@ find_go() {
   return 1
 }
 
-# Runs Go with what it prints in a log.
+# Runs Go with its output in a log.
 run_go() {
   env GOTOOLCHAIN=local GOFLAGS= "$go" "$@" 2>>"$tools/go.log" </dev/null
 }
 
-# Helm, kubeconform and the schemas that it checks with, from the Go module proxy into a folder of this checkout.
+# Installs protoc-gen-doc, which scripts/api.sh runs, from the Go module proxy into this checkout.
+install_api_tool() {
+  local skipped="the check of docs/reference/api.md is skipped"
+  [[ -x $tools/bin/protoc-gen-doc && $(cat "$tools/protoc_gen_doc.version" 2>/dev/null) == "$protoc_gen_doc_version" ]] && return
+  local failed=$tools/protoc_gen_doc.failed
+  if [[ -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
+    say "installing protoc-gen-doc failed lately: $skipped (rm $failed tries again)"
+    return
+  fi
+  if ! find_go; then
+    say "no Go 1.$go_minor or later to build protoc-gen-doc with: $skipped"
+    return
+  fi
+  say "installing protoc-gen-doc"
+  mkdir -p "$tools/bin"
+  if ! GOBIN=$PWD/$tools/bin run_go install -trimpath -ldflags '-s -w' \
+    "github.com/pseudomuto/protoc-gen-doc/cmd/protoc-gen-doc@$protoc_gen_doc_version"; then
+    tail -n 5 "$tools/go.log" >&2
+    say "Go could not install it (see $tools/go.log): $skipped"
+    touch "$failed"
+    return
+  fi
+  rm -f "$failed"
+  printf '%s\n' "$protoc_gen_doc_version" >"$tools/protoc_gen_doc.version"
+}
+
+# Installs Helm, kubeconform and its schemas from the Go module proxy into this checkout.
 install_kubernetes_tools() {
   local skipped="the tests of the Helm chart are skipped"
   local stamp="$helm_version $kubeconform_version $kubernetes_version ${crd_modules[*]}"
@@ -216,7 +243,7 @@ install_kubernetes_tools() {
   printf '%s\n' "$stamp" >"$tools/kubernetes.version"
 }
 
-# Parts of Kubernetes in one program.
+# Builds parts of Kubernetes as one program.
 install_cluster() {
   local stamp
   stamp="$kubernetes_version $(cat tests/helm/kube/* | sha256sum)"
@@ -236,8 +263,7 @@ install_cluster() {
   printf '%s\n' "$stamp" >"$tools/cluster.version"
 }
 
-# Unpacks wheels: what they hold under nvidia/cu13, without the variants of libraries that nothing
-# here loads.
+# Unpacks nvidia/cu13 of the wheels, without variants of libraries that are never loaded here.
 unpack_wheels() {
   python3 - "$@" <<'PYTHON'
 import os
@@ -267,15 +293,15 @@ for wheel in wheels:
 PYTHON
 }
 
-# download_wheels NAME DIR WHAT LEFT_OUT: the wheels of scripts/NAME_wheels.txt into a new folder, having said
-# WHAT. Where that fails it says so, with LEFT_OUT, and is not tried again for half a day.
+# download_wheels NAME DIR WHAT LEFT_OUT: downloads the wheels of scripts/NAME_wheels.txt into a new
+# folder after printing WHAT. On failure prints LEFT_OUT, and does not retry for half a day.
 download_wheels() {
   local failed=$tools/$1.failed
   if [[ -z ${KERNELCAST_WHEELS_DIR-} && -n $(find "$failed" -mmin -720 2>/dev/null) ]]; then
     say "downloading what scripts/$1_wheels.txt lists failed lately: $4 (rm $failed tries again)"
     return 1
   fi
-  # In a shell of its own, for it ends the script where it cannot.
+  # In a subshell, because install_packages exits on failure.
   if ! python3 -m pip --version >/dev/null 2>&1 && ! (missing=(python3-pip) && install_packages); then
     say "no pip to download what scripts/$1_wheels.txt lists with: $4"
     return 1
@@ -295,7 +321,7 @@ download_wheels() {
   rm -f "$failed"
 }
 
-# NVIDIA's compilers and headers, into a folder of this checkout.
+# Installs NVIDIA's compilers and headers into this checkout.
 install_cuda() {
   local left_out="the cuda target is left out"
   local toolkit
@@ -320,7 +346,7 @@ install_cuda() {
   rm -rf "$staging"
 }
 
-# Definitions of OTLP as a Python package, into a folder of this checkout.
+# Installs OTLP's definitions as a Python package into this checkout.
 install_otlp() {
   cmp -s scripts/otlp_wheels.txt "$tools/otlp/wheels.txt" && return
   local staging=$tools/otlp.$$
@@ -335,7 +361,7 @@ install_otlp() {
   rm -rf "$staging"
 }
 
-# llama.cpp's server as a Python package, into a folder of this checkout.
+# Installs llama.cpp's server as a Python package into this checkout.
 install_llama() {
   local left_out="the tests that speak to llama.cpp are skipped"
   [[ ${KERNELCAST_LLAMA-} == off ]] && return
@@ -361,7 +387,7 @@ if ((${#missing[@]})); then
   install_packages
   mapfile -t missing < <(missing_packages "${wanted[@]}")
   if ((${#missing[@]})); then
-    explain "apt-get reported success, and yet:"
+    explain "apt-get reported success, but packages are still missing:"
     exit 1
   fi
 fi
@@ -370,6 +396,7 @@ if ((with_tests)); then
   install_tools
   install_llama
   install_otlp
+  install_api_tool
   install_kubernetes_tools
 fi
 if ((with_cluster)); then

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs all checks and tests. ctest's summary comes last.
+# Installs what is missing, builds everything and runs all checks and tests. Ends with ctest's summary.
 #
 #   scripts/test.sh [--quick] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --quick    leaves out what measures time or takes long (labels timing, chaos, fuzz and image)
-#   --asan     under AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
-#   --tsan     under ThreadSanitizer, likewise
+#   --quick    skips tests that are slow or measure time (labels timing, chaos, fuzz and image)
+#   --asan     with AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
+#   --tsan     with ThreadSanitizer, without lint and timing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs clang-tidy over sources, two at a time. The checks are in .clang-tidy; each finding is an error.
+# Runs clang-tidy on sources, two at a time. The checks are in .clang-tidy; findings are errors.
 #
-#   scripts/tidy.sh [FILE ...]      those files
-#   scripts/tidy.sh                 what differs from the upstream branch, or from the last commit
-#   scripts/tidy.sh --all           every source of common/ and services/; takes a quarter of an hour
+#   scripts/tidy.sh [FILE ...]      these files
+#   scripts/tidy.sh                 files that differ from the upstream branch, or the last commit
+#   scripts/tidy.sh --all           all sources of common/ and services/; takes a quarter of an hour
 #
-# KERNELCAST_TIDY_SECONDS           ends the run after so long; 1800 unless told
+# KERNELCAST_TIDY_SECONDS           time limit of the run; 1800 by default
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
 fi
 preset=${KERNELCAST_PRESET:-ci}
 scripts/setup.sh --test
-# The database of compile commands, and the generated protos that the sources include.
+# Needs the compile commands and the generated protos that sources include.
 KERNELCAST_PRESET=$preset scripts/build.sh kernelcast_proto
 
 files=()

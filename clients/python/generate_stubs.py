@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Generates Python stubs from Kernelcast's protos.
 
-    generate_stubs.py [OUTPUT_FOLDER]     default: a folder "generated" beside this file
+    generate_stubs.py [OUTPUT_FOLDER]     default: a folder "generated" next to this file
 
 Uses the `grpcio-tools` package where it is installed, else protoc with grpc_python_plugin (Debian:
 protobuf-compiler and protobuf-compiler-grpc). Put the output folder on PYTHONPATH and import
@@ -30,8 +30,8 @@ def compilers():
 def generate(output):
     output.mkdir(parents=True, exist_ok=True)
     files = sorted(str(f.relative_to(PROTOS)) for f in PROTOS.glob("kernelcast/v1/*.proto"))
-    # A compiler may be too old for the protobuf that is installed, so its stubs are imported before it
-    # is believed.
+    # A compiler may be too old for the installed protobuf, so accept it only if its stubs can be
+    # imported.
     for command, grpc_out in compilers():
         run = subprocess.run([*command, f"-I{PROTOS}", f"--python_out={output}", f"{grpc_out}{output}",
                               *files], capture_output=True, text=True)

@@ -7,9 +7,9 @@
 
 namespace kernelcast {
 
-// Lets a thread that is in a callback do itself, at the callback's end, what it would otherwise
-// wake another thread for. A scope is opened where a callback begins, before any lock is taken;
-// what is put off is done when it ends, in order. A scope within another one does nothing.
+// Defers work to the end of the current callback, so that no other thread must be woken for it.
+// Open a scope where a callback begins, before taking any lock. Deferred work runs in order when
+// the scope ends. A nested scope has no effect.
 class CallbackScope {
  public:
   using Work = std::function<void()>;
@@ -19,14 +19,15 @@ class CallbackScope {
   }
   ~CallbackScope() {
     if (!outermost_) return;
-    // What these put off is left to other threads, so that the callback ends.
+    // Work deferred from here on goes to other threads, so that this callback ends.
     current_ = nullptr;
     for (auto& [key, work] : deferred_) work();
   }
   CallbackScope(const CallbackScope&) = delete;
   CallbackScope& operator=(const CallbackScope&) = delete;
 
-  // False where this thread is in no scope: somebody else must do it. Once for each key.
+  // Defers `work` to the end of the current scope, at most once per key. Returns false if the
+  // thread is in no scope; the caller must then arrange the work itself.
   static bool Defer(const void* key, Work work) {
     if (current_ == nullptr) return false;
     for (const auto& [other, ignored] : *current_) {

@@ -20,7 +20,7 @@ class RealClock final : public Clock {
 }  // namespace
 
 const Clock& Clock::Real() {
-  // Leaked: other objects of static storage may read it while the process ends.
+  // Leaked, because destructors of static objects may still read it.
   static const Clock* const clock = new RealClock;
   return *clock;
 }

@@ -6,11 +6,11 @@
 
 namespace kernelcast {
 
-// Where time comes from, injected so that tests do not sleep. Thread-safe.
+// Source of time, injected so that tests need not sleep. Thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Nanoseconds of a clock that never steps back; the origin is arbitrary.
+  // Nanoseconds on a clock that never goes backwards. The origin is arbitrary.
   virtual int64_t MonotonicNs() const = 0;
   // Nanoseconds since the Unix epoch.
   virtual int64_t WallNs() const = 0;
@@ -19,7 +19,7 @@ class Clock {
   static const Clock& Real();
 };
 
-// Stands still until told otherwise.
+// A clock that moves only when told to. For tests.
 class FakeClock final : public Clock {
  public:
   explicit FakeClock(int64_t start_ns = 1'000'000'000) : now_ns_(start_ns) {}

@@ -7,7 +7,7 @@
 
 namespace kernelcast {
 
-// All that a file holds, as it is. NOT_FOUND: there is none; others as errno says. The message
+// Returns the content of a file. NOT_FOUND: no such file. Other errors follow errno. The message
 // names the path.
 [[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path);
 

@@ -13,7 +13,7 @@
 namespace kernelcast {
 namespace {
 
-// Only exhausted memory, or a second Hex128, gets here.
+// Fails only when memory is exhausted or Hex128 is called twice.
 void Require(bool ok) {
   if (!ok) {
     std::fputs("kernelcast: SHA-256 failed\n", stderr);
@@ -38,7 +38,7 @@ struct ContentHasher::Context {
 };
 
 ContentHasher::ContentHasher() : context_(std::make_unique<Context>()) {
-  // Looked up once: EVP_sha256() would have OpenSSL look for a provider at each use.
+  // Fetched once: EVP_sha256() would make OpenSSL search for a provider at every use.
   static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   Require(kSha256 != nullptr && context_->digest != nullptr &&
           EVP_DigestInit_ex(context_->digest, kSha256, nullptr) == 1);

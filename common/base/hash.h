@@ -9,9 +9,9 @@
 
 namespace kernelcast {
 
-// Names content: SHA-256 over fields prefixed by their type and length, so that no two different
-// field lists collide by concatenation. The names are stored: what a list of fields hashes to never
-// changes. Not thread-safe; one instance a hash.
+// Computes content ids: SHA-256 over fields prefixed by type and length, so that different field
+// lists cannot collide by concatenation. Ids are stored, so the hash of a field list must never
+// change. Not thread-safe. Use one instance per hash.
 class ContentHasher {
  public:
   ContentHasher();
@@ -22,22 +22,23 @@ class ContentHasher {
   ContentHasher& Add(std::string_view field);
   ContentHasher& Add(const std::string& field) { return Add(std::string_view(field)); }
   ContentHasher& Add(const char* field) { return Add(std::string_view(field)); }
-  // By value: 0.0 and -0.0 are one, all NaNs are one.
+  // By value: 0.0 equals -0.0, and all NaNs are equal.
   ContentHasher& Add(double field);
-  // By value, whatever the type: 3, 3u and int64_t{3} are one.
+  // By value, regardless of the type: 3, 3u and int64_t{3} are equal.
   template <std::integral T>
   ContentHasher& Add(T field) {
     const bool negative = field < T{0};
     return AddInteger(static_cast<uint64_t>(field), negative);
   }
 
-  // First 128 bits as 32 lower-case hex digits. May be called once.
+  // The first 128 bits as 32 lower-case hex digits. May be called once.
   std::string Hex128();
 
  private:
   struct Context;
 
-  // Two's complement in 64 bits, and the sign, which tells -1 from the largest unsigned value.
+  // Two's complement in 64 bits plus the sign, which distinguishes -1 from the largest unsigned
+  // value.
   ContentHasher& AddInteger(uint64_t bits, bool negative);
   void AddField(char type, std::string_view bytes);
 

@@ -11,8 +11,8 @@ namespace kernelcast {
 namespace {
 
 void FillRandom(void* data, size_t size) {
-  // Up to 256 bytes come whole; a signal can interrupt only before the generator is seeded, at
-  // boot.
+  // Up to 256 bytes are returned whole. A signal can interrupt the call only before the generator
+  // is seeded, at boot.
   ssize_t got;
   do {
     got = getrandom(data, size, 0);

@@ -7,10 +7,10 @@
 
 namespace kernelcast {
 
-// `prefix` and 24 random hex digits from the kernel's generator.
+// `prefix` followed by 24 random hex digits from the kernel's generator.
 std::string RandomId(std::string_view prefix);
 
-// 64 bits from the kernel's generator; not predictable by a candidate.
+// 64 random bits from the kernel's generator. A candidate cannot predict them.
 uint64_t SecretSeed();
 
 }  // namespace kernelcast

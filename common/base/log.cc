@@ -16,7 +16,7 @@ namespace {
 std::atomic<LogLevel> minimum_level{LogLevel::kInfo};
 
 std::string& Service() {
-  // Leaked: threads may log while objects of static storage are destroyed.
+  // Leaked, because threads may log while static objects are destroyed.
   static std::string* const service = new std::string;
   return *service;
 }
@@ -54,7 +54,7 @@ std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view serv
     line["service"] = service;
   }
   line["message"] = message;
-  // Of the request that the thread works on.
+  // Ids of the request that this thread is working on.
   if (const TraceContext* trace = CurrentTrace()) {
     line["trace_id"] = TraceIdHex(*trace);
     line["span_id"] = SpanIdHex(*trace);
@@ -70,7 +70,7 @@ void Log(LogLevel level, std::string_view message, std::initializer_list<LogFiel
     return;
   }
   const std::string line = FormatLogLine(level, Clock::Real().WallNs(), Service(), message, fields);
-  // One call keeps lines whole; what a full disk or a closed pipe refuses is lost.
+  // One call writes a line whole. A line that a full disk or a closed pipe refuses is lost.
   ssize_t written;
   do {
     written = write(STDERR_FILENO, line.data(), line.size());

@@ -16,7 +16,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 [[nodiscard]] absl::StatusOr<LogLevel> ParseLogLevel(std::string_view name);
 
-// One key of a log line. Values are copied when the line is written, not before.
+// One key of a log line. The value is copied when the line is written, not before.
 struct LogField {
   std::string_view key;
   std::variant<std::string_view, int64_t, uint64_t, double, bool> value;
@@ -32,14 +32,15 @@ struct LogField {
 };
 
 // Writes one JSON object on one line to standard error: time, level, service, message, fields.
-// Thread-safe; a line is written by one write(2). What is not UTF-8 becomes U+FFFD.
+// Thread-safe: each line is a single write(2). Invalid UTF-8 becomes U+FFFD.
 void Log(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// The line that Log writes, with its newline; for tests. `wall_ns` counts from the Unix epoch.
+// Returns the line that Log writes, including the newline. For tests. `wall_ns` counts from the
+// Unix epoch.
 std::string FormatLogLine(LogLevel level, int64_t wall_ns, std::string_view service,
                           std::string_view message, std::initializer_list<LogField> fields);
 
-// Set once in main, before threads start.
+// Call once in main, before threads start.
 void SetLogService(std::string_view service);
 void SetLogLevel(LogLevel minimum);
 

@@ -7,8 +7,8 @@
 
 namespace kernelcast {
 
-// The path from the root, for a program that runs in another folder; "" and what cannot be resolved
-// as they are.
+// Returns the absolute form of a path, for a program that runs in another folder. Returns "" and
+// paths that cannot be resolved unchanged.
 inline std::string AbsolutePath(const std::string& path) {
   std::error_code ignored;
   const std::filesystem::path absolute = std::filesystem::absolute(path, ignored);

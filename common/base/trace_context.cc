@@ -12,7 +12,7 @@ constexpr char kDigits[] = "0123456789abcdef";
 
 thread_local const TraceContext* current = nullptr;
 
-// -1 where it is none; capitals are not allowed.
+// Value of a hex digit, or -1. Capitals are not allowed.
 int Digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -37,7 +37,7 @@ std::string Hex(std::span<const uint8_t> bytes) {
   return text;
 }
 
-// Header values are blank and printable ASCII.
+// Printable ASCII, spaces and tabs.
 bool IsHeaderText(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return (c >= ' ' && c <= '~') || c == '\t'; });
 }

@@ -9,33 +9,33 @@
 
 namespace kernelcast {
 
-// Where a request belongs in a distributed trace, as W3C Trace Context has it.
+// Position of a request in a distributed trace, as defined by W3C Trace Context.
 struct TraceContext {
   std::array<uint8_t, 16> trace_id{};
   std::array<uint8_t, 8> span_id{};
   bool sampled = false;
-  // The vendors' own, handed on unread.
+  // Vendor-specific state, passed on unread.
   std::string state;
 
-  // A context that says nothing is not.
+  // All-zero ids are invalid.
   bool valid() const { return trace_id != decltype(trace_id){} && span_id != decltype(span_id){}; }
   friend bool operator==(const TraceContext&, const TraceContext&) = default;
 };
 
-// From the header `traceparent`, and `tracestate` where there is one, which is dropped if it is
-// malformed or longer than 512 bytes. Nothing where traceparent is not valid: then the request
-// begins a trace of its own. A version above 0 is read as far as version 0 goes.
+// Parses the header `traceparent`, and `tracestate` if present. Drops tracestate if it is malformed
+// or longer than 512 bytes. Returns nothing if traceparent is invalid; the request then starts a
+// new trace. A version above 0 is parsed as version 0.
 std::optional<TraceContext> ParseTraceparent(std::string_view traceparent,
                                              std::string_view tracestate = {});
-// The header, in version 00.
+// The traceparent header, in version 00.
 std::string FormatTraceparent(const TraceContext& context);
 
 std::string TraceIdHex(const TraceContext& context);
 std::string SpanIdHex(const TraceContext& context);
 
-// What the calling thread works on, while this lives: lines that it logs carry the ids, and calls
-// that it starts belong there. Null or not valid: nothing. Scopes nest. The context must outlive
-// the scope.
+// Sets the trace context of the calling thread while this object lives: its log lines carry the
+// ids, and calls that it starts belong to the trace. A null or invalid context means no trace.
+// Scopes nest. The context must outlive the scope.
 class TraceScope {
  public:
   explicit TraceScope(const TraceContext* context);
@@ -47,7 +47,7 @@ class TraceScope {
   const TraceContext* const outer_;
 };
 
-// Null where there is none.
+// The trace context of the calling thread, or null.
 const TraceContext* CurrentTrace();
 
 }  // namespace kernelcast

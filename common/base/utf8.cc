@@ -15,8 +15,8 @@ struct Character {
 
 bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
-// The first character of a text that is not empty. An invalid one spans the longest prefix that
-// could have begun a valid character, at least one byte (the Unicode standard's "maximal subpart").
+// The first character of a non-empty text. An invalid one spans the longest prefix that could begin
+// a valid character, at least one byte (the Unicode standard's "maximal subpart").
 Character First(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t lead = byte(0);
@@ -30,7 +30,7 @@ Character First(std::string_view text) {
     length = 2;
   } else if (lead >= 0xE0 && lead <= 0xEF) {
     length = 3;
-    if (lead == 0xE0) second_low = 0xA0;   // shorter forms exist
+    if (lead == 0xE0) second_low = 0xA0;   // overlong forms
     if (lead == 0xED) second_high = 0x9F;  // surrogates
   } else if (lead >= 0xF0 && lead <= 0xF4) {
     length = 4;
@@ -50,8 +50,8 @@ Character First(std::string_view text) {
   return {length, true};
 }
 
-// How many bytes of ASCII it begins with, as far as whole words of them go: sources have little
-// else.
+// Length of the leading run of ASCII, in whole 8-byte words. A fast path, because sources are
+// almost all ASCII.
 size_t AsciiPrefix(std::string_view text) {
   size_t length = 0;
   for (uint64_t word = 0; length + sizeof word <= text.size(); length += sizeof word) {

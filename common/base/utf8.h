@@ -7,15 +7,16 @@
 
 namespace kernelcast {
 
-// UTF-8 as RFC 3629 has it: shortest form, no surrogates, at most U+10FFFF. NUL is valid. The same
-// set as protobuf accepts in a `string` field, where anything else fails the whole call.
+// Returns whether the text is UTF-8 as defined by RFC 3629: shortest form, no surrogates, at most
+// U+10FFFF. NUL is valid. Protobuf accepts the same set in a `string` field; other bytes fail the
+// whole call.
 bool IsValidUtf8(std::string_view text);
 
-// The text with each maximal invalid part replaced by U+FFFD. May be longer than `text`.
+// Replaces each maximal invalid part with U+FFFD. The result may be longer than `text`.
 std::string SanitizeUtf8(std::string_view text);
 
-// The longest prefix of at most `max_bytes` that does not cut a character. Bytes that are not UTF-8
-// count as characters of their own.
+// The longest prefix of at most `max_bytes` that does not split a character. Each invalid byte
+// counts as a character.
 std::string_view TruncateUtf8(std::string_view text, size_t max_bytes);
 
 // The longest suffix of at most `max_bytes` that does not start inside a character.

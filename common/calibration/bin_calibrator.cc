@@ -62,7 +62,7 @@ std::vector<double> Applied(const StepMap& map, std::span<const double> p) {
   const size_t i = static_cast<size_t>(largest);
   const auto step = std::min<ptrdiff_t>(std::ranges::lower_bound(map.upto, p[i]) - map.upto.begin(),
                                         std::ssize(map.upto) - 1);
-  // Within what leaves every bin something.
+  // Clamped so that every bin keeps some probability.
   const double wanted = std::clamp(map.value[static_cast<size_t>(step)], kProbabilityFloor,
                                    1 - kProbabilityFloor * static_cast<double>(p.size()));
   const double rest = 1 - result[i];
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<double>> Numbers(const Json& json, const std::string&
   const std::string name = absl::StrCat(where, field);
   if (!json.is_object() || !json.contains(field) || !json[field].is_array() ||
       json[field].size() > kMaxPoints) {
-    return FieldError(name, "a list of numbers is wanted");
+    return FieldError(name, "must be a list of numbers");
   }
   std::vector<double> values;
   for (const Json& value : json[field]) {
@@ -119,7 +119,7 @@ absl::StatusOr<CalibrationMap> MapFromJson(CalibrationMethod method, const Json&
     case CalibrationMethod::kTemperature: {
       if (!map.is_object() || !map.contains("temperature") || !map["temperature"].is_number() ||
           !(map["temperature"].get<double>() > 0)) {
-        return FieldError("map.temperature", "a positive number is wanted");
+        return FieldError("map.temperature", "must be a positive number");
       }
       return CalibrationMap(TemperatureMap{map["temperature"].get<double>()});
     }
@@ -241,7 +241,7 @@ absl::StatusOr<BinCalibrator> CalibratorFromJson(const nlohmann::ordered_json& j
   if (!scheme.ok()) return FieldError("bin_scheme_id", std::string(scheme.status().message()));
   if (!json.contains("records") || !json["records"].is_number() ||
       !(json["records"].get<double>() >= 0)) {
-    return FieldError("records", "a number of 0 or more is wanted");
+    return FieldError("records", "must be a number of 0 or more");
   }
   calibrator.records = json["records"].get<double>();
   KC_ASSIGN_OR_RETURN(calibrator.map,

@@ -12,8 +12,8 @@
 
 namespace kernelcast {
 
-// Maps from forecasts over bins to forecasts that come true as often as they say. All work on
-// probabilities floored at kProbabilityFloor and give back a simplex.
+// Maps that calibrate bin probabilities. All maps floor probabilities at kProbabilityFloor and
+// return probabilities that sum to 1.
 inline constexpr double kProbabilityFloor = 1e-6;
 
 struct IdentityMap {};
@@ -29,15 +29,16 @@ struct VectorMap {
   std::vector<double> bias;
 };
 
-// Of the largest probability alone: what it becomes, by steps. The others keep their proportions.
-// `upto` ascends and ends at 1; a probability belongs to the first step that reaches it.
+// Replaces the largest probability by a step function of it. The other probabilities keep their
+// proportions. `upto` ascends and ends at 1; a probability belongs to the first step with upto >=
+// it.
 struct StepMap {
   std::vector<double> upto;
   std::vector<double> value;
 };
 
-// For each bin, one against the rest: its probability becomes what a line through points makes of
-// it, constant beyond the ends; then all are scaled to a sum of one.
+// Maps the probability of each bin through a piecewise-linear function, constant beyond its ends.
+// The results are then scaled to a sum of 1.
 struct PiecewiseMap {
   struct Line {
     std::vector<double> x;  // ascending
@@ -50,21 +51,21 @@ using CalibrationMap = std::variant<IdentityMap, TemperatureMap, VectorMap, Step
 
 enum class CalibrationMethod { kNone, kTemperature, kVector, kHistogram, kIsotonic };
 std::string_view Name(CalibrationMethod method);  // "vector"
-// INVALID_ARGUMENT, listing them.
+// INVALID_ARGUMENT lists the methods.
 [[nodiscard]] absl::StatusOr<CalibrationMethod> ParseCalibrationMethod(std::string_view name);
 
-// A map with what it was made of. Immutable in use; thread-safe.
+// A map and its origin. Const methods are thread-safe.
 struct BinCalibrator {
   CalibrationMethod method = CalibrationMethod::kNone;
   std::string bin_scheme_id;
   CalibrationMap map = IdentityMap{};
-  // Outcomes that it was fitted to, by their weights: (sum w)^2 / sum w^2.
+  // Effective number of outcomes used in the fit: (sum w)^2 / sum w^2.
   double records = 0;
 
-  // As many probabilities as the scheme has bins, on a simplex, in and out.
+  // Input and output have one probability per bin of the scheme and sum to 1.
   std::vector<double> Apply(std::span<const double> p) const;
 
-  // "vector/1;records=123;id=0123abcd": the id tells maps apart.
+  // "vector/1;records=123;id=0123abcd". The id distinguishes maps.
   std::string version() const;
 };
 

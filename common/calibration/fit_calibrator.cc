@@ -24,7 +24,7 @@ std::vector<double> Logs(const CalibrationRecord& record) {
   return logs;
 }
 
-// exp of the logits, scaled to one; in place. Returns the log of their sum.
+// Softmax in place. Returns the log of the sum of exponentials.
 double Softmax(std::vector<double>& logits) {
   const double largest = *std::ranges::max_element(logits);
   double sum = 0;
@@ -33,8 +33,8 @@ double Softmax(std::vector<double>& logits) {
   return largest + std::log(sum);
 }
 
-// Solves a x = b for a symmetric positive definite `a` of n rows, by Cholesky; in place. False
-// where it is not positive definite.
+// Solves a x = b in place by Cholesky, for a symmetric positive definite `a` of n rows. Returns
+// false if `a` is not positive definite.
 bool Solve(std::vector<double>& a, std::vector<double>& b, size_t n) {
   for (size_t j = 0; j < n; ++j) {
     for (size_t k = 0; k < j; ++k) {
@@ -55,7 +55,8 @@ bool Solve(std::vector<double>& a, std::vector<double>& b, size_t n) {
   return true;
 }
 
-// Penalised negative log likelihood of vector scaling; parameters are the scales, then the biases.
+// Penalised negative log likelihood of vector scaling. The parameters are the scales, then the
+// biases.
 class VectorObjective {
  public:
   VectorObjective(std::span<const CalibrationRecord> records, std::vector<double> toward,
@@ -76,7 +77,7 @@ class VectorObjective {
     return value;
   }
 
-  // Gradient, and the matrix of second derivatives by rows.
+  // Gradient, and Hessian by rows.
   void Derivatives(const std::vector<double>& parameters, std::vector<double>& gradient,
                    std::vector<double>& hessian) const {
     const size_t k = bins();
@@ -134,7 +135,7 @@ class VectorObjective {
   std::vector<std::vector<double>> logs_;
 };
 
-// The best ascending values for points in the order of x, with their weights.
+// Weighted isotonic regression (pool adjacent violators). Each point is {x, y, weight}.
 PiecewiseMap::Line Ascending(std::vector<std::array<double, 3>> points) {
   std::ranges::sort(points, {}, [](const auto& point) { return point[0]; });
   struct Block {
@@ -193,7 +194,7 @@ absl::Status CheckRecords(std::span<const CalibrationRecord> records) {
       return absl::InvalidArgumentError(absl::StrCat("records[", i, "].", what));
     };
     if (record.p.size() < 2 || record.p.size() != records[0].p.size()) {
-      return invalid("p: as many bins as the others, and at least two, are wanted");
+      return invalid("p: must have at least two bins, and as many as the others");
     }
     for (const double p : record.p) {
       if (!(p >= 0) || std::isinf(p)) return invalid("p: a value is not a probability");
@@ -211,7 +212,7 @@ absl::Status CheckRecords(std::span<const CalibrationRecord> records) {
 TemperatureMap FitTemperature(std::span<const CalibrationRecord> records) {
   std::vector<std::vector<double>> logs;
   for (const CalibrationRecord& record : records) logs.push_back(Logs(record));
-  // The likelihood is concave in 1 / temperature: where its slope changes sign is the maximum.
+  // The likelihood is concave in 1 / temperature: its maximum is where the slope changes sign.
   const auto slope = [&](double inverse) {
     double sum = 0;
     for (size_t r = 0; r < records.size(); ++r) {
@@ -256,7 +257,7 @@ VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit&
     if (!Solve(hessian, direction, direction.size())) break;
     double decrease = 0;
     for (size_t i = 0; i < gradient.size(); ++i) decrease += gradient[i] * direction[i];
-    // Halves the step until it helps as much as a tenth of what the slope promises.
+    // Backtracking line search: halves the step until it gains a tenth of what the slope predicts.
     bool moved = false;
     for (double length = 1; length > 1e-9; length /= 2) {
       std::vector<double> next = parameters;

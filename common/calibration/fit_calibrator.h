@@ -11,41 +11,41 @@
 
 namespace kernelcast {
 
-// A forecast with the bin that came true.
+// A forecast and the bin that was measured.
 struct CalibrationRecord {
-  std::vector<double> p;  // a simplex
+  std::vector<double> p;  // sums to 1
   int true_bin = 0;       // from 1
   double weight = 1;      // 1 / propensity
 };
 
-// Temperature and vector scaling minimise the weighted sum of negative log likelihoods. Vector
-// scaling adds half of `pull` times the squared distance of each parameter from `toward`, so that
-// few records move it little.
+// Options of vector scaling. Temperature and vector scaling minimise the weighted negative log
+// likelihood. Vector scaling adds 0.5 * `pull` * (parameter - `toward`)^2 for each parameter, so
+// that few records change it little.
 struct VectorFit {
   VectorMap toward;  // empty: scale 1, bias 0
   double pull = 1;
-  // Of the scales, where it is another one: a large one leaves them where they are.
+  // Replaces `pull` for the scales. A large value keeps the scales at `toward`.
   std::optional<double> scale_pull = std::nullopt;
 };
 
-// (sum w)^2 / sum w^2 over records with a weight.
+// Effective number of records: (sum w)^2 / sum w^2.
 double EffectiveRecords(std::span<const CalibrationRecord> records);
 
-// INVALID_ARGUMENT: no record, different numbers of bins, a bin or weight out of range.
+// INVALID_ARGUMENT: no records, different numbers of bins, or a bin or weight out of range.
 [[nodiscard]] absl::Status CheckRecords(std::span<const CalibrationRecord> records);
 
-// Of checked records. Temperature within [0.05, 20].
+// The fits below need records that pass CheckRecords. Temperature is within [0.05, 20].
 TemperatureMap FitTemperature(std::span<const CalibrationRecord> records);
 VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit& options = {});
-// Ten equal-width buckets of the largest probability, each worth the share of its forecasts whose
-// most probable bin came true, with one more record at the bucket's mean confidence. An empty
-// bucket is worth its middle.
+// Ten equal-width buckets of the largest probability. The value of a bucket is the share of its
+// forecasts whose most probable bin was right, computed with one extra record at the bucket's mean
+// confidence. The value of an empty bucket is its middle.
 StepMap FitHistogram(std::span<const CalibrationRecord> records);
-// For each bin the best ascending line of its probabilities against whether it came true (pool
-// adjacent violators).
+// Isotonic regression per bin: probability against whether the bin was right (pool adjacent
+// violators).
 PiecewiseMap FitIsotonic(std::span<const CalibrationRecord> records);
 
-// Any of them, with its description. INVALID_ARGUMENT as CheckRecords.
+// Fits the map of any method and describes it. INVALID_ARGUMENT as for CheckRecords.
 [[nodiscard]] absl::StatusOr<BinCalibrator> FitCalibrator(
     CalibrationMethod method, std::string_view bin_scheme_id,
     std::span<const CalibrationRecord> records);

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/config/number_flags.h"
 #include "common/rpc/accept_guard.h"
 
 namespace kernelcast {
@@ -23,21 +24,21 @@ namespace {
 
 constexpr int kBadUsage = 2;
 
-// The program's name without its folder; known once the command line is parsed.
+// The program's name without its folder. Set once the command line is parsed.
 std::string ProgramName(const CLI::App& app) {
   return std::filesystem::path(app.get_name()).filename().string();
 }
 
-// Lets a duration be set in seconds.
+// Adds a duration flag in seconds.
 void AddSecondsOption(CLI::App& app, const std::string& name, absl::Duration& duration,
                       const std::string& help) {
   app.add_option_function<double>(
          name, [&duration](double seconds) { duration = absl::Seconds(seconds); }, help)
-      ->check(CLI::Range(1.0, 86400.0))
+      ->check(NumberFrom(1, 86400))
       ->default_str(absl::StrCat(absl::ToInt64Seconds(duration)));
 }
 
-// The flags of a program as a flat YAML mapping: name without dashes to a value or a list of
+// The flags of a program as a flat YAML mapping: flag name without dashes to a value or a list of
 // values.
 class YamlConfig final : public CLI::Config {
  public:
@@ -103,40 +104,43 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
                         std::string(Revision()), ")");
   });
   app.config_formatter(std::make_shared<YamlConfig>(&app));
-  app.set_config("--config", "", "YAML file of flags, names without dashes; the command line wins");
+  app.set_config("--config", "",
+                 "YAML file of flags, names without dashes; flags on the command line override it");
   app.add_option("--listen", flags.server.listen_address,
                  "Address to serve gRPC on, host:port (port 0: any) or unix:PATH")
       ->capture_default_str();
   app.add_option("--metrics", flags.metrics_address,
-                 "Address to serve Prometheus metrics on, host:port; empty: nowhere")
+                 "Address to serve Prometheus metrics on, host:port; empty: disabled")
       ->capture_default_str();
   app.add_option("--health-listen", flags.server.health_address,
-                 "Address to serve gRPC health alone on, without TLS and tokens, for probes that "
-                 "speak neither; host:port or unix:PATH");
+                 "Address that serves only gRPC health, without TLS and tokens, for probes that "
+                 "support neither; host:port or unix:PATH");
   app.add_option("--tls-certificate-file", flags.server.tls.certificate_file,
-                 "PEM certificate chain; turns on TLS");
+                 "PEM certificate chain; enables TLS");
   app.add_option("--tls-key-file", flags.server.tls.key_file, "PEM key of the certificate");
   app.add_option("--tls-client-ca-file", flags.server.tls.ca_file,
-                 "PEM authority that clients' certificates are checked against; turns on mTLS");
+                 "PEM file of the CA that verifies client certificates; enables mTLS");
   app.add_option("--auth-tokens-file", flags.server.token_file,
-                 "YAML file of the tokens that callers must hold, as hashes, and of their roles; "
-                 "docs/security.md describes it");
+                 "YAML file with hashes of the tokens that callers must send, and their roles; see "
+                 "docs/reference/security.md");
   app.add_option("--max-message-bytes", flags.server.max_message_bytes,
-                 "Largest gRPC message taken or sent")
+                 "Maximum size of a gRPC message")
       ->capture_default_str()
-      ->check(CLI::Range(1 << 20, 1 << 30));
+      ->check(WholeNumberFrom(1 << 20, 1 << 30));
   AddSecondsOption(app, "--max-connection-age-seconds", flags.server.max_connection_age,
                    "Age at which a connection is closed, so that clients find new servers");
-  AddSecondsOption(app, "--max-connection-age-grace-seconds", flags.server.max_connection_age_grace,
-                   "How long its calls may go on after that; longer than the longest call");
-  app.add_option("--otlp-endpoint", flags.tracing.endpoint,
-                 "URL of an OpenTelemetry collector that spans are sent to over OTLP/HTTP, such as "
-                 "http://HOST:4318; empty: nothing is traced, and what callers trace is passed on");
+  AddSecondsOption(
+      app, "--max-connection-age-grace-seconds", flags.server.max_connection_age_grace,
+      "How long calls on a closed connection may continue; set it above the longest call");
+  app.add_option(
+      "--otlp-endpoint", flags.tracing.endpoint,
+      "URL of an OpenTelemetry collector for spans over OTLP/HTTP, such as http://HOST:4318; "
+      "empty: no tracing, but trace contexts of callers are passed on");
   app.add_option("--trace-ratio", flags.tracing.ratio,
-                 "Share of the calls without a trace that begin one; where a caller traces, its "
-                 "word counts")
+                 "Share of calls that start a trace, among calls without one; otherwise the "
+                 "caller's sampling decision applies")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(NumberFrom(0, 1));
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error")
       ->capture_default_str()
       ->check([](const std::string& level) {
@@ -144,11 +148,11 @@ void AddServiceFlags(CLI::App& app, ServiceFlags& flags) {
         return parsed.ok() ? std::string() : std::string(parsed.status().message());
       });
   app.add_option("--drain-seconds", flags.drain_seconds,
-                 "How long calls in flight may go on after SIGTERM")
+                 "How long calls in flight may continue after SIGTERM")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(NumberFrom(0, 86400));
   app.add_option("--ready-file", flags.ready_file,
-                 "Written, as JSON, with the bound addresses once the service serves");
+                 "File to which the bound addresses are written as JSON once the service is ready");
 }
 
 int ParseServiceFlags(CLI::App& app, int argc, char** argv) {

@@ -9,43 +9,43 @@
 
 namespace kernelcast {
 
-// Flags that all three services share.
+// Flags shared by all three services.
 struct ServiceFlags {
   ServerOptions server;
-  std::string metrics_address = "127.0.0.1:0";  // "" serves no metrics
+  std::string metrics_address = "127.0.0.1:0";  // "" disables metrics
   TracingOptions tracing;
   std::string log_level = "info";
   double drain_seconds = 30;
-  // Where the bound addresses are written as JSON {"grpc": "HOST:PORT", "metrics": "HOST:PORT",
-  // "health": "HOST:PORT"} once the service serves, by rename; for launchers that start it on port
-  // 0. Without metrics or a health address these are left out.
+  // When the service is ready, it writes its bound addresses to this file, by rename, as JSON:
+  // {"grpc": "HOST:PORT", "metrics": "HOST:PORT", "health": "HOST:PORT"}. Addresses that are not
+  // served are left out. For launchers that start the service on port 0.
   std::string ready_file;
 };
 
-// Adds the shared flags, --version and --config FILE. The file is a flat YAML mapping whose keys
-// are flag names without dashes, also those that the service itself adds; flags on the command line
-// win. An unknown key is an error that names the file, the line and the key; so is a missing file.
-// --version prints "NAME VERSION (REVISION)". `app` and `flags` are referred to until parsing is
-// done.
+// Adds the shared flags, --version and --config FILE. The file is a flat YAML mapping from flag
+// names without dashes to values, and covers the service's own flags too. Flags on the command line
+// override it. An unknown key is an error that names the file, the line and the key. A missing file
+// is an error. --version prints "NAME VERSION (REVISION)". `app` and `flags` must live until
+// parsing is done.
 void AddServiceFlags(CLI::App& app, ServiceFlags& flags);
 
-// Parses, and sets the log level; returns the exit code to end with (0 after help or version, 2 for
-// bad usage) or -1 to go on. Prints help, version and errors itself.
+// Parses the command line and sets the log level. Returns -1 to continue, otherwise the exit code
+// (0 after help or version, 2 for bad usage). Prints help, version and errors itself.
 int ParseServiceFlags(CLI::App& app, int argc, char** argv);
 
-// What a service's main function returns, after it has raised its limit of descriptors: what `run`
-// does, or 1 after a log line where an exception got out of it.
+// Runs a service's main function: raises the limit of file descriptors and returns what `run`
+// returns. If an exception escapes from `run`, logs it and returns 1.
 int RunService(int (*run)(int argc, char** argv), int argc, char** argv);
 
-// What a service has come to serve at, in whole; empty: it does not.
+// Addresses that a service listens on. Empty: not served.
 struct ServedAddresses {
   std::string grpc;
-  int metrics_port = 0;  // of the host of --metrics
+  int metrics_port = 0;  // on the host of --metrics
   std::string health;
   std::string status;
 };
 
-// Writes the ready file if one is asked for. UNAVAILABLE names the file.
+// Writes the ready file if one is configured. UNAVAILABLE names the file.
 [[nodiscard]] absl::Status WriteReadyFile(const ServiceFlags& flags, const ServedAddresses& served);
 
 }  // namespace kernelcast

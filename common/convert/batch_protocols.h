@@ -12,7 +12,7 @@ namespace kernelcast {
 
 namespace rpc_internal {
 
-// With requests and, where it is asked for, a time_left.
+// A message with requests and an optional time_left.
 template <class Message>
 struct BatchOf {
   static size_t Requests(const Message& message) {
@@ -25,7 +25,7 @@ struct BatchOf {
     proto->set_seconds(absl::IDivDuration(time_left, absl::Seconds(1), &time_left));
     proto->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(time_left)));
   }
-  // Infinite where there is none.
+  // Infinite if it is not set.
   static absl::Duration TimeLeft(const Message& message) {
     if (!message.has_time_left()) return absl::InfiniteDuration();
     return absl::Seconds(message.time_left().seconds()) +

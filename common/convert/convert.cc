@@ -39,6 +39,15 @@ constexpr std::pair<Abstention::Cause, v1::Abstention::Cause> kAbstentionCauses[
     {Abstention::Cause::kNotCovered, v1::Abstention::CAUSE_NOT_COVERED},
 };
 
+constexpr std::pair<ModelOutcome, v1::ModelOutcome> kModelOutcomes[] = {
+    {ModelOutcome::kNotAsked, v1::MODEL_OUTCOME_NOT_ASKED},
+    {ModelOutcome::kUsed, v1::MODEL_OUTCOME_USED},
+    {ModelOutcome::kDeclined, v1::MODEL_OUTCOME_DECLINED},
+    {ModelOutcome::kUnreadable, v1::MODEL_OUTCOME_UNREADABLE},
+    {ModelOutcome::kUnanswered, v1::MODEL_OUTCOME_UNANSWERED},
+    {ModelOutcome::kBudget, v1::MODEL_OUTCOME_BUDGET},
+};
+
 constexpr std::pair<DecisionKind, v1::DecisionKind> kDecisionKinds[] = {
     {DecisionKind::kMeasure, v1::DECISION_KIND_MEASURE},
     {DecisionKind::kPrune, v1::DECISION_KIND_PRUNE},
@@ -53,8 +62,9 @@ constexpr std::pair<DecisionReason, v1::DecisionReason> kDecisionReasons[] = {
     {DecisionReason::kRequested, v1::DECISION_REASON_REQUESTED},
     {DecisionReason::kBootstrap, v1::DECISION_REASON_BOOTSTRAP},
     {DecisionReason::kReused, v1::DECISION_REASON_REUSED},
+    {DecisionReason::kSelected, v1::DECISION_REASON_SELECTED},
+    {DecisionReason::kDeclined, v1::DECISION_REASON_DECLINED},
     {DecisionReason::kForecastOnly, v1::DECISION_REASON_FORECAST_ONLY},
-    {DecisionReason::kReused, v1::DECISION_REASON_REUSED},
     {DecisionReason::kUnpromising, v1::DECISION_REASON_UNPROMISING},
     {DecisionReason::kBudgetPace, v1::DECISION_REASON_BUDGET_PACE},
     {DecisionReason::kLikelyFailure, v1::DECISION_REASON_LIKELY_FAILURE},
@@ -64,6 +74,20 @@ constexpr std::pair<DecisionReason, v1::DecisionReason> kDecisionReasons[] = {
     {DecisionReason::kCancelled, v1::DECISION_REASON_CANCELLED},
     {DecisionReason::kUnavailable, v1::DECISION_REASON_UNAVAILABLE},
 };
+
+v1::TokenUsage UsageToProto(const TokenUsage& usage) {
+  v1::TokenUsage proto;
+  proto.set_input_tokens(usage.input_tokens);
+  proto.set_cached_input_tokens(usage.cached_input_tokens);
+  proto.set_output_tokens(usage.output_tokens);
+  proto.set_cost_dollars(usage.cost_dollars);
+  return proto;
+}
+
+TokenUsage UsageFromProto(const v1::TokenUsage& proto) {
+  return {proto.input_tokens(), proto.cached_input_tokens(), proto.output_tokens(),
+          proto.cost_dollars()};
+}
 
 }  // namespace
 
@@ -92,6 +116,7 @@ v1::Candidate ToProto(const Candidate& candidate) {
   proto.set_workspace_bytes(Utf8(candidate.workspace_bytes));
   proto.set_parent_candidate_id(Utf8(candidate.parent_candidate_id));
   proto.set_origin(Utf8(candidate.origin));
+  proto.set_name(Utf8(candidate.name));
   return proto;
 }
 
@@ -120,6 +145,7 @@ absl::StatusOr<Candidate> FromProto(const v1::Candidate& proto) {
   candidate.workspace_bytes = proto.workspace_bytes();
   candidate.parent_candidate_id = proto.parent_candidate_id();
   candidate.origin = proto.origin();
+  candidate.name = proto.name();
   return candidate;
 }
 
@@ -136,7 +162,17 @@ v1::CompileFacts ToProto(const CompileFacts& facts) {
       to.set_kernel(Utf8(launch.kernel));
       to.mutable_values()->Add(launch.values.begin(), launch.values.end());
       to.set_not_covered(Utf8(launch.not_covered));
+      to.set_not_checked(Utf8(launch.not_checked));
+      for (const Finding& finding : launch.findings) {
+        v1::Finding& found = *to.add_findings();
+        found.set_kind(static_cast<v1::Finding::Kind>(static_cast<int>(finding.kind) + 1));
+        found.set_ptx_line(finding.ptx_line);
+        found.set_source_line(finding.source_line);
+        found.set_detail(Utf8(finding.detail));
+        found.set_count(finding.count);
+      }
     }
+    added.set_findings_schema(Utf8(simulation.findings_schema));
   }
   return proto;
 }
@@ -150,8 +186,19 @@ CompileFacts FromProto(const v1::CompileFacts& proto) {
     for (const v1::LaunchSimulation& launch : simulation.launches()) {
       added.launches.push_back({launch.kernel(),
                                 {launch.values().begin(), launch.values().end()},
-                                launch.not_covered()});
+                                launch.not_covered(),
+                                {},
+                                launch.not_checked()});
+      for (const v1::Finding& finding : launch.findings()) {
+        // Kinds of a later version are skipped; the schema names the version.
+        const int kind = static_cast<int>(finding.kind()) - 1;
+        if (kind < 0 || kind >= static_cast<int>(kFindingKinds)) continue;
+        added.launches.back().findings.push_back({static_cast<FindingKind>(kind),
+                                                  finding.ptx_line(), finding.source_line(),
+                                                  finding.detail(), finding.count()});
+      }
     }
+    added.findings_schema = simulation.findings_schema();
   }
   return facts;
 }
@@ -207,12 +254,9 @@ v1::Forecast ToProto(const Forecast& forecast) {
   proto.set_backend_version(Utf8(forecast.backend_version));
   proto.set_calibrator_version(Utf8(forecast.calibrator_version));
   proto.set_labels_seen(forecast.labels_seen);
+  proto.set_device_model(Utf8(forecast.device_model));
   proto.set_rationale(forecast.rationale);
-  v1::TokenUsage* const usage = proto.mutable_token_usage();
-  usage->set_input_tokens(forecast.token_usage.input_tokens);
-  usage->set_cached_input_tokens(forecast.token_usage.cached_input_tokens);
-  usage->set_output_tokens(forecast.token_usage.output_tokens);
-  usage->set_cost_dollars(forecast.token_usage.cost_dollars);
+  *proto.mutable_token_usage() = UsageToProto(forecast.token_usage);
   *proto.mutable_latency() = DurationToProto(forecast.latency_ns);
   proto.set_prompt_version(Utf8(forecast.prompt_version));
   for (const ForecastComponent& component : forecast.components) {
@@ -223,6 +267,11 @@ v1::Forecast ToProto(const Forecast& forecast) {
     out.mutable_bin_probabilities()->Add(component.bin_probabilities.begin(),
                                          component.bin_probabilities.end());
     out.set_failure_probability(component.failure_probability);
+  }
+  if (forecast.model) *proto.mutable_model() = ToProto(*forecast.model);
+  if (forecast.anchor) {
+    proto.mutable_anchor()->set_candidate_id(Utf8(forecast.anchor->candidate_id));
+    proto.mutable_anchor()->set_speedup(forecast.anchor->speedup);
   }
   return proto;
 }
@@ -244,11 +293,9 @@ Forecast FromProto(const v1::Forecast& proto) {
   forecast.backend_version = proto.backend_version();
   forecast.calibrator_version = proto.calibrator_version();
   forecast.labels_seen = proto.labels_seen();
+  forecast.device_model = proto.device_model();
   forecast.rationale = proto.rationale();
-  forecast.token_usage.input_tokens = proto.token_usage().input_tokens();
-  forecast.token_usage.cached_input_tokens = proto.token_usage().cached_input_tokens();
-  forecast.token_usage.output_tokens = proto.token_usage().output_tokens();
-  forecast.token_usage.cost_dollars = proto.token_usage().cost_dollars();
+  forecast.token_usage = UsageFromProto(proto.token_usage());
   forecast.latency_ns = ToNanoseconds(proto.latency());
   forecast.prompt_version = proto.prompt_version();
   for (const v1::ForecastComponent& component : proto.components()) {
@@ -260,6 +307,10 @@ Forecast FromProto(const v1::Forecast& proto) {
                                  component.bin_probabilities().end());
     out.failure_probability = component.failure_probability();
   }
+  if (proto.has_model()) forecast.model = FromProto(proto.model());
+  if (proto.has_anchor()) {
+    forecast.anchor = ForecastAnchor{proto.anchor().candidate_id(), proto.anchor().speedup()};
+  }
   return forecast;
 }
 
@@ -268,6 +319,7 @@ v1::Abstention ToProto(const Abstention& abstention) {
   proto.set_cause(EnumToProto(kAbstentionCauses, abstention.cause));
   proto.set_backend(Utf8(abstention.backend));
   proto.set_reason(abstention.reason);
+  if (abstention.model) *proto.mutable_model() = ToProto(*abstention.model);
   return proto;
 }
 
@@ -276,7 +328,62 @@ absl::StatusOr<Abstention> FromProto(const v1::Abstention& proto) {
   KC_ASSIGN_OR_RETURN(abstention.cause, EnumFromProto(kAbstentionCauses, proto.cause(), "cause"));
   abstention.backend = proto.backend();
   abstention.reason = proto.reason();
+  if (proto.has_model()) abstention.model = FromProto(proto.model());
   return abstention;
+}
+
+v1::ModelAnswer ToProto(const ModelAnswer& answer) {
+  v1::ModelAnswer proto;
+  proto.set_outcome(EnumToProto(kModelOutcomes, answer.outcome));
+  proto.set_fault(Utf8(answer.fault));
+  proto.set_detail(answer.detail);
+  *proto.mutable_token_usage() = UsageToProto(answer.token_usage);
+  return proto;
+}
+
+ModelAnswer FromProto(const v1::ModelAnswer& proto) {
+  ModelAnswer answer;
+  // An outcome of a later release counts as kNotAsked: in either case the forecast does not contain
+  // the model's answer.
+  answer.outcome =
+      EnumFromProto(kModelOutcomes, proto.outcome(), "outcome").value_or(ModelOutcome::kNotAsked);
+  answer.fault = proto.fault();
+  answer.detail = proto.detail();
+  answer.token_usage = UsageFromProto(proto.token_usage());
+  return answer;
+}
+
+v1::ModelUse ToProto(const ModelUse& use) {
+  v1::ModelUse proto;
+  proto.set_asked(use.asked);
+  proto.set_used(use.used);
+  proto.set_declined(use.declined);
+  for (const auto& [fault, answers] : use.unreadable) {
+    v1::UnreadableAnswers& out = *proto.add_unreadable();
+    out.set_fault(Utf8(fault));
+    out.set_count(answers.count);
+    out.set_example(answers.example);
+  }
+  proto.set_unanswered(use.unanswered);
+  proto.set_over_budget(use.over_budget);
+  *proto.mutable_token_usage() = UsageToProto(use.token_usage);
+  proto.set_last_error(use.last_error);
+  return proto;
+}
+
+ModelUse FromProto(const v1::ModelUse& proto) {
+  ModelUse use;
+  use.asked = proto.asked();
+  use.used = proto.used();
+  use.declined = proto.declined();
+  for (const v1::UnreadableAnswers& answers : proto.unreadable()) {
+    use.unreadable[answers.fault()] = {answers.count(), answers.example()};
+  }
+  use.unanswered = proto.unanswered();
+  use.over_budget = proto.over_budget();
+  use.token_usage = UsageFromProto(proto.token_usage());
+  use.last_error = proto.last_error();
+  return use;
 }
 
 v1::Decision ToProto(const Decision& decision) {
@@ -289,6 +396,7 @@ v1::Decision ToProto(const Decision& decision) {
   proto.set_win_probability(decision.win_probability);
   proto.set_threshold(decision.threshold);
   proto.set_incumbent_speedup(decision.incumbent_speedup);
+  if (decision.audited_reason) proto.set_audited_reason(ToProto(*decision.audited_reason));
   return proto;
 }
 
@@ -302,6 +410,9 @@ absl::StatusOr<Decision> FromProto(const v1::Decision& proto) {
   decision.win_probability = proto.win_probability();
   decision.threshold = proto.threshold();
   decision.incumbent_speedup = proto.incumbent_speedup();
+  if (proto.audited_reason() != v1::DECISION_REASON_UNSPECIFIED) {
+    KC_ASSIGN_OR_RETURN(decision.audited_reason, FromProto(proto.audited_reason()));
+  }
   return decision;
 }
 

@@ -14,16 +14,17 @@
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
 #include "common/domain/measurement.h"
+#include "common/domain/model_answer.h"
 #include "common/domain/problem.h"
 #include "kernelcast/v1/kernel.pb.h"
 
 namespace kernelcast {
 
-// Between the domain's types and the messages of kernel.proto. ToProto never fails; FromProto
-// answers INVALID_ARGUMENT with the field's path for what has no domain value (unset oneof,
-// unspecified enum where one is needed). Neither validates beyond that. What is not UTF-8 becomes
-// U+FFFD on the way into a `string` field, because it would fail the whole call there; `bytes`
-// fields take text as it is.
+// Converts between the domain types and the messages of kernel.proto. ToProto never fails.
+// FromProto returns INVALID_ARGUMENT with the field's path for values without a domain equivalent
+// (an unset oneof, an unspecified enum where one is needed). Neither validates further. In `string`
+// fields ToProto replaces invalid UTF-8 with U+FFFD, because it would fail the whole call. `bytes`
+// fields are copied unchanged.
 
 v1::Candidate ToProto(const Candidate& candidate);
 v1::CompileFacts ToProto(const CompileFacts& facts);
@@ -31,6 +32,8 @@ v1::CompileError ToProto(const CompileError& error);
 v1::Artifact ToProto(const Artifact& artifact);
 v1::Forecast ToProto(const Forecast& forecast);
 v1::Abstention ToProto(const Abstention& abstention);
+v1::ModelAnswer ToProto(const ModelAnswer& answer);
+v1::ModelUse ToProto(const ModelUse& use);
 v1::Measurement ToProto(const Measurement& measurement);
 v1::Decision ToProto(const Decision& decision);
 v1::Ratio ToProto(const Ratio& ratio);
@@ -47,6 +50,8 @@ CompileFacts FromProto(const v1::CompileFacts& facts);
 [[nodiscard]] absl::StatusOr<Artifact> FromProto(const v1::Artifact& artifact);
 Forecast FromProto(const v1::Forecast& forecast);
 [[nodiscard]] absl::StatusOr<Abstention> FromProto(const v1::Abstention& abstention);
+ModelAnswer FromProto(const v1::ModelAnswer& answer);
+ModelUse FromProto(const v1::ModelUse& use);
 [[nodiscard]] absl::StatusOr<Measurement> FromProto(const v1::Measurement& measurement);
 [[nodiscard]] absl::StatusOr<Decision> FromProto(const v1::Decision& decision);
 Ratio FromProto(const v1::Ratio& ratio);
@@ -55,11 +60,11 @@ DeviceInfo FromProto(const v1::DeviceInfo& device);
 // Unspecified means screening.
 MeasureLevel FromProto(v1::MeasureLevel level);
 
-// Parses the files; problem_id, where set, must match.
+// Parses the files. problem_id must match if it is set.
 [[nodiscard]] absl::StatusOr<Problem> ProblemFromProto(const v1::Problem& problem);
 
-// Nanoseconds to and from the well-known types; what 64 bits cannot hold becomes the nearest that
-// they can. Timestamps count from the Unix epoch.
+// Nanoseconds to and from the well-known types. Values outside 64 bits are clamped. Timestamps
+// count from the Unix epoch.
 google::protobuf::Duration DurationToProto(int64_t ns);
 google::protobuf::Timestamp TimestampToProto(int64_t ns);
 int64_t ToNanoseconds(const google::protobuf::Duration& duration);

@@ -17,7 +17,7 @@
 
 namespace kernelcast::convert_internal {
 
-// What may go into a `string` field.
+// Text made valid for a `string` field.
 inline std::string Utf8(const std::string& text) {
   return IsValidUtf8(text) ? text : SanitizeUtf8(text);
 }
@@ -35,7 +35,7 @@ inline std::vector<std::string> Strings(
   return {from.begin(), from.end()};
 }
 
-// Enumerations are converted by a table of pairs, one for both directions.
+// Converts enums by a table of pairs, which serves both directions.
 template <class Domain, class Proto, size_t N>
 Proto EnumToProto(const std::pair<Domain, Proto> (&table)[N], Domain value) {
   for (const auto& [domain, proto] : table) {

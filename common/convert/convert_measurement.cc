@@ -43,10 +43,15 @@ constexpr std::pair<Exploit::Kind, v1::Exploit::Kind> kExploitKinds[] = {
     {Exploit::Kind::kMutatedInput, v1::Exploit::KIND_MUTATED_INPUT},
     {Exploit::Kind::kCachedOutput, v1::Exploit::KIND_CACHED_OUTPUT},
     {Exploit::Kind::kSkippedWork, v1::Exploit::KIND_SKIPPED_WORK},
-    {Exploit::Kind::kBelowRoofline, v1::Exploit::KIND_BELOW_ROOFLINE},
+    {Exploit::Kind::kImplausiblyFast, v1::Exploit::KIND_IMPLAUSIBLY_FAST},
     {Exploit::Kind::kWriteOutOfBounds, v1::Exploit::KIND_WRITE_OUT_OF_BOUNDS},
     {Exploit::Kind::kBackgroundWork, v1::Exploit::KIND_BACKGROUND_WORK},
     {Exploit::Kind::kForgedResult, v1::Exploit::KIND_FORGED_RESULT},
+};
+
+constexpr std::pair<Roofline::Bound, v1::Roofline::Bound> kBounds[] = {
+    {Roofline::Bound::kMemory, v1::Roofline::BOUND_MEMORY},
+    {Roofline::Bound::kCompute, v1::Roofline::BOUND_COMPUTE},
 };
 
 v1::TimeStatistics TimesToProto(const TimeStatistics& times) {
@@ -126,15 +131,23 @@ v1::ShapeTiming TimingToProto(const ShapeTiming& timing) {
   proto.set_stop_reason(Utf8(timing.stop_reason));
   proto.set_bytes(timing.bytes);
   proto.set_flops(timing.flops);
-  proto.set_roofline_floor_ns(timing.roofline_floor_ns);
+  proto.set_implausible_below_ns(timing.implausible_below_ns);
   proto.set_call_overhead_ns(timing.call_overhead_ns);
   if (timing.profile) {
     *proto.mutable_profile() = ProfileToProto(*timing.profile);
   }
+  if (timing.roofline) {
+    v1::Roofline* const roofline = proto.mutable_roofline();
+    roofline->set_time_ns(timing.roofline->time_ns);
+    roofline->set_bound(EnumToProto(kBounds, timing.roofline->bound));
+    roofline->set_peak(Utf8(timing.roofline->peak));
+    roofline->set_ratio(timing.roofline->ratio);
+    roofline->set_score(timing.roofline->score);
+  }
   return proto;
 }
 
-ShapeTiming TimingFromProto(const v1::ShapeTiming& proto) {
+absl::StatusOr<ShapeTiming> TimingFromProto(const v1::ShapeTiming& proto) {
   ShapeTiming timing;
   timing.shape = AxisValuesFromProto(proto.shape());
   timing.candidate = TimesFromProto(proto.candidate());
@@ -145,10 +158,19 @@ ShapeTiming TimingFromProto(const v1::ShapeTiming& proto) {
   timing.stop_reason = proto.stop_reason();
   timing.bytes = proto.bytes();
   timing.flops = proto.flops();
-  timing.roofline_floor_ns = proto.roofline_floor_ns();
+  timing.implausible_below_ns = proto.implausible_below_ns();
   timing.call_overhead_ns = proto.call_overhead_ns();
   if (proto.has_profile()) {
     timing.profile = ProfileFromProto(proto.profile());
+  }
+  if (proto.has_roofline()) {
+    Roofline& roofline = timing.roofline.emplace();
+    roofline.time_ns = proto.roofline().time_ns();
+    KC_ASSIGN_OR_RETURN(roofline.bound, EnumFromProto(kBounds, proto.roofline().bound(),
+                                                      "ok.shapes.roofline.bound"));
+    roofline.peak = proto.roofline().peak();
+    roofline.ratio = proto.roofline().ratio();
+    roofline.score = proto.roofline().score();
   }
   return timing;
 }
@@ -175,7 +197,21 @@ Environment EnvironmentFromProto(const v1::Environment& proto) {
   return environment;
 }
 
-// Sets the arm of the outcome that it is called with.
+// Sets the shape and distribution of the case that an outcome names. Both are empty if it names
+// none.
+template <class Outcome, class Arm>
+void SetCase(const Outcome& outcome, Arm& arm) {
+  *arm.mutable_shape() = AxisValuesToProto(outcome.shape);
+  arm.set_distribution(Utf8(outcome.distribution));
+}
+
+template <class Arm, class Outcome>
+void GetCase(const Arm& arm, Outcome& outcome) {
+  outcome.shape = AxisValuesFromProto(arm.shape());
+  outcome.distribution = arm.distribution();
+}
+
+// Sets the proto field for the outcome it is called with.
 struct OutcomeToProto {
   v1::Measurement& proto;
 
@@ -188,6 +224,7 @@ struct OutcomeToProto {
     }
     *arm->mutable_environment() = EnvironmentToProto(ok.environment);
     arm->set_runners(ok.runners);
+    arm->mutable_runner_speedups()->Assign(ok.runner_speedups.begin(), ok.runner_speedups.end());
     arm->set_correctness_cases(ok.correctness_cases);
   }
 
@@ -212,18 +249,22 @@ struct OutcomeToProto {
     arm->set_signal(crash.signal);
     arm->set_exit_code(crash.exit_code);
     arm->set_output_tail(crash.output_tail);
+    SetCase(crash, *arm);
+    arm->set_stage(Utf8(crash.stage));
   }
 
   void operator()(const Timeout& timeout) const {
     v1::Timeout* const arm = proto.mutable_timeout();
     *arm->mutable_limit() = DurationToProto(timeout.limit_ns);
     arm->set_stage(Utf8(timeout.stage));
+    SetCase(timeout, *arm);
   }
 
   void operator()(const Exploit& exploit) const {
     v1::Exploit* const arm = proto.mutable_exploit();
     arm->set_kind(EnumToProto(kExploitKinds, exploit.kind));
     arm->set_evidence(Utf8(exploit.evidence));
+    SetCase(exploit, *arm);
   }
 
   void operator()(const EnvironmentUnstable& unstable) const {
@@ -242,10 +283,11 @@ absl::StatusOr<MeasureOutcome> OkFromProto(const v1::MeasuredOk& proto) {
                       EnumFromProto(kComparisons, proto.comparison(), "ok.comparison"));
   ok.shapes.reserve(proto.shapes_size());
   for (const v1::ShapeTiming& shape : proto.shapes()) {
-    ok.shapes.push_back(TimingFromProto(shape));
+    KC_ASSIGN_OR_RETURN(ok.shapes.emplace_back(), TimingFromProto(shape));
   }
   ok.environment = EnvironmentFromProto(proto.environment());
   ok.runners = proto.runners();
+  ok.runner_speedups.assign(proto.runner_speedups().begin(), proto.runner_speedups().end());
   ok.correctness_cases = proto.correctness_cases();
   return ok;
 }
@@ -273,6 +315,8 @@ absl::StatusOr<MeasureOutcome> CrashFromProto(const v1::Crash& proto) {
   crash.signal = proto.signal();
   crash.exit_code = proto.exit_code();
   crash.output_tail = proto.output_tail();
+  GetCase(proto, crash);
+  crash.stage = proto.stage();
   return crash;
 }
 
@@ -280,6 +324,7 @@ absl::StatusOr<MeasureOutcome> ExploitFromProto(const v1::Exploit& proto) {
   Exploit exploit;
   KC_ASSIGN_OR_RETURN(exploit.kind, EnumFromProto(kExploitKinds, proto.kind(), "exploit.kind"));
   exploit.evidence = proto.evidence();
+  GetCase(proto, exploit);
   return exploit;
 }
 
@@ -288,8 +333,11 @@ absl::StatusOr<MeasureOutcome> OutcomeFromProto(const v1::Measurement& proto) {
     case v1::Measurement::kOk: return OkFromProto(proto.ok());
     case v1::Measurement::kWrongResult: return WrongFromProto(proto.wrong_result());
     case v1::Measurement::kCrash: return CrashFromProto(proto.crash());
-    case v1::Measurement::kTimeout:
-      return Timeout{ToNanoseconds(proto.timeout().limit()), proto.timeout().stage()};
+    case v1::Measurement::kTimeout: {
+      Timeout timeout{ToNanoseconds(proto.timeout().limit()), proto.timeout().stage()};
+      GetCase(proto.timeout(), timeout);
+      return timeout;
+    }
     case v1::Measurement::kExploit: return ExploitFromProto(proto.exploit());
     case v1::Measurement::kEnvironmentUnstable: {
       const v1::EnvironmentUnstable& arm = proto.environment_unstable();
@@ -313,6 +361,7 @@ v1::Measurement ToProto(const Measurement& measurement) {
   *proto.mutable_device() = ToProto(measurement.device);
   *proto.mutable_measured_at() = TimestampToProto(measurement.measured_at_ns);
   *proto.mutable_device_time() = DurationToProto(measurement.device_time_ns);
+  *proto.mutable_preparation_time() = DurationToProto(measurement.preparation_time_ns);
   proto.set_toolchain(Utf8(measurement.toolchain));
   proto.set_architecture(Utf8(measurement.architecture));
   proto.set_protocol_version(Utf8(measurement.protocol_version));
@@ -330,6 +379,7 @@ absl::StatusOr<Measurement> FromProto(const v1::Measurement& proto) {
   measurement.device = FromProto(proto.device());
   measurement.measured_at_ns = ToNanoseconds(proto.measured_at());
   measurement.device_time_ns = ToNanoseconds(proto.device_time());
+  measurement.preparation_time_ns = ToNanoseconds(proto.preparation_time());
   measurement.toolchain = proto.toolchain();
   measurement.architecture = proto.architecture();
   measurement.protocol_version = proto.protocol_version();
@@ -343,11 +393,18 @@ v1::Ratio ToProto(const Ratio& ratio) {
   proto.set_low(ratio.low);
   proto.set_high(ratio.high);
   proto.set_confidence(ratio.confidence);
+  proto.set_within_deviation(ratio.within_deviation);
+  proto.set_between_deviation(ratio.between_deviation);
   return proto;
 }
 
 Ratio FromProto(const v1::Ratio& proto) {
-  return {proto.value(), proto.low(), proto.high(), proto.confidence()};
+  return {.value = proto.value(),
+          .low = proto.low(),
+          .high = proto.high(),
+          .confidence = proto.confidence(),
+          .within_deviation = proto.within_deviation(),
+          .between_deviation = proto.between_deviation()};
 }
 
 v1::DeviceInfo ToProto(const DeviceInfo& device) {

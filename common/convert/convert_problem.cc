@@ -63,6 +63,7 @@ v1::ProblemDefinition ToProto(const Problem& problem) {
     added->set_held_out_low(axis.held_out_low);
     added->set_held_out_high(axis.held_out_high);
     added->set_multiple_of(axis.multiple_of);
+    added->set_type(std::string(Name(axis.type)));
   }
   for (const TensorSpec& input : problem.inputs) {
     *proto.add_inputs() = TensorToProto(input);
@@ -70,9 +71,16 @@ v1::ProblemDefinition ToProto(const Problem& problem) {
   for (const TensorSpec& output : problem.outputs) {
     v1::TensorSpec* const added = proto.add_outputs();
     *added = TensorToProto(output);
-    added->mutable_tolerance()->set_atol(output.tolerance.atol);
-    added->mutable_tolerance()->set_rtol(output.tolerance.rtol);
-    added->mutable_tolerance()->set_normwise(output.tolerance.normwise);
+    v1::Tolerance* const tolerance = added->mutable_tolerance();
+    tolerance->set_atol(output.tolerance.atol);
+    tolerance->set_rtol(output.tolerance.rtol);
+    tolerance->set_normwise(output.tolerance.normwise);
+    const ToleranceExpressions& expressions = output.tolerance_expressions;
+    if (expressions.atol) tolerance->set_atol_expression(Utf8(expressions.atol->text()));
+    if (expressions.rtol) tolerance->set_rtol_expression(Utf8(expressions.rtol->text()));
+    if (expressions.normwise) {
+      tolerance->set_normwise_expression(Utf8(expressions.normwise->text()));
+    }
   }
   for (const AxisValues& shape : problem.check_shapes) {
     *proto.add_check_shapes() = AxisValuesToProto(shape);

@@ -36,7 +36,7 @@ BinScheme::BinScheme(std::string id, std::vector<double> edges, bool upper_close
 
 std::span<const BinScheme* const> BinScheme::All() {
   using std::numbers::sqrt2;
-  // Never destroyed: threads may still read them while the program exits.
+  // Never destroyed, because threads may still read them while the program exits.
   static const BinScheme& sqrt2_scheme = *new BinScheme(
       std::string(kDefaultId), {0.25, 0.5, sqrt2 / 2, 1, sqrt2, 2, 4}, /*upper_closed=*/true);
   static const BinScheme& paper_scheme =

@@ -1,12 +1,8 @@
 #include "common/domain/candidate.h"
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <set>
 #include <string_view>
-#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/hash.h"
@@ -18,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kMaxFlagBytes = 256;
-constexpr size_t kMaxOriginBytes = 256;
+constexpr size_t kMaxLabelBytes = 256;
 constexpr size_t kMaxExpressionBytes = 1024;
 
 std::string_view KindName(CandidateKind kind) {
@@ -97,19 +93,20 @@ absl::Status CheckTunables(const std::vector<Tunable>& tunables) {
   return absl::OkStatus();
 }
 
-absl::Status CheckArgument(const std::string& field, const std::string& argument,
-                           bool has_workspace) {
-  if (argument == kWorkspaceArgument && !has_workspace) {
-    return Invalid(field, "'workspace' needs workspace_bytes");
+absl::Status CheckArgument(const std::string& field, const std::string& text, bool has_workspace) {
+  if (text.size() > kMaxExpressionBytes || !IsSourceText(text)) {
+    return Invalid(field, absl::StrCat(Quoted(text), " is not an argument of 1 to ",
+                                       kMaxExpressionBytes, " bytes"));
   }
-  if (argument.size() <= kMaxNameBytes && IsIdentifier(argument)) return absl::OkStatus();
-  if (argument.find(':') != std::string::npos) {
-    const absl::StatusOr<LaunchLiteral> literal = ParseLaunchLiteral(argument);
-    return literal.ok() ? absl::OkStatus()
-                        : Invalid(field, std::string(literal.status().message()));
+  const absl::StatusOr<LaunchArgument> argument = ParseLaunchArgument(text);
+  if (!argument.ok()) return Invalid(field, std::string(argument.status().message()));
+  if (argument->kind == LaunchArgument::Kind::kWorkspace && !has_workspace) {
+    return Invalid(field, Quoted(text) + " needs workspace_bytes");
   }
-  return Invalid(
-      field, Quoted(argument) + " is not a tensor, an axis, workspace, or a literal such as 3:i32");
+  if (argument->name.size() > kMaxNameBytes) {
+    return Invalid(field, absl::StrCat(Quoted(text), " is longer than ", kMaxNameBytes, " bytes"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLaunches(const Candidate& candidate) {
@@ -155,53 +152,7 @@ void AddList(ContentHasher& hasher, const std::vector<std::string>& list) {
   for (const std::string& entry : list) hasher.Add(entry);
 }
 
-template <class Integer>
-bool ParseWhole(std::string_view text, int64_t& value) {
-  Integer parsed = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, parsed);
-  value = parsed;
-  return error == std::errc() && stop == end;
-}
-
 }  // namespace
-
-absl::StatusOr<LaunchLiteral> ParseLaunchLiteral(std::string_view text) {
-  const auto invalid = [&](const char* what) {
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " ", what));
-  };
-  const size_t colon = std::min(text.find(':'), text.size());
-  const std::string_view number = text.substr(0, colon);
-  const std::string_view suffix = text.substr(colon);
-  LaunchLiteral literal;
-  if (suffix == ":i32") {
-    literal.type = LaunchLiteral::Type::kInt32;
-    if (!ParseWhole<int32_t>(number, literal.integer)) {
-      return invalid("is not a whole number of 32 bits");
-    }
-    return literal;
-  }
-  if (suffix == ":i64") {
-    literal.type = LaunchLiteral::Type::kInt64;
-    if (!ParseWhole<int64_t>(number, literal.integer)) {
-      return invalid("is not a whole number of 64 bits");
-    }
-    return literal;
-  }
-  if (suffix != ":f32" && suffix != ":f64") {
-    return invalid("is not a literal: a number, then one of :i32, :i64, :f32, :f64");
-  }
-  const bool single = suffix == ":f32";
-  literal.type = single ? LaunchLiteral::Type::kFloat32 : LaunchLiteral::Type::kFloat64;
-  const char* const end = number.data() + number.size();
-  const auto [stop, error] = std::from_chars(number.data(), end, literal.real);
-  const double most =
-      single ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
-  if (error != std::errc() || stop != end || !(std::abs(literal.real) <= most)) {
-    return invalid(single ? "is not a finite number of float32" : "is not a finite number");
-  }
-  return literal;
-}
 
 std::string CandidateId(const Candidate& candidate) {
   ContentHasher hasher;
@@ -249,9 +200,12 @@ absl::Status ValidateCandidate(const Candidate& candidate) {
   if (!candidate.parent_candidate_id.empty()) {
     KC_RETURN_IF_ERROR(CheckToken("parent_candidate_id", candidate.parent_candidate_id));
   }
-  if (candidate.origin.size() > kMaxOriginBytes || !IsSourceText(candidate.origin)) {
-    return Invalid("origin", absl::StrCat(Quoted(candidate.origin), " is not UTF-8 of at most ",
-                                          kMaxOriginBytes, " bytes"));
+  for (const auto& [field, text] :
+       {std::pair("origin", &candidate.origin), std::pair("name", &candidate.name)}) {
+    if (text->size() > kMaxLabelBytes || !IsSourceText(*text)) {
+      return Invalid(field, absl::StrCat(Quoted(*text), " is not UTF-8 of at most ", kMaxLabelBytes,
+                                         " bytes"));
+    }
   }
   if (!candidate.candidate_id.empty()) {
     const std::string expected = CandidateId(candidate);

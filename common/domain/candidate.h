@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/domain/launch_argument.h"
 
 namespace kernelcast {
 
@@ -25,28 +26,13 @@ struct Launch {
   std::vector<std::string> grid;
   std::vector<std::string> block;
   std::string shared_memory_bytes;  // empty: none
-  // Each a tensor, an axis, kWorkspaceArgument or a literal.
+  // In the syntax of ParseLaunchArgument.
   std::vector<std::string> arguments;
   std::vector<std::string> cluster;  // empty: none
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
-// The argument that is the address of the scratch memory.
-inline constexpr std::string_view kWorkspaceArgument = "workspace";
-
-// A scalar among the arguments of a launch, such as "3:i32" or "0.5:f32".
-struct LaunchLiteral {
-  enum class Type { kInt32, kInt64, kFloat32, kFloat64 };
-  Type type = Type::kInt32;
-  int64_t integer = 0;  // of the integer types
-  double real = 0;      // of the others
-};
-
-// INVALID_ARGUMENT, naming the text and what is allowed: no such suffix, not a number, out of the
-// type's range.
-[[nodiscard]] absl::StatusOr<LaunchLiteral> ParseLaunchLiteral(std::string_view text);
-
-// One kernel source for one problem and target. Field meanings as in kernel.proto.
+// One kernel source for one problem and target. kernel.proto defines the fields.
 struct Candidate {
   std::string candidate_id;
   std::string problem_id;
@@ -59,6 +45,7 @@ struct Candidate {
   std::string workspace_bytes;
   std::string parent_candidate_id;
   std::string origin;
+  std::string name;
 };
 
 inline constexpr int64_t kMaxSourceBytes = 1 << 20;
@@ -67,13 +54,13 @@ inline constexpr int64_t kMaxTunables = 64;
 inline constexpr int64_t kMaxLaunches = 64;
 inline constexpr int64_t kMaxLaunchArguments = 64;
 
-// "k_" and 32 hex digits over problem, target, kind, source, flags, tunables, launches and
-// workspace; parent and origin do not count.
+// The content id: "k_" and 32 hex digits over problem, target, kind, source, flags, tunables,
+// launches and workspace. Parent, origin and name are not part of it.
 [[nodiscard]] std::string CandidateId(const Candidate& candidate);
 
-// INVALID_ARGUMENT naming the field, the value and what is allowed: sizes, UTF-8 without NUL,
-// names, launches, and candidate_id where it is set. Does not look at the problem: whether the
-// expressions and arguments of launches mean something, is known with it only.
+// Checks sizes, UTF-8 without NUL, names, launches, and candidate_id if it is set. INVALID_ARGUMENT
+// names the field, the value and what is allowed. Does not check the expressions and arguments of
+// launches, which need the problem.
 [[nodiscard]] absl::Status ValidateCandidate(const Candidate& candidate);
 
 }  // namespace kernelcast

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
 
@@ -21,7 +22,7 @@ constexpr std::array kKinds = {KindName{"host_native", CandidateKind::kHostNativ
                                KindName{"device_cuda", CandidateKind::kDeviceCuda},
                                KindName{"python", CandidateKind::kPython}};
 
-// Reads fields of one JSON object; the first mistake is kept and ends the reading.
+// Reads fields of one JSON object. Stops at the first error.
 class Fields {
  public:
   Fields(std::string where, const Json& object, std::string path = "")
@@ -63,7 +64,7 @@ class Fields {
     return value->get<std::string>();
   }
 
-  // A number may stand for the expression that it is.
+  // An integer is accepted as an expression.
   absl::StatusOr<std::string> ExpressionText(std::string_view field) const {
     const Json* value = Find(field);
     if (value != nullptr && value->is_number_integer()) return value->dump();
@@ -159,15 +160,19 @@ absl::Status ApplyLaunches(const std::string& where, const Fields& fields, Candi
 absl::StatusOr<Json> ParseCandidateJson(const std::string& where, std::string_view text,
                                         bool with_line) {
   try {
-    return Json::parse(text);
+    JsonDepthLimit limit;
+    Json object = Json::parse(text, limit.Callback<Json>());
+    if (!limit.exceeded()) return object;
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": values within values, more than ", kMaxJsonDepth, " deep"));
   } catch (const Json::parse_error& error) {
     const size_t offset = std::min<size_t>(error.byte == 0 ? 0 : error.byte - 1, text.size());
     const std::string_view before = text.substr(0, offset);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const size_t line_start = before.rfind('\n');
     const size_t column = offset - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1;
-    // "[json.exception...] parse error at line 1, column 2: syntax error while ...": keep the
-    // reason.
+    // The message has the form "[json.exception...] parse error at line 1, column 2: syntax error
+    // while ...". Keep only the reason.
     std::string what = error.what();
     if (const size_t reason = what.find(": "); reason != std::string::npos) {
       what = what.substr(reason + 2);
@@ -175,6 +180,12 @@ absl::StatusOr<Json> ParseCandidateJson(const std::string& where, std::string_vi
     const std::string position = with_line ? absl::StrCat(line, ":", column) : absl::StrCat(column);
     return absl::InvalidArgumentError(
         absl::StrCat(where, ":", position, ": not JSON: ", Quoted(what, 200)));
+  } catch (const Json::exception&) {
+    // The parser's other error, which has no position.
+    const JsonNumberError error = FindNumberTooLarge<Json>(text);
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": ", error.field.empty() ? "" : Quoted(error.field),
+        error.field.empty() ? "" : ": ", Quoted(error.number), " is too large for any number"));
   }
 }
 
@@ -213,7 +224,7 @@ absl::Status ApplyCandidateFields(const std::string& where, const Json& object,
   if (!origin.empty()) candidate.origin = origin;
   KC_RETURN_IF_ERROR(ApplyLaunches(where, fields, candidate));
   KC_ASSIGN_OR_RETURN(candidate.workspace_bytes, fields.ExpressionText("workspace_bytes"));
-  // Code that comes with launches has no entry on the host.
+  // Code with launches has no host entry.
   if (fields.Find("kind") == nullptr && candidate.kind == CandidateKind::kHostNative &&
       !candidate.launches.empty()) {
     candidate.kind = CandidateKind::kDeviceCuda;

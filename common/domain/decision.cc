@@ -20,6 +20,8 @@ std::string_view Name(DecisionReason reason) {
     case DecisionReason::kRequested: return "requested";
     case DecisionReason::kBootstrap: return "bootstrap";
     case DecisionReason::kReused: return "reused";
+    case DecisionReason::kSelected: return "selected";
+    case DecisionReason::kDeclined: return "declined";
     case DecisionReason::kUnpromising: return "unpromising";
     case DecisionReason::kBudgetPace: return "budget_pace";
     case DecisionReason::kLikelyFailure: return "likely_failure";
@@ -33,6 +35,47 @@ std::string_view Name(DecisionReason reason) {
   return "unknown";
 }
 
+std::string_view Name(Route route) {
+  switch (route) {
+    case Route::kBootstrap: return "bootstrap";
+    case Route::kSelected: return "selected";
+    case Route::kDeferred: return "deferred";
+    case Route::kPromoted: return "promoted";
+    case Route::kAudited: return "audited";
+    case Route::kRequested: return "requested";
+    case Route::kUnforecast: return "unforecast";
+    case Route::kReused: return "reused";
+    case Route::kPruned: return "pruned";
+    case Route::kRejected: return "rejected";
+    case Route::kDuplicate: return "duplicate";
+  }
+  return "unknown";
+}
+
+Route RouteOf(DecisionReason reason) {
+  switch (reason) {
+    case DecisionReason::kBootstrap: return Route::kBootstrap;
+    case DecisionReason::kSelected: return Route::kSelected;
+    case DecisionReason::kLowConfidence:
+    case DecisionReason::kDeclined: return Route::kDeferred;
+    case DecisionReason::kPromising: return Route::kPromoted;
+    case DecisionReason::kAudit: return Route::kAudited;
+    case DecisionReason::kRequested: return Route::kRequested;
+    case DecisionReason::kNoForecast: return Route::kUnforecast;
+    case DecisionReason::kReused: return Route::kReused;
+    case DecisionReason::kUnpromising:
+    case DecisionReason::kBudgetPace:
+    case DecisionReason::kLikelyFailure:
+    case DecisionReason::kForecastOnly: return Route::kPruned;
+    case DecisionReason::kDuplicate: return Route::kDuplicate;
+    case DecisionReason::kCompileError:
+    case DecisionReason::kBudget:
+    case DecisionReason::kCancelled:
+    case DecisionReason::kUnavailable: return Route::kRejected;
+  }
+  return Route::kRejected;
+}
+
 DecisionKind KindOf(DecisionReason reason) {
   switch (reason) {
     case DecisionReason::kLowConfidence:
@@ -41,7 +84,9 @@ DecisionKind KindOf(DecisionReason reason) {
     case DecisionReason::kNoForecast:
     case DecisionReason::kRequested:
     case DecisionReason::kBootstrap:
-    case DecisionReason::kReused: return DecisionKind::kMeasure;
+    case DecisionReason::kReused:
+    case DecisionReason::kSelected:
+    case DecisionReason::kDeclined: return DecisionKind::kMeasure;
     case DecisionReason::kUnpromising:
     case DecisionReason::kBudgetPace:
     case DecisionReason::kLikelyFailure:

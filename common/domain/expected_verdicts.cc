@@ -48,7 +48,7 @@ class VerdictsParser {
         absl::StrCat(file_, ":", line, ": ", path, path.empty() ? "" : ": ", what));
   }
 
-  // A mapping of nothing but `allowed`.
+  // Checks for a mapping with no keys other than `allowed`.
   absl::Status ExpectKeys(const YamlNode& node, const std::string& path,
                           const std::vector<std::string>& allowed) const {
     if (node.kind != YamlNode::Kind::kMapping) {

@@ -15,41 +15,40 @@ enum class ExpectedVerdict {
   kOk,
   kWrongResult,
   kCompileError,
-  // A race: wrong, though a measurement need not notice.
+  // A data race: the result is wrong, but a measurement may miss it.
   kRace,
 };
 std::string_view Name(ExpectedVerdict verdict);  // "wrong_result"
 
-// What verification should make of the points of a template.
+// The verdicts that verification must give for the points of a template.
 struct TemplateVerdicts {
   ExpectedVerdict verdict = ExpectedVerdict::kOk;
   std::string note;
   struct Exception {
-    // Dimensions of the template with those of their values at which this verdict is due; all must
-    // match.
+    // Dimensions and the values at which this verdict applies. All must match.
     std::vector<SpaceTemplate::Dimension> at;
     ExpectedVerdict verdict = ExpectedVerdict::kOk;
   };
   std::vector<Exception> exceptions;
 };
 
-// One entry for each template of a space, in its order.
+// One entry per template of a space, in the space's order.
 using ExpectedVerdicts = std::vector<TemplateVerdicts>;
 
-// INVALID_ARGUMENT of the form "FILE:12: plain.verdict: 'good' is not one of ...": also where a
-// template of the space is missing, or a template, tunable or value is named that the space does
-// not have.
+// INVALID_ARGUMENT: "FILE:12: plain.verdict: 'good' is not one of ...". It is also returned if a
+// template of the space is missing, or if a template, tunable or value is not in the space.
 [[nodiscard]] absl::StatusOr<ExpectedVerdicts> ParseExpectedVerdicts(const std::string& file,
                                                                      const std::string& content,
                                                                      const Space& space);
 
-// Of space/expected_verdicts_TARGET.yaml in a problem's folder, or nothing where there is none.
-// `space` is the target's. INVALID_ARGUMENT as above; the file is named without the folder.
+// Reads space/expected_verdicts_TARGET.yaml in a problem's folder. Returns nothing if there is no
+// such file. `space` is the target's. INVALID_ARGUMENT as above; the message names the file without
+// the folder.
 [[nodiscard]] absl::StatusOr<std::optional<ExpectedVerdicts>> ReadExpectedVerdicts(
     const std::string& folder, const Space& space);
 
-// The first exception that matches a point of the space, or nullptr where its template's own
-// verdict is due.
+// Returns the first exception that matches a point of the space, or nullptr if the verdict of its
+// template applies.
 const TemplateVerdicts::Exception* ExceptionAt(const ExpectedVerdicts& verdicts, const Space& space,
                                                const SpacePoint& point);
 

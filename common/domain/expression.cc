@@ -49,7 +49,7 @@ bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z
 bool IsDigitOrDot(char c) { return (c >= '0' && c <= '9') || c == '.'; }
 bool IsNameChar(char c) { return IsNameStart(c) || (c >= '0' && c <= '9'); }
 
-// Past a number that starts at `i`, with its exponent if it has one.
+// Index after the number that starts at `i`, including its exponent.
 size_t SkipNumber(std::string_view text, size_t i) {
   while (i < text.size() && IsDigitOrDot(text[i])) ++i;
   if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
@@ -68,7 +68,7 @@ absl::Status SyntaxError(std::string_view text, size_t position, std::string_vie
                                                  position + 1, ": ", std::string(what)));
 }
 
-// muParser's message without its own account of the position.
+// muParser's message without its description of the position.
 std::string ShortMessage(const mu::ParserError& error) {
   std::string message = error.GetMsg();
   for (const char* tail : {" found at position", " at position", " at expression position"}) {
@@ -78,8 +78,7 @@ std::string ShortMessage(const mu::ParserError& error) {
   return message;
 }
 
-// An expression made ready to run, with the storage that its variables are read from. Used by one
-// thread.
+// A compiled expression and the storage of its variables. Used by one thread.
 struct Compiled {
   std::string text;
   std::vector<std::string> names;
@@ -114,8 +113,8 @@ absl::Status Compile(const std::string& text, const std::vector<std::string>& na
   }
 }
 
-// The compiled form of an expression, from a small cache of this thread: muParser's objects must
-// not be shared, and building one costs more than a hundred evaluations.
+// Returns the compiled form from a small per-thread cache. muParser's objects must not be shared,
+// and building one costs more than a hundred evaluations.
 absl::StatusOr<Compiled*> CompiledOnThisThread(const std::string& text,
                                                const std::vector<std::string>& names) {
   struct Cache {
@@ -163,7 +162,7 @@ absl::StatusOr<Expression> Expression::Parse(std::string_view text,
       }
       i = end;
     } else if (c == '=') {
-      // muParser would assign to a variable.
+      // muParser would treat '=' as an assignment to a variable.
       const bool second = i > 0 && std::string_view("=<>!").find(text[i - 1]) != text.npos;
       const bool first = i + 1 < text.size() && text[i + 1] == '=';
       if (!first && !second) return SyntaxError(text, i, "'=' does not compare; write '=='");

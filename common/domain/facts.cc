@@ -13,8 +13,8 @@ struct Fact {
   std::string_view meaning;
 };
 
-// "Inner" loops are those that contain no other loop. "Weighted" counts an instruction 16 times for
-// each loop around it and takes log2(1 + the sum).
+// "Inner" loops contain no other loop. "Weighted" counts an instruction 16 times for each enclosing
+// loop and takes log2(1 + the sum).
 constexpr Fact kCpuAssemblyFacts[] = {
     {"instructions", "instructions in the whole file"},
     {"text_bytes", "bytes of machine code"},
@@ -99,7 +99,7 @@ constexpr Fact kCpuAssemblyFacts[] = {
     {"weighted_divide_sqrt", "divisions and square roots, weighted by loop depth"},
 };
 
-// Of one launch, for all of its blocks.
+// Values of one launch, over all of its blocks.
 constexpr Fact kCudaSimulationFacts[] = {
     {"blocks", "blocks of the grid"},
     {"block_warps", "warps of a block"},
@@ -205,7 +205,8 @@ constexpr Fact kCudaSimulationFacts[] = {
     {"estimated_ns", "time of the launch, of all these together"},
 };
 
-// PTX counts are of instructions as written, summed over all kernels. "Weighted" as above.
+// PTX counts are of instructions as written, summed over all kernels. "Weighted" is defined as for
+// kCpuAssemblyFacts.
 constexpr Fact kCudaPtxFacts[] = {
     {"kernels", "kernels in the cubin"},
     {"registers", "registers per thread, largest of the kernels"},
@@ -357,6 +358,21 @@ absl::Status CheckValues(const FactSchema& schema, const std::vector<double>& va
   return absl::OkStatus();
 }
 
+// Indexed by FindingKind.
+constexpr Fact kFindings[] = {
+    {"shared_race", "two threads access a word of shared memory without a barrier between"},
+    {"shared_out_of_bounds", "an access beyond the block's shared memory"},
+    {"shared_uninitialised", "shared memory is read before any thread has written it"},
+    {"local_out_of_bounds", "an access beyond the thread's local memory"},
+    {"local_uninitialised", "local memory is read before it is written"},
+    {"global_out_of_bounds", "an access outside its tensor, the workspace or its variable"},
+    {"global_uninitialised", "an output or the workspace is read before it is written"},
+    {"misaligned", "an address that is no multiple of the size of its access"},
+    {"wrong_mask", "the mask of a warp-level operation is not that of the lanes that execute it"},
+    {"missed_barrier", "threads of the block never reach a barrier that others wait at"},
+};
+static_assert(std::size(kFindings) == kFindingKinds);
+
 absl::Status ValidateSimulation(const ShapeSimulation& simulation) {
   const auto schema = FindSimulationSchema(simulation.schema);
   if (!schema.ok()) {
@@ -367,7 +383,24 @@ absl::Status ValidateSimulation(const ShapeSimulation& simulation) {
                                                    " launches; at most ", kMaxSimulatedLaunches,
                                                    " are allowed"));
   }
+  if (!simulation.findings_schema.empty() && simulation.findings_schema != kCudaFindingsSchemaId) {
+    return absl::InvalidArgumentError(absl::StrCat("no findings schema '",
+                                                   simulation.findings_schema, "'; there is ",
+                                                   std::string(kCudaFindingsSchemaId)));
+  }
   for (const LaunchSimulation& launch : simulation.launches) {
+    if (launch.findings.size() > kMaxFindings) {
+      return absl::InvalidArgumentError(absl::StrCat(launch.findings.size(), " findings; at most ",
+                                                     kMaxFindings, " are allowed"));
+    }
+    for (const Finding& finding : launch.findings) {
+      if (simulation.findings_schema.empty()) {
+        return absl::InvalidArgumentError("findings without a findings schema");
+      }
+      if (finding.detail.size() > kMaxFindingDetail || finding.count < 1) {
+        return absl::InvalidArgumentError("a finding without a count, or whose text is too long");
+      }
+    }
     if (!launch.not_covered.empty() && launch.values.empty()) continue;
     const absl::Status checked = CheckValues(**schema, launch.values);
     if (!checked.ok()) return checked;
@@ -383,6 +416,11 @@ absl::StatusOr<const FactSchema*> FindFactSchema(std::string_view id) {
 
 absl::StatusOr<const FactSchema*> FindSimulationSchema(std::string_view id) {
   return Find(kSimulationSchemas, "simulation", id);
+}
+
+std::string_view FindingName(FindingKind kind) { return kFindings[static_cast<size_t>(kind)].name; }
+std::string_view FindingMeaning(FindingKind kind) {
+  return kFindings[static_cast<size_t>(kind)].meaning;
 }
 
 std::span<const FactSchema> AllFactSchemas() { return kSchemas; }

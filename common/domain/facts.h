@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_COMMON_DOMAIN_FACTS_H_
 #define KERNELCAST_COMMON_DOMAIN_FACTS_H_
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,8 +12,8 @@
 
 namespace kernelcast {
 
-// A named, versioned list of what compiling tells. The order of `names` is the order of
-// CompileFacts.values; a change of names, order or meaning makes a new schema.
+// A named, versioned list of compile facts. `names` are in the order of CompileFacts.values. A
+// change of names, order or meaning requires a new schema.
 struct FactSchema {
   std::string_view id;
   std::span<const std::string_view> names;
@@ -24,38 +25,76 @@ inline constexpr std::string_view kCpuAssemblySchemaId = "cpu-asm/1";
 // Facts read from the PTX and the cubin of a device CUDA candidate.
 inline constexpr std::string_view kCudaPtxSchemaId = "cuda-ptx/1";
 
-// What a virtual GPU tells of one launch of a device CUDA candidate.
+// Values from simulating one launch of a device CUDA candidate on the CPU.
 inline constexpr std::string_view kCudaSimulationSchemaId = "cuda-sim/1";
 inline constexpr size_t kMaxSimulations = 64;
 inline constexpr size_t kMaxSimulatedLaunches = 64;
 
-// NOT_FOUND, listing the known ids.
+// Faults found while simulating a launch, without a GPU.
+inline constexpr std::string_view kCudaFindingsSchemaId = "cuda-findings/1";
+inline constexpr size_t kMaxFindings = 32;  // per launch
+inline constexpr size_t kMaxFindingDetail = 512;
+
+// NOT_FOUND: unknown id; the message lists the known ids.
 [[nodiscard]] absl::StatusOr<const FactSchema*> FindFactSchema(std::string_view id);
 std::span<const FactSchema> AllFactSchemas();
-// The same for simulations, which have schemas of their own.
+// The same for schemas of simulations.
 [[nodiscard]] absl::StatusOr<const FactSchema*> FindSimulationSchema(std::string_view id);
+
+// Same as Finding.Kind in kernel.proto.
+enum class FindingKind {
+  kSharedRace,
+  kSharedOutOfBounds,
+  kSharedUninitialised,
+  kLocalOutOfBounds,
+  kLocalUninitialised,
+  kGlobalOutOfBounds,
+  kGlobalUninitialised,
+  kMisaligned,
+  kWrongMask,
+  kMissedBarrier,
+};
+inline constexpr size_t kFindingKinds = 10;
+// Name, such as "shared_race", and a short explanation.
+std::string_view FindingName(FindingKind kind);
+std::string_view FindingMeaning(FindingKind kind);
+
+// A fault of a kernel found by simulating it.
+struct Finding {
+  FindingKind kind = FindingKind::kSharedRace;
+  int ptx_line = 0;
+  int source_line = 0;  // 0: unknown
+  std::string detail;
+  int64_t count = 0;
+
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
 
 struct LaunchSimulation {
   std::string kernel;
-  std::vector<double> values;  // of the simulation's schema; empty where it is not covered
-  std::string not_covered;     // what the virtual GPU cannot follow; empty: nothing
+  std::vector<double> values;  // in the order of the schema; empty if not supported
+  std::string not_covered;     // what the simulator does not support; empty: nothing
+  std::vector<Finding> findings = {};
+  std::string not_checked = {};  // what was not checked for faults; empty: nothing
 };
 
-// What a virtual GPU saw of the launches at one shape, without a GPU.
+// Result of simulating the launches at one shape.
 struct ShapeSimulation {
   std::string schema;
-  std::string gpu;  // the model that times are of, e.g. "NVIDIA H200"
+  std::string gpu;  // GPU model for which times are estimated, e.g. "NVIDIA H200"
   std::vector<LaunchSimulation> launches;
+  std::string findings_schema = {};  // empty: the launches were not checked for faults
 };
 
 struct CompileFacts {
   std::string schema;
   std::vector<double> values;
-  // Of the bench shapes in their order, or empty: nothing was simulated.
+  // One per bench shape, in order. Empty: nothing was simulated.
   std::vector<ShapeSimulation> simulations = {};
 };
 
-// INVALID_ARGUMENT: unknown schema, wrong length, value not finite, too many simulations.
+// INVALID_ARGUMENT: unknown schema, wrong length, non-finite value, too many simulations, or
+// findings that are too many, too long or have an unknown schema.
 [[nodiscard]] absl::Status ValidateFacts(const CompileFacts& facts);
 
 }  // namespace kernelcast

@@ -18,18 +18,18 @@ namespace {
 
 constexpr double kSimplexTolerance = 1e-6;
 constexpr double kNormalFromDegrees = 200;
-// In log2 S, of a bin without an outer edge.
+// Width of an open bin, in log2 S.
 constexpr double kOpenBinWidth = 1;
-// Less than this in an open bin, and the moments say nothing of what is within it.
-constexpr double kLeastOpenBinMass = 1e-9;
+// Below this probability in a bin, the moments say nothing about the distribution within it.
+constexpr double kLeastBinMass = 1e-9;
 
 double LogGamma(double x) {
   int sign = 0;  // std::lgamma would write a global
   return lgamma_r(x, &sign);
 }
 
-// The continued fraction of the incomplete beta function, by Lentz's method. Converges fast for
-// x < (a + 1) / (a + b + 2).
+// Continued fraction of the incomplete beta function, by Lentz's method. Converges fast for x < (a
+// + 1) / (a + b + 2).
 double BetaContinuedFraction(double a, double b, double x) {
   constexpr int kMaxIterations = 500;
   constexpr double kTiny = 1e-300;
@@ -53,8 +53,8 @@ double BetaContinuedFraction(double a, double b, double x) {
   return fraction;
 }
 
-// Regularized incomplete beta function I_x(a, b), given both x and 1 - x so that neither is rounded
-// away.
+// Regularized incomplete beta function I_x(a, b). Takes both x and 1 - x, so that neither loses
+// precision.
 double IncompleteBeta(double a, double b, double x, double one_minus_x) {
   if (x <= 0) return 0;
   if (one_minus_x <= 0) return 1;
@@ -64,7 +64,7 @@ double IncompleteBeta(double a, double b, double x, double one_minus_x) {
   return 1 - std::exp(log_front) * BetaContinuedFraction(b, a, one_minus_x) / b;
 }
 
-// P(T > t) for T standard Student-t.
+// P(T > t) for a standard Student-t variable T.
 double StandardUpperTail(double t, double degrees_of_freedom) {
   if (degrees_of_freedom > kNormalFromDegrees) {
     return 0.5 * std::erfc(t / std::numbers::sqrt2);
@@ -79,7 +79,7 @@ double StandardUpperTail(double t, double degrees_of_freedom) {
   return t >= 0 ? tail : 1 - tail;
 }
 
-// P(low < T <= high), from the tails that do not cancel.
+// P(low < T <= high), computed from the tails that do not cancel.
 double StandardMass(double low, double high, double degrees_of_freedom) {
   const auto upper = [&](double t) { return StandardUpperTail(t, degrees_of_freedom); };
   if (low >= 0) return upper(low) - upper(high);
@@ -144,7 +144,7 @@ absl::Status NormalizeSimplex(std::vector<double>& probabilities) {
     largest = std::max(largest, value);
   }
   if (largest == 0) return absl::InvalidArgumentError("all probabilities are zero");
-  // Relative to the largest, so that the sum of huge or tiny values neither overflows nor vanishes.
+  // Relative to the largest, so that a sum of huge or tiny values neither overflows nor underflows.
   double sum = 0;
   for (double& value : probabilities) sum += value /= largest;
   for (double& value : probabilities) value /= sum;
@@ -177,25 +177,24 @@ double StudentTUpperTail(double log2_threshold, double location, double scale,
 
 namespace {
 
-// Share of an open bin's mass that lies above the threshold, both in log2 S: what a normal
-// distribution with the forecast's moments puts there of what it puts into the bin. Where the
-// moments say nothing of the bin, the mass is spread over one octave next to the edge.
-double OpenBinShareAbove(const Forecast& forecast, double edge, bool upper, double threshold) {
-  if (upper ? threshold <= edge : threshold >= edge) {
-    return upper ? 1 : 0;
-  }
+// Share of the probability of the bin (low, high] that lies above the threshold, all in log2 S. An
+// open bin has one infinite edge. The share is that of a normal distribution with the forecast's
+// moments, restricted to the bin. If the moments say nothing about the bin, the probability is
+// spread evenly, in an open bin over one octave next to its edge.
+double BinShareAbove(const Forecast& forecast, double low, double high, double threshold) {
+  if (threshold <= low) return 1;
+  if (threshold >= high) return 0;
   const double sigma = forecast.stddev_log2_speedup;
   const auto above = [&](double x) {
     return 0.5 * std::erfc((x - forecast.expected_log2_speedup) / (sigma * std::numbers::sqrt2));
   };
   if (sigma > 0) {
-    const double bin = upper ? above(edge) : 1 - above(edge);
-    if (bin > kLeastOpenBinMass) {
-      return upper ? above(threshold) / bin : (above(threshold) - above(edge)) / bin;
-    }
+    const double bin = above(low) - above(high);
+    if (bin > kLeastBinMass) return std::clamp((above(threshold) - above(high)) / bin, 0.0, 1.0);
   }
-  const double octave = std::abs(threshold - edge) / kOpenBinWidth;
-  return upper ? std::max(0.0, 1 - octave) : std::min(1.0, octave);
+  if (std::isinf(high)) return std::max(0.0, 1 - (threshold - low) / kOpenBinWidth);
+  if (std::isinf(low)) return std::min(1.0, (high - threshold) / kOpenBinWidth);
+  return (high - threshold) / (high - low);
 }
 
 }  // namespace
@@ -209,17 +208,11 @@ absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold
   const std::span<const double> edges = scheme->edges();
   const int last = scheme->size() - 1;
   double win = 0;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (int i = last; i >= 0; --i) {
-    double above = 0;
-    if (i == 0 || i == last) {
-      const double edge = std::log2(i == 0 ? edges[0] : edges[last - 1]);
-      above = OpenBinShareAbove(forecast, edge, i == last, log2_threshold);
-    } else {
-      const double low = std::log2(edges[i - 1]);
-      const double high = std::log2(edges[i]);
-      above = std::clamp((high - log2_threshold) / (high - low), 0.0, 1.0);
-    }
-    win += above * forecast.bin_probabilities[i];
+    const double low = i == 0 ? -kInfinity : std::log2(edges[i - 1]);
+    const double high = i == last ? kInfinity : std::log2(edges[i]);
+    win += BinShareAbove(forecast, low, high, log2_threshold) * forecast.bin_probabilities[i];
   }
   return std::clamp((1 - forecast.failure_probability) * win, 0.0, 1.0);
 }

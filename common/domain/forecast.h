@@ -3,23 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/domain/bins.h"
+#include "common/domain/model_answer.h"
 
 namespace kernelcast {
 
-struct TokenUsage {
-  uint64_t input_tokens = 0;
-  uint64_t cached_input_tokens = 0;
-  uint64_t output_tokens = 0;
-  double cost_dollars = 0;
-};
-
-// Of a pool: what one of its backends said.
+// Pool backend only: the forecast of one backend in the pool.
 struct ForecastComponent {
   std::string backend;
   std::string backend_version;
@@ -28,8 +23,14 @@ struct ForecastComponent {
   double failure_probability = 0;
 };
 
-// A distribution over the speedup of one candidate relative to a named baseline. Field meanings as
-// in kernel.proto.
+// The kernel that a model was asked to compare with.
+struct ForecastAnchor {
+  std::string candidate_id;
+  double speedup = 1;  // over the reference
+};
+
+// A distribution over the speedup of one candidate relative to a named baseline. kernel.proto
+// defines the fields.
 struct Forecast {
   std::string candidate_id;
   std::string bin_scheme_id = std::string(BinScheme::kDefaultId);
@@ -45,11 +46,16 @@ struct Forecast {
   std::string backend_version;
   std::string calibrator_version;
   uint64_t labels_seen = 0;
+  std::string device_model;
   std::string rationale;
   TokenUsage token_usage;
   int64_t latency_ns = 0;
   std::string prompt_version;
   std::vector<ForecastComponent> components;
+  // Empty: the backend has no model.
+  std::optional<ModelAnswer> model;
+  // Empty: the reference.
+  std::optional<ForecastAnchor> anchor;
 };
 
 inline constexpr size_t kMaxForecastComponents = 8;
@@ -59,16 +65,18 @@ struct Abstention {
   Cause cause = Cause::kModelDeferred;
   std::string backend;
   std::string reason;
+  // As in Forecast::model.
+  std::optional<ModelAnswer> model = std::nullopt;
 };
 
-// 1-based index of the largest probability; the lowest bin wins ties.
+// 1-based index of the largest probability. The lowest bin wins ties.
 int ArgmaxBin(const std::vector<double>& probabilities);
 
-// Scales to a sum of one. INVALID_ARGUMENT when a value is negative or not finite or all are zero.
+// Scales to a sum of 1. INVALID_ARGUMENT: a value is negative or not finite, or all are zero.
 [[nodiscard]] absl::Status NormalizeSimplex(std::vector<double>& probabilities);
 
-// Bin probabilities of log2 S ~ location + scale * Student-t(degrees of freedom). Degrees above 200
-// are treated as the normal distribution. `scale` > 0.
+// Bin probabilities of log2 S ~ location + scale * Student-t(degrees of freedom). Above 200 degrees
+// of freedom the normal distribution is used. `scale` must be > 0.
 std::vector<double> BinsFromStudentT(const BinScheme& scheme, double location, double scale,
                                      double degrees_of_freedom);
 
@@ -76,13 +84,14 @@ std::vector<double> BinsFromStudentT(const BinScheme& scheme, double location, d
 double StudentTUpperTail(double log2_threshold, double location, double scale,
                          double degrees_of_freedom);
 
-// P(correct and S > threshold) from the binned forecast. Within the bin that holds the threshold
-// the mass is spread evenly in log2 S; within an open bin, as a normal distribution with the
-// forecast's moments would spread it, so that thresholds far beyond the last edge still tell
-// forecasts apart. `threshold` is finite and not negative.
+// P(correct and S > threshold) from the binned forecast. Within the bin that contains the
+// threshold, the probability is spread like a normal distribution with the forecast's moments. This
+// separates forecasts at thresholds inside a wide bin and far beyond the last edge. If the moments
+// say nothing about the bin, it is spread evenly in log2 S. `threshold` must be finite and not
+// negative.
 [[nodiscard]] absl::StatusOr<double> WinProbability(const Forecast& forecast, double threshold);
 
-// Checks lengths, simplex (to 1e-6), ranges and the scheme's id, of the components too.
+// Checks lengths, sums (to 1e-6), ranges and the scheme's id, including those of the components.
 [[nodiscard]] absl::Status ValidateForecast(const Forecast& forecast);
 
 }  // namespace kernelcast

@@ -13,33 +13,34 @@
 
 namespace kernelcast {
 
-// What CUDA allows on every device of compute capability 9 and later.
+// CUDA's limits on every device of compute capability 9 and later.
 inline constexpr int64_t kMaxGrid[3] = {2147483647, 65535, 65535};
 inline constexpr int64_t kMaxBlock[3] = {1024, 1024, 64};
+static_assert(kMaxGrid[0] <= INT64_MAX / (kMaxGrid[1] * kMaxGrid[2]));  // for grid_blocks()
 inline constexpr int64_t kMaxBlockThreads = 1024;
 inline constexpr int64_t kMaxClusterBlocks = 16;
 inline constexpr int64_t kMaxSharedMemoryBytes = 227 << 10;
-// What a candidate may ask for.
+// Maximum workspace of a candidate.
 inline constexpr int64_t kMaxWorkspaceBytes = int64_t{4} << 30;
 
-// How many blocks of how many threads one launch has.
+// Grid, block and cluster size of one launch.
 struct LaunchGeometry {
   uint32_t grid[3] = {1, 1, 1};
   uint32_t block[3] = {1, 1, 1};
-  uint32_t cluster[3] = {1, 1, 1};  // all 1 where the launch names none
+  uint32_t cluster[3] = {1, 1, 1};  // all 1 if the launch names none
   uint32_t shared_memory_bytes = 0;
 
   int64_t grid_blocks() const { return int64_t{grid[0]} * grid[1] * grid[2]; }
   int64_t block_threads() const { return int64_t{block[0]} * block[1] * block[2]; }
 };
 
-// What the expressions of launches may use: the integer tunables and the axes. An axis hides a
-// tunable of its name.
+// Variables for the expressions of launches: integer tunables and axes. An axis hides a tunable of
+// the same name.
 Variables LaunchVariables(const std::vector<Tunable>& tunables, const AxisValues& axes);
 
-// INVALID_ARGUMENT, naming the field below `field`, its value and what is allowed: an expression
-// that has no value or is not a whole number within CUDA's limits, a block of too many threads, a
-// grid that its clusters do not divide.
+// INVALID_ARGUMENT names the field below `field`, its value and what is allowed: an expression
+// without a value or not a whole number within CUDA's limits, a block with too many threads, or a
+// grid that is not divisible by its clusters.
 [[nodiscard]] absl::StatusOr<LaunchGeometry> EvaluateGeometry(const Launch& launch,
                                                               const Variables& variables,
                                                               const std::string& field);
@@ -48,8 +49,8 @@ Variables LaunchVariables(const std::vector<Tunable>& tunables, const AxisValues
 [[nodiscard]] absl::StatusOr<int64_t> EvaluateWorkspaceBytes(const std::string& workspace_bytes,
                                                              const Variables& variables);
 
-// What is known of a launch before there is a shape: each is absent where it depends on axes or is
-// beyond CUDA's limits.
+// Launch values that are known without a shape. A field is absent if it depends on axes or exceeds
+// CUDA's limits.
 struct ShapelessLaunch {
   std::optional<int64_t> block_threads;
   std::optional<int64_t> shared_memory_bytes;

@@ -21,7 +21,7 @@ struct Overloaded : Handlers... {
 template <class... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-// With three digits and the unit that suits: "41.2 us".
+// Three digits and a suitable unit: "41.2 us".
 std::string DurationText(double ns) {
   const double size = std::abs(ns);
   if (size >= 1e9) return NumberText(ns / 1e9, 3) + " s";
@@ -53,7 +53,7 @@ std::string_view ComparisonText(Comparison comparison) {
   return "not compared";
 }
 
-// What the hardware was busy with, or "" where nothing is known.
+// What the hardware was busy with, or "" if unknown.
 std::string ProfileText(const ShapeProfile& profile) {
   static constexpr std::pair<const char*, const char*> kTold[] = {
       {"memory_throughput_ratio", "memory is used to"},
@@ -88,9 +88,11 @@ std::string ShapeTimingText(const ShapeTiming& timing) {
   if (ns > 0 && timing.flops > 0) {
     absl::StrAppend(&text, ", ", NumberText(timing.flops / ns, 3), " GFLOP/s");
   }
-  if (ns > 0 && timing.roofline_floor_ns > 0) {
-    absl::StrAppend(&text, ", ", NumberText(ns / timing.roofline_floor_ns, 3),
-                    " times the least that the machine's roofline allows");
+  if (timing.roofline.has_value()) {
+    absl::StrAppend(&text, ", ", NumberText(timing.roofline->ratio, 3),
+                    " times the roofline time of ", DurationText(timing.roofline->time_ns), " (",
+                    timing.roofline->bound == Roofline::Bound::kMemory ? "memory" : "compute",
+                    " bound; speed-of-light score ", NumberText(timing.roofline->score, 2), ")");
   }
   if (timing.candidate.cold_median_ns > 1.5 * ns) {
     absl::StrAppend(&text, "; on inputs not read before it takes ",
@@ -109,7 +111,7 @@ std::string Feedback(const MeasuredOk& ok) {
       ok.correctness_cases > 0 ? absl::StrCat(" in ", ok.correctness_cases, " cases") : "",
       ". Runs ", NumberText(ok.speedup.value, 4), " times as fast as the reference (",
       IntervalText(ok.speedup), "): ", std::string(ComparisonText(ok.comparison)), ".");
-  // The shapes that gain least come first: there is most to be had.
+  // Shapes with the lowest speedup come first: they have the most to gain.
   std::vector<const ShapeTiming*> shapes;
   for (const ShapeTiming& shape : ok.shapes) shapes.push_back(&shape);
   std::ranges::stable_sort(shapes, {}, [](const ShapeTiming* s) { return s->speedup.value; });
@@ -126,10 +128,25 @@ std::string Feedback(const MeasuredOk& ok) {
   return text;
 }
 
+std::string CaseText(const AxisValues& shape, const std::string& distribution) {
+  return absl::StrCat(
+      " at ", ShapeText(shape),
+      distribution.empty() ? "" : " with input distribution " + Quoted(distribution));
+}
+
+// " in stage 'check', at rows=7 with input distribution 'large'", without the parts that are
+// unknown.
+std::string StageText(const std::string& stage, const AxisValues& shape,
+                      const std::string& distribution) {
+  std::string text = stage.empty() ? "" : " in stage " + Quoted(stage);
+  if (!shape.empty() || !distribution.empty()) {
+    absl::StrAppend(&text, stage.empty() ? "" : ",", CaseText(shape, distribution));
+  }
+  return text;
+}
+
 std::string Feedback(const WrongResult& wrong) {
-  const std::string where = absl::StrCat(
-      " at ", ShapeText(wrong.shape),
-      wrong.distribution.empty() ? "" : " with input distribution " + Quoted(wrong.distribution));
+  const std::string where = CaseText(wrong.shape, wrong.distribution);
   const std::string output = "output " + Quoted(wrong.output);
   const std::string share = absl::StrCat(wrong.mismatches, " of ", wrong.elements, " elements");
   const std::string first =
@@ -180,17 +197,20 @@ std::string Feedback(const Crash& crash) {
   std::string text;
   switch (crash.cause) {
     case Crash::Cause::kSignal:
-      text = absl::StrCat("Crashed with ", SignalText(crash.signal), ".");
+      text = absl::StrCat("Crashed with ", SignalText(crash.signal));
       break;
     case Crash::Cause::kExit:
-      text = absl::StrCat("Ended its process with exit code ", crash.exit_code, ".");
+      text = absl::StrCat("Ended its process with exit code ", crash.exit_code);
       break;
-    case Crash::Cause::kMemoryLimit: text = "Used more memory than is allowed."; break;
-    case Crash::Cause::kOutputLimit: text = "Wrote more output than is allowed."; break;
-    case Crash::Cause::kLoad: text = "The compiled candidate could not be loaded."; break;
-    case Crash::Cause::kDeviceError: text = "The device reported an error."; break;
+    case Crash::Cause::kMemoryLimit: text = "Used more memory than is allowed"; break;
+    case Crash::Cause::kOutputLimit: text = "Wrote more output than is allowed"; break;
+    case Crash::Cause::kLoad: text = "The compiled candidate could not be loaded"; break;
+    case Crash::Cause::kDeviceError: text = "The device reported an error"; break;
   }
-  // The last line says most, and it may be cut in front.
+  // If loading failed, the text says so already.
+  const std::string stage = crash.cause == Crash::Cause::kLoad ? "" : crash.stage;
+  absl::StrAppend(&text, StageText(stage, crash.shape, crash.distribution), ".");
+  // The last line is the most informative. The tail may be cut at its front.
   std::string_view tail = crash.output_tail;
   while (!tail.empty() && (tail.back() == '\n' || tail.back() == '\r' || tail.back() == ' ')) {
     tail.remove_suffix(1);
@@ -208,7 +228,7 @@ std::string_view ExploitText(Exploit::Kind kind) {
     case Exploit::Kind::kMutatedInput: return "it changed its inputs";
     case Exploit::Kind::kCachedOutput: return "it reused results of an earlier call";
     case Exploit::Kind::kSkippedWork: return "it did not do the work while being timed";
-    case Exploit::Kind::kBelowRoofline: return "it was faster than the machine can be";
+    case Exploit::Kind::kImplausiblyFast: return "it was faster than the device can be";
     case Exploit::Kind::kWriteOutOfBounds: return "it wrote outside its outputs";
     case Exploit::Kind::kBackgroundWork: return "it went on working after its call had ended";
     case Exploit::Kind::kForgedResult: return "it answered in place of its runner";
@@ -218,12 +238,13 @@ std::string_view ExploitText(Exploit::Kind kind) {
 
 std::string Feedback(const Exploit& exploit) {
   return absl::StrCat("Disqualified: ", std::string(ExploitText(exploit.kind)),
-                      exploit.evidence.empty() ? "." : absl::StrCat(" (", exploit.evidence, ")."));
+                      exploit.evidence.empty() ? "" : absl::StrCat(" (", exploit.evidence, ")"),
+                      StageText("", exploit.shape, exploit.distribution), ".");
 }
 
 std::string Feedback(const Timeout& timeout) {
   return absl::StrCat("Stopped after ", DurationText(static_cast<double>(timeout.limit_ns)),
-                      timeout.stage.empty() ? "" : " in stage " + Quoted(timeout.stage),
+                      StageText(timeout.stage, timeout.shape, timeout.distribution),
                       ": it had not ended.");
 }
 
@@ -243,6 +264,15 @@ std::string Feedback(const EnvironmentUnstable& unstable) {
 }
 
 }  // namespace
+
+std::string_view Name(PeakSource source) {
+  switch (source) {
+    case PeakSource::kAttributes: return "attributes";
+    case PeakSource::kTable: return "table";
+    case PeakSource::kMeasured: return "measured";
+  }
+  return "unknown";
+}
 
 std::string_view OutcomeName(const MeasureOutcome& outcome) {
   return std::visit(Overloaded{[](const MeasuredOk&) { return std::string_view("ok"); },

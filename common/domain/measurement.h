@@ -13,7 +13,7 @@
 
 namespace kernelcast {
 
-// Domain twins of the messages in kernel.proto; field meanings are there.
+// Domain twins of the messages in kernel.proto, which defines the fields.
 
 enum class MeasureLevel { kScreen, kFinal };
 enum class Comparison { kFaster, kSlower, kSame, kAmbiguous };
@@ -23,6 +23,8 @@ struct Ratio {
   double low = 0;
   double high = 0;
   double confidence = 0;
+  double within_deviation = 0;
+  double between_deviation = 0;
 };
 
 struct DeviceInfo {
@@ -32,6 +34,28 @@ struct DeviceInfo {
   std::string runtime_version;
   uint32_t compute_units = 0;
   uint64_t memory_bytes = 0;
+};
+
+enum class PeakSource { kAttributes, kTable, kMeasured };
+
+// Peak rate of a device.
+struct DevicePeak {
+  std::string name;
+  double per_second = 0;
+  PeakSource source = PeakSource::kMeasured;
+  std::string detail = {};
+  int64_t working_set_bytes = 0;
+};
+
+std::string_view Name(PeakSource source);  // "attributes"
+
+struct Roofline {
+  enum class Bound { kMemory, kCompute };
+  double time_ns = 0;
+  Bound bound = Bound::kMemory;
+  std::string peak;
+  double ratio = 0;
+  double score = 0;
 };
 
 struct TimeStatistics {
@@ -76,9 +100,10 @@ struct ShapeTiming {
   std::string stop_reason;
   double bytes = 0;
   double flops = 0;
-  double roofline_floor_ns = 0;
+  double implausible_below_ns = 0;
   double call_overhead_ns = 0;
   std::optional<ShapeProfile> profile;
+  std::optional<Roofline> roofline;
 };
 
 struct Environment {
@@ -97,6 +122,7 @@ struct MeasuredOk {
   Environment environment;
   uint32_t runners = 0;
   uint32_t correctness_cases = 0;
+  std::vector<double> runner_speedups;
 };
 
 struct WrongResult {
@@ -120,11 +146,16 @@ struct Crash {
   int32_t signal = 0;
   int32_t exit_code = 0;
   std::string output_tail;
+  AxisValues shape = {};
+  std::string distribution = {};
+  std::string stage = {};
 };
 
 struct Timeout {
   int64_t limit_ns = 0;
   std::string stage;
+  AxisValues shape = {};
+  std::string distribution = {};
 };
 
 struct Exploit {
@@ -133,13 +164,15 @@ struct Exploit {
     kMutatedInput,
     kCachedOutput,
     kSkippedWork,
-    kBelowRoofline,
+    kImplausiblyFast,
     kWriteOutOfBounds,
     kBackgroundWork,
     kForgedResult,
   };
   Kind kind = Kind::kForbiddenSystemCall;
   std::string evidence;
+  AxisValues shape = {};
+  std::string distribution = {};
 };
 
 struct EnvironmentUnstable {
@@ -161,16 +194,18 @@ struct Measurement {
   DeviceInfo device;
   int64_t measured_at_ns = 0;  // since the Unix epoch
   int64_t device_time_ns = 0;
+  int64_t preparation_time_ns = 0;  // included in device_time_ns
   std::string toolchain;
   std::string architecture;
   std::string protocol_version;
   MeasureOutcome outcome;
 };
 
-// "ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable": metric labels, JSON.
+// "ok", "wrong_result", "crash", "timeout", "exploit", "environment_unstable". Used in metric
+// labels and JSON.
 std::string_view OutcomeName(const MeasureOutcome& outcome);
 
-// The measured speedup, or nullptr where the candidate did not run to an ok.
+// The measured speedup, or nullptr if the outcome is not ok.
 const Ratio* MeasuredSpeedup(const Measurement& measurement);
 
 enum class CompileStage { kAdmission, kCompiler, kLinker, kLimit };
@@ -190,8 +225,8 @@ struct Artifact {
   std::string content;
 };
 
-// One or a few sentences for the author of a candidate, machine or human: what was wrong, or where
-// the time went.
+// A short text for the author of a candidate, human or model: what was wrong, or where the time
+// went.
 std::string MeasurementFeedback(const Measurement& measurement);
 
 }  // namespace kernelcast

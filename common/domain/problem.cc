@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/checked_math.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
@@ -85,14 +88,41 @@ absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor, const
       return absl::InvalidArgumentError(
           absl::StrCat(tensor.name, ".shape[", i, "]: ", extent.status().message()));
     }
-    if (*extent > kMaxTensorElements / elements) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(tensor.name, ": more than ", kMaxTensorElements, " elements"));
-    }
-    elements *= *extent;
     shape.push_back(*extent);
+    const std::optional<int64_t> product = CheckedMultiply(elements, *extent);
+    if (!product.has_value() || *product > kMaxTensorElements) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensor.name, ".shape: ", absl::StrJoin(shape, " x "), " is more than ",
+                       kMaxTensorElements, " elements"));
+    }
+    elements = *product;
   }
   return shape;
+}
+
+absl::StatusOr<Tolerance> ToleranceAt(const TensorSpec& output, const AxisValues& axes) {
+  Tolerance tolerance = output.tolerance;
+  const ToleranceExpressions& expressions = output.tolerance_expressions;
+  const double most_absolute = IsFloat(output.dtype) ? kMaxTolerance : kMaxIntegerTolerance;
+  const Variables variables(axes.begin(), axes.end());
+  const auto evaluate = [&](const std::optional<Expression>& expression, const char* field,
+                            double most, double& value) -> absl::Status {
+    if (!expression) return absl::OkStatus();
+    const absl::StatusOr<double> found = expression->Evaluate(variables);
+    if (found.ok() && *found >= 0 && *found <= most) {
+      value = *found;
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        output.name, ".tolerance.", field, ": ",
+        found.ok() ? absl::StrCat("expression ", Quoted(expression->text()), " is ",
+                                  NumberText(*found), ", not a number from 0 to ", NumberText(most))
+                   : std::string(found.status().message())));
+  };
+  KC_RETURN_IF_ERROR(evaluate(expressions.atol, "atol", most_absolute, tolerance.atol));
+  KC_RETURN_IF_ERROR(evaluate(expressions.rtol, "rtol", kMaxTolerance, tolerance.rtol));
+  KC_RETURN_IF_ERROR(evaluate(expressions.normwise, "normwise", kMaxTolerance, tolerance.normwise));
+  return tolerance;
 }
 
 std::vector<AxisValues> HeldOutCorners(const Problem& problem) {

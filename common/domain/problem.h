@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct Axis {
   int64_t held_out_low = 1;
   int64_t held_out_high = 64;
   int64_t multiple_of = 1;
+  // C type of the kernel argument when the axis is passed to a launch.
+  ScalarType type = ScalarType::kInt64;
 };
 
 enum class Adversarial { kLarge, kEqualRows, kZeros, kExtreme };
@@ -55,7 +58,7 @@ struct Uniform {
   double low = 0;
   double high = 1;
 };
-// From `low` to `high` inclusive, both over the axes.
+// Integers from `low` to `high` inclusive. Both are expressions over the axes.
 struct Integers {
   Expression low;
   Expression high;
@@ -63,12 +66,52 @@ struct Integers {
 struct Constant {
   double value = 0;
 };
-using InitDistribution = std::variant<Normal, Uniform, Integers, Constant>;
+// exp of a normally distributed value.
+struct LogNormal {
+  double mean = 0;  // mean of the logarithm; `stddev` too
+  double stddev = 1;
+};
+// Density proportional to x^-exponent over [low, high], both above 0.
+struct PowerLaw {
+  double exponent = 2;
+  double low = 1;
+  double high = 1000;
+};
+// Integers from `low` to `high` inclusive. The k-th has a probability proportional to k^-exponent.
+struct Zipf {
+  double exponent = 1;
+  Expression low;
+  Expression high;
+};
+// Elements of the tensor's dtype, from a file of the problem.
+struct FileValues {
+  std::string path;
+  // Little-endian, without a header. Shared, so that copies of a problem do not copy it.
+  std::shared_ptr<const std::string> elements;
+  // If true, a case starts at a random element and wraps around at the end of the file. If false,
+  // it starts at the first element, and the file has enough elements for every shape.
+  bool random_start = true;
+};
+using InitDistribution =
+    std::variant<Normal, Uniform, Integers, Constant, LogNormal, PowerLaw, Zipf, FileValues>;
+
+// Rounding of drawn values. Floating point only.
+struct Quantisation {
+  double step = 0;                    // round to multiples of it; 0: none
+  std::optional<DataType> precision;  // round to values of this narrower type
+};
 
 struct Tolerance {
   double atol = 0;
   double rtol = 0;
   double normwise = 0;
+};
+
+// Expressions over the axes. Each one that is set replaces the constant.
+struct ToleranceExpressions {
+  std::optional<Expression> atol;
+  std::optional<Expression> rtol;
+  std::optional<Expression> normwise;
 };
 
 struct TensorSpec {
@@ -77,12 +120,14 @@ struct TensorSpec {
   std::vector<Expression> shape;
   // Inputs only.
   InitDistribution init;
+  Quantisation quantisation;
   std::vector<Adversarial> adversarial;
-  // Outputs only.
+  // Outputs only. ToleranceAt combines the two.
   Tolerance tolerance;
+  ToleranceExpressions tolerance_expressions;
 };
 
-// A template of a space: a source that becomes a candidate once its tunables have values.
+// A template of a space: a source that becomes a candidate when its tunables get values.
 struct SpaceTemplate {
   std::string name;
   std::string description;
@@ -92,21 +137,21 @@ struct SpaceTemplate {
     std::string name;
     std::vector<std::string> values;
   };
-  // In the order of the file; where there are several flag sets they come last as the dimension
-  // "FLAGS", whose values are indices into flag_sets.
+  // In the order of the file. If there are several flag sets, the last dimension is "FLAGS"; its
+  // values are indices into flag_sets.
   std::vector<Dimension> dimensions;
   std::vector<std::vector<std::string>> flag_sets;  // at least one
   std::vector<Expression> constraints;
-  // Device CUDA only, over axes and the tunables that only have integer values.
+  // Device CUDA only. Expressions over axes and the tunables that have only integer values.
   std::vector<Launch> launches;
   std::string workspace_bytes;  // empty: none
 };
 
-// A point: a template and one value index per dimension.
+// A point of a space: a template and one value index per dimension.
 struct SpacePoint {
   int template_index = 0;
   std::vector<int> values;
-  // clang-tidy 14 takes the comparison with 0 that this makes for a null pointer.
+  // clang-tidy 14 mistakes the generated comparison with 0 for a null pointer.
   friend auto operator<=>(const SpacePoint&,
                           const SpacePoint&) = default;  // NOLINT(modernize-use-nullptr)
 };
@@ -117,23 +162,24 @@ struct Space {
   std::vector<SpaceTemplate> templates;
 };
 
-// Whether the point exists and satisfies the template's constraints: each is finite and not zero.
+// Whether the point exists and satisfies the template's constraints. A constraint is satisfied if
+// it is finite and not zero.
 bool Admits(const Space& space, const SpacePoint& point);
-// Steps to the template's lexicographically next point, admitted or not. False after the last, and
-// the point is then the first again.
+// Advances to the template's lexicographically next point, admitted or not. After the last point it
+// wraps to the first and returns false.
 bool NextPoint(const SpaceTemplate& space_template, SpacePoint& point);
-// Every admitted point, in lexicographic order. At most `limit`.
+// Every admitted point in lexicographic order, at most `limit`.
 std::vector<SpacePoint> EnumeratePoints(const Space& space, size_t limit = 1'000'000);
-// Source, flags, tunables and launches of a point; `problem_id` and `origin` ("template:NAME") are
-// set, the id too. The tunables are the template's dimensions, preceded by TEMPLATE. The point must
-// exist.
+// The candidate of a point: source, flags, tunables, launches, `problem_id`, `origin`
+// ("template:NAME") and id. The tunables are TEMPLATE followed by the template's dimensions. The
+// point must exist.
 Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
                              const std::string& problem_id);
 
 inline constexpr std::string_view kCpuTargetName = "cpu";
 inline constexpr std::string_view kCudaTargetName = "cuda";
 
-// A program that comes with a problem: a reference or an oracle.
+// A program that belongs to a problem: a reference or an oracle.
 struct KernelProgram {
   std::string file;    // as written in problem.yaml
   std::string source;  // its content
@@ -143,14 +189,14 @@ struct KernelProgram {
 };
 
 struct ProblemTarget {
-  // Of the reference, and of the candidates that the space makes.
+  // Kind of the reference and of the candidates that the space generates.
   CandidateKind kind = CandidateKind::kHostNative;
   KernelProgram reference;
   // Device CUDA in double precision: floating-point outputs are written as float64, inputs and
-  // integer outputs are as declared. Absent: the problem's own oracle.
+  // integer outputs as declared. Absent: the problem's oracle is used.
   std::optional<KernelProgram> oracle;
   std::optional<Space> space;
-  // The target's own, or else the problem's.
+  // Shapes of the target, or the problem's shapes if it has none of its own.
   std::vector<AxisValues> check_shapes;
   std::vector<AxisValues> bench_shapes;
 };
@@ -160,8 +206,8 @@ struct ProblemFile {
   std::string content;
 };
 
-// An operation to make fast, as parsed from problem.yaml and the files that it names. Immutable
-// once parsed.
+// An operation to optimise, as parsed from problem.yaml and the files that it names. Immutable once
+// parsed.
 struct Problem {
   std::string problem_id;
   std::string name;
@@ -171,15 +217,15 @@ struct Problem {
   std::vector<Axis> axes;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  // Host-native; empty only where every target has an oracle of its own.
+  // Host-native source. Empty only if every target has its own oracle.
   std::string oracle_source;
   std::map<std::string, ProblemTarget, std::less<>> targets;
-  // Of targets that do not bring their own: what runs on a target uses ProblemTarget's.
+  // Shapes for targets without their own. To run a target, use the shapes in ProblemTarget.
   std::vector<AxisValues> check_shapes;
   std::vector<AxisValues> bench_shapes;
   std::optional<Expression> flops;
   std::optional<Expression> bytes;
-  // Everything that the problem consists of, sorted by path.
+  // All files of the problem, sorted by path.
   std::vector<ProblemFile> files;
 };
 
@@ -189,21 +235,32 @@ inline constexpr int64_t kMaxTensorElements = int64_t{1} << 28;
 // "p_" and 32 hex digits over the files, sorted by path.
 std::string ProblemId(const std::vector<ProblemFile>& files);
 
-// INVALID_ARGUMENT of the form "problem.yaml:12: outputs[0].dtype: 'float31' is not one of ...".
-// The files must be problem.yaml and those that it and its spaces name, no more and no less. All
-// check and bench shapes, and the corners of the held-out ranges, evaluate to legal tensor shapes.
+// Parses a problem. The files must be exactly problem.yaml and the files that it and its spaces
+// name. All check and bench shapes, and the corners of the held-out ranges, must evaluate to legal
+// tensor shapes. INVALID_ARGUMENT: "problem.yaml:12: outputs[0].dtype: 'float31' is not one of
+// ...".
 [[nodiscard]] absl::StatusOr<Problem> ParseProblem(std::vector<ProblemFile> files);
 
-// Reads problem.yaml and just the files that it names (oracle, references, spaces, templates),
-// sorted by path; ParseProblem accepts what it returns. NOT_FOUND: no such folder or file.
-// INVALID_ARGUMENT as ParseProblem, and where a path or a link leaves the folder.
+// Reads problem.yaml and the files that it names (oracle, references, spaces, templates), sorted by
+// path, for ParseProblem. NOT_FOUND: no such folder or file. INVALID_ARGUMENT as for ParseProblem,
+// or a path or link leaves the folder.
 [[nodiscard]] absl::StatusOr<std::vector<ProblemFile>> ReadProblemFolder(const std::string& folder);
 
-// Sizes of a tensor for given axes; each in [1, 2^40], their product at most kMaxTensorElements.
+// Sizes of a tensor for the given axes. Each is in [1, 2^40], and their product is at most
+// kMaxTensorElements.
 [[nodiscard]] absl::StatusOr<std::vector<int64_t>> TensorShape(const TensorSpec& tensor,
                                                                const AxisValues& axes);
 
-// The corners of the box of axis ranges that held-out shapes are drawn from.
+// Tolerance of an output at a shape. INVALID_ARGUMENT: an expression has no value at the shape, or
+// one that is not allowed.
+[[nodiscard]] absl::StatusOr<Tolerance> ToleranceAt(const TensorSpec& output,
+                                                    const AxisValues& axes);
+
+// Maximum tolerances. With a tolerance of 1 or more, an output of zeros would pass.
+inline constexpr double kMaxTolerance = 0.5;
+inline constexpr double kMaxIntegerTolerance = 1e6;
+
+// Corners of the box of axis ranges from which held-out shapes are drawn.
 std::vector<AxisValues> HeldOutCorners(const Problem& problem);
 
 // The reference of a target as a candidate, so that it is compiled and described like any other.

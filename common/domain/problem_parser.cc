@@ -1,21 +1,20 @@
-// ParseProblem and ReadProblemFolder: one parser over two sources of files. Every complaint names
-// the file, the line, the field, and what would have been allowed.
+// ParseProblem and ReadProblemFolder: one parser over two sources of files. Every error names the
+// file, the line, the field and what is allowed.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 #include "common/domain/problem.h"
+#include "common/domain/tensor_parser.h"
 #include "common/domain/text.h"
+#include "common/domain/yaml_cursor.h"
 #include "common/domain/yaml_tree.h"
 
 namespace kernelcast {
@@ -24,9 +23,9 @@ namespace {
 constexpr std::string_view kProblemFileName = "problem.yaml";
 constexpr int64_t kMaxExtent = int64_t{1} << 40;
 constexpr size_t kMaxPathBytes = 255;
-constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMaxTitleBytes = 200;
 constexpr size_t kMaxDescriptionBytes = 16 << 10;
+constexpr size_t kMaxArgumentBytes = 1024;
 constexpr size_t kMaxAxes = 10;
 constexpr size_t kMaxTensors = 16;
 constexpr size_t kMaxRank = 8;
@@ -37,195 +36,29 @@ constexpr size_t kMaxTemplates = 256;
 constexpr size_t kMaxDimensions = 32;
 constexpr size_t kMaxValues = 1024;
 constexpr size_t kMaxFlagSets = 64;
-// What the lines before a template take at most, with kMaxDimensions names and values of
-// kMaxNameBytes.
+// Maximum size of the lines before a template, with kMaxDimensions names and values of
+// kMaxYamlNameBytes.
 constexpr int64_t kMaxPrologueBytes = 8 << 10;
 constexpr size_t kMaxConstraints = 32;
 constexpr int64_t kMaxPoints = 1'000'000;
-// Points times constraints, which bounds the time to list a space to a few seconds.
+// Points times constraints. Bounds the time to list a space to a few seconds.
 constexpr int64_t kMaxConstraintChecks = 4'000'000;
-// How many points of a space to try at most when making sure that constraints admit any.
+// Maximum number of points to try when checking that constraints admit any.
 constexpr int kConstraintTrials = 20'000;
-// dtypes that the C entry on a cpu can name without a library of its own.
+// Maximum FLOPs and bytes of one call. Far more than tensors of the largest size need, and small
+// enough for the times computed from them.
+constexpr double kMaxDeclaredWork = 1e18;
+// dtypes that the C entry on a cpu can use without an additional library.
 constexpr DataType kCpuDataTypes[] = {DataType::kFloat64, DataType::kFloat32, DataType::kInt64,
                                       DataType::kInt32};
-constexpr Adversarial kAdversarials[] = {Adversarial::kLarge, Adversarial::kEqualRows,
-                                         Adversarial::kZeros, Adversarial::kExtreme};
 
-// Where the contents of a problem's files come from.
+// Source of the contents of a problem's files.
 class FileSource {
  public:
   virtual ~FileSource() = default;
-  // The error says what is wrong with the file, without its name.
+  // The error describes the file without naming it.
   [[nodiscard]] virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
 };
-
-// A value in a file, and the way there.
-struct Cursor {
-  const std::string* file;
-  const YamlNode* node;
-  std::string path;  // "outputs[0].dtype"; empty for the whole file
-  int line;
-
-  Cursor Child(const YamlNode& child, std::string_view key) const {
-    return {file, &child,
-            path.empty() ? std::string(key) : absl::StrCat(path, ".", std::string(key)),
-            child.line};
-  }
-  Cursor Item(size_t i) const {
-    return {file, &node->items[i], absl::StrCat(path, "[", i, "]"), node->items[i].line};
-  }
-  // The value of a key that is known to be there.
-  Cursor At(std::string_view key) const { return Child(*node->Find(key), key); }
-  bool Has(std::string_view key) const { return node->Find(key) != nullptr; }
-};
-
-absl::Status ErrorAtLine(const Cursor& at, int line, const std::string& what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(*at.file, ":", line, ": ", at.path, at.path.empty() ? "" : ": ", what));
-}
-
-absl::Status Error(const Cursor& at, const std::string& what) {
-  return ErrorAtLine(at, at.line, what);
-}
-
-absl::Status Error(const Cursor& at, const absl::Status& cause) {
-  return Error(at, std::string(cause.message()));
-}
-
-std::string Describe(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::kNull: return "nothing";
-    case YamlNode::Kind::kScalar: return Quoted(node.scalar);
-    case YamlNode::Kind::kSequence: return "a list";
-    case YamlNode::Kind::kMapping: return "a mapping";
-  }
-  return "nothing";
-}
-
-absl::Status ExpectMapping(const Cursor& at) {
-  if (at.node->kind == YamlNode::Kind::kMapping) return absl::OkStatus();
-  return Error(at,
-               absl::StrCat("expected a mapping of keys to values, found ", Describe(*at.node)));
-}
-
-// A mapping with all of `required` and nothing but `required` and `optional`.
-absl::Status ExpectKeys(const Cursor& at, const std::vector<std::string>& required,
-                        const std::vector<std::string>& optional) {
-  KC_RETURN_IF_ERROR(ExpectMapping(at));
-  std::vector<std::string> allowed = required;
-  allowed.insert(allowed.end(), optional.begin(), optional.end());
-  for (const auto& [key, line, value] : at.node->entries) {
-    if (std::ranges::find(allowed, key) != allowed.end()) continue;
-    const std::string nearest = NearestWord(key, allowed);
-    return ErrorAtLine(
-        at, line,
-        absl::StrCat("unknown key ", Quoted(key),
-                     nearest.empty() ? "" : "; did you mean '" + nearest + "'?",
-                     nearest.empty() ? "; allowed are " : " Allowed are ", CommaList(allowed)));
-  }
-  for (const std::string& key : required) {
-    if (!at.Has(key)) return Error(at, absl::StrCat("missing key '", key, "'"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ExpectList(const Cursor& at, size_t at_least, size_t at_most) {
-  if (at.node->kind != YamlNode::Kind::kSequence) {
-    return Error(at, absl::StrCat("expected a list, found ", Describe(*at.node)));
-  }
-  const size_t size = at.node->items.size();
-  if (size == 0 && at_least > 0) {
-    return Error(at, absl::StrCat("is an empty list; at least ", at_least, " entr",
-                                  at_least == 1 ? "y is" : "ies are", " needed"));
-  }
-  if (size < at_least || size > at_most) {
-    return Error(
-        at, at_least == at_most
-                ? absl::StrCat(size, " entries; exactly ", at_most, " are needed")
-                : absl::StrCat(size, " entries; from ", at_least, " to ", at_most, " are allowed"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadText(const Cursor& at, size_t max_bytes) {
-  if (at.node->kind != YamlNode::Kind::kScalar) {
-    return Error(at, absl::StrCat("expected text, found ", Describe(*at.node)));
-  }
-  std::string text = at.node->scalar;
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  if (text.empty()) return Error(at, "is empty");
-  if (text.size() > max_bytes) {
-    return Error(at, absl::StrCat(text.size(), " bytes; at most ", max_bytes, " are allowed"));
-  }
-  // An escape in a quoted scalar can make what the file itself may not hold.
-  if (!IsSourceText(text)) return Error(at, "is not UTF-8 text without NUL");
-  return text;
-}
-
-absl::StatusOr<int64_t> ReadInteger(const Cursor& at, int64_t low, int64_t high) {
-  const YamlNode& node = *at.node;
-  if (node.kind == YamlNode::Kind::kScalar && IsDecimalInteger(node.scalar)) {
-    int64_t value = 0;
-    std::from_chars(node.scalar.data(), node.scalar.data() + node.scalar.size(), value);
-    if (value >= low && value <= high) return value;
-  }
-  return Error(at, absl::StrCat(Describe(node), " is not a whole number from ", low, " to ", high));
-}
-
-absl::StatusOr<double> ReadNumber(const Cursor& at) {
-  const YamlNode& node = *at.node;
-  if (node.kind == YamlNode::Kind::kScalar) {
-    const std::string& text = node.scalar;
-    const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-    const char* end = text.data() + text.size();
-    double value = 0;
-    const auto [stop, error] = std::from_chars(begin, end, value);
-    if (error == std::errc() && stop == end && std::isfinite(value)) return value;
-  }
-  return Error(at, absl::StrCat(Describe(node), " is not a finite number"));
-}
-
-absl::StatusOr<double> ReadNumber(const Cursor& at, double low, double high) {
-  KC_ASSIGN_OR_RETURN(const double value, ReadNumber(at));
-  if (value >= low && value <= high) return value;
-  return Error(at, absl::StrCat(Describe(*at.node), " is not a number from ", NumberText(low),
-                                " to ", NumberText(high)));
-}
-
-absl::StatusOr<Expression> ReadExpression(const Cursor& at, const std::vector<std::string>& names) {
-  if (at.node->kind != YamlNode::Kind::kScalar) {
-    return Error(at, absl::StrCat("expected an expression, found ", Describe(*at.node)));
-  }
-  absl::StatusOr<Expression> expression = Expression::Parse(at.node->scalar, names);
-  if (!expression.ok()) {
-    // YAML has cut [min(a, b)] at the comma.
-    const std::string& text = at.node->scalar;
-    const bool cut = std::ranges::count(text, '(') != std::ranges::count(text, ')');
-    return Error(
-        at, absl::StrCat(expression.status().message(),
-                         cut ? "; between brackets, an expression with a comma needs quotes" : ""));
-  }
-  return expression;
-}
-
-absl::StatusOr<std::string> ReadLowerName(const Cursor& at) {
-  KC_ASSIGN_OR_RETURN(const std::string name, ReadText(at, kMaxNameBytes));
-  if (IsLowerName(name)) return name;
-  return Error(at, Quoted(name) + " is not a name of a-z, 0-9 and _");
-}
-
-absl::Status CheckVariableName(const Cursor& at, int line, const std::string& name) {
-  if (name.size() > kMaxNameBytes || !IsIdentifier(name) || name[0] == '_') {
-    return ErrorAtLine(at, line,
-                       absl::StrCat(Quoted(name), " is not a name: a letter, then letters, digits ",
-                                    "and _, at most ", kMaxNameBytes, " in all"));
-  }
-  if (Expression::IsReservedName(name)) {
-    return ErrorAtLine(at, line, Quoted(name) + " is the name of a function in expressions");
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::vector<std::string>> ReadFlags(const Cursor& at) {
   KC_RETURN_IF_ERROR(ExpectList(at, 0, kMaxFlags));
@@ -240,7 +73,7 @@ absl::StatusOr<std::vector<std::string>> ReadFlags(const Cursor& at) {
   return flags;
 }
 
-// Relative, '/'-separated, and made of names that need no quoting in a shell, a #line or a URL.
+// Checks that a path is relative, '/'-separated, and needs no quoting in a shell, a #line or a URL.
 absl::Status CheckRelativePath(std::string_view path) {
   const auto invalid = [&](const std::string& why) {
     return absl::InvalidArgumentError(absl::StrCat("path ", Quoted(path), " ", why));
@@ -277,7 +110,7 @@ class ProblemParser {
  public:
   explicit ProblemParser(FileSource& source) : source_(source) {}
 
-  // Files are in `files_read()` also after a failure.
+  // `files_read()` is valid even after a failure.
   absl::StatusOr<Problem> Parse() {
     const std::string file(kProblemFileName);
     const absl::StatusOr<std::string> content = ReadWhole(file);
@@ -309,7 +142,7 @@ class ProblemParser {
     return content;
   }
 
-  // The file that a value names, relative to `folder` ("" or ending in '/').
+  // Reads the file that a value names, relative to `folder` ("" or ending in '/').
   absl::StatusOr<std::string> ReadNamedFile(const Cursor& at, const std::string& folder,
                                             std::string& path) {
     KC_ASSIGN_OR_RETURN(const std::string name, ReadText(at, kMaxPathBytes));
@@ -347,10 +180,12 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(ReadInteger(top.At("schema"), 1, 1).status());
     KC_ASSIGN_OR_RETURN(problem_.name, ReadLowerName(top.At("name")));
     KC_ASSIGN_OR_RETURN(problem_.title, ReadText(top.At("title"), kMaxTitleBytes));
-    KC_ASSIGN_OR_RETURN(problem_.family, ReadText(top.At("family"), kMaxNameBytes));
+    KC_ASSIGN_OR_RETURN(problem_.family, ReadText(top.At("family"), kMaxYamlNameBytes));
     if (!IsToken(problem_.family)) {
       return Error(top.At("family"), Quoted(problem_.family) + " is not one word");
     }
+    // Forecasts group problems by family, so British and American spellings must be equal.
+    absl::StrReplaceAll({{"isation", "ization"}}, &problem_.family);
     if (top.Has("description")) {
       KC_ASSIGN_OR_RETURN(problem_.description,
                           ReadText(top.At("description"), kMaxDescriptionBytes));
@@ -385,7 +220,7 @@ class ProblemParser {
     for (const auto& [key, line, value] : axes.node->entries) {
       KC_RETURN_IF_ERROR(CheckVariableName(axes, line, key));
       const Cursor at = axes.Child(value, key);
-      KC_RETURN_IF_ERROR(ExpectKeys(at, {"held_out"}, {"multiple_of"}));
+      KC_RETURN_IF_ERROR(ExpectKeys(at, {"held_out"}, {"multiple_of", "type"}));
       const Cursor range = at.At("held_out");
       KC_RETURN_IF_ERROR(ExpectList(range, 2, 2));
       Axis axis;
@@ -396,12 +231,27 @@ class ProblemParser {
       if (at.Has("multiple_of")) {
         KC_ASSIGN_OR_RETURN(axis.multiple_of, ReadInteger(at.At("multiple_of"), 1, kMaxExtent));
       }
+      if (at.Has("type")) {
+        KC_RETURN_IF_ERROR(ReadAxisType(at.At("type"), axis));
+      }
       if ((axis.held_out_low - 1) / axis.multiple_of == axis.held_out_high / axis.multiple_of) {
         return Error(range, absl::StrCat("no multiple of ", axis.multiple_of, " lies in [",
                                          axis.held_out_low, ", ", axis.held_out_high, "]"));
       }
       problem_.axes.push_back(axis);
       axis_names_.push_back(axis.name);
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status ReadAxisType(const Cursor& at, Axis& axis) {
+    KC_ASSIGN_OR_RETURN(const std::string name, ReadText(at, kMaxYamlNameBytes));
+    const absl::StatusOr<ScalarType> type = ParseScalarType(name);
+    if (!type.ok()) return Error(at, type.status());
+    axis.type = *type;
+    if (const auto largest = ConvertScalar(axis.type, static_cast<double>(axis.held_out_high));
+        !largest.ok()) {
+      return Error(at, absl::StrCat("held_out allows ", largest.status().message()));
     }
     return absl::OkStatus();
   }
@@ -417,7 +267,7 @@ class ProblemParser {
       }
       TensorSpec tensor;
       KC_RETURN_IF_ERROR(ParseTensorName(at.At("name"), tensor));
-      KC_ASSIGN_OR_RETURN(const std::string dtype, ReadText(at.At("dtype"), kMaxNameBytes));
+      KC_ASSIGN_OR_RETURN(const std::string dtype, ReadText(at.At("dtype"), kMaxYamlNameBytes));
       const absl::StatusOr<DataType> parsed = ParseDataType(dtype);
       if (!parsed.ok()) return Error(at.At("dtype"), parsed.status());
       tensor.dtype = *parsed;
@@ -428,10 +278,13 @@ class ProblemParser {
         tensor.shape.push_back(std::move(extent));
       }
       if (is_input) {
-        KC_RETURN_IF_ERROR(ParseInit(at.At("init"), tensor));
+        const auto read = [this](const Cursor& file, std::string& path) {
+          return ReadNamedFile(file, "", path);
+        };
+        KC_RETURN_IF_ERROR(ParseInit(at.At("init"), axis_names_, read, tensor));
         KC_RETURN_IF_ERROR(ParseAdversarial(at, tensor));
       } else {
-        KC_RETURN_IF_ERROR(ParseTolerance(at, tensor));
+        KC_RETURN_IF_ERROR(ParseTolerance(at, axis_names_, tensor));
       }
       tensors.push_back(std::move(tensor));
     }
@@ -439,7 +292,7 @@ class ProblemParser {
   }
 
   absl::Status ParseTensorName(const Cursor& at, TensorSpec& tensor) {
-    KC_ASSIGN_OR_RETURN(tensor.name, ReadText(at, kMaxNameBytes));
+    KC_ASSIGN_OR_RETURN(tensor.name, ReadText(at, kMaxYamlNameBytes));
     KC_RETURN_IF_ERROR(CheckVariableName(at, at.line, tensor.name));
     if (std::ranges::find(axis_names_, tensor.name) != axis_names_.end()) {
       return Error(at, Quoted(tensor.name) + " is the name of an axis");
@@ -451,128 +304,9 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  absl::Status ParseInit(const Cursor& at, TensorSpec& tensor) {
-    KC_RETURN_IF_ERROR(ExpectMapping(at));
-    if (!at.Has("distribution")) return Error(at, "missing key 'distribution'");
-    const Cursor distribution = at.At("distribution");
-    KC_ASSIGN_OR_RETURN(const std::string name, ReadText(distribution, kMaxNameBytes));
-    const bool is_float = IsFloat(tensor.dtype);
-    if (name == "normal" && is_float) {
-      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution"}, {"mean", "stddev"}));
-      Normal normal;
-      if (at.Has("mean")) {
-        KC_ASSIGN_OR_RETURN(normal.mean, ReadNumber(at.At("mean")));
-      }
-      if (at.Has("stddev")) {
-        KC_ASSIGN_OR_RETURN(normal.stddev, ReadNumber(at.At("stddev"), 0, 1e30));
-      }
-      tensor.init = normal;
-    } else if (name == "uniform" && is_float) {
-      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution", "low", "high"}, {}));
-      Uniform uniform;
-      KC_ASSIGN_OR_RETURN(uniform.low, ReadNumber(at.At("low")));
-      KC_ASSIGN_OR_RETURN(uniform.high, ReadNumber(at.At("high")));
-      if (!(uniform.low < uniform.high)) return Error(at, "low must be less than high");
-      tensor.init = uniform;
-    } else if (name == "integers") {
-      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution", "low", "high"}, {}));
-      Integers integers;
-      KC_ASSIGN_OR_RETURN(integers.low, ReadExpression(at.At("low"), axis_names_));
-      KC_ASSIGN_OR_RETURN(integers.high, ReadExpression(at.At("high"), axis_names_));
-      tensor.init = std::move(integers);
-    } else if (name == "constant") {
-      KC_RETURN_IF_ERROR(ExpectKeys(at, {"distribution", "value"}, {}));
-      Constant constant;
-      if (is_float) {
-        KC_ASSIGN_OR_RETURN(constant.value, ReadNumber(at.At("value")));
-      } else {
-        const auto [low, high] = IntegerRange(tensor.dtype);
-        KC_ASSIGN_OR_RETURN(const int64_t value, ReadInteger(at.At("value"), low, high));
-        constant.value = static_cast<double>(value);
-      }
-      tensor.init = constant;
-    } else {
-      return Error(
-          distribution,
-          absl::StrCat(Quoted(name), " is not one of ",
-                       is_float ? "normal, uniform, integers, constant" : "integers, constant",
-                       ", which ", std::string(Name(tensor.dtype)), " may have"));
-    }
-    return absl::OkStatus();
-  }
-
-  // Integers that the dtype and a double both hold exactly.
-  static std::pair<int64_t, int64_t> IntegerRange(DataType dtype) {
-    constexpr int64_t kExact = int64_t{1} << 53;
-    switch (dtype) {
-      case DataType::kInt32:
-        return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-      case DataType::kInt8: return {-128, 127};
-      case DataType::kUint8: return {0, 255};
-      case DataType::kFloat32: return {-(1 << 24), 1 << 24};
-      case DataType::kFloat16: return {-2048, 2048};
-      case DataType::kBfloat16: return {-256, 256};
-      case DataType::kFloat8E4m3: return {-16, 16};
-      case DataType::kFloat8E5m2: return {-8, 8};
-      case DataType::kInt64:
-      case DataType::kFloat64: break;
-    }
-    return {-kExact, kExact};
-  }
-
-  absl::Status ParseAdversarial(const Cursor& tensor_at, TensorSpec& tensor) {
-    if (!tensor_at.Has("adversarial")) {
-      if (IsFloat(tensor.dtype)) {
-        tensor.adversarial.assign(std::begin(kAdversarials), std::end(kAdversarials));
-      }
-      return absl::OkStatus();
-    }
-    const Cursor at = tensor_at.At("adversarial");
-    KC_RETURN_IF_ERROR(ExpectList(at, 0, std::size(kAdversarials)));
-    for (size_t i = 0; i < at.node->items.size(); ++i) {
-      const Cursor item = at.Item(i);
-      KC_ASSIGN_OR_RETURN(const std::string name, ReadText(item, kMaxNameBytes));
-      std::vector<std::string> allowed;
-      const Adversarial* found = nullptr;
-      for (const Adversarial& adversarial : kAdversarials) {
-        // Large and extreme values have no meaning for indices and counts.
-        const bool for_integers =
-            adversarial == Adversarial::kEqualRows || adversarial == Adversarial::kZeros;
-        if (!IsFloat(tensor.dtype) && !for_integers) continue;
-        allowed.emplace_back(Name(adversarial));
-        if (name == Name(adversarial)) found = &adversarial;
-      }
-      if (found == nullptr) {
-        return Error(item, absl::StrCat(Quoted(name), " is not one of ", CommaList(allowed),
-                                        ", which ", std::string(Name(tensor.dtype)), " may have"));
-      }
-      if (std::ranges::find(tensor.adversarial, *found) != tensor.adversarial.end()) {
-        return Error(item, Quoted(name) + " occurs twice");
-      }
-      tensor.adversarial.push_back(*found);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ParseTolerance(const Cursor& tensor_at, TensorSpec& tensor) {
-    const bool is_float = IsFloat(tensor.dtype);
-    if (!tensor_at.Has("tolerance")) {
-      if (!is_float) return absl::OkStatus();
-      return Error(tensor_at, "missing key 'tolerance', which floating-point outputs need");
-    }
-    const Cursor at = tensor_at.At("tolerance");
-    KC_RETURN_IF_ERROR(ExpectKeys(at, {"atol", "rtol", "normwise"}, {}));
-    // From 1 on, an output of zeros would pass.
-    const double most = is_float ? 0.5 : 1e6;
-    KC_ASSIGN_OR_RETURN(tensor.tolerance.atol, ReadNumber(at.At("atol"), 0, most));
-    KC_ASSIGN_OR_RETURN(tensor.tolerance.rtol, ReadNumber(at.At("rtol"), 0, 0.5));
-    KC_ASSIGN_OR_RETURN(tensor.tolerance.normwise, ReadNumber(at.At("normwise"), 0, 0.5));
-    return absl::OkStatus();
-  }
-
-  // Whether the shapes are such as the problem can be run at; `failed` becomes the first that is
-  // not. The error has no position. Goes through the shapes of one tensor after the other, which
-  // keeps its expressions compiled.
+  // Checks that the problem can run at the shapes. On failure `failed` is the first bad shape; the
+  // error has no position. Iterates over tensors in the outer loop, which keeps each tensor's
+  // expressions compiled.
   absl::Status CheckShapes(const std::vector<AxisValues>& shapes, const AxisValues*& failed) const {
     const auto each_shape = [&](auto check) {
       for (const AxisValues& shape : shapes) {
@@ -587,37 +321,14 @@ class ProblemParser {
       for (const TensorSpec& tensor : *tensors) {
         KC_RETURN_IF_ERROR(each_shape(
             [&](const AxisValues& shape) { return TensorShape(tensor, shape).status(); }));
-        KC_RETURN_IF_ERROR(each_shape([&](const AxisValues& shape) {
-          return CheckIntegers(tensor, Variables(shape.begin(), shape.end()));
-        }));
+        KC_RETURN_IF_ERROR(
+            each_shape([&](const AxisValues& shape) { return CheckTensorAt(tensor, shape); }));
       }
     }
     KC_RETURN_IF_ERROR(each_shape(
         [&](const AxisValues& shape) { return CheckCount("flops", problem_.flops, shape); }));
     return each_shape(
         [&](const AxisValues& shape) { return CheckCount("bytes", problem_.bytes, shape); });
-  }
-
-  // The bounds of an input of integers, if it is one.
-  static absl::Status CheckIntegers(const TensorSpec& tensor, const Variables& variables) {
-    const auto* integers = std::get_if<Integers>(&tensor.init);
-    if (integers == nullptr) return absl::OkStatus();
-    const auto invalid = [&](const char* field, const absl::Status& cause) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(tensor.name, ".init.", field, ": ", cause.message()));
-    };
-    const auto [least, most] = IntegerRange(tensor.dtype);
-    const absl::StatusOr<int64_t> low = integers->low.EvaluateInteger(variables, least, most);
-    if (!low.ok()) return invalid("low", low.status());
-    const absl::StatusOr<int64_t> high = integers->high.EvaluateInteger(variables, *low, most);
-    if (!high.ok()) return invalid("high", high.status());
-    const bool zeros =
-        std::ranges::find(tensor.adversarial, Adversarial::kZeros) != tensor.adversarial.end();
-    if (!IsFloat(tensor.dtype) && zeros && (*low > 0 || *high < 0)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          tensor.name, ".adversarial: zeros lie outside the values ", *low, " to ", *high));
-    }
-    return absl::OkStatus();
   }
 
   static absl::Status CheckCount(const char* field, const std::optional<Expression>& expression,
@@ -628,8 +339,10 @@ class ProblemParser {
     if (!value.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(field, ": ", value.status().message()));
     }
-    if (*value < 0) return absl::InvalidArgumentError(absl::StrCat(field, " is negative"));
-    return absl::OkStatus();
+    if (*value >= 0 && *value <= kMaxDeclaredWork) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": expression ", Quoted(expression->text()), " is ", NumberText(*value),
+                     ", not a number from 0 to ", NumberText(kMaxDeclaredWork)));
   }
 
   // Held-out shapes are drawn from the whole box of axis ranges, so its corners must be legal.
@@ -658,6 +371,9 @@ class ProblemParser {
         if (size % axis.multiple_of != 0) {
           return Error(value, absl::StrCat(size, " is not a multiple of ", axis.multiple_of));
         }
+        if (const auto typed = ConvertScalar(axis.type, static_cast<double>(size)); !typed.ok()) {
+          return Error(value, typed.status());
+        }
         shape[axis.name] = size;
       }
       const AxisValues* failed = nullptr;
@@ -680,7 +396,7 @@ class ProblemParser {
       return Error(targets, absl::StrCat("more than ", kMaxTargets, " targets"));
     }
     for (const auto& [key, line, value] : targets.node->entries) {
-      if (key.size() > kMaxNameBytes || !IsLowerName(key) || !IsToken(key)) {
+      if (key.size() > kMaxYamlNameBytes || !IsLowerName(key) || !IsToken(key)) {
         return ErrorAtLine(targets, line,
                            Quoted(key) + " is not a name of a-z, 0-9 and _ without _ in front");
       }
@@ -738,7 +454,7 @@ class ProblemParser {
     return target;
   }
 
-  // Device CUDA: a source and how its kernels are launched.
+  // Parses a device CUDA program: a source and its launches.
   absl::StatusOr<KernelProgram> ParseDeviceProgram(const Cursor& at) {
     KC_RETURN_IF_ERROR(ExpectKeys(at, {"file", "launches"}, {"workspace_bytes", "flags"}));
     KernelProgram program;
@@ -750,7 +466,7 @@ class ProblemParser {
     return program;
   }
 
-  // `launches` and `workspace_bytes` of a mapping, with expressions over `names`.
+  // Parses `launches` and `workspace_bytes` of a mapping, with expressions over `names`.
   absl::Status ParseLaunches(const Cursor& parent, const std::vector<std::string>& names,
                              std::vector<Launch>& launches, std::string& workspace_bytes) const {
     if (parent.Has("workspace_bytes")) {
@@ -763,7 +479,7 @@ class ProblemParser {
       KC_RETURN_IF_ERROR(ExpectKeys(at, {"kernel", "grid", "block", "arguments"},
                                     {"shared_memory_bytes", "cluster"}));
       Launch launch;
-      KC_ASSIGN_OR_RETURN(launch.kernel, ReadText(at.At("kernel"), kMaxNameBytes));
+      KC_ASSIGN_OR_RETURN(launch.kernel, ReadText(at.At("kernel"), kMaxYamlNameBytes));
       if (!IsIdentifier(launch.kernel)) {
         return Error(at.At("kernel"), Quoted(launch.kernel) + " is not the name of a kernel");
       }
@@ -780,7 +496,7 @@ class ProblemParser {
       KC_RETURN_IF_ERROR(ExpectList(arguments, 0, kMaxLaunchArguments));
       for (size_t j = 0; j < arguments.node->items.size(); ++j) {
         KC_ASSIGN_OR_RETURN(std::string argument,
-                            ReadArgument(arguments.Item(j), !workspace_bytes.empty()));
+                            ReadArgument(arguments.Item(j), names, !workspace_bytes.empty()));
         launch.arguments.push_back(std::move(argument));
       }
       launches.push_back(std::move(launch));
@@ -805,25 +521,28 @@ class ProblemParser {
     return extent;
   }
 
-  absl::StatusOr<std::string> ReadArgument(const Cursor& at, bool has_workspace) const {
-    KC_ASSIGN_OR_RETURN(std::string text, ReadText(at, kMaxNameBytes));
-    if (text.find(':') != std::string::npos) {
-      const absl::StatusOr<LaunchLiteral> literal = ParseLaunchLiteral(text);
-      if (!literal.ok()) return Error(at, literal.status());
-      return text;
+  absl::StatusOr<std::string> ReadArgument(const Cursor& at, const std::vector<std::string>& names,
+                                           bool has_workspace) const {
+    KC_ASSIGN_OR_RETURN(std::string text, ReadText(at, kMaxArgumentBytes));
+    const absl::StatusOr<LaunchArgument> argument = ParseLaunchArgument(text);
+    if (!argument.ok()) return Error(at, argument.status());
+    if (argument->kind == LaunchArgument::Kind::kName) {
+      const std::string& name = argument->name;
+      if (tensor_names_.contains(name) ||
+          std::ranges::find(axis_names_, name) != axis_names_.end()) {
+        return text;
+      }
+      std::vector<std::string> known(tensor_names_.begin(), tensor_names_.end());
+      known.insert(known.end(), axis_names_.begin(), axis_names_.end());
+      known.emplace_back(kWorkspaceArgument);
+      return Error(at, absl::StrCat(Quoted(text), " is not one of ", CommaList(known),
+                                    ", or an expression with a type such as 3:int or 0.5:float"));
     }
-    if (text == kWorkspaceArgument) {
-      if (!has_workspace) return Error(at, "'workspace' needs the key workspace_bytes");
-      return text;
+    if (argument->kind == LaunchArgument::Kind::kWorkspace && !has_workspace) {
+      return Error(at, Quoted(text) + " needs the key workspace_bytes");
     }
-    if (tensor_names_.contains(text) || std::ranges::find(axis_names_, text) != axis_names_.end()) {
-      return text;
-    }
-    std::vector<std::string> known(tensor_names_.begin(), tensor_names_.end());
-    known.insert(known.end(), axis_names_.begin(), axis_names_.end());
-    known.emplace_back(kWorkspaceArgument);
-    return Error(at, absl::StrCat(Quoted(text), " is not one of ", CommaList(known),
-                                  ", or a literal such as 3:i32 or 0.5:f32"));
+    const absl::Status expression = CheckArgumentExpression(*argument, names);
+    return expression.ok() ? absl::StatusOr<std::string>(text) : Error(at, expression);
   }
 
   absl::Status CheckCpuDataTypes(const Cursor& top) const {
@@ -904,7 +623,7 @@ class ProblemParser {
     KC_RETURN_IF_ERROR(ExpectKeys(at, required, optional));
     SpaceTemplate parsed;
     KC_ASSIGN_OR_RETURN(parsed.name, ReadLowerName(at.At("name")));
-    // It becomes the value of a tunable.
+    // The name becomes the value of a tunable.
     if (!IsIdentifier(parsed.name)) {
       return Error(at.At("name"), Quoted(parsed.name) + " does not begin with a letter");
     }
@@ -952,7 +671,7 @@ class ProblemParser {
       std::set<std::string> seen;
       for (size_t i = 0; i < values.node->items.size(); ++i) {
         const Cursor item = values.Item(i);
-        KC_ASSIGN_OR_RETURN(std::string text, ReadText(item, kMaxNameBytes));
+        KC_ASSIGN_OR_RETURN(std::string text, ReadText(item, kMaxYamlNameBytes));
         if (!IsDecimalInteger(text) && !IsIdentifier(text)) {
           return Error(item, Quoted(text) + " is neither a decimal integer nor an identifier");
         }
@@ -989,7 +708,7 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  // Those that only have integer values, so that expressions may use them.
+  // Tunables that have only integer values, and so can be used in expressions.
   static std::vector<std::string> NumericTunables(const SpaceTemplate& parsed) {
     std::vector<std::string> numeric;
     for (const SpaceTemplate::Dimension& dimension : parsed.dimensions) {
@@ -1011,8 +730,8 @@ class ProblemParser {
     return absl::OkStatus();
   }
 
-  // Whether any point of the template is admitted. Where `trials` run out, it has the benefit of
-  // the doubt.
+  // Checks that some point of the template is admitted. If `trials` run out, the template is
+  // accepted.
   static absl::Status CheckSatisfiable(const Cursor& at, const Space& space, int template_index,
                                        int& trials) {
     const SpaceTemplate& parsed = space.templates[template_index];
@@ -1033,7 +752,7 @@ class ProblemParser {
   std::set<std::string> tensor_names_;
 };
 
-// Files that arrived with the call.
+// Files sent with the call.
 class GivenFiles final : public FileSource {
  public:
   [[nodiscard]] absl::Status Add(ProblemFile file) {
@@ -1066,7 +785,7 @@ class FolderFiles final : public FileSource {
     std::error_code error;
     const std::filesystem::path resolved = std::filesystem::canonical(folder_ / path, error);
     if (error) return absl::NotFoundError("does not exist");
-    // A link may lead out although the path does not.
+    // A link may lead outside the folder even if the path does not.
     const auto [inside, unused] =
         std::mismatch(folder_.begin(), folder_.end(), resolved.begin(), resolved.end());
     if (inside != folder_.end()) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBuckets = 10;
 constexpr double kProbabilityFloor = 1e-12;
-// Published probabilities are rounded; a strict parser would lose some of them.
+// Published probabilities are rounded, so exact sums cannot be required.
 constexpr double kSimplexTolerance = 1e-3;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -71,7 +71,7 @@ int BucketOf(double confidence) {
   return bucket;
 }
 
-// 1-based ranks, ties at their middle.
+// 1-based ranks. Ties get the middle rank.
 std::vector<double> MidRanks(std::span<const double> values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -88,14 +88,14 @@ std::vector<double> MidRanks(std::span<const double> values) {
   return ranks;
 }
 
-// Counts of inserted positions, with prefix sums in logarithmic time.
+// Counts insertions by position. Prefix sums take logarithmic time.
 class PrefixCounts {
  public:
   explicit PrefixCounts(size_t size) : tree_(size + 1, 0) {}
   void Insert(size_t position) {
     for (size_t i = position + 1; i < tree_.size(); i += i & -i) ++tree_[i];
   }
-  // How many were inserted at positions less than `end`.
+  // Number of insertions at positions below `end`.
   uint64_t Below(size_t end) const {
     uint64_t count = 0;
     for (size_t i = end; i > 0; i -= i & -i) count += tree_[i];
@@ -249,7 +249,7 @@ double PairwiseAccuracy(std::span<const double> x, std::span<const double> y) {
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, {}, [&](size_t i) { return y[i]; });
-  // Each group of equal y against all that have less.
+  // Compares each group of equal y with all items of lower y.
   PrefixCounts seen(distinct.size());
   double right = 0;
   double pairs = 0;

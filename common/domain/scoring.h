@@ -10,12 +10,12 @@
 
 namespace kernelcast {
 
-// Scoring rules for a simplex `p` over K bins and a 1-based true bin. Defined once, here; the
-// paper's figures use the full Brier score, which is twice `HalfBrier`.
+// Scoring rules for probabilities `p` over K bins and a 1-based true bin. The paper reports the
+// full Brier score, which is twice HalfBrier.
 
 // 0.5 * sum_i (p_i - y_i)^2, in [0, 1].
 double HalfBrier(std::span<const double> p, int true_bin);
-// sum over the first K-1 bins of (CDF_p - CDF_y)^2, divided by K-1, in [0, 1].
+// Sum over the first K-1 bins of (CDF_p - CDF_y)^2, divided by K-1, in [0, 1].
 double RankedProbability(std::span<const double> p, int true_bin);
 // -ln max(p[true], 1e-12).
 double NegativeLogLikelihood(std::span<const double> p, int true_bin);
@@ -28,20 +28,21 @@ double Reward(RewardKind kind, std::span<const double> p, int true_bin);
 struct ScoredForecast {
   std::vector<double> p;
   int true_bin = 0;
-  // That the forecast names, for accuracy and calibration error; 0: the most probable one.
+  // Bin that the forecast names, used for accuracy and calibration error. 0: the most probable bin.
   int predicted_bin = 0;
-  // For the ranking metrics; NaN where there is no number.
+  // Used by the ranking metrics. NaN: no value.
   double expected_log2_speedup = 0;
   double measured_log2_speedup = 0;
-  // Scored in the means as the uniform forecast, whose predicted bin is drawn evenly (it hits with
-  // probability 1/K); left out of the ranking metrics; counted apart. `p` is not looked at.
+  // The answer could not be parsed. The means score it as the uniform forecast, whose predicted bin
+  // hits with probability 1/K. The ranking metrics leave it out. It is counted separately, and `p`
+  // is ignored.
   bool unparsable = false;
-  // 1 / propensity; 1 for unweighted.
+  // 1 / propensity. 1: unweighted.
   double weight = 1;
 };
 
-// That of the item, or the most probable one; the lowest where several are. Of items that can be
-// parsed.
+// The predicted bin of an item, or its most probable bin if it names none. The lowest bin wins
+// ties. The item must not be unparsable.
 int PredictedBin(const ScoredForecast& item);
 
 struct ReliabilityBucket {
@@ -63,20 +64,23 @@ struct ForecastMetrics {
   double half_brier = 0;
   double crps = 0;
   double negative_log_likelihood = 0;
-  // NaN where fewer than two items have a number.
+  // NaN if fewer than two items have a value.
   double spearman = 0;
   double pairwise_accuracy = 0;
-  // Ten equal-width buckets on p[predicted]; a confidence of exactly k/10 belongs to the lower one.
+  // Ten equal-width buckets of p[predicted]. A confidence of exactly k/10 belongs to the lower
+  // bucket.
   std::vector<ReliabilityBucket> reliability;
 };
 
-// Means are weighted, the ranking metrics are not. INVALID_ARGUMENT: items with different numbers
-// of bins, not a simplex (to 1e-3), a true bin or a weight out of range, no items.
+// Computes all metrics. Means are weighted; ranking metrics are not. INVALID_ARGUMENT: no items,
+// different numbers of bins, probabilities that do not sum to 1 (to 1e-3), or a true bin or weight
+// out of range.
 [[nodiscard]] absl::StatusOr<ForecastMetrics> ScoreForecasts(std::span<const ScoredForecast> items);
 
-// Rank correlation with mid-ranks for ties. NaN for fewer than two points or a constant side.
+// Rank correlation, with mid-ranks for ties. NaN for fewer than two points or if one side is
+// constant.
 double Spearman(std::span<const double> x, std::span<const double> y);
-// Share of pairs with y_i != y_j that x orders the same way; ties in x count one half.
+// Share of pairs with y_i != y_j that x orders the same way. A tie in x counts one half.
 double PairwiseAccuracy(std::span<const double> x, std::span<const double> y);
 
 }  // namespace kernelcast

@@ -14,12 +14,12 @@ namespace kernelcast {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// What share * size may lie above a whole number by rounding alone.
+// Rounding can put share * size above a whole number by this much.
 constexpr double kRounding = 1e-9;
-// Confidences that differ by less differ by the order of a sum.
+// Smaller differences in confidence are rounding errors of sums.
 constexpr double kSameConfidence = 1e-12;
 
-// Indices, the largest value first, those that are no number last.
+// Indices in descending order of forecast. NaN comes last.
 std::vector<size_t> Descending(std::span<const PoolItem> pool) {
   std::vector<size_t> order(pool.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -39,13 +39,13 @@ double BestOf(std::span<const PoolItem> pool) {
   return best;
 }
 
-// Calls see(value, P(the largest of `draws` is at the value's place), P(it is below)), from the
-// largest of `values` down. `draws` is not 0.
+// Calls see(value, P(the largest of `draws` is this value), P(it is smaller)) for each of `values`,
+// largest first. `draws` must not be 0.
 template <class See>
 void ForEachLargest(std::vector<double> values, size_t draws, See see) {
   std::ranges::sort(values);
-  // P(all drawn are among the smallest `rank`), from rank to rank - 1 by the ratio of two binomial
-  // coefficients, so that nothing overflows.
+  // P(all drawn are among the smallest `rank`), updated from rank to rank - 1 by the ratio of two
+  // binomial coefficients, so that nothing overflows.
   const auto k = static_cast<double>(draws);
   double at_most = 1;
   for (size_t rank = values.size(); rank >= draws; --rank) {
@@ -56,8 +56,8 @@ void ForEachLargest(std::vector<double> values, size_t draws, See see) {
   }
 }
 
-// Expectation of max(`least`, the largest of `draws` of `values` without replacement), and the
-// probability that this is at least `target`.
+// Expectation of max(`least`, the largest of `draws` drawn without replacement from `values`), and
+// the probability that this is at least `target`.
 struct Drawn {
   double expected = 0;
   double reaches = 0;
@@ -106,7 +106,7 @@ PoolSelection Select(std::span<const PoolItem> pool, double share, bool blindly)
       const Drawn drawn = DrawLargest(std::move(values), draws, found, best);
       found = drawn.expected;
       reaches = drawn.reaches;
-      // All before are certain; only the last group is drawn from.
+      // All earlier groups are measured in full; only the last one is sampled.
       decided = draws < size || left == draws;
     }
     left -= draws;

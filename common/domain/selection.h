@@ -10,65 +10,67 @@
 
 namespace kernelcast {
 
-// What forecasts are worth to who chooses by them: which to trust, and which to measure. Beside
-// common/domain/scoring.h, which scores them one by one. docs/protocol.md has the definitions.
+// Metrics of forecasts as a basis for choosing: which forecasts to trust and which candidates to
+// measure. common/domain/scoring.h scores single forecasts. docs/reference/scoring.md has the
+// definitions.
 
-// How sure a forecast is, in [0, 1]: its largest probability, 1 - entropy / ln K, or the largest
-// less the second largest.
+// Confidence of a forecast, in [0, 1]: its largest probability, 1 - entropy / ln K, or the largest
+// probability minus the second largest.
 enum class ConfidenceKind { kMaxProbability, kEntropy, kMargin };
 double Confidence(ConfidenceKind kind, std::span<const double> p);
-// "max-prob", "entropy", "margin". INVALID_ARGUMENT, listing them.
+// "max-prob", "entropy" or "margin". INVALID_ARGUMENT lists them.
 [[nodiscard]] absl::StatusOr<ConfidenceKind> ParseConfidenceKind(std::string_view name);
 
 struct CoveragePoint {
   double coverage = 0;    // share of the weight that is trusted
-  double risk = 0;        // share of wrong bins among it
-  double confidence = 0;  // of the least sure that is trusted
+  double risk = 0;        // share of wrong bins among the trusted
+  double confidence = 0;  // lowest trusted confidence
 };
 
 struct RiskCoverage {
-  // One for each distinct confidence, the surest first; the last has coverage 1.
+  // One point per distinct confidence, highest confidence first. The last point has coverage 1.
   std::vector<CoveragePoint> curve;
-  // Area under it: the mean over the forecasts of the risk when it and all surer ones are trusted.
+  // Area under the curve: the mean over the forecasts of the risk when it and all surer ones are
+  // trusted.
   double area = 0;
 };
 
-// Where forecasts are equally sure, the mean over their orders: each counts as wrong by the share
-// of them that is. Unparsable items have the confidence of the uniform forecast and are wrong with
-// probability 1 - 1/K. Of items that ScoreForecasts takes; weights count.
+// The items must pass ScoreForecasts. Weights count. Ties in confidence are averaged over all
+// orders: each tied forecast counts as wrong by the share of them that is wrong. Unparsable items
+// have the confidence of the uniform forecast and are wrong with probability 1 - 1/K.
 RiskCoverage RiskCoverageOf(ConfidenceKind kind, std::span<const ScoredForecast> items);
 
-// A candidate of a pool from which those forecast fastest are measured.
+// A candidate in a pool of which the candidates with the highest forecasts are measured.
 struct PoolItem {
-  double forecast = 0;  // the larger, the earlier it is measured; NaN: after all that have a number
-  double speedup = 0;   // 0 where it failed
+  double forecast = 0;  // higher is measured earlier; NaN: after all numbers
+  double speedup = 0;   // 0 if it failed
   bool winner = false;
 };
 
 struct PoolSelection {
   double best_found = 0;     // best speedup found / best of the pool
-  double best_recalled = 0;  // probability that the best, or one as good, is among the measured
-  double winner_recall = 0;  // share of the winners that are measured; NaN where there are none
+  double best_recalled = 0;  // probability that the best, or an equally good one, is measured
+  double winner_recall = 0;  // share of the winners that is measured; NaN if there are none
 };
 
-// Of measuring ceil(share * size) of the pool, at least one, those forecast fastest first. Where
-// forecasts are equal, the expectation over their orders; so with equal forecasts throughout it is
-// what random choice finds. `share` in (0, 1]. NaN where nothing of the pool is correct.
+// Result of measuring ceil(share * size) candidates of the pool, at least one, highest forecast
+// first. Ties are averaged over all orders, so constant forecasts give the result of random choice.
+// `share` is in (0, 1]. NaN if no candidate of the pool is correct.
 PoolSelection SelectFromPool(std::span<const PoolItem> pool, double share);
-// The same with forecasts that say nothing.
+// The same for uninformative forecasts.
 PoolSelection SelectAtRandom(std::span<const PoolItem> pool, double share);
 
-// The largest of `draws` of `values`, drawn without replacement, each as likely: its expectation
-// and the least value that it stays within with probability 1/2. `draws` is in [1, values.size()].
+// The largest of `draws` values drawn uniformly without replacement from `values`: its expectation
+// and its median. `draws` is in [1, values.size()].
 struct LargestDrawn {
   double expected = 0;
   double median = 0;
 };
 LargestDrawn LargestOfDraws(std::vector<double> values, size_t draws);
 
-// log2 of the best speedup of the pool over that of the one forecast fastest, the mean over those
-// that share this place; what failed counts as `failure_speedup`, which is positive. NaN where
-// nothing of the pool is correct.
+// log2 of the best speedup of the pool over the speedup of the candidate forecast fastest, averaged
+// over ties. A failed candidate counts as `failure_speedup`, which must be positive. NaN if no
+// candidate of the pool is correct.
 double Regret(std::span<const PoolItem> pool, double failure_speedup = 0.0625);
 
 }  // namespace kernelcast

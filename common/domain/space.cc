@@ -89,7 +89,7 @@ Candidate CandidateFromPoint(const Space& space, const SpacePoint& point,
   }
   candidate.launches = space_template.launches;
   candidate.workspace_bytes = space_template.workspace_bytes;
-  // Compiler messages then speak of the author's file and lines.
+  // Makes compiler messages refer to the author's file and lines.
   absl::StrAppend(&candidate.source, "#line 1 \"", space_template.file, "\"\n",
                   space_template.source);
   candidate.candidate_id = CandidateId(candidate);

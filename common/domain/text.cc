@@ -14,7 +14,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
 bool IsAlpha(char c) { return IsLower(c) || (c >= 'A' && c <= 'Z'); }
 
-// Characters to insert, delete, replace or swap with their neighbour.
+// Number of characters to insert, delete, replace or swap with a neighbour.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

@@ -8,19 +8,19 @@
 
 namespace kernelcast {
 
-// Words and quotations for messages, and the character classes of names.
+// Text helpers for messages, and the character classes of names.
 
-// The text in single quotes, fit for one line of a message: cut after `max_bytes`, control
+// The text in single quotes, for one line of a message: cut after `max_bytes`, with control
 // characters and invalid UTF-8 replaced.
 std::string Quoted(std::string_view text, size_t max_bytes = 60);
 
 // "a, b, c".
 std::string CommaList(const std::vector<std::string>& words);
 
-// At most `digits` significant digits, no trailing zeros: "0.7071", "1e-06".
+// At most `digits` significant digits, without trailing zeros: "0.7071", "1e-06".
 std::string NumberText(double value, int digits = 6);
 
-// The known word nearest to `word` if it is near enough to be what was meant, else empty.
+// The known word nearest to `word`, or empty if none is near enough to be a likely typo.
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known);
 
 bool IsIdentifier(std::string_view text);      // [A-Za-z_][A-Za-z0-9_]*
@@ -28,7 +28,7 @@ bool IsLowerName(std::string_view text);       // [a-z0-9_]+
 bool IsDecimalInteger(std::string_view text);  // 0 or -?[1-9][0-9]*, within 64 bits
 // [A-Za-z0-9_.:-]+ with a letter or digit first.
 bool IsToken(std::string_view text);
-// A single compiler argument: '-' and printable ASCII without blanks.
+// A single compiler argument: '-' and printable ASCII without spaces.
 bool IsFlagShaped(std::string_view text);
 // Valid UTF-8 without NUL.
 bool IsSourceText(std::string_view text);

@@ -18,15 +18,14 @@
 namespace kernelcast {
 namespace {
 
-// Thrown through yaml-cpp to stop it at the first thing that is not allowed; never leaves this
-// file.
+// Thrown through yaml-cpp to stop it at the first error. Never leaves this file.
 struct Stop {
   int line;
   std::string what;
 };
 
-// Builds the tree from yaml-cpp's events. Its own node graph would expand aliases, drop duplicate
-// keys and forget where keys stand.
+// Builds the tree from yaml-cpp's events. yaml-cpp's own node graph would expand aliases, drop
+// duplicate keys and lose the positions of keys.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   YamlNode TakeRoot() { return std::move(root_); }
@@ -57,11 +56,11 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
  private:
-  // A container whose end has not been seen.
+  // A container whose end has not been seen yet.
   struct Frame {
     YamlNode node;
     std::set<std::string> keys;
-    // Of the next value.
+    // Key of the next value.
     std::string key;
     int key_line = 0;
     bool has_key = false;
@@ -118,7 +117,7 @@ class TreeBuilder final : public YAML::EventHandler {
     node.kind = kind;
     node.line = line;
     node.scalar = value;
-    // An unquoted null, and the end of a value left out, which yaml-cpp marks with the next token.
+    // yaml-cpp marks an unquoted null, or a missing value, with the position of the next token.
     if (kind == YamlNode::Kind::kNull && !open_.empty() && open_.back().has_key) {
       node.line = open_.back().key_line;
     }
@@ -160,7 +159,7 @@ int LineOf(const std::string& content, size_t offset) {
   return 1 + static_cast<int>(std::count(content.begin(), content.begin() + offset, '\n'));
 }
 
-// First line that holds a NUL or a byte sequence that is not UTF-8, or 0.
+// First line that contains a NUL or invalid UTF-8, or 0.
 int FirstBadLine(const std::string& content) {
   if (const size_t nul = content.find('\0'); nul != std::string::npos) {
     return LineOf(content, nul);
@@ -194,7 +193,7 @@ absl::StatusOr<YamlNode> ParseYaml(const std::string& file, const std::string& c
   }
   TreeBuilder builder;
   try {
-    // yaml-cpp misses that a quoted scalar is not closed if a line end is the last it sees of it.
+    // yaml-cpp does not detect an unclosed quoted scalar if the input ends in a line end.
     const size_t end = content.find_last_not_of(" \t\r\n") + 1;
     std::istringstream stream(content.substr(0, end));
     YAML::Parser parser(stream);

@@ -12,7 +12,7 @@ namespace kernelcast {
 
 struct YamlEntry;
 
-// A YAML document as a plain tree in which every node knows its line. Restricted on purpose: no
+// A YAML document as a plain tree in which every node has a line number. A restricted subset: no
 // anchors, aliases, tags or second documents, and bounded by the constants below.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMapping };
@@ -26,7 +26,7 @@ struct YamlNode {
   const YamlNode* Find(std::string_view key) const;
 };
 
-// A key of a mapping with its value.
+// A key of a mapping and its value.
 struct YamlEntry {
   std::string key;
   int line = 0;  // of the key
@@ -37,7 +37,7 @@ inline constexpr int kMaxYamlBytes = 256 << 10;
 inline constexpr int kMaxYamlDepth = 16;
 inline constexpr int kMaxYamlNodes = 100'000;
 
-// INVALID_ARGUMENT of the form "FILE:LINE: what is wrong".
+// INVALID_ARGUMENT: "FILE:LINE: what is wrong".
 [[nodiscard]] absl::StatusOr<YamlNode> ParseYaml(const std::string& file,
                                                  const std::string& content);
 

@@ -6,25 +6,26 @@
 
 namespace kernelcast::llm {
 
-// How many requests an endpoint is given at once: doubled with every round of successes until it
-// first says that it is too much, then one more a round, and 0.7 of it whenever it says so again.
-// Between 1 and `max`. Not thread-safe.
+// Limit of concurrent requests to an endpoint, by additive increase and multiplicative decrease.
+// The limit doubles per round of successes until the first overload. After that it grows by one per
+// round, and each overload multiplies it by 0.7. Always between 1 and `max`. Not thread-safe.
 class AimdLimit {
  public:
   AimdLimit(int initial, int max) : max_(std::max(max, 1)), limit_(std::clamp(initial, 1, max_)) {}
 
   int limit() const { return static_cast<int>(limit_); }
-  // Kept with each request that is sent.
+  // Store this with each request that is sent.
   int64_t epoch() const { return epoch_; }
 
-  // A success while `in_flight` requests, itself included, were out. A limit that is not used is
-  // not raised, for nothing is learnt about it.
+  // A request succeeded while `in_flight` requests, including it, were outstanding. An unused limit
+  // is not raised.
   void OnSuccess(int in_flight) {
     timeout_share_ -= timeout_share_ / kTimeoutWindow;
     if (in_flight * 2 < limit()) return;
     limit_ = std::min<double>(max_, limit_ + (slow_start_ ? 1.0 : 1.0 / limit_));
   }
-  // A request sent in `epoch` was too much. Those sent before the last cut say nothing new.
+  // A request sent in `epoch` was refused for overload. Requests sent before the last cut are
+  // ignored, because the cut already answered them.
   void OnOverload(int64_t epoch) {
     if (epoch != epoch_) return;
     ++epoch_;
@@ -32,8 +33,8 @@ class AimdLimit {
     limit_ = std::max(1.0, limit_ * kCut);
     timeout_share_ = 0;
   }
-  // A request sent in `epoch` got no answer in time. One that hangs is an accident, of which
-  // nothing follows; where more than a tenth do, there are too many of them.
+  // A request sent in `epoch` timed out. Single timeouts are ignored; if more than a tenth of
+  // requests time out, it counts as overload.
   void OnTimeout(int64_t epoch) {
     timeout_share_ += (1 - timeout_share_) / kTimeoutWindow;
     if (timeout_share_ > kMaxTimeoutShare) OnOverload(epoch);
@@ -48,7 +49,7 @@ class AimdLimit {
   double limit_;
   bool slow_start_ = true;
   int64_t epoch_ = 0;
-  double timeout_share_ = 0;  // of the last requests, with exponential weights
+  double timeout_share_ = 0;  // share among recent requests, exponentially weighted
 };
 
 }  // namespace kernelcast::llm

@@ -18,14 +18,14 @@ using simdjson::dom::element;
 constexpr size_t kMaxToolCalls = 32;
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxMessageBytes = 500;
-// More than any stream has in an event; a whole answer may.
+// Larger than any event of a stream; a complete answer may be larger.
 constexpr size_t kKeptBytes = 256 << 10;
 
-// Streams come as thousands of small texts a second, so that what parses them is kept. What it
-// gives is valid until the next text of the thread.
+// Reuses the parser, because streams arrive as thousands of small texts per second. Results are
+// valid until the next text on this thread.
 class Parser {
  public:
-  // None where the text is no JSON, even when mended.
+  // Empty if the text is not JSON even after MendJson.
   std::optional<element> Parse(std::string_view text) {
     if (std::optional<element> parsed = TryParse(text)) return parsed;
     return TryParse(MendJson(text));
@@ -55,7 +55,7 @@ class Parser {
   simdjson::dom::parser parser_;
 };
 
-// What stands at a key of an object, if it is not null.
+// The value at a key of an object, unless it is missing or null.
 std::optional<element> Find(const element& object, std::string_view key) {
   element found;
   if (!object.is_object() || object.at_key(key).get(found) != simdjson::SUCCESS ||
@@ -65,7 +65,7 @@ std::optional<element> Find(const element& object, std::string_view key) {
   return found;
 }
 
-// Empty where it is no text.
+// Empty if it is not a string.
 std::string_view Text(const std::optional<element>& value) {
   std::string_view text;
   if (value.has_value() && value->get_string().get(text) != simdjson::SUCCESS) return {};
@@ -164,7 +164,7 @@ class ChatAccumulator::Reader {
     ToolCall& target = answer_.tool_calls[at];
     to_.has_token_ = true;
     if (target.id.empty()) target.id = id;
-    // Sent once, or in each piece, or in pieces itself.
+    // The name may be sent once, in every piece, or in pieces itself.
     if (target.name != name && target.name.size() + name.size() <= kMaxNameBytes &&
         (target.name.empty() || target.arguments.empty())) {
       to_.bytes_ += static_cast<int64_t>(name.size());
@@ -188,8 +188,9 @@ class ChatAccumulator::Reader {
     return number;
   }
 
-  // Which call of the answer a piece belongs to; their number: a new one. Calls are told apart by
-  // index. Where there is none, or all have the same, a new id and name begin a new call.
+  // Index of the tool call that a piece belongs to, or the number of calls for a new one. Calls are
+  // distinguished by index. If there is none, or all have the same, a new id and name begin a new
+  // call.
   size_t PlaceOf(const element& call, std::string_view id, std::string_view name) const {
     const std::vector<OpenCall>& open = to_.open_calls_;
     const std::optional<int64_t> index = IndexOf(call);
@@ -233,7 +234,7 @@ class ChatAccumulator::Reader {
     int64_t status = std::max({Count(error, "code"), Count(error, "status_code"),
                                Count(object, "code"), Count(object, "status")});
     if (status < 400 || status > 599) {
-      // By name where there is no number.
+      // By name if there is no number.
       status = code == "rate_limit_exceeded" || type == "rate_limit_error" ||
                        code == "insufficient_quota" || type == "insufficient_quota"
                    ? 429
@@ -244,7 +245,7 @@ class ChatAccumulator::Reader {
     to_.error_.code = OneLine(code.empty() ? type : code, kMaxNameBytes);
   }
 
-  // A text, or the texts of a list of parts.
+  // Appends a string, or the texts of a list of parts.
   bool AppendText(const std::optional<element>& value, std::string& to, Run& run) {
     if (!value.has_value()) return true;
     if (value->is_string()) return to_.Append(to, Text(value), run);
@@ -273,7 +274,7 @@ ChatAccumulator::State ChatAccumulator::OnEvent(std::string_view data) {
   const std::optional<element> object = Parser::OfThread().Parse(data);
   if (!object.has_value() || !object->is_object()) {
     Fail(ErrorKind::kMalformed,
-         absl::StrCat("an event is no JSON object: ", OneLine(data, kMaxMessageBytes / 4)));
+         absl::StrCat("an event is not a JSON object: ", OneLine(data, kMaxMessageBytes / 4)));
     return state_;
   }
   Reader(*this).OnObject(*object, "delta");
@@ -285,7 +286,7 @@ ChatAccumulator::State ChatAccumulator::OnWhole(std::string_view json) {
   const std::optional<element> object = Parser::OfThread().Parse(json);
   if (!object.has_value() || !object->is_object()) {
     Fail(ErrorKind::kMalformed,
-         absl::StrCat("the answer is no JSON object: ", OneLine(json, kMaxMessageBytes / 4)));
+         absl::StrCat("the answer is not a JSON object: ", OneLine(json, kMaxMessageBytes / 4)));
     return state_;
   }
   Reader(*this).OnObject(*object, "message");

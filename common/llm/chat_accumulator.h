@@ -11,35 +11,35 @@
 namespace kernelcast::llm {
 
 struct AnswerLimits {
-  // Of content, reasoning and tool calls together.
+  // Content, reasoning and tool calls together.
   int64_t max_answer_bytes = 1 << 20;
-  int max_whitespace_run = 64;  // 0: none
+  int max_whitespace_run = 64;  // 0: no limit
 };
 
-// Puts an answer together from the objects of its stream, or from the one object of an endpoint
-// that does not stream. Only the first choice counts. Not thread-safe.
+// Assembles an answer from the objects of a stream, or from the single object of an endpoint that
+// does not stream. Uses only the first choice. Not thread-safe.
 class ChatAccumulator {
  public:
   enum class State {
-    kOpen,      // more is to come
-    kFinished,  // the model said all; figures may follow
+    kOpen,      // more is expected
+    kFinished,  // the answer is complete; usage may follow
     kDone,      // the end of the stream was announced
-    kCut,       // the answer stands, cut by a white-space loop; the rest is not wanted
-    kFailed,    // error() says why; the rest is not wanted
+    kCut,     // cut at a white-space loop; the answer so far is valid and further input is ignored
+    kFailed,  // failed: see error(); further input is ignored
   };
 
   explicit ChatAccumulator(const AnswerLimits& limits) : limits_(limits) {}
 
-  // One event's data: an object of the stream, or "[DONE]". After kDone, kCut and kFailed nothing
-  // is looked at.
+  // Takes the data of one event: an object of the stream, or "[DONE]". Ignored after kDone, kCut
+  // and kFailed.
   State OnEvent(std::string_view data);
-  // A whole chat.completion object.
+  // Takes a complete chat.completion object.
   State OnWhole(std::string_view json);
 
   State state() const { return state_; }
-  // Content, reasoning or a tool call has come.
+  // Whether content, reasoning or a tool call has arrived.
   bool has_token() const { return has_token_; }
-  // Of kFailed.
+  // Set in state kFailed.
   const ChatError& error() const { return error_; }
   ChatAnswer TakeAnswer();
 
@@ -48,10 +48,10 @@ class ChatAccumulator {
     int length = 0;
   };
 
-  // Reads parsed JSON; kept from the header for the sake of who includes it.
+  // Reads parsed JSON. Declared here only, to keep the JSON library out of this header.
   class Reader;
 
-  // Appends within the limits; false: cut or failed.
+  // Appends within the limits. Returns false if the answer was cut or failed.
   bool Append(std::string& to, std::string_view text, Run& run);
   void Fail(ErrorKind kind, std::string_view message);
 
@@ -63,7 +63,8 @@ class ChatAccumulator {
   bool has_token_ = false;
   Run content_run_;
   Run reasoning_run_;
-  // Beside answer_.tool_calls: the index that the endpoint gave each, and its run of blanks.
+  // Parallel to answer_.tool_calls: the index that the endpoint gave each, and its current run of
+  // white space.
   struct OpenCall {
     int64_t index = 0;
     Run run;

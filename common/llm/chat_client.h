@@ -8,7 +8,7 @@
 
 namespace kernelcast::llm {
 
-// Of LlmClient what its users call, with the same contracts; tests put a fake in its place.
+// The interface of LlmClient for its users, with the same contracts, so that tests can use a fake.
 class ChatClient {
  public:
   virtual ~ChatClient() = default;
@@ -19,7 +19,7 @@ class ChatClient {
 
 class EndpointClient final : public ChatClient {
  public:
-  // Must outlive this object.
+  // `client` must outlive this object.
   explicit EndpointClient(LlmClient* client) : client_(*client) {}
 
   absl::StatusOr<CallId> Submit(ChatRequest request, LlmClient::Done done) override {

@@ -27,7 +27,7 @@ size_t OnBody(char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
-// The ids that an endpoint lists; empty where the answer is no list.
+// The ids in an endpoint's list, or empty if the response is not a list.
 std::vector<std::string> ListedModels(const std::string& body) {
   std::vector<std::string> models;
   const nlohmann::json json = ParseJson(body);
@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoi
   if (status == 401 || status == 403) {
     return absl::UnauthenticatedError(absl::StrCat(
         who, " answers ", status, ": ",
-        endpoint.api_key.empty() ? "it wants a key, see api_key_file" : "it refuses the key"));
+        endpoint.api_key.empty() ? "it requires a key, see api_key_file" : "it refuses the key"));
   }
   if (status >= 500) return absl::UnavailableError(absl::StrCat(who, " answers ", status));
   std::vector<std::string> models = status == 200 ? ListedModels(body) : std::vector<std::string>();

@@ -16,7 +16,7 @@ void CircuitBreaker::OnSuccess(int64_t now_ns, bool probe) {
     open_for_ns_ = 0;
     window_.fill(Bucket{});
   }
-  // What was sent before the endpoint failed does not show that it is back.
+  // Requests sent before the endpoint failed do not show that it has recovered.
   if (state_ != BreakerState::kClosed) return;
   consecutive_failures_ = 0;
   ++BucketAt(now_ns).successes;

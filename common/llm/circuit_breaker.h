@@ -8,14 +8,14 @@
 
 namespace kernelcast::llm {
 
-// Keeps requests from an endpoint that is down.
+// Stops requests to an endpoint that is down.
 //
-//   closed --failures in a row, or a share of them--> open --time--> half open: one probe
-//     ^                                                ^                |         |
-//     +---------------- it succeeded ------------------|----------------+         |
-//                                                      +------- it failed: longer +
+//   closed --consecutive failures, or a share of them--> open --time--> half open: one probe
+//     ^                                                   ^                |         |
+//     +------------------ it succeeded -------------------|----------------+         |
+//                                                         +------- it failed: longer +
 //
-// Times are of one monotonic clock. Not thread-safe.
+// All times are from one monotonic clock. Not thread-safe.
 class CircuitBreaker {
  public:
   struct Options {
@@ -28,9 +28,9 @@ class CircuitBreaker {
 
   explicit CircuitBreaker(const Options& options) : options_(options) {}
 
-  // Half open means that a probe is under way.
+  // Half open means that a probe is in progress.
   BreakerState state() const { return state_; }
-  // Whether a request may be sent now. Where it is not closed, that request is the probe.
+  // Whether a request may be sent now. If the breaker is not closed, that request is the probe.
   bool Allows(int64_t now_ns) const {
     return state_ == BreakerState::kClosed ||
            (state_ == BreakerState::kOpen && now_ns >= open_until_ns_);
@@ -38,14 +38,15 @@ class CircuitBreaker {
   // When an open breaker allows a probe.
   int64_t open_until_ns() const { return open_until_ns_; }
 
-  // A request that Allows let through is sent. True: it is the probe; say so when it ends.
+  // Call when a request that Allows permitted is sent. Returns true if it is the probe; pass that
+  // on when it ends.
   bool OnStart();
-  // The endpoint worked, also if it refused the request.
+  // The endpoint responded, even if it refused the request.
   void OnSuccess(int64_t now_ns, bool probe);
   void OnFailure(int64_t now_ns, bool probe);
-  // The request ended without telling anything about the endpoint.
+  // The request ended without information about the endpoint's health.
   void OnAbandoned(bool probe);
-  // Opens at once and for the longest time: the endpoint will not serve us until somebody acts.
+  // Opens at once for the longest time, for failures that need an operator.
   void Trip(int64_t now_ns);
 
  private:

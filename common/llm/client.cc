@@ -37,7 +37,7 @@ std::vector<EndpointConfig> WithoutKeys(std::vector<EndpointConfig> endpoints) {
 }
 
 Random MakeRandom() {
-  // shared_ptr because std::function copies.
+  // shared_ptr because std::function requires copyable callables.
   return [generator = std::make_shared<std::mt19937_64>(SecretSeed())] {
     return std::uniform_real_distribution<double>(0, 1)(*generator);
   };
@@ -60,7 +60,7 @@ class LlmClient::Impl {
     try {
       thread_ = std::thread([this] { Run(); });
     } catch (const std::system_error&) {
-      return absl::UnavailableError("no thread to be had");
+      return absl::UnavailableError("no thread is available");
     }
     return absl::OkStatus();
   }
@@ -116,7 +116,7 @@ class LlmClient::Impl {
   const std::vector<EndpointConfig>& endpoints() const { return public_endpoints_; }
 
  private:
-  // A new call, or the wish to cancel one.
+  // A new call, or a request to cancel one.
   struct Item {
     CallId id = 0;
     bool cancel = false;
@@ -127,7 +127,7 @@ class LlmClient::Impl {
   };
 
   void Run() {
-    // Signals are for other threads; SIGPIPE is for none.
+    // Signals are handled by other threads; SIGPIPE by none.
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -157,8 +157,8 @@ class LlmClient::Impl {
   void Accept(Dispatcher& dispatcher, Item& item) {
     if (item.request.stop.stop_possible()) {
       using Stopper = std::stop_callback<std::function<void()>>;
-      // shared_ptr because std::function copies. A token that has been stopped already posts the
-      // cancellation here and now, to be read after the call.
+      // shared_ptr because std::function requires copyable callables. If the token is already
+      // stopped, the cancellation is posted here and now, and read after the call.
       auto stopper =
           std::make_shared<Stopper>(item.request.stop, [this, id = item.id] { Cancel(id); });
       item.done = [stopper, done = std::move(item.done)](ChatOutcome outcome) mutable {
@@ -177,7 +177,7 @@ class LlmClient::Impl {
   LlmObserver* const observer_;
 
   StatsBoard stats_;
-  // Used by the thread; Wake by others, under mutex_, unless stopping_.
+  // Used by the client's thread. Other threads only call Wake, under mutex_, unless stopping_.
   std::unique_ptr<CurlTransport> transport_;
 
   std::mutex mutex_;

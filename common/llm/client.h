@@ -16,49 +16,49 @@
 
 namespace kernelcast::llm {
 
-// Names a call of one client; never used twice.
+// Id of a call of one client. Never reused.
 using CallId = uint64_t;
 
-// Asks OpenAI-compatible endpoints for chat completions: streamed, spread over the configured
-// endpoints, as many at once as each of them bears, with retries, one hedge and a circuit breaker
-// within a budget. docs/llm.md says how.
+// Requests chat completions from OpenAI-compatible endpoints. Streams answers, spreads requests
+// over the configured endpoints, limits concurrency per endpoint, and uses retries, one hedge per
+// call and circuit breakers within a retry budget. See docs/howto/llm.md.
 //
-//   queued --room at an endpoint--> sent --answer, or an error that stays--> done
+//   queued --room at an endpoint--> sent --answer or permanent error--> done
 //     ^                              |
-//     +--- backoff, Retry-After <----+ an error that may pass, within budget and deadline
-//   any state --Cancel, stop token, deadline, Shutdown--> done, the stream closed at once
+//     +--- backoff, Retry-After <----+ transient error, within budget and deadline
+//   any state --Cancel, stop token, deadline, Shutdown--> done, the stream is closed at once
 //
-// One thread of its own does all the work and makes all the callbacks. Thread-safe.
+// A single thread of the client does all the work and runs all callbacks. Thread-safe.
 class LlmClient {
  public:
-  // The outcome is the callee's to keep. Called exactly once for each accepted call, on the
-  // client's thread, under no lock: it must not block or throw, and may call Submit, Cancel and
-  // Stats, but neither Shutdown nor the destructor.
+  // Receives the outcome. Called exactly once per accepted call, on the client's thread, without
+  // locks. Must not block or throw. May call Submit, Cancel and Stats, but not Shutdown or the
+  // destructor.
   using Done = std::function<void(ChatOutcome)>;
 
-  // `observer`, when not null, and `clock` outlive the client. INVALID_ARGUMENT: the configuration.
-  // UNAVAILABLE: no descriptors or threads to be had.
+  // `observer` (may be null) and `clock` must outlive the client. INVALID_ARGUMENT: invalid
+  // configuration. UNAVAILABLE: out of descriptors or threads.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LlmClient>> Create(
       LlmConfig config, LlmObserver* observer = nullptr, const Clock& clock = Clock::Real());
-  // As Shutdown.
+  // Calls Shutdown.
   ~LlmClient();
   LlmClient(const LlmClient&) = delete;
   LlmClient& operator=(const LlmClient&) = delete;
 
-  // Takes a call, without blocking. When this fails, `done` is never called.
-  // RESOURCE_EXHAUSTED: max_pending_calls or max_pending_bytes are reached; try later.
-  // INVALID_ARGUMENT: no prompt. FAILED_PRECONDITION: shut down.
+  // Accepts a call, without blocking. If this fails, `done` is never called. RESOURCE_EXHAUSTED:
+  // max_pending_calls or max_pending_bytes is reached; try later. INVALID_ARGUMENT: no prompt.
+  // FAILED_PRECONDITION: the client is shut down.
   [[nodiscard]] absl::StatusOr<CallId> Submit(ChatRequest request, Done done);
 
-  // Ends a call with kCancelled unless it has ended, and closes its streams. Returns at once; the
-  // callback follows. An unknown or ended call is left alone.
+  // Ends a call with kCancelled and closes its streams. Returns at once; the callback follows.
+  // Ignores calls that are unknown or have ended.
   void Cancel(CallId call);
 
-  // Ends every call with kCancelled, closes all connections and joins the thread. After it returns
-  // no callback runs. Again: does nothing.
+  // Ends every call with kCancelled, closes all connections and joins the thread. No callback runs
+  // after it returns. Idempotent.
   void Shutdown();
 
-  // As of the last thing that happened; a call's figures are in before its callback is made.
+  // A snapshot. A call is counted before its callback runs.
   ClientStats Stats() const;
 
   // In the order of the configuration, without keys.
@@ -70,15 +70,14 @@ class LlmClient {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Asks an endpoint for its models, for `doctor` and the start of a service; blocks for
-// `timeout_ns` at most. One line each:
-// UNAVAILABLE: cannot be reached, or answers with 5xx. UNAUTHENTICATED: the key is missing or
-// wrong. NOT_FOUND: the endpoint lists its models and the configured one is not among them. An
-// endpoint that answers but keeps no list is taken for good.
+// Asks an endpoint for its models, for `doctor` and at the start of a service. Blocks for at most
+// `timeout_ns`. Error messages are one line. UNAVAILABLE: the endpoint cannot be reached or answers
+// with 5xx. UNAUTHENTICATED: the key is missing or wrong. NOT_FOUND: the endpoint lists its models
+// and the configured one is not among them. Returns OK if the endpoint answers but has no list.
 [[nodiscard]] absl::Status CheckEndpoint(const EndpointConfig& endpoint, int64_t timeout_ns);
 
-// The models that an endpoint lists, each as one line; none where it keeps no list. Blocks and
-// fails as CheckEndpoint; the configured model is not looked at.
+// Returns the models that an endpoint lists, each on one line. Empty if it has no list. Blocks and
+// fails like CheckEndpoint, but ignores the configured model.
 [[nodiscard]] absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoint,
                                                                   int64_t timeout_ns);
 

@@ -30,9 +30,9 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr int64_t kMillisecondNs = 1'000'000;
-// uvicorn and others close what has been idle for 5 s; a request sent at that moment is lost.
+// uvicorn and others close connections after 5 s of idling. A request sent at that moment is lost.
 constexpr long kMaxIdleSeconds = 4;
-// What a server may send after the end of its answer before the connection is given up.
+// Maximum time and bytes to read after the end of an answer before closing the connection.
 constexpr int64_t kDrainNs = 250 * kMillisecondNs;
 constexpr int64_t kDrainBytes = 64 << 10;
 constexpr size_t kPooledHandles = 1024;
@@ -60,19 +60,19 @@ List MakeHeaders(const EndpointConfig& endpoint) {
   List list;
   Append(list, "Content-Type: application/json");
   Append(list, "Accept: text/event-stream, application/json");
-  // The body goes with the head; waiting for leave to send it costs a round trip.
+  // Send the body with the headers; waiting for "100 Continue" costs a round trip.
   Append(list, "Expect:");
   if (!endpoint.api_key.empty()) {
     Append(list, absl::StrCat("Authorization: Bearer ", endpoint.api_key));
   }
   for (const auto& [name, value] : endpoint.headers) {
-    // libcurl takes "Name:" for the wish to leave a header out.
+    // libcurl treats "Name:" as a request to remove the header.
     Append(list, value.empty() ? absl::StrCat(name, ";") : absl::StrCat(name, ": ", value));
   }
   return list;
 }
 
-// Of a TCP socket; 0: none.
+// Local port of a TCP socket, or 0.
 int LocalPort(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -101,13 +101,13 @@ TransferEnd EndOf(CURLcode code, CURL* handle) {
     case CURLE_URL_MALFORMAT:
     case CURLE_OUT_OF_MEMORY:
     case CURLE_FAILED_INIT: return TransferEnd::kUnreachable;
-    // No other time limit is set than that for connecting.
+    // Only the connect timeout is set.
     case CURLE_OPERATION_TIMEDOUT: return TransferEnd::kConnectTimeout;
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY: return TransferEnd::kNotHttp;
     default: break;
   }
-  // Anything else before there was a connection, such as a proxy that refuses.
+  // Any other failure before the connection was established, such as a refusing proxy.
   curl_off_t connected_us = 0;
   if (curl_easy_getinfo(handle, CURLINFO_PRETRANSFER_TIME_T, &connected_us) == CURLE_OK &&
       connected_us == 0) {
@@ -128,7 +128,7 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
                          int64_t connect_timeout_ns) {
   CURL* const handle = curl_easy;
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-  // A name server that hangs must not hang the thread when the exchange is cancelled.
+  // A hanging name server must not block the thread when the exchange is cancelled.
   curl_easy_setopt(handle, CURLOPT_QUICK_EXIT, 1L);
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
@@ -142,8 +142,8 @@ void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
     curl_easy_setopt(handle, CURLOPT_CAINFO, endpoint.ca_file.c_str());
   }
   const absl::StatusOr<EndpointUrl> url = ParseEndpointUrl(endpoint.url);
-  // Wait for a connection under way to say whether streams can share it. Without TLS they cannot,
-  // and libcurl would learn that from the first answer only.
+  // Wait until a pending connection shows whether streams can share it. Without TLS they cannot,
+  // and libcurl would learn that only from the first response.
   curl_easy_setopt(handle, CURLOPT_PIPEWAIT, url.ok() && url->tls ? 1L : 0L);
   if (endpoint.proxy == "none" || (url.ok() && url->loopback)) {
     curl_easy_setopt(handle, CURLOPT_PROXY, "");
@@ -159,9 +159,9 @@ struct CurlTransport::Impl {
     int endpoint = 0;
     EasyHandle handle;
     std::string body;
-    List traced_headers;           // the endpoint's and the trace's; null without a trace
+    List traced_headers;           // headers of the endpoint and the trace; null without a trace
     TransferSink* sink = nullptr;  // null while draining
-    bool stopped = false;          // the sink wants no more
+    bool stopped = false;          // the sink returned false
     int64_t drained_bytes = 0;
     std::array<char, CURL_ERROR_SIZE> error{};
   };
@@ -171,7 +171,7 @@ struct CurlTransport::Impl {
     List headers;
     std::vector<EasyHandle> idle;
   };
-  // A socket as epoll knows it.
+  // State of a socket in epoll.
   struct Watched {
     bool registered = false;
     bool wanted = false;  // by libcurl
@@ -188,7 +188,7 @@ struct CurlTransport::Impl {
   absl::Status Start();
   TransferId StartTransfer(int endpoint, std::string body, TransferSink* sink);
   EasyHandle TakeHandle(int endpoint);
-  // Takes the transfer out of libcurl, and keeps its handle for the next one.
+  // Removes the transfer from libcurl and keeps its handle for the next one.
   void Remove(std::unordered_map<TransferId, std::unique_ptr<Transfer>>::iterator transfer);
   void Watch(int fd, int what);
   void Unwatch(int fd);
@@ -199,7 +199,7 @@ struct CurlTransport::Impl {
   }
   void ReadMessages();
   void ReportUnstarted();
-  // Tells the servers of cancelled streams, which libcurl may leave for later.
+  // Notifies servers of cancelled streams, which libcurl may delay.
   void FlushCancelled();
   void EndDraining();
 
@@ -239,7 +239,7 @@ CurlTransport::Impl::~Impl() {
 absl::Status CurlTransport::Impl::Start() {
   epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_fd < 0 || wake_fd < 0) return absl::UnavailableError("no descriptors to be had");
+  if (epoll_fd < 0 || wake_fd < 0) return absl::UnavailableError("no descriptors available");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = wake_fd;
@@ -329,8 +329,8 @@ void CurlTransport::Impl::Remove(
   const std::unique_ptr<Transfer> transfer = std::move(found->second);
   transfers.erase(found);
   if (transfer->handle == nullptr) return;
-  // libcurl retries by itself what it sent on a connection that was closed meanwhile; but it counts
-  // these retries on the handle for ever, and gives up at five.
+  // libcurl itself retries requests on a connection that was closed in the meantime. But it counts
+  // these retries on the handle forever and gives up at five.
   long new_connections = 1;
   curl_easy_getinfo(transfer->handle.get(), CURLINFO_NUM_CONNECTS, &new_connections);
   curl_multi_remove_handle(multi, transfer->handle.get());
@@ -353,8 +353,8 @@ int CurlTransport::Impl::OnSocket(CURL*, curl_socket_t fd, int what, void* self,
 void CurlTransport::Impl::Watch(int fd, int what) {
   Watched& watched = WatchedAt(fd);
   watched.wanted = what != CURL_POLL_REMOVE;
-  // A socket between two requests stays registered, for it is mostly wanted again, and in the same
-  // way. If something happens to it meanwhile, Unwatch is next.
+  // A socket between two requests stays registered, because the next request mostly needs it with
+  // the same events. If something happens to it in the meantime, Unwatch follows.
   if (!watched.wanted) return;
   epoll_event event{};
   event.data.fd = fd;
@@ -410,8 +410,8 @@ size_t CurlTransport::Impl::OnBody(char* data, size_t size, size_t count, void* 
   }
   if (transfer->stopped) return CURL_WRITEFUNC_ERROR;
   if (transfer->sink->OnBody(std::string_view(data, bytes))) return bytes;
-  // The owner decides between Cancel and Drain when libcurl has returned; until then, what came
-  // with the end of the answer in one piece is no reason to close the connection.
+  // The owner chooses between Cancel and Drain after libcurl has returned. Returning `bytes` keeps
+  // the connection open until then.
   transfer->stopped = true;
   return bytes;
 }
@@ -477,12 +477,12 @@ int CurlTransport::Impl::OnClose(void* self, curl_socket_t fd) {
   return close(fd);
 }
 
-// From 7.88 up to 8.14, libcurl queues the RST_STREAM of a removed transfer and sends it with
-// whatever is sent next on that connection, if anything (curl issue 17611).
+// libcurl 7.88 to 8.14 queues the RST_STREAM of a removed transfer and sends it only with the next
+// data on that connection, if any (curl issue 17611).
 void CurlTransport::Impl::FlushCancelled() {
   std::unordered_set<int> ports;
   ports.swap(cancelled_ports);
-  // Where other streams are alive, changing the window of one of them sends all that is queued.
+  // If other streams are alive, changing the window of one of them flushes the queue.
   for (const auto& [id, transfer] : transfers) {
     if (ports.empty()) return;
     if (transfer->handle == nullptr || !endpoints[transfer->endpoint].tls) continue;
@@ -492,7 +492,7 @@ void CurlTransport::Impl::FlushCancelled() {
     curl_easy_pause(transfer->handle.get(), CURLPAUSE_RECV);
     curl_easy_pause(transfer->handle.get(), CURLPAUSE_CONT);
   }
-  // Where there is none, the connection ends.
+  // Otherwise the connection is closed.
   for (const int fd : sockets) {
     if (ports.empty()) return;
     const int port = LocalPort(fd);
@@ -547,7 +547,7 @@ void CurlTransport::Poll(int64_t wake_ns) {
   if (wake_ns <= now_ns) {
     timeout_ms = 0;
   } else if (wake_ns != std::numeric_limits<int64_t>::max()) {
-    // Rounded up, lest the loop spins through the last fraction.
+    // Rounded up, so that the loop does not spin through the last fraction of a millisecond.
     const int64_t wait_ms = (wake_ns - now_ns + kMillisecondNs - 1) / kMillisecondNs;
     timeout_ms = static_cast<int>(std::min<int64_t>(wait_ms, 60'000));
   }
@@ -561,7 +561,7 @@ void CurlTransport::Poll(int64_t wake_ns) {
     if (event.data.fd == impl.wake_fd) {
       uint64_t count = 0;
       (void)!read(impl.wake_fd, &count, sizeof count);
-      // Cleared before the caller looks for what it was woken for.
+      // Cleared before the caller looks for the reason of the wake-up.
       impl.woken.store(false);
       continue;
     }

@@ -13,24 +13,24 @@
 
 namespace kernelcast::llm {
 
-// Exchanges over libcurl's multi_socket interface on one epoll instance. HTTP/2 over TLS where the
-// endpoint offers it, else HTTP/1.1; never an upgrade of plain text. Connections are kept for 4 s
-// at most when idle, which is less than the usual servers do. Wake is thread-safe; everything else
-// is used from one thread.
+// Exchanges over libcurl's multi_socket interface on one epoll instance. HTTP/2 over TLS if the
+// endpoint supports it, otherwise HTTP/1.1; plaintext connections are never upgraded. Idle
+// connections are closed after 4 s, before the usual servers close them. Wake is thread-safe; all
+// other methods are used from one thread.
 class CurlTransport final : public Transport {
  public:
-  // The configuration has been validated; config and clock are borrowed. UNAVAILABLE: no
-  // descriptors or memory.
+  // The configuration must be valid. `config` and `clock` must outlive the transport. UNAVAILABLE:
+  // out of descriptors or memory.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CurlTransport>> Create(
       const LlmConfig& config, const Clock& clock);
-  // Closes everything; sinks are told nothing.
+  // Closes everything. Sinks get no further calls.
   ~CurlTransport() override;
 
   TransferId Start(int endpoint, std::string body, TransferSink* sink) override;
   void Cancel(TransferId transfer) override;
   void Drain(TransferId transfer) override;
 
-  // Waits for the network until `wake_ns` (Clock::MonotonicNs) or Wake, and tells the sinks.
+  // Waits for the network until `wake_ns` (Clock::MonotonicNs) or Wake, and calls the sinks.
   void Poll(int64_t wake_ns);
   void Wake();
 
@@ -40,11 +40,11 @@ class CurlTransport final : public Transport {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Before the first use of libcurl; thread-safe. UNAVAILABLE: it does not start.
+// Call before the first use of libcurl. Thread-safe. UNAVAILABLE: libcurl failed to initialise.
 [[nodiscard]] absl::Status InitializeCurl();
 
-// Sets on `curl_easy`, a CURL*, what every exchange with the endpoint needs, but URL, headers and
-// callbacks.
+// Sets the options on `curl_easy`, a CURL*, that every exchange with the endpoint needs, except
+// URL, headers and callbacks.
 void ConfigureCurlHandle(void* curl_easy, const EndpointConfig& endpoint,
                          int64_t connect_timeout_ns);
 

@@ -13,9 +13,10 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// An endpoint that asks for more is asked again after this long all the same.
+// Upper limit of the delay that an endpoint can request.
 constexpr int64_t kMaxPauseNs = 3600LL * 1'000'000'000;
-// A call that timed out on its caller's deadline blames the endpoint only if it had this long.
+// A call that reaches its caller's deadline counts against the endpoint only if the endpoint had at
+// least this long.
 constexpr int64_t kFairChanceNs = 1'000'000'000;
 constexpr size_t kMinKeyToRedact = 6;
 
@@ -67,14 +68,15 @@ struct Dispatcher::Endpoint {
   LatencyTracker first_tokens;
   int in_flight = 0;
   int reported_limit = 0;
-  int64_t paused_until_ns = 0;  // it asked to be left alone
+  int64_t paused_until_ns = 0;  // as the endpoint requested
 };
 
 struct Dispatcher::Attempt final : TransferSink {
   Attempt(Dispatcher& d, Call& c, Endpoint& e, const AnswerLimits& limits, int64_t wall_ns)
       : dispatcher(d), call(&c), endpoint(e), reader(limits, wall_ns) {}
 
-  // Many servers send the head of an answer long before the model gets to it.
+  // Receiving headers does not count as progress: many servers send them long before the model
+  // starts.
   void OnStatus(int http_status) override { reader.OnStatus(http_status); }
   void OnHeader(std::string_view name, std::string_view value) override {
     reader.OnHeader(name, value);
@@ -106,7 +108,7 @@ struct Dispatcher::Attempt final : TransferSink {
   std::string model;
   int shape_tag = 0;
   bool hedge = false;
-  bool probe = false;  // of the breaker
+  bool probe = false;  // probe of the breaker
   int64_t limit_epoch = 0;
   int64_t sent_ns = 0;
   int64_t last_byte_ns = 0;
@@ -114,7 +116,7 @@ struct Dispatcher::Attempt final : TransferSink {
   bool first_token_told = false;
   bool transfer_ended = false;
   bool touched = false;
-  Span span;  // of no trace, where the call is of none
+  Span span;  // without a trace if the call has none
 };
 
 struct Dispatcher::Call {
@@ -125,30 +127,30 @@ struct Dispatcher::Call {
   int64_t bytes = 0;
   int64_t deadline_ns = 0;
 
-  // Queued, waiting to be queued again, or in flight with one attempt or two.
+  // Queued, waiting to be queued again, or in flight with one or two attempts.
   bool queued = false;
   std::list<Call*>::iterator queue_place;
-  int64_t ready_ns = 0;  // of one that waits; 0: does not
+  int64_t ready_ns = 0;  // when a waiting call becomes ready; 0: not waiting
   std::vector<std::unique_ptr<Attempt>> attempts;
 
   std::multimap<int64_t, Call*>::iterator timer;
   bool has_timer = false;
 
-  int tries = 0;  // attempts, hedges not counted
-  int sent = 0;   // attempts
+  int tries = 0;  // attempts without hedges
+  int sent = 0;   // all attempts
   bool hedged = false;
   bool hedge_considered = false;
   int last_endpoint = -1;
-  uint64_t excluded = 0;  // endpoints that will not serve it, as bits
+  uint64_t excluded = 0;  // bit set of endpoints that will not serve it
   bool first_token_told = false;
-  // Of outcomes: what is known of the last attempt that told something.
+  // Information about the last attempt that reported something.
   ChatOutcome outcome;
 
   bool Excludes(int endpoint) const { return ((excluded >> endpoint) & 1) != 0; }
 };
 
 struct Dispatcher::Notice {
-  // One of the two.
+  // Either this callback or the one for the outcome is set.
   std::function<void(const EndpointRef&)> first_token;
   EndpointRef endpoint;
   std::string model;
@@ -232,7 +234,7 @@ int64_t Dispatcher::NextWakeNs() const {
     if (endpoint->breaker.state() == BreakerState::kOpen) {
       opens_ns = std::max(opens_ns, endpoint->breaker.open_until_ns());
     }
-    // One that would admit now has nothing for it in the queue.
+    // An endpoint that would admit now has nothing to do in the queue.
     if (opens_ns > now_ns_) wake_ns = std::min(wake_ns, opens_ns);
   }
   return wake_ns;
@@ -240,7 +242,7 @@ int64_t Dispatcher::NextWakeNs() const {
 
 void Dispatcher::Step() {
   now_ns_ = clock_.MonotonicNs();
-  // Acting cancels transfers, which tells nothing to anybody, so that none is added meanwhile.
+  // Handling may cancel transfers, but that calls no sinks, so touched_ does not grow here.
   for (Attempt* const attempt : touched_) {
     attempt->touched = false;
     if (attempt->call != nullptr) OnTouched(*attempt);
@@ -322,7 +324,7 @@ ErrorKind Dispatcher::WhyHopeless(const Call& call) const {
     const bool down =
         endpoint->breaker.state() != BreakerState::kClosed && !endpoint->breaker.Allows(now_ns_);
     if (down) {
-      // One that waits does so if there is a trial before its deadline.
+      // A call with wait_for_recovery waits if a trial is possible before its deadline.
       if (call.request.wait_for_recovery &&
           (endpoint->breaker.state() == BreakerState::kHalfOpen ||
            endpoint->breaker.open_until_ns() < call.deadline_ns)) {
@@ -343,14 +345,14 @@ void Dispatcher::EndHopeless() {
     const ErrorKind why = WhyHopeless(call);
     if (why == ErrorKind::kNone) continue;
     ChatError error = call.outcome.error;
-    // What was seen says more than that nothing more is tried.
+    // The error seen earlier is more informative than "no more attempts".
     if (error.kind == ErrorKind::kNone || MayPass(error.kind)) {
       const std::string before =
           error.kind == ErrorKind::kNone ? "" : absl::StrCat("; before: ", error.message);
       error.kind = why;
       error.message = absl::StrCat(why == ErrorKind::kCircuitOpen
                                        ? "every endpoint is down"
-                                       : "every endpoint asks for more patience than is left",
+                                       : "every endpoint requests a delay beyond the deadline",
                                    before);
       for (const std::unique_ptr<Endpoint>& endpoint : endpoints_) {
         const int64_t until = why == ErrorKind::kCircuitOpen ? endpoint->breaker.open_until_ns()
@@ -366,7 +368,7 @@ void Dispatcher::EndHopeless() {
 void Dispatcher::Enqueue(Call& call) {
   call.ready_ns = 0;
   call.queued = true;
-  // One that has waited before goes first.
+  // Retries go to the front of the queue.
   call.queue_place =
       call.tries > 0 ? queue_.insert(queue_.begin(), &call) : queue_.insert(queue_.end(), &call);
 }
@@ -412,7 +414,7 @@ void Dispatcher::Send(Call& call, int index, bool hedge) {
   });
   ReportConcurrency(endpoint);
   call.attempts.push_back(std::move(owned));
-  // As the conventions for generative models have it; texts are nobody's business.
+  // Attributes follow OpenTelemetry's conventions for generative AI, without any texts.
   attempt.span =
       StartSpan(absl::StrCat("chat ", attempt.model), SpanKind::kClient, &call.request.trace);
   if (attempt.span.recording()) {
@@ -430,7 +432,7 @@ void Dispatcher::Send(Call& call, int index, bool hedge) {
 
 void Dispatcher::SetTimer(Call& call, int64_t at_ns) {
   if (call.has_timer) {
-    // A later time is seen to when the earlier one comes.
+    // A later time is handled when the earlier timer fires.
     if (call.timer->first <= at_ns) return;
     timers_.erase(call.timer);
   }
@@ -494,14 +496,14 @@ void Dispatcher::OnTimer(Call& call) {
     call.hedge_considered = true;
     TryHedge(call);
   }
-  // Never in the past: what is due now has been done.
+  // Never in the past: everything that is due now has been done.
   SetTimer(call, std::max(DueNs(call), now_ns_ + 1));
 }
 
 void Dispatcher::TryHedge(Call& call) {
   const int endpoint = Choose(call, call.attempts[0]->endpoint.index);
   if (endpoint < 0) return;
-  // A breaker's probe is no place for an answer that is awaited.
+  // A hedge must not be the probe of a breaker.
   if (endpoints_[endpoint]->breaker.state() != BreakerState::kClosed) return;
   if (!budget_.Take()) {
     stats_.Update([](ClientStats& stats) { ++stats.retries_denied; });
@@ -525,7 +527,7 @@ void Dispatcher::OnFirstToken(Attempt& attempt) {
   const int64_t since_sent_ns = now_ns_ - attempt.sent_ns;
   attempt.endpoint.first_tokens.Add(since_sent_ns);
   if (observer_ != nullptr) observer_->OnFirstToken(attempt.endpoint.index, since_sent_ns);
-  // The race is over.
+  // The race is decided: cancel the other attempts.
   for (size_t i = call.attempts.size(); i-- > 0;) {
     if (call.attempts[i].get() != &attempt) CancelAttempt(*call.attempts[i], ErrorKind::kCancelled);
   }
@@ -609,7 +611,7 @@ void Dispatcher::OnFailure(Attempt& attempt, ChatError error, bool retry_is_usel
   if (IsEndpointFault(kind)) call.excluded |= uint64_t{1} << endpoint.index;
   Close(attempt, kind);
   Retire(attempt);
-  // Its twin may still answer.
+  // The other attempt may still answer.
   if (!call.attempts.empty()) return;
   RetryOrEnd(call, retry_is_useless);
 }
@@ -638,7 +640,7 @@ void Dispatcher::Close(Attempt& attempt, ErrorKind result) {
   --endpoint.in_flight;
   if (result != ErrorKind::kNone) {
     attempt.span.Set("error.type", std::string(ErrorKindName(result)));
-    // The loser of a race is no failure.
+    // The loser of a race is not a failure.
     if (result != ErrorKind::kCancelled) attempt.span.Fail(ErrorKindName(result));
   }
   attempt.span.End();

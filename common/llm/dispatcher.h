@@ -25,32 +25,33 @@
 
 namespace kernelcast::llm {
 
-// Decides what is sent where and when, and what an outcome is: queue, choice of endpoint, limits,
-// retries, hedges, breakers, timeouts. Knows the network as a Transport and time as a Clock. Used
-// from one thread.
+// Decides which request is sent to which endpoint and when, and what its outcome is: queue, choice
+// of endpoint, limits, retries, hedges, breakers, timeouts. Uses the network through Transport and
+// time through Clock. Used from one thread.
 //
-// Nothing happens inside the transport's callbacks but taking notes; Step acts on them, and makes
-// the callbacks of calls last, when the state is whole.
+// Transport callbacks only record what happened. Step acts on it, and runs the callbacks of calls
+// last, when the state is consistent.
 class Dispatcher {
  public:
   using Done = std::function<void(ChatOutcome)>;
 
-  // All are borrowed; `observer` may be null. The configuration has been validated.
+  // All arguments must outlive this object; `observer` may be null. The configuration must be
+  // valid.
   Dispatcher(const LlmConfig& config, Transport& transport, const Clock& clock, Random random,
              StatsBoard& stats, LlmObserver* observer);
-  // What is under way is dropped without a callback: CancelAll and Step come first.
+  // Drops pending calls without callbacks. Call CancelAll and Step first.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // The board has admitted the call, with `bytes`. `id` is new.
+  // The board has admitted the call with `bytes`. `id` must be new.
   void Submit(uint64_t id, ChatRequest request, Done done, int64_t submitted_ns, int64_t bytes);
   void Cancel(uint64_t id);
   void CancelAll();
 
-  // Acts on what the transport told and on what is due, then makes the callbacks.
+  // Handles transport events and due timers, then runs the callbacks.
   void Step();
-  // When Step has something to do even if nothing happens; INT64_MAX: never.
+  // When Step must run even if nothing happens. INT64_MAX: never.
   int64_t NextWakeNs() const;
 
  private:
@@ -59,13 +60,13 @@ class Dispatcher {
   struct Endpoint;
   struct Notice;
 
-  // An endpoint's room for one more attempt of a call.
+  // Whether an endpoint has room for one more attempt.
   bool Admits(const Endpoint& endpoint) const;
-  // An endpoint for the call, or -1. `other_than`: better another one, if there is one.
+  // An endpoint for the call, or -1. Prefers endpoints other than `other_than`.
   int Choose(const Call& call, int other_than);
-  // Sends what can be sent; ends what waits in vain.
+  // Sends what can be sent, and ends calls that cannot succeed.
   void Pump();
-  // Why a queued call need not wait, or kNone.
+  // Why a queued call cannot succeed, or kNone.
   ErrorKind WhyHopeless(const Call& call) const;
   void EndHopeless();
 
@@ -81,7 +82,7 @@ class Dispatcher {
   void OnFirstToken(Attempt& attempt);
   void OnAnswer(Attempt& attempt);
   void OnFailure(Attempt& attempt, ChatError error, bool retry_is_useless);
-  // Frees the attempt's place; what it told goes to limit, breaker and figures.
+  // Releases the attempt's slot and reports its result to limit, breaker and statistics.
   void Close(Attempt& attempt, ErrorKind result);
   void CancelAttempt(Attempt& attempt, ErrorKind result);
   void Retire(Attempt& attempt);
@@ -99,16 +100,16 @@ class Dispatcher {
   StatsBoard& stats_;
   LlmObserver* const observer_;
 
-  int64_t now_ns_ = 0;  // of the current entry
+  int64_t now_ns_ = 0;  // time of the current call into this object
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   RetryBudget budget_;
   std::unordered_map<uint64_t, std::unique_ptr<Call>> calls_;
   std::list<Call*> queue_;
   bool look_for_hopeless_ = false;
   std::multimap<int64_t, Call*> timers_;
-  // Attempts that the transport told something about since the last Step.
+  // Attempts with transport events since the last Step.
   std::vector<Attempt*> touched_;
-  // Kept until nothing points at them any more: the end of Step.
+  // Kept until the end of Step, when nothing points to them any more.
   std::vector<std::unique_ptr<Attempt>> retired_attempts_;
   std::vector<Notice> notices_;
 };

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 
@@ -30,7 +32,7 @@ constexpr double kMillisecondNs = 1e6;
 constexpr int kMaxYamlDepth = 16;
 
 std::string Line(const YAML::Mark& mark) {
-  // An empty document is nowhere.
+  // An empty document has no position.
   return absl::StrCat(std::max(mark.line, 0) + 1);
 }
 
@@ -71,7 +73,7 @@ absl::StatusOr<std::string> ReadKey(const std::string& path) {
   if (key.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("api_key_file '", path, "' is empty"));
   }
-  // Never quoted: it is secret.
+  // The key is secret and must not be quoted.
   if (HasControlOrBlank(key)) {
     return absl::InvalidArgumentError(
         absl::StrCat("api_key_file '", path, "' holds more than one word"));
@@ -85,14 +87,29 @@ absl::Status CheckRange(std::string_view name, double value, double low, double 
       absl::StrCat("'", std::string(name), "' is ", value, "; it may be from ", low, " to ", high));
 }
 
-// YAML as JSON: numbers, booleans and null by how they are written, all else as text.
+// Whether an unquoted YAML scalar is a number that is not finite, or too large for a double.
+bool IsNonFiniteNumber(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && *end == '\0') return !std::isfinite(number);
+  const bool has_sign = absl::StartsWith(text, "-") || absl::StartsWith(text, "+");
+  const std::string word = absl::AsciiStrToLower(text.substr(has_sign ? 1 : 0));
+  return word == ".inf" || word == ".nan";
+}
+
+// Converts YAML to JSON: unquoted numbers, booleans and null keep their type, everything else
+// becomes a string.
 absl::StatusOr<nlohmann::json> ToJson(const YAML::Node& node, int depth) {
   if (depth > kMaxYamlDepth) return absl::InvalidArgumentError("is nested too deeply");
   switch (node.Type()) {
     case YAML::NodeType::Scalar: {
       if (node.Tag() == "!") return nlohmann::json(node.Scalar());  // quoted
-      nlohmann::json value = nlohmann::json::parse(node.Scalar(), nullptr, false);
+      nlohmann::json value = ParseBoundedJson(node.Scalar());
       if (!value.is_discarded() && value.is_primitive() && !value.is_string()) return value;
+      if (IsNonFiniteNumber(node.Scalar())) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "holds '", node.Scalar(), "', which is not a finite number; quote a text"));
+      }
       return nlohmann::json(SanitizeUtf8(node.Scalar()));
     }
     case YAML::NodeType::Sequence: {
@@ -107,8 +124,13 @@ absl::StatusOr<nlohmann::json> ToJson(const YAML::Node& node, int depth) {
       nlohmann::json object = nlohmann::json::object();
       for (const auto& entry : node) {
         if (!entry.first.IsScalar()) return absl::InvalidArgumentError("wants names as keys");
-        KC_ASSIGN_OR_RETURN(object[SanitizeUtf8(entry.first.Scalar())],
-                            ToJson(entry.second, depth + 1));
+        const std::string key = SanitizeUtf8(entry.first.Scalar());
+        absl::StatusOr<nlohmann::json> value = ToJson(entry.second, depth + 1);
+        if (!value.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("at '", key, "' ", value.status().message()));
+        }
+        object[key] = *std::move(value);
       }
       return object;
     }
@@ -116,7 +138,7 @@ absl::StatusOr<nlohmann::json> ToJson(const YAML::Node& node, int depth) {
   }
 }
 
-// One mapping of the file: knows its keys, and says where a mistake is.
+// One mapping of the file. Knows its keys and reports where an error is.
 class Section {
  public:
   using Setter = std::function<absl::Status(const YAML::Node&)>;
@@ -131,7 +153,7 @@ class Section {
       return absl::OkStatus();
     });
   }
-  // Stored as `scale` times what is written.
+  // Stores `scale` times the value in the file.
   template <class T>
   void Number(const std::string& name, T* value, double low, double high, double scale = 1) {
     Key(name, [name, value, low, high, scale](const YAML::Node& node) -> absl::Status {
@@ -164,7 +186,7 @@ class Section {
   }
 
   absl::Status Read(const YAML::Node& node) const {
-    if (!node.IsMap()) return Error(node.Mark(), absl::StrCat(what_, " wants a mapping"));
+    if (!node.IsMap()) return Error(node.Mark(), absl::StrCat(what_, " must be a mapping"));
     std::set<std::string> seen;
     for (const auto& entry : node) {
       const YAML::Mark mark = entry.first.Mark();
@@ -175,13 +197,13 @@ class Section {
         for (const auto& [name, unused] : setters_) {
           absl::StrAppend(&known, known.empty() ? "" : ", ", name);
         }
-        return Error(mark, absl::StrCat("'", key, "' is no key of ", what_, "; it has ", known));
+        return Error(mark, absl::StrCat("'", key, "' is not a key of ", what_, "; it has ", known));
       }
       if (!seen.insert(key).second) {
         return Error(mark, absl::StrCat("'", key, "' is given twice"));
       }
       const absl::Status status = setter->second(entry.second);
-      // Nested sections name their own line.
+      // Nested sections report their own line.
       if (!status.ok()) {
         return absl::StartsWith(status.message(), absl::StrCat(file_, ":"))
                    ? status
@@ -206,10 +228,10 @@ class Section {
 };
 
 absl::Status ReadHeaders(const YAML::Node& node, std::vector<Header>* headers) {
-  if (!node.IsMap()) return absl::InvalidArgumentError("'headers' wants a mapping");
+  if (!node.IsMap()) return absl::InvalidArgumentError("'headers' must be a mapping");
   for (const auto& entry : node) {
     if (!entry.first.IsScalar() || !entry.second.IsScalar()) {
-      return absl::InvalidArgumentError("'headers' wants names and texts");
+      return absl::InvalidArgumentError("'headers' must map names to texts");
     }
     headers->emplace_back(entry.first.Scalar(), entry.second.Scalar());
   }
@@ -228,7 +250,7 @@ absl::Status ReadPrices(const std::string& file, const YAML::Node& node, Prices*
 }
 
 absl::Status ReadExtraBody(const YAML::Node& node, std::string* extra_body) {
-  if (!node.IsMap()) return absl::InvalidArgumentError("'extra_body' wants a mapping");
+  if (!node.IsMap()) return absl::InvalidArgumentError("'extra_body' must be a mapping");
   const absl::StatusOr<nlohmann::json> json = ToJson(node, 0);
   if (!json.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("'extra_body' ", json.status().message()));
@@ -260,7 +282,7 @@ absl::StatusOr<EndpointConfig> ReadEndpoint(const std::string& file,
   });
   section.Text("max_tokens_field", &endpoint.max_tokens_field);
   section.Key("omit", [&endpoint](const YAML::Node& value) -> absl::Status {
-    if (!value.IsSequence()) return absl::InvalidArgumentError("'omit' wants a list");
+    if (!value.IsSequence()) return absl::InvalidArgumentError("'omit' must be a list");
     for (const YAML::Node& field : value) {
       if (!field.IsScalar()) return absl::InvalidArgumentError("'omit' wants names");
       endpoint.omit.push_back(field.Scalar());
@@ -285,7 +307,7 @@ absl::StatusOr<EndpointConfig> ReadEndpoint(const std::string& file,
   return endpoint;
 }
 
-// Fills in what follows from the rest.
+// Fills in defaults that depend on other fields.
 absl::Status Complete(EndpointConfig* endpoint) {
   KC_ASSIGN_OR_RETURN(const EndpointUrl url, ParseEndpointUrl(endpoint->url));
   endpoint->url = url.base;
@@ -312,7 +334,7 @@ absl::Status ValidateEndpoint(const EndpointConfig& endpoint) {
     const bool token = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
       return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
     });
-    if (!token || HasControl(value)) return invalid(absl::StrCat("'", name, "' is no header"));
+    if (!token || HasControl(value)) return invalid(absl::StrCat("'", name, "' is not a header"));
   }
   if (endpoint.max_tokens_field != "max_tokens" &&
       endpoint.max_tokens_field != "max_completion_tokens") {
@@ -333,7 +355,7 @@ absl::Status ValidateEndpoint(const EndpointConfig& endpoint) {
     return invalid(absl::StrCat("ca_file '", endpoint.ca_file, "' cannot be read"));
   }
   if (!endpoint.extra_body.empty()) {
-    const nlohmann::json extra = nlohmann::json::parse(endpoint.extra_body, nullptr, false);
+    const nlohmann::json extra = ParseBoundedJson(endpoint.extra_body);
     if (!extra.is_object()) return invalid("'extra_body' is no object");
     for (const char* taken : {"messages", "model", "stream", "stream_options", "n", "tools",
                               "tool_choice", "response_format"}) {
@@ -350,15 +372,16 @@ absl::Status ValidateEndpoint(const EndpointConfig& endpoint) {
 absl::StatusOr<EndpointUrl> ParseEndpointUrl(std::string_view url) {
   const auto bad = [url](std::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", std::string(url), "' is no URL of an endpoint: ", std::string(why)));
+        absl::StrCat("'", std::string(url), "' is not a valid endpoint URL: ", std::string(why)));
   };
   EndpointUrl parsed;
   if (HasControlOrBlank(url)) {
     return absl::InvalidArgumentError("the URL of an endpoint holds blanks");
   }
-  // A key may stand there, so the URL is not quoted.
+  // The URL may contain a key, so it is not quoted.
   if (url.find('@') != std::string_view::npos) {
-    return absl::InvalidArgumentError("the URL of an endpoint holds no user; use api_key_file");
+    return absl::InvalidArgumentError(
+        "the URL of an endpoint must not contain a user; use api_key_file");
   }
   std::string_view rest = url;
   if (rest.starts_with("https://")) {
@@ -390,7 +413,7 @@ absl::StatusOr<EndpointUrl> ParseEndpointUrl(std::string_view url) {
         std::from_chars(port.data(), port.data() + port.size(), parsed.port, 10);
     if (error != std::errc() || end != port.data() + port.size() || parsed.port < 1 ||
         parsed.port > 65535) {
-      return bad("its port is no number from 1 to 65535");
+      return bad("its port is not a number from 1 to 65535");
     }
   }
   parsed.base = url;
@@ -455,7 +478,7 @@ absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::strin
     Section section(file, "the file");
     const std::filesystem::path folder = std::filesystem::path(file).parent_path();
     section.Key("endpoints", [&](const YAML::Node& list) -> absl::Status {
-      if (!list.IsSequence()) return absl::InvalidArgumentError("'endpoints' wants a list");
+      if (!list.IsSequence()) return absl::InvalidArgumentError("'endpoints' must be a list");
       for (const YAML::Node& node : list) {
         KC_ASSIGN_OR_RETURN(EndpointConfig endpoint, ReadEndpoint(file, folder, node));
         absl::Status status = Complete(&endpoint);

@@ -3,12 +3,13 @@
 #include <cctype>
 #include <charconv>
 
+#include "common/base/bounded_json.h"
 #include "common/base/utf8.h"
 
 namespace kernelcast::llm {
 namespace {
 
-// The code unit that "\uXXXX" at `position` stands for, or -1.
+// The code unit of "\uXXXX" at `position`, or -1.
 int CodeUnit(std::string_view text, size_t position) {
   if (text.size() - position < 6 || text[position] != '\\' || text[position + 1] != 'u') return -1;
   int unit = 0;
@@ -46,9 +47,9 @@ std::string MendSurrogates(std::string_view text) {
 }  // namespace
 
 nlohmann::json ParseJson(std::string_view text) {
-  nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json parsed = ParseBoundedJson(text);
   if (!parsed.is_discarded()) return parsed;
-  return nlohmann::json::parse(MendJson(text), nullptr, /*allow_exceptions=*/false);
+  return ParseBoundedJson(MendJson(text));
 }
 
 std::string MendJson(std::string_view text) { return MendSurrogates(SanitizeUtf8(text)); }

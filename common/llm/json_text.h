@@ -7,15 +7,15 @@
 
 namespace kernelcast::llm {
 
-// Parses what an endpoint sent, mending what endpoints are known to get wrong inside strings: bytes
-// that are not UTF-8 and escapes of half a surrogate pair become U+FFFD. A discarded value where
-// that is not enough. Never throws.
+// Parses JSON from an endpoint. Repairs two common faults in strings: invalid UTF-8 and escapes of
+// half a surrogate pair become U+FFFD. Returns a discarded value if the text is still not JSON, or
+// is nested deeper than kMaxJsonDepth. Never throws.
 nlohmann::json ParseJson(std::string_view text);
 
-// The text with these faults mended, which is then JSON or not.
+// Repairs these faults. The result may still not be JSON.
 std::string MendJson(std::string_view text);
 
-// The string at `key` of an object, or "" where there is none.
+// The string at `key` of an object, or "" if there is none.
 std::string StringAt(const nlohmann::json& object, const char* key);
 
 // The text as one line of at most `max_bytes` of UTF-8.

@@ -11,7 +11,7 @@ namespace kernelcast::llm {
 // The 95th percentile of the last 256 durations. Not thread-safe.
 class LatencyTracker {
  public:
-  // Fewer than these say nothing.
+  // Below this number of samples there is no estimate.
   static constexpr size_t kMinSamples = 20;
 
   void Add(int64_t duration_ns) {
@@ -24,7 +24,7 @@ class LatencyTracker {
   // 0: too few samples.
   int64_t P95Ns() {
     if (count_ < kMinSamples) return 0;
-    // Sorting for each question would cost more than a stale figure does.
+    // Recomputed rarely, because sorting on every call costs more than a stale value.
     if (p95_ns_ == 0 || added_ >= kRecompute) {
       std::array<int64_t, kWindow> sorted = samples_;
       auto* const p95 = sorted.data() + (count_ * 95 - 1) / 100;

@@ -8,8 +8,8 @@
 
 namespace kernelcast::llm {
 
-// The JSON of a streamed chat completion. The messages come last, so that two requests of one
-// prompt differ in front of it only where their options do.
+// The JSON of a streamed chat completion request. The messages come last, so requests with the same
+// prompt share the longest possible suffix.
 std::string BuildRequestBody(const EndpointConfig& endpoint, const ChatRequest& request,
                              const ResponseShape& shape);
 

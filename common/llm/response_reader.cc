@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kMaxErrorBodyBytes = 64 << 10;
 constexpr size_t kMaxMessageBytes = 500;
 constexpr size_t kMaxCodeBytes = 64;
-// What JSON makes of a byte of text at most ("\u00e9" of two), and what stands around an answer.
+// Maximum growth of a byte of text in JSON ("\u00e9" encodes two bytes), and size of the object
+// around an answer.
 constexpr int64_t kEscapedBytes = 3;
 constexpr int64_t kEnvelopeBytes = 64 << 10;
 
@@ -36,7 +37,7 @@ ResponseReader::ResponseReader(const AnswerLimits& limits, int64_t wall_ns)
       accumulator_(limits) {}
 
 void ResponseReader::OnStatus(int http_status) {
-  // Interim answers (100, 103) and a proxy's own come before the one that counts.
+  // Interim responses (100, 103) and those of a proxy come before the final one.
   http_status_ = http_status;
   retry_after_ns_ = 0;
   retry_is_useless_ = false;
@@ -44,7 +45,7 @@ void ResponseReader::OnStatus(int http_status) {
 
 void ResponseReader::OnHeader(std::string_view name, std::string_view value) {
   if (NameIs(name, "retry-after")) {
-    // retry-after-ms, where there is one, is more exact.
+    // retry-after-ms is more exact and takes precedence.
     const std::optional<int64_t> wait = ParseRetryAfter(value, wall_ns_);
     if (retry_after_ns_ == 0) retry_after_ns_ = wait.value_or(0);
   } else if (NameIs(name, "retry-after-ms")) {
@@ -61,7 +62,8 @@ bool ResponseReader::OnBody(std::string_view bytes) {
     if (http_status_ >= 300) {
       body_ = Body::kError;
     } else {
-      // By what it is, for servers mislabel it: events never begin with a brace.
+      // Detected by content, because servers send wrong content types: events never begin with a
+      // brace.
       const size_t first = bytes.find_first_not_of(" \t\r\n");
       if (first == std::string_view::npos) return true;
       bytes.remove_prefix(first);
@@ -106,7 +108,7 @@ void ResponseReader::OnEnd(TransferEnd end, std::string_view message) {
       accumulator_.OnEvent(data);
       return true;
     };
-    // Half an event at the end of a lost connection is no event.
+    // An incomplete event at the end of a lost connection is dropped.
     if (end == TransferEnd::kFinished) OnEvents(decoder_.Finish(sink));
     if (ended_) return;
     using State = ChatAccumulator::State;

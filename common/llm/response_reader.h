@@ -12,30 +12,30 @@
 
 namespace kernelcast::llm {
 
-// Makes an answer or a typed error of an HTTP response: a stream of events, one JSON object from an
-// endpoint that does not stream, or an error body. Holds no more than a few times
-// max_answer_bytes. Not thread-safe.
+// Turns an HTTP response into an answer or a typed error. The response is a stream of events, one
+// JSON object from an endpoint that does not stream, or an error body. Uses memory of at most a few
+// times max_answer_bytes. Not thread-safe.
 class ResponseReader {
  public:
-  // `wall_ns`: now, since the Unix epoch, for a Retry-After that is a date.
+  // `wall_ns`: the current time since the Unix epoch, for a Retry-After with a date.
   ResponseReader(const AnswerLimits& limits, int64_t wall_ns);
 
   void OnStatus(int http_status);
   void OnHeader(std::string_view name, std::string_view value);
-  // False: ended() is true, and no more is wanted.
+  // Returns false if no more input is needed; ended() is then true.
   bool OnBody(std::string_view bytes);
   void OnEnd(TransferEnd end, std::string_view message);
 
-  // Answer or error are known.
+  // Whether the answer or the error is complete.
   bool ended() const { return ended_; }
-  // Of an answer that ended before its response did: whether the response ends properly by itself.
+  // If the answer ended before the response: whether the response will end properly by itself.
   bool may_drain() const { return may_drain_; }
   bool has_token() const { return accumulator_.has_token(); }
-  // Once ended. kNone: there is an answer.
+  // Valid once ended. kNone: there is an answer.
   const ChatError& error() const { return error_; }
-  // The endpoint says that trying again is of no use.
+  // The endpoint says that a retry is useless.
   bool retry_is_useless() const { return retry_is_useless_; }
-  // What had come, also with an error.
+  // The part of the answer that arrived, also after an error.
   ChatAnswer TakeAnswer() { return accumulator_.TakeAnswer(); }
 
  private:
@@ -54,7 +54,7 @@ class ResponseReader {
   int64_t retry_after_ns_ = 0;
   bool retry_is_useless_ = false;
   Body body_ = Body::kUnknown;
-  std::string buffer_;  // of kJson and kError
+  std::string buffer_;  // used in kJson and kError
   SseDecoder decoder_;
   ChatAccumulator accumulator_;
   bool ended_ = false;

@@ -13,7 +13,7 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-// Longer than anybody means; keeps sums of times in range.
+// Clamped so that sums of times do not overflow.
 constexpr int64_t kMaxRetryAfterNs = 7 * int64_t{86400} * kSecondNs;
 
 bool SaysMoneyIsSpent(std::string_view word) {
@@ -36,7 +36,7 @@ ErrorKind ClassifyHttpStatus(int status, std::string_view code, std::string_view
   if (status >= 500) return ErrorKind::kServerError;
   if (status == 401 || status == 403) return ErrorKind::kUnauthorized;
   if (status == 404) return ErrorKind::kNotFound;
-  // The server gave up waiting, or saw two requests collide: nothing that we sent is wrong.
+  // The server timed out or saw conflicting requests: the request itself is valid.
   if (status == 408 || status == 409 || status == 425) return ErrorKind::kServerError;
   return ErrorKind::kRefused;
 }

@@ -4,10 +4,10 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-// "data: " in front of the longest event that is allowed.
+// Room for "data: " before the longest event allowed.
 constexpr size_t kFieldNameBytes = 16;
 
-// As find_first_of("\r\n"), at the speed of memchr.
+// Same as find_first_of("\r\n"), but as fast as memchr.
 size_t FindLineEnd(std::string_view bytes) {
   const size_t lf = bytes.find('\n');
   const size_t cr = bytes.substr(0, lf).find('\r');

@@ -8,23 +8,23 @@
 
 namespace kernelcast::llm {
 
-// Server-sent events from bytes that come in any pieces: lines end in LF, CRLF or CR, several data
-// lines are joined by LF, comments and other fields are passed over, as is a byte order mark. Never
-// holds more than `max_event_bytes` and one line's field name. Not thread-safe.
+// Decodes server-sent events from bytes in pieces of any size. Lines end in LF, CRLF or CR. Several
+// data lines are joined by LF. Comments, other fields and a byte order mark are skipped. Buffers at
+// most `max_event_bytes` plus the field name of one line. Not thread-safe.
 class SseDecoder {
  public:
   enum class Result {
     kMore,
-    kStopped,  // the sink returned false; what follows is ignored
-    kTooLong,  // an event has more than max_event_bytes; what follows is ignored
+    kStopped,  // the sink returned false; further input is ignored
+    kTooLong,  // an event exceeds max_event_bytes; further input is ignored
   };
-  // The data of one event, valid during the call. False: no more is wanted.
+  // Receives the data of one event, valid during the call. Returns false to stop.
   using Sink = std::function<bool(std::string_view data)>;
 
   explicit SseDecoder(size_t max_event_bytes) : max_event_bytes_(max_event_bytes) {}
 
   Result Feed(std::string_view bytes, const Sink& sink);
-  // The stream has ended: gives what came of an event that lacks its empty line.
+  // Call at the end of the stream. Delivers a last event that lacks its empty line.
   Result Finish(const Sink& sink);
 
  private:
@@ -33,11 +33,11 @@ class SseDecoder {
   Result End(Result result);
 
   const size_t max_event_bytes_;
-  std::string line_;  // the part of a line that has come
+  std::string line_;  // incomplete line
   std::string data_;
   bool has_data_ = false;
-  bool at_start_ = true;   // no line has been seen
-  bool after_cr_ = false;  // an LF that comes next belongs to the CR before it
+  bool at_start_ = true;   // no line seen yet
+  bool after_cr_ = false;  // an LF that comes next belongs to the preceding CR
   Result ended_ = Result::kMore;
 };
 

@@ -16,13 +16,13 @@ std::string_view BreakerStateName(BreakerState state);  // "closed", "open", "ha
 
 struct EndpointStats {
   std::string name;
-  // Attempts by how they ended; kNone counts answers, kCancelled those that the caller or a faster
-  // twin ended.
+  // Attempts by result. kNone counts answers; kCancelled counts those ended by the caller or by a
+  // faster twin.
   std::array<int64_t, kErrorKindCount> attempts_by_result{};
   int64_t attempts_started = 0;
   int64_t hedges = 0;
   int64_t hedges_won = 0;
-  // Attempts after a failed one, by what had failed.
+  // Retries, by the error of the failed attempt.
   std::array<int64_t, kErrorKindCount> retries_by_reason{};
 
   int64_t prompt_tokens = 0;
@@ -34,25 +34,25 @@ struct EndpointStats {
   int in_flight = 0;
   int concurrency_limit = 0;
   BreakerState breaker = BreakerState::kClosed;
-  int64_t breaker_opened = 0;  // times
-  int64_t breaker_closed = 0;  // times, after it had been open
+  int64_t breaker_opened = 0;  // number of times
+  int64_t breaker_closed = 0;  // number of times, after it had been open
 };
 
 struct ClientStats {
   std::vector<EndpointStats> endpoints;  // in the order of the configuration
 
-  // Calls: submitted = pending + the sum of calls_by_result.
+  // calls_submitted = calls_pending + the sum of calls_by_result.
   int64_t calls_submitted = 0;
-  int64_t calls_overloaded = 0;  // refused by Submit, and not counted elsewhere
+  int64_t calls_overloaded = 0;  // refused by Submit; counted only here
   int64_t calls_pending = 0;
-  int64_t calls_queued = 0;  // of the pending, those without an attempt in flight
+  int64_t calls_queued = 0;  // pending calls without an attempt in flight
   int64_t pending_bytes = 0;
   std::array<int64_t, kErrorKindCount> calls_by_result{};
-  // Retries and hedges that the budget did not allow.
+  // Retries and hedges denied by the retry budget.
   int64_t retries_denied = 0;
 };
 
-// What of ClientStats is no sum over endpoints or results.
+// The parts of ClientStats that are not sums over endpoints or results.
 struct ClientLoad {
   int64_t calls_overloaded = 0;
   int64_t calls_pending = 0;
@@ -61,28 +61,28 @@ struct ClientLoad {
   int64_t retries_denied = 0;
 };
 
-// Told of what happens, for metrics. Called on the client's thread, under no lock; must not block
-// and not throw. `endpoint` is an index into the configuration. Override what is wanted.
+// Receives events for metrics. Called on the client's thread, without locks. Must not block or
+// throw. `endpoint` is an index into the configuration. Override the methods you need.
 class LlmObserver {
  public:
   virtual ~LlmObserver() = default;
 
-  // An attempt ended; kNone: with an answer.
+  // An attempt ended. kNone: with an answer.
   virtual void OnAttempt(int /*endpoint*/, ErrorKind /*result*/, int64_t /*latency_ns*/) {}
   virtual void OnFirstToken(int /*endpoint*/, int64_t /*since_sent_ns*/) {}
   // Another attempt will be made because of `reason`.
   virtual void OnRetry(int /*endpoint*/, ErrorKind /*reason*/) {}
   virtual void OnHedge(int /*endpoint*/) {}
-  // A hedge spoke before the attempt that it was sent beside.
+  // A hedge produced a token before the original attempt.
   virtual void OnHedgeWon(int /*endpoint*/) {}
-  // Of each answer; usage.known is false where the endpoint told none.
+  // Called per answer. usage.known is false if the endpoint reported none.
   virtual void OnUsage(int /*endpoint*/, const TokenUsage& /*usage*/, double /*cost*/) {}
   virtual void OnBreaker(int /*endpoint*/, BreakerState /*state*/) {}
-  // Either has changed.
+  // At least one of the two changed.
   virtual void OnConcurrency(int /*endpoint*/, int /*in_flight*/, int /*limit*/) {}
-  // A call ended; called before its callback.
+  // A call ended. Called before its callback.
   virtual void OnCall(const ChatOutcome& /*outcome*/) {}
-  // Whenever something has happened, before the callbacks that come of it.
+  // Called after every change, before the callbacks that result from it.
   virtual void OnLoad(const ClientLoad& /*load*/) {}
 };
 

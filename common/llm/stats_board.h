@@ -9,13 +9,14 @@
 
 namespace kernelcast::llm {
 
-// The figures that the client's thread writes and others read, and the bounds on what is pending.
+// Statistics that the client's thread writes and others read, and the limits on pending calls.
 // Thread-safe.
 class StatsBoard {
  public:
   explicit StatsBoard(ClientStats initial) : stats_(std::move(initial)) {}
 
-  // Counts a call as pending; false: one of the bounds is reached, and it is counted as overloaded.
+  // Counts a call as pending. Returns false if a limit is reached; the call is then counted as
+  // overloaded.
   bool Admit(int64_t max_calls, int64_t max_bytes, int64_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stats_.calls_pending >= max_calls || stats_.pending_bytes + bytes > max_bytes) {

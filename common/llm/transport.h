@@ -7,45 +7,45 @@
 
 namespace kernelcast::llm {
 
-// How an exchange ended, as far as the network goes.
+// How an exchange ended at the network level.
 enum class TransferEnd {
-  kFinished,        // the response ended as it should
+  kFinished,        // the response ended properly
   kUnreachable,     // no connection
-  kConnectTimeout,  // no connection in time
-  kBroken,          // connected, and then lost
-  kNotHttp,         // what came is no HTTP
+  kConnectTimeout,  // no connection before the timeout
+  kBroken,          // the connection was lost
+  kNotHttp,         // the response is not HTTP
 };
 
-// Learns what comes of one exchange. Its methods are called while the transport works, so they may
-// not call the transport.
+// Receives the events of one exchange. The methods are called from within the transport and must
+// not call it.
 class TransferSink {
  public:
   virtual ~TransferSink() = default;
   virtual void OnStatus(int http_status) = 0;
   virtual void OnHeader(std::string_view name, std::string_view value) = 0;
-  // False: no more is wanted; nothing else is told, and whoever started the exchange cancels it.
+  // Returns false to stop: no further calls follow, and the owner must cancel the exchange.
   virtual bool OnBody(std::string_view bytes) = 0;
   // The last call. `message` is one line for people.
   virtual void OnEnd(TransferEnd end, std::string_view message) = 0;
 };
 
-// Names an exchange; never used twice.
+// Id of an exchange. Never reused.
 using TransferId = uint64_t;
 
-// Carries requests to the endpoints of a configuration. Used from one thread; calls sinks only from
-// a method of the implementation that waits for the network.
+// Sends requests to the endpoints of a configuration. Used from one thread. Calls sinks only from
+// the method of the implementation that waits for the network.
 class Transport {
  public:
   virtual ~Transport() = default;
-  // POSTs `body` to /chat/completions of an endpoint, with the calling thread's trace as headers,
-  // if there is one and the endpoint takes it. `sink` outlives the exchange: OnEnd, Cancel or
-  // Drain.
+  // POSTs `body` to /chat/completions of an endpoint, with the calling thread's trace as headers if
+  // there is one and the endpoint's configuration allows it. `sink` must live until OnEnd, Cancel
+  // or Drain.
   virtual TransferId Start(int endpoint, std::string body, TransferSink* sink) = 0;
-  // Closes the exchange's stream now; its sink is told nothing more. One that has ended is left
-  // alone.
+  // Closes the exchange's stream now. Its sink gets no further calls. Ignored if the exchange has
+  // ended.
   virtual void Cancel(TransferId transfer) = 0;
-  // All that matters has come: the sink is told nothing more, and the rest is read and dropped, for
-  // a moment, so that the connection can be used again.
+  // Ends the exchange without closing the connection: the sink gets no further calls, and the rest
+  // of the response is read and dropped for a short time, so that the connection can be reused.
   virtual void Drain(TransferId transfer) = 0;
 };
 

@@ -27,7 +27,7 @@ void AddLlmFlags(CLI::App& app, LlmFlags& flags) {
                  "File that holds the endpoint's API key, on one line")
       ->type_name("FILE");
   app.add_option("--llm-config", flags.config_file,
-                 "YAML file of endpoints, instead of --llm; docs/llm.md describes it")
+                 "YAML file of endpoints, instead of --llm; docs/howto/llm.md describes it")
       ->type_name("FILE");
 }
 
@@ -55,7 +55,7 @@ absl::StatusOr<LlmConfig> ConfigFromFlags(const LlmFlags& flags, int64_t timeout
   if (flags.url.empty()) {
     return absl::InvalidArgumentError("a model is wanted: give --llm URL or --llm-config FILE");
   }
-  // Any name does for what is checked without asking.
+  // A placeholder is enough for checks without the network.
   KC_ASSIGN_OR_RETURN(
       LlmConfig config,
       ConfigForUrl(flags.url, flags.model.empty() ? "model" : flags.model, flags.key_file));

@@ -12,29 +12,28 @@
 
 namespace kernelcast::llm {
 
-// How a program is told which endpoints to ask: --llm with --llm-model and --llm-key-file, or
-// --llm-config.
+// Flags that select the LLM endpoints: --llm with --llm-model and --llm-key-file, or --llm-config.
 struct LlmFlags {
   std::string url;
-  std::string model;  // empty: the one that the endpoint has
+  std::string model;  // empty: the endpoint's only model
   std::string key_file;
   std::string config_file;
 
-  // Whether they name an endpoint; and whether there are any.
+  // given: whether the flags name an endpoint. any: whether any of them is set.
   bool given() const { return !url.empty() || !config_file.empty(); }
   bool any() const { return given() || !model.empty() || !key_file.empty(); }
 };
 
-// Declares them in the program.
+// Adds the flags to a program.
 void AddLlmFlags(CLI::App& app, LlmFlags& flags);
 
-// Arguments that tell another program the same, wherever it runs.
+// Arguments that pass the same flags to another program, in any working directory.
 std::vector<std::string> LlmArguments(const LlmFlags& flags);
 
-// What the flags say. Where a URL is given and no model, the endpoint is asked, for `timeout_ns` at
-// most. INVALID_ARGUMENT: flags that do not go together, none at all, or what ConfigForUrl and
-// LoadLlmConfig say. NOT_FOUND: the endpoint lists no model, or several, which are named. Else as
-// ListModels.
+// The configuration from the flags. If there is a URL without a model, asks the endpoint for its
+// models, for at most `timeout_ns`. INVALID_ARGUMENT: conflicting flags, no flags, or an error of
+// ConfigForUrl or LoadLlmConfig. NOT_FOUND: the endpoint lists no model or several; the message
+// names them. Other errors as ListModels.
 [[nodiscard]] absl::StatusOr<LlmConfig> ConfigFromFlags(const LlmFlags& flags, int64_t timeout_ns);
 
 }  // namespace kernelcast::llm

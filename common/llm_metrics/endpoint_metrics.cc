@@ -23,20 +23,18 @@ std::vector<double> AnswerBounds() {
 EndpointMetrics::EndpointMetrics(MetricsRegistry& registry, const EndpointMetricNames& names,
                                  const std::vector<std::string>& endpoints) {
   for (int kind = 0; kind < kErrorKindCount; ++kind) {
-    calls_[kind] =
-        &registry.Counter(names.calls, "Calls to the endpoints' client, by how they ended",
-                          {{"result", std::string(Name(static_cast<ErrorKind>(kind)))}});
+    calls_[kind] = &registry.Counter(names.calls, "Calls to the LLM client, by result",
+                                     {{"result", std::string(Name(static_cast<ErrorKind>(kind)))}});
   }
-  queue_wait_ =
-      &registry.Histogram(names.queue_wait, "Time that a call waited to be sent", AnswerBounds());
-  pending_ = &registry.Gauge(names.pending, "Calls that have not ended");
-  queued_ = &registry.Gauge(names.queued, "Of these, calls without a request under way");
+  queue_wait_ = &registry.Histogram(names.queue_wait, "Time that a call waited before it was sent",
+                                    AnswerBounds());
+  pending_ = &registry.Gauge(names.pending, "Calls in progress");
+  queued_ = &registry.Gauge(names.queued, "Calls in progress that wait for an endpoint");
   pending_bytes_ =
-      &registry.Gauge(names.pending_bytes, "Bytes of prompts of calls that have not ended");
-  overloaded_ =
-      &registry.Counter(names.overloaded, "Calls not taken because too many were pending");
+      &registry.Gauge(names.pending_bytes, "Bytes of the prompts of calls in progress");
+  overloaded_ = &registry.Counter(names.overloaded, "Calls refused because too many were pending");
   retries_denied_ =
-      &registry.Counter(names.retries_denied, "Retries and hedges that their budget did not allow");
+      &registry.Counter(names.retries_denied, "Retries and hedges denied by the retry budget");
   for (const std::string& name : endpoints) {
     Endpoint endpoint;
     const Labels labels = {{"endpoint", name}};
@@ -48,15 +46,15 @@ EndpointMetrics::EndpointMetrics(MetricsRegistry& registry, const EndpointMetric
     for (int kind = 0; kind < kErrorKindCount; ++kind) {
       const std::string_view word = Name(static_cast<ErrorKind>(kind));
       endpoint.attempts[kind] = &registry.Counter(
-          names.attempts, "Requests sent to an endpoint, by how they ended", with("result", word));
+          names.attempts, "Requests sent to an endpoint, by result", with("result", word));
       if (kind == 0) continue;
       endpoint.retries[kind] = &registry.Counter(
-          names.retries, "Further attempts, by what had failed", with("reason", word));
+          names.retries, "Further attempts, by the error before", with("reason", word));
     }
-    endpoint.hedges =
-        &registry.Counter(names.hedges, "Second requests because the first was slow", labels);
-    endpoint.hedges_won =
-        &registry.Counter(names.hedges_won, "Second requests that spoke before the first", labels);
+    endpoint.hedges = &registry.Counter(
+        names.hedges, "Hedges: second requests because the first was slow", labels);
+    endpoint.hedges_won = &registry.Counter(
+        names.hedges_won, "Hedges that answered before the first request", labels);
     constexpr const char* kTokensHelp =
         "Tokens as the endpoint counts them; cached ones are also input";
     endpoint.input_tokens = &registry.Counter(names.tokens, kTokensHelp, with("kind", "input"));
@@ -65,24 +63,25 @@ EndpointMetrics::EndpointMetrics(MetricsRegistry& registry, const EndpointMetric
     endpoint.output_tokens = &registry.Counter(names.tokens, kTokensHelp, with("kind", "output"));
     endpoint.cost =
         &registry.Counter(names.cost, "Cost by the configured prices, in their currency", labels);
-    endpoint.answers_without_usage = &registry.Counter(
-        names.answers_without_usage, "Answers that did not say how many tokens they took", labels);
+    endpoint.answers_without_usage =
+        &registry.Counter(names.answers_without_usage, "Answers without token counts", labels);
     endpoint.in_flight =
-        &registry.Gauge(names.in_flight, "Requests under way at an endpoint", labels);
+        &registry.Gauge(names.in_flight, "Requests in progress at an endpoint", labels);
     endpoint.limit =
-        &registry.Gauge(names.limit, "Requests that an endpoint is given at once", labels);
-    endpoint.breaker =
-        &registry.Gauge(names.breaker, "0 closed, 1 open, 2 trying one request", labels);
+        &registry.Gauge(names.limit, "Limit of concurrent requests to an endpoint", labels);
+    endpoint.breaker = &registry.Gauge(
+        names.breaker, "State of the circuit breaker: 0 closed, 1 open, 2 trying one request",
+        labels);
     for (const BreakerState state : kBreakerStates) {
       endpoint.breaker_changes[state] =
-          &registry.Counter(names.breaker_changes, "Changes of a breaker to a state",
+          &registry.Counter(names.breaker_changes, "Changes of a circuit breaker to a state",
                             with("state", BreakerStateName(state)));
     }
-    endpoint.latency = &registry.Histogram(
-        names.latency, "Time of a request from being sent to its end", AnswerBounds(), labels);
-    endpoint.first_token = &registry.Histogram(
-        names.first_token, "Time of a request from being sent to its first token", AnswerBounds(),
-        labels);
+    endpoint.latency = &registry.Histogram(names.latency, "Time from sending a request to its end",
+                                           AnswerBounds(), labels);
+    endpoint.first_token =
+        &registry.Histogram(names.first_token, "Time from sending a request to its first token",
+                            AnswerBounds(), labels);
     endpoints_.push_back(endpoint);
   }
 }

@@ -12,7 +12,7 @@
 
 namespace kernelcast::llm {
 
-// What a service calls the metrics of its endpoints. All must be set.
+// A service's names for the metrics of its endpoints. All must be set.
 struct EndpointMetricNames {
   const char* calls;
   const char* queue_wait;
@@ -36,11 +36,11 @@ struct EndpointMetricNames {
   const char* first_token;
 };
 
-// What a client does at its endpoints, as metrics. Labels are the names of the configured endpoints
-// and of enumerations. Thread-safe.
+// Metrics of a client and its endpoints. Labels are the names of configured endpoints and of enum
+// values. Thread-safe.
 class EndpointMetrics : public LlmObserver {
  public:
-  // `endpoints` in the order of the client's configuration.
+  // `endpoints` must be in the order of the client's configuration.
   EndpointMetrics(MetricsRegistry& registry, const EndpointMetricNames& names,
                   const std::vector<std::string>& endpoints);
 
@@ -83,7 +83,7 @@ class EndpointMetrics : public LlmObserver {
   prometheus::Gauge* pending_bytes_ = nullptr;
   prometheus::Counter* overloaded_ = nullptr;
   prometheus::Counter* retries_denied_ = nullptr;
-  ClientLoad load_;  // that was last told of; of the client's thread
+  ClientLoad load_;  // last value reported; used by the client's thread only
 };
 
 }  // namespace kernelcast::llm

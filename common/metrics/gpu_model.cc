@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
-// The one of kGpuModels that this is, or "".
+// `name` if it is in kGpuModels, otherwise "".
 std::string_view Known(std::string_view name) {
   const auto found = std::find(kGpuModels.begin(), kGpuModels.end(), name);
   return found == kGpuModels.end() ? std::string_view() : *found;
@@ -22,7 +22,7 @@ std::string_view GpuModelOf(std::string_view target, std::string_view device) {
     const std::string_view known = Known(target);
     return known.empty() ? kGpuModels.back() : known;
   }
-  // The first word that is a model: "NVIDIA A100-SXM4-80GB" has it between separators.
+  // The first word that is a known model: "NVIDIA A100-SXM4-80GB" has it between separators.
   std::string word;
   for (size_t i = 0; i <= device.size(); ++i) {
     const auto letter = i < device.size() ? static_cast<unsigned char>(device[i]) : '\0';

@@ -36,10 +36,10 @@ prometheus::Labels Utf8Labels(const Labels& labels) {
 }  // namespace
 
 struct MetricsRegistry::Impl {
-  // Shared because the exposer wants a weak_ptr to what it serves.
+  // Shared because the exposer requires a weak_ptr.
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::unique_ptr<prometheus::Exposer> exposer;
   int port = 0;
 
@@ -49,7 +49,7 @@ struct MetricsRegistry::Impl {
     if (name.rfind(kPrefix, 0) != 0) {
       Die(name, "does not start with kernelcast_");
     }
-    // The library throws for a name with two kinds, and for names that are none.
+    // The library throws for invalid names and for a name used with two kinds.
     try {
       return builder.Name(name).Help(help).Register(*registry).Add(Utf8Labels(labels), args...);
     } catch (const std::exception& error) {
@@ -59,7 +59,7 @@ struct MetricsRegistry::Impl {
 };
 
 MetricsRegistry::MetricsRegistry() : impl_(std::make_unique<Impl>()) {
-  Gauge("kernelcast_build_info", "The version that runs; always 1.",
+  Gauge("kernelcast_build_info", "Version of the running program; always 1.",
         {{"version", std::string(Version())}, {"revision", std::string(Revision())}})
       .Set(1);
 }
@@ -84,7 +84,7 @@ prometheus::Histogram& MetricsRegistry::Histogram(const std::string& name, const
 }
 
 void MetricsRegistry::RemoveGauge(const std::string& name, prometheus::Gauge& gauge) {
-  // The family that is there already.
+  // Registering again returns the existing family.
   prometheus::BuildGauge().Name(name).Register(*impl_->registry).Remove(&gauge);
 }
 
@@ -95,7 +95,9 @@ absl::Status MetricsRegistry::Serve(const std::string& address) {
         absl::StrCat("metrics are served already, on port ", impl_->port));
   }
   try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address, /*num_threads=*/2);
+    // A client that sends or reads slowly occupies a thread for at most two seconds.
+    auto exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
+        "listening_ports", address, "num_threads", "16", "request_timeout_ms", "2000"});
     exposer->RegisterCollectable(impl_->registry);
     const std::vector<int> ports = exposer->GetListeningPorts();
     if (ports.empty()) {

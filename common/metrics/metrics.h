@@ -18,11 +18,10 @@ namespace kernelcast {
 
 using Labels = std::map<std::string, std::string>;
 
-// The process's metrics. Every name starts with "kernelcast_" and belongs to one kind of
-// instrument; anything else is a mistake in the program and ends it. Instruments are made once, at
-// start, with all their label combinations, live as long as the registry unless they are removed,
-// and are thread-safe, as is the registry. Asking again for the same name and labels gives the same
-// instrument.
+// The process's metrics. Every name must start with "kernelcast_" and belong to one kind of
+// instrument; violations terminate the program. Create instruments once, at start, with all their
+// label combinations. They live as long as the registry unless removed. Requesting the same name
+// and labels again returns the same instrument. The registry and its instruments are thread-safe.
 class MetricsRegistry {
  public:
   MetricsRegistry();  // also registers kernelcast_build_info
@@ -35,19 +34,19 @@ class MetricsRegistry {
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
                                    const std::vector<double>& bounds, const Labels& labels = {});
 
-  // Takes a gauge of this registry away, which is then gone: for labels whose values come and go.
+  // Removes a gauge of this registry and destroys it. For labels whose values come and go.
   void RemoveGauge(const std::string& name, prometheus::Gauge& gauge);
 
-  // Serves /metrics in Prometheus text format on "host:port"; port 0 picks one.
-  // UNAVAILABLE: the address cannot be bound. FAILED_PRECONDITION: served already.
+  // Serves /metrics in Prometheus text format on "host:port". Port 0 picks a free port.
+  // UNAVAILABLE: the address cannot be bound. FAILED_PRECONDITION: already serving.
   [[nodiscard]] absl::Status Serve(const std::string& address);
-  // Port served on, 0 before Serve.
+  // The port being served, or 0 before Serve.
   int port() const;
 
   // Text exposition, for tests.
   std::string Text() const;
 
-  // Bounds for durations in seconds, from 100 us to 100 s.
+  // Histogram bounds for durations in seconds, from 100 us to 100 s.
   static std::vector<double> DurationBounds();
 
  private:

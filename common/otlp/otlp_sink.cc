@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<OtlpSink>> OtlpSink::Create(const std::string& en
   auto handles = std::make_unique<Handles>();
   if (initialized == CURLE_OK) handles->easy = curl_easy_init();
   if (handles->easy == nullptr) return absl::ResourceExhaustedError("libcurl cannot be used");
-  // Without Expect, which costs a round trip.
+  // Disables Expect, which costs a round trip.
   for (const char* header : {"Content-Type: application/json", "Expect:"}) {
     handles->headers = curl_slist_append(handles->headers, header);
   }

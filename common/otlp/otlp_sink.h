@@ -14,13 +14,13 @@ namespace kernelcast {
 // Posts spans to an OTLP/HTTP collector, as JSON. Not thread-safe.
 class OtlpSink final : public SpanSink {
  public:
-  // `endpoint` as OTEL_EXPORTER_OTLP_ENDPOINT has it, "http://HOST:4318": /v1/traces is added.
-  // INVALID_ARGUMENT: not an http or https URL.
+  // `endpoint` has the form of OTEL_EXPORTER_OTLP_ENDPOINT, "http://HOST:4318"; /v1/traces is
+  // appended. INVALID_ARGUMENT: not an http or https URL.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<OtlpSink>> Create(const std::string& endpoint,
                                                                         TraceResource resource);
   ~OtlpSink() override;
 
-  // At most 10 s. UNAVAILABLE: nobody takes them. Nothing is sent again.
+  // Takes at most 10 s. UNAVAILABLE: the collector did not accept the spans. Does not retry.
   absl::Status Export(const std::vector<SpanData>& spans) override;
 
  private:

@@ -22,8 +22,7 @@ class ProcessTracing::Counters final : public TracerObserver {
  private:
   static prometheus::Counter& Make(MetricsRegistry* metrics, const char* outcome) {
     return metrics->Counter("kernelcast_tracing_spans_total",
-                            "Spans that have ended, by what became of them.",
-                            {{"outcome", outcome}});
+                            "Finished spans, by what happened to them.", {{"outcome", outcome}});
   }
 
   prometheus::Counter& exported_;

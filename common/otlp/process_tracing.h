@@ -11,20 +11,19 @@
 namespace kernelcast {
 
 struct TracingOptions {
-  std::string endpoint;  // of an OTLP/HTTP collector; empty: nothing is traced
+  std::string endpoint;  // OTLP/HTTP collector; empty: no tracing
   double ratio = TracerOptions().ratio;
 };
 
-// The process's tracer, while this lives, and what it does as metrics
-// (kernelcast_tracing_spans_total).
+// Owns the process's tracer and its metric kernelcast_tracing_spans_total.
 class ProcessTracing {
  public:
-  // `service` becomes service.name, `instance` service.instance.id. Without an endpoint it does
-  // nothing. The registry must outlive the result. INVALID_ARGUMENT: the endpoint is no URL.
+  // `service` becomes service.name and `instance` service.instance.id. Does nothing without an
+  // endpoint. The registry must outlive the result. INVALID_ARGUMENT: the endpoint is not a URL.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ProcessTracing>> Start(
       const TracingOptions& options, const std::string& service, const std::string& instance,
       MetricsRegistry* metrics);
-  // What has ended is exported, once. Whatever uses the tracer has ended before.
+  // Exports the finished spans once. All users of the tracer must have ended.
   ~ProcessTracing();
 
  private:

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// glibc 2.36 forgets to declare its functions extern "C"; later ones do so themselves.
+// glibc 2.36 does not declare its functions extern "C"; later versions do.
 extern "C" {
 #include <sys/pidfd.h>
 }
@@ -33,7 +33,7 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::Status(absl::ErrnoToStatusCode(error), absl::StrCat(what, ": ", strerror(error)));
 }
 
-// Descriptors that are closed at the end of the scope.
+// Closes its descriptors at the end of the scope.
 class DescriptorSet {
  public:
   DescriptorSet() = default;
@@ -52,7 +52,7 @@ class DescriptorSet {
   std::vector<int> fds_;
 };
 
-// What posix_spawn is told. Owns its C structures.
+// Arguments of posix_spawn. Owns the C structures.
 class SpawnPlan {
  public:
   SpawnPlan() {
@@ -75,7 +75,8 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  // `plan` is {descriptor in the parent, above all targets; number in the child}.
+  // `plan` contains {descriptor in the parent, number in the child}. Descriptors in the parent are
+  // above all targets.
   absl::Status SetDescriptors(const std::vector<std::pair<int, int>>& plan) {
     std::array<bool, kMaxChildDescriptor + 1> wanted{};
     int highest = STDERR_FILENO;
@@ -158,7 +159,7 @@ absl::Status SpawnError(int error, const ChildOptions& options) {
   }
 }
 
-// The child may be gone already: then there is nothing to limit.
+// Fails harmlessly if the child is already gone.
 void Limit(pid_t pid, __rlimit_resource resource, int64_t soft, int64_t hard) {
   const rlimit limit{static_cast<rlim_t>(soft), static_cast<rlim_t>(hard)};
   prlimit(pid, resource, &limit, nullptr);
@@ -183,11 +184,11 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(const ChildOpt
   }
   temporary.Own(pipe_fds[0]);
   temporary.Own(pipe_fds[1]);
-  if (fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK) != 0) {  // the reading end only
+  if (fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK) != 0) {  // only the read end
     return SpawnError(errno, options);
   }
 
-  // Every source is copied to a number above all targets first, so that no dup2 in the child
+  // First copies every source to a number above all targets, so that no dup2 in the child
   // overwrites the source of a later one.
   std::vector<std::pair<int, int>> plan = options.descriptors;
   for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -226,7 +227,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Spawn(const ChildOpt
     Limit(pid, RLIMIT_AS, options.max_address_space_bytes, options.max_address_space_bytes);
   }
   if (options.max_cpu_seconds > 0) {
-    // The soft limit is a signal that can be caught; a second later comes one that cannot.
+    // The soft limit sends a signal that can be caught; one second later the hard limit kills.
     Limit(pid, RLIMIT_CPU, options.max_cpu_seconds, options.max_cpu_seconds + 1);
   }
   if (options.max_file_bytes > 0) {
@@ -267,7 +268,7 @@ ChildExit ChildProcess::Wait(int64_t timeout_ns) {
     }
     std::array<pollfd, 2> fds = {pollfd{pid_fd_, POLLIN, 0}, pollfd{output_fd_, POLLIN, 0}};
     const timespec timeout{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
-    ppoll(fds.data(), fds.size(), &timeout, nullptr);  // EINTR: looks again
+    ppoll(fds.data(), fds.size(), &timeout, nullptr);  // EINTR: the loop checks again
   }
   return exit_;
 }
@@ -285,15 +286,15 @@ bool ChildProcess::Poll() {
 }
 
 void ChildProcess::Kill() {
-  // Until it is reaped the child's number names this group and no other.
+  // Until the child is reaped its pid cannot be reused, so it names this group.
   if (!ended_) {
     kill(-pid_, SIGKILL);
   }
 }
 
 void ChildProcess::DrainOutput() {
-  // As much as a pipe holds by default, several times over, but not for ever: the caller has a
-  // deadline, and somebody outside the group may hold the other end.
+  // Reads several times the default capacity of a pipe, but not forever: the caller has a deadline,
+  // and a process outside the group may hold the other end.
   std::array<char, 64 << 10> buffer;
   for (int round = 0; round < 16 && output_fd_ >= 0; ++round) {
     const ssize_t got = read(output_fd_, buffer.data(), buffer.size());
@@ -332,13 +333,13 @@ void ChildProcess::Reap() {
   while (waitid(P_PIDFD, static_cast<id_t>(pid_fd_), &info, WEXITED | WNOWAIT) != 0 &&
          errno == EINTR) {
   }
-  Kill();  // what the child left behind, while its number is still reserved
+  Kill();  // processes the child left behind, while its pid is still reserved
   int status = 0;
   rusage usage{};
   while (wait4(pid_, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   ended_ = true;
-  // Where this process is the namespace's first, the orphans just killed are now its own children.
+  // If this process is the first in its PID namespace, the killed orphans are now its children.
   while (waitpid(-pid_, nullptr, 0) > 0 || errno == EINTR) {
   }
   DrainOutput();

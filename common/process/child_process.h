@@ -15,43 +15,43 @@
 namespace kernelcast {
 
 struct ChildOptions {
-  // argv[0] is a path, relative to working_directory, or a name looked up in the parent's PATH.
+  // argv[0] is a path, relative to working_directory, or a name that is looked up in the parent's
+  // PATH.
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=value"; nothing is inherited
   std::string working_directory;         // empty: the parent's
-  // {parent's descriptor, number in the child}; every other descriptor is closed, save 0, which
-  // reads /dev/null, and 1 and 2, which are the output. The parent keeps its own. The numbers in
-  // the child are below 256 and differ from each other.
+  // {descriptor in the parent, number in the child}. All other descriptors are closed in the child,
+  // except 0, which reads /dev/null, and 1 and 2, which are the output. The parent's descriptors
+  // stay open. The numbers in the child must be below 256 and distinct.
   std::vector<std::pair<int, int>> descriptors;
-  // Standard output and error go to one pipe, of which the last bytes are kept; the child is killed
-  // when it has written more than `max_output_bytes`.
+  // Standard output and error share a pipe. The last kept_output_bytes are kept. The child is
+  // killed if it writes more than max_output_bytes.
   int64_t max_output_bytes = 1 << 20;
   int64_t kept_output_bytes = 64 << 10;
-  // Limits set on the child before it can run for long (prlimit); 0: none. There is never a core
-  // file.
+  // Limits set right after the child starts (prlimit). 0: none. Core files are always disabled.
   int64_t max_address_space_bytes = 0;
   int64_t max_cpu_seconds = 0;
   int64_t max_file_bytes = 0;
 };
 
 struct ChildExit {
-  bool exited = false;  // else killed by `signal`
+  bool exited = false;  // otherwise killed by `signal`
   int exit_code = 0;
   int signal = 0;
-  bool timed_out = false;     // this class killed it at the deadline
-  bool output_limit = false;  // it wrote too much, and was killed unless it had ended
-  std::string output;         // what was kept
+  bool timed_out = false;     // killed by this class at the deadline
+  bool output_limit = false;  // exceeded max_output_bytes; killed if it had not ended
+  std::string output;         // the last kept_output_bytes
   int64_t cpu_ns = 0;
   int64_t max_resident_bytes = 0;
 };
 
-// A child in a process group of its own, made with posix_spawn, with every signal unblocked and at
-// its default. When it has ended, by itself or not, what is left of its group is killed. The
-// destructor kills the whole group and reaps the child. Not thread-safe.
+// A child process in its own process group, started with posix_spawn, with all signals unblocked
+// and at their defaults. When the child ends, the rest of its group is killed. The destructor kills
+// the whole group and reaps the child. Not thread-safe.
 class ChildProcess {
  public:
-  // NOT_FOUND / PERMISSION_DENIED: the program cannot be started. INVALID_ARGUMENT: no argv, a
-  // descriptor out of range. RESOURCE_EXHAUSTED: no process or descriptor to be had.
+  // NOT_FOUND, PERMISSION_DENIED: the program cannot be started. INVALID_ARGUMENT: no argv, or a
+  // descriptor out of range. RESOURCE_EXHAUSTED: out of processes or descriptors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ChildProcess>> Spawn(
       const ChildOptions& options);
   ~ChildProcess();
@@ -60,14 +60,14 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  // Drains output and waits until the child has ended or `timeout_ns` has passed; at the latter the
-  // whole group is killed and the exit says timed_out. Again, later: the same answer.
+  // Reads output and waits until the child has ended or `timeout_ns` has passed. On timeout, kills
+  // the whole group and sets timed_out. Later calls return the same result.
   ChildExit Wait(int64_t timeout_ns);
 
-  // Drains output without blocking. True when the child has ended; Wait then returns at once.
+  // Reads output without blocking. Returns true if the child has ended; Wait then returns at once.
   bool Poll();
 
-  // SIGKILL to the whole group. Safe to call at any time.
+  // Sends SIGKILL to the whole group. May be called at any time.
   void Kill();
 
   // Standard output and error so far, at most kept_output_bytes.
@@ -82,7 +82,7 @@ class ChildProcess {
         output_fd_(output_fd),
         pid_fd_(pid_fd) {}
 
-  // Reads what is there, as far as a pipe can hold; kills the group when it is too much.
+  // Reads the available output, up to the capacity of a pipe. Kills the group if there is too much.
   void DrainOutput();
   void CloseOutput();
   // Blocks until the child has ended, kills the rest of its group and fills in exit_.

@@ -11,20 +11,21 @@
 
 namespace kernelcast {
 
-// Anonymous memory that can be shared with a child by its descriptor. Movable; thread-compatible.
+// Anonymous memory that can be shared with a child through its descriptor. Movable;
+// thread-compatible.
 class MemoryFile {
  public:
   enum class Sharing {
     kReadWrite,
-    // Whoever maps it later can only read it, whatever they try.
+    // Processes that map it later can only read it.
     kReadOnly,
   };
 
-  // Zeroed, mapped, rounded up to whole pages. RESOURCE_EXHAUSTED: no memory or descriptor to be
-  // had.
+  // Zeroed, mapped, and rounded up to whole pages. RESOURCE_EXHAUSTED: out of memory or
+  // descriptors.
   [[nodiscard]] static absl::StatusOr<MemoryFile> Create(const char* name, int64_t bytes,
                                                          Sharing sharing);
-  // Holds `content`, unmapped, and cannot be changed.
+  // Contains `content`. Not mapped and sealed against changes.
   [[nodiscard]] static absl::StatusOr<MemoryFile> FromContent(const char* name,
                                                               std::string_view content);
 

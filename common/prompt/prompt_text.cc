@@ -15,14 +15,14 @@
 namespace kernelcast {
 namespace {
 
-// What chat templates and their tokenizers take for marks of their own, lower case for comparison.
+// Control tokens of chat templates and tokenizers, in lower case for comparison.
 constexpr std::string_view kControlTokens[] = {
     "<|",     "|>",      "<\xef\xbd\x9c", "<s>",      "</s>",    "<start_of_turn>", "<end_of_turn>",
     "[inst]", "[/inst]", "<<sys>>",       "<</sys>>", "<think>", "</think>",        "<unk>",
     "<pad>",  "<bos>",   "<eos>",
 };
 
-// Facts whose meaning leans on the one before them in the schema's table.
+// Facts whose meaning depends on the preceding fact in the schema's table.
 struct FactWords {
   std::string_view name;
   std::string_view words;
@@ -46,10 +46,10 @@ constexpr std::string_view kWeightedNote =
 struct ShownSimulation {
   std::string_view name;
   const char* unit;
-  bool sum;  // else averaged
+  bool sum;  // otherwise averaged
 };
 
-// Times of resources, then what makes them.
+// Times of resources first, then their causes.
 constexpr ShownSimulation kShownSimulations[] = {
     {"estimated_ns", ", ns", true},
     {"dram_ns", ", ns", true},
@@ -93,7 +93,7 @@ size_t SimulationIndex(std::string_view name) {
 
 struct SimulationSummary {
   std::string gpu;
-  std::vector<double> values;  // of kShownSimulations, at their places in the schema; or empty
+  std::vector<double> values;  // values of kShownSimulations, in that order; or empty
   std::string not_covered;
 };
 
@@ -124,7 +124,7 @@ SimulationSummary Summarise(const CompileFacts& facts) {
   return summary;
 }
 
-// Of the resources whose times are shown.
+// The slowest of the resources whose times are shown.
 std::string_view Slowest(const SimulationSummary& summary) {
   std::string_view slowest;
   double most = -1;
@@ -228,7 +228,7 @@ constexpr std::string_view kShownCudaFacts[] = {
     "weighted_barriers",
 };
 
-// Published figures. Bandwidth is of the memory; flops are dense, at boost clock.
+// Published data. Bandwidth is that of the memory; flops are dense, at boost clock.
 struct KnownGpu {
   std::string_view model;  // as the driver names it
   std::string_view figures;
@@ -271,6 +271,16 @@ std::string Shape(const TensorSpec& tensor) {
   std::vector<std::string> sizes;
   for (const Expression& size : tensor.shape) sizes.push_back(Inline(size.text()));
   return absl::StrCat("[", absl::StrJoin(sizes, ", "), "]");
+}
+
+std::string ToleranceText(const TensorSpec& output) {
+  const auto text = [](const std::optional<Expression>& expression, double constant) {
+    return expression ? Inline(expression->text()) : NumberText(constant);
+  };
+  const ToleranceExpressions& expressions = output.tolerance_expressions;
+  return absl::StrCat("atol ", text(expressions.atol, output.tolerance.atol), ", rtol ",
+                      text(expressions.rtol, output.tolerance.rtol), ", normwise ",
+                      text(expressions.normwise, output.tolerance.normwise));
 }
 
 std::string Evaluated(const std::optional<Expression>& expression, const AxisValues& shape) {
@@ -390,7 +400,12 @@ std::string TaskText(const Problem& problem, std::string_view target) {
   std::string text = absl::StrCat("- Operation: ", Inline(problem.title), " (",
                                   Inline(problem.family), ")\n- Axes: ");
   std::vector<std::string> axes;
-  for (const Axis& axis : problem.axes) axes.push_back(Inline(axis.name));
+  for (const Axis& axis : problem.axes) {
+    // int64, the default type of an axis argument, is covered by the target's rules.
+    axes.push_back(axis.type == ScalarType::kInt64
+                       ? Inline(axis.name)
+                       : absl::StrCat(Inline(axis.name), " (", std::string(Name(axis.type)), ")"));
+  }
   absl::StrAppend(&text, absl::StrJoin(axes, ", "), "\n");
   for (const TensorSpec& input : problem.inputs) {
     absl::StrAppend(&text, "- Input ", Inline(input.name), ": ", std::string(Name(input.dtype)),
@@ -398,9 +413,7 @@ std::string TaskText(const Problem& problem, std::string_view target) {
   }
   for (const TensorSpec& output : problem.outputs) {
     absl::StrAppend(&text, "- Output ", Inline(output.name), ": ", std::string(Name(output.dtype)),
-                    " ", Shape(output), ", tolerance atol ", NumberText(output.tolerance.atol),
-                    ", rtol ", NumberText(output.tolerance.rtol), ", normwise ",
-                    NumberText(output.tolerance.normwise), "\n");
+                    " ", Shape(output), ", tolerance ", ToleranceText(output), "\n");
   }
   const auto found = problem.targets.find(target);
   const std::vector<AxisValues>& shapes =

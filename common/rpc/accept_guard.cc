@@ -20,7 +20,8 @@ namespace kernelcast {
 namespace {
 
 constexpr int kMaxReserve = 256;
-// Far more than a service needs; children inherit it, and some walk through all there may be.
+// Far more than a service needs. Not unlimited, because children inherit it and some programs
+// iterate over all possible descriptors.
 constexpr rlim_t kEnoughDescriptors = 65'536;
 constexpr int kSpareTries = 20;
 constexpr useconds_t kSpareRetryUs = 10'000;
@@ -31,11 +32,13 @@ std::atomic<int64_t> closed_since_log = 0;
 std::atomic<int64_t> next_log_ns = 0;
 
 std::mutex spare_mutex;
-int spare = -1;  // guarded by spare_mutex; given up to accept what is then closed
+// Guarded by spare_mutex. Closed temporarily to accept a connection that is then closed.
+int spare = -1;
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-// Descriptors are given out from below, so one this high says that all below are taken.
+// The lowest free descriptor is used first, so a descriptor this high means that all below are in
+// use.
 int FirstReserved() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
@@ -50,13 +53,13 @@ void CountClosed() {
   const int64_t now_ns = Clock::Real().MonotonicNs();
   int64_t next_ns = next_log_ns;
   if (now_ns >= next_ns && next_log_ns.compare_exchange_strong(next_ns, now_ns + kLogIntervalNs)) {
-    Log(LogLevel::kWarning, "connections are closed for want of descriptors",
+    Log(LogLevel::kWarning, "connections closed: out of file descriptors",
         {{"connections", closed_since_log.exchange(0)}});
   }
 }
 
-// Where there is no descriptor left: accepts with the one that is kept for it, and closes. False:
-// not even so, or nobody waits.
+// When no descriptor is left: accepts one connection with the spare descriptor and closes it.
+// Returns false if that fails or no connection is waiting.
 bool CloseNext(int listener) {
   const std::lock_guard lock(spare_mutex);
   for (int tries = 0; tries < kSpareTries; ++tries) {
@@ -73,14 +76,15 @@ bool CloseNext(int listener) {
       }
       if (nobody_waits) return false;
     }
-    // Another thread was quicker to take what was given up.
+    // Another thread took the descriptor that was freed.
     usleep(kSpareRetryUs);
     if (spare < 0) spare = OpenSpare();
   }
   return false;
 }
 
-// As accept4, save that no error but EAGAIN is about a connection, or about want of anything.
+// Like accept4, but errors of a single connection and lack of resources are never reported, except
+// as EAGAIN.
 int Accept(int listener, sockaddr* address, socklen_t* length, int flags) {
   const int first_reserved = FirstReserved();
   const socklen_t room = length != nullptr ? *length : 0;
@@ -104,7 +108,7 @@ int Accept(int listener, sockaddr* address, socklen_t* length, int flags) {
       case ENOMEM:
         errno = EAGAIN;  // until the next connection comes
         return -1;
-      // Of the connection, not of the listener.
+      // Errors of the connection, not of the listener.
       case ECONNABORTED:
       case EPERM:
       case EPROTO:
@@ -139,7 +143,7 @@ void RaiseDescriptorLimit() {
 
 }  // namespace kernelcast
 
-// Takes the place of the C library's for every library of the process.
+// Replaces the C library's function for every library of the process.
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* length, int flags) {
   if (!kernelcast::guarded) {
     return static_cast<int>(syscall(SYS_accept4, listener, address, length, flags));

@@ -3,15 +3,18 @@
 
 namespace kernelcast {
 
-// gRPC 1.51 never accepts again on a listener once a connection could not be accepted, be it that
-// the process had no descriptor left: who opens enough of them would end a server for good. What is
-// linked with this has an accept4() of its own, which, once it is told to, closes a connection at
-// once whose descriptor is among the last that the process may have, so that these remain for
-// files, pipes and children, or for which there is none; and which passes over connections that
-// are gone already. It logs what it closes, now and then. RpcServer tells it to.
+// Keeps a server accepting connections when descriptors run out. gRPC 1.51 stops accepting on a
+// listener forever after one failed accept, so a client that opens enough connections could disable
+// a server.
+//
+// Programs that link this library use its accept4() in place of the C library's. After GuardAccept,
+// it closes a connection at once if the connection's descriptor is among the last that the process
+// may open (these stay free for files, pipes and children) or if none is left. It skips connections
+// that are already gone. It logs the number of closed connections at most every 10 s. RpcServer
+// calls GuardAccept.
 void GuardAccept();
 
-// Lets this process have as many descriptors as it is allowed, within reason.
+// Raises the descriptor limit of this process to its hard limit, at most 65536.
 void RaiseDescriptorLimit();
 
 }  // namespace kernelcast

@@ -11,12 +11,12 @@ constexpr auto kSubmit = Role::kSubmit;
 constexpr auto kMeasure = Role::kMeasure;
 constexpr auto kAdmin = Role::kAdmin;
 
-// Sorted by path. docs/security.md shows it.
+// Sorted by path. docs/reference/security.md shows the table.
 constexpr MethodAccess kMethods[] = {
     {"/grpc.health.v1.Health/Check", std::nullopt},
     {"/grpc.health.v1.Health/Watch", std::nullopt},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::nullopt},
-    // Orchestrators look whether it is well, and trainers for prompts and schemas.
+    // Called by orchestrators for health and by trainers for prompts and schemas.
     {"/kernelcast.v1.Forecaster/Describe", kSubmit},
     {"/kernelcast.v1.Forecaster/Forecast", kSubmit},
     {"/kernelcast.v1.Forecaster/ForecastBatches", kSubmit},
@@ -37,7 +37,7 @@ constexpr MethodAccess kMethods[] = {
     {"/kernelcast.v1.Orchestrator/WatchSearch", kSubmit},
     {"/kernelcast.v1.Worker/Compile", kMeasure},
     {"/kernelcast.v1.Worker/CompileStream", kMeasure},
-    // Orchestrators learn from it what a worker can take.
+    // Called by orchestrators to learn a worker's capacity.
     {"/kernelcast.v1.Worker/Describe", kMeasure},
     {"/kernelcast.v1.Worker/Measure", kMeasure},
     {"/kernelcast.v1.Worker/MeasureStream", kMeasure},

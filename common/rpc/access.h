@@ -7,27 +7,27 @@
 
 namespace kernelcast {
 
-// What the holder of a token may do. No role includes another.
+// Permission granted by a token. No role includes another.
 enum class Role {
-  kSubmit,   // have candidates evaluated and forecast, run searches, read results
-  kMeasure,  // have workers compile and measure, and tell forecasters what was measured
-  kAdmin,    // see which services there are and how they fare
+  kSubmit,   // evaluate and forecast candidates, run searches, read results
+  kMeasure,  // compile and measure on workers, send labels to forecasters
+  kAdmin,    // list services and their state
 };
 
 inline constexpr Role kAllRoles[] = {Role::kSubmit, Role::kMeasure, Role::kAdmin};
 
-// As written in token files: "submit", "measure", "admin".
+// Names in token files: "submit", "measure", "admin".
 std::string_view RoleName(Role role);
 std::optional<Role> FindRole(std::string_view name);
 
 struct MethodAccess {
   std::string_view path;     // "/package.Service/Method"
-  std::optional<Role> role;  // none: every token will do
+  std::optional<Role> role;  // empty: any valid token
 };
 
-// Every method that our servers have, and who may call it where tokens are asked for.
+// Every method of our servers and the role it requires if tokens are enabled.
 std::span<const MethodAccess> AllMethodAccess();
-// Null where no server of ours has such a method.
+// Null if no server of ours has the method.
 const MethodAccess* FindMethodAccess(std::string_view path);
 
 }  // namespace kernelcast

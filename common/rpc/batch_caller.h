@@ -23,24 +23,24 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/callback_scope.h"
+#include "common/base/monotonic_time.h"
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/status_conversion.h"
 
 namespace kernelcast {
 
-// Single calls over one stream whose messages carry several of them: the client's side of a
-// BatchStream. What is called while a message is being written goes out together in the next one.
-// `Protocol` as there, and besides:
+// Client side of a BatchStream: makes single calls over one stream whose messages carry several of
+// them. Calls made while a message is being written are sent together in the next one. `Protocol`
+// as in BatchStream, and in addition:
 //
 //   using Entry = v1::CompileRequest;             // a request; has set_request_id
-//   static Entry* Add(Request& message);          // one more, empty
+//   static Entry* Add(Request& message);          // appends an empty one
 //   static void SetTimeLeft(Request& message, absl::Duration time_left);
 //   static int Answers(const Response& message);
 //   static Answer* MutableAnswer(Response& message, int i);  // has request_id
 //
-// A stream is opened when it is needed, closed when nothing has been called for a second, and
-// replaced when it has grown old or its server wants no more: a server that drains is not held up.
-// Thread-safe.
+// A stream is opened on demand and closed after 1 s without calls. It is replaced when it is
+// old or its server stops reading, so that it does not delay a draining server. Thread-safe.
 template <class Protocol>
 class BatchCaller {
  public:
@@ -48,21 +48,21 @@ class BatchCaller {
   using Response = typename Protocol::Response;
   using Entry = typename Protocol::Entry;
   using Answer = typename Protocol::Answer;
-  // Asks the stub for the stream.
+  // Opens the stream through the stub.
   using Open =
       std::function<void(grpc::ClientContext*, grpc::ClientBidiReactor<Request, Response>*)>;
-  // With the answer, which is the callee's to take, or, where the status is not OK, with null.
-  // UNIMPLEMENTED: the server is older than the method.
+  // Receives the answer, which it may move from, or null if the status is not OK. UNIMPLEMENTED:
+  // the server is too old for the method.
   using Done = std::function<void(const absl::Status&, Answer*)>;
 
   explicit BatchCaller(Open open) : state_(std::make_shared<State>(std::move(open))) {}
 
-  // What has not been answered ends with CANCELLED, later. A Done may be what destroys the caller.
+  // Ends all pending calls with CANCELLED, asynchronously. May run inside a Done.
   ~BatchCaller() {
     const std::lock_guard lock(state_->mutex);
     BeginStop();
   }
-  // The same, and returns when every Done has. Not from a Done.
+  // Like the destructor, but returns after every Done has run. Must not be called from a Done.
   void Stop() {
     std::unique_lock lock(state_->mutex);
     BeginStop();
@@ -70,8 +70,7 @@ class BatchCaller {
       return state_->streams.empty() && state_->alarm == nullptr && !state_->ticking;
     });
   }
-  // What has not been answered ends with CANCELLED, later; what is called from now on goes over
-  // another stream.
+  // Ends all pending calls with CANCELLED, asynchronously. Later calls use a new stream.
   void CancelAll() {
     const std::lock_guard lock(state_->mutex);
     for (Stream* stream : state_->streams) {
@@ -82,7 +81,7 @@ class BatchCaller {
   BatchCaller(const BatchCaller&) = delete;
   BatchCaller& operator=(const BatchCaller&) = delete;
 
-  // Sends a copy, under an id of the caller's own. Calls `done` once, on a thread of gRPC's.
+  // Sends a copy of `entry` under a new request id. Calls `done` once, on a gRPC thread.
   void Call(const Entry& entry, absl::Duration timeout, Done done) {
     std::unique_lock lock(state_->mutex);
     if (state_->stopping) {
@@ -99,7 +98,7 @@ class BatchCaller {
       ++stream->operations;
     }
     const uint64_t id = ++state_->last_id;
-    stream->pending.emplace(id, Pending{std::move(done), absl::Now() + timeout});
+    stream->pending.emplace(id, Pending{std::move(done), MonotonicNow() + timeout});
     stream->queue.push_back(entry);
     stream->queue.back().set_request_id(absl::StrCat(id));
     stream->time_left = timeout;
@@ -107,7 +106,8 @@ class BatchCaller {
       if (state_->alarm == nullptr) SetAlarm(state_);
       lock.unlock();
       state_->open(&stream->context, stream);
-      stream->AddHold();  // for writes from here; dropped when the stream is half-closed or ends
+      // For writes from this thread; removed when the stream is half-closed or ends.
+      stream->AddHold();
       stream->StartRead(&stream->response);
       stream->StartCall();
       lock.lock();
@@ -116,8 +116,8 @@ class BatchCaller {
     Proceed(stream, lock);
   }
 
-  // Later calls go over another stream, and this one ends with its last answer: its server is about
-  // to stop.
+  // Later calls use a new stream; the current one ends after its last answer. For servers that are
+  // about to stop.
   void Renew() {
     std::unique_lock lock(state_->mutex);
     Stream* const stream = state_->current;
@@ -133,10 +133,10 @@ class BatchCaller {
   };
   struct State;
 
-  // Deletes itself. Its members are protected by the state's mutex, but for what gRPC is at work
-  // on.
+  // Deletes itself. Members are protected by the state's mutex, except those that a running gRPC
+  // operation uses.
   struct Stream final : grpc::ClientBidiReactor<Request, Response> {
-    explicit Stream(std::shared_ptr<State> s) : state(std::move(s)), opened(absl::Now()) {}
+    explicit Stream(std::shared_ptr<State> s) : state(std::move(s)), opened(MonotonicNow()) {}
 
     void OnWriteDone(bool ok) override {
       std::unique_lock lock(state->mutex);
@@ -161,7 +161,7 @@ class BatchCaller {
         for (int i = 0; i < answers; ++i) {
           const std::string& id = Protocol::MutableAnswer(response, i)->request_id();
           const auto found = pending.find(std::strtoull(id.c_str(), nullptr, 10));
-          if (found == pending.end()) continue;  // it came too late
+          if (found == pending.end()) continue;  // the call timed out before
           dones[i] = std::move(found->second.done);
           pending.erase(found);
         }
@@ -199,16 +199,16 @@ class BatchCaller {
     std::unordered_map<uint64_t, Pending> pending;
     std::deque<Entry> queue;
     absl::Duration time_left;
-    // Calls that are between lock and gRPC, and must find the stream alive and open.
+    // Calls between releasing the lock and calling gRPC. They need the stream alive and open.
     int operations = 0;
     bool writing = false;
-    bool retired = false;      // takes no further calls
-    bool half_closed = false;  // and the hold is dropped
+    bool retired = false;      // takes no more calls
+    bool half_closed = false;  // and the hold is removed
     bool broken = false;
     bool was_idle = false;  // at the last tick
   };
 
-  // Constant after construction, but for what the mutex protects.
+  // Constant after construction, except the members protected by the mutex.
   struct State {
     explicit State(Open o) : open(std::move(o)) {}
     const Open open;
@@ -236,7 +236,7 @@ class BatchCaller {
     if (stream->state->current == stream) stream->state->current = nullptr;
   }
 
-  // Starts what is due; unlocks.
+  // Starts the next operation. Releases the lock.
   static void Proceed(Stream* stream, std::unique_lock<std::mutex>& lock) {
     if (stream->writing || stream->half_closed || stream->operations > 0) {
       lock.unlock();
@@ -245,7 +245,7 @@ class BatchCaller {
     if (stream->broken) {
       stream->half_closed = true;
       lock.unlock();
-      stream->RemoveHold();  // the last use: the stream may be gone
+      stream->RemoveHold();  // last use: the stream may be deleted
       return;
     }
     if (!stream->queue.empty()) {
@@ -275,7 +275,7 @@ class BatchCaller {
     lock.unlock();
   }
 
-  // Needs the lock.
+  // Requires the lock.
   static void SetAlarm(const std::shared_ptr<State>& state) {
     state->alarm = std::make_unique<grpc::Alarm>();
     state->alarm->Set(absl::ToChronoTime(absl::Now() + kTick), [state](bool) { Tick(state); });
@@ -288,7 +288,7 @@ class BatchCaller {
     std::unique_ptr<grpc::Alarm> alarm;
     {
       std::lock_guard lock(state->mutex);
-      const absl::Time now = absl::Now();
+      const absl::Time now = MonotonicNow();
       for (Stream* stream : state->streams) {
         for (auto call = stream->pending.begin(); call != stream->pending.end();) {
           if (call->second.deadline > now) {
@@ -301,7 +301,7 @@ class BatchCaller {
         const bool idle = stream->pending.empty() && stream->queue.empty();
         if (!stream->retired && ((idle && stream->was_idle) || now - stream->opened >= kMaxAge)) {
           Retire(stream);
-          ++stream->operations;  // keeps it until below
+          ++stream->operations;  // keeps the stream alive until below
           retired.push_back(stream);
         }
         stream->was_idle = idle;

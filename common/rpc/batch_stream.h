@@ -13,24 +13,25 @@
 #include "common/base/callback_scope.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_core.h"
+#include "common/rpc/stream_limit.h"
 #include "common/rpc/stream_writer.h"
 
 namespace kernelcast {
 
 namespace rpc_internal {
 
-// A message is full when it has so many entries, or more bytes than this.
+// A message is full at this many entries or more than this many bytes.
 inline constexpr size_t kBatchEntries = 64;
 inline constexpr size_t kBatchBytes = size_t{1} << 20;
 
-// As many answers as there are, in one message. `Protocol` names the types of one method:
+// Packs all available answers into one message. `Protocol` names the types of one method:
 //
 //   struct CompileBatches {
 //     using Request = v1::CompileStreamRequest;
 //     using Response = v1::CompileStreamReply;
 //     using Answer = v1::CompileStreamResult;
-//     static size_t Requests(const Request& message);  // how many are in it
-//     static Answer* Add(Response& message);           // one more, empty
+//     static size_t Requests(const Request& message);  // number of requests
+//     static Answer* Add(Response& message);           // appends an empty one
 //   };
 template <class Protocol>
 struct Together {
@@ -50,7 +51,7 @@ struct Together {
 
 }  // namespace rpc_internal
 
-// The right to answer on a BatchStream: as StreamSender.
+// Handle for answering on a BatchStream. Same contract as StreamSender.
 template <class Protocol>
 class BatchSender {
  public:
@@ -61,13 +62,13 @@ class BatchSender {
   bool open() const { return core_->open(); }
 
  private:
-  // Shared: the stream and those who answer on it end in either order.
+  // Shared, because the stream and its senders end in any order.
   std::shared_ptr<Core> core_;
 };
 
-// A BidiStream whose messages carry several requests, or answers: what would be a message's price
-// for each of thousands a second is paid once for all that are there. Each request is answered
-// once, in any order, from any thread. Nothing waits for a message to fill. Deletes itself.
+// A BidiStream whose messages carry several requests or answers, which amortises the cost per
+// message over thousands of requests per second. Each request is answered once, in any order, from
+// any thread. Messages are sent without waiting for them to fill. Deletes itself.
 template <class Protocol>
 class BatchStream
     : public grpc::ServerBidiReactor<typename Protocol::Request, typename Protocol::Response>,
@@ -76,12 +77,13 @@ class BatchStream
   using Request = typename Protocol::Request;
   using Response = typename Protocol::Response;
 
-  // While `max_in_flight` requests or more are unanswered, no further message is read.
+  // Reads no further message while `max_in_flight` or more requests are unanswered.
   BatchStream(grpc::CallbackServerContext* context, size_t max_in_flight)
       : context_(context),
+        permit_(*context),
         core_(std::make_shared<typename BatchSender<Protocol>::Core>(
             Operations(), max_in_flight > 0 ? max_in_flight : 1)) {
-    core_->Start();
+    permit_.status().ok() ? core_->Start() : core_->FinishWith(permit_.status());
   }
 
   BatchSender<Protocol> sender() const { return BatchSender<Protocol>(core_); }
@@ -89,10 +91,10 @@ class BatchStream
  protected:
   ~BatchStream() override = default;
 
-  // One message at a time, in order. Must not block. The message is gone when it returns; what is
-  // answered before goes out together.
+  // Called with one message at a time, in order. Must not block. `message` is valid during the
+  // call. Answers given before it returns are sent together.
   virtual void OnRequests(const Request& message) = 0;
-  // As BidiStream's.
+  // As in BidiStream.
   virtual void OnCancelled() {}
 
   grpc::CallbackServerContext* context() const { return context_; }
@@ -133,6 +135,7 @@ class BatchStream
   }
 
   grpc::CallbackServerContext* const context_;
+  const StreamPermit permit_;
   const std::shared_ptr<typename BatchSender<Protocol>::Core> core_;
   Request request_;
 };

@@ -14,8 +14,8 @@ using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 
 constexpr char kTraceparent[] = "traceparent";
 constexpr char kTracestate[] = "tracestate";
-// What the interceptor tells the handler: the context of the call's span. Never sent; what a client
-// sends under this name is taken away.
+// Metadata key by which the interceptor passes the span's context to the handler. Never sent;
+// values from clients are removed.
 constexpr char kServerSpan[] = "kernelcast-server-span";
 
 std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
@@ -23,7 +23,7 @@ std::string_view View(const grpc::string_ref& text) { return {text.data(), text.
 std::optional<TraceContext> Read(const Metadata& metadata, const char* traceparent) {
   const auto parent = metadata.find(traceparent);
   if (parent == metadata.end()) return std::nullopt;
-  // A list may be cut into several headers.
+  // A list may be split over several headers.
   std::string state;
   const auto [first, last] = metadata.equal_range(kTracestate);
   for (auto entry = first; entry != last; ++entry) {
@@ -38,7 +38,7 @@ struct Names {
   std::string_view method;
 };
 
-// Of "kernelcast.v1.Worker/Compile".
+// Splits "kernelcast.v1.Worker/Compile".
 Names Split(std::string_view path) {
   const size_t slash = path.rfind('/');
   return slash == path.npos ? Names{path, ""}
@@ -71,7 +71,7 @@ class Interceptor final : public grpc::experimental::Interceptor {
   }
 
  private:
-  // After the conventions for the server's side: what the client asked wrongly is no failure here.
+  // OpenTelemetry's convention for servers: errors caused by the client are not failures.
   static bool IsServersFault(grpc::StatusCode code) {
     switch (code) {
       case grpc::StatusCode::UNKNOWN:
@@ -93,7 +93,8 @@ class Interceptor final : public grpc::experimental::Interceptor {
     metadata.emplace(kServerSpan, traceparent_);
   }
 
-  const std::string_view path_;  // without the first slash; gRPC's, for the call's lifetime
+  // Without the leading slash. Owned by gRPC, valid for the call's lifetime.
+  const std::string_view path_;
   Span span_;
   std::string traceparent_;
 };
@@ -155,7 +156,7 @@ MakeTraceInterceptorFactory() {
 
 TraceContext IncomingTrace(const grpc::ServerContextBase& context) {
   const Metadata& metadata = context.client_metadata();
-  // Only where this process traces has the interceptor seen to it that the name is its own.
+  // Only if this process traces has the interceptor removed client values of this key.
   std::optional<TraceContext> trace;
   if (ActiveTracer() != nullptr) trace = Read(metadata, kServerSpan);
   if (!trace) trace = Read(metadata, kTraceparent);

@@ -14,25 +14,27 @@
 
 namespace kernelcast {
 
-// W3C Trace Context in gRPC metadata, and spans of calls after OpenTelemetry's conventions.
+// W3C Trace Context in gRPC metadata, and call spans following OpenTelemetry's conventions.
 
-// Makes a span of every call that is served and sampled, but for health, reflection and Describe,
-// which are asked all the time. For servers of a process that traces; IncomingTrace then tells the
-// span's context.
+// Creates a span for every sampled call that a server handles, except health, reflection and
+// Describe, which are called all the time. For servers of a process with tracing. IncomingTrace
+// then returns the span's context.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
 MakeTraceInterceptorFactory();
 
-// Where a call belongs that is being served; not valid: nowhere.
+// The trace context of a call being served. Invalid if there is none.
 TraceContext IncomingTrace(const grpc::ServerContextBase& context);
 
-// Sends the trace along with a call. Before it starts; nothing where the context is not valid.
+// Sends the trace context with a call. Call before it starts. Does nothing if the context is
+// invalid.
 void PassTrace(const TraceContext& trace, grpc::ClientContext& context);
 
-// Passes one trace with every call of a channel.
+// Sends the same trace context with every call of a channel.
 std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface> MakeTraceSender(
     TraceContext trace);
 
-// The span of a call to another service; `method` as "kernelcast.v1.Worker/Compile".
+// Starts the span of a call to another service. `method` has the form
+// "kernelcast.v1.Worker/Compile".
 Span StartCallSpan(std::string_view method, std::string_view address, const TraceContext& parent);
 void EndCallSpan(Span& span, const absl::Status& status);
 

@@ -16,7 +16,7 @@ CertificateExpiry::CertificateExpiry(const std::string& use, const TlsOptions& t
     return;
   }
   gauge_ = &metrics->Gauge("kernelcast_tls_certificate_expiry_timestamp_seconds",
-                           "When the first certificate of the chain expires, since the epoch.",
+                           "Expiry time of the first certificate in the chain, since the epoch.",
                            {{"use", use}});
   Read();
   std::vector<std::string> paths = {tls.certificate_file, tls.key_file};

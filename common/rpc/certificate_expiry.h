@@ -10,14 +10,15 @@
 
 namespace kernelcast {
 
-// Exposes until when a certificate is good, as
+// Exports the expiry time of a certificate as
+//
 //   kernelcast_tls_certificate_expiry_timestamp_seconds{use}
-// with `use` "server" or "client", and follows its renewal. Files that are renewed such that they
-// cannot be used are logged as an error, and the metric stays at what was good. Nothing is exposed
-// without a certificate.
+//
+// with `use` "server" or "client", and follows renewals. If renewed files are unusable, logs an
+// error and keeps the metric at the certificate in use. Exports nothing without a certificate.
 class CertificateExpiry {
  public:
-  // `metrics` must outlive it. The files have been checked by who made credentials of them.
+  // `metrics` must outlive this object. The files must have passed CheckTlsFiles.
   CertificateExpiry(const std::string& use, const TlsOptions& tls, MetricsRegistry* metrics);
   CertificateExpiry(const CertificateExpiry&) = delete;
   CertificateExpiry& operator=(const CertificateExpiry&) = delete;

@@ -14,21 +14,20 @@ namespace kernelcast {
 
 struct ChannelOptions {
   TlsOptions tls;
-  // File of a bearer token that every call carries; empty: none.
+  // File with a bearer token that is sent with every call. Empty: none.
   std::string token_file;
   absl::Duration token_reload_interval = absl::Seconds(10);
   int max_message_bytes = 64 << 20;
-  // The name that the server's certificate is checked against, where the address is not it.
+  // Name to verify in the server's certificate if it differs from the address.
   std::string authority;
-  // Sent along with every call, where it is valid: for a program whose calls all belong to one
-  // trace.
+  // If valid, sent with every call. For programs whose calls all belong to one trace.
   TraceContext trace = {};
 };
 
-// A channel with keepalive, bounded reconnect back-off, round robin over what the name resolves to,
-// and no HTTP proxy. Plaintext unless tls.ca_file is set; with a certificate too, it is shown to
-// servers that ask. INVALID_ARGUMENT: unreadable TLS files, a certificate without an authority, a
-// file that holds no token, or a token that would leave this machine without TLS.
+// Creates a channel with keepalive, bounded reconnect backoff, round-robin over the resolved
+// addresses, and no HTTP proxy. Plaintext unless tls.ca_file is set. A certificate, if configured,
+// is sent to servers that ask for one. INVALID_ARGUMENT: unreadable TLS files, a certificate
+// without a CA, a file without a token, or a token that would leave this machine without TLS.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     const std::string& address, const ChannelOptions& options = {});
 

@@ -41,15 +41,15 @@ class Factory final : public grpc::experimental::ClientInterceptorFactoryInterfa
       grpc::experimental::ClientRpcInfo*) override {
     const int64_t now_ns = Clock::Real().MonotonicNs();
     const std::lock_guard lock(mutex_);
-    // Not by a thread of its own: a process may have many channels, and one small file read now
-    // and then is not felt.
+    // Read here instead of on a thread of its own, because a process may have many channels and the
+    // file is small.
     if (now_ns >= next_look_ns_) {
       next_look_ns_ = now_ns + interval_ns_;
       absl::StatusOr<std::string> token = ReadToken(file_);
       if (token.ok()) {
         header_ = Header(*token);
       } else {
-        Log(LogLevel::kError, "the token file cannot be used; the token that it had is sent",
+        Log(LogLevel::kError, "the token file cannot be used; sending the previous token",
             {{"error", std::string(token.status().message())}});
       }
     }
@@ -63,7 +63,7 @@ class Factory final : public grpc::experimental::ClientInterceptorFactoryInterfa
   const std::string file_;
   const int64_t interval_ns_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   int64_t next_look_ns_;
   std::string header_;
 };

@@ -11,9 +11,9 @@
 
 namespace kernelcast {
 
-// What a channel is given so that its calls carry the bearer token of a file. A token that is
-// replaced counts for calls that begin `reload_interval` later; while the file cannot be used, the
-// token that it had is sent. INVALID_ARGUMENT: see ReadToken.
+// Returns a channel interceptor that sends the bearer token in a file with every call. A replaced
+// token is used within `reload_interval`. While the file is unusable, the previous token is sent.
+// INVALID_ARGUMENT: see ReadToken.
 [[nodiscard]] absl::StatusOr<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>>
 MakeTokenSender(const std::string& token_file, absl::Duration reload_interval);
 

@@ -42,7 +42,7 @@ absl::StatusOr<Owned<BIO>> Open(const std::string& path) {
   return file;
 }
 
-// One or several, the first of which is the one that a key belongs to.
+// Reads one or more certificates. A key belongs to the first one.
 absl::StatusOr<std::vector<Owned<X509>>> ReadCertificates(const std::string& path) {
   KC_ASSIGN_OR_RETURN(const Owned<BIO> file, Open(path));
   std::vector<Owned<X509>> certificates;
@@ -70,7 +70,7 @@ absl::StatusOr<absl::Time> FirstExpiry(const std::string& path,
   return first;
 }
 
-// An encrypted key is no key: nobody is there to type its password.
+// Encrypted keys are rejected, because nobody can enter a password.
 int NoPassword(char*, int, int, void*) { return -1; }
 
 absl::Status CheckKey(const TlsOptions& tls, X509* certificate) {
@@ -96,7 +96,7 @@ std::shared_ptr<grpc::experimental::CertificateProviderInterface> WatchFiles(
       tls.key_file, tls.certificate_file, tls.ca_file, static_cast<unsigned int>(seconds));
 }
 
-// gRPC's own insecure credentials cannot check calls, though the library beneath them can.
+// gRPC's insecure credentials cannot check calls, although the library below can.
 class CheckedPlainCredentials final : public grpc::ServerCredentials {
  public:
   explicit CheckedPlainCredentials(std::shared_ptr<grpc::AuthMetadataProcessor> check)
@@ -155,8 +155,8 @@ class CheckedPlainCredentials final : public grpc::ServerCredentials {
 
 }  // namespace
 
-// gRPC only logs what it cannot read, and then fails every handshake; so all files are read here
-// first.
+// All files are read here first, because gRPC only logs unreadable files and then fails every
+// handshake.
 absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls) {
   if (tls.certificate_file.empty() != tls.key_file.empty()) {
     return absl::InvalidArgumentError("TLS needs both a certificate and its key, or neither");
@@ -180,7 +180,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
   if (tls.certificate_file.empty()) {
     if (!tls.ca_file.empty()) {
       return absl::InvalidArgumentError(
-          "to check clients against an authority, a server needs a certificate of its own");
+          "a server that verifies client certificates needs a certificate of its own");
     }
     if (check != nullptr) {
       return std::make_shared<CheckedPlainCredentials>(check);

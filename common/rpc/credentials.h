@@ -11,14 +11,13 @@
 
 namespace kernelcast {
 
-// Reads all files that are given and checks that they can be used together. Returns when the first
-// certificate of the chain expires; infinite without one. INVALID_ARGUMENT as below.
+// Reads all configured files and checks that they fit together. Returns the expiry time of the
+// first certificate in the chain, or infinity without one. INVALID_ARGUMENT as below.
 [[nodiscard]] absl::StatusOr<absl::Time> CheckTlsFiles(const TlsOptions& tls);
 
-// Credentials that follow changes of their files. Without TLS: insecure ones. A server's ask
-// `check`, if it is given, about every call before anything of its payload is read.
-// INVALID_ARGUMENT names the file that is missing, cannot be read or is not what it should be, or a
-// key that is not the certificate's.
+// Credentials that follow changes of their files; insecure without TLS. Server credentials run
+// `check`, if given, on every call before reading its payload. INVALID_ARGUMENT names the file that
+// is missing, unreadable or invalid, or the key that does not match the certificate.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& tls, const std::shared_ptr<grpc::AuthMetadataProcessor>& check = nullptr);
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(

@@ -9,7 +9,7 @@
 namespace kernelcast {
 namespace {
 
-// Differs whenever the file may have changed.
+// A text that changes whenever a file may have changed.
 std::string Signature(const std::vector<std::string>& paths) {
   std::string signature;
   for (const std::string& path : paths) {
@@ -48,7 +48,8 @@ void FileWatch::Run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    // Taken before the files are read: a change during the reading is seen by the next look.
+    // Computed before the files are read, so that a change during the read is seen by the next
+    // poll.
     if (std::string now = Signature(paths_); now != seen) {
       seen = std::move(now);
       on_change_();

@@ -12,15 +12,15 @@
 
 namespace kernelcast {
 
-// Looks at files every `interval` and calls `on_change`, on a thread of its own, when any of them
-// is another than before: written, replaced, gone or come. Links are followed, so that a folder
-// whose content is swapped by a link, as mounted secrets are, counts. The first look calls it too:
-// what changed between the owner's first reading and that look is not missed.
+// Polls files every `interval` and calls `on_change`, on its own thread, when any of them was
+// written, replaced, removed or created. Follows links, so that mounted secrets, which replace a
+// folder through a link, are detected. The first poll also calls it, so that a change between the
+// owner's first read and that poll is not missed.
 class FileWatch {
  public:
   FileWatch(std::vector<std::string> paths, absl::Duration interval,
             std::function<void()> on_change);
-  // Waits for a call of `on_change` to end.
+  // Waits for a running call of `on_change`.
   ~FileWatch();
   FileWatch(const FileWatch&) = delete;
   FileWatch& operator=(const FileWatch&) = delete;

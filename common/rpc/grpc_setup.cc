@@ -39,7 +39,7 @@ void Write(gpr_log_func_args* args) {
       {{"source", "grpc"}, {"file", file.substr(file.rfind('/') + 1)}, {"line", args->line}});
 }
 
-// A call that fails at once, on a channel that leads nowhere.
+// A call that fails at once, on a channel without a server.
 struct NoCall {
   explicit NoCall(std::function<void(const grpc::Status&)> done) {
     stub.UnaryCall(&context, "/none/None", grpc::StubOptions(), &request, &response,
@@ -57,19 +57,20 @@ std::vector<std::unique_ptr<NoCall>>& CallsForEver() {
   return *calls;
 }
 
-// gRPC's callback threads end with the last channel or server that uses them, and whoever drops
-// that joins them. Call states hold channels and are dropped in callbacks: such a thread would join
-// itself and free what it still uses. So one channel, which leads nowhere, uses them for ever.
+// gRPC's callback threads end with the last channel or server that uses them, and the thread that
+// drops it joins them. Call states hold channels and are dropped in callbacks, so a callback thread
+// could join itself and use freed memory. One unused channel therefore keeps the threads forever.
 void KeepCallbackThreads() {
   CallsForEver().push_back(std::make_unique<NoCall>([](const grpc::Status&) {}));
 }
 
-// They take turns at polling: with each event that one takes it wakes another to poll in its stead.
-// The more there are, the more of the processors' time goes into that: with all that gRPC has, on
-// 16 cores, a candidate cost twice as much as with two (docs/benchmarks.md). So the others wait for
-// ever.
+// Callback threads take turns at polling: for each event, one wakes another to poll in its place.
+// More threads spend more CPU time on that: on 16 cores, a candidate cost twice as much with gRPC's
+// default as with two threads (docs/decisions/grpc-callback-threads.md). The surplus threads are
+// blocked forever.
 void ParkCallbackThreads() {
-  // So many has gRPC 1.51. Of another version it is not known, and to park all would be the end.
+  // gRPC 1.51 starts this many threads. Skip other versions, because blocking all threads would
+  // stop every callback.
   if (grpc::Version().rfind("1.51.", 0) != 0) return;
   const unsigned threads = std::clamp(gpr_cpu_num_cores() / 2, 2U, 16U);
   for (unsigned i = ActiveCallbackThreads(gpr_cpu_num_cores()); i < threads; ++i) {
@@ -87,14 +88,14 @@ void SetUpGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
     gpr_set_log_function(&Write);
-    // Where abseil is built with assertions it watches the order of all of gRPC's locks, under one
-    // lock of its own, for which all calls meet.
+    // If abseil is built with assertions, it checks the order of all of gRPC's locks under one
+    // global lock, on which all calls would contend.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-    // As gRPC itself, below: its threads may be in a handshake when the process ends, and OpenSSL
-    // would be taken from under them.
+    // Like gRPC below: its threads may be in a handshake when the process exits, and OpenSSL must
+    // not be cleaned up under them.
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
-    // Never undone: when its last user goes, the library joins a thread that may be polling for
-    // another 10 s, which is how long a process would then take to end.
+    // Never shut down: with its last user gone, the library joins a thread that may poll for
+    // another 10 s, which would delay the exit of the process.
     grpc_init();
     KeepCallbackThreads();
     ParkCallbackThreads();

@@ -3,13 +3,13 @@
 
 namespace kernelcast {
 
-// What this process needs once before it uses gRPC: gRPC's log goes through ours, servers have
-// health and reflection, few threads run callbacks, and the library stays up until the process
-// ends. Servers and channels of common/rpc call it themselves. Safe to call again, from any thread.
+// Sets up gRPC for this process: sends gRPC's log to ours, gives servers health and reflection,
+// limits the number of callback threads, and keeps the library initialised until the process ends.
+// Servers and channels of common/rpc call it themselves. Idempotent and thread-safe.
 void SetUpGrpc();
 
-// How many threads run gRPC's callbacks, all servers' and channels' of the process. A callback that
-// blocks holds up that share of them; none may.
+// Number of threads that run gRPC callbacks, for all servers and channels of the process. Callbacks
+// must not block, because a blocked one stops that share of all callbacks.
 unsigned ActiveCallbackThreads(unsigned cores);
 
 }  // namespace kernelcast

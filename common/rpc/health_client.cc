@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/monotonic_time.h"
 #include "common/rpc/status_conversion.h"
 
 namespace kernelcast {
@@ -16,8 +17,8 @@ namespace {
 
 using google::protobuf::internal::WireFormatLite;
 
-// The messages have one field each: HealthCheckRequest.service = 1 (string) and
-// HealthCheckResponse.status = 1 (enum). gRPC ships no generated code for them.
+// gRPC ships no generated code for these messages. Each has one field: HealthCheckRequest.service =
+// 1 (string) and HealthCheckResponse.status = 1 (enum).
 constexpr int kField = 1;
 constexpr uint32_t kServing = 1;
 
@@ -82,7 +83,7 @@ void CheckHealth(const std::shared_ptr<grpc::Channel>& channel, const std::strin
 
 absl::Status CheckHealthBlocking(const std::shared_ptr<grpc::Channel>& channel,
                                  const std::string& service, absl::Duration timeout) {
-  // Shared: the callback may still be in set_value when the waiter is on its way.
+  // Shared, because the callback may still be in set_value when the waiter returns.
   auto result = std::make_shared<std::promise<absl::Status>>();
   CheckHealth(channel, service, timeout,
               [result](const absl::Status& status) { result->set_value(status); });
@@ -91,21 +92,21 @@ absl::Status CheckHealthBlocking(const std::shared_ptr<grpc::Channel>& channel,
 
 absl::Status WaitUntilServing(const std::shared_ptr<grpc::Channel>& channel,
                               const std::string& service, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = MonotonicNow() + timeout;
   while (true) {
-    const absl::Status status = CheckHealthBlocking(channel, service, deadline - absl::Now());
+    const absl::Status status = CheckHealthBlocking(channel, service, deadline - MonotonicNow());
     if (status.ok()) {
       return status;
     }
-    // A channel that is not connected returns when it is, or at the deadline; one that is connected
-    // to a server that does not serve is asked again a little later.
+    // A check on an unconnected channel returns on connection or at the deadline. A connected
+    // server that is not serving is polled.
     constexpr absl::Duration kPause = absl::Milliseconds(20);
-    if (absl::Now() + kPause >= deadline) {
+    if (MonotonicNow() + kPause >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("not serving within ", absl::FormatDuration(timeout), ": ",
                        status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
     }
-    channel->WaitForConnected(absl::ToChronoTime(deadline));
+    channel->WaitForConnected(absl::ToChronoTime(absl::Now() + (deadline - MonotonicNow())));
     absl::SleepFor(kPause);
   }
 }

@@ -33,7 +33,7 @@ bool IsLocalAddress(std::string_view address) {
   if (StripPrefix(address, "unix:") || StripPrefix(address, "unix-abstract:")) {
     return true;
   }
-  // "dns://server/name" asks that server; it counts as elsewhere.
+  // "dns://server/name" asks a specific DNS server and counts as remote.
   if (!StripPrefix(address, "dns:///") && !StripPrefix(address, "dns:") &&
       !StripPrefix(address, "ipv4:")) {
     StripPrefix(address, "ipv6:");

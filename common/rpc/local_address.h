@@ -5,10 +5,10 @@
 
 namespace kernelcast {
 
-// Whether what is sent to an address, or to who listens on it, stays on this machine: a Unix
-// socket, an address of the loopback interface, or "localhost". By its text alone: other names are
-// not looked up, and count as elsewhere. `address` is as gRPC takes it, with or without a scheme
-// and a port.
+// Whether traffic to an address, or to a server listening on it, stays on this machine: a Unix
+// socket, an address of the loopback interface, or "localhost". Decided by the text alone; other
+// names are not resolved and count as remote. `address` has the form that gRPC accepts, with or
+// without a scheme and a port.
 bool IsLocalAddress(std::string_view address);
 
 }  // namespace kernelcast

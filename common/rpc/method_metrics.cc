@@ -52,7 +52,7 @@ MethodMetrics::Method MethodMetrics::MakeMethod(const std::string& service,
   Method made;
   for (int code = 0; code < kCodes; ++code) {
     made.handled[code] = &metrics_->Counter(
-        "kernelcast_grpc_server_handled_total", "Calls that the server has ended, by status.",
+        "kernelcast_grpc_server_handled_total", "Calls handled by the server, by status.",
         {{"grpc_service", service},
          {"grpc_method", method},
          {"grpc_code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
@@ -68,7 +68,7 @@ void MethodMetrics::AddMethod(const std::string& service, const std::string& met
 }
 
 void MethodMetrics::AddService(const std::string& service) {
-  if (service == kHealthService) {  // gRPC implements it without a descriptor
+  if (service == kHealthService) {  // implemented by gRPC without a descriptor
     AddMethod(service, "Check");
     AddMethod(service, "Watch");
     return;

@@ -13,21 +13,23 @@
 
 namespace kernelcast {
 
-// Counts and times the calls that a server has handled:
+// Counts and times the calls that a server handles:
+//
 //   kernelcast_grpc_server_handled_total{grpc_service, grpc_method, grpc_code}
 //   kernelcast_grpc_server_handling_seconds{grpc_service, grpc_method}
-// Labels are bounded: whatever a client asks for that the server does not have counts as method
-// "unknown" of service "unknown".
+//
+// Labels are bounded: methods that the server does not have count as method "unknown" of service
+// "unknown".
 class MethodMetrics {
  public:
   explicit MethodMetrics(MetricsRegistry* metrics);
 
-  // Makes the instruments of one service's methods; before the server takes calls. `service` is a
-  // full name such as "kernelcast.v1.Worker"; names without a linked-in descriptor are left
-  // unknown.
+  // Creates the instruments of one service's methods. Call before the server accepts calls.
+  // `service` is a full name such as "kernelcast.v1.Worker". Services without a linked-in
+  // descriptor count as unknown.
   void AddService(const std::string& service);
 
-  // What a server's builder is given; refers to this object.
+  // For a server's builder. Refers to this object.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeInterceptorFactory();
 
   static constexpr int kCodes = grpc::StatusCode::UNAUTHENTICATED + 1;
@@ -38,7 +40,7 @@ class MethodMetrics {
     void Record(grpc::StatusCode code, double elapsed_seconds) const;
   };
 
-  // Of a path such as "/kernelcast.v1.Worker/Compile".
+  // `path` has the form "/kernelcast.v1.Worker/Compile".
   const Method& Find(const std::string& path) const;
 
  private:
@@ -46,7 +48,7 @@ class MethodMetrics {
   void AddMethod(const std::string& service, const std::string& method);
 
   MetricsRegistry* const metrics_;
-  // Constant once the server takes calls. Keys are paths: "/package.Service/Method".
+  // Constant once the server accepts calls. Keys are paths: "/package.Service/Method".
   std::unordered_map<std::string, Method> methods_;
   Method unknown_;
 };

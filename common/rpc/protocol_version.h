@@ -7,14 +7,14 @@
 
 namespace kernelcast {
 
-// What both sides of a call between services have to agree on. A release that changes it counts it
-// up by one, and understands the one before: services are upgraded one after the other.
-// docs/protocol.md lists what each version brought.
+// Version of the protocol between services. A release that changes the protocol increments it and
+// still supports the previous version, so that services can be upgraded one after another.
+// docs/reference/protocol.md lists the changes of each version.
 inline constexpr uint32_t kProtocolVersion = 2;
 
-// Whether a peer that told `version` in its description can be worked with: one that is at most one
-// version older or newer than `own`. 0, from releases that did not tell, counts as 1.
-// FAILED_PRECONDITION names both versions and which of the two is to be upgraded.
+// Checks that a peer with this version is compatible: at most one version older or newer than
+// `own`. 0, which old releases send, counts as 1. FAILED_PRECONDITION names both versions and the
+// one to upgrade.
 [[nodiscard]] absl::Status CheckProtocolVersion(uint32_t version, uint32_t own = kProtocolVersion);
 
 }  // namespace kernelcast

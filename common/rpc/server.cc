@@ -35,17 +35,17 @@
 namespace kernelcast {
 namespace {
 
-// A bound on what all connections together may buffer; far above what is needed, so that it is met
-// only by a flood, and then by refusing, not by being killed for memory.
+// Limit on the buffers of all connections together. Far above normal use, so that only a flood
+// reaches it; calls are then refused instead of the process being killed.
 constexpr size_t kMaxBufferBytes = size_t{1} << 30;
 
-// An orchestrator has as many calls under way on a connection as a worker gives credits.
+// An orchestrator has as many calls in flight per connection as a worker gives credits.
 constexpr int kMaxStreamsPerConnection = 4096;
 
 constexpr std::string_view kUnixPrefix = "unix:";
 
 struct ListenAddress {
-  std::string unix_path;  // else host and port
+  std::string unix_path;  // if empty: host and port
   std::string host;       // without brackets
   int port = 0;
 
@@ -82,7 +82,7 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   return address;
 }
 
-// gRPC replaces a socket file without asking whether somebody listens on it.
+// gRPC replaces a socket file without checking for a listener.
 bool SomebodyListens(const std::string& unix_path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -111,8 +111,8 @@ std::string LocalAddress(const ListenAddress& listen, int port) {
 
 using OnServiceNames = std::function<void(const std::vector<std::string>&)>;
 
-// Learns which services a server has, before it takes calls. A service cannot be asked for its
-// name; this is the way by which reflection gets to know it.
+// Collects the names of a server's services before it accepts calls. grpc::Service does not expose
+// its name; reflection gets the names the same way.
 class ServiceNamesPlugin final : public grpc::ServerBuilderPlugin {
  public:
   explicit ServiceNamesPlugin(OnServiceNames on_names) : on_names_(std::move(on_names)) {}
@@ -139,6 +139,14 @@ class ServiceNamesOption final : public grpc::ServerBuilderOption {
   const OnServiceNames on_names_;
 };
 
+// gRPC inflates a message whole before it looks at the size, so that 64 MiB may become 64 GiB.
+// Callers that compress get UNIMPLEMENTED, and nothing is inflated.
+void RefuseCompression(grpc::ServerBuilder& builder) {
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+}
+
 void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   const auto milliseconds = [](absl::Duration duration) {
     return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1,
@@ -147,16 +155,17 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
+  RefuseCompression(builder);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                              milliseconds(options.max_connection_age));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                              milliseconds(options.max_connection_age_grace));
-  // Our clients ping every 30 s, with or without calls; others may do so every 10 s.
+  // Our clients ping every 30 s, with or without calls. Others may ping every 10 s.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
-  // Who connects and then says nothing is soon gone.
+  // Drops clients that connect and then send nothing.
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   grpc::ResourceQuota quota("kernelcast");
@@ -164,7 +173,7 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(quota);
 }
 
-// Every server has reflection; this one is to have nothing but health.
+// Removes the reflection plugin: the health server must serve nothing but health.
 class NoPluginsOption final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -173,8 +182,7 @@ class NoPluginsOption final : public grpc::ServerBuilderOption {
   }
 };
 
-// Plaintext, and open to whoever reaches it: so no service can be registered with it, and what it
-// buffers is little.
+// Plaintext and unauthenticated. No service can be registered with it, and its buffers are small.
 class HealthServer {
  public:
   static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address) {
@@ -192,10 +200,11 @@ class HealthServer {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 60'000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, 1'000);
     builder.SetMaxReceiveMessageSize(1 << 10);
+    RefuseCompression(builder);
     grpc::ResourceQuota quota("kernelcast health");
     quota.Resize(size_t{16} << 20);
     builder.SetResourceQuota(quota);
-    // gRPC does not start a server that has no service. This one answers UNIMPLEMENTED.
+    // gRPC does not start a server without services. This one answers UNIMPLEMENTED.
     builder.RegisterCallbackGenericService(&result->nothing_);
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &result->port_);
     result->server_ = builder.BuildAndStart();
@@ -232,11 +241,11 @@ struct RpcServer::Impl {
   // Outlives the server, whose interceptors refer to it. Null without a registry.
   std::unique_ptr<MethodMetrics> method_metrics;
   std::unique_ptr<CertificateExpiry> certificate_expiry;  // null without a registry
-  // Null where tokens are not asked for. Shared with gRPC, which lets go of it when it pleases.
+  // Null without tokens. Shared with gRPC, which releases it at any time.
   std::shared_ptr<TokenCheck> token_check;
   std::unique_ptr<FileWatch> token_watch;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<HealthServer> health;  // null unless asked for
+  std::unique_ptr<HealthServer> health;  // null if not configured
   std::once_flag shutdown;
 
   void SetServices(const std::vector<std::string>& names) {
@@ -245,7 +254,7 @@ struct RpcServer::Impl {
       for (const std::string& name : names) {
         method_metrics->AddService(name);
       }
-      method_metrics->AddService("grpc.health.v1.Health");  // added by gRPC later on
+      method_metrics->AddService("grpc.health.v1.Health");  // gRPC adds it later
     }
   }
 
@@ -254,7 +263,7 @@ struct RpcServer::Impl {
     if (options.token_file.empty()) {
       if (leaves_machine && options.tls.ca_file.empty()) {
         Log(LogLevel::kWarning,
-            "whoever reaches this address is served: neither tokens nor certificates are asked for",
+            "serving without authentication: neither tokens nor certificates are required",
             {{"address", options.listen_address}});
       }
       return absl::OkStatus();
@@ -358,7 +367,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
     BeginDrain();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     impl_->server->Wait();
-    if (impl_->health != nullptr) {  // a drain may be long, and who drains is alive
+    if (impl_->health != nullptr) {  // last: a draining server is still alive
       impl_->health->Shutdown();
     }
   });

@@ -15,26 +15,26 @@
 
 namespace kernelcast {
 
-// Paths of PEM files; all empty: no TLS. Files that are replaced later, as secrets are, count for
-// new connections within `reload_interval`.
+// Paths of PEM files. All empty: no TLS. Replaced files apply to new connections within
+// `reload_interval`.
 struct TlsOptions {
   std::string certificate_file;
   std::string key_file;
-  // Server: clients must present a certificate of this authority (mTLS). Client: authority that the
-  // server's certificate is checked against.
+  // Server: clients must present a certificate of this CA (mTLS). Client: CA for verifying the
+  // server's certificate.
   std::string ca_file;
-  absl::Duration reload_interval = absl::Minutes(1);  // at least a second
+  absl::Duration reload_interval = absl::Minutes(1);  // at least one second
 };
 
 struct ServerOptions {
-  // "host:port" or "unix:PATH"; port 0 picks one.
+  // "host:port" or "unix:PATH". Port 0 picks a free port.
   std::string listen_address = "127.0.0.1:0";
   TlsOptions tls;
-  // Callers must hold one of its tokens, see TokenTable; empty: tokens are not asked for.
+  // Callers must send one of the tokens in this file, see TokenTable. Empty: no tokens required.
   std::string token_file;
   absl::Duration token_reload_interval = absl::Seconds(10);
-  // Where health is served without TLS and tokens, and nothing else is: for probes that speak
-  // neither. "host:port" or "unix:PATH"; empty: nowhere.
+  // Address that serves only health, without TLS and tokens, for probes that support neither.
+  // "host:port" or "unix:PATH". Empty: none.
   std::string health_address;
   int max_message_bytes = 64 << 20;
   absl::Duration max_connection_age = absl::Minutes(5);
@@ -43,33 +43,33 @@ struct ServerOptions {
 
 // A gRPC server with health service, reflection, per-method metrics
 // (kernelcast_grpc_server_handled_total and _handling_seconds) and the metric of its certificate's
-// expiry. Start order: services are registered, the port is bound exclusively, health is SERVING.
-// Thread-safe after Start. gRPC's own log lines become lines of ours.
+// expiry. Start registers the services, binds the port exclusively and sets health to SERVING.
+// gRPC's own log lines go to our log. Thread-safe after Start.
 //
-// Health answers for "", "readiness", "liveness" and each service's full name. Where tokens are
-// asked for, it wants one as every other call, save on the health address.
+// Health answers for "", "readiness", "liveness" and the full name of each service. If tokens are
+// enabled, health requires one too, except on the health address.
 class RpcServer {
  public:
-  // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: bad address, TLS or token files, or
-  // tokens that would cross a network without TLS.
-  // `services` and `metrics`, which may be null, must outlive the server.
+  // UNAVAILABLE: the address cannot be bound. INVALID_ARGUMENT: invalid address, TLS or token
+  // files, or tokens that would cross a network without TLS. `services` and `metrics` (may be null)
+  // must outlive the server.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services,
       MetricsRegistry* metrics);
   ~RpcServer();
 
-  // 0 on a Unix socket.
+  // 0 for a Unix socket.
   int port() const;
-  // "host:port" or "unix:PATH" that a client on this machine can use.
+  // "host:port" or "unix:PATH" for clients on this machine.
   std::string address() const;
-  // The same of the health address; empty where there is none.
+  // The same for the health address. Empty if there is none.
   std::string health_address() const;
 
-  // Health NOT_SERVING from now on, save for "liveness"; calls go on.
+  // Sets health to NOT_SERVING, except for "liveness". Calls continue.
   void BeginDrain();
-  // Stops accepting, waits for calls in flight until the deadline, then cancels them and returns
-  // when they have ended, as every reactor must when it is cancelled. Again: waits for the first
-  // one.
+  // Stops accepting calls and waits up to `grace` for calls in flight. Then cancels them and
+  // returns when they have ended; every reactor must end when cancelled. A second call waits for
+  // the first.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -78,10 +78,10 @@ class RpcServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Blocks until SIGTERM or SIGINT; must be called before any thread is started so that they inherit
-// the blocked signals: construct first, Wait later, both on the main thread. A second signal during
-// the drain ends the process. SIGPIPE is ignored from now on: a reader of the log that went away
-// must not end a service.
+// Blocks until SIGTERM or SIGINT. Construct it before any thread is started, so that threads
+// inherit the blocked signals; call Wait later on the main thread. A second signal during the drain
+// ends the process. SIGPIPE is ignored from now on, because a closed log reader must not end a
+// service.
 class TerminationSignal {
  public:
   TerminationSignal();
@@ -91,7 +91,7 @@ class TerminationSignal {
 
   // Returns the signal's number.
   int Wait();
-  // Makes Wait return 0; for tests and for servers that end by themselves. Any thread, at any time.
+  // Makes Wait return 0. For tests and servers that end by themselves. Thread-safe.
   void Wake();
 
  private:

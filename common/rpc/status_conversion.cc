@@ -1,5 +1,6 @@
 #include "common/rpc/status_conversion.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -71,7 +72,7 @@ std::optional<absl::Duration> RetryAfter(const absl::Status& status) {
   if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &ms)) {
     return std::nullopt;
   }
-  return absl::Milliseconds(ms);
+  return std::clamp(absl::Milliseconds(ms), absl::ZeroDuration(), kLongestRetryAfter);
 }
 
 absl::Status NotStartedError(std::string_view message) {
@@ -104,7 +105,7 @@ absl::Duration RemainingTime(const grpc::ServerContextBase& context) {
 }
 
 void SetTimeout(grpc::ClientContext& context, absl::Duration timeout) {
-  // The clock's own range ends centuries from now; beyond it there is no deadline to set.
+  // The range of the clock ends in some centuries; a longer timeout means no deadline.
   if (timeout < absl::Hours(24 * 365 * 100)) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   }

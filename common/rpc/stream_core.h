@@ -10,16 +10,16 @@
 
 #include "absl/status/status.h"
 
-// The part of stream_writer.h that knows nothing of gRPC, so that it can be tested without.
+// The part of stream_writer.h without gRPC, so that it can be tested separately.
 
 namespace kernelcast::rpc_internal {
 
-// What a StreamCore asks of the stream that it belongs to.
+// Operations that a StreamCore requests from its stream.
 template <class Response>
 class StreamOperations {
  public:
   virtual void StartReading() = 0;
-  // `more`: another one follows at once, so that this one need not go out alone.
+  // `more`: another write follows at once, so this one need not be flushed.
   virtual void StartWriting(const Response& response, bool more) = 0;
   virtual void FinishStream(const std::optional<absl::Status>& status) = 0;
 
@@ -27,11 +27,11 @@ class StreamOperations {
   ~StreamOperations() = default;
 };
 
-// How answers become messages: each is one.
+// Sends each answer as one message.
 template <class Response>
 struct OneByOne {
   using Answer = Response;
-  // Moves answers, at least one, into the message, and says how many.
+  // Moves at least one answer into the message and returns how many.
   static size_t Pack(std::deque<Answer>& answers, Response& message) {
     message = std::move(answers.front());
     answers.pop_front();
@@ -39,10 +39,10 @@ struct OneByOne {
   }
 };
 
-// The state of one server stream, which the stream shares with its senders: answers come from
-// threads that know nothing of the stream's end. Decides under its mutex which gRPC operation is
-// due and marks it as running, so that whoever found it due may start it after unlocking: the
-// stream cannot be finished, hence not deleted, before the operation's end has been reported here.
+// The state of one server stream. The stream shares it with its senders, because answers come from
+// threads that do not know when the stream ends. Under its mutex it decides which gRPC operation is
+// due and marks it as running. The thread that found it due may then start it after unlocking: the
+// stream cannot finish, and so cannot be deleted, before the end of the operation is reported here.
 //
 //   open --half-close, FinishWith--> ending --all answered and written--> finished
 //     \------------------ cancelled, failed write ---------write ended-->/
@@ -77,14 +77,15 @@ class StreamCore {
     return !dead();
   }
 
-  // From here on: for the stream's own reactions.
+  // The methods below are only for the stream's own reactions.
 
   void Start() {
     std::unique_lock lock(mutex_);
     Proceed(lock);
   }
 
-  // True: a message of so many requests is to be handled, and ReadyToRead to be called after that.
+  // Returns true if a message with this many requests must be handled; then call ReadyToRead
+  // afterwards.
   bool ReadDone(bool ok, size_t requests = 1) {
     std::unique_lock lock(mutex_);
     if (ok && !dead() && !final_status_.has_value()) {
@@ -109,8 +110,8 @@ class StreamCore {
     Proceed(lock);
   }
 
-  // True the first time, unless the stream is finished already: the caller then tells its owner,
-  // and calls Start after that.
+  // Returns true the first time, unless the stream is already finished. The caller must then notify
+  // its owner and afterwards call Start.
   bool Cancel() {
     const std::lock_guard lock(mutex_);
     if (dead()) {
@@ -121,12 +122,12 @@ class StreamCore {
     return true;
   }
 
-  // Holds back writes and the end until Release, so that what is sent meanwhile goes out together.
+  // Delays writes and the end until Release, so that answers sent in the meantime go out together.
   void Hold() {
     const std::lock_guard lock(mutex_);
     held_ = true;
   }
-  // The same; false if there is no room or nothing more to produce.
+  // Like Hold. Returns false if there is no room or nothing more to produce.
   bool HoldToProduce() {
     const std::lock_guard lock(mutex_);
     if (dead() || held_ || writing_ || !queue_.empty() || final_status_.has_value()) {
@@ -148,15 +149,15 @@ class StreamCore {
     return queue_.empty() && unanswered_ == 0 && (requests_ended_ || final_status_.has_value());
   }
 
-  // Starts what is due. Outside the stream's reactions, during which it cannot be deleted, that is
-  // one operation at most: only reactions make a read due.
+  // Starts the due operations. Outside the stream's reactions, during which it cannot be deleted,
+  // this is at most one, because only reactions make a read due.
   void Proceed(std::unique_lock<std::mutex>& lock) {
     const bool idle = !writing_ && !held_;
     const bool write = idle && !dead() && !queue_.empty();
     const bool read = !reading_ && !dead() && !requests_ended_ && !final_status_.has_value() &&
                       unanswered_ < max_in_flight_;
     const bool finish = idle && !write && !finished_ && (cancelled_ || all_done());
-    std::optional<absl::Status> status;  // none: cancelled
+    std::optional<absl::Status> status;  // empty: cancelled
     if (finish && !cancelled_) {
       status = final_status_.value_or(absl::OkStatus());
     }
@@ -184,11 +185,11 @@ class StreamCore {
   Operations* const stream_;
   const size_t max_in_flight_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::deque<Answer> queue_;
-  Response current_;      // being written; then not guarded but owned by the write
-  size_t written_ = 0;    // answers in it
-  bool reading_ = false;  // also while a request is being handled
+  Response current_;      // being written; owned by the write, not by the mutex
+  size_t written_ = 0;    // number of answers in current_
+  bool reading_ = false;  // also true while a request is being handled
   bool writing_ = false;
   bool held_ = false;
   bool requests_ended_ = false;

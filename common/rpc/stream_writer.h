@@ -15,12 +15,13 @@
 #include "common/base/callback_scope.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_core.h"
+#include "common/rpc/stream_limit.h"
 
 namespace kernelcast {
 
 namespace rpc_internal {
 
-// What is followed by more goes out with it.
+// A message that is followed by another one is not flushed separately.
 inline grpc::WriteOptions WriteOptionsFor(bool more) {
   grpc::WriteOptions options;
   if (more) options.set_buffer_hint();
@@ -29,8 +30,8 @@ inline grpc::WriteOptions WriteOptionsFor(bool more) {
 
 }  // namespace rpc_internal
 
-// The right to write to one stream: a copyable value that may be used on any thread and may outlive
-// the stream; what it sends then is dropped.
+// Handle for writing to one stream. A copyable value that may be used on any thread and may outlive
+// the stream; messages sent after the stream's end are dropped.
 template <class Response>
 class StreamSender {
  public:
@@ -39,48 +40,51 @@ class StreamSender {
 
   void Send(Response response) const { core_->Send(std::move(response)); }
 
-  // Ends the stream with `status` once everything has been written; on a BidiStream, once every
-  // request read so far has been answered too: no more are read. The first status counts.
+  // Ends the stream with `status` once everything has been written; on a BidiStream, also once
+  // every request read so far has been answered. No more requests are read. The first status wins.
   void FinishWith(absl::Status status) const { core_->FinishWith(std::move(status)); }
 
-  // False once the client has left or the stream has ended.
+  // False once the client is gone or the stream has ended.
   bool open() const { return core_->open(); }
 
  private:
-  // Shared: the stream and those who answer on it end in either order.
+  // Shared, because the stream and its senders end in any order.
   std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
 };
 
-// A stream of requests, each of which is answered once, in any order, from any thread. Ends with OK
-// when the client has half-closed and every answer is written. While `max_in_flight` requests are
-// unanswered or their answers unwritten, no further request is read: that, and nothing else, bounds
-// the memory of a stream whose reader is slow. Deletes itself.
+// A stream of requests. Each is answered once, in any order, from any thread. Ends with OK when the
+// client has half-closed and every answer is written. Reads no further request while
+// `max_in_flight` requests are unanswered or their answers unwritten; only this bounds the memory
+// of a stream with a slow reader. A stream above the limits of stream_limit.h ends at once with
+// RESOURCE_EXHAUSTED. Deletes itself.
 template <class Request, class Response>
 class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
                    private rpc_internal::StreamOperations<Response> {
  public:
   BidiStream(grpc::CallbackServerContext* context, size_t max_in_flight)
       : context_(context),
+        permit_(*context),
         core_(std::make_shared<rpc_internal::StreamCore<Response>>(
             Operations(), max_in_flight > 0 ? max_in_flight : 1)) {
-    core_->Start();
+    permit_.status().ok() ? core_->Start() : core_->FinishWith(permit_.status());
   }
 
-  // For whoever answers. Send answers one request.
+  // For answering requests. Each Send answers one request.
   StreamSender<Response> sender() const { return StreamSender<Response>(core_); }
 
  protected:
   ~BidiStream() override = default;
 
-  // One request at a time, in order. Must not block. The request is gone when it returns.
+  // Called with one request at a time, in order. Must not block. `request` is valid during the
+  // call.
   virtual void OnRequest(const Request& request) = 0;
 
-  // At most once, when the client has left, its deadline has passed or the server shuts down before
-  // the stream was finished. Answers sent from now on are dropped. Must not block. May run beside
+  // Called at most once, if the client leaves, its deadline passes or the server shuts down before
+  // the stream is finished. Later answers are dropped. Must not block. May run concurrently with
   // OnRequest.
   virtual void OnCancelled() {}
 
-  // As sender().Send.
+  // Same as sender().Send.
   void Send(Response response) { core_->Send(std::move(response)); }
 
   grpc::CallbackServerContext* context() const { return context_; }
@@ -119,22 +123,25 @@ class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
   }
 
   grpc::CallbackServerContext* const context_;
+  const StreamPermit permit_;
   const std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
   Request request_;
 };
 
-// A stream of messages to the client, of which any thread sends some through sender() and at last
-// calls FinishWith. Messages are queued without bound; a producer that could go ahead of its reader
-// instead produces in OnWritable. Deletes itself.
+// A stream of messages to the client. Any thread may send through sender(); finally one calls
+// FinishWith. The queue is unbounded; a producer that may outrun its reader should produce in
+// OnWritable. Deletes itself.
 template <class Response>
 class WriteStream : public grpc::ServerWriteReactor<Response>,
                     private rpc_internal::StreamOperations<Response> {
  public:
   explicit WriteStream(grpc::CallbackServerContext* context)
       : context_(context),
+        permit_(*context),
         core_(std::make_shared<rpc_internal::StreamCore<Response>>(Operations(),
                                                                    /*max_in_flight=*/0)) {
-    core_->HoldToProduce();  // until the stream is known to gRPC
+    core_->HoldToProduce();  // released when gRPC knows the stream
+    if (!permit_.status().ok()) core_->FinishWith(permit_.status());
     this->StartSendInitialMetadata();
   }
 
@@ -143,12 +150,12 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
  protected:
   ~WriteStream() override = default;
 
-  // Called when the stream is up and again each time that everything sent has been written: time to
-  // send some more, from here or later from elsewhere. What is sent from here is written after it
-  // returns. Never beside itself; must not block.
+  // Called when the stream is up, and again whenever everything sent has been written. May send
+  // more messages, now or later. Messages sent from here are written after it returns. Calls never
+  // overlap. Must not block.
   virtual void OnWritable() {}
 
-  // As in BidiStream. May run beside OnWritable.
+  // As in BidiStream. May run concurrently with OnWritable.
   virtual void OnCancelled() {}
 
   void Send(Response response) { core_->Send(std::move(response)); }
@@ -184,7 +191,8 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
     ProduceHeld();
   }
   void ProduceHeld() {
-    const auto core = core_;  // in a pause this is no reaction: the stream may end meanwhile
+    // Keeps the core alive: when resumed from a pause, the stream may end in the meantime.
+    const auto core = core_;
     OnWritable();
     core->Release();
   }
@@ -205,11 +213,13 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
     this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
   }
 
-  // As long as a write completes at once, gRPC's callback thread, which may be the only one, looks
-  // at no connection, not even at whether the client has left.
+  // Number of writes before a pause. While writes complete at once, gRPC's callback thread,
+  // possibly the only one, does not poll connections and so does not notice that the client is
+  // gone.
   static constexpr uint32_t kBeforePause = 64;
 
   grpc::CallbackServerContext* const context_;
+  const StreamPermit permit_;
   const std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
   uint32_t produced_ = 0;
   std::unique_ptr<grpc::Alarm> pause_;

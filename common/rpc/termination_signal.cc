@@ -55,7 +55,7 @@ int TerminationSignal::Wait() {
       received = static_cast<int>(info.ssi_signo);
     }
   }
-  // The next one takes its default course: it ends the process.
+  // The next signal has its default action, which ends the process.
   const sigset_t set = TerminationSet();
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   return received;

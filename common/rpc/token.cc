@@ -22,13 +22,13 @@
 namespace kernelcast {
 namespace {
 
-// Shorter ones could be guessed from their hash.
+// Shorter tokens could be guessed from their hash.
 constexpr size_t kMinTokenSize = 32;
 constexpr size_t kMaxTokenSize = 1024;
 constexpr size_t kMaxTokens = 1000;
 constexpr size_t kMaxNameSize = 64;
 
-// What may follow "Bearer ", by RFC 6750.
+// Characters allowed after "Bearer " by RFC 6750.
 bool IsTokenCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::strchr("-._~+/=", c) != nullptr;
 }
@@ -46,7 +46,7 @@ absl::StatusOr<std::string> Scalar(const YAML::Node& node, const char* key) {
 
 absl::StatusOr<std::vector<Role>> ParseRoles(const YAML::Node& node) {
   if (!node.IsSequence() || node.size() == 0) {
-    return Error(node, "'roles' wants a list of roles: submit, measure, admin");
+    return Error(node, "'roles' must be a list of roles: submit, measure, admin");
   }
   std::vector<Role> roles;
   for (const YAML::Node& item : node) {
@@ -58,11 +58,11 @@ absl::StatusOr<std::vector<Role>> ParseRoles(const YAML::Node& node) {
 }
 
 absl::StatusOr<TokenHash> ParseHash(const YAML::Node& node) {
-  // Not repeated in errors: it might be the token itself.
+  // Not repeated in errors, because it might be the token itself.
   const std::string text = node.IsScalar() ? absl::AsciiStrToLower(node.Scalar()) : "";
   if (text.size() != 2 * sizeof(TokenHash) ||
       !std::ranges::all_of(text, [](char c) { return std::strchr("0123456789abcdef", c); })) {
-    return Error(node, "'sha256' wants the hash of the token, 64 hexadecimal digits");
+    return Error(node, "'sha256' must be the hash of the token, 64 hexadecimal digits");
   }
   TokenHash hash{};
   std::ranges::copy(absl::HexStringToBytes(text), hash.begin());
@@ -148,12 +148,11 @@ absl::StatusOr<TokenTable> TokenTable::Parse(const std::string& yaml) {
   try {
     root = YAML::Load(yaml);
   } catch (const YAML::Exception& error) {
-    // Without the parser's words, which may quote the file.
+    // Without the parser's message, which may quote the file.
     return absl::InvalidArgumentError(absl::StrCat("line ", error.mark.line + 1, ": not YAML"));
   }
-  if (!root.IsMap() || root.size() != 1 || !root["tokens"] || !root["tokens"].IsSequence() ||
-      root["tokens"].size() == 0) {
-    return absl::InvalidArgumentError("a list 'tokens', and nothing else, is wanted");
+  if (!root.IsMap() || root.size() != 1 || !root["tokens"] || !root["tokens"].IsSequence()) {
+    return absl::InvalidArgumentError("expected a single key 'tokens' with a list");
   }
   if (root["tokens"].size() > kMaxTokens) {
     return absl::InvalidArgumentError(absl::StrCat("there are more than ", kMaxTokens, " tokens"));

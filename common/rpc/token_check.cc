@@ -19,7 +19,7 @@ constexpr char kPath[] = ":path";
 constexpr std::string_view kBearer = "Bearer ";
 constexpr const char* kReasonNames[] = {"no_token", "unknown_token", "missing_role",
                                         "too_many_calls"};
-// A flood of refused calls must not become a flood of log lines.
+// Limits log lines during a flood of refused calls.
 constexpr int64_t kLogIntervalNs = 10'000'000'000;
 
 std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
@@ -29,11 +29,20 @@ std::string RoleList(const TokenTable::Entry& entry) {
                        [](std::string* out, Role role) { out->append(RoleName(role)); });
 }
 
+// An empty list is how the last token is revoked.
+void WarnIfEmpty(const TokenTable& table, const std::string& token_file) {
+  if (table.entries().empty()) {
+    Log(LogLevel::kWarning, "the token file lists no token: every call is refused",
+        {{"file", token_file}});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<TokenCheck>> TokenCheck::Create(const std::string& token_file,
                                                                MetricsRegistry* metrics) {
   KC_ASSIGN_OR_RETURN(TokenTable table, TokenTable::Read(token_file));
+  WarnIfEmpty(table, token_file);
   return std::shared_ptr<TokenCheck>(new TokenCheck(token_file, std::move(table), metrics));
 }
 
@@ -59,17 +68,18 @@ std::shared_ptr<const TokenTable> TokenCheck::table() const {
 void TokenCheck::Reload() {
   absl::StatusOr<TokenTable> table = TokenTable::Read(token_file_);
   if (!table.ok()) {
-    Log(LogLevel::kError, "the token file cannot be used; the tokens that it had still count",
+    Log(LogLevel::kError, "the token file cannot be used; keeping the previous tokens",
         {{"error", std::string(table.status().message())}});
     return;
   }
+  WarnIfEmpty(*table, token_file_);
   auto shared = std::make_shared<const TokenTable>(*std::move(table));
   if (tokens_ != nullptr) {
     tokens_->Set(static_cast<double>(shared->entries().size()));
   }
   const std::lock_guard lock(mutex_);
   table_ = std::move(shared);
-  // Those of tokens that are gone go too.
+  // Drops the allowances of tokens that are gone.
   std::map<std::string, Allowance> kept;
   for (const TokenTable::Entry& entry : table_->entries()) {
     if (const auto found = allowances_.find(entry.name); found != allowances_.end()) {
@@ -139,25 +149,21 @@ absl::Status TokenCheck::Check(std::string_view path, std::string_view authoriza
   }
   if (access != nullptr && access->role && !Take(*entry)) {
     Count(kTooManyCalls);
-    return absl::ResourceExhaustedError(absl::StrCat("the token '", entry->name, "' may make ",
-                                                     *entry->calls_per_second,
-                                                     " calls a second, and no more"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the token '", entry->name, "' may make ", *entry->calls_per_second, " calls per second"));
   }
   return absl::OkStatus();
 }
 
-grpc::Status TokenCheck::Process(const InputMetadata& metadata, grpc::AuthContext*,
-                                 OutputMetadata* consumed, OutputMetadata*) {
+grpc::Status TokenCheck::Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata*,
+                                 OutputMetadata*) {
   const auto path = metadata.find(kPath);
   const auto authorization = metadata.find(kAuthorization);
-  // Of two, it would be unclear which one counts.
+  // With two headers it would be unclear which one applies.
   const bool one = metadata.count(kAuthorization) == 1;
-  const absl::Status status = Check(path != metadata.end() ? View(path->second) : "",
-                                    one ? View(authorization->second) : "");
-  if (one) {  // for nobody else to see
-    consumed->insert({kAuthorization, std::string(View(authorization->second))});
-  }
-  return ToGrpc(status);
+  // Nothing is consumed: streams are counted by token (stream_limit.h).
+  return ToGrpc(Check(path != metadata.end() ? View(path->second) : "",
+                      one ? View(authorization->second) : ""));
 }
 
 }  // namespace kernelcast

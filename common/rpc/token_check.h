@@ -18,26 +18,31 @@
 
 namespace kernelcast {
 
-// Decides by its bearer token, before anything of a call's payload is read, whether it is served:
+// Checks the bearer token of each call before its payload is read. Refuses a call with
+//
 //   UNAUTHENTICATED    no token, or one that is not in the file
-//   PERMISSION_DENIED  the token lacks the role that AllMethodAccess() asks for; the message names
+//   PERMISSION_DENIED  the token lacks the role that AllMethodAccess() requires; the message names
 //                      the token, the method and the role
-//   RESOURCE_EXHAUSTED more calls a second than the token may make, after a burst of a second's;
-//                      methods without a role do not count
-// Nothing that a caller sent is repeated or logged. What no server of ours has needs any token, and
-// is then for gRPC to refuse. Counts what it refuses, and how many tokens there are:
+//   RESOURCE_EXHAUSTED the token exceeds its calls per second; the burst is one second's worth, and
+//                      methods without a role are not counted
+//
+// Never repeats or logs text from the caller. Methods that no server of ours has require any valid
+// token; gRPC then refuses them. Exports
+//
 //   kernelcast_auth_refused_calls_total{reason}, kernelcast_auth_tokens
+//
 // Thread-safe.
 class TokenCheck final : public grpc::AuthMetadataProcessor {
  public:
-  // INVALID_ARGUMENT: the file, see TokenTable. `metrics` may be null, else outlives the server.
+  // INVALID_ARGUMENT: invalid file, see TokenTable. `metrics` may be null; otherwise it must
+  // outlive the server.
   [[nodiscard]] static absl::StatusOr<std::shared_ptr<TokenCheck>> Create(
       const std::string& token_file, MetricsRegistry* metrics);
 
-  // Reads the file again. One that cannot be used is logged, and those tokens count that did.
+  // Reads the file again. If it is invalid, logs that and keeps the previous tokens.
   void Reload();
 
-  // Where the token is the whole of what follows "Bearer ".
+  // The token must be everything after "Bearer ".
   absl::Status Check(std::string_view path, std::string_view authorization) const;
 
   bool IsBlocking() const override { return false; }
@@ -47,7 +52,7 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
  private:
   enum Reason { kNoToken, kUnknownToken, kMissingRole, kTooManyCalls, kReasons };
 
-  // The calls that a token may make now, and when that was so.
+  // Number of calls that a token may make, as of a point in time.
   struct Allowance {
     double calls = 0;
     int64_t at_ns = 0;
@@ -56,7 +61,7 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
   TokenCheck(const std::string& token_file, TokenTable table, MetricsRegistry* metrics);
   std::shared_ptr<const TokenTable> table() const;
   void Count(Reason reason) const;
-  // Takes one call of the token's allowance; false where there is none left.
+  // Takes one call from the token's allowance. Returns false if none is left.
   bool Take(const TokenTable::Entry& entry) const;
 
   // Constant after construction.
@@ -65,10 +70,9 @@ class TokenCheck final : public grpc::AuthMetadataProcessor {
   prometheus::Gauge* tokens_ = nullptr;
 
   mutable std::mutex mutex_;
-  // Guarded by mutex_. The table is shared by the calls that are being checked while it is
-  // replaced.
+  // Guarded by mutex_. Shared with running checks, so that it can be replaced at any time.
   std::shared_ptr<const TokenTable> table_;
-  mutable std::map<std::string, Allowance> allowances_;  // by the token's name
+  mutable std::map<std::string, Allowance> allowances_;  // by name of the token
 
   mutable std::atomic<int64_t> next_log_ns_ = 0;
   mutable std::atomic<int64_t> refused_since_log_ = 0;

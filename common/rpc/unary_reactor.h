@@ -14,7 +14,7 @@
 
 namespace kernelcast {
 
-// Ends a unary call from within its handler, e.g. because the request is not valid.
+// Ends a unary call from within its handler, e.g. for an invalid request.
 inline grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context,
                                            const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -25,20 +25,19 @@ inline grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context,
 template <class Response>
 class AsyncUnary;
 
-// The right to answer one unary call, for whatever works on it: a copyable value that may be used
-// on any thread and may outlive the call. The first answer wins and the others do nothing; so do
-// all once the client has left.
+// Handle for answering one unary call. A copyable value that may be used on any thread and may
+// outlive the call. The first answer wins. Answers have no effect once the client is gone.
 template <class Response>
 class UnaryReply {
  public:
-  // Each tells whether this was the first answer.
+  // Each returns whether this was the first answer.
   bool Send(Response response) const {
     return Answer([&](AsyncUnary<Response>& call) {
       *call.response_ = std::move(response);
       call.Finish(grpc::Status::OK);
     });
   }
-  // `status` is not OK.
+  // `status` must not be OK.
   bool Fail(const absl::Status& status) const {
     return Answer(
         [&](AsyncUnary<Response>& call) { call.Finish(FinishStatus(call.context_, status)); });
@@ -46,7 +45,7 @@ class UnaryReply {
   bool Finish(absl::StatusOr<Response> result) const {
     return result.ok() ? Send(*std::move(result)) : Fail(result.status());
   }
-  // False once the call is answered or its client has left: there is no use in working on.
+  // False once the call is answered or its client is gone; further work is then useless.
   bool open() const { return !state_->answered; }
 
  private:
@@ -55,7 +54,7 @@ class UnaryReply {
   struct State {
     explicit State(AsyncUnary<Response>* c) : call(c) {}
     std::atomic<bool> answered = false;
-    // Alive until `answered`, because gRPC calls OnDone only after Finish.
+    // Valid until `answered`, because gRPC calls OnDone only after Finish.
     AsyncUnary<Response>* const call;
   };
 
@@ -70,7 +69,7 @@ class UnaryReply {
     return true;
   }
 
-  // Shared: the call and the work on it end in either order.
+  // Shared, because the call and the work on it end in any order.
   std::shared_ptr<State> state_;
 };
 
@@ -86,7 +85,7 @@ class UnaryReply {
 //   }
 //
 // Ends by itself when the client leaves or its deadline passes. The request lives as long as the
-// call: work that goes on beyond that needs its own copy. Deletes itself.
+// call; work that may continue after the call needs a copy. Deletes itself.
 template <class Response>
 class AsyncUnary : public grpc::ServerUnaryReactor {
  public:
@@ -95,8 +94,8 @@ class AsyncUnary : public grpc::ServerUnaryReactor {
 
   UnaryReply<Response> reply() const { return reply_; }
 
-  // Before the handler returns: what to do, at most once and without blocking, when the client
-  // leaves or its deadline passes before the call is answered.
+  // Set before the handler returns. Called at most once, if the client leaves or its deadline
+  // passes before the call is answered. Must not block.
   void set_on_cancel(std::function<void()> on_cancel) { on_cancel_ = std::move(on_cancel); }
 
  protected:
@@ -117,7 +116,7 @@ class AsyncUnary : public grpc::ServerUnaryReactor {
   void OnDone() final { delete this; }
 
   grpc::CallbackServerContext* const context_;
-  Response* const response_;  // written only by whoever answers
+  Response* const response_;  // written only by the first answer
   const UnaryReply<Response> reply_;
   std::function<void()> on_cancel_;
 };

@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kStatusError = 2;
 
-// 64-bit numbers are strings in protobuf's JSON.
+// Protobuf's JSON encodes 64-bit numbers as strings.
 Json ValueJson(const SpanValue& value) {
   return std::visit(
       [](const auto& v) -> Json {

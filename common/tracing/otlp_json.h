@@ -9,11 +9,11 @@
 
 namespace kernelcast {
 
-// What all spans of a process have in common, such as {"service.name", "kernelcast-worker"}.
+// Attributes common to all spans of a process, such as {"service.name", "kernelcast-worker"}.
 using TraceResource = std::vector<std::pair<std::string, std::string>>;
 
-// The body of a request to /v1/traces: an ExportTraceServiceRequest of OTLP in its JSON encoding,
-// where ids are hexadecimal. What is not UTF-8 becomes U+FFFD.
+// The body of a request to /v1/traces: an ExportTraceServiceRequest in OTLP's JSON encoding, with
+// hexadecimal ids. Invalid UTF-8 becomes U+FFFD.
 std::string OtlpJson(const TraceResource& resource, const std::vector<SpanData>& spans);
 
 }  // namespace kernelcast

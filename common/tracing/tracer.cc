@@ -12,10 +12,10 @@
 namespace kernelcast {
 namespace {
 
-// Of one span, so that none grows without bound.
+// Limits per span.
 constexpr size_t kMaxAttributes = 32;
 constexpr size_t kMaxTextBytes = 1024;
-// A sink that is away is told of in the log this often.
+// Minimum interval between log messages about an unavailable sink.
 constexpr int64_t kComplaintNs = 60'000'000'000;
 
 std::atomic<Tracer*> active = nullptr;
@@ -152,10 +152,10 @@ void Tracer::Run() {
       const int64_t now_ns = clock_.MonotonicNs();
       if (now_ns >= next_complaint_ns) {
         next_complaint_ns = now_ns + kComplaintNs;
-        Log(LogLevel::kWarning, "spans are dropped, for they cannot be exported",
+        Log(LogLevel::kWarning, "spans dropped: export failed",
             {{"error", std::string(exported.message())}});
       }
-      // At the end the others are not waited for.
+      // When stopping, the remaining batches are dropped after the first failure.
       if (stopping_) {
         if (observer_ != nullptr) observer_->OnExportFailed(waiting_.size());
         waiting_.clear();

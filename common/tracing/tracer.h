@@ -22,7 +22,7 @@
 
 namespace kernelcast {
 
-// In the order of OTLP's SpanKind.
+// Values are those of OTLP's SpanKind.
 enum class SpanKind { kInternal = 1, kServer = 2, kClient = 3 };
 
 using SpanValue = std::variant<std::string, int64_t, double, bool>;
@@ -32,7 +32,7 @@ struct SpanData {
   std::string name;
   SpanKind kind = SpanKind::kInternal;
   TraceContext context;
-  std::array<uint8_t, 8> parent_span_id{};  // zeros: it is a root
+  std::array<uint8_t, 8> parent_span_id{};  // zeros: a root span
   int64_t start_ns = 0;                     // since the Unix epoch
   int64_t end_ns = 0;
   std::vector<std::pair<std::string, SpanValue>> attributes;
@@ -40,33 +40,32 @@ struct SpanData {
   std::string failure;
 };
 
-// Takes spans to where they are kept. Called by one thread, which may be blocked as long as it
-// takes.
+// Exports spans. Called by one thread; may block.
 class SpanSink {
  public:
   virtual ~SpanSink() = default;
   virtual absl::Status Export(const std::vector<SpanData>& spans) = 0;
 };
 
-// What the metrics need to know. Called on any thread, with a lock held: must not block.
+// Receives events for metrics. Called on any thread, with a lock held; must not block.
 class TracerObserver {
  public:
   virtual ~TracerObserver() = default;
   virtual void OnExported(uint64_t spans) = 0;
-  // They came faster than the sink took them.
+  // Spans were dropped because the sink was too slow.
   virtual void OnQueueFull(uint64_t spans) = 0;
   virtual void OnExportFailed(uint64_t spans) = 0;
 };
 
 class Tracer;
 
-// A piece of work in a trace, from its start until End or its destruction. Where it is not sampled,
-// or nobody traces, it takes nothing down and costs next to nothing; its context is handed on all
-// the same. A value that may be moved between threads; not thread-safe.
+// A unit of work in a trace, from its start until End or its destruction. If the trace is not
+// sampled or tracing is disabled, the span records nothing and costs almost nothing, but still
+// passes its context on. A value that may be moved between threads. Not thread-safe.
 class Span {
  public:
-  Span() = default;  // of no trace
-  // Takes nothing down, and hands this on.
+  Span() = default;  // without a trace
+  // Records nothing and passes `context` on.
   static Span Passing(TraceContext context) {
     Span span;
     span.context_ = std::move(context);
@@ -81,13 +80,13 @@ class Span {
   }
   ~Span() { End(); }
 
-  // What its children have as a parent; not valid where there is no trace.
+  // The parent context for child spans. Invalid if there is no trace.
   const TraceContext& context() const { return context_; }
   bool recording() const { return recording_ != nullptr; }
 
   void Set(std::string_view key, SpanValue value);
   void Fail(std::string_view why);
-  // Again: does nothing.
+  // Idempotent.
   void End();
   void EndAt(int64_t wall_ns);
 
@@ -103,34 +102,35 @@ class Span {
 };
 
 struct TracerOptions {
-  // Of traces that begin here; where a caller began them, its word counts.
+  // Share of the traces started here that are sampled. For other traces the caller's decision
+  // applies.
   double ratio = 0.01;
-  // Spans that wait for the sink; more are dropped.
+  // Maximum number of spans waiting for the sink. Further spans are dropped.
   size_t max_waiting = 8192;
   size_t max_batch = 512;
-  // How long a span waits at most for others to go with it.
+  // Maximum time that a span waits for a batch to fill.
   int64_t batch_wait_ns = 1'000'000'000;
 };
 
-// Makes spans, and hands those that have ended to a sink on a thread of its own. Nothing ever waits
-// for the sink: what it cannot keep up with is dropped and counted. Thread-safe.
+// Creates spans and exports finished ones to a sink on its own thread. Callers never wait for the
+// sink: spans that it cannot keep up with are dropped and counted. Thread-safe.
 class Tracer {
  public:
-  // The observer, which may be null, and the clock must outlive the tracer.
+  // `observer` (may be null) and `clock` must outlive the tracer.
   Tracer(const TracerOptions& options, std::unique_ptr<SpanSink> sink,
          TracerObserver* observer = nullptr, const Clock& clock = Clock::Real());
-  // Exports what waits, once, and ends. Spans that end later are dropped.
+  // Exports the waiting spans once, then stops. Spans that end later are dropped.
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  // A child, or with no valid parent the root of a trace, sampled as the options say. `start_ns`
-  // since the Unix epoch; 0: now.
+  // Starts a child span, or a root span if there is no valid parent. Root spans are sampled
+  // according to the options. `start_ns` counts from the Unix epoch; 0: now.
   Span Start(std::string_view name, SpanKind kind, const TraceContext* parent,
              int64_t start_ns = 0);
 
   const Clock& clock() const { return clock_; }
-  // Waits until everything that has ended is with the sink, or dropped. For tests.
+  // Waits until all finished spans are exported or dropped. For tests.
   void Flush();
 
  private:
@@ -152,13 +152,13 @@ class Tracer {
   std::thread thread_;
 };
 
-// The process's tracer, or null where nothing is traced. Set in main, before what uses it starts,
-// and taken away after that has ended.
+// The process's tracer, or null if tracing is disabled. Set in main before its users start, and
+// reset after they have ended.
 void SetTracer(Tracer* tracer);
 Tracer* ActiveTracer();
 
-// A span of the process's tracer. Without a tracer it takes nothing down and hands on its parent's
-// context; without a valid parent it is of no trace unless it `may_begin` one.
+// Starts a span of the process's tracer. Without a tracer, the span only passes its parent's
+// context on. Without a valid parent, it belongs to no trace unless `may_begin` is true.
 Span StartSpan(std::string_view name, SpanKind kind, const TraceContext* parent,
                bool may_begin = false, int64_t start_ns = 0);
 

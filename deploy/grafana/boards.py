@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the boards: deploy/grafana/boards.py [FOLDER], the folder dashboards beside it unless told.
+"""Writes the boards: deploy/grafana/boards.py [FOLDER], by default the folder dashboards next to it.
 
 A board is a list of rows, a row a title and its panels from left to right, 24 columns wide. A panel's queries are PromQL
 without the matchers of the variables job and instance, which every selector gets.
@@ -14,12 +14,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 SELECTOR = re.compile(r"((?:\b[a-z_]+:)?\b(?:kernelcast_\w+(?::\w+)?|ALERTS))(?:\{([^}]*)\})?(?![\w:])")
 
-# What a colour means is the same everywhere.
+# Colours have the same meaning on all boards.
 GREEN, YELLOW, ORANGE, RED, BLUE, PURPLE, GREY = (
     "green", "yellow", "orange", "red", "blue", "purple", "#8e8e8e")
 COLOURS = {
-    # Decisions, by reason: what is measured is warm, what is not is cold, what is rejected is grey.
-    "low_confidence": ORANGE, "promising": GREEN, "audit": PURPLE, "no_forecast": RED, "bootstrap": YELLOW,
+    # Decisions by reason: measured candidates are warm, pruned ones cold, rejected ones grey.
+    "low_confidence": ORANGE, "declined": "light-orange", "promising": GREEN, "selected": "dark-green", "audit": PURPLE,
+    "no_forecast": RED, "bootstrap": YELLOW,
     "requested": "light-yellow", "unpromising": BLUE, "likely_failure": "light-blue", "budget_pace": "dark-blue",
     "forecast_only": "semi-dark-blue", "reused": "light-green", "compile_error": GREY, "duplicate": "#a0a0a0",
     "budget": "#b8b8b8", "cancelled": "#c8c8c8", "unavailable": "dark-red",
@@ -27,7 +28,9 @@ COLOURS = {
     "ok": GREEN, "success": GREEN, "cached": "light-green", "wrong_result": ORANGE, "crash": "dark-orange",
     "timeout": YELLOW, "exploit": PURPLE, "environment_unstable": RED, "error": "dark-red", "stopped": GREY,
     "pruned": BLUE, "rejected": GREY,
-    "target": RED, "given": GREY, "came true": BLUE, "spent": ORANGE, "avoided": BLUE,
+    "target": RED, "forecast": GREY, "observed": BLUE,
+    # Device time.
+    "screen": ORANGE, "prepare": GREY, "confirm": YELLOW, "avoided": BLUE,
 }
 
 
@@ -143,16 +146,17 @@ def bars(title, description, unit, queries, field, **more):
     return made
 
 
-# --- Panels that several boards have ------------------------------------------------------------
+# --- Panels shared by several boards -------------------------------------------------------------
 
 def defer_rate(width=12):
     return lines(
-        "Defer rate by GPU", "Share of decisions to measure because the forecast is unsure. High: GPUs measure what "
-        "forecasts were to prune. Suddenly low: forecasts are sure, rightly or not; look at the calibration.",
+        "Defer rate by GPU", "Share of candidates measured because the forecast is unsure. High: GPUs measure what "
+        "forecasts should prune. Suddenly low: forecasts have become confident; check the calibration.",
         "percentunit",
         [("{{gpu_model}}",
-          'sum by (gpu_model) (rate(kernelcast_orchestrator_decisions_total{reason="low_confidence"}[$__rate_interval]))'
-          " / (sum by (gpu_model) (rate(kernelcast_orchestrator_decisions_total[$__rate_interval])) > 0)"),
+          'sum by (gpu_model) (rate(kernelcast_orchestrator_decisions_total{reason=~"low_confidence|declined"}'
+          "[$__rate_interval]))"
+          " / (sum by (gpu_model) (rate(kernelcast_orchestrator_candidates_decided_total[$__rate_interval])) > 0)"),
          ("{{gpu_model}} over 1 h",
           "avg by (gpu_model) (instance_gpu_model:kernelcast_orchestrator_defer:ratio_rate1h)")],
         limit=0.6, width=width, height=9, runbook="KernelcastDeferRateHigh")
@@ -160,7 +164,7 @@ def defer_rate(width=12):
 
 def decisions_by_reason(width=12):
     return lines(
-        "Decisions by reason", "Warm colours are measured, cold ones pruned, grey ones rejected without either.", "cps",
+        "Decisions by reason", "Warm colours: measured. Cold: pruned. Grey: rejected without either.", "cps",
         [("{{reason}}", "sum by (reason) (rate(kernelcast_orchestrator_decisions_total[$__rate_interval])) > 0")],
         stacked=True, width=width, height=9, runbook="KernelcastDeferRateCollapsed")
 
@@ -177,8 +181,8 @@ def prune_rate(width=8):
 def selective_risk(width=8):
     used = "kernelcast_orchestrator_candidates_total"
     return lines(
-        "Selective risk against its target", "Share of winners among what was pruned, as audits estimate it. The lower end of "
-        "the interval above the target is beyond doubt, and wakes somebody.", "percentunit",
+        "Selective risk and target", "Share of winners among pruned candidates, estimated by audits. An "
+        "alert fires when the lower end of the interval exceeds the target.", "percentunit",
         [("{{gpu_model}} now", by_model(used, "max by (gpu_model) (kernelcast_orchestrator_selective_risk_ratio)")),
          ("{{gpu_model}} at least",
           by_model(used, "max by (gpu_model) (kernelcast_orchestrator_selective_risk_low_ratio)")),
@@ -195,59 +199,60 @@ def reliability(width=8):
     outcomes = "kernelcast_forecaster_calibration_outcomes_total"
     total = f"(sum by (bucket) (increase({outcomes}[$__range])) > 0)"
     return bars(
-        "Reliability diagram", "Of forecasts with a probability in each tenth: what was given, and what came true. Equal "
-        "bars are calibrated; where less came true than was given, forecasts are too sure.", "percentunit",
-        [("given", f"sum by (bucket) (increase({probability}[$__range])) / {total}"),
-         ("came true", f'sum by (bucket) (increase({outcomes}{{outcome="hit"}}[$__range])) / {total}')],
+        "Reliability diagram", "Forecast and observed share of correct predictions, for each tenth of probability. Equal bars are "
+        "calibrated. Where the observed share is lower, forecasts are overconfident.", "percentunit",
+        [("forecast", f"sum by (bucket) (increase({probability}[$__range])) / {total}"),
+         ("observed", f'sum by (bucket) (increase({outcomes}{{outcome="hit"}}[$__range])) / {total}')],
         "bucket", width=width, runbook="KernelcastCalibrationDrift", defaults={"max": 1})
 
 
 def calibration_error(width=8):
     return lines(
-        "Calibration error", "Expected calibration error over 6 hours: how far, on average, the share of right forecasts is "
-        "from the probability that was given.", "percentunit",
+        "Calibration error", "Expected calibration error over 6 hours: mean difference between the share of "
+        "correct forecasts and their probability.", "percentunit",
         [("{{target}} {{instance}}", "instance_target:kernelcast_forecaster_calibration_error:ratio_increase6h")],
         limit=0.15, width=width, runbook="KernelcastCalibrationDrift", defaults={"max": None})
 
 
 def confidence(width=8):
     return heatmap(
-        "Confidence", "Forecasts by the probability of the bin that they predict. One column all the time: one answer for "
-        "everything.",
+        "Confidence", "Forecasts by the probability of the predicted bin. A single column over time: the same "
+        "answer for everything.",
         "sum by (le) (increase(kernelcast_forecaster_forecast_confidence_bucket[$__rate_interval]))", width=width)
 
 
 def queue_depth(width=8):
     return lines(
-        "Queue", "Candidates accepted and not settled, by what they wait for.", "short",
+        "Queue", "Accepted candidates that are not settled, by stage.", "short",
         [("{{stage}}", "sum by (stage) (kernelcast_orchestrator_queue_depth)")], stacked=True, width=width,
         runbook="KernelcastQueueStale")
 
 
 def queue_age(width=8):
     return lines(
-        "Age of the oldest candidate", "By what it waits for. A measurement is given up after 10 minutes.", "s",
+        "Age of the oldest candidate", "By stage. A measurement is abandoned after 10 minutes.", "s",
         [("{{stage}}", "max by (stage) (kernelcast_orchestrator_queue_oldest_age_seconds)")], limit=1200, width=width,
         runbook="KernelcastQueueStale")
 
 
 def slots(width=8):
     return lines(
-        "Slots in use", "Requests that workers run or have queued, beside what they take at once.", "short",
+        "Slots in use", "Requests running or queued on workers, compared with the maximum that they accept.", "short",
         [("{{kind}} in use", "sum by (kind) (kernelcast_worker_slots_in_use)"),
          ("{{kind}} of", "sum by (kind) (kernelcast_worker_slots)")], width=width)
 
 
 def measure_duration(width=8):
     return lines(
-        "Time to measure", "To verify and time a candidate, with the wait for the timing lease.", "s",
+        "Measurement latency", "Time to verify and time a candidate, including the wait for the timing lease.", "s",
         quantiles("kernelcast_worker_measure_duration_seconds", ["gpu_model"]), limit=120, width=width,
         runbook="KernelcastMeasureLatencyHigh")
 
 
 def measurement_results(width=8):
     return lines(
-        "Measurements by result", "environment_unstable: noise. error: the worker's fault. The rest is the candidates'.",
+        "Measurements by result", "environment_unstable: noise. error: caused by the worker. All others: caused by "
+        "the candidates.",
         "cps",
         [("{{result}}", "sum by (result) (rate(kernelcast_worker_measurements_total[$__rate_interval]))")],
         stacked=True, width=width, runbook="KernelcastMeasurementsNoisy")
@@ -256,16 +261,18 @@ def measurement_results(width=8):
 def gpu_time(width=8):
     spent, avoided = (f"kernelcast_orchestrator_gpu_seconds_{what}_total" for what in ("spent", "avoided"))
     return lines(
-        "GPU time", "Device time that measurements took, and what measuring the pruned would have taken: seconds a second.",
+        "GPU time", "Device time by purpose, and the estimated time for measuring the pruned candidates, in "
+        "seconds per second.",
         "none",
-        [("spent", f"sum(rate({spent}[$__rate_interval]))"), ("avoided", f"sum(rate({avoided}[$__rate_interval]))")],
+        [("{{phase}}", f"sum by (phase) (rate({spent}[$__rate_interval]))"),
+         ("avoided", f"sum(rate({avoided}[$__rate_interval]))")],
         stacked=True, width=width)
 
 
 def best_speedup(width=12):
     made = panel(
-        "bargauge", "Best speedup by problem", "Of the best kernel of each problem's running searches, or of the last that "
-        "ended, over the problem's reference.", "none",
+        "bargauge", "Best speedup by problem", "Best kernel of each problem's running searches, or of the last "
+        "search, relative to the problem's reference.", "none",
         [("{{problem}} {{gpu_model}}",
           "sort_desc(max by (problem, gpu_model) (kernelcast_orchestrator_best_speedup_ratio))")],
         width=width, defaults={"decimals": 2, "thresholds": steps((None, GREY), (1.02, YELLOW), (1.5, GREEN))})
@@ -275,26 +282,26 @@ def best_speedup(width=12):
 
 def rpc_panels(job):
     return [
-        lines("Calls by method", f"Calls that the {job} has ended.", "reqps",
+        lines("Calls by method", f"Calls completed by the {job}.", "reqps",
               [("{{grpc_method}}",
                 'sum by (grpc_method) (rate(kernelcast_grpc_server_handled_total{grpc_service=~"kernelcast.+"}'
                 "[$__rate_interval])) > 0")]),
-        lines("Calls by status", "Calls that did not end with OK.", "reqps",
+        lines("Calls by status", "Calls with a status other than OK.", "reqps",
               [("{{grpc_code}}",
                 'sum by (grpc_code) (rate(kernelcast_grpc_server_handled_total{grpc_service=~"kernelcast.+",grpc_code!="OK"}'
                 "[$__rate_interval]))")],
               stacked=True, runbook="KernelcastRpcErrorBudgetBurnFast"),
-        lines("Time of calls", "99th percentile. Calls that watch a search last as long as it.", "s",
+        lines("Call latency", "99th percentile. A call that watches a search lasts as long as the search.", "s",
               [("{{grpc_method}}",
                 "histogram_quantile(0.99, sum by (le, grpc_method) "
                 '(rate(kernelcast_grpc_server_handling_seconds_bucket{grpc_service=~"kernelcast.+"}[$__rate_interval])))'
                 " >= 0")]),
-        lines("Calls refused", "For want of a token or of its role, or because its holder made more a second than he may. "
-              "No data: tokens are not asked for.", "reqps",
+        lines("Calls refused", "By reason: the token is missing or unknown, lacks the role, or exceeds its call rate. "
+              "No data: tokens are not required.", "reqps",
               [("{{reason}} {{instance}}",
                 "sum by (reason, instance) (rate(kernelcast_auth_refused_calls_total[$__rate_interval]))")],
               stacked=True, width=12, runbook="KernelcastCallsRefused"),
-        lines("Spans", "That have ended, and whether a collector has them. No data: nothing is traced.", "cps",
+        lines("Spans", "Completed spans, by whether they were exported. No data: tracing is off.", "cps",
               [("{{outcome}} {{instance}}",
                 "sum by (outcome, instance) (rate(kernelcast_tracing_spans_total[$__rate_interval]))")],
               stacked=True, width=12),
@@ -311,36 +318,36 @@ def llm_panels(service):
     prefix = f"kernelcast_{service}_llm"
     rate = "[$__rate_interval]"
     return [
-        lines("Requests by result", "Requests to endpoints, further attempts included.", "reqps",
+        lines("Requests by result", "Requests to endpoints, including retries.", "reqps",
               [("{{endpoint}} {{result}}", f"sum by (endpoint, result) (rate({prefix}_attempts_total{rate})) > 0")],
               stacked=True, runbook="KernelcastLlmEndpointErrors"),
-        lines("Time of requests", "From being sent to the end of the answer.", "s",
+        lines("Request latency", "From sending the request to the end of the answer.", "s",
               quantiles(f"{prefix}_attempt_duration_seconds", ["endpoint"])),
-        lines("Time to the first token", "From being sent.", "s",
+        lines("Time to first token", "From sending the request.", "s",
               quantiles(f"{prefix}_first_token_seconds", ["endpoint"])),
-        lines("Calls by how they ended", "A call is one or more requests.", "reqps",
+        lines("Calls by result", "A call is one or more requests.", "reqps",
               [("{{result}}", f"sum by (result) (rate({prefix}_calls_total{rate})) > 0")], stacked=True),
-        lines("Calls that wait", "Calls that have not ended; those without a request under way; those not taken.", "short",
+        lines("Pending calls", "Unfinished calls; calls without a request in flight; rejected calls.", "short",
               [("pending", f"sum({prefix}_pending_calls)"), ("queued", f"sum({prefix}_queued_calls)"),
                ("refused in 5 min", f"sum(increase({prefix}_calls_overloaded_total[5m]))")]),
-        lines("Wait to be sent", "By the limits of endpoints.", "s", quantiles(f"{prefix}_queue_wait_seconds", [])),
-        lines("Retries and hedges", "Further attempts by what had failed, second requests because the first was slow, and "
-              "those that their budget did not allow.", "reqps",
+        lines("Queueing time", "Time that calls wait because of the endpoints' limits.", "s", quantiles(f"{prefix}_queue_wait_seconds", [])),
+        lines("Retries and hedges", "Retries by reason, second requests because the first was slow (hedges), and "
+              "retries denied by their budget.", "reqps",
               [("retry: {{reason}}", f"sum by (reason) (rate({prefix}_retries_total{rate})) > 0"),
                ("hedge", f"sum(rate({prefix}_hedges_total{rate}))"),
                ("hedge won", f"sum(rate({prefix}_hedges_won_total{rate}))"),
                ("denied", f"sum(rate({prefix}_retries_denied_total{rate}))")]),
-        lines("Tokens", "As endpoints count them. cached_input is also input.", "cps",
+        lines("Tokens", "As counted by endpoints. cached_input is part of input.", "cps",
               [("{{endpoint}} {{kind}}", f"sum by (endpoint, kind) (rate({prefix}_tokens_total{rate}))")]),
-        lines("Cost", "An hour's at the present pace, by the configured prices, in their currency; 0 without prices.", "none",
+        lines("Cost", "Cost per hour at the current rate, by the configured prices; 0 without prices.", "none",
               [("{{endpoint}}", f"sum by (endpoint) (rate({prefix}_cost_total{rate})) * 3600")]),
-        lines("Requests under way", "And what the endpoint is given at once, which follows how it does.", "short",
+        lines("Requests in flight", "Requests in flight, and the concurrency limit, which adapts to the endpoint.", "short",
               [("{{endpoint}}", f"sum by (endpoint) ({prefix}_in_flight)"),
                ("{{endpoint}} of", f"sum by (endpoint) ({prefix}_concurrency_limit)")]),
-        lines("Breaker", "0 closed, 1 open, 2 trying one request.", "short",
+        lines("Breaker", "0: closed. 1: open. 2: half-open, trying one request.", "short",
               [("{{endpoint}}", f"max by (endpoint) ({prefix}_breaker_state)")], limit=1,
               runbook="KernelcastLlmBreakerOpen"),
-        lines("Answers without usage", "Answers that did not say how many tokens they took: cost is more than is shown.", "cps",
+        lines("Answers without usage", "Answers without a token count: the cost is higher than shown.", "cps",
               [("{{endpoint}}", f"sum by (endpoint) (rate({prefix}_answers_without_usage_total{rate}))")]),
     ]
 
@@ -353,35 +360,36 @@ def overview():
     rate = "[$__rate_interval]"
     return board("Kernelcast: overview", "overview", "kernelcast_build_info", [
         ("Now", [
-            stat("Alerts", "Of Kernelcast, firing.", "short",
+            stat("Alerts", "Firing alerts of Kernelcast.", "short",
                  'count(ALERTS{alertname=~"Kernelcast.+", alertstate="firing"}) or vector(0)', good_if_none),
-            stat("Services", "That Prometheus has data of.", "short", "count(kernelcast_build_info)", good_if_any,
+            stat("Services", "Services that Prometheus scrapes.", "short", "count(kernelcast_build_info)", good_if_any,
                  runbook="KernelcastServiceDown"),
-            stat("Workers", "That orchestrators reach.", "short",
+            stat("Workers", "Workers that orchestrators can reach.", "short",
                  'sum(kernelcast_orchestrator_workers{state="ready"})', good_if_any, runbook="KernelcastPoolDown"),
-            stat("Searches", "That have not ended.", "short", "sum(kernelcast_orchestrator_running_searches)",
+            stat("Searches", "Searches that have not ended.", "short", "sum(kernelcast_orchestrator_running_searches)",
                  [(None, BLUE)]),
-            stat("Defer rate", "Over the last hour, all GPUs together.", "percentunit",
-                 'sum(rate(kernelcast_orchestrator_decisions_total{reason="low_confidence"}[1h]))'
-                 " / (sum(rate(kernelcast_orchestrator_decisions_total[1h])) > 0)",
+            stat("Defer rate", "Over the last hour, over all GPUs.", "percentunit",
+                 'sum(rate(kernelcast_orchestrator_decisions_total{reason=~"low_confidence|declined"}[1h]))'
+                 " / (sum(rate(kernelcast_orchestrator_candidates_decided_total[1h])) > 0)",
                  [(None, GREEN), (0.4, YELLOW), (0.6, RED)], runbook="KernelcastDeferRateHigh"),
-            stat("GPU time avoided", "Of what measuring everything would have taken, over the last hour.", "percentunit",
+            stat("GPU time avoided", "Share of the time for measuring everything, over the last hour.", "percentunit",
                  "sum(rate(kernelcast_orchestrator_gpu_seconds_avoided_total[1h])) / "
                  "(sum(rate(kernelcast_orchestrator_gpu_seconds_avoided_total[1h])) "
                  "+ sum(rate(kernelcast_orchestrator_gpu_seconds_spent_total[1h])) > 0)",
                  [(None, YELLOW), (0.3, GREEN)]),
         ]),
         ("Decisions", [defer_rate(), decisions_by_reason(), prune_rate(), selective_risk(), gpu_time()]),
-        ("Can forecasts be trusted?", [reliability(), calibration_error(), confidence()]),
+        ("Calibration", [reliability(), calibration_error(), confidence()]),
         ("Work", [queue_depth(), queue_age(), slots(), measure_duration(), measurement_results(), best_speedup(8)]),
         ("Language models", [
-            lines("Tokens", "Of the forecaster's questions and of kernels that a model writes. cached_input is also input.",
+            lines("Tokens", "For the forecaster's questions and for writing kernels. cached_input is part of input.",
                   "cps", of_both("{{kind}}", "tokens_total", f"sum by (kind) (rate(tokens_total{rate}))")),
-            lines("Cost", "An hour's at the present pace, by the configured prices, in their currency.", "none",
+            lines("Cost", "Cost per hour at the current rate, by the configured prices.", "none",
                   of_both("{{endpoint}}", "cost_total", f"sum by (endpoint) (rate(cost_total{rate})) * 3600")),
-            lines("Retries and cache", "Further attempts, and the share of the forecaster's questions whose answer was known.",
+            lines("Retries and cache", "Retries, and the share of the forecaster's questions answered from the "
+                  "cache.",
                   "none",
-                  [*of_both("retries a second", "retries_total", f"sum(rate(retries_total{rate}))"),
+                  [*of_both("retries per second", "retries_total", f"sum(rate(retries_total{rate}))"),
                    ("answers known",
                     f'sum(rate(kernelcast_forecaster_llm_cache_total{{use!="miss"}}{rate}))'
                     f" / (sum(rate(kernelcast_forecaster_llm_cache_total{rate})) > 0)")]),
@@ -391,7 +399,7 @@ def overview():
 
 def orchestrator():
     used = "kernelcast_orchestrator_candidates_total"
-    shared = "kernelcast_orchestrator_leases_renewed_timestamp_seconds"  # 0 for one whose log is its own
+    shared = "kernelcast_orchestrator_leases_renewed_timestamp_seconds"  # 0: one with its own log
     rate = "[$__rate_interval]"
     return board("Kernelcast: orchestrator", "orchestrator", "kernelcast_orchestrator_log_events", [
         ("Decisions", [
@@ -403,11 +411,12 @@ def orchestrator():
         ]),
         ("Risk", [
             selective_risk(),
-            lines("Threshold", "Highest win probability below which a running search is certified to prune; 0: none is.",
+            lines("Threshold", "Highest win probability below which a running search is certified to prune; 0: no "
+                  "search is.",
                   "percentunit",
                   [("{{gpu_model}}", by_model(used, "max by (gpu_model) (kernelcast_orchestrator_prune_threshold_ratio)"))]),
-            lines("Audits and alarms", "Candidates measured although they would be pruned, those that were or would have been, "
-                  "and certificates that were found void.", "cps",
+            lines("Audits and alarms", "Audited candidates, candidates that were or would have been pruned, and "
+                  "revoked certificates.", "cps",
                   [("audited", f"sum(rate(kernelcast_orchestrator_audits_total{rate}))"),
                    ("prunable", f"sum(rate(kernelcast_orchestrator_prunable_total{rate}))"),
                    ("alarms", f"sum(rate(kernelcast_orchestrator_risk_alarms_total{rate}))")],
@@ -415,60 +424,61 @@ def orchestrator():
         ]),
         ("Work", [
             queue_depth(), queue_age(),
-            lines("Workers", "That it knows of, by whether they answer. ejected: left out for a while, since their calls fail.",
+            lines("Workers", "Known workers by state. ejected: excluded for a while because calls to them fail.",
                   "short", [("{{state}} {{instance}}", "kernelcast_orchestrator_workers")], runbook="KernelcastWorkersAway"),
-            lines("Forecasters", "That it knows of, by whether they answer. None that is ready: everything is measured.", "short",
+            lines("Forecasters", "Known forecasters by state. None ready: everything is measured.", "short",
                   [("{{state}} {{instance}}", "kernelcast_orchestrator_forecasters")],
                   runbook="KernelcastForecasterAway"),
-            lines("Calls to workers that were made again", "lost: with the worker. failed: it answered with an error. "
-                  "handed_back: it drains. refused: it had no credit left.", "cps",
+            lines("Repeated calls to workers", "lost: the worker was lost. failed: it returned an "
+                  "error. handed_back: it drains. refused: it had no free slot.", "cps",
                   [("{{reason}}", f"sum by (reason) (rate(kernelcast_orchestrator_worker_calls_repeated_total{rate}))")],
                   stacked=True, runbook="KernelcastWorkersEjected"),
-            lines("Workers left out", "Times within 5 minutes, since calls to them failed.", "short",
+            lines("Worker ejections", "Ejections within 5 minutes, because calls failed.", "short",
                   [("{{instance}}", "increase(kernelcast_orchestrator_worker_ejections_total[5m])")],
                   runbook="KernelcastWorkersEjected"),
-            lines("Searches", "That run, and candidates in flight.", "short",
+            lines("Searches", "Running searches, and candidates in flight.", "short",
                   [("searches", "sum(kernelcast_orchestrator_running_searches)"),
                    ("in flight", "sum(kernelcast_orchestrator_candidates_in_flight)")]),
-            lines("Labels that wait", "For the forecaster to write them to disk.", "short",
+            lines("Pending labels", "Labels that the forecaster has not yet written to disk.", "short",
                   [("{{instance}}", "kernelcast_orchestrator_pending_labels")], runbook="KernelcastLabelsPending"),
             lines("Event log", "Events appended.", "cps",
                   [("{{instance}}", "deriv(kernelcast_orchestrator_log_events[5m])")]),
             best_speedup(24),
         ]),
-        ("Several orchestrators on one log", [
-            lines("Shards by who holds them", "Of the log in the database. unserved: nobody holds them, or who does cannot "
-                  "serve them yet; their searches stand still.", "short",
+        ("Shared event log", [
+            lines("Shards by holder", "Shards of the log in the database. unserved: held by no "
+                  "orchestrator, or by one that cannot serve them yet; their searches stop.", "short",
                   [("{{instance}}", f"kernelcast_orchestrator_shards_held and {shared} > 0"),
                    ("unserved", f"max(kernelcast_orchestrator_shards_unserved and {shared} > 0)")],
                   stacked=True, runbook="KernelcastShardsUnserved", overrides=[
                       {"matcher": {"id": "byName", "options": "unserved"},
                        "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": RED}}]}]),
-            lines("Since leases were renewed", "Beyond the lease, 10 s unless told, an orchestrator serves nothing and others "
-                  "take its shards.", "s",
+            lines("Time since lease renewal", "After the lease time, 10 s by default, an orchestrator serves "
+                  "nothing and others take its shards.", "s",
                   [("{{instance}}", f"time() - ({shared} > 0)")], limit=60, runbook="KernelcastLeasesNotRenewed"),
-            lines("Renewals of leases", "failed: the database did not answer, or not in time.", "cps",
+            lines("Lease renewals", "failed: the database did not answer in time.", "cps",
                   [("{{instance}} {{result}}", f"rate(kernelcast_orchestrator_lease_renewals_total{rate}) > 0")],
                   runbook="KernelcastLeasesNotRenewed"),
-            lines("Shards that changed hands", "Within 5 minutes. taken: from nobody, or from one that is gone. lost: it slept "
-                  "through its lease. failed: could not be opened, or not written to.", "short",
+            lines("Shard transfers", "Within 5 minutes. taken: unheld, or from an orchestrator that is "
+                  "gone. lost: the lease expired. failed: could not be opened or written.", "short",
                   [(f"{{{{instance}}}} {name}", f"increase(kernelcast_orchestrator_shards_{name}_total[5m])")
                    for name in ("taken", "lost", "failed")], runbook="KernelcastShardsChangeHands"),
-            lines("Calls passed on", "To the orchestrator that holds their shard. All of them: clients call one only.", "reqps",
+            lines("Forwarded calls", "Calls forwarded to the orchestrator that holds their shard. All calls: "
+                  "clients call only one orchestrator.", "reqps",
                   [("{{instance}}", f"rate(kernelcast_orchestrator_forwarded_calls_total{rate})")]),
-            lines("Orchestrators", "That are alive and not leaving, as each of them sees it.", "short",
+            lines("Orchestrators", "Orchestrators that are alive and not draining, as seen by each of them.", "short",
                   [("{{instance}}", f"kernelcast_orchestrator_replicas and {shared} > 0")],
                   runbook="KernelcastServiceDown"),
         ]),
-        ("Kernels that a model writes", [
-            lines("Kernels by what came of them", "Requests to a model for a kernel.", "cps",
+        ("Generated kernels", [
+            lines("Generated kernels by outcome", "Requests to a model for a kernel, by outcome.", "cps",
                   [("{{outcome}}", f"sum by (outcome) (rate(kernelcast_orchestrator_generations_total{rate}))")],
                   stacked=True),
             lines("Faults of answers", "Why no kernel could be read from an answer.", "cps",
                   [("{{fault}}", f"sum by (fault) (rate(kernelcast_orchestrator_generation_faults_total{rate}))")],
                   stacked=True),
-            lines("Tokens of kernels", "And kernels being asked for.", "short",
-                  [("{{kind}} a second", f"sum by (kind) (rate(kernelcast_orchestrator_generation_tokens_total{rate}))"),
+            lines("Tokens for kernels", "Tokens for writing kernels, and kernel requests in flight.", "short",
+                  [("{{kind}} per second", f"sum by (kind) (rate(kernelcast_orchestrator_generation_tokens_total{rate}))"),
                    ("asked for", "sum(kernelcast_orchestrator_generations_in_flight)")]),
             *llm_panels("orchestrator"),
         ]),
@@ -479,46 +489,47 @@ def orchestrator():
 def forecaster():
     rate = "[$__rate_interval]"
     return board("Kernelcast: forecaster", "forecaster", "kernelcast_forecaster_pending_writes", [
-        ("Can forecasts be trusted?", [
+        ("Calibration", [
             reliability(), calibration_error(),
-            lines("Too sure", "Probability given less share that came true, over 6 hours. Above 0: too sure. Below: too timid.",
+            lines("Overconfidence", "Forecast minus observed share, over 6 hours. Above 0: overconfident. Below: underconfident.",
                   "percentunit",
                   [("{{target}} {{instance}}", "instance_target:kernelcast_forecaster_overconfidence:ratio_increase6h")],
                   defaults={"min": None, "max": None}, runbook="KernelcastCalibrationDrift"),
             confidence(),
-            lines("Brier score by backend", "Of forecasts that were decided on, by later labels. 0 is best.", "none",
+            lines("Brier score by backend", "Forecasts that were decided on, scored by later labels. 0 is best.", "none",
                   [("{{backend}} {{target}}", mean("kernelcast_forecaster_brier_score", "backend, target"))]),
-            lines("CRPS by backend", "The same, where near misses count for less. 0 is best.", "none",
+            lines("CRPS by backend", "The same, but near misses count less. 0 is best.", "none",
                   [("{{backend}} {{target}}", mean("kernelcast_forecaster_crps_score", "backend, target"))]),
         ]),
         ("Forecasts", [
-            lines("Forecasts by backend", "Answered or abstained.", "reqps",
+            lines("Forecasts by backend", "Forecasts and abstentions.", "reqps",
                   [("{{backend}}",
                     f"sum by (backend) (rate(kernelcast_forecaster_forecast_duration_seconds_count{rate}))")]),
-            lines("Time to forecast", "The embedded backend asks nobody; models may take seconds.", "s",
+            lines("Forecast latency", "The embedded backend makes no calls; models may take seconds.", "s",
                   quantiles("kernelcast_forecaster_forecast_duration_seconds", ["backend"]),
                   runbook="KernelcastForecastSlow"),
-            lines("Labels", "Accepted, by what became of the candidate.", "cps",
+            lines("Labels", "Accepted labels, by outcome of the candidate.", "cps",
                   [("{{outcome}}", f"sum by (outcome) (rate(kernelcast_forecaster_labels_total{rate}))")], stacked=True),
-            lines("Writes that wait", "Calls waiting for their labels or problem to be on disk.", "short",
+            lines("Pending writes", "Calls waiting for their labels or problem to be on disk.", "short",
                   [("{{instance}}", "kernelcast_forecaster_pending_writes")], runbook="KernelcastLabelsPending"),
-            lines("Weight of the model in the pool", "Against the embedded backend's. It is learnt from labels.", "percentunit",
-                  [("{{target}}", "avg by (target) (kernelcast_forecaster_pool_llm_weight)")]),
-            lines("Questions to the pool", "settled: the embedded backend was sure by itself.", "reqps",
+            lines("Weight of the model in the pool", "Relative to the embedded backend. Learnt from labels.", "percentunit",
+                  [("{{target}} {{gpu_model}}", "avg by (target, gpu_model) (kernelcast_forecaster_pool_llm_weight)")]),
+            lines("Questions to the pool", "settled: the embedded backend was confident by itself.", "reqps",
                   [("{{result}}", f"sum by (result) (rate(kernelcast_forecaster_pool_questions_total{rate}))")],
                   stacked=True),
         ]),
         ("Answers of language models", [
-            lines("Questions by result", "forecast: answered. The others abstain, for which the pool falls back.", "reqps",
+            lines("Questions by result", "forecast: answered. The others abstain, and the pool falls back to the "
+                  "embedded backend.", "reqps",
                   [("{{result}}", f"sum by (result) (rate(kernelcast_forecaster_llm_questions_total{rate}))")], stacked=True),
-            lines("Cache", "hit: known. coalesced: under way already. miss: asked.", "reqps",
+            lines("Cache", "hit: cached. coalesced: already in flight. miss: sent to the model.", "reqps",
                   [("{{use}}", f"sum by (use) (rate(kernelcast_forecaster_llm_cache_total{rate}))")], stacked=True),
-            lines("Answers by form", "By the form asked for, from the strictest down, and whether they could be read.", "reqps",
+            lines("Answers by form", "By requested form, from the strictest down, and whether they could be parsed.", "reqps",
                   [("{{rung}} {{outcome}}",
                     f"sum by (rung, outcome) (rate(kernelcast_forecaster_llm_answers_total{rate})) > 0")], stacked=True),
-            lines("Faults of answers", "What was wrong with those that could not be read.", "reqps",
+            lines("Faults of answers", "Why answers could not be parsed.", "reqps",
                   [("{{fault}}", f"sum by (fault) (rate(kernelcast_forecaster_llm_faults_total{rate}))")], stacked=True),
-            lines("Sum of probabilities", "Of an answer, before they were scaled. 1 is right.", "none",
+            lines("Sum of probabilities", "Sum in an answer before normalisation. 1 is correct.", "none",
                   [("mean", mean("kernelcast_forecaster_llm_probability_sum", "job"))]),
             *llm_panels("forecaster"),
         ]),
@@ -531,12 +542,13 @@ def worker():
     return board("Kernelcast: worker", "worker", "kernelcast_worker_slots", [
         ("Measuring", [
             measure_duration(), measurement_results(),
-            lines("Wait to be measured", "In the worker's queue.", "s",
+            lines("Measurement queueing time", "Time in the worker's queue.", "s",
                   quantiles("kernelcast_worker_measure_queue_wait_seconds", ["gpu_model"])),
-            lines("Width of intervals", "Of measured speedups, relative to the speedup: how repeatable measurements are.",
+            lines("Interval width", "Width of the interval of measured speedups, relative to the speedup: the "
+                  "repeatability of measurements.",
                   "percentunit", quantiles("kernelcast_worker_speedup_interval_ratio", ["gpu_model"]),
                   runbook="KernelcastMeasurementsNoisy", defaults={"max": None}),
-            lines("Share of measurements that failed", "Over 30 minutes: noise, and errors of the worker.", "percentunit",
+            lines("Failed measurements", "Over 30 minutes: noise and worker errors.", "percentunit",
                   [("{{instance}} {{gpu_model}} {{result}}",
                     "instance_gpu_model_result:kernelcast_worker_measurements:ratio_increase30m"
                     '{result=~"environment_unstable|error"}')],
@@ -544,21 +556,24 @@ def worker():
             slots(),
         ]),
         ("Compiling", [
-            lines("Compiles by result", "cached: compiled before.", "cps",
+            lines("Compiles by result", "cached: compiled earlier.", "cps",
                   [("{{result}}", f"sum by (result) (rate(kernelcast_worker_compiles_total{rate}))")], stacked=True),
-            lines("Time to compile", "What was not cached, and what was.", "s",
+            lines("Compile latency", "Cached and new compiles.", "s",
                   quantiles("kernelcast_worker_compile_duration_seconds", ["gpu_model"])),
-            lines("Wait to be compiled", "In the worker's queue.", "s",
+            lines("Compile queueing time", "Time in the worker's queue.", "s",
                   quantiles("kernelcast_worker_compile_queue_wait_seconds", ["gpu_model"])),
         ]),
         ("Device", [
+            lines("Devices in service", "0 after a device has failed; the worker tries it again.", "short",
+                  [("{{instance}} {{gpu_model}} {{gpu}}", "kernelcast_worker_device_up")], width=24,
+                  runbook="KernelcastGpuFailed"),
             lines("Clock", "Lowest seen during the last measurement.", "hertz",
-                  [("{{instance}} {{gpu_model}}", "kernelcast_worker_clock_hertz")], runbook="KernelcastGpuThrottled"),
+                  [("{{instance}} {{gpu_model}} {{gpu}}", "kernelcast_worker_clock_hertz")], runbook="KernelcastGpuThrottled"),
             lines("Temperature", "After the last measurement.", "celsius",
-                  [("{{instance}} {{gpu_model}}", "kernelcast_worker_temperature_celsius")], limit=85,
+                  [("{{instance}} {{gpu_model}} {{gpu}}", "kernelcast_worker_temperature_celsius")], limit=85,
                   runbook="KernelcastGpuThrottled"),
             lines("Power", "After the last measurement.", "watt",
-                  [("{{instance}} {{gpu_model}}", "kernelcast_worker_power_watts")]),
+                  [("{{instance}} {{gpu_model}} {{gpu}}", "kernelcast_worker_power_watts")]),
             lines("Throttled measurements", "During which something slowed the clocks down, by what.", "cps",
                   [("{{reason}}", f"sum by (reason) (rate(kernelcast_worker_throttled_total{rate}))")], stacked=True,
                   width=24, runbook="KernelcastGpuThrottled"),
@@ -602,8 +617,8 @@ def board(title, name, source, rows):
             {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1},
             variable("job", f"label_values({source}, job)"),
             variable("instance", f'label_values({source}{{job=~"$job"}}, instance)'),
-            # Where docs/operations.md is to be read; links of panels lead there.
-            {"name": "runbooks", "label": "Runbooks", "type": "constant", "query": "docs/operations.md", "hide": 2},
+            # Base URL of docs/howto/operations.md for links in panels.
+            {"name": "runbooks", "label": "Runbooks", "type": "constant", "query": "docs/howto/operations.md", "hide": 2},
         ]},
         "panels": panels,
     }

@@ -3,10 +3,10 @@
 #
 #   deploy/local/install.sh [--root DIR] FOLDER
 #
-#   FOLDER      what scripts/bundle.sh --folder prints, or an unpacked archive of it
-#   --root DIR  installs below DIR, and starts nothing
+#   FOLDER      the output of scripts/bundle.sh --folder, or its unpacked archive
+#   --root DIR  installs below DIR and starts nothing
 #
-# Configuration that is there already is left as it is. Needs root, unless --root is given.
+# Existing configuration is kept. Needs root, except with --root.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

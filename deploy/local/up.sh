@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs the three services and a Prometheus that scrapes them, on this machine, until interrupted.
+# Runs the three services and a Prometheus that scrapes them on this machine, until interrupted.
 #
 #   deploy/local/up.sh [--data DIR] [--prometheus HOST:PORT] [OPTION ...]
 #
-#   --data DIR              state of the services and of Prometheus; kernelcast-local unless told
-#   --prometheus HOST:PORT  where Prometheus listens; 127.0.0.1:9090 unless told
+#   --data DIR              state of the services and of Prometheus; default: kernelcast-local
+#   --prometheus HOST:PORT  Prometheus's listening address; default: 127.0.0.1:9090
 #
-# Other options go to `kernelcast up`. KERNELCAST_BIN is the folder of the programs; that of the build, or of the
-# installation that this lies in, unless told. Prometheus is Debian's package of that name.
+# Other options go to `kernelcast up`. KERNELCAST_BIN is the folder of the programs; default: that of
+# the build or installation that contains this file. Prometheus is Debian's package prometheus.
 #
-# Exit codes: 0 interrupted, 1 something ended by itself, 2 usage, 3 something is missing.
+# Exit codes: 0 interrupted, 1 a process ended by itself, 2 usage, 3 something is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -21,7 +21,7 @@ options=()
 while (($#)); do
   case "$1" in
     --data | --prometheus)
-      (($# >= 2)) || { say "$1 wants a value"; exit 2; }
+      (($# >= 2)) || { say "$1 needs a value"; exit 2; }
       if [[ $1 == --data ]]; then data=$2; else prometheus_address=$2; fi
       shift
       ;;
@@ -46,7 +46,7 @@ cp "$here"/../prometheus/rules/*.yml "$data/prometheus/rules/"
 services=0
 prometheus=0
 stopping=0
-# Both are told, the services drain, and then nothing is left. A second time ends them at once.
+# Stops both and lets the services drain. A second signal ends them at once.
 # shellcheck disable=SC2317 # called by traps
 tell() {
   stopping=1
@@ -67,11 +67,11 @@ trap tell INT TERM
 
 addresses=$data/addresses.json
 : >"$addresses"
-# In sessions of their own, so that the terminal's Ctrl-C does not tell them twice.
+# In separate sessions, so that the terminal's Ctrl-C does not signal them twice.
 setsid "$bin/kernelcast" up --json --state-dir "$data/state" "${options[@]}" >"$addresses" &
 services=$!
 trap finish EXIT
-# It says its addresses, in one line, once all three serve.
+# It prints its addresses in one line once all three services are ready.
 until grep -q forecaster_metrics "$addresses"; do
   if ! kill -0 "$services" 2>/dev/null; then
     wait "$services" || exit

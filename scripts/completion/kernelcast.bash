@@ -9,6 +9,16 @@ _kernelcast() {
   done
   COMPREPLY=()
   case "$command $prev" in
+    "best --device-model") return ;;
+    "best --output" | "best -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "best --orchestrator") return ;;
+    "best --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "best --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "best --tls-key") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "best --token-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "best --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "best --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+    "best --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "calibrate --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
     "calibrate --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
     "calibrate --method") mapfile -t COMPREPLY < <(compgen -W 'all histogram isotonic temperature vector' -- "$cur"); return ;;
@@ -49,6 +59,7 @@ _kernelcast() {
     "evaluate --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "evaluate --target") return ;;
     "evaluate --mode") mapfile -t COMPREPLY < <(compgen -W 'final forecast measure route' -- "$cur"); return ;;
+    "evaluate --device-model") return ;;
     "evaluate --search-id") return ;;
     "evaluate --in-flight") return ;;
     "evaluate --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
@@ -135,7 +146,7 @@ _kernelcast() {
     "search --budget-candidates") return ;;
     "search --budget-seconds") return ;;
     "search --budget-device-seconds") return ;;
-    "search --policy") return ;;
+    "search --policy") mapfile -t COMPREPLY < <(compgen -W 'risk threshold top_k value' -- "$cur"); return ;;
     "search --policy-parameter") return ;;
     "search --seed") return ;;
     "search --in-flight") return ;;
@@ -145,6 +156,7 @@ _kernelcast() {
     "search --generator-in-flight") return ;;
     "search --forecast-tokens") return ;;
     "search --search-id") return ;;
+    "search --device-model") return ;;
     "search --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --forecaster") mapfile -t COMPREPLY < <(compgen -W 'embedded llm pool replay' -- "$cur"); return ;;
     "search --llm") return ;;
@@ -192,6 +204,7 @@ _kernelcast() {
     "train --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --listen") return ;;
     "up --log-level") mapfile -t COMPREPLY < <(compgen -W 'debug error info warning' -- "$cur"); return ;;
+    "up --gpus") return ;;
     "up --drain-seconds") return ;;
     "up --otlp-endpoint") return ;;
     "up --trace-ratio") return ;;
@@ -222,7 +235,12 @@ _kernelcast() {
     "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
-    '') mapfile -t COMPREPLY < <(compgen -W 'calibrate compile completion doctor eval evaluate export forecast measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    '') mapfile -t COMPREPLY < <(compgen -W 'best calibrate compile completion doctor eval evaluate export forecast measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
+    best)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+      fi
+      ;;
     calibrate)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --format --bin-scheme --method --output -o --folds --unweighted --seed' -- "$cur")
@@ -258,7 +276,7 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -296,7 +314,7 @@ _kernelcast() {
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -325,7 +343,7 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --drain-seconds --otlp-endpoint --trace-ratio --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay' -- "$cur")
       fi
       ;;
     watch)

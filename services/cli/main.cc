@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,15 @@
 #include "common/domain/text.h"
 #include "services/cli/commands/console.h"
 #include "services/cli/commands/context.h"
+#include "services/cli/core/text.h"
 #include "services/cli/launch/interrupt.h"
 #include "services/cli/launch/local_services.h"
 
 namespace kernelcast::cli {
 namespace {
+
+// Width of help written to a file or a pager.
+constexpr int kHelpWidth = 100;
 
 int Main(int argc, char** argv) {
   const Interrupt interrupt;
@@ -30,13 +35,14 @@ int Main(int argc, char** argv) {
                                                  std::string(Revision()), ")"));
   app.require_subcommand(1);
   app.footer(
-      absl::StrCat("kernelcast COMMAND --help tells more.\n\nEnvironment:\n"
+      absl::StrCat("Run kernelcast COMMAND --help for details.\n\nEnvironment:\n"
                    "  KERNELCAST_ORCHESTRATOR  address of a running orchestrator\n"
-                   "  KERNELCAST_PROBLEMS      folders of problems, ':' between them\n"
-                   "  KERNELCAST_TOKEN_FILE    file of the token to show to services\n"
+                   "  KERNELCAST_PROBLEMS      folders of problems, separated by ':'\n"
+                   "  KERNELCAST_TOKEN_FILE    file of the token for the services\n"
                    "  NO_COLOR                 no colours, and progress as plain lines\n\n",
                    ExitCodeHelp()));
   AddSearchCommands(app, context);
+  AddBestCommand(app, context);
   AddEvaluateCommand(app, context);
   AddUpCommand(app, context);
   AddRecordCommands(app, context);
@@ -66,10 +72,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {
-    app.exit(e);
-    return static_cast<int>(ExitCode::kOk);
-  } catch (const CLI::CallForAllHelp& e) {
-    app.exit(e);
+    std::ostringstream help;
+    app.exit(e, help, help);
+    console.Out(WrapHelp(help.str(), app.get_formatter()->get_column_width(),
+                         console.width() > 0 ? console.width() : kHelpWidth));
     return static_cast<int>(ExitCode::kOk);
   } catch (const CLI::CallForVersion& e) {
     app.exit(e);

@@ -1,5 +1,4 @@
-// kernelcast-forecaster: forecasts how fast candidates will be, and learns from what they turn out
-// to be.
+// kernelcast-forecaster: forecasts how fast candidates will be, and learns from measurements.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
 #include "common/llm/client.h"
 #include "common/llm_flags/llm_flags.h"
@@ -42,7 +42,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model is asked for this long at start whether it is there.
+// Timeout of the check at start whether a model is available.
 constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 // Values of --prior.
@@ -78,7 +78,7 @@ struct Flags {
   bool list_prompts = false;
 };
 
-// The prior that is installed beside the program; none where there is no such file.
+// The prior installed next to the program. Empty if there is no such file.
 absl::StatusOr<Prior> FindPrior(const std::string& flag) {
   if (flag == kNoPrior) return Prior();
   if (flag != kShippedPrior) return ReadPrior(flag);
@@ -89,7 +89,7 @@ absl::StatusOr<Prior> FindPrior(const std::string& flag) {
   return ReadPrior(path.string());
 }
 
-// Writes the prior that the records make and says which it is.
+// Trains a prior from the records, writes it and prints its id.
 absl::Status Train(const Flags& flags) {
   std::vector<MeasuredProblem> all;
   for (const std::string& folder : flags.train_folders) {
@@ -110,7 +110,7 @@ absl::Status Train(const Flags& flags) {
   return absl::OkStatus();
 }
 
-// One JSON object a line, for who exports what models are trained on.
+// Prints one JSON object per line, for exporting training data.
 absl::Status ListPrompts() {
   for (const std::string& version : ForecastPrompt::BuiltinVersions()) {
     KC_ASSIGN_OR_RETURN(const ForecastPrompt prompt, ForecastPrompt::Builtin(version));
@@ -130,7 +130,7 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-// What belongs to asking models. Members go in the reverse order.
+// Parts for asking models. Members are destroyed in reverse order.
 struct LlmParts {
   std::unique_ptr<LlmMetrics> metrics;
   std::unique_ptr<ForecastCacheFile> cache;
@@ -139,18 +139,19 @@ struct LlmParts {
   std::unique_ptr<LlmBackend> backend;
   std::unique_ptr<PoolMetrics> pool_metrics;
   std::unique_ptr<PoolBackend> pool;
-  // What is asked by name. The pool asks the model as it is, and is calibrated as a whole.
+  // Backends that can be selected by name. The pool uses the uncalibrated model and is calibrated
+  // as a whole.
   std::unique_ptr<CalibratedBackend> calibrated_backend;
   std::unique_ptr<CalibratedBackend> calibrated_pool;
 };
 
-// An endpoint that says no is a mistake to be mended now; one that is away may come back.
+// A refusal is a configuration error and must be fixed now; an unavailable endpoint may come back.
 absl::Status CheckEndpoints(const llm::LlmConfig& config) {
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
     absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
     if (status.ok()) continue;
     if (!absl::IsUnavailable(status)) return status;
-    Log(LogLevel::kWarning, "an endpoint is away; it is asked all the same",
+    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
         {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
   }
   return absl::OkStatus();
@@ -190,11 +191,11 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   parts.pool = std::make_unique<PoolBackend>(PoolOptions(), embedded, parts.backend.get(),
                                              parts.pool_metrics.get());
   const auto count_alarms = [&metrics](const Backend& backend) {
-    prometheus::Counter& alarms =
-        metrics.Counter("kernelcast_forecaster_calibration_alarms_total",
-                        "Times that a backend's forecasts had drifted from what they said, and its "
-                        "calibration began anew",
-                        {{"backend", std::string(backend.name())}});
+    prometheus::Counter& alarms = metrics.Counter(
+        "kernelcast_forecaster_calibration_alarms_total",
+        "Number of times that a backend's forecasts had drifted and its calibration "
+        "restarted",
+        {{"backend", std::string(backend.name())}});
     return [&alarms] { alarms.Increment(); };
   };
   parts.calibrated_backend =
@@ -204,7 +205,7 @@ absl::Status MakeLlm(const Flags& flags, MetricsRegistry& metrics, Backend* embe
   return absl::OkStatus();
 }
 
-// Every backend that can be asked by name, the one that answers where none is named first.
+// All backends that can be selected by name, with the default first.
 absl::StatusOr<std::vector<Backend*>> Ordered(std::vector<Backend*> backends,
                                               const std::string& first) {
   const auto chosen = std::ranges::find(backends, first, &Backend::name);
@@ -239,10 +240,10 @@ int Run(const Flags& flags) {
   embedded_options.keep_predictions = [&store](const std::vector<StoredPrediction>& predictions) {
     const absl::Status status = (*store)->KeepPredictions(predictions);
     if (status.ok()) return;
-    Log(LogLevel::kWarning, "predictions were not kept; a restart makes them again",
+    Log(LogLevel::kWarning, "predictions were not stored; a restart will compute them again",
         {{"error", std::string(status.message())}});
   };
-  // Goes after the backends that answer through it.
+  // Destroyed after the backends that answer through it.
   std::unique_ptr<ForecastRecorder> recorder;
   EmbeddedBackend embedded(std::move(embedded_options));
   std::unique_ptr<ReplayBackend> replay;
@@ -315,67 +316,71 @@ int Main(int argc, char** argv) {
   Flags flags;
   AddServiceFlags(app, flags.service);
   app.add_option("--state-dir", flags.state_dir,
-                 "Directory of what was learnt; made where it is missing, one process at a time")
+                 "Directory of labels and cached answers; created if missing; used by one process "
+                 "at a time")
       ->capture_default_str();
   app.add_option("--forecaster-id", flags.forecaster_id,
-                 "Name of this process in replies; random unless given");
+                 "Name of this process in replies; random by default");
   app.add_option("--backend", flags.backend,
-                 "What makes the forecasts where a request names none: embedded (models trained "
-                 "here), llm (a language model), pool (both), replay (a record)")
+                 "Default backend: embedded (models trained here), llm (a language model), pool "
+                 "(both) or replay (a record)")
       ->check(CLI::IsMember({std::string(EmbeddedBackend::kName), std::string(LlmBackend::kName),
                              std::string(PoolBackend::kName), std::string(ReplayBackend::kName)}))
       ->capture_default_str();
   app.add_option("--seed", flags.seed,
                  "Seed of training: the same labels in the same order give the same forecasts")
+      ->check(WholeNumberFrom(0))
       ->capture_default_str();
   llm::AddLlmFlags(app, flags.llm);
-  app.add_option("--prompt", flags.prompt, "Prompt that models are asked with")
+  app.add_option("--prompt", flags.prompt, "Prompt for forecasts")
       ->check(CLI::IsMember(ForecastPrompt::BuiltinVersions()))
       ->capture_default_str();
   app.add_option("--prompt-directory", flags.prompt_directory,
                  "Folder with prompt.json, system.txt and user.txt, instead of --prompt");
-  app.add_option("--llm-samples", flags.llm_samples, "Answers to each question, which are pooled")
-      ->check(CLI::Range(1, 64))
+  app.add_option("--llm-samples", flags.llm_samples,
+                 "Number of answers per question, which are pooled")
+      ->check(WholeNumberFrom(1, 64))
       ->capture_default_str();
   app.add_option("--llm-max-tokens", flags.llm_max_tokens,
-                 "Most tokens of one answer, reasoning included; 0: the endpoint's own limit")
-      ->check(CLI::Range(0, 1'000'000))
+                 "Maximum tokens of one answer, including reasoning; 0: the endpoint's limit")
+      ->check(WholeNumberFrom(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--llm-temperature", flags.llm_temperature,
-                 "Temperature of answers; the endpoint's own unless given")
-      ->check(CLI::Range(0.0, 2.0));
-  app.add_option("--llm-token-budget", flags.llm_token_budget,
-                 "Most tokens spent on one problem while this process lives; 0: any number")
+                 "Sampling temperature; by default the endpoint's")
+      ->check(NumberFrom(0, 2));
+  app.add_option(
+         "--llm-token-budget", flags.llm_token_budget,
+         "Maximum tokens spent on one problem during the lifetime of this process; 0: no limit")
+      ->check(WholeNumberFrom(0))
       ->capture_default_str();
   app.add_option("--llm-cache-mib", flags.llm_cache_mib,
-                 "Most MiB of answers kept in the state directory; 0: none")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+                 "Maximum size of the answer cache in the state directory, in MiB; 0: no cache")
+      ->check(WholeNumberFrom(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--replay", flags.replay_file,
                  "Recorded forecasts, from --record or kernelcast export, for the backend replay");
   app.add_option("--replay-backend", flags.replay_backend,
-                 "Of the record only forecasts of this backend, such as embedded or llm");
+                 "Use only recorded forecasts of this backend, such as embedded or llm");
   app.add_option("--replay-version", flags.replay_version,
-                 "Of the record only forecasts of this backend version");
+                 "Use only recorded forecasts of this backend version");
   app.add_option("--record", flags.record_file,
-                 "File that the forecasts of --backend are appended to, for --replay");
+                 "File to which the forecasts of --backend are appended, for --replay");
   app.add_option("--prior", flags.prior,
-                 "Model trained beforehand that the embedded backend starts from: a file, shipped "
-                 "(the one that is installed beside this program, if any), or none")
+                 "Pretrained model from which the embedded backend starts: a file, shipped (the "
+                 "one installed with this program, if any) or none")
       ->capture_default_str();
   auto* train = app.add_option("--train", flags.train_folders,
-                               "Write a prior instead of serving: folders of PROBLEM.jsonl[.gz], "
-                               "measured, as kernelcast export writes them")
+                               "Train a prior instead of serving, from folders of measured "
+                               "PROBLEM.jsonl[.gz] as written by kernelcast export")
                     ->group("Training");
-  auto* problems = app.add_option("--train-problems", flags.train_problems,
-                                  "Folder of the problems that were measured")
-                       ->group("Training");
-  auto* output =
-      app.add_option("--train-output", flags.train_output, "File that the prior is written to")
+  auto* problems =
+      app.add_option("--train-problems", flags.train_problems, "Folder of the measured problems")
           ->group("Training");
+  auto* output = app.add_option("--train-output", flags.train_output, "Output file of the prior")
+                     ->group("Training");
   train->needs(problems)->needs(output);
   app.add_flag("--list-prompts", flags.list_prompts,
-               "Print the built-in prompts with their hashes, one JSON object a line, instead of "
+               "Print the built-in prompts with their hashes, one JSON object per line, instead of "
                "serving")
       ->group("Training");
   const int exit_code = ParseServiceFlags(app, argc, argv);

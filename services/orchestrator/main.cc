@@ -1,4 +1,4 @@
-// kernelcast-orchestrator: wires the parts together and waits for a signal.
+// kernelcast-orchestrator: connects the parts and waits for a signal.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -15,9 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/crash_journal.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
 #include "common/convert/convert.h"
 #include "common/llm/client.h"
@@ -26,6 +28,7 @@
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/server.h"
 #include "services/orchestrator/clients/forecaster_pool.h"
+#include "services/orchestrator/clients/worker_devices.h"
 #include "services/orchestrator/clients/worker_pool.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/merged_observer.h"
@@ -44,12 +47,12 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// A model is asked for this long at start whether it is there.
+// Timeout of the check at start whether a model is available.
 constexpr int64_t kCheckTimeoutNs = 3'000'000'000;
 
 constexpr char kSqlite[] = "sqlite";
-// A call waits so many lives of a lease for somebody to hold its shard: one for the lease of who
-// died to run out, and time to replay.
+// A call waits this many lease durations for a holder of its shard: one until a dead holder's lease
+// expires, the others for replay.
 constexpr double kLeasesWaited = 3;
 
 struct Flags {
@@ -58,6 +61,7 @@ struct Flags {
   std::string state_dir = ".";
   std::string store = kSqlite;
   std::string store_password_file;
+  bool accept_loss = false;
   int store_shards = ShardSetOptions().shards;
   std::string advertise_address;
   double lease_seconds = absl::ToDoubleSeconds(ShardSetOptions().lease);
@@ -77,10 +81,11 @@ struct Flags {
   int generator_max_tokens = 32'768;
   std::optional<double> generator_temperature;
   double generator_patience_seconds = absl::ToDoubleSeconds(EngineOptions().generation_patience);
+  double device_grace_seconds = 10;
 };
 
-// What has kernels written. Members go in the reverse order, so that no call is left when the
-// client is gone.
+// Parts for writing kernels. Members are destroyed in reverse order, so that no call outlives the
+// client.
 struct WriterParts {
   std::unique_ptr<WriterMetrics> metrics;
   std::unique_ptr<LlmWriter> writer;
@@ -88,18 +93,22 @@ struct WriterParts {
   std::unique_ptr<llm::LlmClient> client;
 };
 
-// Where kernels of a target run: the first healthy worker that measures on it, with its GPU.
-KernelSite SiteFor(const WorkerPool& workers, const std::string& target) {
+// Where kernels of a target run on a device model: the first healthy worker that measures on it.
+KernelSite SiteFor(const WorkerPool& workers, const std::string& target,
+                   const std::string& device_model) {
   KernelSite site;
   for (const WorkerView& view : workers.View()) {
     if (!view.healthy) continue;
     for (const v1::TargetDescription& described : view.description.targets()) {
-      if (described.target() != target || !described.can_measure()) continue;
-      if (described.device().model() != workers.DeviceFor(target).model) continue;
-      site.device = FromProto(described.device());
-      site.toolchain = described.toolchain();
-      site.allowed_flags.assign(described.allowed_flags().begin(), described.allowed_flags().end());
-      return site;
+      if (described.target() != target) continue;
+      for (const v1::TargetDevice& device : MeasuringDevices(described)) {
+        if (DeviceModelOf(target, device.device()) != device_model) continue;
+        site.device = kernelcast::FromProto(device.device());
+        site.toolchain = described.toolchain();
+        site.allowed_flags.assign(described.allowed_flags().begin(),
+                                  described.allowed_flags().end());
+        return site;
+      }
     }
   }
   return site;
@@ -116,7 +125,6 @@ PeerFigures FiguresOf(const WorkerPool& pool, const ForecasterPool& forecasters)
                             {"failed", counts.repeated_failed},
                             {"handed_back", counts.repeated_handed_back},
                             {"refused", counts.repeated_refused}};
-  figures.cuda_device = pool.DeviceFor("cuda").model;
   for (const ForecasterView& view : forecasters.View()) {
     ++(!view.healthy ? figures.forecasters_away : figures.forecasters_ready);
   }
@@ -152,7 +160,7 @@ StatusPeers PeersOf(const WorkerPool& pool, const ForecasterPool& forecasters) {
 
 // `workers` must outlive the parts.
 absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRegistry& metrics,
-                        WriterParts& parts) {
+                        CrashJournal* crash_journal, WriterParts& parts) {
   absl::StatusOr<KernelPrompt> prompt = flags.generator_prompt_directory.empty()
                                             ? KernelPrompt::Builtin(flags.generator_prompt)
                                             : KernelPrompt::Load(flags.generator_prompt_directory);
@@ -161,17 +169,21 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
   std::vector<std::string> names;
   for (const llm::EndpointConfig& endpoint : config.endpoints) {
     names.push_back(endpoint.name);
-    // One that says no is a mistake to be mended now; one that is away may come back.
+    // A refusal is a configuration error and must be fixed now; an unavailable endpoint may come
+    // back.
     absl::Status status = llm::CheckEndpoint(endpoint, kCheckTimeoutNs);
     if (status.ok()) continue;
     if (!absl::IsUnavailable(status)) return status;
-    Log(LogLevel::kWarning, "an endpoint is away; it is asked all the same",
+    Log(LogLevel::kWarning, "an endpoint is unavailable; it will be tried again",
         {{"endpoint", endpoint.name}, {"error", std::string(status.message())}});
   }
   LlmWriterOptions options(*std::move(prompt));
   options.max_answer_tokens = flags.generator_max_tokens;
   options.temperature = flags.generator_temperature;
-  options.site_for = [workers](const std::string& target) { return SiteFor(*workers, target); };
+  options.crash_journal = crash_journal;
+  options.site_for = [workers](const std::string& target, const std::string& device_model) {
+    return SiteFor(*workers, target, device_model);
+  };
   parts.metrics = std::make_unique<WriterMetrics>(metrics, names);
   KC_ASSIGN_OR_RETURN(parts.client, llm::LlmClient::Create(std::move(config), parts.metrics.get()));
   parts.endpoints = std::make_unique<llm::EndpointClient>(parts.client.get());
@@ -180,26 +192,26 @@ absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRe
   return absl::OkStatus();
 }
 
-// Tells engines, while there are any, that workers have come or gone: the pool outlives them.
-// Thread-safe.
-class CapacityBell {
+// Notifies the engines, while there are any, that workers have come or gone. The pool outlives the
+// engines. Thread-safe.
+class CapacityNotifier {
  public:
-  void Ring() {
+  void Notify() {
     const std::lock_guard lock(mutex_);
-    if (tell_) tell_();
+    if (callback_) callback_();
   }
-  // Empty: nobody. Returns when no call of the one before is under way.
-  void Tell(std::function<void()> tell) {
+  // Replaces the callback; empty: none. Returns when no call of the previous one is running.
+  void SetCallback(std::function<void()> callback) {
     const std::lock_guard lock(mutex_);
-    tell_ = std::move(tell);
+    callback_ = std::move(callback);
   }
 
  private:
   std::mutex mutex_;
-  std::function<void()> tell_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> callback_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What does not depend on where the log is.
+// Parts that do not depend on the location of the log.
 struct Parts {
   const Flags& flags;
   TerminationSignal& termination;
@@ -210,10 +222,10 @@ struct Parts {
   WorkerPool* workers = nullptr;
   ForecasterPool* forecasters = nullptr;
   KernelWriter* writer = nullptr;
-  CapacityBell* bell = nullptr;
+  CapacityNotifier* notifier = nullptr;
 };
 
-// What listens. The server goes first.
+// The listening servers. RpcServer is destroyed first.
 struct Front {
   std::unique_ptr<StatusServer> status;
   std::unique_ptr<RpcServer> server;
@@ -251,21 +263,16 @@ absl::Status TellReady(const Parts& parts, const Front& front) {
   return absl::OkStatus();
 }
 
-// The log in a file of this process alone.
+// Runs with the log in a local file, as the only process.
 absl::Status ServeAlone(const Parts& parts) {
   const Flags& flags = parts.flags;
-  std::error_code error;
-  std::filesystem::create_directories(flags.state_dir, error);
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("--state-dir: ", flags.state_dir, ": ", error.message()));
-  }
-  KC_ASSIGN_OR_RETURN(auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) /
-                                                         "orchestrator.db"));
+  KC_ASSIGN_OR_RETURN(
+      auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db",
+                                         {.accept_loss = flags.accept_loss}));
   KC_ASSIGN_OR_RETURN(
       auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
                                  parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
-  parts.bell->Tell([raw = engine.get()] { raw->CapacityChanged(); });
+  parts.notifier->SetCallback([raw = engine.get()] { raw->CapacityChanged(); });
   absl::Status failure;
   {
     OrchestratorService service(engine.get(), store.get(), parts.workers, parts.forecasters);
@@ -280,18 +287,18 @@ absl::Status ServeAlone(const Parts& parts) {
     front.server->Shutdown(failure.ok() ? absl::Seconds(flags.service.drain_seconds)
                                         : absl::ZeroDuration());
   }
-  parts.bell->Tell(nullptr);
+  parts.notifier->SetCallback(nullptr);
   engine.reset();
   return failure;
 }
 
-// Whether nobody can reach us under the address that we listen at.
+// Whether clients cannot use the listen address as it is.
 bool IsWildcard(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
   return host.empty() || host == "0.0.0.0" || host == "[::]" || host == "*";
 }
 
-// The log in a database, with others.
+// Runs as one of several replicas with the log in a database.
 absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
   const Flags& flags = parts.flags;
   if (absl::Status valid = CheckPostgresqlUri(flags.store); !valid.ok()) {
@@ -307,6 +314,7 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
   ShardSetOptions options;
   options.database.uri = flags.store;
   options.database.password_file = flags.store_password_file;
+  options.database.accept_loss = flags.accept_loss;
   options.shards = flags.store_shards;
   options.lease = absl::Seconds(flags.lease_seconds);
   ChannelOptions channel;
@@ -330,7 +338,7 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
         flags.advertise_address.empty() ? front.server->address() : flags.advertise_address;
     service.set_address(address);
     shards->Start(address, &service);
-    parts.bell->Tell([raw = shards.get()] {
+    parts.notifier->SetCallback([raw = shards.get()] {
       for (const auto& held : raw->Held()) held->engine->CapacityChanged();
     });
     const absl::Status told = TellReady(parts, front);
@@ -341,11 +349,27 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
     shards->BeginDrain();
     front.server->Shutdown(told.ok() ? absl::Seconds(flags.service.drain_seconds)
                                      : absl::ZeroDuration());
-    parts.bell->Tell(nullptr);
+    parts.notifier->SetCallback(nullptr);
     shards->Stop();
     KC_RETURN_IF_ERROR(told);
   }
   return absl::OkStatus();
+}
+
+// Opens the journal of inputs that crashed the process. With the log in a database there may be no
+// writable folder; the orchestrator then runs without a journal.
+absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flags) {
+  std::error_code error;
+  std::filesystem::create_directories(flags.state_dir, error);
+  if (error && flags.store == kSqlite) {
+    return absl::UnavailableError(
+        absl::StrCat("--state-dir: ", flags.state_dir, ": ", error.message()));
+  }
+  auto journal =
+      CrashJournal::Open(std::filesystem::path(flags.state_dir) / "orchestrator.crash-journal");
+  if (journal.ok() || flags.store == kSqlite) return journal;
+  Log(LogLevel::kWarning, "crashes are not counted", {{"error", journal.status().ToString()}});
+  return std::unique_ptr<CrashJournal>();
 }
 
 absl::Status Serve(const Flags& flags) {
@@ -354,21 +378,23 @@ absl::Status Serve(const Flags& flags) {
   KC_ASSIGN_OR_RETURN(const auto tracing,
                       ProcessTracing::Start(flags.service.tracing, "kernelcast-orchestrator",
                                             RandomId("orchestrator-"), &metrics));
-  CapacityBell bell;
+  CapacityNotifier notifier;
   WorkerPoolOptions pool_options;
   pool_options.discovery.addresses = flags.workers;
   pool_options.discovery.interval = absl::Seconds(flags.discovery_interval_seconds);
   pool_options.gpu_model = flags.gpu_model;
   pool_options.channel.tls = flags.client_tls;
   pool_options.channel.token_file = flags.client_token_file;
-  KC_ASSIGN_OR_RETURN(auto workers, WorkerPool::Create(pool_options, [&bell] { bell.Ring(); }));
+  KC_ASSIGN_OR_RETURN(auto workers,
+                      WorkerPool::Create(pool_options, [&notifier] { notifier.Notify(); }));
   ForecasterPoolOptions forecaster_options;
   forecaster_options.discovery = pool_options.discovery;
   forecaster_options.discovery.addresses = flags.forecasters;
   forecaster_options.forecast_timeout = absl::Seconds(flags.forecast_timeout_seconds);
   forecaster_options.channel = pool_options.channel;
-  forecaster_options.device_for = [pool = workers.get()](const std::string& target) {
-    return pool->DeviceFor(target);
+  forecaster_options.device_for = [pool = workers.get()](const std::string& target,
+                                                         const std::string& device_model) {
+    return pool->DeviceFor(target, device_model);
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterPool::Create(forecaster_options));
   OrchestratorMetrics observer(&metrics, [pool = workers.get(), others = forecasters.get()] {
@@ -380,15 +406,18 @@ absl::Status Serve(const Flags& flags) {
 
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
 
+  KC_ASSIGN_OR_RETURN(const auto crash_journal, OpenCrashJournal(flags));
   WriterParts writer;
   if (flags.llm.any()) {
-    KC_RETURN_IF_ERROR(MakeWriter(flags, workers.get(), metrics, writer));
+    KC_RETURN_IF_ERROR(MakeWriter(flags, workers.get(), metrics, crash_journal.get(), writer));
   }
 
   EngineOptions engine_options;
+  engine_options.crash_journal = crash_journal.get();
   engine_options.max_live_evaluations = flags.max_in_flight;
   engine_options.confirm_candidates = flags.confirm;
   engine_options.generation_patience = absl::Seconds(flags.generator_patience_seconds);
+  engine_options.device_grace = absl::Seconds(flags.device_grace_seconds);
   const Parts parts = {.flags = flags,
                        .termination = termination,
                        .metrics = metrics,
@@ -398,7 +427,7 @@ absl::Status Serve(const Flags& flags) {
                        .workers = workers.get(),
                        .forecasters = forecasters.get(),
                        .writer = writer.writer.get(),
-                       .bell = &bell};
+                       .notifier = &notifier};
   return flags.store == kSqlite ? ServeAlone(parts) : ServeReplica(parts, replica_metrics);
 }
 
@@ -409,89 +438,97 @@ int Main(int argc, char** argv) {
   flags.service.server.listen_address = "127.0.0.1:50051";
   AddServiceFlags(app, flags.service);
   app.add_option("--status", flags.status_address,
-                 "Address to serve the status page on, host:port; empty: nowhere")
+                 "Address of the status page, host:port; empty: disabled")
       ->capture_default_str();
-  app.add_option("--state-dir", flags.state_dir, "Folder of the event log, where that is a file")
+  app.add_option("--state-dir", flags.state_dir,
+                 "Folder of the event log, if that is a file, and of orchestrator.crash-journal")
       ->capture_default_str();
   app.add_option("--store", flags.store,
-                 "The event log: sqlite, a file of this process, or "
-                 "postgresql://USER@HOST/DATABASE?sslmode=verify-full&..., a database that several "
-                 "orchestrators share; without a password")
+                 "The event log: sqlite (a local file), or "
+                 "postgresql://USER@HOST/DATABASE?sslmode=verify-full&... (a database shared by "
+                 "several orchestrators), without a password")
       ->capture_default_str();
   app.add_option("--store-password-file", flags.store_password_file,
                  "File with the password for the database; read again for each connection");
+  app.add_flag("--accept-loss", flags.accept_loss,
+               "Accept an event log that has lost acknowledged events: keep the events before the "
+               "first loss and delete the others. Use it for one start, if there is no backup");
   app.add_option("--store-shards", flags.store_shards,
-                 "Parts that a new log in a database is made of, which orchestrators share out "
-                 "among them; one that exists keeps its number")
+                 "Number of shards of a new log in a database, which are divided among the "
+                 "orchestrators; an existing log keeps its number")
       ->capture_default_str()
-      ->check(CLI::Range(1, 256));
+      ->check(WholeNumberFrom(1, 256));
   app.add_option("--advertise-address", flags.advertise_address,
-                 "Where other orchestrators of the same database reach this one, host:port; the "
-                 "address that it listens at, unless that is all of them");
+                 "Address at which other orchestrators of the same database reach this one, "
+                 "host:port; by default the listen address, unless that is a wildcard");
   app.add_option("--lease-seconds", flags.lease_seconds,
-                 "How long an orchestrator that says nothing keeps its part of the log from others")
+                 "How long other orchestrators wait before they take the shards of a silent one")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 600.0));
+      ->check(NumberFrom(1, 600));
   app.add_option("--worker", flags.workers,
-                 "Address of a worker, host:port, or of all workers of a name, dns:///name:port; "
-                 "may be given more than once")
+                 "Address of a worker, host:port, or of all workers behind a DNS name, "
+                 "dns:///name:port; may be given more than once")
       ->required();
   app.add_option("--forecaster", flags.forecasters,
-                 "Address of a forecaster, or of all of a name, as --worker; may be given more "
-                 "than once")
+                 "Address of a forecaster, in the forms of --worker; may be given more than once")
       ->required();
   app.add_option("--discovery-interval-seconds", flags.discovery_interval_seconds,
-                 "How often names are looked up; besides, whenever one of their processes is lost")
+                 "Interval between DNS look-ups; names are also looked up when a process is lost")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 3600.0));
+      ->check(NumberFrom(1, 3600));
   app.add_option("--gpu-model", flags.gpu_model,
-                 "GPU that the target cuda is measured on, as its driver names it or in short, "
-                 "such as h100; that of the first worker that measures unless given");
+                 "GPU for requests for the target cuda that name no device model, by its driver's "
+                 "name or a short name such as h100; by default the most common one");
+  app.add_option("--device-grace-seconds", flags.device_grace_seconds,
+                 "How long a search or evaluation waits for a starting worker before it fails, if "
+                 "no worker measures its target or device model")
+      ->capture_default_str()
+      ->check(NumberFrom(0, 3600));
   app.add_option("--forecast-timeout-seconds", flags.forecast_timeout_seconds,
-                 "How long a forecast may take; models that reason need minutes")
+                 "Timeout of a forecast; reasoning models need minutes")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 3600.0));
+      ->check(NumberFrom(0.1, 3600));
   app.add_option("--client-ca-file", flags.client_tls.ca_file,
-                 "Authority that workers and forecasters are checked against; turns on TLS");
+                 "CA that verifies the certificates of workers and forecasters; enables TLS");
   app.add_option("--client-certificate-file", flags.client_tls.certificate_file,
-                 "Certificate shown to workers and forecasters");
-  app.add_option("--client-key-file", flags.client_tls.key_file, "Its key");
+                 "Client certificate for workers and forecasters");
+  app.add_option("--client-key-file", flags.client_tls.key_file, "Key of the client certificate");
   app.add_option("--client-token-file", flags.client_token_file,
-                 "File of the token shown to workers (role measure), to the forecaster (roles "
-                 "submit and measure) and to other orchestrators (role submit)");
+                 "File with the token for calls to workers (role measure), forecasters (roles "
+                 "submit and measure) and other orchestrators (role submit)");
   app.add_option("--max-in-flight", flags.max_in_flight,
-                 "Evaluations accepted and not settled; more are refused")
+                 "Maximum evaluations in progress; more are refused")
       ->capture_default_str()
-      ->check(CLI::Range(size_t{1}, size_t{1'000'000}));
+      ->check(WholeNumberFrom(1, 1'000'000));
   app.add_option("--confirm", flags.confirm,
-                 "How many of a search's best are measured again at the final level")
+                 "Maximum number of a search's best candidates that are measured again at the "
+                 "final level; 0: none")
       ->capture_default_str()
-      ->check(CLI::Range(0, 8));
+      ->check(WholeNumberFrom(0, 32));
   llm::AddLlmFlags(app, flags.llm);
-  app.add_option("--generator-prompt", flags.generator_prompt,
-                 "Prompt that kernels are asked for with")
+  app.add_option("--generator-prompt", flags.generator_prompt, "Prompt for writing kernels")
       ->check(CLI::IsMember(KernelPrompt::BuiltinVersions()))
       ->capture_default_str();
   app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
-                 "Folder of a prompt's files, instead of --generator-prompt");
+                 "Folder with the prompt's files, instead of --generator-prompt");
   app.add_option("--generator-max-tokens", flags.generator_max_tokens,
-                 "Most tokens of one answer, reasoning included; 0: the endpoint's own limit")
-      ->check(CLI::Range(0, 1'000'000))
+                 "Maximum tokens of one answer, including reasoning; 0: the endpoint's limit")
+      ->check(WholeNumberFrom(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--generator-temperature", flags.generator_temperature,
-                 "Temperature of answers; the endpoint's own unless given")
-      ->check(CLI::Range(0.0, 2.0));
+                 "Sampling temperature; by default the endpoint's")
+      ->check(NumberFrom(0, 2));
   app.add_option("--generator-patience-seconds", flags.generator_patience_seconds,
-                 "How long a search waits for an endpoint that is away before it goes on with the "
-                 "template space, or ends")
+                 "How long a search waits for an unavailable endpoint before it continues with the "
+                 "template space or ends")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(NumberFrom(0, 86400));
   if (int code = ParseServiceFlags(app, argc, argv); code >= 0) {
     return code;
   }
   SetLogService("orchestrator");
   if (absl::Status status = Serve(flags); !status.ok()) {
-    Log(LogLevel::kError, "cannot go on", {{"error", std::string(status.ToString())}});
+    Log(LogLevel::kError, "fatal error, exiting", {{"error", std::string(status.ToString())}});
     return 1;
   }
   return 0;

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <filesystem>
+#include <future>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +20,7 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/config/service_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
@@ -31,10 +35,19 @@
 namespace kernelcast::worker {
 namespace {
 
-// Measuring is one at a time: a long queue would only commit callers early. Replaying is not.
+// A device measures one candidate at a time, so a long queue would only bind callers early. A GPU
+// gets more credits, so that candidates of one problem can follow each other. Replay has no such
+// limit.
 constexpr uint32_t kMeasureCredits = 4;
+constexpr uint32_t kMeasureCreditsPerGpu = 8;
 constexpr uint32_t kReplayCredits = 1024;
 constexpr uint32_t kCompileCreditsPerJob = 4;
+constexpr unsigned kCoresToOverlap = 4;
+// Of flags: far above what any machine has, and small enough to be added and multiplied.
+constexpr uint64_t kMostBytes = uint64_t{1} << 50;
+constexpr uint64_t kMostCompileJobs = 4096;
+constexpr uint64_t kMostCredits = 1'000'000;
+constexpr double kMostReplayPace = 1000;
 
 struct Flags {
   ServiceFlags service;
@@ -52,18 +65,19 @@ struct Flags {
   std::string lease_file = "/tmp/kernelcast-timing.lock";
   std::string cuda_home;
   std::string cuda_architecture;
+  std::string gpus = "all";
   std::vector<std::string> replay;
   double replay_pace = 0;
 };
 
-// Of this program, so that what is installed beside it is found.
+// Folder of this program; the other programs are installed in it.
 std::filesystem::path OwnFolder() {
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
 }
 
-// Folders with the headers that candidates include: beside the program when it is installed, in the
-// sources where it was built.
+// Folders with the headers that candidates include: next to the program's folder when installed, or
+// in the source tree.
 std::vector<std::string> IncludeFolders(const Flags& flags) {
   if (!flags.include_dirs.empty()) {
     return flags.include_dirs;
@@ -113,17 +127,24 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
   cpu.include_directories = IncludeFolders(flags);
   cpu.lease_file = flags.lease_file;
   cpu.worker_id = worker_id;
+  cpu.compiler_sandbox = (OwnFolder() / "kernelcast-compiler-sandbox").string();
   cpu.runner.path =
       flags.runner.empty() ? (OwnFolder() / "kernelcast-runner").string() : flags.runner;
   cpu.runner.max_memory_bytes = flags.memory_limit_bytes;
   cpu.runner.uid = flags.runner_uid;
-  KC_ASSIGN_OR_RETURN(targets[std::string(kCpuTargetName)], CpuTarget::Make(std::move(cpu)));
+  // GPU drivers start slowly, so set up the CPU target at the same time, unless too few cores would
+  // disturb its peak measurement.
+  auto made_cpu =
+      std::async(std::thread::hardware_concurrency() >= kCoresToOverlap ? std::launch::async
+                                                                        : std::launch::deferred,
+                 [&cpu] { return CpuTarget::Make(std::move(cpu)); });
 #ifdef KERNELCAST_HAS_CUDA
   if (recorded.count(std::string(kCudaTargetName)) == 0) {
     CudaTargetOptions cuda;
     cuda.cuda_home = flags.cuda_home;
     cuda.program_folder = OwnFolder().string();
     cuda.architecture = flags.cuda_architecture;
+    cuda.gpus = flags.gpus;
     cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
     cuda.max_cache_bytes = flags.cache_max_bytes;
     cuda.compile_processes = CompileThreads(flags);
@@ -138,7 +159,16 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     KC_ASSIGN_OR_RETURN(targets[std::string(kCudaTargetName)], CudaTarget::Make(std::move(cuda)));
   }
 #endif
+  KC_ASSIGN_OR_RETURN(targets[std::string(kCpuTargetName)], made_cpu.get());
   return targets;
+}
+
+uint32_t MeasureCredits(const std::map<std::string, Target*>& targets) {
+  uint32_t gpus = 0;
+  if (const auto cuda = targets.find("cuda"); cuda != targets.end()) {
+    gpus = static_cast<uint32_t>(cuda->second->Describe().devices.size());
+  }
+  return gpus > 0 ? gpus * kMeasureCreditsPerGpu : kMeasureCredits;
 }
 
 int Fail(const absl::Status& status) {
@@ -148,8 +178,8 @@ int Fail(const absl::Status& status) {
 
 int Run(const Flags& flags) {
   TerminationSignal termination;
-  // Candidates run as this process's children, with its user where it is not root: its memory,
-  // where the expected outputs are, is not for them to read.
+  // Candidates run as child processes, with the same user if it is not root. They must not read
+  // this process's memory, which holds the expected outputs.
   prctl(PR_SET_DUMPABLE, 0);
   MetricsRegistry metrics;
 
@@ -167,12 +197,12 @@ int Run(const Flags& flags) {
     if (!info.unavailable_reason.empty()) {
       const bool serves = info.can_compile && info.can_measure;
       Log(serves ? LogLevel::kInfo : LogLevel::kWarning,
-          serves ? "a target does without" : "a target is not available",
+          serves ? "a target lacks a feature" : "a target is not available",
           {{"target", name}, {"reason", info.unavailable_reason}});
     }
     for (const std::string& protection : info.missing_protections) {
       Log(LogLevel::kWarning,
-          "candidates run without a protection that this machine does not grant",
+          "candidates run without a protection that this machine does not permit",
           {{"target", name}, {"protection", protection}});
     }
   }
@@ -185,7 +215,7 @@ int Run(const Flags& flags) {
                   : kCompileCreditsPerJob * static_cast<uint32_t>(options.compile_threads);
   options.measure_credits = flags.measure_credits > 0 ? flags.measure_credits
                             : replaying               ? kReplayCredits
-                                                      : kMeasureCredits;
+                                                      : MeasureCredits(borrowed);
   WorkerService service(options, borrowed, metrics);
 
   auto server = RpcServer::Start(flags.service.server, {&service}, &metrics);
@@ -221,49 +251,56 @@ int Main(int argc, char** argv) {
   CLI::App app("Compiles, verifies and times candidate kernels.", "kernelcast-worker");
   Flags flags;
   kernelcast::AddServiceFlags(app, flags.service);
-  app.add_option("--worker-id", flags.worker_id,
-                 "Name of this process in measurements; random unless given");
-  app.add_option("--cache-dir", flags.cache_dir, "Folder of compiled candidates; may be shared")
+  app.add_option("--worker-id", flags.worker_id, "Name of this worker in measurements [random]");
+  app.add_option("--cache-dir", flags.cache_dir,
+                 "Cache folder of compiled candidates; several workers may share it")
       ->capture_default_str();
   app.add_option("--cache-max-bytes", flags.cache_max_bytes,
-                 "Size of the cache, beyond which the least recently used go")
-      ->check(CLI::PositiveNumber)
+                 "Maximum size of the cache; the least recently used entries are evicted")
+      ->check(WholeNumberFrom(1, kMostBytes))
       ->capture_default_str();
   app.add_option("--cxx", flags.compiler, "Compiler of candidates for the cpu target")
       ->capture_default_str();
   app.add_option("--candidate-include", flags.include_dirs,
-                 "Folder with kernelcast/candidate.h; found beside the program unless given");
-  app.add_option("--compile-jobs", flags.compile_jobs,
-                 "Compilers at once; as many as there are cores unless given")
-      ->check(CLI::PositiveNumber);
+                 "Folder with kernelcast/candidate.h [that of the installation or the sources]");
+  app.add_option("--compile-jobs", flags.compile_jobs, "Parallel compiles [one per core]")
+      ->check(WholeNumberFrom(1, kMostCompileJobs));
   app.add_option("--compile-credits", flags.compile_credits,
-                 "Compile requests taken at once, running and queued");
+                 "Maximum number of compile requests, running and queued")
+      ->check(WholeNumberFrom(0, kMostCredits));
   app.add_option("--measure-credits", flags.measure_credits,
-                 "Measure requests taken at once, running and queued");
-  app.add_option(
-      "--runner", flags.runner,
-      "The program that candidates run in; kernelcast-runner beside this one unless given");
+                 "Maximum number of measure requests, running and queued")
+      ->check(WholeNumberFrom(0, kMostCredits));
+  app.add_option("--runner", flags.runner,
+                 "Program that candidates run in [kernelcast-runner in this program's folder]");
   app.add_option("--memory-limit-bytes", flags.memory_limit_bytes,
-                 "Memory that a candidate may have beyond its tensors")
-      ->check(CLI::PositiveNumber)
+                 "Memory limit of a candidate, in addition to its tensors")
+      ->check(WholeNumberFrom(1, kMostBytes))
       ->capture_default_str();
   app.add_option("--runner-uid", flags.runner_uid,
-                 "User that candidates run as where the worker is root; 0 leaves them root")
+                 "User id of candidates if the worker is root; 0: root")
+      ->check(WholeNumberFrom(0, std::numeric_limits<uid_t>::max() - 1))
       ->capture_default_str();
-  app.add_option("--lease-file", flags.lease_file,
-                 "Lock of the timing lease that all workers of this machine share; may be empty")
+  app.add_option(
+         "--lease-file", flags.lease_file,
+         "Lock file of the timing lease, shared by all workers of this machine; may be empty")
       ->capture_default_str();
   app.add_option("--cuda-home", flags.cuda_home,
-                 "Folder of NVIDIA's toolkit; CUDA_HOME or the usual places unless given");
+                 "Folder of NVIDIA's toolkit [CUDA_HOME or the usual places]");
   app.add_option("--cuda-architecture", flags.cuda_architecture,
-                 "What the cuda target compiles for, such as sm_80; the device's own, or sm_90a "
-                 "where there is none, unless given");
+                 "Architecture that the cuda target compiles for, such as sm_80 [the device's, or "
+                 "sm_90a without a device]");
+  app.add_option(
+         "--gpus", flags.gpus,
+         "GPUs to measure on: \"all\", \"none\", or a list of numbers or UUIDs, among those "
+         "that CUDA_VISIBLE_DEVICES shows")
+      ->capture_default_str();
   app.add_option("--replay", flags.replay,
-                 "Records of an export; their targets answer from them instead of measuring");
+                 "Exported records; their targets answer from them instead of measuring");
   app.add_option("--replay-pace", flags.replay_pace,
-                 "Share of its recorded device time that a replayed measurement takes, one after "
-                 "the other; 0: at once")
-      ->check(CLI::NonNegativeNumber)
+                 "Replayed measurements run one after the other and take their recorded device "
+                 "time multiplied by this; 0: no delay")
+      ->check(NumberFrom(0, kMostReplayPace))
       ->capture_default_str();
   const int exit_code = kernelcast::ParseServiceFlags(app, argc, argv);
   if (exit_code >= 0) return exit_code;

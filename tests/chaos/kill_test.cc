@@ -1,5 +1,5 @@
-// Real processes, killed at random moments of a search: nothing accepted is lost, nothing is
-// settled twice, and what a restarted orchestrator knows is what the killed one knew.
+// Kills real processes at random moments of a search and checks that nothing accepted is lost,
+// nothing is settled twice, and a restarted orchestrator has the state of the killed one.
 
 #include <grpcpp/grpcpp.h>
 
@@ -77,7 +77,7 @@ struct Cluster {
   std::unique_ptr<testing::Service> orchestrator;
 };
 
-// Calls until the service answers; a service that is being restarted is not an answer.
+// Retries until the service answers; a restarting service does not count as an answer.
 template <class Call>
 grpc::Status Insist(const Call& call) {
   const auto limit = std::chrono::steady_clock::now() + kTestLimit;
@@ -96,7 +96,7 @@ grpc::Status Insist(const Call& call) {
   return status;
 }
 
-// What the orchestrator on disk knows after its event `sequence`.
+// Digest of the orchestrator's state on disk after event `sequence`.
 std::string DigestOnDisk(const std::string& log, uint64_t sequence) {
   auto store = SqliteEventStore::Open(log);
   REQUIRE(store.ok());
@@ -113,7 +113,7 @@ std::string DigestOnDisk(const std::string& log, uint64_t sequence) {
   return digest;
 }
 
-TEST_CASE("killing any process at any moment loses nothing and settles nothing twice") {
+TEST_CASE("Killing any process at any moment loses nothing and settles nothing twice") {
   const auto seed =
       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   CAPTURE(seed);
@@ -140,8 +140,7 @@ TEST_CASE("killing any process at any moment loses nothing and settles nothing t
             return stub->StartSearch(&context, request, &reply);
           }).ok());
 
-  // A framework evaluates beside the search, asking again under the same id whenever it lost its
-  // call.
+  // A framework evaluates concurrently with the search and retries lost calls under the same id.
   std::atomic<int> external_failures = 0;
   std::thread framework([&] {
     auto own_stub = cluster.Stub();
@@ -173,7 +172,7 @@ TEST_CASE("killing any process at any moment loses nothing and settles nothing t
   };
   int digests_compared = 0;
   for (int kill = 0; kill < kKills; ++kill) {
-    // The moment: some events from now, or when nothing moves any more.
+    // Kills after a few more events, or once there is no progress.
     v1::OrchestratorDescription description;
     REQUIRE(describe(false, description).ok());
     const uint64_t until = description.events() + std::uniform_int_distribution<int>(1, 60)(random);

@@ -1,15 +1,14 @@
-// Real processes, each with an address of its own on a network of the test's, killed, cut off,
-// stopped, drained and moved about while searches run: nothing accepted is lost, nothing is settled
-// twice, what clients were told is in the log, and every search ends with the kernel that it ends
-// with undisturbed.
+// Kills, partitions, stops, drains and moves real processes on a private network while searches
+// run, and checks that nothing accepted is lost, nothing is settled twice, replies to clients match
+// the log, and every search ends with the same kernel as without disturbance.
 //
-// In the environment:
+// Environment:
 //
-//   KERNELCAST_CHAOS_SECONDS  how long the disturbance lasts; 45 unless told, 20 with one log file
+//   KERNELCAST_CHAOS_SECONDS  duration of the disturbance; default 45, 20 with one log file
 //
-//   KERNELCAST_CHAOS_SEED     what it is drawn from; the clock unless told
+//   KERNELCAST_CHAOS_SEED     seed of the schedule; default from the clock
 //
-//   KERNELCAST_CHAOS_KEEP     a folder for their logs, which then stay
+//   KERNELCAST_CHAOS_KEEP     a folder in which the logs are kept
 
 #include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
@@ -83,10 +82,10 @@ constexpr int kReplayWorkers = 4;
 constexpr int kWorkers = 6;
 constexpr int kSeats = 5;
 constexpr size_t kDisturbedAtOnce = 3;
-// Of several orchestrators.
+// With several orchestrators.
 constexpr int kShards = 6;
 constexpr int kLeaseMs = 2000;
-// What records are replayed as; real measurements are of the target cpu.
+// The target of replayed records; real measurements use the target cpu.
 constexpr const char* kTarget = "recorded";
 
 std::string FromEnvironment(const char* name, const std::string& otherwise) {
@@ -104,7 +103,7 @@ T Require(absl::StatusOr<T> result) {
   return *std::move(result);
 }
 
-// What goes wrong on any thread, for the test's own thread to report.
+// Errors of any thread, reported by the test's own thread.
 class Complaints {
  public:
   void Add(const std::string& text) {
@@ -121,7 +120,7 @@ class Complaints {
   std::vector<std::string> texts_;
 };
 
-// The same message gives the same bytes, maps or not.
+// Serializes deterministically, including maps.
 std::string BytesOf(const google::protobuf::Message& message) {
   std::string bytes;
   {
@@ -133,7 +132,7 @@ std::string BytesOf(const google::protobuf::Message& message) {
   return bytes;
 }
 
-// What clients were told, on any thread: all of it must be in the log in the end.
+// Replies to clients from any thread: all of them must be in the final log.
 class Told {
  public:
   void Evaluated(const std::string& request_id, const v1::Evaluation& evaluation) {
@@ -168,20 +167,20 @@ struct Member {
   Kind kind;
   int number;  // in the network
   std::string name;
-  std::unique_ptr<Service> service;  // null: of the database, which is the cluster's
+  std::unique_ptr<Service> service;  // null for the database, which the cluster owns
   State state = State::kWell;
   SteadyClock::time_point heals_at;
 };
 
 class Cluster {
  public:
-  // Several orchestrators share a log in a database; a single one has it in a file.
+  // Several orchestrators share a log in a database; a single one uses a file.
   Cluster(TestNetwork& network, int orchestrators)
       : network_(network), folder_("network"), logs_(FromEnvironment("KERNELCAST_CHAOS_KEEP", "")) {
     logs_ = logs_.empty() ? folder_.File("logs") : absl::StrCat(logs_, "/", orchestrators);
     std::filesystem::create_directories(logs_);
     std::ofstream records(folder_.File("records.jsonl"));
-    // Spaces whose best point has no equal.
+    // Spaces with a unique best point.
     for (const auto& [blocks, unrolls] : {std::pair{12, 8}, {16, 10}, {10, 10}}) {
       problems_.push_back(testing::MakeRecordedProblem(blocks, unrolls, kTarget));
       testing::WriteRecords(problems_.back(), folder_.File("one.jsonl"));
@@ -192,9 +191,9 @@ class Cluster {
     StartWorkers();
     if (orchestrators > 1) StartDatabase();
     StartOrchestrators(orchestrators);
-    // A call goes to any of them.
+    // Calls go to any of them.
     channel_ = Require(MakeChannel("ipv4:" + absl::StrJoin(orchestrators_, ",")));
-    // Until everybody has an equal share.
+    // Wait until every replica has an equal share.
     if (database_ != nullptr) REQUIRE(SharesBecomeEqual());
   }
 
@@ -210,7 +209,7 @@ class Cluster {
   // Null: the log is in a file.
   PostgresqlServer* database() { return database_.get(); }
 
-  // Once nobody disturbs them.
+  // Call when nothing is disturbed.
   bool SharesBecomeEqual() {
     const std::string sql = absl::StrCat(
         "SELECT count(*) FROM (SELECT address FROM kernelcast_shards WHERE expires_at > now()"
@@ -224,7 +223,7 @@ class Cluster {
     return true;
   }
 
-  // The log, once nobody writes it any more: a store for each of its shards.
+  // The final log: one store per shard.
   std::vector<std::unique_ptr<EventStore>> Log() {
     std::vector<std::unique_ptr<EventStore>> stores;
     if (database_ == nullptr) {
@@ -233,13 +232,13 @@ class Cluster {
       return stores;
     }
     for (int shard = 0; shard < kShards; ++shard) {
-      // Who was told to stop has given it back.
+      // A stopping replica has released it.
       stores.push_back(Require(PostgresqlEventStore::Open(database_->Options(), shard, "")));
     }
     return stores;
   }
 
-  // Which workers their name leads to.
+  // Writes the workers' name to the hosts file.
   void WriteRecords() {
     std::string hosts = "127.0.0.1 localhost\n";
     for (const Member& member : members_) {
@@ -247,7 +246,7 @@ class Cluster {
         absl::StrAppend(&hosts, network_.address(member.number), " workers.test\n");
       }
     }
-    // In place, for the file is mounted.
+    // Written in place, because the file is mounted.
     const int fd = open(folder_.File("hosts").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     const bool written =
         fd >= 0 &&
@@ -356,10 +355,10 @@ class Cluster {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-// The test has failed: nobody need wait any more.
+// The test has failed, so nothing waits any longer.
 std::atomic<bool> abandoned = false;
 
-// Calls, with the same ids, until any of the services answers; one that is away is no answer.
+// Retries with the same ids until any service answers; an unavailable service does not count.
 template <class Call>
 grpc::Status Insist(SteadyClock::time_point limit, const Call& call) {
   grpc::Status status;
@@ -377,7 +376,7 @@ grpc::Status Insist(SteadyClock::time_point limit, const Call& call) {
   return status;
 }
 
-// Threads that are joined, at the latest when the test fails.
+// Threads that are joined at the latest when the test fails.
 class Clients {
  public:
   ~Clients() {
@@ -389,7 +388,7 @@ class Clients {
   void Add(Work work) {
     threads_.emplace_back(std::move(work));
   }
-  // Has them end when they are done with what they are at.
+  // Lets each thread finish its current work.
   void Join() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -402,8 +401,8 @@ class Clients {
   std::vector<std::thread> threads_;
 };
 
-// Runs searches whose best is known: each measures all that it proposes, be it because it forecasts
-// nothing or because its policy promotes whatever is forecast.
+// Runs searches with a known best: each measures everything it proposes, because it has no
+// forecasts or because its policy promotes every candidate.
 class Searches {
  public:
   Searches(Cluster& cluster, Complaints& complaints, Told& told)
@@ -411,7 +410,7 @@ class Searches {
 
   static bool Forecasts(int seat) { return seat >= 3; }
 
-  // To the end, until `limit`. Returns the candidate that it ended with.
+  // Runs a search to its end, within `limit`. Returns the candidate that it ended with.
   std::string Run(int seat, const std::string& search_id, uint64_t seed,
                   SteadyClock::time_point limit) {
     const auto stub = cluster_.Stub();
@@ -439,7 +438,7 @@ class Searches {
     });
     if (!started.ok()) return Complain(search_id, "cannot be started: " + started.error_message());
 
-    // Watching is waiting for its end.
+    // Watching waits for the end.
     const grpc::Status watched = Watch(search_id, limit);
     if (!watched.ok()) {
       return Complain(search_id, "has not ended: " + watched.error_message());
@@ -468,7 +467,7 @@ class Searches {
     return "";
   }
 
-  // Follows a search to its end, from the last event seen wherever a stream breaks off.
+  // Follows a search to its end and resumes a broken stream after the last event.
   grpc::Status Watch(const std::string& search_id, SteadyClock::time_point limit) {
     const auto stub = cluster_.Stub();
     uint64_t last = 0;
@@ -488,7 +487,7 @@ class Searches {
         if (sequence < newest) Complain(search_id, "has events out of order");
         newest = sequence;
         if (!streamed.emplace(sequence, kind).second) Complain(search_id, "has an event twice");
-        if (sequence == last && kinds.contains(kind)) continue;  // as asked for
+        if (sequence == last && kinds.contains(kind)) continue;  // as requested
         if (sequence != last) kinds.clear();
         last = sequence;
         kinds.insert(kind);
@@ -508,8 +507,8 @@ class Searches {
   Told& told_;
 };
 
-// A framework beside the searches: evaluates one candidate after the other, each twice under the
-// same id, which must give the same.
+// A framework next to the searches: evaluates candidates one by one, each twice under the same id,
+// which must give the same result.
 void EvaluateUntil(const std::atomic<bool>& stop, Cluster& cluster, Complaints& complaints,
                    Told& told, const std::string& prefix, v1::EvaluateMode mode,
                    const std::function<Candidate(int)>& candidate, std::atomic<int>& evaluated) {
@@ -542,7 +541,7 @@ void EvaluateUntil(const std::atomic<bool>& stop, Cluster& cluster, Complaints& 
   }
 }
 
-// Does something to one member after the other, by a schedule drawn from a seed, and undoes it.
+// Disturbs one member after the other by a schedule drawn from a seed, and undoes it.
 class Disturbance {
  public:
   Disturbance(Cluster& cluster, uint64_t seed) : cluster_(cluster), random_(seed) {}
@@ -575,7 +574,7 @@ class Disturbance {
     if (cluster_.members().size() - well.size() >= kDisturbedAtOnce) return;
     Member& member = *well[static_cast<size_t>(Draw(0, static_cast<int>(well.size()) - 1))];
     const int what = Draw(0, 99);
-    // Mostly short; now and then longer than silence is put up with.
+    // Mostly short; sometimes longer than the tolerated silence.
     int milliseconds_away = Draw(0, 1) == 0 ? Draw(0, 500)
                             : member.kind == Member::Kind::kOrchestrator
                                 ? Draw(kLeaseMs, 3 * kLeaseMs)
@@ -617,7 +616,7 @@ class Disturbance {
     member.heals_at = SteadyClock::now() + milliseconds(milliseconds_away);
   }
 
-  // Returns whether all are well.
+  // Returns whether all members are healthy.
   bool HealDue(SteadyClock::time_point now) {
     bool well = true;
     for (Member& member : cluster_.members()) {
@@ -647,7 +646,7 @@ class Disturbance {
     const absl::Status started = member.service->Start();
     if (!started.ok() && member.kind == Member::Kind::kOrchestrator &&
         SteadyClock::now() < member.heals_at + kSettleLimit) {
-      // It ends where it cannot reach its database, and is started again by whoever looks after it.
+      // It exits when it cannot reach its database, and its supervisor restarts it.
       member.state = Member::State::kDead;
       return;
     }
@@ -672,7 +671,7 @@ class Disturbance {
   std::map<std::string, int> counts_;
 };
 
-// How often a line with this text is in the orchestrators' logs.
+// Number of lines with this text in the orchestrators' logs.
 int CountInLogs(const Cluster& cluster, const std::string& text) {
   int count = 0;
   for (const auto& file : std::filesystem::directory_iterator(cluster.logs())) {
@@ -685,8 +684,8 @@ int CountInLogs(const Cluster& cluster, const std::string& text) {
   return count;
 }
 
-// From the log, of all shards: what was accepted is settled once, nothing was given up, clients
-// were told what is there, and no search is left. `bests`: what searches must have ended with.
+// Checks the log of all shards: every accepted request is settled once, nothing was abandoned,
+// replies to clients match, and no search is left. `bests`: the required results of searches.
 // Returns the number of evaluations.
 size_t CheckLog(Cluster& cluster, const std::map<std::string, std::string>& bests,
                 const Told& told) {
@@ -751,7 +750,7 @@ size_t CheckLog(Cluster& cluster, const std::map<std::string, std::string>& best
   return accepted.size();
 }
 
-// Every forecaster has every label when nothing is on its way any more.
+// Every forecaster has every label once none is in transit.
 void CheckLabels(Cluster& cluster) {
   const auto limit = SteadyClock::now() + kSettleLimit;
   for (const std::string& address : cluster.orchestrators()) {
@@ -790,7 +789,7 @@ Problem LoadProblem(const std::string& folder) {
 }
 
 void RunDisturbed(int orchestrators, const std::string& default_seconds) {
-  // Before there are other threads, and so only once.
+  // Created before other threads exist, so only once.
   static const auto network = TestNetwork::Create();
   if (!network.ok()) {
     std::cout << "skipped: " << network.status().message() << "\n";
@@ -825,7 +824,7 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
             }).ok());
   }
 
-  // Undisturbed, and what is the best by the records.
+  // The undisturbed results, which are the best by the records.
   std::map<int, std::string> undisturbed;
   for (int seat = 0; seat < kSeats; ++seat) {
     const auto& candidates = searches.ProblemOf(seat).candidates;
@@ -882,7 +881,7 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
   CHECK(texts.empty());
   CheckLabels(cluster);
   if (cluster.database() != nullptr) CHECK(cluster.SharesBecomeEqual());
-  // Whoever calls goes first.
+  // Callers are stopped first.
   for (auto member = cluster.members().rbegin(); member != cluster.members().rend(); ++member) {
     INFO(member->name);
     if (member->service != nullptr) CHECK(member->service->Terminate() == 0);
@@ -901,17 +900,19 @@ void RunDisturbed(int orchestrators, const std::string& default_seconds) {
             << CountInLogs(cluster, "\"log replayed\"") << " logs replayed, "
             << CountInLogs(cluster, "\"shard taken\"") << " shards taken, "
             << CountInLogs(cluster, "\"because\":\"lost\"") << " lost, "
-            << CountInLogs(cluster, "append was under way") << " appends in doubt" << std::endl;
+            << CountInLogs(cluster, "lost during an append") << " appends in doubt" << std::endl;
 }
 
 TEST_CASE(
-    "any of three orchestrators with their database, three forecasters and six workers may be"
-    " killed, cut off, stopped, drained or moved while searches run") {
+    "Replicated orchestrators with their database, forecasters and workers survive kills, "
+    "partitions, stops, drains and moves during searches") {
   if (PostgresqlServer::Missing()) return;
   RunDisturbed(3, "45");
 }
 
-TEST_CASE("so may a single orchestrator with its log in a file, and all that it needs") {
+TEST_CASE(
+    "A single orchestrator with a file log, and everything it depends on, survives the same "
+    "faults") {
   RunDisturbed(1, "20");
 }
 

@@ -43,7 +43,7 @@ v1::EvaluateReply Refused(const v1::EvaluateRequest& request, int code,
   return reply;
 }
 
-TEST_CASE("Candidates are evaluated and shown in the order of their names", "[e2e]") {
+TEST_CASE("Candidates are evaluated and shown in name order", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
@@ -68,7 +68,7 @@ TEST_CASE("Candidates are evaluated and shown in the order of their names", "[e2
   }
 }
 
-TEST_CASE("Device code goes to the target that the problem has, with its launches", "[e2e][cuda]") {
+TEST_CASE("Device code goes to the problem's CUDA target with its launches", "[e2e][cuda]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
@@ -102,7 +102,7 @@ TEST_CASE("Device code goes to the target that the problem has, with its launche
   CHECK(sent.workspace_bytes() == "4*rows");
 }
 
-TEST_CASE("With --json each evaluation is a line as it is settled", "[e2e]") {
+TEST_CASE("With --json each evaluation is printed as a line when it settles", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.on_evaluate = [](const v1::EvaluateRequest& request) { return Measured(request, 2.5); };
@@ -120,7 +120,7 @@ TEST_CASE("With --json each evaluation is a line as it is settled", "[e2e]") {
   CHECK(names == std::set<std::string>{"c0", "c1", "c2", "c3"});
 }
 
-TEST_CASE("A failing candidate makes the result negative, a refused one too", "[e2e]") {
+TEST_CASE("A failing or refused candidate gives a negative exit code", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.on_evaluate = [](const v1::EvaluateRequest& request) -> v1::EvaluateReply {
@@ -141,7 +141,7 @@ TEST_CASE("A failing candidate makes the result negative, a refused one too", "[
   CHECK(outcome.out.find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("A busy orchestrator is asked again after the pause that it asks for", "[e2e]") {
+TEST_CASE("A busy orchestrator is retried after the delay it asks for", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   std::map<std::string, int> asked;
@@ -160,7 +160,7 @@ TEST_CASE("A busy orchestrator is asked again after the pause that it asks for",
   for (const auto& [id, times] : asked) CHECK(times == 3);
 }
 
-TEST_CASE("A stream that breaks is opened again, and each candidate is answered once", "[e2e]") {
+TEST_CASE("A broken stream is reopened, and each candidate is answered once", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.evaluate_breaks = {3, 0, 5};
@@ -180,7 +180,7 @@ TEST_CASE("A stream that breaks is opened again, and each candidate is answered 
   CHECK(ids.size() == 12);
 }
 
-TEST_CASE("Ctrl-C while evaluating ends with code 4 and shows what was settled", "[e2e]") {
+TEST_CASE("Ctrl-C during an evaluation exits with code 4 and shows what was settled", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.on_evaluate = [](const v1::EvaluateRequest& request) -> std::optional<v1::EvaluateReply> {

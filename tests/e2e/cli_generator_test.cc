@@ -1,5 +1,5 @@
-// The program, the real services with a real compiler and real measurements, and an endpoint that
-// writes kernels as the test tells it.
+// Tests the program and the real services with a real compiler and real measurements, and an
+// endpoint that generates scripted kernels.
 
 #include <signal.h>
 
@@ -38,7 +38,7 @@ std::string Kernel(const std::string& body) {
          body + "  return 0;\n}\n```\n";
 }
 
-// Many elements at once, so that the divisions overlap.
+// Processes many elements at once, so that the divisions overlap.
 std::string Good(int width) {
   const std::string lanes = std::to_string(width);
   return Kernel("  int64_t i = 0;\n  for (; i + " + lanes + " <= n; i += " + lanes +
@@ -84,7 +84,7 @@ struct Site {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  // Records of the log, in the order of settlement.
+  // Records of the log in order of settlement.
   std::vector<json> Records() const {
     const std::string path = home.File("records.jsonl");
     const Outcome outcome =
@@ -102,7 +102,7 @@ struct Site {
   std::unique_ptr<FakeLlmEndpoint> endpoint;
 };
 
-// A machine that is busy takes its time to measure.
+// A busy machine measures slowly.
 Outcome RunSearch(const Site& site, const std::vector<std::string>& more) {
   return Program(site.home, site.Search(more)).Wait(240);
 }
@@ -127,7 +127,8 @@ pid_t OrchestratorOf(pid_t parent) {
   return -1;
 }
 
-TEST_CASE("A model writes kernels, is told what was wrong, and gets there", "[e2e][generator]") {
+TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
+          "[e2e][generator]") {
   const Site site([](int number) {
     switch (number) {
       case 1: return std::string("It is fast enough as it is.");
@@ -179,7 +180,7 @@ TEST_CASE("A model writes kernels, is told what was wrong, and gets there", "[e2
   CHECK(measured >= 4);
 }
 
-TEST_CASE("Where the endpoint dies for good the search ends with what it has and says why",
+TEST_CASE("When the endpoint dies for good the search ends with its results and the reason",
           "[e2e][generator]") {
   const Site site([](int number) { return Good(16 * number); });
   Program program(site.home,
@@ -196,12 +197,12 @@ TEST_CASE("Where the endpoint dies for good the search ends with what it has and
   CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
 }
 
-TEST_CASE("Where the endpoint comes back so does the search", "[e2e][generator]") {
+TEST_CASE("The search resumes when the endpoint returns", "[e2e][generator]") {
   const Site site([](int number) { return Good(16 * number); });
   Program program(site.home, site.Search({"--generator-requests", "5", "--in-flight", "1",
                                           "--generator-in-flight", "1",
                                           "--generator-patience-seconds", "600"}));
-  // Each is asked for when the one before it is measured: most are still to come.
+  // Each is requested when the one before it is measured, so most are still to come.
   REQUIRE(Eventually([&] { return site.author.prompts().size() >= 2; }));
   const size_t before = site.author.prompts().size();
   site.endpoint->Die();
@@ -217,7 +218,7 @@ TEST_CASE("Where the endpoint comes back so does the search", "[e2e][generator]"
   CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
 }
 
-TEST_CASE("A crash of the orchestrator loses no kernel that was written", "[e2e][generator]") {
+TEST_CASE("An orchestrator crash loses no generated kernel", "[e2e][generator]") {
   FakeEndpointOptions options;
   options.latency_us = 100'000;
   const Site site([](int number) { return Good(8 * number); }, options);
@@ -238,8 +239,7 @@ TEST_CASE("A crash of the orchestrator loses no kernel that was written", "[e2e]
   }
 }
 
-TEST_CASE("A model that misbehaves in every way costs requests and nothing else",
-          "[e2e][generator]") {
+TEST_CASE("A misbehaving model costs requests and nothing else", "[e2e][generator]") {
   FakeEndpointOptions options;
   for (const Fault fault :
        {Fault::kRateLimit, Fault::kServerError, Fault::kErrorInStream, Fault::kGarbage,
@@ -257,13 +257,13 @@ TEST_CASE("A model that misbehaves in every way costs requests and nothing else"
   CHECK(generation["written"].get<int>() > 2);
 }
 
-TEST_CASE("Without a model kernels cannot be written, which is one line before anything starts",
+TEST_CASE("Generating kernels without a model is a one-line error before anything starts",
           "[e2e][generator]") {
   TemporaryFolder home("generator");
   const Outcome outcome = Run(home, {"search", SourcePath("tests/candidates/iterated_map"),
                                      "--generator", "llm", "--state-dir", home.File("state")});
   CHECK(outcome.exit_code != 0);
-  CHECK_THAT(outcome.err, Contains("--generator llm: a model is wanted: give --llm URL"));
+  CHECK_THAT(outcome.err, Contains("--generator llm needs a model: give --llm URL"));
   CHECK_FALSE(fs::exists(home.File("state/log")));
   const Outcome limits =
       Run(home, {"search", SourcePath("tests/candidates/iterated_map"), "--generator-requests", "5",

@@ -1,5 +1,5 @@
-// The program and the real services with llama.cpp's own server behind them. Its model is chance;
-// the worker answers from made-up records.
+// Tests the program and the real services with the llama.cpp server. Its model is random; the
+// worker replays synthetic records.
 
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -40,7 +40,7 @@ struct Site {
     WriteRecords(recorded, records);
   }
 
-  // As many sources as are asked for, all recorded.
+  // `count` sources, all recorded.
   std::string Candidates(size_t count) const {
     std::string path = home.File("candidates.jsonl");
     std::ofstream file(path);
@@ -64,7 +64,7 @@ struct Site {
   std::string records;
 };
 
-TEST_CASE("doctor finds llama.cpp's server and its model", "[e2e][llama]") {
+TEST_CASE("doctor finds the llama.cpp server and its model", "[e2e][llama]") {
   KERNELCAST_NEEDS_LLAMA();
   const Site site;
   const Outcome outcome = Run(
@@ -76,7 +76,8 @@ TEST_CASE("doctor finds llama.cpp's server and its model", "[e2e][llama]") {
   CHECK_THAT(wrong.out, Contains("has no model 'large'; it has tiny-random"));
 }
 
-TEST_CASE("forecast asks llama.cpp's server, and every candidate has an answer", "[e2e][llama]") {
+TEST_CASE("forecast queries the llama.cpp server and every candidate gets an answer",
+          "[e2e][llama]") {
   KERNELCAST_NEEDS_LLAMA();
   const Site site;
   constexpr size_t kCandidates = 5;
@@ -109,7 +110,7 @@ TEST_CASE("forecast asks llama.cpp's server, and every candidate has an answer",
   CHECK(site.server->Alive());
 }
 
-TEST_CASE("A search pools what llama.cpp's server answers", "[e2e][llama]") {
+TEST_CASE("A search pools forecasts of the llama.cpp server", "[e2e][llama]") {
   KERNELCAST_NEEDS_LLAMA();
   const Site site;
   const std::string forecasts = site.home.File("forecasts.jsonl");

@@ -1,17 +1,20 @@
-// The program with the real services and an endpoint that a test commands. The worker answers from
-// made-up records, so that no test depends on how quiet the machine is.
+// Tests the program with the real services and a scripted endpoint. The worker replays synthetic
+// records, so that no test depends on a quiet machine.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "common/domain/bins.h"
 #include "tests/e2e/program.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
 #include "tests/support/recorded_problem.h"
@@ -46,7 +49,7 @@ struct Site {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  // What was decided, in the order of the log.
+  // The decisions in log order.
   std::vector<json> Decisions(const std::string& state) const {
     const std::string path = home.File(state + ".jsonl");
     const Outcome outcome = Run(home, {"export", "s", "--state-dir", home.File(state), "-o", path});
@@ -72,14 +75,20 @@ struct Site {
   std::string records;
 };
 
-TEST_CASE("A search asks an endpoint besides what it has learnt", "[e2e][llm]") {
+TEST_CASE("A search queries an endpoint in addition to its own model", "[e2e][llm]") {
   const Site site;
   const Outcome outcome =
       Run(site.home, site.Search("state", {"--forecaster", "pool", "--llm", site.endpoint->url(),
                                            "--budget-measurements", "12"}));
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  CHECK(json::parse(outcome.out)["counts"]["measured"].get<int>() >= 12);
+  // A search ends before its budget is spent when no remaining candidate may win.
+  const json summary = json::parse(outcome.out);
+  const int measured = summary["counts"]["measured"].get<int>();
+  CHECK(measured >= 8);
+  CHECK((measured >= 12 || summary["end_reason"] == "nothing left worth measuring"));
+  CHECK(summary["best"]["confirmed"] == true);
+  CHECK(summary["best"]["speedup"]["value"].get<double>() > 0.9 * site.recorded.best_speedup);
   CHECK(site.endpoint->Seen().requests > 10);
   size_t pooled = 0;
   for (const json& decision : site.Decisions("state")) {
@@ -95,7 +104,67 @@ TEST_CASE("A search asks an endpoint besides what it has learnt", "[e2e][llm]") 
   CHECK(pooled > 10);
 }
 
-TEST_CASE("A search goes on when its endpoint dies, and when it returns", "[e2e][llm]") {
+// Half of the points are 5 to 7 times as fast as the reference, and one is 14 times as fast.
+double PlantedSpeedup(int block, int unroll) {
+  if (block == 7 && unroll == 4) return 14;
+  return block % 2 == 0 ? 5 + 0.2 * block + 0.01 * unroll : 0.5 + 0.05 * unroll;
+}
+
+// The number after a word, searching from a position in the text; 0 if there is none.
+double NumberBehind(const std::string& text, const std::string& word, size_t from) {
+  const size_t at = text.find(word, from);
+  return at == std::string::npos ? 0 : std::atof(text.c_str() + at + word.size());
+}
+
+// A model that knows every candidate's speed and names its bin relative to the anchor.
+AnswerSource KnowsTheTruth() {
+  return [](const json& request, Fault fault, std::mt19937_64& random) {
+    const std::string prompt = request["messages"].back()["content"].get<std::string>();
+    const size_t candidate = prompt.rfind("# Candidate");
+    const double anchor = NumberBehind(prompt, "was measured to be ", 0);
+    const double speedup =
+        PlantedSpeedup(static_cast<int>(NumberBehind(prompt, "BLOCK=", candidate)),
+                       static_cast<int>(NumberBehind(prompt, "UNROLL=", candidate))) /
+        (anchor > 0 ? anchor : 1);
+    const int bin = BinScheme::Default().Label(speedup).value();
+    return FixedAnswer("{\"" + ProbabilityNames()[static_cast<size_t>(bin - 1)] + "\": 1}")(
+        request, fault, random);
+  };
+}
+
+TEST_CASE("Beyond 4x an accurate model leads a search to its best kernel", "[e2e][llm]") {
+  const std::string forecaster = GENERATE("llm", "pool");
+  INFO(forecaster);
+  FakeEndpointOptions options;
+  options.answers = KnowsTheTruth();
+  const Site site(std::move(options));
+  RecordOptions record;
+  record.speedup = [](const Candidate& candidate) {
+    int values[2] = {0, 0};
+    for (const Tunable& tunable : candidate.tunables) {
+      values[tunable.name == "BLOCK" ? 0 : 1] = std::atoi(tunable.value.c_str());
+    }
+    return PlantedSpeedup(values[0], values[1]);
+  };
+  WriteRecords(site.recorded, site.records, record);
+  const Outcome outcome =
+      Run(site.home, site.Search("state", {"--forecaster", forecaster, "--llm",
+                                           site.endpoint->url(), "--budget-measurements", "12"}));
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const json search = json::parse(outcome.out);
+  CHECK(search["best"]["screening"]["value"].get<double>() == 14);
+  // It was found by comparing with the earlier best.
+  bool anchored = false;
+  for (const json& decision : site.Decisions("state")) {
+    const json& forecast = decision["forecast"];
+    anchored |= forecast.contains("anchor") && forecast["anchor"]["speedup"].get<double>() > 4;
+  }
+  CHECK(anchored);
+  CHECK(search["model_use"]["used"].get<int>() > 0);
+}
+
+TEST_CASE("A search continues when its endpoint dies and when it returns", "[e2e][llm]") {
   FakeEndpointOptions options;
   options.latency_us = 30'000;
   const Site site(options);
@@ -110,16 +179,22 @@ TEST_CASE("A search goes on when its endpoint dies, and when it returns", "[e2e]
   const Outcome outcome = program.Wait(120);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
-  CHECK(json::parse(outcome.out)["counts"]["measured"].get<int>() >= 12);
+  // A search ends before its budget is spent when no remaining candidate may win.
+  const json summary = json::parse(outcome.out);
+  const int measured = summary["counts"]["measured"].get<int>();
+  CHECK(measured >= 8);
+  CHECK((measured >= 12 || summary["end_reason"] == "nothing left worth measuring"));
+  CHECK(summary["best"]["confirmed"] == true);
+  CHECK(summary["best"]["speedup"]["value"].get<double>() > 0.9 * site.recorded.best_speedup);
   for (const json& decision : site.Decisions("state")) {
-    // But for those that were measured again in the end, which takes no forecast.
+    // Except the final remeasurements, which take no forecast.
     const std::string reason = decision["decision"]["reason"].get<std::string>();
     INFO(reason);
     CHECK(decision["forecast"].empty() == (reason == "DECISION_REASON_REQUESTED"));
   }
 }
 
-TEST_CASE("A recorded search is run again exactly", "[e2e][llm]") {
+TEST_CASE("A recorded search is replayed exactly", "[e2e][llm]") {
   const Site site;
   const std::string forecasts = site.home.File("forecasts.jsonl");
   const std::vector<std::string> budget = {"--budget-measurements", "12", "--in-flight", "1"};
@@ -139,7 +214,7 @@ TEST_CASE("A recorded search is run again exactly", "[e2e][llm]") {
 
   std::vector<json> before = site.Decisions("first");
   std::vector<json> after = site.Decisions("second");
-  // The best are measured again in the end, side by side: these settle in any order.
+  // The best are remeasured in parallel at the end and settle in any order.
   for (std::vector<json>* decisions : {&before, &after}) {
     const auto repeated =
         std::stable_partition(decisions->begin(), decisions->end(),
@@ -156,9 +231,9 @@ TEST_CASE("A recorded search is run again exactly", "[e2e][llm]") {
         json::parse(replayed.out)["best"]["candidate"]);
 }
 
-TEST_CASE("forecast shows what the model is asked", "[e2e][llm]") {
+TEST_CASE("forecast shows the prompt sent to the model", "[e2e][llm]") {
   const Site site;
-  // A source that is recorded.
+  // A recorded source.
   const Candidate& candidate = site.recorded.candidates.front();
   nlohmann::ordered_json line = {{"name", "one"},
                                  {"source", candidate.source},
@@ -194,7 +269,37 @@ TEST_CASE("forecast shows what the model is asked", "[e2e][llm]") {
   CHECK(has_forecast);
 }
 
-TEST_CASE("A mistake about the endpoint is one line, before anything starts", "[e2e][llm]") {
+TEST_CASE("Text that a model writes instead of a forecast stays out of the table", "[e2e][llm]") {
+  FakeEndpointOptions options;
+  options.answers = [](const json&, Fault, std::mt19937_64&) {
+    FakeAnswer answer;
+    answer.content = "I would rather\nnot say, " + std::string(400, 'x');
+    return answer;
+  };
+  const Site site(std::move(options));
+  const Candidate& candidate = site.recorded.candidates.front();
+  nlohmann::ordered_json line = {{"name", "one"},
+                                 {"source", candidate.source},
+                                 {"tunables", nlohmann::ordered_json::object()}};
+  for (const Tunable& tunable : candidate.tunables) line["tunables"][tunable.name] = tunable.value;
+  const std::string candidates = site.home.File("candidates.jsonl");
+  std::ofstream(candidates) << line.dump() << "\n";
+  const Outcome outcome =
+      Run(site.home, {"forecast", site.problem, "--candidates", candidates, "--replay",
+                      site.records, "--state-dir", site.home.File("state"), "--llm",
+                      site.endpoint->url(), "--forecaster", "llm"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.exit_code == 1);
+  const size_t below = outcome.out.find("\n\n");
+  REQUIRE(below != std::string::npos);
+  const std::string table = outcome.out.substr(0, below);
+  CHECK_THAT(table, Contains("one") && !Contains("xxx") && !Contains("rather"));
+  CHECK_THAT(outcome.out.substr(below), Contains("one: no forecast: "));
+  CHECK_THAT(outcome.out, !Contains(std::string(400, 'x')));
+}
+
+TEST_CASE("A mistake in the endpoint configuration is a one-line error before anything starts",
+          "[e2e][llm]") {
   FakeEndpointOptions options;
   options.models = {"one", "two"};
   options.check_model = true;
@@ -210,8 +315,8 @@ TEST_CASE("A mistake about the endpoint is one line, before anything starts", "[
     return outcome.err;
   };
   CHECK_THAT(error({"--forecaster", "llm"}), Contains("give --llm URL or --llm-config FILE"));
-  CHECK_THAT(error({"--llm", "nonsense"}), Contains("'nonsense' is no URL"));
-  CHECK_THAT(error({"--llm", url, "--llm-model", "one"}), Contains("it wants a key"));
+  CHECK_THAT(error({"--llm", "nonsense"}), Contains("'nonsense' is not a valid endpoint URL"));
+  CHECK_THAT(error({"--llm", url, "--llm-model", "one"}), Contains("it requires a key"));
   CHECK_THAT(error({"--llm", url, "--llm-key-file", site.home.File("none")}),
              Contains("no such file"));
   CHECK_THAT(error({"--llm", url, "--llm-key-file", key}),
@@ -224,8 +329,7 @@ TEST_CASE("A mistake about the endpoint is one line, before anything starts", "[
   CHECK_FALSE(fs::exists(site.home.File("state/log")));
 }
 
-TEST_CASE("doctor and the forecaster say in one line what is wrong with an endpoint",
-          "[e2e][llm]") {
+TEST_CASE("doctor and the forecaster report an endpoint problem in one line", "[e2e][llm]") {
   FakeEndpointOptions options;
   options.models = {"one", "two"};
   options.check_model = true;
@@ -243,13 +347,13 @@ TEST_CASE("doctor and the forecaster say in one line what is wrong with an endpo
   struct Mistake {
     std::vector<std::string> flags;
     std::string said;
-    bool for_doctor = false;  // which takes seconds, for it looks at all else as well
+    bool for_doctor = false;  // which takes seconds, because it checks everything else too
     bool ends_the_forecaster = true;
   };
   const std::vector<Mistake> mistakes = {
-      {{"--llm", "nonsense"}, "'nonsense' is no URL of an endpoint", true},
-      {{"--llm", "ftp://127.0.0.1/v1", "--llm-model", "one"}, "is no URL of an endpoint"},
-      {{"--llm", url, "--llm-model", "one"}, "it wants a key"},
+      {{"--llm", "nonsense"}, "'nonsense' is not a valid endpoint URL", true},
+      {{"--llm", "ftp://127.0.0.1/v1", "--llm-model", "one"}, "is not a valid endpoint URL"},
+      {{"--llm", url, "--llm-model", "one"}, "it requires a key"},
       {{"--llm", url, "--llm-model", "one", "--llm-key-file", site.home.File("wrong")},
        "it refuses the key"},
       {{"--llm", url, "--llm-key-file", site.home.File("none")}, "no such file", true},
@@ -288,7 +392,7 @@ TEST_CASE("doctor and the forecaster say in one line what is wrong with an endpo
     INFO(status.ToString());
     CHECK(status.ok() != mistake.ends_the_forecaster);
     if (status.ok()) continue;
-    // "...:\n" and what the program said.
+    // "...:\n" and the program's output.
     const std::string output(status.message());
     const std::string lines = output.substr(output.find('\n') + 1);
     CHECK(std::count(lines.begin(), lines.end(), '\n') == 1);
@@ -303,10 +407,10 @@ TEST_CASE("doctor and the forecaster say in one line what is wrong with an endpo
     arguments.insert(arguments.end(), more.begin(), more.end());
     return Run(site.home, arguments).out;
   };
-  CHECK_THAT(doctor({}), Contains("no endpoint is named"));
+  CHECK_THAT(doctor({}), Contains("no endpoint given"));
   CHECK_THAT(doctor({"--llm", url, "--llm-key-file", key, "--llm-model", "one"}),
              Contains("one at " + url));
-  CHECK_THAT(doctor({"--llm", url, "--llm-model", "one"}), Contains("it wants a key"));
+  CHECK_THAT(doctor({"--llm", url, "--llm-model", "one"}), Contains("it requires a key"));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// What needs no service.
+// Commands that need no service.
+
+#include <zlib.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -15,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-TEST_CASE("Help and version are printed, and document the exit codes", "[e2e]") {
+TEST_CASE("Help and version are printed and document the exit codes", "[e2e]") {
   const TemporaryFolder home("cli");
   const Outcome help = Run(home, {"--help"});
   CHECK(help.exit_code == 0);
@@ -28,7 +30,7 @@ TEST_CASE("Help and version are printed, and document the exit codes", "[e2e]") 
   CHECK_THAT(Run(home, {"--version"}).out, Catch::StartsWith("kernelcast "));
 }
 
-TEST_CASE("Bad usage ends with code 2 and says what is allowed", "[e2e]") {
+TEST_CASE("Bad usage exits with code 2 and lists the allowed values", "[e2e]") {
   const TemporaryFolder home("cli");
   const Outcome typo = Run(home, {"serach"});
   CHECK(typo.exit_code == 2);
@@ -44,10 +46,72 @@ TEST_CASE("Bad usage ends with code 2 and says what is allowed", "[e2e]") {
   const Outcome parameter = Run(home, {"search", "row_softmax", "--policy-parameter", "margin"});
   CHECK(parameter.exit_code == 2);
   CHECK_THAT(parameter.err, Catch::Contains("NAME=NUMBER"));
+  for (const char* number : {"nan", "inf", "1e999", "-1e999"}) {
+    const Outcome odd =
+        Run(home, {"search", "row_softmax", "--policy-parameter", std::string("margin=") + number});
+    CHECK(odd.exit_code == 2);
+    CHECK_THAT(odd.err, Catch::Contains(std::string("'margin=") + number + "'"));
+    const Outcome seconds =
+        Run(home, {"search", "row_softmax", std::string("--budget-seconds=") + number});
+    CHECK(seconds.exit_code == 2);
+    CHECK_THAT(seconds.err, Catch::Contains(std::string("--budget-seconds: '") + number + "'"));
+  }
+  for (const char* number : {"-1", "18446744073709551616", "1e3", "x"}) {
+    const Outcome sequence =
+        Run(home, {"export", "--all", std::string("--from-sequence=") + number});
+    CHECK(sequence.exit_code == 2);
+    CHECK_THAT(sequence.err, Catch::Contains(std::string("--from-sequence: '") + number +
+                                             "' is not a whole number from 0 on"));
+  }
   const Outcome mode =
       Run(home, {"evaluate", "row_softmax", "--candidates", ".", "--mode", "guess"});
   CHECK(mode.exit_code == 2);
   CHECK_THAT(mode.err, Catch::Contains("route"));
+}
+
+TEST_CASE("No help line exceeds 100 columns or breaks inside a word", "[e2e]") {
+  const TemporaryFolder home("cli");
+  const std::string script = Run(home, {"completion", "bash"}).out;
+  const size_t begin = script.find("compgen -W '", script.find("'')")) + 12;
+  std::istringstream names(script.substr(begin, script.find('\'', begin) - begin));
+  int commands = 0;
+  for (std::string name; names >> name;) {
+    if (name[0] == '-') continue;
+    ++commands;
+    const Outcome help = Run(home, {name, "--help"});
+    CHECK(help.exit_code == 0);
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) {
+      // A list of choices is one word.
+      if (line.find(' ', line.find_first_not_of(' ')) == std::string::npos) continue;
+      INFO(name << ": " << line);
+      CHECK(line.size() <= 100);
+    }
+  }
+  CHECK(commands >= 15);
+  // Also on a narrower terminal.
+  Program narrow(home, {"search", "--help"}, {}, Program::Streams::kTerminal, 70);
+  std::istringstream lines(narrow.Wait().out);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    // Option names are not broken.
+    if (line.find("  -") == 0) continue;
+    INFO(line);
+    CHECK(line.size() <= 70);
+  }
+}
+
+TEST_CASE("problems shows a problem by name and lists the searched folders for an unknown name",
+          "[e2e]") {
+  const TemporaryFolder home("cli");
+  const Outcome one = Run(home, {"problems", "row_softmax"});
+  CHECK(one.exit_code == 0);
+  CHECK(std::count(one.out.begin(), one.out.end(), '\n') == 2);
+  const Outcome none = Run(home, {"problems", "nonsense"});
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.err, Catch::Contains("no problem 'nonsense' in examples/problems, ") ||
+                           Catch::Contains("no problem 'nonsense' in /"));
+  CHECK_THAT(none.err, Catch::Contains("row_softmax"));
 }
 
 TEST_CASE("With --json an error is an object on standard output", "[e2e]") {
@@ -102,7 +166,7 @@ TEST_CASE("A malformed problem is named with file, line and field", "[e2e]") {
   CHECK_THAT(all.out, Catch::Contains("malformed"));
 }
 
-TEST_CASE("Expected verdicts that do not fit their space are found by listing", "[e2e]") {
+TEST_CASE("Listing finds expected verdicts that do not match their space", "[e2e]") {
   const TemporaryFolder home("cli");
   const fs::path copy = home.path() / "problems" / "row_softmax";
   fs::create_directories(copy.parent_path());
@@ -116,7 +180,7 @@ TEST_CASE("Expected verdicts that do not fit their space are found by listing", 
                               Catch::Contains("no_such_template: the space has no such template"));
 }
 
-TEST_CASE("A candidate's malformed JSON is refused before anything is started", "[e2e]") {
+TEST_CASE("Malformed candidate JSON is refused before anything starts", "[e2e]") {
   const TemporaryFolder home("cli");
   fs::create_directories(home.path() / "c");
   std::ofstream(home.File("c/a.cc")) << "int x;";
@@ -127,22 +191,22 @@ TEST_CASE("A candidate's malformed JSON is refused before anything is started", 
   CHECK_FALSE(fs::exists(home.File("state")));
 }
 
-TEST_CASE("An orchestrator that is not there is code 3", "[e2e]") {
+TEST_CASE("An unreachable orchestrator gives exit code 3", "[e2e]") {
   const TemporaryFolder home("cli");
-  // Port 1 of the loopback interface has no service that anyone would run.
+  // No one runs a service on port 1 of the loopback interface.
   const Outcome outcome = Run(home, {"searches"}, {{"KERNELCAST_ORCHESTRATOR", "127.0.0.1:1"}});
   CHECK(outcome.exit_code == 3);
   CHECK_THAT(outcome.err, Catch::Contains("cannot reach the orchestrator at 127.0.0.1:1"));
 }
 
-TEST_CASE("Services that cannot be found are code 3 and named", "[e2e]") {
+TEST_CASE("Services that cannot be found are named and give exit code 3", "[e2e]") {
   const TemporaryFolder home("cli");
   const Outcome outcome = Run(home, {"searches", "--service-dir", home.File("nowhere")});
   CHECK(outcome.exit_code == 3);
   CHECK_THAT(outcome.err, Catch::Contains("nowhere/kernelcast-worker"));
 }
 
-TEST_CASE("The completion scripts in the tree are those that the program makes", "[e2e]") {
+TEST_CASE("The completion scripts in the tree match the generated ones", "[e2e]") {
   const TemporaryFolder home("cli");
   const std::string folder = std::string(KERNELCAST_SOURCE_DIR) + "/scripts/completion/";
   const Outcome bash = Run(home, {"completion", "bash"});
@@ -154,10 +218,10 @@ TEST_CASE("The completion scripts in the tree are those that the program makes",
   CHECK(Run(home, {"completion", "fish"}).exit_code == 2);
 }
 
-TEST_CASE("Every command and option is in docs/cli.md", "[e2e]") {
+TEST_CASE("Every command and option is in docs/reference/cli.md", "[e2e]") {
   const TemporaryFolder home("cli");
   const std::string document =
-      ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/cli.md").value();
+      ReadFile(std::string(KERNELCAST_SOURCE_DIR) + "/docs/reference/cli.md").value();
   const std::string script = Run(home, {"completion", "bash"}).out;
   const size_t begin = script.find("compgen -W '", script.find("'')")) + 12;
   std::istringstream names(script.substr(begin, script.find('\'', begin) - begin));
@@ -194,7 +258,7 @@ std::string PredictionLine(int i, int bin) {
          R"("elapsed_s":1})" + "\n";
 }
 
-TEST_CASE("Published rows are scored, and drawn where a report is asked for", "[e2e]") {
+TEST_CASE("Published rows are scored, and plotted when a report is requested", "[e2e]") {
   const TemporaryFolder home("cli");
   std::ofstream rows(home.File("rows.jsonl"));
   std::ofstream predictions(home.File("predictions.jsonl"));
@@ -215,6 +279,23 @@ TEST_CASE("Published rows are scored, and drawn where a report is asked for", "[
   CHECK(result["expected_calibration_error"]["value"] == Approx(0.05));
   CHECK(result["pools"] == 1);
   CHECK_THAT(ReadFile(home.File("r.html")).value(), Catch::Contains("Risk against coverage"));
+  // The same from compressed files, whatever they are called.
+  for (const char* name : {"predictions.jsonl", "rows.jsonl"}) {
+    const std::string content = ReadFile(home.File(name)).value();
+    const gzFile packed = gzopen(home.File(std::string(name) + ".gz").c_str(), "wb");
+    REQUIRE(gzwrite(packed, content.data(), static_cast<unsigned>(content.size())) > 0);
+    REQUIRE(gzclose(packed) == Z_OK);
+  }
+  const Outcome unpacked =
+      Run(home, {"eval", home.File("predictions.jsonl.gz"), home.File("rows.jsonl.gz"), "--json"});
+  INFO(unpacked.err);
+  REQUIRE(unpacked.exit_code == 0);
+  CHECK(json::parse(unpacked.out)["accuracy"] == result["accuracy"]);
+  const std::string half = ReadFile(home.File("rows.jsonl.gz")).value();
+  std::ofstream(home.File("rows.jsonl.gz"), std::ios::binary) << half.substr(0, half.size() / 2);
+  const Outcome damaged = Run(home, {"eval", home.File("rows.jsonl.gz")});
+  CHECK(damaged.exit_code != 0);
+  CHECK_THAT(damaged.err, Catch::Contains("rows.jsonl.gz is damaged"));
   const Outcome labels = Run(home, {"eval", home.File("rows.jsonl"), "--json"});
   CHECK(json::parse(labels.out)["by_bin"] == json::array({0, 0, 10, 10, 0, 0, 0, 0}));
   const Outcome formats = Run(home, {"eval", home.File("rows.jsonl"), "--format", "csv"});
@@ -222,11 +303,11 @@ TEST_CASE("Published rows are scored, and drawn where a report is asked for", "[
   CHECK_THAT(formats.err, Catch::Contains("discovery-pairs"));
 }
 
-TEST_CASE("A calibrator is fitted, judged on other problems, written and applied", "[e2e]") {
+TEST_CASE("A calibrator is fitted, evaluated on held-out problems, written and applied", "[e2e]") {
   const TemporaryFolder home("cli");
   std::ofstream rows(home.File("rows.jsonl"));
   std::ofstream predictions(home.File("predictions.jsonl"));
-  // Of what is said to be right four times in five, half is.
+  // Forecasts with 80% confidence are right half of the time.
   for (int i = 0; i < 240; ++i) {
     std::string row = EvaluationLine(i, i % 2 == 0 ? "1.2" : "0.8", i % 2 == 0 ? 4 : 3);
     row.replace(row.find("scan"), 4, "pack" + std::to_string(i % 4));
@@ -257,7 +338,8 @@ TEST_CASE("A calibrator is fitted, judged on other problems, written and applied
   CHECK_THAT(bad.err, Catch::Contains("bad.json: schema: 'kernelcast-calibrator/9'"));
 }
 
-TEST_CASE("A bad row is named with file, line, field and value, and nothing is scored", "[e2e]") {
+TEST_CASE("A bad row is reported with file, line, field and value, and nothing is scored",
+          "[e2e]") {
   const TemporaryFolder home("cli");
   std::ofstream(home.File("rows.jsonl"))
       << EvaluationLine(0, "1.2", 4) << EvaluationLine(1, "-3", 4);

@@ -1,5 +1,5 @@
-// The program with several orchestrators that share a log in a real PostgreSQL: searches whose
-// orchestrator goes away are followed to their end.
+// Tests the program with several orchestrators that share a log in a real PostgreSQL: searches that
+// lose their orchestrator are followed to their end.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -39,7 +39,7 @@ void Require(const absl::Status& status) {
   REQUIRE(status.ok());
 }
 
-// Three orchestrators, and a home with a problem that their worker has records of.
+// Three orchestrators, and a home with a problem whose records their worker has.
 class Site {
  public:
   Site()
@@ -73,14 +73,14 @@ class Site {
     }
   }
 
-  // Of all of them, as one address.
+  // All of them as one address.
   std::string Address() const {
     std::vector<std::string> addresses;
     for (const auto& replica : replicas) addresses.push_back(replica->address());
     return "ipv4:" + absl::StrJoin(addresses, ",");
   }
 
-  // Which replica holds the shard of a search; -1: none of them at the moment.
+  // The replica that holds the shard of a search; -1 if none does at the moment.
   int HolderOf(const std::string& search_id) {
     auto connection = PostgresqlConnection::Open(database_.Options(), nullptr);
     Require(connection.status());
@@ -96,8 +96,8 @@ class Site {
     return -1;
   }
 
-  // A search that measures everything there is, one candidate after the other: it takes its time,
-  // and what it ends with does not depend on luck.
+  // A search that measures the whole space one candidate at a time, so that it takes a while and
+  // its result does not depend on chance.
   std::vector<std::string> Search(const std::string& id, const std::string& address) const {
     return {"search",
             problem,
@@ -113,7 +113,7 @@ class Site {
             address};
   }
 
-  // All events of a search that has ended.
+  // All events of an ended search.
   std::vector<v1::SearchEvent> Events(const std::string& search_id) const {
     auto channel = MakeChannel(Address());
     Require(channel.status());
@@ -131,7 +131,7 @@ class Site {
     return events;
   }
 
-  // What the program said of a search that ended as if nothing had happened.
+  // Checks that the program reported an undisturbed search.
   void CheckUndisturbed(const Outcome& outcome) const {
     INFO(outcome.err);
     REQUIRE(outcome.exit_code == 0);
@@ -162,21 +162,20 @@ class Site {
   std::vector<std::unique_ptr<Service>> replicas;
 };
 
-// What a watch has told so far.
+// The events of a watch so far.
 class Watched {
  public:
   explicit Watched(SearchWatch& watch) : watch_(watch) {}
 
-  // Takes what there is.
+  // Reads what is available.
   void Look() { Take(watch_.Next(absl::Milliseconds(100))); }
-  // Until so many candidates are settled.
+  // Waits until this many candidates are settled.
   bool AwaitSettled(int count) {
     return Eventually([&] {
       Look();
       return settled_ >= count;
     });
   }
-  // Its end.
   absl::Status AwaitEnd() {
     REQUIRE(Eventually([&] {
       Look();
@@ -186,7 +185,7 @@ class Watched {
   }
   const std::vector<v1::SearchEvent>& events() const { return events_; }
   int settled() const { return settled_; }
-  // How often the connection was lost.
+  // Number of lost connections.
   int troubles() const { return troubles_; }
 
  private:
@@ -209,8 +208,7 @@ class Watched {
   std::optional<absl::Status> ended_;
 };
 
-TEST_CASE("A search whose orchestrators are killed is followed to its end, each event once",
-          "[e2e]") {
+TEST_CASE("A search survives the death of its orchestrators and shows each event once", "[e2e]") {
   if (PostgresqlServer::Missing()) return;
   Site site;
   const std::string id = "s_moved";
@@ -218,7 +216,7 @@ TEST_CASE("A search whose orchestrators are killed is followed to its end, each 
   REQUIRE(program.AwaitErr("search " + id));
   SearchWatch watch(id, [&] { return MakeChannel(site.Address()); });
   Watched watched(watch);
-  // Wherever it goes, it is killed there.
+  // It is killed at each orchestrator it moves to.
   for (const int settled : {20, 60, 100}) {
     REQUIRE(watched.AwaitSettled(settled));
     int holder = -1;
@@ -244,7 +242,7 @@ TEST_CASE("A search whose orchestrators are killed is followed to its end, each 
   CHECK_THAT(outcome.err, Catch::Contains(absl::StrCat("considered ", all, ", measured ", all)));
 
   const std::vector<v1::SearchEvent> events = site.Events(id);
-  CHECK(watched.settled() == static_cast<int>(all) + 1);  // and its best once more
+  CHECK(watched.settled() == static_cast<int>(all) + 1);  // its best is settled twice
   REQUIRE(watched.events().size() == events.size());
   for (size_t i = 0; i < events.size(); ++i) {
     INFO(events[i].ShortDebugString());
@@ -255,7 +253,7 @@ TEST_CASE("A search whose orchestrators are killed is followed to its end, each 
   }
 }
 
-TEST_CASE("A search is watched by way of one orchestrator while others drain", "[e2e]") {
+TEST_CASE("A search is watched through one orchestrator while others drain", "[e2e]") {
   if (PostgresqlServer::Missing()) return;
   Site site;
   const std::string id = "s_handed_over";

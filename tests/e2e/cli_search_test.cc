@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/base/file.h"
 #include "tests/e2e/program.h"
@@ -23,7 +24,7 @@ std::vector<std::string> Search(const FakeOrchestrator& fake, std::vector<std::s
   return arguments;
 }
 
-TEST_CASE("A search is started as asked, followed to its end and reported", "[e2e]") {
+TEST_CASE("A search starts as requested, is followed to its end and reported", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(8, 0.8, 0.2);
@@ -36,7 +37,7 @@ TEST_CASE("A search is started as asked, followed to its end and reported", "[e2
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.out, Catch::Contains("2.20x"));
   CHECK_THAT(outcome.out, Catch::Contains("confirmed at the final level"));
-  CHECK_THAT(outcome.out, Catch::Contains("2% [0%, 11%] would have won, by the 1 that was"));
+  CHECK_THAT(outcome.out, Catch::Contains("2% [0%, 11%] would have won, by the 1 audit."));
   CHECK_THAT(outcome.err, Catch::Contains("report: " + home.File("r.html")));
   CHECK_THAT(ReadFile(home.File("r.html")).value(), Catch::Contains("2.20×"));
 
@@ -55,7 +56,7 @@ TEST_CASE("A search is started as asked, followed to its end and reported", "[e2
   CHECK(spec.problem_id().substr(0, 2) == "p_");
 }
 
-TEST_CASE("Without a budget a fifth of the template space is measured", "[e2e]") {
+TEST_CASE("Without a budget a search measures a fifth of the template space", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(2, 1.5, 0.2);
@@ -85,7 +86,7 @@ TEST_CASE("With --json standard output is one JSON object", "[e2e]") {
   CHECK(fs::exists(result["report"].get<std::string>()));
 }
 
-TEST_CASE("A search that finds nothing faster ends with code 1", "[e2e]") {
+TEST_CASE("A search that finds nothing faster exits with code 1", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(3, 0.5, 0.1);
@@ -94,12 +95,11 @@ TEST_CASE("A search that finds nothing faster ends with code 1", "[e2e]") {
   CHECK_THAT(outcome.out, Catch::Contains("not faster than the reference"));
 }
 
-TEST_CASE("A lost connection is taken up after the last event seen, and nothing is told twice",
-          "[e2e]") {
+TEST_CASE("A lost connection resumes after the last event and repeats nothing", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(10, 0.8, 0.1);
-  // The second break is between a settlement and the improvement of the same sequence number.
+  // The middle break is between a settlement and the improvement with the same sequence number.
   fake.watch_breaks = {3, 0, 7};
   const Outcome outcome = Run(home, Search(fake));
   CHECK(outcome.exit_code == 0);
@@ -114,11 +114,12 @@ TEST_CASE("A lost connection is taken up after the last event seen, and nothing 
   CHECK_THAT(
       outcome.err,
       Catch::Contains(
-          "considered 22, measured 11, pruned 10, deferred 0, audited 0, rejected 1, best 1.70x"));
+          "considered 22, measured 11, pruned 10, selected 0, deferred 0, promoted 0, audited 0, "
+          "rejected 1, best 1.70x"));
   CHECK(fake.started().size() == 1);
 }
 
-TEST_CASE("A call that an orchestrator of several loses is made again with the same ids", "[e2e]") {
+TEST_CASE("A call lost by one of several orchestrators is retried with the same ids", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(2, 1.2, 0.1);
@@ -133,7 +134,7 @@ TEST_CASE("A call that an orchestrator of several loses is made again with the s
   CHECK(json::parse(outcome.out)["counts"]["considered"] == 6);
   REQUIRE(fake.started().size() == 2);
   CHECK(fake.started()[0].search_id() == fake.started()[1].search_id());
-  // Not for ever.
+  // The error is temporary.
   fake.error_counts.clear();
   const Outcome never = Run(home, {"watch", "s_1", "--orchestrator", fake.address()});
   CHECK(never.exit_code == 3);
@@ -159,21 +160,21 @@ TEST_CASE("A second Ctrl-C quits at once", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(5, 1.2, 0.1);
-  // Stopping does not help: the search never ends.
+  // Stopping has no effect: the search never ends.
   fake.script.events.pop_back();
   fake.watch_breaks = std::vector<size_t>(1000, 1000);
   fake.errors["WatchSearch"] = grpc::Status(grpc::StatusCode::UNAVAILABLE, "never");
   Program program(home, Search(fake));
   REQUIRE(program.AwaitErr("connection lost"));
   program.Signal(SIGINT);
-  REQUIRE(program.AwaitErr("once more to quit"));
+  REQUIRE(program.AwaitErr("interrupt again to quit"));
   const auto start = std::chrono::steady_clock::now();
   program.Signal(SIGINT);
   CHECK(program.Wait(20).exit_code == 4);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
 }
 
-TEST_CASE("On a terminal one block is redrawn and the cursor comes back", "[e2e]") {
+TEST_CASE("On a terminal one block is redrawn and the cursor is restored", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(5, 1.2, 0.1);
@@ -181,7 +182,7 @@ TEST_CASE("On a terminal one block is redrawn and the cursor comes back", "[e2e]
   Program program(home, Search(fake), {}, Program::Streams::kTerminal, 90);
   REQUIRE(program.AwaitOut("considered"));
   REQUIRE(program.AwaitOut("1.60x"));
-  program.Type("\x03");  // as the terminal sends it
+  program.Type("\x03");  // as sent by the terminal
   const Outcome outcome = program.Wait(20);
   CHECK(outcome.exit_code == 4);
   CHECK_THAT(outcome.out, Catch::Contains("\x1b[?25l"));
@@ -200,7 +201,7 @@ TEST_CASE("NO_COLOR gives plain lines on a terminal too", "[e2e]") {
   CHECK_THAT(outcome.out, Catch::Contains("considered 12"));
 }
 
-TEST_CASE("Nothing that a service says drives the terminal", "[e2e]") {
+TEST_CASE("Service output cannot control the terminal", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(3, 1.2, 0.1);
@@ -226,7 +227,7 @@ TEST_CASE("Nothing that a service says drives the terminal", "[e2e]") {
         std::string::npos);
 }
 
-TEST_CASE("The orchestrator's refusals keep their meaning", "[e2e]") {
+TEST_CASE("The orchestrator's errors keep their meaning", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(2, 1.2, 0.1);
@@ -237,6 +238,201 @@ TEST_CASE("The orchestrator's refusals keep their meaning", "[e2e]") {
   CHECK(Run(home, Search(fake)).exit_code == 2);
   fake.errors["StartSearch"] = grpc::Status(grpc::StatusCode::INTERNAL, "oops");
   CHECK(Run(home, Search(fake)).exit_code == 5);
+}
+
+TEST_CASE("Exporting an unknown search is refused in every format", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(2, 1.2, 0.1);
+  for (const char* format : {"records", "rl", "prediction-rows", "search-events"}) {
+    INFO(format);
+    const Outcome outcome = Run(home, {"export", "s_none", "--format", format, "-o",
+                                       home.File("out"), "--orchestrator", fake.address()});
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, Catch::Contains("'s_none' is not known"));
+    CHECK_FALSE(fs::exists(home.File("out")));
+  }
+}
+
+TEST_CASE("The best kernel of a search is written with everything needed to evaluate it again",
+          "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(6, 0.8, 0.2);
+  fake.script.finished.set_search_id("s1");
+  const auto best = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"best", "s1", "--orchestrator", fake.address()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(home, arguments);
+  };
+  const std::string source = fake.script.finished.confirmed_best().candidate().source();
+  REQUIRE_FALSE(source.empty());
+  const Outcome printed = best({});
+  CHECK(printed.exit_code == 0);
+  CHECK(printed.out == source);
+  CHECK_THAT(printed.err, Catch::Contains("fake: 1.80x") && Catch::Contains("confirmed"));
+  const Outcome written = best({"-o", home.File("fast.cc"), "--json"});
+  CHECK(written.exit_code == 0);
+  CHECK(ReadFile(home.File("fast.cc")).value() == source);
+  CHECK(json::parse(ReadFile(home.File("fast.json")).value())["kind"] == "host_native");
+  const json said = json::parse(written.out);
+  CHECK(said["output"] == home.File("fast.cc"));
+  CHECK(said["best"]["speedup"]["value"] == Approx(1.8));
+  CHECK(best({"-o", home.File("fast.json")}).exit_code == 2);
+  CHECK(best({"--device-model", "abacus"}).exit_code == 2);
+  CHECK(Run(home, {"best", "s_none", "--orchestrator", fake.address()}).exit_code == 2);
+
+  // The same candidates are submitted again.
+  const Outcome evaluated = Run(home, {"evaluate", "row_softmax", "--candidates",
+                                       home.File("fast.cc"), "--orchestrator", "127.0.0.1:1"});
+  CHECK(evaluated.exit_code == 3);
+}
+
+TEST_CASE("A search on several device models has a best kernel for each", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(3, 1.2, 0.1);
+  fake.script.finished.set_search_id("s1");
+  fake.device_models = {"NVIDIA H200", "NVIDIA L40S"};
+  const auto best = [&](const std::string& model) {
+    return Run(home,
+               {"best", "s1", "--orchestrator", fake.address(), "--json", "--device-model", model});
+  };
+  const Outcome any = Run(home, {"best", "s1", "--orchestrator", fake.address()});
+  CHECK(any.exit_code == 2);
+  CHECK_THAT(any.err, Catch::Contains("choose one; there are: NVIDIA H200, NVIDIA L40S"));
+  CHECK(json::parse(best("l40s").out)["search_id"] == "s1@nvidia-l40s");
+  CHECK(json::parse(best("NVIDIA H200").out)["search_id"] == "s1@nvidia-h200");
+  CHECK_THAT(best("nvidia").err, Catch::Contains("'nvidia' fits several"));
+  CHECK_THAT(best("A100").err, Catch::Contains("did not run on 'A100'"));
+}
+
+TEST_CASE("A search on several device models is followed and reported for each", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(4, 1.2, 0.1);
+  fake.device_models = {"NVIDIA H200", "NVIDIA L40S"};
+  const Outcome outcome = Run(home, Search(fake, {"--search-id", "s1", "--json", "--device-model",
+                                                  "h200", "--device-model", "l40s"}));
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  const v1::SearchSpec spec = fake.started()[0].spec();
+  CHECK(std::vector<std::string>(spec.device_models().begin(), spec.device_models().end()) ==
+        std::vector<std::string>{"h200", "l40s"});
+  std::istringstream lines(outcome.out);
+  std::vector<std::string> ids;
+  for (std::string line; std::getline(lines, line);) {
+    const json one = json::parse(line);
+    ids.push_back(one["search_id"]);
+    CHECK(fs::exists(one["report"].get<std::string>()));
+  }
+  CHECK(ids == std::vector<std::string>{"s1@nvidia-h200", "s1@nvidia-l40s"});
+  CHECK_THAT(outcome.err, Catch::Contains("s1@nvidia-l40s of row_softmax on cpu (NVIDIA L40S)"));
+}
+
+TEST_CASE("One id refers to the searches on all device models", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(4, 1.2, 0.1);
+  fake.script.finished.set_search_id("s1");
+  fake.device_models = {"NVIDIA H200", "NVIDIA L40S"};
+  const std::vector<std::string> both = {"s1@nvidia-h200", "s1@nvidia-l40s"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--orchestrator", fake.address()});
+    const Outcome outcome = Run(home, arguments);
+    INFO(outcome.err);
+    return outcome;
+  };
+  const auto ids = [](const std::string& out) {
+    std::istringstream lines(out);
+    std::vector<std::string> found;
+    for (std::string line; std::getline(lines, line);) {
+      const json one = json::parse(line);
+      found.push_back(one[one.contains("searchId") ? "searchId" : "search_id"]);
+      if (one.contains("report")) CHECK(fs::exists(one["report"].get<std::string>()));
+    }
+    return found;
+  };
+  for (const char* command : {"report", "watch", "stop"}) {
+    INFO(command);
+    const Outcome outcome = run({command, "s1", "--json"});
+    CHECK(outcome.exit_code == 0);
+    CHECK(ids(outcome.out) == both);
+  }
+  const std::vector<v1::WatchSearchRequest> watched = fake.watched();
+  REQUIRE(watched.size() == 2);
+  CHECK(watched[1].search_id() == both[1]);
+  CHECK_THAT(run({"stop", "s1"}).out, Catch::Contains("s1@nvidia-h200 is finishing\n") &&
+                                          Catch::Contains("s1@nvidia-l40s is finishing\n"));
+  // Commands that accept one search list the candidates for it.
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"report", "s1", "-o", home.File("one.html")},
+        std::vector<std::string>{"watch", "s1", "--report", home.File("one.html")},
+        std::vector<std::string>{"export", "s1", "--format", "search-events"}}) {
+    INFO(arguments[0]);
+    const Outcome outcome = run(arguments);
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, Catch::Contains("name one of s1@nvidia-h200, s1@nvidia-l40s"));
+  }
+  CHECK_FALSE(fs::exists(home.File("one.html")));
+  CHECK(ids(run({"stop", "s1@nvidia-l40s", "--json"}).out) == std::vector<std::string>{both[1]});
+}
+
+TEST_CASE("A search that generated no kernel reports what happened to its requests", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(0, 1, 0.1);
+  fake.script.records.clear();
+  fake.script.finished.set_search_id("s1");
+  fake.script.finished.set_end_reason("budget: generator_requests");
+  fake.script.finished.clear_counts();
+  fake.script.finished.clear_selective_risk();
+  fake.script.finished.mutable_spec()->set_generator(v1::GENERATOR_LLM);
+  v1::GenerationCounts& generation = *fake.script.finished.mutable_counts()->mutable_generation();
+  generation.set_requested(6);
+  generation.set_unusable(3);
+  generation.set_duplicates(1);
+  generation.set_unanswered(2);
+  const Outcome outcome =
+      Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o", home.File("r.html")});
+  CHECK(outcome.exit_code == 0);
+  const std::string told =
+      "Asked a model for 6 kernels: 0 written, 1 repeated, 3 unusable, 2 unanswered";
+  CHECK_THAT(outcome.out, Catch::Contains(told));
+  const std::string page = ReadFile(home.File("r.html")).value();
+  CHECK_THAT(page, Catch::Contains(told));
+  CHECK_THAT(page, Catch::Contains("The search ended without a candidate"));
+  CHECK_THAT(page, !Catch::Contains("Nothing has been settled yet"));
+}
+
+TEST_CASE("The report shows how models contributed to a search's forecasts", "[e2e]") {
+  const TemporaryFolder home("cli");
+  FakeOrchestrator fake;
+  fake.script = MakeSearchScript(3, 1.2, 0.1);
+  fake.script.finished.set_search_id("s1");
+  v1::ModelUse& use = *fake.script.finished.mutable_counts()->mutable_model_use();
+  use.set_asked(9);
+  use.set_declined(2);
+  use.set_unanswered(3);
+  use.set_last_error("connection refused");
+  use.mutable_token_usage()->set_input_tokens(1234);
+  v1::UnreadableAnswers& unreadable = *use.add_unreadable();
+  unreadable.set_fault("no_json");
+  unreadable.set_count(4);
+  unreadable.set_example("I think\nit is fast");
+  const Outcome outcome = Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o",
+                                     home.File("r.html"), "--json"});
+  CHECK(outcome.exit_code == 0);
+  const json said = json::parse(outcome.out)["model_use"];
+  CHECK(said["unreadable"][0]["count"] == 4);
+  const std::string text =
+      Run(home, {"report", "s1", "--orchestrator", fake.address(), "-o", home.File("r.html")}).out;
+  for (const std::string& where : {text, ReadFile(home.File("r.html")).value()}) {
+    CHECK_THAT(where, Catch::Contains("9 forecasts: 0 used, 2 declined, 4 unreadable (4 no_json), "
+                                      "3 unanswered; 1,234 tokens.") &&
+                          Catch::Contains("No forecast uses an answer of a model.") &&
+                          Catch::Contains("it is fast") && Catch::Contains("connection refused"));
+  }
 }
 
 TEST_CASE("Exported records give the same report and can be scored", "[e2e]") {
@@ -266,9 +462,45 @@ TEST_CASE("Exported records give the same report and can be scored", "[e2e]") {
   CHECK(scores["spearman"]["value"] == Approx(1));
   CHECK(scores["accuracy"]["low"].get<double>() <= scores["accuracy"]["value"].get<double>());
   CHECK_THAT(Run(home, {"eval", records}).out, Catch::Contains("calibration error (ECE)"));
+
+  // Records with impossible measurements are omitted and change no score.
+  std::string impossible;
+  std::istringstream lines(ReadFile(records).value());
+  for (std::string line; std::getline(lines, line);) {
+    json record = json::parse(line);
+    if (!record["evaluation"].contains("measured")) continue;
+    json& measured = record["evaluation"]["measured"];
+    if (!measured.contains("ok")) continue;
+    for (const char* const value : {"NaN", "Infinity", "-Infinity"}) {
+      measured["ok"]["speedup"]["value"] = value;
+      impossible += record.dump() + "\n";
+    }
+    break;
+  }
+  // A forecast of theirs counts as little.
+  std::istringstream again(ReadFile(records).value());
+  for (std::string line; std::getline(again, line);) {
+    json record = json::parse(line);
+    if (!record["evaluation"].contains("forecast")) continue;
+    record["evaluation"]["forecast"]["expected_log2_speedup"] = "NaN";
+    impossible += record.dump() + "\n";
+    break;
+  }
+  REQUIRE(std::count(impossible.begin(), impossible.end(), '\n') == 4);
+  std::ofstream(records, std::ios::app) << impossible;
+  const Outcome cleaned = Run(home, {"eval", records, "--json"});
+  CHECK(cleaned.exit_code == 0);
+  CHECK(json::parse(cleaned.out)["items"] == 12);
+  CHECK_THAT(cleaned.err, Catch::Contains("4 records left out: the figures are impossible") &&
+                              Catch::Contains("ok.speedup"));
+  // A report draws what it is given, and refuses them.
+  const Outcome refused = Run(home, {"report", "--records", records, "-o", home.File("r.html")});
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Catch::Contains(records + ":27: evaluation.measured.ok.speedup.value: "
+                                                    "nan is not a finite number"));
 }
 
-TEST_CASE("An export goes on where a stream broke, with each record once", "[e2e]") {
+TEST_CASE("An export resumes after a broken stream and has each record once", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator whole;
   whole.script = MakeSearchScript(12, 0.6, 0.2);
@@ -292,14 +524,13 @@ TEST_CASE("An export goes on where a stream broke, with each record once", "[e2e
     CHECK(exported(broken) == expected);
   }
   const std::vector<v1::ExportRequest> asked = broken.exported();
-  // The breaks are used up by the first export.
+  // The first export uses up the breaks.
   REQUIRE(asked.size() == 5);
   CHECK(asked[3].from_sequence() == 0);
   CHECK(broken.watched().size() == 4);
 }
 
-TEST_CASE("An export of everything tells searches apart whose requests have the same ids",
-          "[e2e]") {
+TEST_CASE("A full export distinguishes searches whose requests have the same ids", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(12, 0.6, 0.2);
@@ -319,10 +550,11 @@ TEST_CASE("An export of everything tells searches apart whose requests have the 
         static_cast<int64_t>(2 * records.size()));
 }
 
-TEST_CASE("An export of one search asks for what comes after its last record", "[e2e]") {
+TEST_CASE("Exporting one search requests only what follows its last record", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(12, 0.6, 0.2);
+  fake.script.finished.set_search_id("s1");
   fake.export_breaks = {5, 0, 9};
   const Outcome outcome = Run(home, {"export", "s1", "--orchestrator", fake.address()});
   CHECK(outcome.exit_code == 0);
@@ -335,7 +567,7 @@ TEST_CASE("An export of one search asks for what comes after its last record", "
   CHECK(asked[3].from_sequence() == fake.script.records[13].sequence() + 1);
 }
 
-TEST_CASE("Damaged records are named with file and line", "[e2e]") {
+TEST_CASE("Damaged records are reported with file and line", "[e2e]") {
   const TemporaryFolder home("cli");
   const std::string records = home.File("records.jsonl");
   std::ofstream(records) << "\n{\"sequence\": \"1\"\n";
@@ -348,7 +580,7 @@ TEST_CASE("Damaged records are named with file and line", "[e2e]") {
   CHECK(Run(home, {"eval", records}).exit_code == 2);
 }
 
-TEST_CASE("Searches are listed over all pages and stopped by name", "[e2e]") {
+TEST_CASE("Searches are listed across all pages and stopped by name", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(2, 1.2, 0.1);
@@ -366,7 +598,7 @@ TEST_CASE("Searches are listed over all pages and stopped by name", "[e2e]") {
   CHECK(fake.stops() == 1);
 }
 
-TEST_CASE("An orchestrator named by the environment is used", "[e2e]") {
+TEST_CASE("The orchestrator address is read from the environment", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(2, 1.2, 0.1);
@@ -376,7 +608,7 @@ TEST_CASE("An orchestrator named by the environment is used", "[e2e]") {
   CHECK(fake.started().size() == 1);
 }
 
-TEST_CASE("A search's events are exported as the published kinds", "[e2e]") {
+TEST_CASE("A search's events are exported as the published record kinds", "[e2e]") {
   const TemporaryFolder home("cli");
   FakeOrchestrator fake;
   fake.script = MakeSearchScript(8, 0.8, 0.2);
@@ -402,7 +634,7 @@ TEST_CASE("A search's events are exported as the published kinds", "[e2e]") {
   CHECK(kinds["evaluation_failed"] == 2);
   CHECK(kinds["evaluations_drained"] == 1);
   CHECK(exported("prediction-rows").exit_code == 0);
-  // The problem is not at hand, and so the reference is not.
+  // The problem is missing, and so is the reference.
   const Outcome rows = exported("evaluation-rows");
   CHECK(rows.exit_code != 0);
   CHECK_THAT(rows.err, Catch::Contains("8 rows left out: a source is neither in the records"));

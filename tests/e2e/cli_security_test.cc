@@ -1,4 +1,4 @@
-// The real services with TLS both ways and tokens, and the program as their client.
+// Tests the real services with mutual TLS and tokens, and the program as their client.
 
 #include <sys/stat.h>
 
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A home with certificates, tokens and a problem whose measurements are recorded.
+// A home with certificates, tokens and a problem with recorded measurements.
 struct Site {
   Site() : home("security"), recorded(MakeRecordedProblem(6, 4)) {
     problem = home.File("problems/" + recorded.problem.name);
@@ -50,7 +50,7 @@ struct Site {
     Write(name + ".crt", pair.certificate);
     Write(name + ".key", pair.key);
   }
-  // Makes one with the program, and gives the entry that it prints.
+  // Creates a token with the program. Returns the entry that it prints.
   std::string Token(const std::string& name, const std::vector<std::string>& roles) const {
     std::vector<std::string> arguments = {"token", name, "-o", home.File(name + ".token")};
     for (const std::string& role : roles) {
@@ -61,7 +61,7 @@ struct Site {
     REQUIRE(made.exit_code == 0);
     return made.out;
   }
-  // What a service is started with to show `name`'s certificate and to ask for others'.
+  // Service flags to present `name`'s certificate and require others'.
   std::vector<std::string> Server(const std::string& name,
                                   const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {"--tls-certificate-file", home.File(name + ".crt"),
@@ -77,7 +77,7 @@ struct Site {
   std::string problem;
 };
 
-TEST_CASE("A token is made for its owner alone, and never over another one", "[e2e]") {
+TEST_CASE("A token file is readable by its owner only and never overwritten", "[e2e]") {
   const TemporaryFolder home("token");
   const std::string file = home.File("token");
   const Outcome made = Run(
@@ -102,7 +102,7 @@ TEST_CASE("A token is made for its owner alone, and never over another one", "[e
   CHECK_FALSE(fs::exists(home.File("x")));
 }
 
-TEST_CASE("Who has a certificate and a token is served, and nobody else", "[e2e]") {
+TEST_CASE("Only clients with a certificate and a token are served", "[e2e]") {
   const Site site;
   const TemporaryFolder& home = site.home;
   Service worker("kernelcast-worker",
@@ -148,7 +148,7 @@ TEST_CASE("Who has a certificate and a token is served, and nobody else", "[e2e]
   CHECK((search.exit_code == 0 || search.exit_code == 1));
   CHECK_THAT(search.out, Catch::Contains("\"measured\""));
   CHECK(run(searches, "client", "alice").exit_code == 0);
-  // The orchestrator's own token opened the others to it.
+  // The orchestrator's own token was accepted by the others.
   for (const Service* service : {&worker, &forecaster}) {
     const auto page = MetricsPage::Fetch(service->metrics_port());
     REQUIRE(page.ok());

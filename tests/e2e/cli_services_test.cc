@@ -1,7 +1,10 @@
-// The program with the real services. The worker answers from made-up records, so that no test
-// depends on how quiet the machine is.
+// Tests the program with the real services. The worker replays synthetic records, so that no test
+// depends on a quiet machine.
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +21,7 @@
 #include "common/process/child_process.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/cli/commands/connection.h"
 #include "tests/e2e/program.h"
 #include "tests/support/eventually.h"
@@ -69,12 +73,30 @@ struct Site {
 // `up` prints one line of JSON when it is ready.
 void AwaitReady(Program& program) { REQUIRE(program.AwaitOut("}\n")); }
 
+// Listens on a port of 127.0.0.1.
+struct Listener {
+  explicit Listener(uint16_t port) : fd(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    listens =
+        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(fd, 1) == 0;
+  }
+  ~Listener() { close(fd); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  const int fd;
+  bool listens = false;
+};
+
 json AddressesIn(const Site& site) {
   std::ifstream file(site.home.File("state/kernelcast/services.json"));
   return json::parse(file);
 }
 
-// Processes whose parent is `parent`.
 std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
@@ -102,7 +124,7 @@ pid_t ServiceOf(pid_t supervisor, const std::string& name) {
   return -1;
 }
 
-TEST_CASE("up runs the services until it is told to stop, and only once a state folder", "[e2e]") {
+TEST_CASE("up runs the services until it is stopped, and only once per state folder", "[e2e]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -119,19 +141,120 @@ TEST_CASE("up runs the services until it is told to stop, and only once a state 
   const Outcome doctor = Run(site.home, {"doctor", "--json"});
   CHECK_THAT(doctor.out, Catch::Contains("1 of 1 workers"));
 
+  // The help of --policy lists the orchestrator's policies.
+  v1::OrchestratorDescription description;
+  grpc::ClientContext call;
+  REQUIRE(v1::Orchestrator::NewStub(
+              grpc::CreateChannel(addresses["orchestrator"], grpc::InsecureChannelCredentials()))
+              ->Describe(&call, {}, &description)
+              .ok());
+  std::string policies;
+  for (const std::string& policy : description.policies()) {
+    policies += (policies.empty() ? "{" : ",") + policy;
+  }
+  CHECK_THAT(Run(site.home, {"search", "--help"}).out,
+             Catch::Contains("--policy " + policies + "}"));
+
   up.Signal(SIGTERM);
   const Outcome outcome = up.Wait(60);
   INFO(outcome.err);
   CHECK(outcome.exit_code == 0);
   for (const pid_t child : children) CHECK_FALSE(Alive(child));
   CHECK_FALSE(fs::exists(site.home.File("state/kernelcast/services.json")));
+  // Bookmarks and scrape targets stay valid: --listen changes only the orchestrator's address.
   Program again(site.home, site.Up());
   AwaitReady(again);
+  json kept = AddressesIn(site);
+  for (const char* name : {"worker", "forecaster", "orchestrator_status", "orchestrator_metrics",
+                           "worker_metrics", "forecaster_metrics"}) {
+    INFO(name);
+    REQUIRE(kept.contains(name));
+    CHECK(kept[name] == addresses[name]);
+  }
   again.Signal(SIGINT);
   CHECK(again.Wait(60).exit_code == 0);
+
+  // A port in use is replaced, with a message.
+  const std::string status = addresses["orchestrator_status"];
+  const Listener blocker(static_cast<uint16_t>(std::stoi(status.substr(status.find(':') + 1))));
+  REQUIRE(blocker.listens);
+  Program third(site.home, site.Up());
+  AwaitReady(third);
+  CHECK(AddressesIn(site)["orchestrator_status"] != status);
+  third.Signal(SIGINT);
+  const Outcome moved = third.Wait(60);
+  CHECK(moved.exit_code == 0);
+  CHECK_THAT(moved.err, Catch::Contains(status + " is taken; the status page gets another port"));
 }
 
-TEST_CASE("A service that dies is started again where it was", "[e2e]") {
+TEST_CASE("up continues with a damaged event log if the loss is accepted, once", "[e2e]") {
+  const Site site;
+  {
+    Program up(site.home, site.Up());
+    AwaitReady(up);
+    up.Signal(SIGTERM);
+    REQUIRE(up.Wait(60).exit_code == 0);
+  }
+  const Outcome search = Run(site.home, site.Search());
+  INFO(search.err);
+  REQUIRE(search.exit_code == 0);
+  const std::string log = site.home.File("state/kernelcast/orchestrator/orchestrator.db");
+  REQUIRE(fs::remove(log));
+
+  const Outcome refused = Run(site.home, site.Up());
+  CHECK(refused.exit_code == 3);
+  CHECK_THAT(refused.err,
+             Catch::Contains("events were acknowledged") && Catch::Contains("--accept-loss"));
+
+  Program up(site.home, site.Up({"--accept-loss"}));
+  AwaitReady(up);
+  const auto arguments = [&up] {
+    const pid_t pid = ServiceOf(up.pid(), "kernelcast-orchestrator");
+    REQUIRE(pid > 0);
+    return ReadFile("/proc/" + std::to_string(pid) + "/cmdline").value();
+  };
+  CHECK_THAT(arguments(), Catch::Contains("--accept-loss"));
+  // What is started again must not lose more.
+  kill(ServiceOf(up.pid(), "kernelcast-orchestrator"), SIGKILL);
+  REQUIRE(up.AwaitErr("the orchestrator is back"));
+  CHECK_THAT(arguments(), !Catch::Contains("--accept-loss"));
+  up.Signal(SIGTERM);
+  CHECK(up.Wait(60).exit_code == 0);
+  Program whole(site.home, site.Up());
+  AwaitReady(whole);
+  whole.Signal(SIGTERM);
+  CHECK(whole.Wait(60).exit_code == 0);
+}
+
+#ifdef KERNELCAST_FAKE_DRIVER
+TEST_CASE("up measures on the GPUs given by --gpus", "[e2e]") {
+  const TemporaryFolder home("up-gpus");
+  fs::create_symlink(fs::path(KERNELCAST_FAKE_DRIVER) / "libcuda.so.1", home.File("libcuda.so.1"));
+  std::ofstream(home.File("models")) << "Fake GPU A\nFake GPU B\n";
+  Program up(home, {"up", "--json", "--listen", "127.0.0.1:0", "--gpus", "1"},
+             {{"LD_LIBRARY_PATH", home.path().string()}, {"CUDA_HOME", KERNELCAST_CUDA_HOME}});
+  REQUIRE(up.AwaitOut("}\n"));
+  std::ifstream file(home.File("state/kernelcast/services.json"));
+  const json addresses = json::parse(file);
+  v1::WorkerDescription description;
+  grpc::ClientContext call;
+  REQUIRE(v1::Worker::NewStub(
+              grpc::CreateChannel(addresses["worker"], grpc::InsecureChannelCredentials()))
+              ->Describe(&call, {}, &description)
+              .ok());
+  std::vector<std::string> models;
+  for (const v1::TargetDescription& target : description.targets()) {
+    for (const v1::TargetDevice& device : target.devices()) {
+      if (target.target() == "cuda") models.push_back(device.device().model());
+    }
+  }
+  CHECK(models == std::vector<std::string>{"Fake GPU B"});
+  up.Signal(SIGINT);
+  CHECK(up.Wait(60).exit_code == 0);
+}
+#endif
+
+TEST_CASE("A service that dies is restarted at its address", "[e2e]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -153,7 +276,7 @@ TEST_CASE("A service that dies is started again where it was", "[e2e]") {
   CHECK(up.Wait(60).exit_code == 0);
 }
 
-TEST_CASE("Services die with the program that started them, however it ends", "[e2e]") {
+TEST_CASE("Services die with the program that started them, however it exits", "[e2e]") {
   const Site site;
   std::vector<pid_t> children;
   {
@@ -167,14 +290,14 @@ TEST_CASE("Services die with the program that started them, however it ends", "[
   for (const pid_t child : children) {
     CHECK(Eventually([&] { return !Alive(child); }));
   }
-  // Nothing is left that would keep the next one from starting.
+  // Nothing left behind prevents the next start.
   Program again(site.home, site.Up());
   AwaitReady(again);
   again.Signal(SIGTERM);
   CHECK(again.Wait(60).exit_code == 0);
 }
 
-TEST_CASE("search brings the services up itself, and finds a kernel near the best", "[e2e]") {
+TEST_CASE("search starts the services itself and finds a kernel near the best", "[e2e]") {
   const Site site;
   const Outcome outcome = Run(site.home, site.Search({"--report", site.home.File("r.html")}));
   INFO(outcome.err);
@@ -186,7 +309,7 @@ TEST_CASE("search brings the services up itself, and finds a kernel near the bes
   CHECK(result["counts"]["measured"].get<int>() <= 25);
   CHECK(fs::file_size(site.home.File("r.html")) > 50'000);
 
-  // The state stays: the search is listed, exported and reported by services started anew.
+  // The state persists: new services list, export and report the search.
   const std::string id = result["search_id"];
   CHECK_THAT(Run(site.home, {"searches"}).out, Catch::Contains(id));
   const Outcome exported = Run(site.home, {"export", id, "-o", site.home.File("out.jsonl")});
@@ -198,7 +321,20 @@ TEST_CASE("search brings the services up itself, and finds a kernel near the bes
   CHECK(Run(site.home, {"eval", site.home.File("out.jsonl")}).exit_code == 0);
 }
 
-TEST_CASE("What the search counts and what the report counts is the same", "[e2e]") {
+TEST_CASE("A search on an absent device fails within seconds and lists the available devices",
+          "[e2e]") {
+  const Site site;
+  const Outcome outcome = Run(site.home, site.Search({"--device-model", "no such device"}));
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 1);
+  CHECK_THAT(outcome.err, Catch::Contains("no worker measures cpu on no such device") &&
+                              Catch::Contains("there are: cpu on "));
+  const json result = json::parse(outcome.out);
+  CHECK(result["status"] == "failed");
+  CHECK_FALSE(result.value("interrupted", true));
+}
+
+TEST_CASE("The search's counts match the report's counts", "[e2e]") {
   const Site site;
   const Outcome outcome = Run(site.home, site.Search());
   REQUIRE(outcome.exit_code == 0);
@@ -208,7 +344,7 @@ TEST_CASE("What the search counts and what the report counts is the same", "[e2e
   const auto number = [&](const char* name) {
     return counts.contains(name) ? std::stoull(counts[name].get<std::string>()) : 0;
   };
-  CHECK(result["counts"]["considered"] == number("distinct_candidates"));
+  CHECK(result["counts"]["considered"] == number("considered"));
   CHECK(result["counts"]["decided"] == number("decided"));
   CHECK(result["counts"]["measured"] == number("measured"));
   CHECK(result["counts"]["deferred"] == number("deferred"));
@@ -216,7 +352,7 @@ TEST_CASE("What the search counts and what the report counts is the same", "[e2e
   CHECK(result["counts"]["audited"] == number("audited"));
 }
 
-TEST_CASE("A search goes on when the orchestrator is killed under it", "[e2e]") {
+TEST_CASE("A search continues when the orchestrator is killed during it", "[e2e]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -232,7 +368,7 @@ TEST_CASE("A search goes on when the orchestrator is killed under it", "[e2e]") 
   CHECK(up.Wait(60).exit_code == 0);
 }
 
-TEST_CASE("Two searches at once share the services of the first", "[e2e]") {
+TEST_CASE("Two concurrent searches share the services of the first", "[e2e]") {
   const Site site;
   Program first(site.home, site.Search());
   Program second(site.home, site.Search({"--seed", "2"}));
@@ -245,7 +381,7 @@ TEST_CASE("Two searches at once share the services of the first", "[e2e]") {
   CHECK(std::count(list.out.begin(), list.out.end(), '\n') == 3);
 }
 
-TEST_CASE("What was asked of services that have ended is asked of the next ones", "[e2e]") {
+TEST_CASE("A request lost with stopped services is sent to their replacements", "[e2e]") {
   const Site site;
   Program first(site.home, site.Up());
   AwaitReady(first);
@@ -265,7 +401,7 @@ TEST_CASE("What was asked of services that have ended is asked of the next ones"
           second = std::make_unique<Program>(site.home, site.Up());
           AwaitReady(*second);
         }
-        // As the streams that read a search back do: without waiting for a connection.
+        // Like the streams that read a search: without waiting for a connection.
         grpc::ClientContext call;
         v1::ListSearchesReply reply;
         return FromGrpc(stub.ListSearches(&call, {}, &reply));
@@ -275,7 +411,7 @@ TEST_CASE("What was asked of services that have ended is asked of the next ones"
   CHECK(asked == 2);
   CHECK_FALSE(connection.owns_services());
 
-  // What is wrong with the call itself is not asked again.
+  // Errors of the call itself are not retried.
   asked = 0;
   CHECK(absl::IsNotFound(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
     ++asked;
@@ -290,7 +426,7 @@ TEST_CASE("What was asked of services that have ended is asked of the next ones"
   CHECK(second->Wait(60).exit_code == 0);
 }
 
-TEST_CASE("A port that is taken is told from the orchestrator's own log", "[e2e]") {
+TEST_CASE("A port in use is reported from the orchestrator's own log", "[e2e]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -304,17 +440,19 @@ TEST_CASE("A port that is taken is told from the orchestrator's own log", "[e2e]
   CHECK(up.Wait(60).exit_code == 0);
 }
 
-TEST_CASE("doctor finds everything that a search needs", "[e2e]") {
+TEST_CASE("doctor finds everything a search needs", "[e2e]") {
   const TemporaryFolder home("doctor");
   const Outcome outcome = Run(home, {"doctor", "--json"});
   INFO(outcome.out);
+  CHECK_THAT(outcome.out, !Catch::Contains("cannot measure: cannot measure"));
+  CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"services\",\"verdict\":\"ok\""));
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"target cpu\",\"verdict\":\"ok\""));
   CHECK_THAT(outcome.out, Catch::Contains("\"check\":\"gpu driver\"") ||
                               Catch::Contains("\"check\":\"cuda\",\"verdict\":\"note\""));
 }
 
-TEST_CASE("A machine that refuses protections is warned of, by the worker and by doctor", "[e2e]") {
+TEST_CASE("The worker and doctor warn when a machine refuses protections", "[e2e]") {
   const TemporaryFolder home("refused");
   const auto doctor = [&](const std::string& refused) {
     ChildOptions options;
@@ -343,7 +481,7 @@ TEST_CASE("A machine that refuses protections is warned of, by the worker and by
     std::sort(missing.begin(), missing.end());
     return std::pair(missing, exit.output);
   };
-  // What the machine of the test refuses anyway, with a call that nobody makes.
+  // Refuses a call that nothing makes, as a baseline of this machine's own refusals.
   const auto [granted, all_well] = doctor("swapon");
   for (const auto& [call, protection] : {std::pair{"unshare", "namespaces"},
                                          {"landlock_create_ruleset", "landlock"},
@@ -360,7 +498,7 @@ TEST_CASE("A machine that refuses protections is warned of, by the worker and by
   }
 }
 
-TEST_CASE("Records become rows that score as they do, and balanced training pools", "[e2e]") {
+TEST_CASE("Records become rows with the same scores, and balanced training pools", "[e2e]") {
   Site site;
   const TemporaryFolder& home = site.home;
   const std::map<std::string, std::string> environment = {
@@ -380,7 +518,7 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
     REQUIRE(outcome.exit_code == 0);
     return home.File(format);
   };
-  // Sources come back to records that lack them.
+  // Sources are restored to records without them.
   REQUIRE(Run(home, {"export", "s1", "-o", home.File("bare.jsonl")}, environment).exit_code == 0);
   CHECK_THAT(ReadFile(home.File("bare.jsonl")).value(), !Catch::Contains("\"source\":"));
   const Outcome filled = Run(home,
@@ -413,7 +551,7 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
   const Outcome events = Run(home, {"eval", home.File("events.jsonl"), "--json"});
   INFO(events.err);
   REQUIRE(events.exit_code == 0);
-  // What was asked about several times was decided on the last forecast, as in the records.
+  // Candidates with several forecasts were decided on the last one, as in the records.
   CHECK(json::parse(events.out)["items"] == a["items"]);
   CHECK(json::parse(events.out)["accuracy"]["value"].get<double>() ==
         Approx(a["accuracy"]["value"].get<double>()).epsilon(1e-9));
@@ -435,8 +573,7 @@ TEST_CASE("Records become rows that score as they do, and balanced training pool
   for (const auto& [bin, of_bin] : bins) CHECK(of_bin <= 4);
 }
 
-TEST_CASE("Training gives the same model each time, and says when there is nothing to learn from",
-          "[e2e]") {
+TEST_CASE("Training is reproducible and reports when there is nothing to learn from", "[e2e]") {
   const TemporaryFolder home("train");
   fs::create_directories(home.File("spaces"));
   fs::create_directories(home.File("empty"));

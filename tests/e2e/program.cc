@@ -62,14 +62,14 @@ Program::Program(const TemporaryFolder& home, const std::vector<std::string>& ar
     size.ws_row = 40;
     size.ws_col = static_cast<unsigned short>(columns);
     ioctl(out_fd_, TIOCSWINSZ, &size);
-    // The first terminal that a new session opens becomes its own.
+    // A new session's first opened terminal becomes its controlling terminal.
     posix_spawn_file_actions_addopen(&actions, 0, ptsname(out_fd_), O_RDWR, 0);
     posix_spawn_file_actions_adddup2(&actions, 0, 1);
     posix_spawn_file_actions_adddup2(&actions, 0, 2);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   } else {
     if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) {
-      throw std::runtime_error("no pipe to be had");
+      throw std::runtime_error("no pipe available");
     }
     out_fd_ = out[0];
     err_fd_ = err[0];
@@ -111,7 +111,7 @@ bool Program::Pump(int timeout_ms) {
     if (count > 0) {
       into.append(buffer.data(), static_cast<size_t>(count));
     } else if (count == 0 || errno != EINTR) {
-      close(fd);  // a terminal whose other end has gone gives EIO
+      close(fd);  // a terminal whose other end is closed gives EIO
       fd = -1;
     }
   };
@@ -171,7 +171,7 @@ Outcome Program::Wait(double seconds) {
     }
   }
   reaped_ = true;
-  // What is still in the pipes; a child of the program may hold them open.
+  // Reads the rest of the pipes; a child of the program may hold them open.
   while (streams && Pump(0)) {
     std::array<pollfd, 2> fds = {pollfd{out_fd_, POLLIN, 0}, pollfd{err_fd_, POLLIN, 0}};
     if (poll(fds.data(), fds.size(), 50) <= 0) break;

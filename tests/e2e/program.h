@@ -12,15 +12,15 @@
 
 namespace kernelcast::testing {
 
-// How a program ended and what it said.
+// A program's exit code and output.
 struct Outcome {
-  int exit_code = -1;  // -signal where one killed it
+  int exit_code = -1;  // -signal if a signal killed it
   std::string out;
   std::string err;
 };
 
-// `kernelcast` as a user runs it, in an environment of its own: home, state and problems are in a
-// temporary folder, and nothing of the developer's settings reaches it.
+// Runs `kernelcast` as a user would, in its own environment: home, state and problems are in a
+// temporary folder, and none of the developer's settings apply.
 class Program {
  public:
   // On a terminal, both streams are `out`.
@@ -29,16 +29,16 @@ class Program {
   Program(const TemporaryFolder& home, const std::vector<std::string>& arguments,
           const std::map<std::string, std::string>& environment = {},
           Streams streams = Streams::kPipes, int columns = 100);
-  // Kills it if it still runs.
+  // Kills it if it is still running.
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Waits until its output holds the text; false when it has ended or 30 s have passed without.
+  // Waits until its output contains the text. Returns false if it ended or 30 s passed first.
   bool AwaitOut(const std::string& text);
   bool AwaitErr(const std::string& text);
-  // Waits for a number of at least `least` behind `text`, as lines that skip some show it.
+  // Waits for a number of at least `least` after `text`, because lines may skip some values.
   bool AwaitErrNumber(const std::string& text, int least);
   void Signal(int number);
   // Writes to its terminal.
@@ -48,7 +48,8 @@ class Program {
 
  private:
   bool Await(const std::string& text, const std::string& in);
-  // Reads what there is, waiting at most `timeout_ms`. False when both streams have ended.
+  // Reads available output, waiting at most `timeout_ms`. Returns false when both streams have
+  // ended.
   bool Pump(int timeout_ms);
 
   pid_t pid_ = -1;
@@ -62,7 +63,7 @@ class Program {
 Outcome Run(const TemporaryFolder& home, const std::vector<std::string>& arguments,
             const std::map<std::string, std::string>& environment = {});
 
-// Whether a process is there and not a zombie.
+// Whether a process exists and is not a zombie.
 bool Alive(pid_t pid);
 
 }  // namespace kernelcast::testing

@@ -7,7 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/convert/convert.h"
 #include "common/domain/bins.h"
 #include "common/domain/forecast.h"
@@ -63,7 +65,7 @@ v1::Measurement MakeMeasurement(const std::string& candidate_id, double speedup,
   return measurement;
 }
 
-// Adds events and records in the order of the orchestrator's log.
+// Adds events and records in the orchestrator's log order.
 class Writer {
  public:
   explicit Writer(SearchScript& script) : script_(script) {}
@@ -81,7 +83,7 @@ class Writer {
     const int number = static_cast<int>(counts_.proposed()) + 1;
     counts_.set_proposed(counts_.proposed() + 1);
     counts_.set_decided(counts_.decided() + 1);
-    counts_.set_distinct_candidates(counts_.distinct_candidates() + 1);
+    counts_.set_considered(counts_.considered() + 1);
     v1::SearchEvent* event = AddEvent();
     event->mutable_proposed()->set_request_id(absl::StrCat("s/", number));
     event->mutable_proposed()->set_candidate_id(Id("k_", number));
@@ -130,7 +132,7 @@ class Writer {
     *record->mutable_evaluation() = std::move(evaluation);
   }
 
-  // Shares the sequence number of the settlement before it, as the orchestrator's do.
+  // Has the sequence number of the preceding settlement, like the orchestrator's.
   void Improve(const v1::Evaluation& evaluation) {
     v1::SearchEvent event = script_.events.back();
     event.mutable_improved()->set_candidate_id(evaluation.candidate_id());
@@ -259,6 +261,17 @@ int FakeOrchestrator::problems_put() const {
   return problems_put_;
 }
 
+std::vector<v1::Search> FakeOrchestrator::SearchesOf(const v1::Search& search) const {
+  std::vector<v1::Search> all;
+  for (const std::string& model : device_models) {
+    v1::Search& one = all.emplace_back(search);
+    one.set_search_id(absl::StrCat(
+        search.search_id(), "@", absl::AsciiStrToLower(absl::StrReplaceAll(model, {{" ", "-"}}))));
+    one.set_device_model(model);
+  }
+  return all;
+}
+
 grpc::Status FakeOrchestrator::ErrorOf(const std::string& method) const {
   const auto found = errors.find(method);
   if (found == errors.end()) return grpc::Status::OK;
@@ -301,6 +314,7 @@ grpc::Status FakeOrchestrator::StartSearch(grpc::ServerContext*,
   search->set_search_id(request->search_id());
   *search->mutable_spec() = request->spec();
   search->set_status(v1::SEARCH_STATUS_RUNNING);
+  for (v1::Search& one : SearchesOf(*search)) *reply->add_searches() = std::move(one);
   return ErrorOf("StartSearch");
 }
 
@@ -308,6 +322,9 @@ grpc::Status FakeOrchestrator::WatchSearch(grpc::ServerContext* context,
                                            const v1::WatchSearchRequest* request,
                                            grpc::ServerWriter<v1::SearchEvent>* writer) {
   if (const grpc::Status error = ErrorOf("WatchSearch"); !error.ok()) return error;
+  if (!device_models.empty() && request->search_id().find('@') == std::string::npos) {
+    return {grpc::StatusCode::INVALID_ARGUMENT, "search_id: watch one of them"};
+  }
   size_t most = script.events.size() + 1;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -343,25 +360,32 @@ grpc::Status FakeOrchestrator::StopSearch(grpc::ServerContext*,
   *reply->mutable_search() = script.finished;
   reply->mutable_search()->set_search_id(request->search_id());
   reply->mutable_search()->set_status(v1::SEARCH_STATUS_FINISHING);
+  if (request->search_id() == CurrentSearchId()) {
+    for (v1::Search& one : SearchesOf(reply->search())) *reply->add_searches() = std::move(one);
+  }
   return ErrorOf("StopSearch");
 }
 
 grpc::Status FakeOrchestrator::GetSearch(grpc::ServerContext*, const v1::GetSearchRequest* request,
                                          v1::GetSearchReply* reply) {
   if (const grpc::Status error = ErrorOf("GetSearch"); !error.ok()) return error;
-  if (request->search_id() != CurrentSearchId()) {
+  // Searches on device models also have their own ids.
+  if (request->search_id().substr(0, request->search_id().find('@')) != CurrentSearchId()) {
     return {grpc::StatusCode::NOT_FOUND,
             absl::StrCat("search_id: '", request->search_id(), "' is not known")};
   }
   *reply->mutable_search() = script.finished;
   reply->mutable_search()->set_search_id(request->search_id());
+  if (request->search_id() == CurrentSearchId()) {
+    for (v1::Search& one : SearchesOf(reply->search())) *reply->add_searches() = std::move(one);
+  }
   return grpc::Status::OK;
 }
 
 grpc::Status FakeOrchestrator::ListSearches(grpc::ServerContext*,
                                             const v1::ListSearchesRequest* request,
                                             v1::ListSearchesReply* reply) {
-  // Two to a page, so that clients must turn it.
+  // Two per page, so that clients must page.
   size_t index = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   for (int i = 0; i < 2 && index < searches.size(); ++i) *reply->add_searches() = searches[index++];
   if (index < searches.size()) reply->set_next_page_token(std::to_string(index));

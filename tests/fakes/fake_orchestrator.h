@@ -17,19 +17,18 @@
 
 namespace kernelcast::testing {
 
-// What a search is to look like from outside.
+// A search as seen by clients.
 struct SearchScript {
   std::vector<v1::SearchEvent> events;
   std::vector<v1::ExportRecord> records;
-  v1::Search finished;  // what GetSearch says
+  v1::Search finished;  // returned by GetSearch
 };
 
 // A search that measures `measured` candidates, the n-th at a speedup of `first` + n * `step`, and
 // prunes as many; one is rejected and one crashes. It ends with its best confirmed.
 SearchScript MakeSearchScript(int measured, double first, double step);
 
-// An orchestrator that does as a test tells it, in this process. Everything that tests set is set
-// before a client calls.
+// A scripted orchestrator in this process. Set its members before a client calls.
 class FakeOrchestrator final : public v1::Orchestrator::Service {
  public:
   FakeOrchestrator();
@@ -38,24 +37,25 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
   const std::string& address() const { return address_; }
 
   SearchScript script;
-  // The n-th WatchSearch breaks off with UNAVAILABLE after this many events; further ones run
-  // through.
+  // The n-th WatchSearch ends with UNAVAILABLE after this many events; later ones are complete.
   std::vector<size_t> watch_breaks;
-  // Likewise of Export, after this many records.
+  // The same for Export, after this many records.
   std::vector<size_t> export_breaks;
   // Holds the last event back until StopSearch is called.
   bool wait_for_stop = false;
-  // Answers a candidate; no value: no answer. Called under a lock.
+  // Answers a candidate; empty: no answer. Called under a lock.
   std::function<std::optional<v1::EvaluateReply>(const v1::EvaluateRequest&)> on_evaluate;
-  // The n-th EvaluateStream breaks off after this many requests.
+  // The n-th EvaluateStream breaks after this many requests.
   std::vector<size_t> evaluate_breaks;
   std::vector<v1::Search> searches;
-  // Status of a method by name, instead of its work.
+  // If set, StartSearch, GetSearch and StopSearch have a search "ID@MODEL" for each.
+  std::vector<std::string> device_models;
+  // Status returned by a method instead of its work, by name.
   std::map<std::string, grpc::Status> errors;
-  // How many calls of a method get its error; without a number all.
+  // How many calls of a method get its error; by default all.
   mutable std::map<std::string, std::atomic<int>> error_counts;
 
-  // What clients asked for.
+  // The requests of clients.
   std::vector<v1::StartSearchRequest> started() const;
   std::vector<v1::WatchSearchRequest> watched() const;
   std::vector<v1::EvaluateRequest> evaluated() const;
@@ -86,6 +86,8 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
 
   grpc::Status ErrorOf(const std::string& method) const;
   std::string CurrentSearchId() const;
+  // One for each of device_models.
+  std::vector<v1::Search> SearchesOf(const v1::Search& search) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

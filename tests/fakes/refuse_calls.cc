@@ -1,5 +1,5 @@
-// refuse-calls CALL[,CALL...] PROGRAM [ARGUMENT ...]: runs a program on a machine that refuses
-// these system calls, as containers and hardened kernels do, with EPERM.
+// refuse-calls CALL[,CALL...] PROGRAM [ARGUMENT ...]: runs a program with these system calls
+// refused with EPERM, as in containers and on hardened kernels.
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     const int call = seccomp_syscall_resolve_name(name);
     ok = ok && call != __NR_SCMP_ERROR &&
          seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0) == 0;
-    if (call == SCMP_SYS(seccomp)) {  // the other way to the same
+    if (call == SCMP_SYS(seccomp)) {  // the other way to install a filter
       ok = ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prctl), 1,
                                   SCMP_A0(SCMP_CMP_EQ, PR_SET_SECCOMP)) == 0;
     }

@@ -1,6 +1,6 @@
-// libFuzzer harness for what models answer. An input is a reply in parts, each up to a line that is
-// "=== call NAME", "=== reasoning" or "=== content"; what stands before the first is content. The
-// first byte chooses the bin scheme. make_answer_corpus.py writes such inputs.
+// libFuzzer harness for model answers. An input is a reply in parts, each starting with a line "===
+// call NAME", "=== reasoning" or "=== content"; text before the first is content. The first byte
+// chooses the bin scheme. make_answer_corpus.py writes such inputs.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ParsedAnswer strict = ParseAnswer(scheme, text);
   Check(scheme, strict, kMaxAnswerBytes);
   Check(scheme, ParseReply(scheme, Split(text)), kMaxRationaleBytes);
-  // What the strict reader takes for a forecast the forgiving one takes for the same.
+  // A forecast accepted by the strict reader must be read the same by the lenient one.
   if (strict.status == ParseStatus::kOk || strict.status == ParseStatus::kRenormalized) {
     ModelReply reply;
     reply.tool_calls.push_back({std::string(kSubmitToolName), std::string(text)});

@@ -1,6 +1,5 @@
-// libFuzzer harness for the kernels that models write. The first byte says whether the answer was
-// cut off and which kind is wanted; the rest is the answer. make_kernel_corpus.py writes such
-// inputs.
+// libFuzzer harness for generated kernels. The first byte encodes whether the answer was truncated
+// and which kind is wanted; the rest is the answer. make_kernel_corpus.py writes such inputs.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// libFuzzer harness for what LLM endpoints answer. An input is a byte that says how the rest is cut
-// into pieces, a byte for the status, and a response body. make_llm_corpus.py writes seeds.
+// libFuzzer harness for responses of LLM endpoints. An input is a byte that selects how the rest is
+// chunked, a byte for the status, and a response body. make_llm_corpus.py writes seeds.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes replies of models as inputs of answer_parser_fuzz, one file each.
+"""Writes model replies as inputs of answer_parser_fuzz, one file each.
 
 usage: make_answer_corpus.py CORPUS_FOLDER
 """

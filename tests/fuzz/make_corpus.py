@@ -15,7 +15,8 @@ def seed(folder: pathlib.Path) -> str:
         if path.name == "problem.yaml" or (path.suffix == ".yaml" and path.parent.name == "space"):
             parts.append(f"=== {name}\n{path.read_text()}")
         elif path.suffix in (".cc", ".cu"):
-            # What sources say does not matter here, and short inputs are mutated to more effect.
+            # The content of sources does not matter here, and mutation is more effective on short
+            # inputs.
             parts.append(f"=== {name}\n//\n")
     return "".join(part for part in parts if not part.startswith("=== space/expected"))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes inputs for kernel_answer_fuzz: answers in the forms that models give them."""
+"""Writes inputs for kernel_answer_fuzz: answers in the forms used by models."""
 
 import os
 import sys

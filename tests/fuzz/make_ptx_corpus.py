@@ -1,4 +1,4 @@
-"""Writes each kernel of a PTX file as a file of its own: seeds for ptx_fuzz.
+"""Writes each kernel of a PTX file into its own file: seeds for ptx_fuzz.
 
     make_ptx_corpus.py kernels.ptx FOLDER
 """

@@ -1,5 +1,5 @@
-// libFuzzer harness for problem files. An input is the files of a problem one after the other, each
-// under a line "=== PATH"; make_corpus.py writes such inputs from the example problems.
+// libFuzzer harness for problem files. An input is the concatenated files of a problem, each under
+// a line "=== PATH"; make_corpus.py writes such inputs from the example problems.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // libFuzzer harness for the virtual GPU. An input is PTX; each of its kernels is launched with as
-// many arguments as it has, buffers and numbers in turn.
+// many arguments as it has, alternating buffers and numbers.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -51,6 +51,13 @@ void TryOne(std::string_view text) {
   }
   const auto counts = Simulate(program, buffers, launches, limits);
   Require(counts.size() == launches.size(), "one result for each launch");
+  for (const LaunchCheck& check : Check(program, buffers, launches, limits)) {
+    Require(check.findings.size() <= 32, "findings within their limit");
+    Require(check.steps <= limits.launch_steps, "steps of a check within their limit");
+    for (const LaunchFinding& finding : check.findings) {
+      Require(finding.count > 0 && finding.detail.size() <= 512, "a finding with a count");
+    }
+  }
   const auto estimates =
       Estimate(AllGpuModels()[0], buffers, counts, std::vector<LaunchResources>(launches.size()));
   for (size_t k = 0; k < counts.size(); ++k) {

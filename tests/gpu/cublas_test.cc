@@ -1,4 +1,4 @@
-// Candidates that call cuBLAS, as a user would compare with it.
+// Candidates that call cuBLAS, as a user would for comparison.
 
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -12,7 +12,7 @@
 namespace kernelcast::testing {
 namespace {
 
-// Why there is nothing to be tried, or nothing.
+// The reason to skip, if any.
 std::optional<std::string> NoCublas() {
   if (auto reason = NoGpu(); reason) {
     return reason;
@@ -24,7 +24,7 @@ std::optional<std::string> NoCublas() {
   return std::nullopt;
 }
 
-TEST_CASE("Candidates that call cuBLAS are verified and timed as others are") {
+TEST_CASE("Candidates that call cuBLAS are verified and timed like others") {
   if (const auto reason = NoCublas(); reason) {
     std::printf("skipped: %s\n", reason->c_str());
     SUCCEED("skipped: " << *reason);

@@ -28,7 +28,7 @@ GpuFixture& Map() {
   return fixture;
 }
 
-// Why there are no counters to be tested, or nothing.
+// The reason why counters cannot be tested, if any.
 std::optional<std::string> NoCounters() {
   if (auto reason = NoGpu(); reason) {
     return reason;
@@ -55,7 +55,7 @@ ShapeProfile ProfileOf(GpuFixture& fixture, const Candidate& candidate) {
               shape.warm_event_ns / 1000, shape.warm_activity_ns / 1000,
               1e-6 * static_cast<double>(profile.device_time_ns));
   for (const KernelActivity& kernel : shape.kernels) {
-    std::printf("  kernel %s: %g a call, %.1f us, %u registers, %u + %u bytes shared\n",
+    std::printf("  kernel %s: %g per call, %.1f us, %u registers, %u + %u bytes shared\n",
                 kernel.name.c_str(), kernel.launches, kernel.median_ns / 1000, kernel.registers,
                 kernel.static_shared_bytes, kernel.dynamic_shared_bytes);
   }
@@ -76,7 +76,7 @@ double SpeedupOf(GpuFixture& fixture, const Candidate& candidate) {
   return ok->speedup.value;
 }
 
-TEST_CASE("A copy moves the bytes that it copies, and is bound by memory") {
+TEST_CASE("A copy's profile shows the bytes it moves and a memory bound") {
   KERNELCAST_NEEDS_COUNTERS();
   const ShapeProfile profile =
       ProfileOf(Copy(), ReferenceCandidate(Copy().problem(), kCudaTargetName).value());
@@ -94,27 +94,27 @@ TEST_CASE("A copy moves the bytes that it copies, and is bound by memory") {
   CHECK(profile.stall_reasons[0].share > 0.5);
 }
 
-TEST_CASE("Durations by activity records are about those by events") {
+TEST_CASE("Durations from activity records agree with those from events") {
   KERNELCAST_NEEDS_COUNTERS();
   const ShapeProfile copy =
       ProfileOf(Copy(), ReferenceCandidate(Copy().problem(), kCudaTargetName).value());
   const ShapeProfile map = ProfileOf(Map(), Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail)));
   for (const ShapeProfile& profile : {copy, map}) {
-    // Events see the launch as well; kernels that fill the memory's queues take longer while they
-    // are traced, a copy 6% on an H200.
+    // Events include the launch. Kernels that fill the memory queues are slower while traced: a
+    // copy by 6% on an H200.
     CHECK(std::abs(profile.warm_event_ns - profile.warm_activity_ns) <
           3000 + 0.1 * profile.warm_activity_ns);
     REQUIRE(profile.kernels.size() == 1);
     CHECK(profile.kernels[0].median_ns == Approx(profile.warm_activity_ns).epsilon(0.01));
     CHECK(profile.kernels[0].registers >= 8);
-    // Counted one by one, and cold.
+    // Counters are collected per kernel with a cold cache.
     CHECK(profile.counters.at("kernel_ns") > 0.8 * profile.warm_activity_ns);
     CHECK(profile.counters.at("kernel_ns") < 1.5 * profile.warm_activity_ns);
   }
   CHECK(copy.kernels[0].name == "copy");
 }
 
-TEST_CASE("Every kernel of a call is counted, as often as it is launched") {
+TEST_CASE("Every kernel launch of a call is counted") {
   KERNELCAST_NEEDS_COUNTERS();
   Candidate candidate = ReferenceCandidate(Copy().problem(), kCudaTargetName).value();
   candidate.source =
@@ -148,12 +148,12 @@ TEST_CASE("Every kernel of a call is counted, as often as it is launched") {
   CHECK(profile.kernels[1].dynamic_shared_bytes == 2048);
   CHECK(profile.warm_activity_ns ==
         Approx(2 * profile.kernels[0].median_ns + profile.kernels[1].median_ns).epsilon(0.05));
-  // Three copies' worth, of which the cache may have spared some.
+  // The traffic of three copies, minus what the cache absorbed.
   CHECK(profile.counters.at("dram_written_bytes") > 2 * 4.0 * 16777216);
   CHECK(profile.counters.at("dram_written_bytes") < 3.3 * 4.0 * 16777216);
 }
 
-TEST_CASE("Occupancy is what the compiler's facts allow, where there is work enough") {
+TEST_CASE("Occupancy reaches the compiler's limit when there is enough work") {
   KERNELCAST_NEEDS_COUNTERS();
   Candidate candidate = Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail));
   candidate.launches[0].shared_memory_bytes = "65536";
@@ -174,9 +174,9 @@ TEST_CASE("Occupancy is what the compiler's facts allow, where there is work eno
   CHECK(profile.counters.at("instructions") > 1048576.0 / 32 * 256);
 }
 
-TEST_CASE("Tensor cores at work are seen") {
+TEST_CASE("Tensor core activity is detected") {
   KERNELCAST_NEEDS_COUNTERS();
-  // The result is not of interest to a profiler.
+  // A profiler does not check the result.
   const std::string source =
       "extern \"C\" __global__ void map(const float* x, float* y, long long n) {\n"
       "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
@@ -190,7 +190,7 @@ TEST_CASE("Tensor cores at work are seen") {
   CHECK(profile.counters.at("tensor_pipe_ratio") > 0.5);
 }
 
-TEST_CASE("Profiling leaves the next candidate's time as it was") {
+TEST_CASE("Profiling does not change the next candidate's time") {
   KERNELCAST_NEEDS_COUNTERS();
   const Candidate candidate = Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail));
   const double before = SpeedupOf(Map(), candidate);
@@ -198,7 +198,7 @@ TEST_CASE("Profiling leaves the next candidate's time as it was") {
   CHECK(SpeedupOf(Map(), candidate) == Approx(before).epsilon(0.02));
 }
 
-TEST_CASE("A kernel that crashes beside the profiler costs the profile, and no more") {
+TEST_CASE("A kernel that crashes under the profiler loses only its profile") {
   KERNELCAST_NEEDS_COUNTERS();
   const Candidate good = Map().MakeCandidate(absl::StrCat(kMapHead, kMapTail));
   const double before = SpeedupOf(Map(), good);

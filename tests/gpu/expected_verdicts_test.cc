@@ -1,4 +1,4 @@
-// What verification makes of the template spaces of the example problems on this GPU.
+// Verification outcomes of the example problems' template spaces on this GPU.
 #include "common/domain/expected_verdicts.h"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@
 namespace kernelcast::testing {
 namespace {
 
-// Nobody looks at the times.
+// The times are not used.
 worker::MeasureOptions Quick() {
   worker::MeasureOptions options = worker::CudaMeasureOptions();
   options.screen.half_width = 1;
@@ -20,7 +20,7 @@ worker::MeasureOptions Quick() {
   return options;
 }
 
-TEST_CASE("Points of the CUDA template spaces get the verdicts that are expected") {
+TEST_CASE("Points of the CUDA template spaces get their expected verdicts") {
   KERNELCAST_NEEDS_GPU();
   const auto folder = GENERATE(from_range(ProblemsWithVerdicts(kCudaTargetName)));
   GpuFixture fixture(folder, Quick());

@@ -23,11 +23,11 @@ class GpuFixture {
   worker::CudaTarget& target() { return *target_; }
   const Problem& problem() const { return problem_; }
 
-  // `body` after the lines of `defines`, launched as the problem's reference is unless told.
+  // `body` after the lines of `defines`, launched like the problem's reference by default.
   Candidate MakeCandidate(const std::string& body,
                           const std::vector<std::pair<std::string, std::string>>& defines = {},
                           std::vector<Launch> launches = {}) const;
-  // Compiles, which must succeed, and measures, which must have an outcome.
+  // Compiles and measures. Requires the compile to succeed and the measurement to have an outcome.
   Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
   // Compiles, which must succeed, and profiles without measuring first.
   worker::Profile Profile(const Candidate& candidate);
@@ -40,8 +40,8 @@ class GpuFixture {
   std::unique_ptr<worker::CudaTarget> target_;
 };
 
-// Why this machine cannot measure, or nothing. ctest takes a test that prints "skipped: REASON" as
-// skipped.
+// The reason why this machine cannot measure, if any. ctest skips a test that prints "skipped:
+// REASON".
 std::optional<std::string> NoGpu();
 
 #define KERNELCAST_NEEDS_GPU()                                      \

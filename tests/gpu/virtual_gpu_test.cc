@@ -1,4 +1,4 @@
-// What the virtual GPU counts, against what the hardware counts of the same launches.
+// Compares the virtual GPU's counts with the hardware's counts of the same launches.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -63,7 +63,7 @@ class Comparison {
     REQUIRE(at != names_.end());
     return facts_.at(static_cast<size_t>(at - names_.begin()));
   }
-  // Requests, or sectors, of all widths.
+  // Requests or sectors of all widths.
   double Requests(const std::string& access) const {
     double sum = 0;
     for (const char* width : {"1", "2", "4", "8", "16"}) sum += Fact(access + "_requests_" + width);
@@ -87,7 +87,7 @@ class Comparison {
     CHECK(Sectors("load") == Approx(Counter("global_load_sectors")).epsilon(0.01));
     CHECK(Requests("store") == Approx(Counter("global_store_requests")).epsilon(0.01));
     CHECK(Sectors("store") == Approx(Counter("global_store_sectors")).epsilon(0.01));
-    // Machine instructions are guessed from PTX.
+    // Machine instructions are estimated from PTX.
     CHECK(Fact("issue_slots") < 2 * Counter("instructions"));
     CHECK(Fact("issue_slots") > 0.4 * Counter("instructions"));
     CHECK(Fact("estimated_ns") < 2.5 * Counter("kernel_ns"));
@@ -109,12 +109,12 @@ Candidate WithGrid(const std::string& body, const char* grid, const char* block)
   return Copy().MakeCandidate(body, {}, {launch});
 }
 
-TEST_CASE("A coalesced copy: sectors as the hardware counts them") {
+TEST_CASE("A coalesced copy has the sector counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
   Comparison("copy", ReferenceCandidate(Copy().problem(), kCudaTargetName).value()).CheckGlobal();
 }
 
-TEST_CASE("Vectors of four: sectors as the hardware counts them") {
+TEST_CASE("Vectors of four have the sector counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
   Comparison(
       "vectors",
@@ -126,7 +126,7 @@ TEST_CASE("Vectors of four: sectors as the hardware counts them") {
       .CheckGlobal();
 }
 
-TEST_CASE("A copy with a stride: sectors as the hardware counts them") {
+TEST_CASE("A strided copy has the sector counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
   Comparison("stride",
              WithGrid("extern \"C\" __global__ void copy(const float* x, float* y, long long n) {\n"
@@ -138,7 +138,7 @@ TEST_CASE("A copy with a stride: sectors as the hardware counts them") {
       .CheckGlobal();
 }
 
-TEST_CASE("A long loop whose rounds are inferred: counts as those of the hardware") {
+TEST_CASE("A long loop with inferred iterations has the counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
   Comparison("loop",
              WithGrid("extern \"C\" __global__ void copy(const float* x, float* y, long long n) {\n"
@@ -151,8 +151,7 @@ TEST_CASE("A long loop whose rounds are inferred: counts as those of the hardwar
       .CheckGlobal();
 }
 
-TEST_CASE(
-    "Tiles in shared memory with and without padding: wavefronts as the hardware counts them") {
+TEST_CASE("Padded and unpadded shared-memory tiles have the wavefront counts of the hardware") {
   KERNELCAST_NEEDS_COUNTERS();
   for (const char* pitch : {"32", "33"}) {
     const Comparison both(
@@ -175,8 +174,8 @@ TEST_CASE(
       const double simulated =
           both.Fact((kind + "_requests").c_str()) * both.Fact((kind + "_wavefronts").c_str());
       const double counted = both.Counter((kind + "_wavefronts").c_str());
-      // The hardware counts those besides that found the data pipe busy with other accesses: up to
-      // one for each request.
+      // The hardware also counts those that found the data pipe busy with other accesses: up to one
+      // per request.
       CHECK(counted > 0.99 * simulated);
       CHECK(counted < simulated + both.Fact((kind + "_requests").c_str()));
       std::printf("%s wavefronts: %.4g simulated, %.4g counted\n", kind.c_str(), simulated,

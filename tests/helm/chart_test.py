@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the Helm chart: what it renders for its defaults and for each file of helm/kernelcast/examples.
+"""Checks the Helm chart's output for its defaults and for each file of helm/kernelcast/examples.
 
     chart_test.py [--programs FOLDER] [--renew] [TEST ...]
 
---renew writes tests/helm/golden anew; read the difference before it is committed. --programs is where the three
-services' programs are, without which what they accept is not checked. Exit code 77: Helm is not there.
+--renew rewrites tests/helm/golden; review the difference before committing it. --programs is the folder of the three
+services' programs; without it the flags that they accept are not checked. Exit code 77: Helm is missing.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def helm(*arguments):
 
 
 def template(values=None, *sets, chart=CHART):
-    """What helm makes of the chart: the process, with its output."""
+    """Runs helm on the chart. Returns the process with its output."""
     arguments = ["template", "kc", chart, "--namespace", "kernelcast", "--kube-version", KUBERNETES]
     if values:
         arguments += ["--values", values]
@@ -53,7 +53,7 @@ def template(values=None, *sets, chart=CHART):
 
 
 def render(name_or_path, *sets, chart=CHART):
-    """Objects that the chart makes."""
+    """Objects rendered by the chart."""
     result = template(VALUES.get(name_or_path, name_or_path), *sets, chart=chart)
     if result.returncode != 0:
         raise AssertionError(result.stderr)
@@ -80,7 +80,7 @@ def label(one, name):
 
 
 def pod_specs(objects):
-    """(name, spec) of each pod that objects are or make."""
+    """(name, spec) of each pod that the objects are or create."""
     for one in objects:
         if one["kind"] == "Pod":
             yield one["metadata"]["name"], one["spec"]
@@ -89,7 +89,7 @@ def pod_specs(objects):
 
 
 def restricted_violations(spec):
-    """What the restricted Pod Security Standard has against a pod, and this project besides."""
+    """Violations of the restricted Pod Security Standard, and of this project's additions."""
     pod = spec.get("securityContext", {})
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if spec.get(field):
@@ -126,7 +126,7 @@ def restricted_violations(spec):
             if "secretKeyRef" in variable.get("valueFrom", {}):
                 yield f"{name}: a secret in the environment"
         if "limits" not in container.get("resources", {}) or "memory" not in container["resources"]["limits"]:
-            yield f"{name}: no limit of memory"
+            yield f"{name}: no memory limit"
 
 
 def flags_of(program):
@@ -159,7 +159,7 @@ class ChartTest(unittest.TestCase):
             with self.subTest(values=name):
                 result = template(path)
                 self.assertEqual(result.returncode, 0, result.stderr)
-                # The blanks that templates leave are no part of the objects.
+                # Blank lines left by templates are not part of the objects.
                 text = "\n".join(line.rstrip() for line in result.stdout.splitlines() if line.strip()) + "\n"
                 golden = os.path.join(GOLDEN, f"{name}.yaml")
                 if options.renew:
@@ -167,7 +167,7 @@ class ChartTest(unittest.TestCase):
                         file.write(text)
                     continue
                 with open(golden, encoding="utf-8") as file:
-                    self.assertMultiLineEqual(file.read(), text, "tests/helm/chart_test.py --renew writes it anew")
+                    self.assertMultiLineEqual(file.read(), text, "tests/helm/chart_test.py --renew rewrites it")
         self.assertEqual({f"{name}.yaml" for name in VALUES}, set(os.listdir(GOLDEN)))
 
     def test_objects_are_valid_by_the_schemas_of_kubernetes_and_of_the_crds(self):
@@ -233,17 +233,17 @@ class ChartTest(unittest.TestCase):
                 (["tls.mode=on"], "'/tls/mode': value must be one of 'off', false, 'certManager', 'existingSecret'"),
                 ([pools + "cpu.replica=2"], "'/worker/pools/cpu': additional properties 'replica' not allowed"),
                 (["forecaster.replica=3"], "'/forecaster': additional properties 'replica' not allowed"),
-                (["forecaster.replicas=0"], "'/forecaster/replicas': minimum"),
-                (["orchestrator.replicas=0"], "'/orchestrator/replicas': minimum"),
-                (["orchestrator.replicas=3"], "orchestrator.replicas: more than one need orchestrator.database.uri"),
-                (["orchestrator.database.uri=postgresql://u@h/d", pools + 'b.gpuProducts=["NVIDIA-H200"]'],
+                (["forecaster.replicaCount=0"], "'/forecaster/replicaCount': minimum"),
+                (["orchestrator.replicaCount=0"], "'/orchestrator/replicaCount': minimum"),
+                (["orchestrator.replicaCount=3"], "orchestrator.replicaCount: more than one need orchestrator.database.uri"),
+                (["orchestrator.database.uri=postgresql://u@h/d", "orchestrator.perPool=true", pools + 'b.gpuProducts=["NVIDIA-H200"]'],
                  "orchestrator.database.uri: must name a database for each pool's orchestrator"),
                 (["orchestrator.database.uri=postgresql://user:secret@host/db"],
                  "'/orchestrator/database/uri': 'postgresql://user:secret@host/db' does not match pattern"),
                 (["logLevel=loud"], "'/logLevel': value must be one of 'debug', 'info', 'warning', 'error'"),
                 (["grpc.port=80"], "'/grpc/port': minimum"),
                 (["surprise=1"], "additional properties 'surprise' not allowed"),
-                ([pools + "Big_pool.replicas=1"], "'Big_pool' does not match pattern"),
+                ([pools + "Big_pool.replicaCount=1"], "'Big_pool' does not match pattern"),
                 (["forecaster.config.--seed=1"], "does not match pattern"),
                 ([pools + 'a100.gpuProducts=["NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"]'],
                  "worker.pools.a100.gpuProducts: NVIDIA-A100-SXM4-80GB-MIG-1g.10gb is a shared GPU or a part of one"),
@@ -255,9 +255,18 @@ class ChartTest(unittest.TestCase):
                  "forecaster.terminationGracePeriodSeconds: must be longer than drainSeconds"),
                 (["forecaster.backend=llm"],
                  "forecaster.backend: llm needs forecaster.llm.url or forecaster.llm.endpoints"),
-                (["orchestrator.perPool=false", pools + 'a.gpuProducts=["NVIDIA-L40S"]',
-                  pools + 'b.gpuProducts=["NVIDIA-H200"]'],
-                 "orchestrator.perPool: must be true where more than one pool has GPUs"),
+                (["metrics.prometheusRule.enabled=true"], "metrics.runbookBase: needed for metrics.prometheusRule"),
+                (["metrics.dashboards.enabled=true"], "metrics.runbookBase: needed for"),
+                (["orchestrator.gateway.enabled=true"], "orchestrator.gateway.parentRefs: at least one gateway is needed"),
+                (["orchestrator.ingress.enabled=true", "orchestrator.ingress.host=a.example.com", "orchestrator.perPool=true",
+                  pools + "b.enabled=true"],
+                 "orchestrator.ingress.host: must hold {pool}"),
+                (["forecaster.replicaCount=2", "forecaster.persistence.existingClaim=mine"],
+                 "forecaster.persistence.existingClaim: one claim serves one pod"),
+                (["orchestrator.persistence.existingClaim=mine", "orchestrator.perPool=true", pools + "b.enabled=true"],
+                 "orchestrator.persistence.existingClaim: one claim serves one pod"),
+                (['imagePullSecrets=[{"secret":"x"}]'], "'/imagePullSecrets/0'"),
+                (['forecaster.extraEnv=[{"value":"x"}]'], "'/forecaster/extraEnv/0': missing property 'name'"),
                 (["tls.mode=certManager"], "tls.certManager: issuerRef.name or createIssuer is needed"),
                 (["tls.mode=existingSecret"], "the name of a secret is needed where tls.mode is existingSecret"),
                 (["auth.enabled=true"], "auth.enabled: tokens need TLS"),
@@ -281,11 +290,11 @@ class ChartTest(unittest.TestCase):
                 self.assertEqual(one["metadata"]["namespace"], "kernelcast")
         long = "a-release-with-a-name-that-is-longer-than-most"
         rendered = helm("template", long, CHART, "--namespace", "kernelcast", "--kube-version", KUBERNETES, "--set",
-                        "worker.pools.twelvelong12.replicas=2", "--set", "tls.mode=certManager", "--set", "tls.certManager.createIssuer=true")
+                        "worker.pools.twelvelong12.replicaCount=2", "--set", "tls.mode=certManager", "--set", "tls.certManager.createIssuer=true")
         self.assertEqual(rendered.returncode, 0, rendered.stderr)
         for one in yaml.safe_load_all(rendered.stdout):
             if one:
-                # A set's pods have the name of their revision as a label, which is 11 characters longer.
+                # A set's pods have their revision's name as a label, which is 11 characters longer.
                 limit = 52 if one["kind"] == "StatefulSet" else 63
                 self.assertLessEqual(len(one["metadata"]["name"]), limit, one["metadata"]["name"])
 
@@ -300,7 +309,7 @@ class ChartTest(unittest.TestCase):
                 labels = one["spec"]["template"]["metadata"]["labels"]
                 self.assertLessEqual(service["spec"]["selector"].items(), labels.items())
                 self.assertLessEqual(one["spec"]["selector"]["matchLabels"].items(), labels.items())
-                # Forecasters pod by pod, workers by the name of them all.
+                # Forecasters are addressed per pod, workers by their common name.
                 host = f"{one['spec']['serviceName']}.kernelcast.svc.cluster.local:{port}"
                 addresses[one["metadata"]["name"]] = [f"dns:///{host}"] if "-worker-" in one["metadata"]["name"] else [
                     f"{one['metadata']['name']}-{i}.{host}" for i in range(one["spec"]["replicas"])]
@@ -310,28 +319,32 @@ class ChartTest(unittest.TestCase):
                     continue
                 config = config_of(objects, one)
                 self.assertEqual(config["forecaster"], addresses["kc-kernelcast-forecaster"])
-                pool = label(one, "kernelcast.dev/pool")
-                self.assertEqual(config["worker"], addresses[f"kc-kernelcast-worker-{pool}"])
+                # Without its own pool it uses the workers of all.
+                pool = one["spec"]["template"]["metadata"]["labels"].get("kernelcast.dev/pool", "")
+                self.assertCountEqual(config["worker"], [
+                    address for set_name, of_set in addresses.items()
+                    if set_name.startswith(f"kc-kernelcast-worker-{pool}") for address in of_set])
                 wanted += config["worker"]
                 front = named(objects, "Service", one["metadata"]["name"][:-len("-pod")])
                 self.assertLessEqual(front["spec"]["selector"].items(), one["spec"]["template"]["metadata"]["labels"].items())
             workers = [address for set_name, of_set in addresses.items() if "-worker-" in set_name for address in of_set]
             self.assertCountEqual(wanted, workers)
 
-    def test_one_orchestrator_serves_all_pools_where_that_is_asked_for(self):
-        objects = render("defaults", "orchestrator.perPool=false", "worker.pools.more.replicas=2")
+    def test_one_orchestrator_serves_all_pools(self):
+        objects = render("defaults", "worker.pools.more.replicaCount=2",
+                         'worker.pools.more.gpuProducts=["NVIDIA-L40S"]', 'worker.pools.cpu.gpuProducts=["NVIDIA-H200"]')
         config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod"))
         self.assertEqual([address.split(".")[0] for address in config["worker"]],
                          ["dns:///kc-kernelcast-worker-cpu", "dns:///kc-kernelcast-worker-more"])
 
     def test_a_pool_is_scaled_without_a_word_to_its_orchestrator(self):
         def orchestrator(*sets):
-            return named(render("defaults", *sets), "StatefulSet", "kc-kernelcast-orchestrator-cpu-pod")
+            return named(render("defaults", *sets), "StatefulSet", "kc-kernelcast-orchestrator-pod")
         scaled = ["worker.pools.cpu.autoscaling.mode=keda", "worker.pools.cpu.autoscaling.maxReplicas=40"]
-        for sets in (["worker.pools.cpu.replicas=7"], scaled):
-            self.assertEqual(orchestrator(*sets), orchestrator())  # the checksum of its flags included
-        # Others whom it must know by name are told to it.
-        self.assertNotEqual(orchestrator("forecaster.replicas=2"), orchestrator())
+        for sets in (["worker.pools.cpu.replicaCount=7"], scaled):
+            self.assertEqual(orchestrator(*sets), orchestrator())  # includes the checksum of its flags
+        # Replicas that it must know by name are passed to it.
+        self.assertNotEqual(orchestrator("forecaster.replicaCount=2"), orchestrator())
 
     def test_several_forecasters_have_a_name_and_a_state_each(self):
         objects = render("several-orchestrators")
@@ -341,7 +354,7 @@ class ChartTest(unittest.TestCase):
         config = config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-orchestrator-h100-pod"))
         self.assertEqual([address.split(".")[0] for address in config["forecaster"]],
                          ["kc-kernelcast-forecaster-0", "kc-kernelcast-forecaster-1"])
-        # Not on one node, where there are more, and not away at once.
+        # Spread over nodes where there are several, and not evicted at once.
         budget = named(objects, "PodDisruptionBudget", "kc-kernelcast-forecaster")
         self.assertEqual(budget["spec"]["maxUnavailable"], 1)
         for name in ("kc-kernelcast-forecaster", "kc-kernelcast-orchestrator-h100-pod"):
@@ -366,14 +379,14 @@ class ChartTest(unittest.TestCase):
                 f"--advertise-address=$(POD_NAME).{name}.kernelcast.svc.cluster.local:50051"])
             self.assertEqual(container["env"],
                              [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
-            # Pods are named by the headless Service, and their certificate by what they are called.
+            # Pods get names from the headless Service, and their certificate has these names.
             self.assertEqual(named(objects, "Service", name)["spec"]["clusterIP"], "None")
             certificate = named(objects, "Certificate", "kc-kernelcast-orchestrator")
             self.assertIn(f"*.{name}.kernelcast.svc.cluster.local", certificate["spec"]["dnsNames"])
             config = config_of(objects, one)
             databases.add(config["store"])
             self.assertIn(f"/kernelcast_{pool}?", config["store"])
-            # What the configuration names is mounted.
+            # Paths in the configuration are mounted.
             mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
             self.assertIn(os.path.dirname(config["store-password-file"]), mounts)
             self.assertIn(os.path.dirname(re.search(r"sslrootcert=([^&]*)", config["store"]).group(1)), mounts)
@@ -383,8 +396,8 @@ class ChartTest(unittest.TestCase):
                 self.assertIn({"podSelector": {"matchLabels": own}},
                               [peer for rule in policy["spec"][direction] for peer in rule.get(peers, [])])
         self.assertEqual(len(databases), 2)
-        # With one orchestrator for all pools there is nothing to tell apart.
-        objects = render("defaults", "orchestrator.perPool=false", "orchestrator.replicas=2",
+        # One orchestrator for all pools needs no selection.
+        objects = render("defaults", "orchestrator.perPool=false", "orchestrator.replicaCount=2",
                          "orchestrator.database.uri=postgresql://u@h/d")
         one = named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod")
         self.assertEqual(config_of(objects, one)["store"], "postgresql://u@h/d")
@@ -404,6 +417,9 @@ class ChartTest(unittest.TestCase):
                 {"key": "nvidia.com/gpu.sharing-strategy", "operator": "In", "values": ["none"]}]}])
             self.assertIn({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, spec["tolerations"])
             self.assertNotIn("podAntiAffinity", spec["affinity"])
+        several = render("three-pools", "worker.pools.h100.gpusPerWorker=4")
+        spec = named(several, "StatefulSet", "kc-kernelcast-worker-h100")["spec"]["template"]["spec"]
+        self.assertEqual(spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], 4)
         cpu = named(render("defaults"), "StatefulSet", "kc-kernelcast-worker-cpu")["spec"]["template"]["spec"]
         self.assertTrue(cpu["containers"][0]["image"].endswith("/worker:0.1.0"))
         self.assertNotIn("nvidia.com/gpu", cpu["containers"][0]["resources"]["limits"])
@@ -424,7 +440,7 @@ class ChartTest(unittest.TestCase):
             for one in of_kind(objects, "StatefulSet"):
                 container = one["spec"]["template"]["spec"]["containers"][0]
                 config = config_of(objects, one)
-                # Kubelets speak neither TLS nor tokens.
+                # Kubelets support neither TLS nor tokens.
                 address = config["health-listen" if "tls-key-file" in config else "listen"]
                 self.assertEqual("health-listen" in config, "tls-key-file" in config)
                 for probe, service in (("startup", "liveness"), ("liveness", "liveness"), ("readiness", "readiness")):
@@ -460,7 +476,7 @@ class ChartTest(unittest.TestCase):
                 budgets = [budget for budget in of_kind(objects, "PodDisruptionBudget")
                            if budget["spec"]["selector"]["matchLabels"].items() <= labels.items()]
                 self.assertEqual(len(budgets), 1, one["metadata"]["name"])
-                # Draining a node must be possible, also with one pod.
+                # Draining a node must be possible, even with one pod.
                 self.assertEqual(budgets[0]["spec"], {"maxUnavailable": 1, "selector": budgets[0]["spec"]["selector"]})
 
     def policies_of(self, objects, one):
@@ -517,7 +533,7 @@ class ChartTest(unittest.TestCase):
         trigger = scaler["spec"]["triggers"][0]["metadata"]
         self.assertEqual(trigger["ignoreNullValues"], "false")
         self.assertEqual(scaler["spec"]["fallback"]["behavior"], "currentReplicasIfHigher")
-        with open(os.path.join(ROOT, "docs/metrics.md"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "docs/reference/metrics.md"), encoding="utf-8") as file:
             self.assertIn(re.search(r"kernelcast_\w+", trigger["query"]).group(), file.read())
 
     def test_certificates_hold_every_name_that_is_called(self):
@@ -532,14 +548,14 @@ class ChartTest(unittest.TestCase):
             component = label(one, "app.kubernetes.io/component")
             self.assertEqual(secrets, [f"kc-kernelcast-{component}-tls"])
             mounts = one["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
-            self.assertTrue(all("subPath" not in mount for mount in mounts))  # or renewed files never arrive
+            self.assertTrue(all("subPath" not in mount for mount in mounts))  # subPath would hide renewed files
             config = config_of(objects, one)
             self.assertIn("tls-client-ca-file", config)
             if component == "orchestrator":
                 for forecaster in config["forecaster"]:
                     self.assertTrue(covered("forecaster", forecaster.split(":")[0]))
                 for worker in config["worker"]:
-                    # Checked against the name that is looked up, whichever pod answers.
+                    # Verified against the name that is looked up, whichever pod answers.
                     self.assertIn(worker.removeprefix("dns:///").split(":")[0], hosts["worker"])
                 self.assertIn("client-certificate-file", config)
         for service in of_kind(objects, "Service"):
@@ -569,6 +585,76 @@ class ChartTest(unittest.TestCase):
         volumes = named(objects, "StatefulSet", "kc-kernelcast-forecaster")["spec"]["template"]["spec"]["volumes"]
         self.assertIn("llm-a", [volume.get("secret", {}).get("secretName") for volume in volumes])
 
+    def test_the_installed_helm_renders_without_a_version_of_kubernetes(self):
+        for name, path in VALUES.items():
+            with self.subTest(values=name):
+                result = helm("template", "kc", CHART, *(["--values", path] if path else []))
+                self.assertEqual(result.returncode, 0, result.stderr)
+        old = helm("template", "kc", CHART, "--kube-version", "1.26.3")
+        self.assertIn("Kubernetes 1.27 or later is needed, this is v1.26.3", old.stderr)
+
+    def test_secrets_and_registry_of_images_are_those_of_the_chart_or_of_its_parent(self):
+        objects = render("defaults", 'imagePullSecrets=["own",{"name":"other"}]', "image.registry=registry.example.com",
+                         'global.imagePullSecrets=["shared"]')
+        for name, spec in pod_specs(objects):
+            self.assertEqual(spec["imagePullSecrets"], [{"name": "own"}, {"name": "other"}, {"name": "shared"}], name)
+            self.assertTrue(spec["containers"][0]["image"].startswith("registry.example.com/kernelcast/"), name)
+        for name, spec in pod_specs(render("defaults", "image.registry=a.example.com", "global.imageRegistry=b.example.com")):
+            self.assertTrue(spec["containers"][0]["image"].startswith("b.example.com/kernelcast/"), name)
+            self.assertNotIn("imagePullSecrets", spec)
+
+    def test_what_operators_add_reaches_the_pods(self):
+        volume = {"name": "more", "emptyDir": {}}
+        mount = {"name": "more", "mountPath": "/more"}
+        variable = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+        spread = {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 2}
+        sets = []
+        for component in ("forecaster", "orchestrator", "worker.pools.cpu"):
+            for key, value in (("extraVolumes", volume), ("extraVolumeMounts", mount), ("extraEnv", variable),
+                               ("topologySpreadConstraints", spread)):
+                sets.append(f"{component}.{key}={json.dumps([value])}")
+        objects = render("defaults", *sets)
+        for one in of_kind(objects, "StatefulSet"):
+            spec = one["spec"]["template"]["spec"]
+            container = spec["containers"][0]
+            self.assertIn(volume, spec["volumes"])
+            self.assertIn(mount, container["volumeMounts"])
+            self.assertIn(variable, container["env"])
+            self.assertEqual(spec["topologySpreadConstraints"], [
+                {**spread, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": label_selector(one)}}])
+        # The chart's own variables stay.
+        worker = named(objects, "StatefulSet", "kc-kernelcast-worker-cpu")["spec"]["template"]["spec"]["containers"][0]
+        self.assertEqual([one["name"] for one in worker["env"]], ["CPU_LIMIT", "HTTPS_PROXY"])
+
+    def test_a_claim_that_is_there_takes_the_place_of_a_template(self):
+        objects = render("defaults", "forecaster.persistence.existingClaim=mine", "orchestrator.persistence.existingClaim=log")
+        for name, claim in (("kc-kernelcast-forecaster", "mine"), ("kc-kernelcast-orchestrator-pod", "log")):
+            one = named(objects, "StatefulSet", name)
+            self.assertNotIn("volumeClaimTemplates", one["spec"])
+            self.assertEqual([volume["persistentVolumeClaim"] for volume in one["spec"]["template"]["spec"]["volumes"]
+                              if volume["name"] == "state"], [{"claimName": claim}])
+
+    def test_orchestrators_have_an_address_outside_by_ingress_or_gateway(self):
+        objects = render("defaults", "orchestrator.ingress.enabled=true", "orchestrator.ingress.host=kc-{pool}.example.com",
+                         "orchestrator.ingress.className=nginx", "orchestrator.ingress.tlsSecret=outer",
+                         "orchestrator.perPool=true", "worker.pools.more.enabled=true", "orchestrator.gateway.enabled=true",
+                         "orchestrator.gateway.host=grpc-{pool}.example.com", 'orchestrator.gateway.parentRefs=[{"name":"outer"}]')
+        for pool in ("cpu", "more"):
+            name = f"kc-kernelcast-orchestrator-{pool}"
+            service = named(objects, "Service", name)
+            ingress = named(objects, "Ingress", name)["spec"]
+            self.assertEqual(ingress["ingressClassName"], "nginx")
+            self.assertEqual(ingress["tls"], [{"secretName": "outer", "hosts": [f"kc-{pool}.example.com"]}])
+            rule, = ingress["rules"]
+            self.assertEqual(rule["host"], f"kc-{pool}.example.com")
+            backend = rule["http"]["paths"][0]["backend"]["service"]
+            self.assertEqual(backend, {"name": service["metadata"]["name"], "port": {"name": "grpc"}})
+            route = named(objects, "GRPCRoute", name)["spec"]
+            self.assertEqual(route["parentRefs"], [{"name": "outer"}])
+            self.assertEqual(route["hostnames"], [f"grpc-{pool}.example.com"])
+            self.assertEqual(route["rules"], [{"backendRefs": [{"name": name, "port": service["spec"]["ports"][0]["port"]}]}])
+        self.assertEqual(of_kind(render("defaults"), "Ingress", "GRPCRoute"), [])
+
     def test_own_flags_and_labels_reach_the_pods(self):
         objects = render("defaults", "worker.pools.cpu.config.cxx=clang++", "forecaster.config.seed=7",
                          "commonLabels.team=kernels", "orchestrator.podAnnotations.note=here",
@@ -576,7 +662,7 @@ class ChartTest(unittest.TestCase):
                          '"namespace":"kernelcast"}}]')
         self.assertEqual(config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-worker-cpu"))["cxx"], "clang++")
         self.assertEqual(config_of(objects, named(objects, "StatefulSet", "kc-kernelcast-forecaster"))["seed"], 7)
-        orchestrator = named(objects, "StatefulSet", "kc-kernelcast-orchestrator-cpu-pod")
+        orchestrator = named(objects, "StatefulSet", "kc-kernelcast-orchestrator-pod")
         self.assertEqual(label(orchestrator, "team"), "kernels")
         self.assertEqual(orchestrator["spec"]["template"]["metadata"]["annotations"]["note"], "here")
         named(objects, "ConfigMap", "kc-mine")
@@ -597,9 +683,9 @@ class ChartTest(unittest.TestCase):
                 self.assertEqual(carried, offered,
                                  f"helm/kernelcast/files/{what} must be a link to the files of deploy/{what}")
                 if not carried:
-                    result = template(None, f"metrics.{flag}.enabled=true")
+                    result = template(None, f"metrics.{flag}.enabled=true", "metrics.runbookBase=https://git.example.com/")
                     self.assertIn(f"metrics.{flag}.enabled: this chart carries no", result.stderr)
-        # With files planted in a copy, so that the templates are tried either way.
+        # Plants files in a copy, so that the templates are tested either way.
         with tempfile.TemporaryDirectory() as folder:
             chart = shutil.copytree(CHART, os.path.join(folder, "kernelcast"), symlinks=False)
             for path, text in (("prometheus/planted.yml",
@@ -610,7 +696,8 @@ class ChartTest(unittest.TestCase):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
-            objects = render(None, "metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true", chart=chart)
+            objects = render(None, "metrics.prometheusRule.enabled=true", "metrics.dashboards.enabled=true",
+                             "metrics.runbookBase=https://git.example.com/", chart=chart)
             groups = named(objects, "PrometheusRule", "kc-kernelcast")["spec"]["groups"]
             self.assertIn("{{ $labels.instance }}",
                           [rule.get("annotations", {}).get("summary") for group in groups for rule in group["rules"]])
@@ -630,7 +717,9 @@ class ChartTest(unittest.TestCase):
         for group in offered:
             for rule in group["rules"]:
                 if "alert" in rule:
-                    rule["annotations"]["runbook_url"] = base + rule["annotations"]["runbook_url"]
+                    rule["annotations"]["runbook_url"] = rule["annotations"]["runbook_url"].replace(
+                        "{{ $externalLabels.runbooks }}", base)
+                    self.assertTrue(rule["annotations"]["runbook_url"].startswith(base + "docs/howto/operations.md#"))
         self.assertEqual(sorted(groups, key=lambda one: one["name"]), sorted(offered, key=lambda one: one["name"]))
         paths = glob.glob(os.path.join(ROOT, "deploy/grafana/dashboards/*.json"))
         self.assertEqual(len(paths), 4)
@@ -642,8 +731,8 @@ class ChartTest(unittest.TestCase):
             self.assertLess(len(one["data"][name]), 1_000_000)
             arrived = json.loads(one["data"][name])
             links = [variable for variable in arrived["templating"]["list"] if variable["name"] == "runbooks"]
-            self.assertEqual([link["query"] for link in links], [base + "docs/operations.md"])
-            links[0]["query"] = "docs/operations.md"
+            self.assertEqual([link["query"] for link in links], [base + "docs/howto/operations.md"])
+            links[0]["query"] = "docs/howto/operations.md"
             self.assertEqual(arrived, offered)
 
     def program(self, one):
@@ -676,7 +765,7 @@ class ChartTest(unittest.TestCase):
                 with open(config, "w", encoding="utf-8") as file:
                     file.write(named(objects, "ConfigMap", one["metadata"]["name"])["data"]["config.yaml"])
                 ready = os.path.join(state, "ready.json")
-                # Only what belongs to a cluster's machine is said anew.
+                # Only machine-specific paths are replaced.
                 place = "--cache-dir" if program == "kernelcast-worker" else "--state-dir"
                 process = subprocess.Popen(
                     [os.path.join(options.programs, program), f"--config={config}", "--listen=127.0.0.1:0",

@@ -4,8 +4,8 @@
     cluster_test.py [TEST ...]
 
 etcd is Debian's; the API server, the scheduler and the controllers of StatefulSets are Kubernetes' own, built by
-scripts/setup.sh --cluster. There are no kubelets: pods are admitted and scheduled, and never run. Exit code 77: one of
-the programs is not there.
+scripts/setup.sh --cluster. There are no kubelets: pods are admitted and scheduled but never run. Exit code 77: a
+program is missing.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ CONTROLLERS = "statefulset-controller,namespace-controller,disruption-controller
 EXAMPLES = {"defaults": None} | {name[:-len(".yaml")]: os.path.join(CHART, "examples", name)
                                  for name in sorted(os.listdir(os.path.join(CHART, "examples")))}
 
-# Name: product label, GPUs, further labels, taints.
+# Name: product label, GPUs, other labels, taints.
 NODES = {
     "cpu-0": (None, 0, {}, []),
     "a100-0": ("NVIDIA-A100-SXM4-80GB", 8, {}, []),
@@ -58,12 +58,12 @@ def wait_for(what, condition, seconds=START_SECONDS, alive=()):
                 raise AssertionError(f"{process.args[:2]} ended while waiting for {what}")
         if time.monotonic() > deadline:
             raise AssertionError(f"no {what} within {seconds} s")
-        # The server is asked again; it has nothing to wait on that a client could share.
+        # Polls, because clients have no shared notification.
         time.sleep(0.1)
 
 
 class Cluster:
-    """etcd, an API server, a scheduler and controllers, in one folder and on ports that the kernel picks."""
+    """etcd, an API server, a scheduler and controllers in one folder, on ephemeral ports."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -86,7 +86,8 @@ class Cluster:
             return [one.getsockname()[1] for one in sockets]
 
     def start(self):
-        # These programs do not say which port they picked, so that somebody may take one in between: then, others.
+        # These programs do not report the port they picked, so another process may take a reserved one. Then retry with
+        # others.
         for attempt in range(3):
             try:
                 self.start_once()
@@ -113,7 +114,7 @@ class Cluster:
                  f"--service-account-key-file={self.path('accounts.key')}",
                  f"--service-account-signing-key-file={self.path('accounts.key')}",
                  f"--token-auth-file={self.path('tokens.csv')}", "--authorization-mode=RBAC",
-                 # Nobody reports these nodes as ready.
+                 # Nothing reports these nodes as ready.
                  "--disable-admission-plugins=TaintNodesByCondition")
         with open(self.kubeconfig, "w", encoding="utf-8") as file:
             yaml.dump({"apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -193,7 +194,7 @@ class ClusterTest(unittest.TestCase):
             with self.subTest(values=name):
                 result = self.cluster.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-",
                                               text=render(name))
-                # A warning is what the restricted standard has against a pod of a StatefulSet.
+                # A warning is a violation of the restricted standard by a pod of a StatefulSet.
                 self.assertNotIn("Warning", result.stderr)
                 objects = [one for one in yaml.safe_load_all(render(name)) if one]
                 self.assertEqual(result.stdout.count("serverside-applied (server dry run)"), len(objects))
@@ -206,11 +207,11 @@ class ClusterTest(unittest.TestCase):
 
     def test_workers_are_scheduled_to_their_pools_and_nowhere_else(self):
         rendered = render("three-pools", "forecaster.persistence.enabled=false", "orchestrator.persistence.enabled=false",
-                          "worker.pools.cpu.enabled=true", "worker.pools.cpu.replicas=2")
+                          "worker.pools.cpu.enabled=true", "worker.pools.cpu.replicaCount=2")
         self.cluster.kubectl("apply", "--server-side", "-f", "-", text=rendered)
         self.addCleanup(self.cluster.kubectl, "delete", "--wait=false", "--ignore-not-found", "-f", "-", text=rendered,
                         check=False)
-        # Every pod has been created, and the scheduler has bound it or said why it does not.
+        # Every pod exists, and the scheduler has bound it or reported why not.
         def settled():
             pods = self.cluster.get("pods", "--namespace", NAMESPACE)
             tried = [pod for pod in pods if pod["spec"].get("nodeName") or any(
@@ -225,7 +226,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(places["worker", "a100"], ["a100-0"] * 4)
         self.assertCountEqual(places["worker", "l40s"], ["l40s-0", "l40s-1"])
         self.assertEqual(places["worker", "h100"], ["h100-0"] * 2)
-        # There is one node for pods without GPUs, and no two workers that measure on CPUs share it.
+        # There is one node for pods without GPUs, and two workers that measure on CPUs never share it.
         self.assertCountEqual(places["worker", "cpu"], ["cpu-0", None])
         self.assertEqual(places["forecaster", None], ["cpu-0"])
         for pool in ("a100", "l40s", "h100", "cpu"):

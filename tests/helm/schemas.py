@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes JSON schemas for kubeconform of what Go modules carry: Kubernetes' own API and others' CRDs.
+"""Makes JSON schemas for kubeconform from the contents of Go modules: Kubernetes' own API and others' CRDs.
 
     schemas.py OUTPUT SWAGGER CRD.yaml ...
 
-Files are named as kubeconform's {{.ResourceKind}}{{.KindSuffix}}.json. Unknown fields are refused.
+Files are named like kubeconform's {{.ResourceKind}}{{.KindSuffix}}.json. Unknown fields are refused.
 """
 
 import json
@@ -14,7 +14,7 @@ import yaml
 
 
 def strict(schema):
-    """The schema with unknown fields refused, and what JSON Schema has no word for put in its words."""
+    """The schema with unknown fields refused and non-standard keywords translated to JSON Schema."""
     if isinstance(schema, list):
         return [strict(item) for item in schema]
     if not isinstance(schema, dict):

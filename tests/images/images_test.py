@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the images and runs them as a cluster would: another user, no privileges, a read-only root.
+"""Builds the images and runs them like a cluster: another user, no privileges, a read-only root.
 
     images_test.py --programs FOLDER [--toolkit FOLDER] [--cache FOLDER] [TEST ...]
 
-FOLDER of --programs is laid out as scripts/bundle.sh leaves it. No registry is asked: the base is made
-by debootstrap, once, and kept in the cache. Exit code 77: what is needed is not there.
+The folder of --programs has the layout of scripts/bundle.sh. No registry is used: the base is made once by
+debootstrap and kept in the cache. Exit code 77: a requirement is missing.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def base_archive():
 
 
 class Container:
-    """A process of an image, as restricted as the chart restricts it."""
+    """A process of an image, as restricted as in the chart."""
 
     def __init__(self, image, name, arguments, state=None):
         self.config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
@@ -109,25 +109,25 @@ class Container:
             return file.read()
 
     def ready(self):
-        """Addresses, once the service serves."""
+        """Returns its addresses once the service serves."""
         deadline = time.monotonic() + START_SECONDS
         path = os.path.join(self.state, "ready.json")
         while not os.path.exists(path):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"it does not serve:\n{self.output()}")
-            # There is nothing to wait on but the file.
+            # Only the file can be waited on.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.05)
         with open(path, encoding="utf-8") as file:
             return json.load(file)
 
     def stop(self):
-        """Ends it as a kubelet does; returns the exit code."""
+        """Ends it like a kubelet. Returns the exit code."""
         self.signal(signal.SIGTERM)
         return self.process.wait(START_SECONDS)
 
     def signal(self, number):
-        """To the container's first process, with which all others end; unshare's own does not outlive it."""
+        """Signals the container's first process, which ends all others; unshare's own process exits after it."""
         if self.process.poll() is None:
             with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="utf-8") as file:
                 for first in file.read().split():
@@ -141,7 +141,7 @@ class Container:
 
 
 def health(address, service):
-    """Status that the health service answers, by the standard's numbers: 1 is SERVING."""
+    """Status from the health service, in the standard's numbers: 1 is SERVING."""
     import grpc
     with grpc.insecure_channel(address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check", request_serializer=lambda name: name,
@@ -178,7 +178,7 @@ class ImagesTest(unittest.TestCase):
             try:
                 buildah(*make_base)
             except AssertionError:
-                # Slower, and at home on every file system.
+                # Slower, but works on every file system.
                 options.driver = "vfs"
                 buildah(*make_base)
             self.built.add("base")
@@ -198,7 +198,7 @@ class ImagesTest(unittest.TestCase):
         return container
 
     def check_image(self, name):
-        """What an image says of itself, and that its program runs from it."""
+        """The image's description, and that its program runs."""
         image = self.build(name)
         described = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]
         config = described["config"]
@@ -233,7 +233,7 @@ class ImagesTest(unittest.TestCase):
         container = Container(image, "probe", ["--version"])
         self.addCleanup(container.remove)
         container.process.wait(START_SECONDS)
-        # The same mounts and user, with a shell in the place of the program.
+        # The same mounts and user, with a shell instead of the program.
         root = buildah("mount", container.container).strip()
         script = ("id -u; id -G; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; "
                   "touch /opt/kernelcast/x 2>&1; touch /x 2>&1; touch /var/lib/kernelcast/x /tmp/x && echo writable")
@@ -256,14 +256,14 @@ class ImagesTest(unittest.TestCase):
             f"--worker={worker_address}", f"--forecaster={forecaster_address}"])
         address = self.check_service(orchestrator, "kernelcast.v1.Orchestrator")
 
-        # The command line of the orchestrator's image, in a container of its own.
+        # The command line of the orchestrator's image, in its own container.
         searching = subprocess.run(
             buildah_command(
                 "run", "--isolation", "chroot", "--user", f"{UID}:{UID}", orchestrator.container, "--",
                 "/opt/kernelcast/bin/kernelcast", "search", "row_softmax", "--orchestrator", address, "--state-dir",
                 "/tmp/cli", "--no-report", "--json", "--budget-measurements", "4"),
             text=True, capture_output=True, check=False, timeout=300)
-        # 1: nothing faster found.
+        # 1: nothing faster was found.
         self.assertIn(searching.returncode, (0, 1), searching.stderr + worker.output())
         self.assertIn('"measured"', searching.stdout)
         with open(os.path.join(worker.state, "ready.json"), encoding="utf-8") as file:
@@ -293,7 +293,7 @@ class ImagesTest(unittest.TestCase):
 
 
 def missing():
-    """What is needed and not there, in words; empty when all is."""
+    """Missing requirements in words; empty if there are none."""
     if os.geteuid() != 0:
         return "images are built and mounted as root, which this is not"
     for tool in ("buildah", "debootstrap", "unshare", "chroot"):

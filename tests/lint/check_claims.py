@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Checks that every claim of docs/security.md names tests that exist: a row of its tables "claim | proved by" links
-them by their names, and so does any other link into tests/."""
+"""Checks that every claim of SECURITY.md names tests that exist. Rows of its tables "claim | proved by" link them
+by name, and so do other links into tests/."""
 
 import os
 import re
 import sys
 
 HEADER = re.compile(r"^\|\s*claim\s*\|\s*proved by\s*\|\s*$")
-TEST_LINK = re.compile(r"\[([^\]]+)\]\(\.\./(tests/[^)\s]+)\)")
+TEST_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(tests/[^)\s]+)\)")
 
 
 def names_in(source, text):
     """Names of the tests of one file."""
     if source.endswith(".py"):
         return set(re.findall(r"^\s*def (test_\w+)\(", text, re.MULTILINE))
-    # A name may go over several lines, as adjacent literals.
+    # A name may span several lines as adjacent literals.
     literals = re.findall(r'TEST_CASE\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', text)
     names = ("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', one)) for one in literals)
     return set(names)
 
 
-def check(root, path="docs/security.md"):
+def check(root, path="SECURITY.md"):
     with open(os.path.join(root, path), encoding="utf-8") as file:
         lines = file.read().splitlines()
     in_claims, claims = False, 0

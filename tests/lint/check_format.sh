@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every C++ source is as clang-format leaves it.
+# Checks that every C++ source is formatted by clang-format.
 set -euo pipefail
 unformatted=$("$(dirname "$0")"/sources.sh '*.h' '*.cc' | xargs -r "$TOOL" --dry-run 2>&1 |
   sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be clang-formatted.*/\1/p' | sort -u)

@@ -3,8 +3,8 @@
 
     check_headers.py ROOT BUILD_DIR COMPILER [--without FOLDER] [-- COMPILER_FLAG ...]
 
-Those below FOLDER are left out. Headers that reach gRPC cost seconds each; they are compiled together, in one translation unit. What
-passed is remembered in BUILD_DIR by content, so that a second run compiles only what has changed.
+Headers under FOLDER are skipped. Headers that include gRPC take seconds each, so they are compiled together in one
+translation unit. Results are cached in BUILD_DIR by content, so that another run compiles only what has changed.
 """
 
 import concurrent.futures
@@ -28,14 +28,14 @@ def headers(root):
 
 
 class Tree:
-    """Remembers, for each header, which files it reaches."""
+    """Caches which files each header reaches."""
 
     def __init__(self, root):
         self.root = root
         self.reached = {}
 
     def closure(self, path):
-        """Files of the project that `path` reaches, itself included, and whether it reaches gRPC."""
+        """Files of the project that `path` includes transitively, with itself, and whether it includes gRPC."""
         if path in self.reached:
             return self.reached[path]
         self.reached[path] = ({path}, False)  # ends the recursion of a cyclic include
@@ -62,7 +62,7 @@ class Tree:
 
 
 def compile_together(tree, paths, command, stamps):
-    """Returns the compiler's complaint, or an empty string."""
+    """Returns the compiler's error, or an empty string."""
     stamp = os.path.join(stamps, tree.digest(paths, command))
     if os.path.exists(stamp):
         return ""

@@ -3,10 +3,9 @@
 
     common <- <service>/core <- <service>'s adapters <- <service>/rpc <- <service>/main.cc
 
-Services never include one another, common/ includes no service, and each third-party library is
-included by those folders alone that are named for it below. core/ may include common/base,
-common/domain and common/calibration only, so it is pure by induction: no gRPC, database, generated
-proto or network in it.
+Services never include one another, common/ includes no service, and each third-party library is included only by the
+folders listed below. core/ may include only common/base, common/domain and common/calibration, so it is pure by
+induction: no gRPC, database, generated proto or network in it.
 """
 
 import fnmatch
@@ -14,7 +13,7 @@ import os
 import re
 import sys
 
-# What each folder of common/ may include of common/, besides itself.
+# The folders of common/ that each folder of common/ may include, besides itself.
 COMMON = {
     "base": [],
     "candidate_abi": [],
@@ -38,7 +37,7 @@ LAYERS = {"core": 0, "rpc": 2, "main": 3}
 ADAPTER = 1
 CLI_LAYERS = {"core": 0, "rpc": 1, "commands": 2, "main": 3}
 
-# What may be included of common/ by folders that must stay small; others may include all of it.
+# The folders of common/ allowed in folders that must stay small; others may include all of it.
 COMMON_FOR = {
     "services/*/core": ["base", "domain", "calibration", "tracing"],
     "services/worker/runner": ["base", "candidate_abi", "domain"],
@@ -73,7 +72,8 @@ EXTERNAL = [
     ("JSON", r"nlohmann/", ["common/*", "services/*"]),
     ("Abseil", r"absl/", ["common/*", "services/*"]),
     ("libseccomp", r"seccomp", ["services/worker/cpu/*", "services/worker/cuda/*",
-                                 "services/worker/runner/*"]),
+                                 "services/worker/runner/*",
+                                 "services/worker/compiler_sandbox/*"]),
     ("Catch2", r"catch2/", ["tests/*"]),
 ]
 
@@ -105,7 +105,7 @@ def layer_of(folder):
 
 
 def why_not(path, included):
-    """Why the file `path` may not include the project's file `included`, or None."""
+    """The reason why the file `path` may not include the project's file `included`, or None."""
     source, target = folder_of(path), folder_of(included)
     if source == target:
         return None

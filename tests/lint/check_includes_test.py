@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants violations in trees of its own and looks whether check_includes.py reports them."""
+"""Plants violations in temporary trees and checks that check_includes.py reports them."""
 
 import os
 import tempfile

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that what the documents point to is there: files, headings, pictures, and every path of the
-project that stands in backquotes and starts with one of its folders."""
+"""Checks that targets in the documents exist: files, headings, pictures, and every project path in backquotes that
+starts with a top-level folder."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def without_code_blocks(text):
 
 
 def anchors(text):
-    """The ids that a heading gets where these files are shown."""
+    """The ids that the renderer gives to headings."""
     seen, found = {}, set()
     for heading in HEADING.findall(without_code_blocks(text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").lower()

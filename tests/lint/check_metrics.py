@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the names of metrics in the code with those in docs/metrics.md."""
+"""Compares the metric names in the code with those in docs/reference/metrics.md."""
 
 import os
 import re
 import sys
 
+DOCUMENT = "docs/reference/metrics.md"
 IN_CODE = re.compile(r'"(kernelcast_(?:build|grpc|tls|auth|tracing|worker|forecaster|orchestrator)_[a-z0-9_]+)"')
 IN_DOCUMENT = re.compile(r"^\| `(kernelcast_[a-z0-9_]+)`", re.MULTILINE)
 
@@ -25,13 +26,13 @@ def names_in_code(root):
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else "."
     in_code = names_in_code(root)
-    with open(os.path.join(root, "docs", "metrics.md"), encoding="utf-8") as file:
+    with open(os.path.join(root, DOCUMENT), encoding="utf-8") as file:
         listed = IN_DOCUMENT.findall(file.read())
-    complaints = [f"{path}: {name} is not listed in docs/metrics.md"
+    complaints = [f"{path}: {name} is not listed in {DOCUMENT}"
                   for name, path in sorted(in_code.items()) if name not in listed]
-    complaints += [f"docs/metrics.md: {name} is in no source" for name in sorted(set(listed))
+    complaints += [f"{DOCUMENT}: {name} is in no source" for name in sorted(set(listed))
                    if name not in in_code]
-    complaints += [f"docs/metrics.md: {name} is listed twice" for name in sorted(set(listed))
+    complaints += [f"{DOCUMENT}: {name} is listed twice" for name in sorted(set(listed))
                    if listed.count(name) > 1]
     print("\n".join(complaints) if complaints else f"all {len(listed)} metrics are documented")
     return 1 if complaints else 0

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks every file that is, or is about to be, under version control.
+"""Checks every file that is or will be under version control.
 
-No absolute path of somebody's machine, no host of a package registry, no word that marks unfinished
-work, no file over the size limit, no binary but pictures, text that ends in one newline, and scripts
-with an interpreter line that may be run.
+No absolute path of a personal machine, no host of a package registry, no marker of unfinished work, no file over the
+size limit, no binary except pictures, text that ends in one newline, and executable scripts with an interpreter
+line.
 """
 
 import gzip
@@ -14,9 +14,9 @@ import sys
 import zlib
 
 MAX_BYTES = 1 << 20
-BINARY = (".png", ".ico", ".woff2")
+BINARY = (".png", ".ico", ".woff2", ".npy")
 
-# Brackets keep the patterns from finding themselves.
+# Brackets keep the patterns from matching themselves.
 FORBIDDEN = [
     (r"(?<![\w.$}])/(?:wor[k]|hom[e]|roo[t]|Use[r]s)/", "a path of somebody's machine"),
     (r"deb\.debia[n]\.org|archive\.ubunt[u]\.com|pypi\.or[g]|registry\.npmj[s]|crates\.i[o]\b",
@@ -28,7 +28,7 @@ ANY_FILE = re.compile("|".join(f"(?P<f{i}>{p})" for i, (p, _) in enumerate(FORBI
 
 
 def files(root):
-    """Files known to git, or not ignored by it."""
+    """Files tracked by git, or not ignored by it."""
     listed = subprocess.run(
         ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True, check=False)
@@ -52,7 +52,7 @@ def check_file(root, path):
     with open(full, "rb") as file:
         content = file.read()
     if path.endswith(".gz"):
-        # Packed text is held to what holds for text.
+        # Packed text must meet the rules for text.
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants violations in trees of its own and looks whether check_tree.py, check_links.py and check_claims.py see
+"""Plants violations in temporary trees and checks that check_tree.py, check_links.py and check_claims.py report
 them."""
 
 import gzip
@@ -95,21 +95,21 @@ class CheckClaimsTest(Planted):
     def claims(self, content):
         self.plant("tests/a_test.cc", 'TEST_CASE("It holds", "[a]") {}\nTEST_CASE(\n    "It holds "\n    "well") {}\n')
         self.plant("tests/b_test.py", "    def test_it_holds(self):\n")
-        return list(check_claims.check(self.root, self.plant("docs/security.md", content)))
+        return list(check_claims.check(self.root, self.plant("SECURITY.md", content)))
 
     def test_claims_with_tests_are_accepted(self):
-        self.assertEqual(self.claims(self.HEAD + "| It holds. | [It holds](../tests/a_test.cc), "
-                                     "[It holds well](../tests/a_test.cc) |\n"
-                                     "| It does. | [test_it_holds](../tests/b_test.py) |\n"), [])
+        self.assertEqual(self.claims(self.HEAD + "| It holds. | [It holds](tests/a_test.cc), "
+                                     "[It holds well](tests/a_test.cc) |\n"
+                                     "| It does. | [test_it_holds](tests/b_test.py) |\n"), [])
 
     def test_claims_without_tests_are_reported_with_their_line(self):
         for row, complaint in (("| It holds. | |", "names no test"),
-                               ("| It holds. | [It](../docs/a.md) |", "names no test"),
-                               ("| It holds. | [It](../tests/a_test.cc) |", "has no test 'It'"),
-                               ("| It holds. | [It holds](../tests/c_test.cc) |", "no such file")):
+                               ("| It holds. | [It](docs/a.md) |", "names no test"),
+                               ("| It holds. | [It](tests/a_test.cc) |", "has no test 'It'"),
+                               ("| It holds. | [It holds](tests/c_test.cc) |", "no such file")):
             found = self.claims(self.HEAD + row + "\n")
             self.assertEqual(len(found), 1, row)
-            self.assertTrue(found[0].startswith("docs/security.md:3: "), found)
+            self.assertTrue(found[0].startswith("SECURITY.md:3: "), found)
             self.assertIn(complaint, found[0])
 
     def test_a_document_without_claims_is_reported(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sources.sh PATTERN ...: prints the project's files that match, one a line; git's where there is git.
+# sources.sh PATTERN ...: prints the project's matching files, one per line, from git if available.
 set -euo pipefail
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   git ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do

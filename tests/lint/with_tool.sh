@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# with_tool.sh NAME PATH SCRIPT [ARGUMENT ...]: runs SCRIPT with the tool's path in TOOL. Where the tool
-# is missing: exit code 77, by which ctest counts the test as skipped; in CI, a failure.
+# with_tool.sh NAME PATH SCRIPT [ARGUMENT ...]: runs SCRIPT with the tool's path in TOOL. If the tool
+# is missing, exits with 77, which ctest counts as skipped; in CI it fails.
 set -euo pipefail
 name=$1 TOOL=$2
 shift 2

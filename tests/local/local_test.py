@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks deploy/local: one command that brings all up, the systemd units, and their configuration.
+"""Checks deploy/local: one command that starts everything, the systemd units, and their configuration.
 
     local_test.py --programs FOLDER [TEST ...]
 """
@@ -49,8 +49,8 @@ class UpTest(unittest.TestCase):
         return process, log
 
     def up(self):
-        """Brings all up; (process, its output's path, address of the orchestrator, of Prometheus)."""
-        # Prometheus does not say which port it picked, so that somebody may take one in between: then, another.
+        """Starts everything. Returns (process, its output's path, address of the orchestrator, of Prometheus)."""
+        # Prometheus does not report the port it picked, so another process may take a reserved one. Then retry.
         for attempt in range(3):
             prometheus = f"127.0.0.1:{free_port()}"
             process, log = self.start("--prometheus", prometheus, "--listen", "127.0.0.1:0")
@@ -82,7 +82,7 @@ class UpTest(unittest.TestCase):
                            "sum(kernelcast_orchestrator_decisions_total) > 0",
                            "sum(kernelcast_worker_measurements_total) > 0",
                            "sum(kernelcast_forecaster_labels_total) > 0",
-                           # By a rule.
+                           # A recorded series.
                            "instance_gpu_model:kernelcast_orchestrator_defer:ratio_rate1h >= 0"):
             wait_for(expression, lambda one=expression: query(prometheus, one), process)
         self.assertLess(time.monotonic() - ended, 60)
@@ -129,7 +129,7 @@ class InstallTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="kernelcast-install-")
         cls.addClassCleanup(folder.cleanup)
         cls.root = os.path.join(folder.name, "root")
-        # What scripts/bundle.sh makes has the programs in bin.
+        # A bundle made by scripts/bundle.sh has the programs in bin.
         bundle = os.path.join(folder.name, "bundle")
         os.makedirs(os.path.join(bundle, "bin"))
         for program in os.listdir(options.programs):
@@ -168,7 +168,7 @@ class InstallTest(unittest.TestCase):
                                       capture_output=True, check=False)
             mine = [line for line in verified.stderr.splitlines() if "kernelcast" in line]
             self.assertEqual((verified.returncode, mine), (0, []), verified.stderr)
-            # In tenths: 0 is locked up, 100 is wide open; 96 is a unit that says nothing.
+            # In tenths: 0 is fully confined, 100 is unconfined; a unit without settings has 96.
             exposure = "35" if service == "worker" else "15"
             judged = subprocess.run(["systemd-analyze", "security", "--offline=yes", f"--threshold={exposure}",
                                      f"--root={self.root}", unit], text=True, capture_output=True, check=False)
@@ -182,7 +182,7 @@ class InstallTest(unittest.TestCase):
                 ready = os.path.join(state, "ready.json")
                 with open(self.path(f"etc/systemd/system/kernelcast-{service}.service"), encoding="utf-8") as file:
                     command = re.search(r"^ExecStart=(.*)$", file.read(), re.MULTILINE).group(1).split()
-                # Paths of the machine that it is installed on, and ports that may be taken, are said anew.
+                # Machine paths and ports that may be in use are replaced.
                 command = [self.root + part if part.startswith("/") else part for part in command]
                 place = "--cache-dir" if service == "worker" else "--state-dir"
                 command += ["--listen=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--ready-file={ready}",

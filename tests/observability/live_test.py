@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs searches with the three services under a real Prometheus, and has it answer every query of every board. Beside
-them two orchestrators share a log in a real PostgreSQL, which goes away, as one of them does.
+"""Runs searches with the three services under a real Prometheus, and checks that every query of every board has data.
+Two more orchestrators share a log in a real PostgreSQL, which goes away, and so does one of them.
 
     live_test.py --programs FOLDER [TEST ...]
 """
@@ -36,8 +36,8 @@ SEARCH_SECONDS = 180
 DATA_SECONDS = 30
 options = None
 
-# Panels that have data, which is 0 all the time on a machine without a GPU, or while all is well. Every other panel
-# must show something that is not 0.
+# Panels whose data may be 0 all the time on a machine without a GPU or in normal operation. Every other panel must show
+# a value other than 0.
 NEEDS_GPU = "needs a GPU: NVML tells it"
 WELL = "is 0 while all is well"
 MAY_BE_ZERO = {
@@ -46,16 +46,16 @@ MAY_BE_ZERO = {
     ("worker", "Power"): NEEDS_GPU,
     ("worker", "Throttled measurements"): NEEDS_GPU,
     ("worker", "Clock"): "virtual machines may not tell their clock",
-    ("worker", "Share of measurements that failed"): WELL,
+    ("worker", "Failed measurements"): WELL,
     ("orchestrator", "Threshold"): "is 0 until a hundred candidates have proven the forecasts",
-    ("orchestrator", "Labels that wait"): WELL,
-    ("orchestrator", "Calls to workers that were made again"): WELL,
-    ("orchestrator", "Workers left out"): WELL,
+    ("orchestrator", "Pending labels"): WELL,
+    ("orchestrator", "Repeated calls to workers"): WELL,
+    ("orchestrator", "Worker ejections"): WELL,
     ("orchestrator", "Breaker"): WELL,
     ("orchestrator", "Answers without usage"): WELL,
     ("forecaster", "Breaker"): WELL,
     ("forecaster", "Answers without usage"): WELL,
-    ("forecaster", "Writes that wait"): WELL,
+    ("forecaster", "Pending writes"): WELL,
     ("orchestrator", "Calls by status"): WELL,
     ("forecaster", "Calls by status"): WELL,
     ("worker", "Calls by status"): WELL,
@@ -63,7 +63,7 @@ MAY_BE_ZERO = {
 
 
 def boards():
-    """(board, panel) of all, rows left out."""
+    """(board, panel) of all panels except rows."""
     for path in sorted(glob.glob(os.path.join(BOARDS, "*.json"))):
         with open(path, encoding="utf-8") as file:
             board = json.load(file)
@@ -74,7 +74,7 @@ def boards():
 
 
 def substituted(expression):
-    """As Grafana would, with all jobs and instances chosen."""
+    """Substitutes variables like Grafana, with all jobs and instances selected."""
     for name, value in (("$__rate_interval", f"{4 * SCRAPE_SECONDS}s"), ("$__range", "10m"), ("$job", ".+"),
                         ("$instance", ".+")):
         expression = expression.replace(name, value)
@@ -83,12 +83,12 @@ def substituted(expression):
 
 
 def series(page):
-    """Of what a service exposes, by name and labels as they are written."""
+    """The metrics that a service exposes, by name and labels as written."""
     return {name: float(value) for name, value in re.findall(r"^(kernelcast_\S+) (\S+)$", page, re.MULTILINE)}
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
-    """Takes spans, and looks at none."""
+    """Accepts spans and ignores them."""
 
     def do_POST(self):  # pylint: disable=invalid-name
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -101,7 +101,7 @@ class Collector(http.server.BaseHTTPRequestHandler):
 
 
 class Stack:
-    """The services, two endpoints that they ask, two orchestrators more on one database, and a Prometheus."""
+    """The services, two LLM endpoints, two more orchestrators on one database, and a Prometheus."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -140,13 +140,13 @@ class Stack:
         return config
 
     def collector(self):
-        """Where spans may go to. trace_test.py reads what is sent there."""
+        """The address for spans. trace_test.py checks the spans sent there."""
         self.spans = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
         threading.Thread(target=self.spans.serve_forever, daemon=True).start()
         return f"http://127.0.0.1:{self.spans.server_address[1]}"
 
     def service(self, name, *arguments):
-        """Where it serves: {"grpc": ..., "metrics": ...}. What follows a dash in the name tells several apart."""
+        """The addresses it serves: {"grpc": ..., "metrics": ...}. A suffix after a dash distinguishes several."""
         ready = self.path(f"{name}.ready")
         process = self.spawn(name, self.program(f"kernelcast-{name.split('-')[0]}"), "--listen=127.0.0.1:0",
                              "--metrics=127.0.0.1:0", f"--ready-file={ready}", *arguments)
@@ -176,7 +176,7 @@ class Stack:
         self.services = {"forecaster": self.forecaster, "worker": self.worker, "orchestrator": self.orchestrator}
         self.database = postgresql.PostgresqlServer()
         self.database_process = self.start_database()
-        # The second serves those who hold a token, as the first does.
+        # orchestrator-b requires a token, which orchestrator-a holds.
         token, tokens = self.path("token"), self.path("tokens.yaml")
         made = subprocess.run([self.program("kernelcast"), "token", "first", "--role", "submit", "--role", "measure",
                                "--output", token], check=True, capture_output=True, text=True)
@@ -184,9 +184,9 @@ class Stack:
             file.write("tokens:\n" + made.stdout)
         for name, more in (("orchestrator-a", ()), ("orchestrator-b", ("--auth-tokens-file", tokens))):
             self.services[name] = self.service(
-                name, "--store", self.database.uri(), "--store-shards", str(SHARDS), "--lease-seconds", "2", "--worker",
-                self.worker["grpc"], "--forecaster", self.forecaster["grpc"], "--status", "", "--client-token-file",
-                token, *more)
+                name, "--state-dir", self.path(name), "--store", self.database.uri(), "--store-shards", str(SHARDS),
+                "--lease-seconds", "2", "--worker", self.worker["grpc"], "--forecaster", self.forecaster["grpc"],
+                "--status", "", "--client-token-file", token, *more)
 
     def metric(self, service, name):
         return series(fetch(self.services[service]["metrics"], "/metrics"))[f"kernelcast_orchestrator_{name}"]
@@ -196,7 +196,7 @@ class Stack:
                  self.services[service]["process"])
 
     def trouble(self):
-        """What makes the panels of several orchestrators tell: calls that are passed on, a database that is away, and an
+        """Gives the panels of several orchestrators data: forwarded calls, a database that is away, and an
         orchestrator that sleeps through its leases."""
         both = ("orchestrator-a", "orchestrator-b")
         for name in both:
@@ -236,7 +236,7 @@ class Stack:
                         one["metrics"] for name, one in self.services.items() if name.split("-")[0] == job]}]}
                     for job in ("forecaster", "worker", "orchestrator")],
             }, file)
-        # It does not say which port it picked, so that somebody may take one in between: then, another.
+        # It does not report the port it picked, so another process may take a reserved one. Then retry.
         for attempt in range(3):
             self.prometheus = f"127.0.0.1:{free_port()}"
             process = self.spawn("prometheus", "prometheus", f"--config.file={config}",
@@ -256,6 +256,20 @@ class Stack:
     def search(self, *arguments):
         return self.spawn("search", self.program("kernelcast"), "search", *arguments, "--orchestrator",
                           self.orchestrator["grpc"], "--no-report", "--quiet", "--json", "--state-dir", self.path("cli"))
+
+    def evaluate(self, count):
+        """Candidates as fast as the reference, one after the other. All but the first few are deferred, because no
+        forecast says whether they are faster."""
+        candidates = self.path("candidates")
+        os.mkdir(candidates)
+        with open(os.path.join(ROOT, "examples/problems/row_softmax/reference.cc"), encoding="utf-8") as file:
+            reference = file.read()
+        for number in range(count):
+            with open(os.path.join(candidates, f"copy{number}.cc"), "w", encoding="utf-8") as file:
+                file.write(f"// Copy {number}.\n{reference}")
+        return self.spawn("evaluate", self.program("kernelcast"), "evaluate", "row_softmax", "--candidates", candidates,
+                          "--mode", "route", "--in-flight", "1", "--orchestrator", self.orchestrator["grpc"], "--quiet",
+                          "--json", "--state-dir", self.path("cli"))
 
     def down(self):
         for process in reversed(self.processes):
@@ -283,10 +297,10 @@ class Watch:
         self.queries = {(name, panel["title"], target["refId"]): target
                         for name, panel in boards() for target in panel["targets"]}
         self.with_data = set()
-        self.telling = set(MAY_BE_ZERO)  # panels that need show nothing more
+        self.telling = set(MAY_BE_ZERO)  # panels that may stay zero are done from the start
 
     def values(self, target):
-        """Of a query, as Grafana would have them now."""
+        """The result of a query, as Grafana would show it now."""
         expression = substituted(target["expr"])
         if target["instant"]:
             return [float(series["value"][1]) for series in query(self.prometheus, expression)]
@@ -294,7 +308,7 @@ class Watch:
         return [float(value) for series in found for _, value in series["values"]]
 
     def look(self):
-        """True once every query has had data, and every panel something to tell."""
+        """True once every query has had data, and every panel a value."""
         missing = 0
         for key, target in self.queries.items():
             if key in self.with_data and key[:2] in self.telling:
@@ -326,20 +340,25 @@ class LiveTest(unittest.TestCase):
         stack.scrape()
         cls.watch = Watch(stack.prometheus)
         stack.trouble()
-        # One that a space is searched in, and one whose kernels a model writes.
+        cls.follow(stack.evaluate(12), "evaluate")
+        # One search over a space, and one with kernels generated by a model.
         for arguments in (
                 ("row_softmax", "--budget-measurements", "10", "--policy-parameter", "bootstrap_share=0.1",
-                 "audit_min=0.3", "audit_scale=1"),
+                 "audit_min=0.3", "audit_scale=1", "audit_share=0.5"),
                 ("column_sum", "--generator", "llm", "--generator-requests", "10", "--budget-measurements", "2")):
-            search = stack.search(*arguments)
-            deadline = time.monotonic() + SEARCH_SECONDS
-            while search.poll() is None and time.monotonic() < deadline:
-                cls.watch.look()
-                # The machine is the search's in between.
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    search.wait(2)
-            if search.poll() not in (0, 1):
-                raise AssertionError(stack.log("search"))
+            cls.follow(stack.search(*arguments), "search")
+
+    @classmethod
+    def follow(cls, process, name):
+        """Polls the boards until a command ends."""
+        deadline = time.monotonic() + SEARCH_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            cls.watch.look()
+            # The command gets the machine in between.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(2)
+        if process.poll() not in (0, 1):
+            raise AssertionError(cls.stack.log(name))
 
     def test_every_query_of_every_board_has_data(self):
         watch = self.watch
@@ -360,10 +379,10 @@ class LiveTest(unittest.TestCase):
         self.assertGreater(names["alerting"], 10)
 
     def test_the_document_says_what_is_exposed(self):
-        """Names, kinds and labels of docs/metrics.md against what the services say."""
-        with open(os.path.join(ROOT, "docs/metrics.md"), encoding="utf-8") as file:
+        """Compares names, kinds and labels of docs/reference/metrics.md with those exposed by the services."""
+        with open(os.path.join(ROOT, "docs/reference/metrics.md"), encoding="utf-8") as file:
             rows = re.findall(r"^\| `(kernelcast_\w+)` \| (\w+) \| ([^|]*)\|(.*)", file.read(), re.MULTILINE)
-        # These services have no certificates; common/rpc's tests look at what those have.
+        # These services have no certificates; common/rpc's tests check services that do.
         documented = {name: (kind, tuple(sorted(re.findall(r"`(\w+)`", labels)))) for name, kind, labels, meaning in rows
                       if "only with TLS" not in meaning}
         exposed = {}
@@ -376,13 +395,13 @@ class LiveTest(unittest.TestCase):
                 labels = {tuple(sorted(re.findall(r'(\w+)="', one))) for one in series}
                 self.assertEqual(len(labels), 1, f"{name}: {labels}")
                 exposed[name] = (kind, labels.pop())
-        # What has no instance on this page may come from another service of it: those of gRPC do.
+        # Series without an instance on this page may come from another service, such as those of gRPC.
         self.assertEqual(documented, exposed)
 
     def test_prometheus_finds_no_fault_with_what_is_exposed(self):
         for name, service in self.stack.services.items():
             page = fetch(service["metrics"], "/metrics")
-            # Help texts have no rule about how they end.
+            # Help texts have no rule for their ending.
             checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True, capture_output=True,
                                      check=False)
             self.assertEqual((checked.stdout, checked.stderr), ("", ""), name)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at the orchestrator's status page with a real browser while a search runs.
+"""Checks the orchestrator's status page in a real browser while a search runs.
 
     page_test.py --programs FOLDER [--picture FILE.png] [TEST ...]
 """
@@ -24,6 +24,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 from prometheus import START_SECONDS, fetch, wait_for  # noqa: E402
 
+# The first cell of the search's row.
+NAME = "watched row_softmax, cpu"
+
 options = None
 
 
@@ -40,6 +43,8 @@ class Cells(html.parser.HTMLParser):
             self.rows.append([])
         elif tag in ("td", "th"):
             self.cell = []
+        elif tag == "br":
+            self.handle_data(" ")
 
     def handle_endtag(self, tag):
         if tag in ("td", "th"):
@@ -52,7 +57,7 @@ class Cells(html.parser.HTMLParser):
 
 
 def first_pixel(path):
-    """Red, green and blue of a picture's upper left corner, which no filter of a PNG changes."""
+    """Red, green and blue of a picture's upper left corner, which no PNG filter changes."""
     with open(path, "rb") as file:
         content = file.read()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
@@ -101,7 +106,7 @@ class PageTest(unittest.TestCase):
         return os.path.join(options.programs, name)
 
     def browse(self, *arguments, page=None):
-        """What the browser prints, and what it has to say about the page."""
+        """The browser's output, and its complaints about the page."""
         profile = tempfile.mkdtemp(dir=self.folder)
         looked = subprocess.run(
             [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
@@ -110,6 +115,24 @@ class PageTest(unittest.TestCase):
             stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False, timeout=120)
         self.assertEqual(looked.returncode, 0, looked.stderr)
         return looked.stdout, re.findall(r".*CONSOLE.*", looked.stderr)
+
+    def cut_off(self, width):
+        """Tables of the page that are wider than their frame in a window of this width."""
+        page = fetch(self.page, "/").replace('<link rel="stylesheet" href="style.css">',
+                                             f"<style>{fetch(self.page, '/style.css')}</style>")
+        probe = ("<script>document.title = JSON.stringify([...document.querySelectorAll('.scroll')]"
+                 ".map((one) => [one.scrollWidth, one.clientWidth]))</script>")
+        path = os.path.join(self.folder, "copy.html")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page.replace("</body>", probe + "</body>"))
+        shown = subprocess.run(
+            [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+             "--no-first-run", f"--user-data-dir={tempfile.mkdtemp(dir=self.folder)}", f"--window-size={width},900",
+             "--dump-dom", f"file://{path}"],
+            stdin=subprocess.DEVNULL, text=True, capture_output=True, check=True, timeout=120).stdout
+        widths = json.loads(re.search("<title>(.*?)</title>", shown).group(1))
+        self.assertGreater(len(widths), 2)
+        return [(needed, there) for needed, there in widths if needed > there]
 
     def test_a_browser_shows_a_search_as_it_runs(self):
         search = subprocess.Popen(
@@ -120,32 +143,34 @@ class PageTest(unittest.TestCase):
         self.addCleanup(lambda: search.poll() is not None or search.kill())
 
         def row():
-            """Of the search, once something is measured."""
-            found = [one for one in cells(fetch(self.page, "/")) if one[:1] == ["watched"]]
-            return found[0] if found and re.match(r"\d+\.\d\dx", found[0][5]) else None
+            """The search's row, once something is measured."""
+            found = [one for one in cells(fetch(self.page, "/")) if one[:1] == [NAME]]
+            return found[0] if found and re.match(r"\d+\.\d\dx", found[0][2]) else None
         wait_for("measurements on the page", row, self.up, 120)
 
         shown, complaints = self.browse("--dump-dom")
-        # A policy that is broken, or anything that is missing, is a line of the console's.
+        # The console prints a line for a policy violation or a missing resource.
         self.assertEqual(complaints, [])
         rows = cells(shown)
-        watched = next(one for one in rows if one[:1] == ["watched"])
-        self.assertEqual(watched[1:4], ["row_softmax", "cpu", "threshold"])
-        self.assertRegex(watched[5], r"^\d+\.\d\dx \[\d+\.\d\d, \d+\.\d\d\]$")
-        self.assertRegex(watched[8], r"^\d+\.\d%$")
+        watched = next(one for one in rows if one[:1] == [NAME])
+        self.assertRegex(watched[1], "threshold$")
+        self.assertRegex(watched[2], r"^\d+\.\d\dx \[\d+\.\d\d, \d+\.\d\d\]$")
+        self.assertRegex(watched[5], r"^\d+\.\d%$")
         self.assertTrue(any(one[:1] == ["worker"] and one[2] == "ready" for one in rows))
         self.assertTrue(any(one[:1] == ["forecaster"] and one[2] == "ready" for one in rows))
         self.assertIn("<rect", shown)
+
+        self.assertEqual(self.cut_off(1400), [])
 
         picture = os.path.join(self.folder, "page.png")
         self.browse(f"--screenshot={picture}")
         if options.picture:
             shutil.copy(picture, options.picture)
-        # The corner has the colour of the style that the policy lets in.
+        # The corner has the colour of the style that the policy permits.
         self.assertEqual(first_pixel(picture), (0xF4, 0xF6, 0xF8))
 
         def ended():
-            return [one for one in cells(fetch(self.page, "/")) if one[:1] == ["watched"] and one[4].startswith("done")]
+            return [one for one in cells(fetch(self.page, "/")) if one[:1] == [NAME] and one[1].startswith("done")]
         wait_for("the search's end on the page", ended, self.up, 180)
         self.assertIn(search.wait(START_SECONDS), (0, 1))
 

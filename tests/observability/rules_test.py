@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks rules, alerts and boards by themselves; live_test.py runs them."""
+"""Checks rules, alerts and boards statically; live_test.py runs them."""
 
 import glob
 import json
@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GRAFANA = os.path.join(ROOT, "deploy/grafana")
 PROMETHEUS = os.path.join(ROOT, "deploy/prometheus")
 UNIT_TESTS = os.path.join(ROOT, "tests/observability/alerts_test.yml")
-# A selector: a name, as metrics and recorded series have them, and its braces.
+# A selector: a metric's or recorded series' name, and its braces.
 SELECTOR = re.compile(r"(?:\b[a-z_]+:)?\b(?:kernelcast_\w+(?::\w+)?|ALERTS)\b(?:\{[^}]*\})?")
 METRIC = re.compile(r"(?<![\w:])kernelcast_\w+")
 NO_UNIT_IS_RIGHT = ("none", "short")
@@ -44,7 +44,7 @@ def boards():
 
 
 def values_of(key, tree):
-    """Whatever stands under this key, wherever."""
+    """All values under this key at any depth."""
     if isinstance(tree, list):
         for one in tree:
             yield from values_of(key, one)
@@ -57,7 +57,7 @@ def values_of(key, tree):
 
 def documented_metrics():
     """Names of series."""
-    rows = re.findall(r"^\| `(kernelcast_\w+)` \| (\w+) \|", text(f"{ROOT}/docs/metrics.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `(kernelcast_\w+)` \| (\w+) \|", text(f"{ROOT}/docs/reference/metrics.md"), re.MULTILINE)
     names = set()
     for name, kind in rows:
         names |= {name + suffix for suffix in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
@@ -65,7 +65,7 @@ def documented_metrics():
 
 
 def anchors(path):
-    """Of headings, as they are made of them on the web."""
+    """Anchors of headings, as generated on the web."""
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
             for heading in re.findall(r"^#+ (.*)$", text(path), re.MULTILINE)}
 
@@ -89,7 +89,7 @@ class PromtoolTest(unittest.TestCase):
             config = load(f"{PROMETHEUS}/{name}")
             self.assertEqual(config["rule_files"], ["rules/*.yml"])
             for scrape in config["scrape_configs"]:
-                # Debian's Prometheus has no Kubernetes built in.
+                # Debian's Prometheus is built without Kubernetes support.
                 if scrape.pop("kubernetes_sd_configs", None):
                     scrape["static_configs"] = [{"targets": ["127.0.0.1:9"]}]
             with tempfile.TemporaryDirectory() as folder:
@@ -110,19 +110,25 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(is_silent, set(rules("alert")))
 
     def test_every_alert_has_a_runbook_and_every_runbook_an_alert(self):
-        document = f"{ROOT}/docs/operations.md"
+        document = f"{ROOT}/docs/howto/operations.md"
         sections = set(re.findall(r"^### (Kernelcast\w+)$", text(document), re.MULTILINE))
         self.assertEqual(sections, set(rules("alert")))
         for name, rule in rules("alert").items():
             path, anchor = rule["annotations"]["runbook_url"].split("#")
-            self.assertEqual((path, anchor), ("docs/operations.md", name.lower()))
+            self.assertEqual((path, anchor), ("{{ $externalLabels.runbooks }}docs/howto/operations.md", name.lower()))
             self.assertIn(anchor, anchors(document))
             self.assertIn(rule["labels"]["severity"], ("critical", "warning"))
             self.assertLess({"summary", "description"}, set(rule["annotations"]))
 
+    def test_links_to_runbooks_are_absolute_by_a_label_that_the_configurations_set(self):
+        for name in ("prometheus.yml", "kubernetes.yml"):
+            with open(f"{ROOT}/deploy/prometheus/{name}", encoding="utf-8") as file:
+                labels = yaml.safe_load(file)["global"]["external_labels"]
+            self.assertRegex(labels["runbooks"], "^https://.*/$")
+
     def test_runbooks_name_panels_that_are_there(self):
         titles = {panel["title"] for board in boards().values() for panel in board["panels"]}
-        runbooks = text(f"{ROOT}/docs/operations.md").split("## Alerts")[1]
+        runbooks = text(f"{ROOT}/docs/howto/operations.md").split("## Alerts")[1]
         named = set(re.findall(r'"([A-Z][^"]*)"', " ".join(runbooks.split())))
         self.assertEqual(named - titles, set())
         self.assertGreater(len(named), 8)
@@ -191,7 +197,7 @@ class BoardsTest(unittest.TestCase):
                     self.assertIn(name, known)
 
     def test_rates_follow_what_is_scraped(self):
-        """$__rate_interval, where a panel shows a course; hours where it shows one number."""
+        """$__rate_interval for a time series; hours for a single number."""
         for panel in self.each_panel():
             for target in panel["targets"]:
                 for function, window in re.findall(r"\b(rate|increase|irate|deriv)\([^[]*\[([^\]]*)\]", target["expr"]):
@@ -232,7 +238,7 @@ class BoardsTest(unittest.TestCase):
         for name, board in boards().items():
             self.assertIs(board["editable"], False)
             self.assertEqual(f"{board['uid']}.json", name)
-            # An id is the instance's own.
+            # Ids belong to a Grafana instance.
             self.assertNotIn("id", board)
 
     def test_links_lead_to_runbooks(self):

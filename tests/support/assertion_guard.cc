@@ -1,8 +1,8 @@
-// Linked into every test binary. Catch2 keeps its assertions' state without a lock: one made on
-// another thread than the test's corrupts it, on most runs unseen. Here it ends the run at once,
-// every time. (What INFO says is not seen here; it is kept in the same state.)
+// Linked into every test binary. Catch2 keeps its assertion state without a lock: an assertion on
+// any thread but the test's corrupts it, usually unnoticed. This guard always ends the run at once.
+// (INFO uses the same state but is not detected.)
 
-#define CATCH_CONFIG_EXTERNAL_INTERFACES  // else catch.hpp has no listeners
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // without this, catch.hpp has no listeners
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>

@@ -6,8 +6,8 @@
 
 namespace kernelcast::testing {
 
-// Until `holds()` is true of what tells nobody when it changes, such as another process's metrics;
-// false once `limit` is over. From any thread.
+// Polls until `holds()` is true, for conditions without notification such as another process's
+// metrics. Returns false after `limit`. Callable from any thread.
 template <class Condition>
 [[nodiscard]] bool Eventually(const Condition& holds,
                               std::chrono::seconds limit = std::chrono::seconds(50)) {

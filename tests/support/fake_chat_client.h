@@ -16,7 +16,7 @@
 
 namespace kernelcast::testing {
 
-// Keeps calls until the test answers them, from the test's thread.
+// Keeps calls until the test answers them on the test's thread.
 class FakeChatClient final : public llm::ChatClient {
  public:
   static constexpr auto kLimit = std::chrono::seconds(20);
@@ -41,7 +41,7 @@ class FakeChatClient final : public llm::ChatClient {
     refuse_ = refuse;
   }
 
-  // Whether so many calls were submitted in all before the limit.
+  // Returns whether this many calls were submitted in total before the limit.
   bool WaitForCalls(llm::CallId count) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kLimit, [&] { return submitted_ >= count; });
@@ -56,7 +56,7 @@ class FakeChatClient final : public llm::ChatClient {
   }
   const llm::ChatRequest& request(llm::CallId id) { return Waiting(id).request; }
 
-  // The shape that the call would be sent to the endpoint with.
+  // The shape with which the call would be sent to the endpoint.
   llm::ResponseShape Shape(llm::CallId id, const std::string& endpoint = "here") {
     Call& call = Waiting(id);
     call.shape = call.request.shape_for({0, endpoint, "model"});

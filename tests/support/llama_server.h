@@ -11,18 +11,18 @@
 
 namespace kernelcast::testing {
 
-// llama.cpp's own HTTP server with a tiny model of random weights, as a process of its own; see
-// llama_server.py. Its answers are chance, in the form that a request asks for.
+// Runs llama.cpp's HTTP server with a tiny model of random weights in a separate process; see
+// llama_server.py. Its answers are random within the requested form.
 class LlamaServer {
  public:
   struct Options {
-    int context_tokens = 16'384;  // of each slot
-    int slots = 2;                // requests answered at once
+    int context_tokens = 16'384;  // per slot
+    int slots = 2;                // concurrent requests
   };
 
-  // Why it cannot run on this machine; empty where it can.
+  // Why it cannot run on this machine; empty if it can.
   static std::string Missing();
-  // Returns when it listens. The model is written into `folder`.
+  // Returns when it listens. Writes the model into `folder`.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LlamaServer>> Start(
       const TemporaryFolder& folder, const Options& options);
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LlamaServer>> Start(
@@ -32,7 +32,6 @@ class LlamaServer {
 
   // "http://127.0.0.1:PORT/v1"
   const std::string& url() const { return url_; }
-  // Whether it still runs.
   bool Alive() { return !child_->Poll(); }
 
  private:
@@ -45,7 +44,7 @@ class LlamaServer {
 
 }  // namespace kernelcast::testing
 
-// Ends a test case where there is no llama.cpp; its registration says SKIP "skipped: ".
+// Skips a test case without llama.cpp; its registration says SKIP "skipped: ".
 #define KERNELCAST_NEEDS_LLAMA()                                                                   \
   if (const std::string reason = ::kernelcast::testing::LlamaServer::Missing(); !reason.empty()) { \
     std::printf("skipped: %s\n", reason.c_str());                                                  \

@@ -1,11 +1,11 @@
-"""Serves a tiny model with random weights by llama.cpp's own HTTP server, for tests of what speaks to one.
+"""Serves a tiny model with random weights through llama.cpp's HTTP server, for client tests.
 
-The model is made on the spot: a llama of two layers over a vocabulary learnt from the text that it will be
-asked about, so that prompts have about as many tokens as elsewhere. Its weights are random; on top of them
-some tokens are likelier than others, so that strings end, probabilities are often near 0.1 and tools get
-called. What it answers is otherwise chance, within the grammar that the server makes of a request.
+The model is generated: a two-layer llama whose vocabulary is learnt from the test prompts, so that prompts have
+realistic token counts. Its weights are random. Some tokens get a higher score, so that strings end, probabilities are
+often near 0.1 and tools get called. Otherwise its answers are random within the grammar that the server derives from a
+request.
 
-Prints "the endpoint is at URL", and serves until it is killed or its parent has gone.
+Prints "the endpoint is at URL" and serves until it is killed or its parent exits.
 """
 
 import argparse
@@ -24,17 +24,17 @@ HEADS = 4
 KEY_VALUE_WIDTH = WIDTH // HEADS
 INNER_WIDTH = 128
 
-# Coordinates that no layer writes to: the first is the same for every token, each other marks one token.
+# Coordinates that no layer writes: the first is the same for every token, each other one marks a token.
 MARK = 8.0
-# What the marks are about when the last norm has divided by the length of the whole.
+# The approximate size of the marks after the last norm has divided by the vector's length.
 MARK_AT_OUTPUT = 5.5
 
 BEGIN_CALL = "<tool_call>"
 END_CALL = "</tool_call>"
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # token types of GGUF
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6  # GGUF token types
 END_OF_TEXT = "</s>"
 
-# How much likelier than others a token is, anywhere and after the token that is named.
+# Score bonus of a token, anywhere and after the named token.
 LOGITS = {
     '"': 6.0,
     "0.1": 6.0,
@@ -72,7 +72,7 @@ Call one: <tool_call>{"name": NAME, "arguments": ARGUMENTS}</tool_call>
 
 
 def learn_pieces(text, count):
-    """The pieces of words that pairs of pieces make most often, the most frequent first."""
+    """The most frequent merges of piece pairs, most frequent first."""
     words = collections.Counter(re.findall(r" ?\w+|[^\w\s]+| +", text))
     parts = {word: list(word) for word in words}
     pieces = []
@@ -97,7 +97,7 @@ def learn_pieces(text, count):
 
 
 def make_vocabulary(text):
-    """[(token, score, type)], a token's place being its number; a piece with a higher score is joined first."""
+    """[(token, score, type)] indexed by token id; pieces with a higher score merge first."""
     vocabulary = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), (END_OF_TEXT, 0.0, CONTROL)]
     vocabulary += [("<0x%02X>" % byte, 0.0, BYTE) for byte in range(256)]
     vocabulary += [(token, 0.0, USER_DEFINED) for token in (BEGIN_CALL, END_CALL, "<|end|>")]
@@ -160,7 +160,7 @@ def make_tensors(vocabulary, seed):
 
 
 class GgufWriter:
-    """A file of version 3 of the format that llama.cpp reads."""
+    """A version 3 file in the format that llama.cpp reads."""
 
     UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
     FORMATS = {UINT32: "<I", INT32: "<i", FLOAT32: "<f", BOOL: "<?"}

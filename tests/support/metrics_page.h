@@ -8,17 +8,17 @@
 
 namespace kernelcast::testing {
 
-// What a service says to Prometheus.
+// The Prometheus page of a service.
 class MetricsPage {
  public:
-  // From HOST:PORT/metrics, the host as a number. UNAVAILABLE: nobody answers.
+  // Reads HOST:PORT/metrics; the host is an IP address. UNAVAILABLE: nothing answers.
   [[nodiscard]] static absl::StatusOr<MetricsPage> Fetch(int port,
                                                          const std::string& host = "127.0.0.1");
   explicit MetricsPage(const std::string& text);
 
-  // A series by its name and labels as they are written, `name{a="b"}`; NaN where it is not there.
+  // Value of a series written as `name{a="b"}`; NaN if it is missing.
   double Value(const std::string& series) const;
-  // The sum of all series whose text begins so; 0 where there are none.
+  // Sum of all series that start with `prefix`; 0 if there are none.
   double Sum(const std::string& prefix) const;
   const std::map<std::string, double>& series() const { return series_; }
 

@@ -22,7 +22,7 @@ constexpr int kPort = 5432;
 using orchestrator::PostgresqlConnection;
 using orchestrator::PostgresqlOptions;
 
-// Empty: it is not installed.
+// Empty if it is not installed.
 std::string ServerPrograms() {
   std::string newest;
   std::error_code error;
@@ -88,7 +88,7 @@ absl::Status PostgresqlServer::Start() {
       std::ofstream(data + "/pg_hba.conf", std::ios::app) << "host all all samenet trust\n";
     }
   }
-  // What a loss of power would do is not tested, so that nothing waits for the disk.
+  // Power loss is not tested, so syncing to disk is off.
   std::vector<std::string> argv =
       AsUser({"postgres", "-D", data, "-k", folder_.path().string(), "-p", absl::StrCat(kPort),
               "-c", absl::StrCat("listen_addresses=", site_.host), "-c", "fsync=off", "-c",

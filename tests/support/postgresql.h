@@ -13,18 +13,18 @@
 
 namespace kernelcast::testing {
 
-// Where a server runs, for others to reach it by network as well.
+// Where a server runs so that others can reach it over the network too.
 struct PostgresqlSite {
-  std::string host;  // an address of its own: the port is PostgreSQL's usual one
-  // What starts the program, given as its arguments.
+  std::string host;  // its own address: the port is PostgreSQL's default
+  // A program that gets the server's command line as its arguments and starts it.
   std::vector<std::string> launcher;
 };
 
-// A PostgreSQL server of the test's own: in a temporary folder, on a Unix socket in it, run by an
-// ordinary user where the test is root, as the server refuses to be.
+// A PostgreSQL server for one test: in a temporary folder, on a Unix socket there. It runs as an
+// ordinary user because the server refuses to run as root.
 class PostgresqlServer {
  public:
-  // Whether PostgreSQL is not installed here, which is then printed as ctest looks for it.
+  // Returns whether PostgreSQL is not installed, and then prints the skip message for ctest.
   [[nodiscard]] static bool Missing();
 
   explicit PostgresqlServer(PostgresqlSite site = {});
@@ -32,24 +32,23 @@ class PostgresqlServer {
   PostgresqlServer(const PostgresqlServer&) = delete;
   PostgresqlServer& operator=(const PostgresqlServer&) = delete;
 
-  // Also after Crash or Stop, with what it has on disk. Returns when it answers.
+  // Also restarts after Crash or Stop with the data on disk. Returns when the server answers.
   [[nodiscard]] absl::Status Start();
-  // Ends it and all its connections without tidying up, as a crash would.
+  // Kills it and all connections without cleanup, like a crash.
   void Crash();
-  // Ends it as an administrator would, connections or not.
+  // Shuts it down like an administrator, with or without open connections.
   void Stop();
 
-  // For libpq; without a password.
+  // A libpq URI without a password.
   std::string Uri(const std::string& database = "postgres") const;
-  // The same by network, for those who are on the site's.
+  // The same over the network, for members of the site's network.
   std::string NetworkUri(const std::string& database = "postgres") const;
   orchestrator::PostgresqlOptions Options(const std::string& database = "postgres") const;
-  // Runs statements that return nothing of interest.
+  // Runs statements and ignores their results.
   [[nodiscard]] absl::Status Run(const std::string& sql, const std::string& database = "postgres");
-  // The one value that a statement returns, as a number.
+  // Returns the single value of a statement as a number.
   [[nodiscard]] absl::StatusOr<int64_t> Number(const std::string& sql,
                                                const std::string& database = "postgres");
-  // A database of its own, empty.
   std::string NewDatabase();
 
  private:
@@ -58,7 +57,7 @@ class PostgresqlServer {
 
   const PostgresqlSite site_;
   TemporaryFolder folder_;
-  std::string user_;  // whom the server runs as; empty: as the test
+  std::string user_;  // the user that runs the server; empty: the test's user
   std::unique_ptr<ChildProcess> server_;
   int databases_ = 0;
 };

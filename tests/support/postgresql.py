@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, as tests/support/postgresql.h has for tests in C++."""
+"""A PostgreSQL server for one test, like tests/support/postgresql.h for C++ tests."""
 
 import glob
 import os
@@ -9,14 +9,14 @@ import tempfile
 
 
 def program_folder():
-    """Where PostgreSQL's programs are; None where it is not installed."""
+    """The folder of PostgreSQL's programs; None if it is not installed."""
     found = sorted(path for path in glob.glob("/usr/lib/postgresql/*/bin") if os.path.exists(os.path.join(path, "initdb")))
     return found[-1] if found else None
 
 
 class PostgresqlServer:
-    """In a temporary folder, on a Unix socket in it, run by an ordinary user where the test is root, as the server refuses
-    to be. Who makes one starts `server()` and calls `remove()` once that has ended."""
+    """A server in a temporary folder, on a Unix socket there. It runs as an ordinary user because the server refuses
+    to run as root. The caller starts `server()` and calls `remove()` after it has ended."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="kernelcast-pg-")
@@ -38,7 +38,7 @@ class PostgresqlServer:
         return line
 
     def server(self):
-        """What runs it. What a loss of power would do is not tested, so that nothing waits for the disk."""
+        """The command that runs it. Power loss is not tested, so syncing to disk is off."""
         return self.command("postgres", "-D", self.data(), "-k", self.folder, "-c", "listen_addresses=", "-c", "fsync=off")
 
     def answers(self):

@@ -1,4 +1,4 @@
-"""What tests in Python need of a Prometheus and of the processes that it looks at."""
+"""Helpers of the Python tests for Prometheus and the processes that it scrapes."""
 
 import contextlib
 import json
@@ -13,7 +13,8 @@ START_SECONDS = 60
 
 
 def wait_for(what, condition, process, seconds=START_SECONDS):
-    """What the condition returns once that is true; fails when the process ends or time is up."""
+    """Returns the condition's value once it is true; fails when the process ends or time runs
+    out."""
     deadline = time.monotonic() + seconds
     while True:
         result = condition()
@@ -23,7 +24,7 @@ def wait_for(what, condition, process, seconds=START_SECONDS):
             raise AssertionError(f"ended with {process.returncode} while waiting for {what}")
         if time.monotonic() > deadline:
             raise AssertionError(f"no {what} within {seconds} s")
-        # Nothing announces it.
+        # There is no notification.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
 
@@ -48,7 +49,7 @@ def fetch(address, path, **parameters):
 
 
 def query(address, expression):
-    """Samples of an instant query; none where Prometheus does not answer yet."""
+    """Samples of an instant query; empty while Prometheus does not answer."""
     try:
         return json.loads(fetch(address, "/api/v1/query", query=expression))["data"]["result"]
     except OSError:

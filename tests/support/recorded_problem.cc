@@ -99,7 +99,8 @@ bench_shapes:
   return recorded;
 }
 
-void WriteRecords(const RecordedProblem& recorded, const std::string& path) {
+void WriteRecords(const RecordedProblem& recorded, const std::string& path,
+                  const RecordOptions& options) {
   std::ofstream out(path);
   uint64_t sequence = 0;
   for (const Candidate& candidate : recorded.candidates) {
@@ -116,8 +117,9 @@ void WriteRecords(const RecordedProblem& recorded, const std::string& path) {
     measurement.target = candidate.target;
     measurement.device_time_ns = 500'000'000;
     measurement.protocol_version = "made-up";
+    measurement.device.model = options.device_model;
     MeasuredOk ok;
-    const double speedup = RecordedSpeedup(candidate);
+    const double speedup = options.speedup(candidate);
     ok.speedup = Ratio{speedup, speedup * 0.99, speedup * 1.01, 0.95};
     ok.comparison = speedup > 1.02 ? Comparison::kFaster : Comparison::kSlower;
     measurement.outcome = ok;

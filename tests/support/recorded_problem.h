@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_TESTS_SUPPORT_RECORDED_PROBLEM_H_
 #define KERNELCAST_TESTS_SUPPORT_RECORDED_PROBLEM_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,8 @@
 namespace kernelcast::testing {
 
 // A problem of `blocks` x `unrolls` points whose speedups are a smooth function of the tunables,
-// with a record of every point for a worker that replays. Nothing of it compiles: its measurements
-// are made up, so that tests of routing, recovery and rate need no compiler and no quiet machine.
+// with a record of every point for a replaying worker. The measurements are synthetic and nothing
+// compiles, so tests of routing, recovery and rate need no compiler and no quiet machine.
 struct RecordedProblem {
   std::vector<ProblemFile> files;
   Problem problem;
@@ -18,15 +19,22 @@ struct RecordedProblem {
   double best_speedup = 0;
 };
 
-// `source_bytes`: at least so long is each candidate's source.
+// Each candidate's source has at least `source_bytes`.
 RecordedProblem MakeRecordedProblem(int blocks, int unrolls, const std::string& target = "cpu",
                                     int source_bytes = 0);
 
-// Speedup of one of its candidates.
+// The speedup of one of its candidates.
 double RecordedSpeedup(const Candidate& candidate);
 
+// Record fields other than the speedup.
+struct RecordOptions {
+  std::function<double(const Candidate&)> speedup = RecordedSpeedup;
+  std::string device_model;
+};
+
 // Writes the records as JSON lines of ExportRecord.
-void WriteRecords(const RecordedProblem& recorded, const std::string& path);
+void WriteRecords(const RecordedProblem& recorded, const std::string& path,
+                  const RecordOptions& options = {});
 
 }  // namespace kernelcast::testing
 

@@ -3,7 +3,7 @@
 
 namespace kernelcast::testing {
 
-// Under a sanitizer everything is several times slower, and memory in use says nothing.
+// Under a sanitizer everything is several times slower and memory use is meaningless.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else

@@ -16,7 +16,7 @@
 namespace kernelcast::testing {
 namespace {
 
-// A forecaster that has many labels reads them first, on a machine that may be busy.
+// A forecaster with many labels reads them first, and the machine may be busy.
 constexpr auto kStartLimit = std::chrono::seconds(120);
 
 std::string FromEnvironment(const char* name, const char* otherwise) {
@@ -74,7 +74,7 @@ absl::Status Service::Start() {
       child_.reset();
       return absl::UnavailableError(absl::StrCat(program_, " did not start:\n", output));
     }
-    // The file appears by rename; there is nothing else to wait on that works for every service.
+    // The file appears by rename; no other notification works for every service.
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   nlohmann::json ready = nlohmann::json::parse(std::ifstream(ready_file_));

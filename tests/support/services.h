@@ -13,13 +13,13 @@
 
 namespace kernelcast::testing {
 
-// A file or folder below the sources, wherever they are now: KERNELCAST_SOURCE_DIR in the
-// environment, such as where a bundle is tried out, or where they were built.
+// A file or folder in the source tree: in KERNELCAST_SOURCE_DIR if set (used to test a bundle),
+// else where the sources were at build time.
 std::string SourcePath(const std::string& path);
-// Folder of the programs: KERNELCAST_BIN_DIR in the environment, or the build's.
+// Folder of the programs: KERNELCAST_BIN_DIR if set, else the build's.
 std::string ProgramFolder();
 
-// A folder that goes away with the test.
+// A folder that is removed with the test.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& name);
@@ -33,30 +33,29 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Where a service runs.
 struct ServiceSite {
-  std::string name;  // of its files; empty: the program's
+  std::string name;  // used for its file names; empty: the program's
   std::string host = "127.0.0.1";
   int port = 0;
-  // What starts the program, given as its arguments; empty: nothing does.
+  // A program that gets the service's command line as its arguments and starts it; empty: none.
   std::vector<std::string> launcher;
 };
 
-// One of the services as a process of its own, as a user would start it: on a port that the kernel
-// chose the first time and that it keeps when it is started again.
+// A service in its own process, started as a user would. The kernel chooses its port on the first
+// start and restarts keep it.
 class Service {
  public:
-  // `program` is a name such as "kernelcast-worker"; `arguments` come after the shared ones.
+  // `program` is a name such as "kernelcast-worker"; `arguments` follow the shared ones.
   Service(std::string program, std::vector<std::string> arguments, const TemporaryFolder& folder,
           ServiceSite site = {});
 
-  // Starts it and waits until it serves. An error holds the end of its output.
+  // Starts it and waits until it serves. An error includes the end of its output.
   [[nodiscard]] absl::Status Start();
-  // SIGKILL, and reaps.
+  // Sends SIGKILL and reaps.
   void Kill();
-  // SIGTERM; the exit code, or -signal.
+  // Sends SIGTERM. Returns the exit code, or -signal.
   int Terminate();
-  // The signal, such as SIGSTOP. Nothing where it does not run.
+  // Sends a signal such as SIGSTOP. No effect if it is not running.
   void Signal(int number) const;
   bool running() const { return child_ != nullptr; }
   pid_t pid() const { return child_ != nullptr ? child_->pid() : -1; }

@@ -1,4 +1,4 @@
-// What assertion_guard.cc is there for; its test wants to read what it says.
+// Triggers assertion_guard.cc, whose test reads the message.
 
 #include <catch2/catch.hpp>
 #include <thread>

@@ -22,7 +22,7 @@ constexpr int64_t kCommandLimitNs = 20'000'000'000;
 constexpr auto kNamespaceLimit = std::chrono::seconds(10);
 
 std::vector<std::string> Environment() {
-  // Tools of the administrator's are not in everybody's path.
+  // Administration tools are not in every PATH.
   const char* const path = std::getenv("PATH");
   return {absl::StrCat("PATH=", path != nullptr ? path : "/usr/bin:/bin", ":/usr/sbin:/sbin")};
 }
@@ -74,7 +74,7 @@ absl::StatusOr<int> TestNetwork::AddMember() {
     if (holder->Poll() || std::chrono::steady_clock::now() > limit) {
       return absl::UnavailableError(absl::StrCat("no namespace for a member: ", holder->output()));
     }
-    // It changes by itself; there is nothing to wait on.
+    // There is no notification of the change.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   members_.push_back(std::move(holder));

@@ -25,7 +25,7 @@ std::vector<VerdictTrial> VerdictTrials(const Problem& problem, const Space& spa
     const size_t count =
         verdict == ExpectedVerdict::kOk ? 1 : std::min(wrong_points, points.size());
     for (size_t i = 0; i < count; ++i) {
-      // Spread from the first to the last; the only one is in the middle.
+      // Spread from first to last; a single one is in the middle.
       const size_t at = count == 1 ? points.size() / 2 : i * (points.size() - 1) / (count - 1);
       VerdictTrial trial;
       trial.candidate = CandidateFromPoint(space, points[at], problem.problem_id);

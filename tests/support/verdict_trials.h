@@ -11,22 +11,22 @@
 
 namespace kernelcast::testing {
 
-// A point of a space whose verdict is looked at.
+// A point of a space whose verdict is checked.
 struct VerdictTrial {
   Candidate candidate;
   std::string description;  // "cross_entropy/online BLOCK=256 UNROLL=4"
   ExpectedVerdict expected = ExpectedVerdict::kOk;
 };
 
-// Of each template's right points one, and of its others at most `wrong_points`, for every
-// exception anew. Deterministic.
+// Per template one right point, and at most `wrong_points` of its others for each exception.
+// Deterministic.
 std::vector<VerdictTrial> VerdictTrials(const Problem& problem, const Space& space,
                                         const ExpectedVerdicts& verdicts, size_t wrong_points);
 
-// The example problems with expected verdicts for a target, by the folder below the sources.
+// The example problems with expected verdicts for a target, as folders in the source tree.
 std::vector<std::string> ProblemsWithVerdicts(std::string_view target);
 
-// Whether the name of an outcome, or "compile_error", is what was expected.
+// Whether an outcome's name, or "compile_error", is the expected one.
 bool Satisfies(ExpectedVerdict expected, std::string_view outcome);
 
 }  // namespace kernelcast::testing

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Short enough that the names of pods, with component, pool and number, fit 63 characters. */}}
+{{/* Short enough for pod names, which add component, pool and number, to fit 63 characters. */}}
 {{- define "kernelcast.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- if .Values.fullnameOverride }}
@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* Metadata of an object: root, name, and labels of its own. */}}
+{{/* Metadata of an object: root, name, and additional labels. */}}
 {{- define "kernelcast.metadata" -}}
 name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
@@ -47,15 +47,33 @@ annotations:
 
 {{- define "kernelcast.image" -}}
 {{- $image := .root.Values.image -}}
-{{- $path := list $image.registry $image.repository .name | compact | join "/" -}}
+{{- $registry := default $image.registry (.root.Values.global).imageRegistry -}}
+{{- $path := list $registry $image.repository .name | compact | join "/" -}}
 {{- printf "%s:%s" $path (default .root.Chart.AppVersion $image.tag) -}}
+{{- end }}
+
+{{- define "kernelcast.pullSecrets" -}}
+{{- with concat (.Values.imagePullSecrets | default list) ((.Values.global).imagePullSecrets | default list) }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* gRPC probes need 1.27. A Helm that was built without a version reports v1.20.0. */}}
+{{- define "kernelcast.checkCluster" -}}
+{{- $version := .Capabilities.KubeVersion.Version -}}
+{{- if and (semverCompare "<1.27.0-0" $version) (ne $version "v1.20.0") -}}
+{{- fail (printf "Kubernetes 1.27 or later is needed, this is %s" $version) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "kernelcast.serviceAccount" -}}
 {{- if .root.Values.serviceAccount.create }}{{ include "kernelcast.fullname" .root }}-{{ .component }}{{ else }}default{{ end -}}
 {{- end }}
 
-{{/* TLS's mode; YAML reads a bare off as false. */}}
+{{/* The TLS mode; YAML parses an unquoted off as false. */}}
 {{- define "kernelcast.tlsMode" -}}
 {{- if .Values.tls.mode }}{{ .Values.tls.mode }}{{ else }}off{{ end -}}
 {{- end }}
@@ -78,7 +96,7 @@ annotations:
 {{- required (printf "auth.existingSecrets.%s: the name of a secret is needed where auth.enabled holds" .component) $secret -}}
 {{- end }}
 
-{{/* Pools that are enabled, each with the defaults filled in, as JSON by name. */}}
+{{/* Enabled pools with their defaults, as JSON by name. */}}
 {{- define "kernelcast.pools" -}}
 {{- $pools := dict -}}
 {{- range $name, $own := .Values.worker.pools -}}
@@ -101,7 +119,7 @@ annotations:
 {{- toJson $pools -}}
 {{- end }}
 
-{{/* Orchestrators, as JSON: what is appended to their name, and the pools of each. */}}
+{{/* Orchestrators as JSON: the suffix of their name, and the pools of each. */}}
 {{- define "kernelcast.orchestrators" -}}
 {{- $pools := include "kernelcast.pools" . | fromJson -}}
 {{- $orchestrators := list -}}
@@ -110,17 +128,12 @@ annotations:
 {{- $orchestrators = append $orchestrators (dict "suffix" (printf "-%s" $name) "pools" (list $name)) -}}
 {{- end -}}
 {{- else -}}
-{{- $gpus := 0 -}}
-{{- range $name, $pool := $pools -}}{{- if $pool.gpuProducts -}}{{- $gpus = add1 $gpus -}}{{- end -}}{{- end -}}
-{{- if gt (int $gpus) 1 -}}
-{{- fail "orchestrator.perPool: must be true where more than one pool has GPUs, for one orchestrator would mix their measurements" -}}
-{{- end -}}
 {{- $orchestrators = append $orchestrators (dict "suffix" "" "pools" (keys $pools | sortAlpha)) -}}
 {{- end -}}
 {{- dict "orchestrators" $orchestrators | toJson -}}
 {{- end }}
 
-{{/* Name that stands for all pods of a StatefulSet, however many there are: root, set. */}}
+{{/* DNS name of all pods of a StatefulSet: root, set. */}}
 {{- define "kernelcast.setAddress" -}}
 {{- printf "dns:///%s.%s.svc.%s:%d" .set .root.Release.Namespace .root.Values.clusterDomain (int .root.Values.grpc.port) -}}
 {{- end }}
@@ -130,7 +143,7 @@ annotations:
 {{- printf "%s-%d.%s.%s.svc.%s:%d" .set (int .number) .set .root.Release.Namespace .root.Values.clusterDomain (int .root.Values.grpc.port) -}}
 {{- end }}
 
-{{/* Replicas of one component on different nodes, where that can be had: root, labels. */}}
+{{/* Spreads replicas of one component over nodes if possible: root, labels. */}}
 {{- define "kernelcast.spread" -}}
 - maxSkew: 1
   topologyKey: kubernetes.io/hostname
@@ -139,6 +152,16 @@ annotations:
     matchLabels:
       {{- include "kernelcast.selectorLabels" .root | nindent 6 }}
       {{- toYaml .labels | nindent 6 }}
+{{- end }}
+
+{{/* Constraints of the settings, with the pods' labels as default selector, or else the chart's own. */}}
+{{- define "kernelcast.topologySpread" -}}
+{{- $own := dict "matchLabels" (merge (dict) .labels (include "kernelcast.selectorLabels" .root | fromYaml)) -}}
+{{- $constraints := list -}}
+{{- range .settings.topologySpreadConstraints -}}
+{{- $constraints = append $constraints (merge (dict) . (dict "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "labelSelector" $own)) -}}
+{{- end -}}
+{{- toYaml (default (.topologySpreadConstraints | default list) $constraints) -}}
 {{- end }}
 
 {{/* Flags that all programs share: root, settings of the component. */}}
@@ -170,7 +193,7 @@ auth-tokens-file: /run/secrets/kernelcast/auth/tokens.yaml
 {{- end }}
 {{- end }}
 
-{{/* ConfigMap with the program's flags: root, name, labels, flags (YAML), settings, and files besides. */}}
+{{/* ConfigMap with the program's flags: root, name, labels, flags (YAML), settings, and additional files. */}}
 {{- define "kernelcast.configMap" -}}
 {{- $flags := mergeOverwrite (fromYaml .flags) (deepCopy .settings.config) -}}
 apiVersion: v1
@@ -186,7 +209,7 @@ data:
   {{- end }}
 {{- end }}
 
-{{/* Kubelets speak gRPC, but neither TLS nor tokens: with these, health has a port of its own. */}}
+{{/* Kubelets support gRPC without TLS and tokens. With these, health has a separate port. */}}
 {{- define "kernelcast.probes" -}}
 {{- $port := ternary .Values.grpc.port .Values.grpc.healthPort (eq (include "kernelcast.tlsMode" .) "off") -}}
 startupProbe:
@@ -253,7 +276,7 @@ spec:
   {{- if hasKey . "replicas" }}
   replicas: {{ .replicas }}
   {{- end }}
-  # Pods do not wait for one another, and go before they are replaced: a pool has no spare GPU.
+  # Pods are independent. A pod is deleted before its replacement starts: a pool has no spare GPU.
   podManagementPolicy: Parallel
   updateStrategy:
     type: RollingUpdate
@@ -278,12 +301,7 @@ spec:
       serviceAccountName: {{ include "kernelcast.serviceAccount" (dict "root" .root "component" .component) }}
       automountServiceAccountToken: false
       enableServiceLinks: false
-      {{- with .root.Values.image.pullSecrets }}
-      imagePullSecrets:
-        {{- range . }}
-        - name: {{ . }}
-        {{- end }}
-      {{- end }}
+      {{- include "kernelcast.pullSecrets" .root | nindent 6 }}
       {{- with $settings.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
@@ -302,7 +320,7 @@ spec:
             {{- range .args }}
             - {{ . }}
             {{- end }}
-          {{- with .env }}
+          {{- with concat (.env | default list) ($settings.extraEnv | default list) }}
           env:
             {{- toYaml . | nindent 12 }}
           {{- end }}
@@ -349,6 +367,9 @@ spec:
               mountPath: /run/secrets/kernelcast/{{ . }}
               readOnly: true
             {{- end }}
+            {{- with $settings.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
       volumes:
         - name: config
           configMap:
@@ -356,6 +377,11 @@ spec:
         - name: tmp
           emptyDir:
             sizeLimit: {{ .tmpSize }}
+        {{- if and .persistence .persistence.existingClaim }}
+        - name: state
+          persistentVolumeClaim:
+            claimName: {{ .persistence.existingClaim }}
+        {{- end }}
         {{- with .cacheSize }}
         - name: state
           emptyDir:
@@ -379,6 +405,9 @@ spec:
             secretName: {{ . }}
             defaultMode: 0440
         {{- end }}
+        {{- with $settings.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- with .nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
@@ -391,10 +420,11 @@ spec:
       affinity:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with .topologySpreadConstraints }}
+      {{- with include "kernelcast.topologySpread" . | fromYamlArray }}
       topologySpreadConstraints:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+  {{- if and .persistence (not .persistence.existingClaim) }}
   {{- with .persistence }}
   volumeClaimTemplates:
     - apiVersion: v1
@@ -411,6 +441,7 @@ spec:
           requests:
             storage: {{ .size }}
   {{- end }}
+  {{- end }}
 {{- end }}
 
 {{/* The headless Service that names a StatefulSet's pods: root, name, labels. */}}
@@ -421,7 +452,7 @@ metadata:
   {{- include "kernelcast.metadata" (dict "root" .root "name" .name "labels" .labels) | nindent 2 }}
 spec:
   clusterIP: None
-  # Callers judge by health, and those that drain are still needed for what they hold.
+  # Callers check health themselves, and still need draining pods for requests in flight.
   publishNotReadyAddresses: true
   selector:
     {{- include "kernelcast.selectorLabels" .root | nindent 4 }}
@@ -435,7 +466,7 @@ spec:
       targetPort: metrics
 {{- end }}
 
-{{/* Peers of network policies, and rules that several of them have. */}}
+{{/* Peers of network policies, and their common rules. */}}
 {{- define "kernelcast.component" -}}
 podSelector:
   matchLabels:

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/row_flags.h"
 #include "services/cli/core/calibration_fit.h"
@@ -68,7 +69,7 @@ absl::StatusOr<ExitCode> RunCalibrate(Context& context, const CalibrateFlags& fl
   for (const MethodResult& result : fit.methods) {
     const ForecastMetrics& metrics = result.held_out;
     table.AddRow(
-        {result.method == CalibrationMethod::kNone ? "as they are"
+        {result.method == CalibrationMethod::kNone ? "uncalibrated"
                                                    : std::string(Name(result.method)),
          FormatFixed(metrics.expected_calibration_error, 3), FormatFixed(result.error_by_chance, 3),
          FormatFixed(result.median_problem_error, 3),
@@ -77,12 +78,13 @@ absl::StatusOr<ExitCode> RunCalibrate(Context& context, const CalibrateFlags& fl
          FormatFixed(metrics.crps, 3), FormatFixed(metrics.accuracy, 3)});
     methods.push_back(ResultJson(result));
   }
-  // What was asked for is written; of all, what is best.
+  // Write the requested method, or the best one if all were requested.
   const MethodResult& chosen =
       fit.methods[flags.method == kAll ? fit.best : fit.methods.size() - 1];
   console.Out(absl::StrCat(FormatCount(fit.items), " forecasts of ", FormatCount(fit.problems),
-                           " problems, ", fit.bin_scheme_id, "; each problem is scored with what ",
-                           "was fitted without its fold, one of ", fit.folds, "\n\n",
+                           " problems, ", fit.bin_scheme_id,
+                           "; each problem is scored by a calibrator ",
+                           "fitted without its fold, one of ", fit.folds, "\n\n",
                            table.Render(console.style(), console.width()),
                            "\nchosen: ", chosen.calibrator.version(), "\n"));
   Json json = {{"items", fit.items},
@@ -107,31 +109,35 @@ absl::StatusOr<ExitCode> RunCalibrate(Context& context, const CalibrateFlags& fl
 
 void AddCalibrateCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<CalibrateFlags>();
-  CLI::App* calibrate = AddCommand(
-      app, context, "calibrate",
-      "Fit what makes forecasts come true as often as they say, and score it on other problems",
-      [&context, flags] { return RunCalibrate(context, *flags); });
+  CLI::App* calibrate =
+      AddCommand(app, context, "calibrate",
+                 "Calibrate forecast probabilities, and score the calibrators on other problems",
+                 [&context, flags] { return RunCalibrate(context, *flags); });
   calibrate
       ->add_option("FILE.jsonl", flags->files,
                    "Exported records, or prediction rows with their evaluation rows")
       ->required();
   AddRowFlags(*calibrate, flags->rows);
   calibrate
-      ->add_option("--method", flags->method,
-                   "What is fitted; all chooses by the negative log likelihood on other problems")
+      ->add_option(
+          "--method", flags->method,
+          "Calibration method; all chooses the smallest negative log likelihood on other problems")
       ->check(CLI::IsMember({kAll, "temperature", "vector", "histogram", "isotonic"}))
       ->capture_default_str();
-  calibrate->add_option("-o,--output", flags->output, "File for the calibrator, fitted to all")
+  calibrate
+      ->add_option("-o,--output", flags->output,
+                   "Output file for the calibrator, fitted to all data")
       ->type_name("FILE.json");
   calibrate
-      ->add_option("--folds", flags->options.folds,
-                   "Parts into which the problems are cut, each scored with what the others fitted")
-      ->check(CLI::Range(2, 1000))
+      ->add_option(
+          "--folds", flags->options.folds,
+          "Number of folds of the problems, each scored by calibrators fitted to the others")
+      ->check(WholeNumberFrom(2, 1000))
       ->capture_default_str();
   calibrate->add_flag("--unweighted", flags->unweighted,
-                      "Count every forecast once instead of by 1 / propensity");
+                      "Weight all forecasts equally instead of by 1 / propensity");
   calibrate->add_option("--seed", flags->options.seed, "Seed of the folds")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->capture_default_str();
 }
 

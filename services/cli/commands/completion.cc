@@ -28,7 +28,7 @@ struct Command {
   std::vector<std::string> words;  // allowed positional words
 };
 
-// "{a,b,c}" as CLI11 shows a set of choices.
+// Parses "{a,b,c}", CLI11's notation for a set of choices.
 std::vector<std::string> ChoicesOf(const std::string& type_name) {
   std::vector<std::string> choices;
   const size_t open = type_name.find('{');
@@ -81,7 +81,7 @@ std::string JoinWords(const std::vector<std::string>& words, const char* separat
   return text;
 }
 
-// For a single-quoted string of zsh inside a _arguments specification.
+// Escapes text for a single-quoted zsh string within an _arguments specification.
 std::string ZshText(const std::string& text) {
   std::string out;
   for (const char c : text) {

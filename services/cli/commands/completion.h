@@ -6,7 +6,7 @@
 
 namespace kernelcast::cli {
 
-// Completion scripts, made from the commands and flags of `app` themselves.
+// Completion scripts, generated from the commands and flags of `app`.
 std::string BashCompletion(const CLI::App& app);
 std::string ZshCompletion(const CLI::App& app);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kStartingPatienceNs = 60'000'000'000;
 constexpr int kConnectAttempts = 3;
-// Services that go away this often in the middle of a call do not only end with their commands.
+// More failures than this in one call are not explained by other commands ending their services.
 constexpr int kAskAttempts = 5;
 constexpr absl::Duration kAskPause = absl::Milliseconds(300);
 
@@ -28,24 +28,23 @@ void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
   app.add_option("--service-dir", flags.service_dir,
                  "Folder of the services' programs [that of this program]")
       ->type_name("DIR");
-  app.add_option(
-         "--replay", flags.replay_file,
-         "A worker brought up here answers from these exported records instead of measuring")
+  app.add_option("--replay", flags.replay_file,
+                 "A worker started by this command answers from these exported records instead of "
+                 "measuring")
       ->check(CLI::ExistingFile)
       ->type_name("FILE.jsonl");
 }
 
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
   if (needs == Needs::kOrchestrator) {
-    app.add_option(
-           "--orchestrator", flags.orchestrator,
-           "Address of a running orchestrator, of several ipv4:HOST:PORT,HOST:PORT; without it the "
-           "services are brought up on this machine while the command runs")
+    app.add_option("--orchestrator", flags.orchestrator,
+                   "Address of a running orchestrator, or ipv4:HOST:PORT,HOST:PORT for several "
+                   "[starts the services on this machine while the command runs]")
         ->envname("KERNELCAST_ORCHESTRATOR")
         ->type_name("HOST:PORT");
   } else {
     app.add_option("--worker", flags.worker,
-                   "Address of a running worker; without it one is brought up on this machine")
+                   "Address of a running worker [starts one on this machine]")
         ->type_name("HOST:PORT");
   }
   if (needs == Needs::kWorkerAndForecaster) {
@@ -54,19 +53,18 @@ void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
            [&flags](const std::string& word) {
              (IsForecasterBackend(word) ? flags.forecasts.backend : flags.forecaster) = word;
            },
-           "Address of a running forecaster; or embedded, llm, pool or replay, for one that is "
-           "brought up on this machine [pool with --llm, else embedded]")
+           "Address of a running forecaster; or embedded, llm, pool or replay, to start one on "
+           "this machine [pool with --llm, else embedded]")
         ->type_name("HOST:PORT|BACKEND");
   }
   app.add_option("--tls-ca", flags.channel.tls.ca_file,
-                 "Authority that services are checked against; turns on TLS")
+                 "Certificate authority of the services; turns on TLS")
       ->type_name("FILE");
-  app.add_option("--tls-certificate", flags.channel.tls.certificate_file,
-                 "Certificate to show to services")
+  app.add_option("--tls-certificate", flags.channel.tls.certificate_file, "Client certificate")
       ->type_name("FILE");
   app.add_option("--tls-key", flags.channel.tls.key_file, "Its key")->type_name("FILE");
   app.add_option("--token-file", flags.channel.token_file,
-                 "File of the token to show to services, as `kernelcast token` makes it")
+                 "File of the token for the services, as made by `kernelcast token`")
       ->envname("KERNELCAST_TOKEN_FILE")
       ->type_name("FILE");
   AddStateFlags(app, flags);
@@ -103,13 +101,13 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
       return services_->addresses();
     }
     if (started.status().code() != absl::StatusCode::kAlreadyExists) return started.status();
-    // Somebody else's services run on this folder: they will do, once they have started.
+    // Another process runs services on this folder: use them once they have started.
     absl::StatusOr<ServiceAddresses> addresses = ReadServiceAddresses(state_dir);
     if (addresses.ok() && flags_.forecasts.given()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the services of process ", addresses->supervisor, " run on ", state_dir,
-          " already, and what forecasts there was chosen when they were started; leave away "
-          "--forecaster, --llm and their kin, or choose another folder with --state-dir"));
+          " already, with the forecaster chosen at their start; leave out --forecaster, --llm and "
+          "related flags, or choose another folder with --state-dir"));
     }
     if (addresses.ok() || context_.interrupt.requested() ||
         Clock::Real().MonotonicNs() > give_up_ns) {
@@ -130,8 +128,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
   if (!given.empty() && service != "worker" && flags_.forecasts.given()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ", service, " at ", given,
-                     " runs already: --forecaster, --llm and their kin are for services that are "
-                     "brought up here"));
+                     " is already running: --forecaster, --llm and related flags are for services "
+                     "started by this command"));
   }
   for (int attempt = 1;; ++attempt) {
     std::string address = given;
@@ -155,7 +153,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connection::Reach(
       if (member == &ServiceAddresses::orchestrator) orchestrator_address_ = address;
       return channel;
     }
-    // Services of others may have ended since their address was read.
+    // Services of another process may have ended since their address was read.
     if (!of_others || attempt == kConnectAttempts) return channel.status();
   }
 }
@@ -177,12 +175,12 @@ absl::Status Connection::AskOrchestrator(const OrchestratorWork& work) {
   for (int attempt = 1;; ++attempt) {
     KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Orchestrator());
     absl::Status status = work(*v1::Orchestrator::NewStub(channel));
-    // A call waits in vain, to its deadline, for a local address that nobody serves any more.
-    // A server that shuts down cancels what it has.
+    // Nobody may serve a local address any more, in which case the call waits until its deadline. A
+    // server that shuts down cancels its calls.
     const bool gone = absl::IsUnavailable(status) || absl::IsCancelled(status) ||
                       (local && absl::IsDeadlineExceeded(status));
     if (!gone || attempt == kAskAttempts || context_.interrupt.requested()) return status;
-    // Another one is to be found at the same address, or behind the same name, before long.
+    // Another orchestrator should appear at the same address, or behind the same name, soon.
     if (!local) {
       std::this_thread::sleep_for(
           absl::ToChronoMilliseconds(RetryAfter(status).value_or(kAskPause)));

@@ -16,7 +16,7 @@
 
 namespace kernelcast::cli {
 
-// Where services are, or where to bring them up.
+// Addresses of services, or how to start them.
 struct ConnectionFlags {
   std::string orchestrator;
   std::string worker;
@@ -33,34 +33,34 @@ enum class Needs { kOrchestrator, kWorker, kWorkerAndForecaster };
 void AddStateFlags(CLI::App& app, ConnectionFlags& flags);
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs);
 
-// The state folder of the flags, or the default one.
+// Returns the state folder given by the flags, or the default one.
 [[nodiscard]] absl::StatusOr<std::string> StateDir(const Context& context,
                                                    const ConnectionFlags& flags);
 
-// Channels to the services that a command needs. Where the flags give no address, to those that run
-// on the state folder already; where none run, to services that this object brings up and drains in
-// the end. Thread-safe.
+// Channels to the services that a command needs. Uses the addresses in the flags, or else services
+// that already run on the state folder, or else services that this object starts, and drains when
+// it is destroyed. Thread-safe.
 class Connection {
  public:
   Connection(Context& context, const ConnectionFlags& flags, Needs needs)
       : context_(context), flags_(flags), needs_(needs) {}
 
-  // Each may be called again when calls fail: services that have gone are found or brought up anew.
+  // May be called again when calls fail: finds services that have moved, or starts them again.
   // UNAVAILABLE: cannot be reached or started.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Orchestrator();
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Worker();
   [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Forecaster();
 
-  // Does what is to be done with the orchestrator. Where it goes away meanwhile, as the services of
-  // another command do when that ends, or one of several orchestrators, `work` is done again, a few
-  // times at most, with the next one that is there, which has the same state: it must bear
-  // repetition. Otherwise its error is the result.
+  // Runs `work` with the orchestrator and returns its status. If the orchestrator goes away during
+  // the call (another command ended its services, or one of several orchestrators stopped), runs
+  // `work` again with the next one, which has the same state, a limited number of times. `work`
+  // must be safe to repeat.
   using OrchestratorWork = std::function<absl::Status(v1::Orchestrator::Stub& stub)>;
   [[nodiscard]] absl::Status AskOrchestrator(const OrchestratorWork& work);
 
-  // Where the orchestrator is; once it has been reached.
+  // Address of the orchestrator, once it has been reached.
   std::string orchestrator_address() const;
-  // Whether the services are this process's own.
+  // Whether the services belong to this process.
   bool owns_services() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/base/bounded_json.h"
 #include "services/cli/core/exit_code.h"
 
 namespace kernelcast::cli {
@@ -44,7 +45,7 @@ void Console::Write(int fd, std::string_view text) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return;  // nobody reads any more
+      return;  // the reader has gone
     }
     text.remove_prefix(static_cast<size_t>(written));
   }
@@ -88,9 +89,9 @@ void Console::Note(std::string_view text) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool block = drawn_lines_ > 0;
   Erase();
-  Write(STDERR_FILENO, std::string(text) + "\n");
+  Write(STDERR_FILENO, WrapText(text, WidthOf(STDERR_FILENO)) + "\n");
   if (block) {
-    // The block moves below what was noted.
+    // Redraw the block below the note.
     std::string frame;
     for (const std::string& line : block_) frame += line + "\n";
     Write(STDERR_FILENO, frame);
@@ -107,7 +108,9 @@ void Console::Error(const absl::Status& status) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     Erase();
-    Write(STDERR_FILENO, error_style_.Red("kernelcast: ") + ForTerminal(message) + "\n");
+    Write(STDERR_FILENO, WrapText(error_style_.Red("kernelcast: ") + ForTerminal(message),
+                                  WidthOf(STDERR_FILENO)) +
+                             "\n");
   }
   Line({{"error",
          {{"code", absl::StatusCodeToString(status.code())},
@@ -116,7 +119,7 @@ void Console::Error(const absl::Status& status) {
 }
 
 Json JsonOf(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = ParseBoundedJson<Json>(text);
   return json.is_discarded() ? Json() : json;
 }
 

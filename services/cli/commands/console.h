@@ -14,8 +14,8 @@ namespace kernelcast::cli {
 
 using Json = nlohmann::ordered_json;
 
-// The two streams of the program. Results go to standard output: text, or with --json JSON and
-// nothing else. Everything else goes to standard error. Thread-safe.
+// The program's output streams. Results go to standard output: text, or with --json only JSON.
+// Everything else goes to standard error. Thread-safe.
 class Console {
  public:
   Console();
@@ -31,18 +31,18 @@ class Console {
 
   // A result for people; not printed with --json.
   void Out(std::string_view text);
-  // A result for machines, one line; printed with --json only.
+  // A result for machines, one line; printed only with --json.
   void Line(const Json& json);
-  // What goes on; not printed with --quiet.
+  // Progress messages; not printed with --quiet.
   void Note(std::string_view text);
   void Warn(std::string_view text);
-  // With --json an object {"error": ...} on standard output too.
+  // With --json also prints an object {"error": ...} to standard output.
   void Error(const absl::Status& status);
 
-  // Whether a block can be redrawn on standard error: a terminal, no --quiet, and neither NO_COLOR
-  // nor a dumb TERM.
+  // Whether a block can be redrawn on standard error: it is a terminal, and neither --quiet,
+  // NO_COLOR nor a dumb TERM is set.
   bool live() const { return live_; }
-  // Draws the lines in place of those drawn before. `lines` of none removes the block.
+  // Replaces the lines drawn before. An empty list removes the block.
   void Draw(const std::vector<std::string>& lines);
   // Style and width of standard error.
   const Style& live_style() const { return error_style_; }
@@ -62,7 +62,7 @@ class Console {
   std::vector<std::string> block_;  // guarded by mutex_
 };
 
-// A protobuf message's JSON as a value to put into other JSON.
+// Parses a protobuf message's JSON, to embed it in other JSON.
 Json JsonOf(std::string_view text);
 
 }  // namespace kernelcast::cli

@@ -14,27 +14,24 @@
 
 namespace kernelcast::cli {
 
-// What every command has at hand. Outlives the commands.
+// State shared by all commands. Outlives them.
 struct Context {
   Console& console;
   const Interrupt& interrupt;
   Environment environment;
   std::string program_folder;
-  // The command that was chosen on the command line.
+  // The command chosen on the command line.
   std::function<absl::StatusOr<ExitCode>()> chosen;
 };
 
-// Makes a subcommand with the flags that all have (--json, --quiet). `run` is what it does.
+// Adds a subcommand with the flags that all commands have (--json, --quiet). `run` implements it.
 CLI::App* AddCommand(CLI::App& app, Context& context, const std::string& name,
                      const std::string& description, std::function<absl::StatusOr<ExitCode>()> run);
 
-// Refuses what is not a number or is below zero.
-CLI::Validator NotNegative();
-
-// One of these for each command; the flags live in a shared pointer that the command's function
-// holds.
+// One function per command. Flags live in a shared pointer held by the command's function.
 void AddUpCommand(CLI::App& app, Context& context);
 void AddSearchCommands(CLI::App& app, Context& context);  // search, watch
+void AddBestCommand(CLI::App& app, Context& context);
 void AddEvaluateCommand(CLI::App& app, Context& context);
 void AddWorkerCommands(CLI::App& app, Context& context);  // compile, measure, forecast
 void AddEvalCommand(CLI::App& app, Context& context);

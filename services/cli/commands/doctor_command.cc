@@ -1,10 +1,6 @@
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <grpcpp/grpcpp.h>
-#include <netinet/in.h>
 #include <sched.h>
-#include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -18,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
+#include "common/domain/text.h"
 #include "common/process/child_process.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
@@ -28,6 +26,7 @@
 #include "services/cli/commands/context.h"
 #include "services/cli/core/cuda_findings.h"
 #include "services/cli/core/table.h"
+#include "services/cli/launch/kept_addresses.h"
 #include "services/cli/rpc/channel.h"
 
 namespace kernelcast::cli {
@@ -70,6 +69,9 @@ absl::StatusOr<ChildExit> RunTool(const std::vector<std::string>& argv, const st
   const char* path = std::getenv("PATH");
   options.environment = {absl::StrCat("PATH=", path == nullptr ? "/usr/bin:/bin" : path),
                          "LC_ALL=C"};
+  if (const char* libraries = std::getenv("LD_LIBRARY_PATH")) {
+    options.environment.push_back(absl::StrCat("LD_LIBRARY_PATH=", libraries));
+  }
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::Spawn(options));
   return child->Wait(kCompilerTimeoutNs);
 }
@@ -120,17 +122,18 @@ void CheckMachine(Examination& examination) {
   const std::string governor = FileLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (!governor.empty() && governor != "performance") {
     examination.Note("clock",
-                     "frequency governor is '" + governor + "'; 'performance' is steadier");
+                     "frequency governor is '" + governor + "'; 'performance' is more stable");
   } else if (!governor.empty()) {
     examination.Good("clock", "frequency governor is 'performance'");
   }
 }
 
-// Compilers that can make a candidate, checked by making one.
-void CheckCompilers(Examination& examination) {
+// Tests each compiler by compiling a candidate with the headers that workers use: those installed
+// with the programs, or the system's.
+void CheckCompilers(Examination& examination, const std::string& program_folder) {
   std::string folder = "/tmp/kernelcast-doctor-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) {
-    examination.Missing("compiler", "cannot make a folder in /tmp to try one in");
+    examination.Missing("compiler", "cannot create a folder in /tmp for a test");
     return;
   }
   const std::string source = folder + "/probe.cc";
@@ -145,10 +148,11 @@ void CheckCompilers(Examination& examination) {
     const absl::StatusOr<ChildExit> version = RunTool({name, "--version"}, folder);
     if (!version.ok() || !version->exited || version->exit_code != 0) continue;
     const std::string shown = OneLine(FirstLine(version->output));
-    const absl::StatusOr<ChildExit> compiled =
-        RunTool({name, "-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", source, "-o",
-                 folder + "/probe.so"},
-                folder);
+    const absl::StatusOr<ChildExit> compiled = RunTool(
+        {name, "-std=c++20", "-O3", "-march=native", "-fPIC", "-shared",
+         "-I" + program_folder + "/../include/kernelcast-candidate",
+         "-I" + program_folder + "/../candidate_include", source, "-o", folder + "/probe.so"},
+        folder);
     if (compiled.ok() && compiled->exited && compiled->exit_code == 0) {
       examination.Good(absl::StrCat("compiler ", name), shown);
       any = true;
@@ -170,56 +174,37 @@ void CheckCompilers(Examination& examination) {
   rmdir(folder.c_str());
 }
 
+// Starts each of the services' programs, to check that it finds its libraries.
 void CheckPrograms(Examination& examination, const std::string& folder) {
-  std::vector<std::string> missing;
+  std::vector<std::string> problems;
   for (const char* name : {"orchestrator", "worker", "runner", "forecaster"}) {
-    if (access(absl::StrCat(folder, "/kernelcast-", name).c_str(), X_OK) != 0) {
-      missing.push_back(absl::StrCat("kernelcast-", name));
+    const std::string program = absl::StrCat(folder, "/kernelcast-", name);
+    if (access(program.c_str(), X_OK) != 0) {
+      problems.push_back(absl::StrCat("kernelcast-", name, " is not in ", folder));
+      continue;
+    }
+    if (std::string_view(name) == "runner") continue;  // only the worker starts it
+    const absl::StatusOr<ChildExit> started = RunTool({program, "--version"}, "/");
+    if (!started.ok() || !started->exited || started->exit_code != 0) {
+      const std::string why =
+          started.ok() ? FirstLine(started->output) : std::string(started.status().message());
+      problems.push_back(absl::StrCat("kernelcast-", name, " does not start: ", OneLine(why)));
     }
   }
-  if (missing.empty()) {
-    examination.Good("services", absl::StrCat("all in ", folder));
+  if (problems.empty()) {
+    examination.Good("services", absl::StrCat("all start, from ", folder));
   } else {
-    examination.Missing("services", absl::StrCat(Join(missing, ", "), " not in ", folder));
+    examination.Missing("services", Join(problems, "; "));
   }
 }
 
-// A library's version through its own function, without linking it.
-void CheckLibraries(Examination& examination) {
-  const auto open = [](std::initializer_list<const char*> names) -> void* {
-    for (const char* name : names) {
-      if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return library;
-    }
-    return nullptr;
-  };
-  if (void* xgboost = open({"libxgboost.so", "libxgboost.so.0", "libxgboost.so.1"})) {
-    using VersionFunction = void (*)(int*, int*, int*);
-    const auto version = reinterpret_cast<VersionFunction>(dlsym(xgboost, "XGBoostVersion"));
-    int major = 0;
-    int minor = 0;
-    int patch = 0;
-    if (version != nullptr) version(&major, &minor, &patch);
-    examination.Good("xgboost", absl::StrCat(major, ".", minor, ".", patch));
-  } else {
-    examination.Missing("xgboost", "libxgboost cannot be loaded; the forecaster needs it");
-  }
-  if (void* sqlite = open({"libsqlite3.so.0", "libsqlite3.so"})) {
-    using VersionFunction = const char* (*)();
-    const auto version = reinterpret_cast<VersionFunction>(dlsym(sqlite, "sqlite3_libversion"));
-    examination.Good("sqlite", version == nullptr ? "present" : version());
-  } else {
-    examination.Missing("sqlite", "libsqlite3 cannot be loaded; the orchestrator needs it");
-  }
-  examination.Good("grpc", grpc::Version());
-}
-
-// What of CUDA there is, asked of a program of its own: NVIDIA's libraries may be in any state.
+// Checks CUDA with a separate program: NVIDIA's libraries may be in any state.
 void CheckCuda(Examination& examination, const std::string& folder) {
   const std::string program = folder + "/kernelcast-cuda-probe";
   if (access(program.c_str(), X_OK) != 0) {
     examination.Note("cuda",
-                     "built without it, for NVIDIA's headers were not there; scripts/setup.sh gets "
-                     "them, then build again");
+                     "built without CUDA, since NVIDIA's headers were missing; run "
+                     "scripts/setup.sh and build again");
     return;
   }
   ChildOptions options;
@@ -237,22 +222,6 @@ void CheckCuda(Examination& examination, const std::string& folder) {
   for (Finding& finding : CudaFindings(output)) {
     examination.Add(std::move(finding));
   }
-}
-
-// Whether a port of this machine can be listened on.
-bool CanListen(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  const bool good =
-      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && listen(fd, 1) == 0;
-  close(fd);
-  return good;
 }
 
 void CheckState(Examination& examination, const absl::StatusOr<std::string>& state_dir) {
@@ -290,6 +259,19 @@ void CheckPorts(Examination& examination) {
   }
 }
 
+// Formats e.g. "memory 4.92 TB/s (2 x 3201 MHz x 6144 bits), float32 66.9 TFLOP/s (...)".
+std::string PeaksText(const v1::TargetDescription& target) {
+  std::string text;
+  for (const v1::DevicePeak& peak : target.peaks()) {
+    const bool memory = absl::StartsWith(peak.name(), "memory");
+    const bool tera = peak.per_second() >= 1e12;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", OneLine(peak.name()), " ",
+                    NumberText(peak.per_second() / (tera ? 1e12 : 1e9), 3), tera ? " T" : " G",
+                    memory ? "B/s" : "FLOP/s", " (", OneLine(peak.detail()), ")");
+  }
+  return text;
+}
+
 void CheckWorker(Examination& examination, Connection& connection) {
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = connection.Worker();
   if (!channel.ok()) {
@@ -309,9 +291,10 @@ void CheckWorker(Examination& examination, Connection& connection) {
     std::string detail = OneLine(absl::StrCat(target.device().model(), ", ", target.toolchain()));
     if (target.can_compile() && target.can_measure()) {
       examination.Good(name, detail);
+      if (target.peaks_size() > 0) examination.Good(name + " peaks", PeaksText(target));
     } else {
-      examination.Note(name, absl::StrCat(target.can_compile() ? "compiles, cannot measure: "
-                                                               : "cannot compile: ",
+      // The worker's reason says what it cannot do.
+      examination.Note(name, absl::StrCat(target.can_compile() ? "compiles; " : "",
                                           OneLine(target.unavailable_reason())));
     }
   }
@@ -329,7 +312,7 @@ void CheckWorker(Examination& examination, Connection& connection) {
 void CheckOrchestrator(Examination& examination, const std::string& address,
                        const ChannelOptions& options) {
   if (address.empty()) {
-    examination.Good("orchestrator", "none runs here; commands bring one up");
+    examination.Good("orchestrator", "none is running; commands start one");
     return;
   }
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
@@ -377,7 +360,7 @@ void CheckOrchestrator(Examination& examination, const std::string& address,
 
 void CheckLlm(Examination& examination, const llm::LlmFlags& flags) {
   if (!flags.given()) {
-    examination.Good("llm", "no endpoint is named; --llm URL looks at one");
+    examination.Good("llm", "no endpoint given; --llm URL checks one");
     return;
   }
   std::string found;
@@ -397,19 +380,19 @@ struct DoctorFlags {
 absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   Console& console = context.console;
   Examination examination;
-  examination.Good("kernelcast",
-                   absl::StrCat(std::string(Version()), " ", std::string(Revision())));
+  examination.Good("kernelcast", absl::StrCat(std::string(Version()), " ", std::string(Revision()),
+                                              ", gRPC ", grpc::Version()));
   CheckMachine(examination);
-  CheckCompilers(examination);
-  CheckPrograms(examination, flags.connection.service_dir.empty() ? context.program_folder
-                                                                  : flags.connection.service_dir);
-  CheckLibraries(examination);
+  const std::string& service_dir =
+      flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
+  CheckCompilers(examination, service_dir);
+  CheckPrograms(examination, service_dir);
   CheckCuda(examination, context.program_folder);
   const absl::StatusOr<std::string> state_dir = StateDir(context, flags.connection);
   CheckState(examination, state_dir);
   CheckPorts(examination);
   CheckLlm(examination, flags.llm);
-  // Asked before a worker of our own holds the folder.
+  // Check this before the trial worker locks the folder.
   std::string orchestrator = flags.orchestrator;
   if (orchestrator.empty() && state_dir.ok() && StateIsLocked(*state_dir)) {
     const absl::StatusOr<ServiceAddresses> running = ReadServiceAddresses(*state_dir);
@@ -420,7 +403,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
   CheckWorker(examination, connection);
 
   bool all_good = true;
-  Table table({{""}, {"what"}, {"finding", Table::Align::kLeft, true}});
+  Table table({{""}, {"what"}, {"finding", Table::Align::kLeft, false, true}});
   const Style& style = console.style();
   for (const Finding& check : examination.checks()) {
     const char* word = check.verdict == Verdict::kGood   ? "ok"
@@ -433,7 +416,7 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
     all_good = all_good && check.verdict != Verdict::kMissing;
     console.Line({{"check", check.name}, {"verdict", word}, {"detail", check.detail}});
   }
-  console.Out(table.Render(style, 0));
+  console.Out(table.Render(style, console.width()));
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 
@@ -442,9 +425,9 @@ absl::StatusOr<ExitCode> RunDoctor(Context& context, const DoctorFlags& flags) {
 void AddDoctorCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<DoctorFlags>();
   CLI::App* doctor =
-      AddCommand(app, context, "doctor", "Say what this machine can do and what is missing",
+      AddCommand(app, context, "doctor", "Check what this machine can do and what is missing",
                  [&context, flags] { return RunDoctor(context, *flags); });
-  doctor->add_option("--orchestrator", flags->orchestrator, "An orchestrator to look at")
+  doctor->add_option("--orchestrator", flags->orchestrator, "Orchestrator to check")
       ->envname("KERNELCAST_ORCHESTRATOR")
       ->type_name("HOST:PORT");
   llm::AddLlmFlags(*doctor, flags->llm);

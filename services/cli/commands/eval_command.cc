@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/calibration/bin_calibrator.h"
+#include "common/config/number_flags.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/commands/row_flags.h"
 #include "services/cli/core/forecast_eval.h"
@@ -89,7 +91,7 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
   std::string text = absl::StrCat(Heading(style, group, evaluation), "\n\n", metrics.Render(style));
   Table reliability({{"confidence"},
                      {"mean", Table::Align::kRight},
-                     {"came true", Table::Align::kRight},
+                     {"correct", Table::Align::kRight},
                      {"weight", Table::Align::kRight}});
   for (const ReliabilityBucket& bucket : evaluation.reliability) {
     if (bucket.weight <= 0) continue;
@@ -160,7 +162,7 @@ void Show(Console& console, const std::string& group, const ForecastEvaluation& 
   console.Line(json);
 }
 
-// Rows that hold no forecast: what bins they have.
+// Shows the bins of rows without a forecast.
 void ShowLabels(Console& console, const LabelFile& labels) {
   std::string text = absl::StrCat(labels.file, ": ", std::string(Name(labels.format)));
   uint64_t rows = 0;
@@ -186,11 +188,10 @@ std::string GroupOf(const NamedOutcome& named, const std::string& by) {
   return "all forecasts";
 }
 
-// Makes the forecasts what the calibrator in the file makes of them.
+// Applies the calibrator in the file to the forecasts.
 absl::Status Calibrate(const std::string& file, OutcomeFiles& files) {
   KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kMaxCalibratorBytes));
-  const absl::StatusOr<BinCalibrator> calibrator =
-      CalibratorFromJson(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+  const absl::StatusOr<BinCalibrator> calibrator = CalibratorFromJson(ParseBoundedJson<Json>(text));
   if (!calibrator.ok()) {
     return absl::Status(calibrator.status().code(),
                         absl::StrCat(file, ": ", std::string(calibrator.status().message())));
@@ -264,33 +265,35 @@ absl::StatusOr<ExitCode> RunEval(Context& context, const EvalFlags& flags) {
 
 void AddEvalCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<EvalFlags>();
-  CLI::App* eval = AddCommand(app, context, "eval",
-                              "Score forecasts against what was measured, from exported records "
-                              "or published rows",
-                              [&context, flags] { return RunEval(context, *flags); });
+  CLI::App* eval =
+      AddCommand(app, context, "eval",
+                 "Score forecasts against measurements, from exported records or published rows",
+                 [&context, flags] { return RunEval(context, *flags); });
   eval->add_option("FILE.jsonl", flags->files,
-                   "What kernelcast export wrote, or rows of a published format; prediction rows "
+                   "Records from kernelcast export, or rows of a published format; prediction rows "
                    "with their evaluation rows")
       ->required();
   AddRowFlags(*eval, flags->rows);
-  eval->add_option("--by", flags->by, "One evaluation for each of these")
+  eval->add_option("--by", flags->by, "Group the evaluation by this")
       ->check(CLI::IsMember({"all", "problem", "backend", "search"}))
       ->capture_default_str();
   eval->add_flag("--unweighted", flags->unweighted,
-                 "Count every forecast once instead of by 1 / propensity");
-  eval->add_option("--confidence", flags->confidence, "What the risk-coverage curve trusts first")
+                 "Weight all forecasts equally instead of by 1 / propensity");
+  eval->add_option("--confidence", flags->confidence,
+                   "Confidence measure that orders the risk-coverage curve")
       ->check(CLI::IsMember({"max-prob", "entropy", "margin"}))
       ->capture_default_str();
   eval->add_option("--calibrator", flags->calibrator,
-                   "Score what this calibrator, from kernelcast calibrate, makes of the forecasts")
+                   "Apply this calibrator, from kernelcast calibrate, before scoring")
       ->type_name("FILE.json");
-  eval->add_option("--report", flags->report, "Also write the figures with pictures, as one page")
+  eval->add_option("--report", flags->report, "Also write the figures with charts, as one page")
       ->type_name("FILE.html");
-  eval->add_option("--resamples", flags->options.max_resamples, "Bootstrap resamples at most")
-      ->check(CLI::Range(40, 100000))
+  eval->add_option("--resamples", flags->options.max_resamples,
+                   "Maximum number of bootstrap resamples")
+      ->check(WholeNumberFrom(40, 100000))
       ->capture_default_str();
   eval->add_option("--seed", flags->options.seed, "Seed of the bootstrap")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->capture_default_str();
 }
 

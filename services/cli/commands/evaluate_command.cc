@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/convert/convert.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
@@ -29,6 +30,7 @@ struct EvaluateFlags {
   std::string candidates;
   std::string mode = "route";
   std::string search_id;
+  std::vector<std::string> device_models;
   size_t max_in_flight = 64;
 };
 
@@ -50,17 +52,18 @@ struct Settled {
   bool good = false;
 };
 
-Settled Describe(const std::string& name, const v1::EvaluateReply& reply, const Style& style) {
+Settled DescribeError(const std::string& name, const v1::RequestError& error, const Style& style) {
   Settled settled;
   settled.name = OneLine(name);
-  if (reply.has_error()) {
-    settled.decision = "refused";
-    settled.result =
-        style.Red(absl::StatusCodeToString(static_cast<absl::StatusCode>(reply.error().code())));
-    settled.detail = OneLine(reply.error().message());
-    return settled;
-  }
-  const v1::Evaluation& evaluation = reply.evaluation();
+  settled.decision = "refused";
+  settled.result = style.Red(absl::StatusCodeToString(static_cast<absl::StatusCode>(error.code())));
+  settled.detail = OneLine(error.message());
+  return settled;
+}
+
+Settled Describe(const std::string& name, const v1::Evaluation& evaluation, const Style& style) {
+  Settled settled;
+  settled.name = OneLine(name);
   const absl::StatusOr<ReportCandidate> row = ReportCandidateFromProto(evaluation, v1::Candidate());
   if (!row.ok()) {
     settled.result = style.Red("unreadable");
@@ -93,6 +96,21 @@ Settled Describe(const std::string& name, const v1::EvaluateReply& reply, const 
   return settled;
 }
 
+// One result for each device model that the candidate was evaluated on.
+std::vector<Settled> DescribeAll(const std::string& name, const v1::EvaluateReply& reply,
+                                 const Style& style) {
+  if (reply.has_error()) return {DescribeError(name, reply.error(), style)};
+  if (reply.further().empty()) return {Describe(name, reply.evaluation(), style)};
+  const auto named = [&](const v1::Evaluation& evaluation) {
+    return absl::StrCat(name, " on ", evaluation.device_model());
+  };
+  std::vector<Settled> all = {Describe(named(reply.evaluation()), reply.evaluation(), style)};
+  for (const v1::Evaluation& further : reply.further()) {
+    all.push_back(Describe(named(further), further, style));
+  }
+  return all;
+}
+
 absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flags) {
   Console& console = context.console;
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
@@ -117,11 +135,12 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
     *request.mutable_candidate() = ToProto(candidates[i].candidate);
     request.set_search_id(flags.search_id);
     request.set_mode(Modes().at(flags.mode));
+    request.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
     names[request.request_id()] = candidates[i].name;
     requests.push_back(std::move(request));
   }
 
-  std::map<std::string, Settled> settled;
+  std::map<std::string, std::vector<Settled>> settled;
   EvaluateOptions options;
   options.max_in_flight = flags.max_in_flight;
   options.cancelled = [&context] { return context.interrupt.requested(); };
@@ -131,15 +150,19 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   };
   const absl::Status status = EvaluateAll(requests, options, [&](const v1::EvaluateReply& reply) {
     const std::string& name = names.at(reply.request_id());
-    const Settled one = Describe(name, reply, console.live_style());
-    console.Note(
-        absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ", one.result));
-    settled[reply.request_id()] = Describe(name, reply, console.style());
+    for (const Settled& one : DescribeAll(name, reply, console.live_style())) {
+      console.Note(
+          absl::StrCat(settled.size() + 1, "/", requests.size(), " ", one.name, ": ", one.result));
+    }
+    settled[reply.request_id()] = DescribeAll(name, reply, console.style());
     Json line = {{"name", name}};
     if (reply.has_error()) {
       line["error"] = JsonOf(ProtoToJson(reply.error()));
     } else {
       line["evaluation"] = JsonOf(ProtoToJson(reply.evaluation()));
+      for (const v1::Evaluation& further : reply.further()) {
+        line["further"].push_back(JsonOf(ProtoToJson(further)));
+      }
     }
     console.Line(line);
   });
@@ -153,9 +176,10 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
   for (const v1::EvaluateRequest& request : requests) {
     const auto found = settled.find(request.request_id());
     if (found == settled.end()) continue;
-    const Settled& one = found->second;
-    all_good = all_good && one.good;
-    table.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+    for (const Settled& one : found->second) {
+      all_good = all_good && one.good;
+      table.AddRow({one.name, one.decision, one.forecast, one.result, one.detail});
+    }
   }
   if (!table.empty()) console.Out(table.Render(console.style(), console.width()));
   KC_RETURN_IF_ERROR(status);
@@ -166,30 +190,34 @@ absl::StatusOr<ExitCode> RunEvaluate(Context& context, const EvaluateFlags& flag
 
 void AddEvaluateCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<EvaluateFlags>();
-  CLI::App* evaluate = AddCommand(app, context, "evaluate", "Evaluate candidates that you hand in",
+  CLI::App* evaluate = AddCommand(app, context, "evaluate", "Evaluate your own candidates",
                                   [&context, flags] { return RunEvaluate(context, *flags); });
   AddProblemArgument(*evaluate, flags->problem);
   evaluate
-      ->add_option(
-          "--candidates", flags->candidates,
-          "A folder of sources, each with NAME.json beside it where it needs one; one source; "
-          "or a .jsonl file with a candidate a line")
+      ->add_option("--candidates", flags->candidates,
+                   "A folder of sources, each with an optional NAME.json next to it; one source; "
+                   "or a .jsonl file with one candidate per line")
       ->required()
       ->type_name("PATH");
   AddTargetOption(*evaluate, flags->target);
   std::vector<std::string> modes;
   for (const auto& [name, mode] : Modes()) modes.push_back(name);
   evaluate
-      ->add_option(
-          "--mode", flags->mode,
-          "route: the policy decides; measure; final: measure as precisely as is published; "
-          "forecast: do not measure")
+      ->add_option("--mode", flags->mode,
+                   "route: the policy decides; measure; final: measure at the final level; "
+                   "forecast: do not measure")
       ->check(CLI::IsMember(modes))
       ->capture_default_str();
+  evaluate
+      ->add_option("--device-model", flags->device_models,
+                   "Evaluate on this device model, by its name or its label in metrics; may be "
+                   "repeated [chosen by the orchestrator]")
+      ->type_name("MODEL");
   evaluate->add_option("--search-id", flags->search_id, "Search whose budget and best count")
       ->type_name("ID");
-  evaluate->add_option("--in-flight", flags->max_in_flight, "Candidates in flight at once")
-      ->check(CLI::Range(1, 10000))
+  evaluate
+      ->add_option("--in-flight", flags->max_in_flight, "Maximum number of candidates in flight")
+      ->check(WholeNumberFrom(1, 10000))
       ->capture_default_str();
   AddForecasterFlags(*evaluate, flags->connection.forecasts);
   AddConnectionFlags(*evaluate, flags->connection, Needs::kOrchestrator);

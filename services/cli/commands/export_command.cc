@@ -1,4 +1,4 @@
-// export: settled evaluations as records, and as rows of the published formats.
+// export: writes settled evaluations as records, or as rows of the published formats.
 
 #include <unistd.h>
 
@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "services/cli/commands/connection.h"
@@ -50,7 +52,8 @@ struct ExportFlags {
   std::string prompt;  // empty: the forecaster's default
 };
 
-// Lines to a file that appears under its name only when it is complete, or to standard output.
+// Writes lines to standard output, or to a file that appears under its name only when it is
+// complete.
 class LineFile {
  public:
   static absl::StatusOr<std::unique_ptr<LineFile>> Open(const std::string& path) {
@@ -101,18 +104,25 @@ class LineFile {
   std::FILE* file_ = nullptr;
 };
 
+// An empty `search_id` matches any search; "s1" also matches "s1@nvidia-h200" etc.
+bool IsOfSearch(const v1::ExportRecord& record, const std::string& search_id) {
+  const std::string& own = record.evaluation().search_id();
+  return search_id.empty() || own == search_id || own.starts_with(absl::StrCat(search_id, "@"));
+}
+
 using RecordHandler = std::function<absl::Status(const v1::ExportRecord&)>;
 
-// Settled evaluations of the flags' search, from the orchestrator, each once. A stream that breaks
-// goes on after the last record of the search. One of all searches begins again, since shards of
-// the log count for themselves, and what is known of it is left out.
+// Streams the settled evaluations of the requested search from the orchestrator, each once. After a
+// break, the export of one search continues after its last record. An export of all searches starts
+// again and skips known records, because each shard of the log has its own sequence numbers.
 absl::Status StreamRecords(Context& context, const ExportFlags& flags, Connection& connection,
                            bool with_sources, const RecordHandler& on_record) {
   v1::ExportRequest request;
   request.set_search_id(flags.search_id);
   request.set_include_sources(with_sources);
   request.set_from_sequence(flags.from_sequence);
-  // Requests, where all searches are wanted: searches of different shards may have the same ids.
+  // Requests seen, for an export of all searches. Searches of different shards may have the same
+  // id.
   std::set<std::pair<std::string, std::string>> seen;
   return connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) -> absl::Status {
     grpc::ClientContext call;
@@ -136,7 +146,7 @@ absl::Status StreamRecords(Context& context, const ExportFlags& flags, Connectio
 }
 
 // Adds the references of the records' problems, and the sources of template points that records
-// lack, where the problem is at hand in the very version that was measured.
+// lack, for problems that are available in exactly the version that was measured.
 void FillBook(const Context& context, const std::vector<RecordToExport>& records,
               SourceBook& book) {
   std::map<std::string, std::set<std::string>> problems;  // id to names
@@ -164,7 +174,7 @@ void FillBook(const Context& context, const std::vector<RecordToExport>& records
   }
 }
 
-// Version and hashes of a prompt that the forecaster has built in.
+// Fills in version and hashes of one of the forecaster's built-in prompts.
 absl::Status DescribePrompt(Context& context, const ExportFlags& flags, TrainingOptions& options) {
   const std::string& folder =
       flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
@@ -173,12 +183,11 @@ absl::Status DescribePrompt(Context& context, const ExportFlags& flags, Training
   std::vector<std::string> known;
   for (size_t start = 0; start < output.size();) {
     const size_t end = std::min(output.find('\n', start), output.size());
-    const Json line =
-        Json::parse(output.substr(start, end - start), nullptr, /*allow_exceptions=*/false);
+    const Json line = ParseBoundedJson<Json>(output.substr(start, end - start));
     start = end + 1;
     if (!line.is_object() || !line.contains("version")) continue;
     const std::string version = line.value("version", "");
-    // "speedup-bins/1@0123abcd", of which users say the first part.
+    // "speedup-bins/1@0123abcd", which users give as the first part only.
     const std::string name = version.substr(0, version.find('@'));
     const bool wanted = flags.prompt.empty() ? line.value("default", false)
                                              : flags.prompt == name || flags.prompt == version;
@@ -194,7 +203,7 @@ absl::Status DescribePrompt(Context& context, const ExportFlags& flags, Training
       absl::StrCat("--prompt: '", OneLine(flags.prompt), "' is not one of ", Join(known, ", ")));
 }
 
-// The rows of the flags' format; `told` are figures about them.
+// Returns the rows in the requested format; `told` receives statistics about them.
 absl::StatusOr<RowExport> MakeRows(Context& context, const ExportFlags& flags,
                                    const std::vector<RecordToExport>& records, Json& told) {
   SourceBook book;
@@ -247,9 +256,7 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
                                     Connection* connection) {
   std::vector<RecordToExport> records;
   const RecordHandler add = [&](const v1::ExportRecord& record) -> absl::Status {
-    if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
-      return absl::OkStatus();
-    }
+    if (!IsOfSearch(record, flags.search_id)) return absl::OkStatus();
     KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
     records.push_back(
         {std::move(candidate), record.problem_name(), record.evaluation().search_id()});
@@ -275,15 +282,13 @@ absl::StatusOr<ExitCode> ExportRows(Context& context, const ExportFlags& flags,
   return Finish(context, flags, *output, made.rows.size(), "rows", told);
 }
 
-// The records themselves, with the sources that they lack.
+// Writes the records themselves, adding missing sources.
 absl::StatusOr<ExitCode> ExportWithSources(Context& context, const ExportFlags& flags) {
   std::vector<v1::ExportRecord> records;
   std::vector<RecordToExport> candidates;
   for (const std::string& file : flags.record_files) {
     KC_RETURN_IF_ERROR(ReadRecords(file, [&](const v1::ExportRecord& record) -> absl::Status {
-      if (!flags.search_id.empty() && record.evaluation().search_id() != flags.search_id) {
-        return absl::OkStatus();
-      }
+      if (!IsOfSearch(record, flags.search_id)) return absl::OkStatus();
       KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
       records.push_back(record);
       candidates.push_back(
@@ -314,19 +319,29 @@ absl::StatusOr<ExitCode> ExportWithSources(Context& context, const ExportFlags& 
                 {{"without_source", without_source}});
 }
 
+// NOT_FOUND: the orchestrator does not know the requested search, whose export would be empty.
+// INVALID_ARGUMENT: it ran on several device models, and `events` are exported from one only.
+absl::StatusOr<v1::Search> FindSearch(const ExportFlags& flags, Connection& connection,
+                                      bool events) {
+  v1::GetSearchRequest request;
+  request.set_search_id(flags.search_id);
+  v1::GetSearchReply reply;
+  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
+    return Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply);
+  }));
+  KC_RETURN_IF_ERROR(events ? RequireOneSearch("--format search-events", SearchesIn(reply))
+                            : absl::OkStatus());
+  return reply.search();
+}
+
 absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags,
                                       Connection& connection) {
   if (flags.search_id.empty()) {
     return absl::InvalidArgumentError("--format search-events: say which search");
   }
-  v1::GetSearchRequest get;
-  get.set_search_id(flags.search_id);
-  v1::GetSearchReply found;
-  KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
-    return Call(stub, &v1::Orchestrator::Stub::GetSearch, get, &found);
-  }));
+  KC_ASSIGN_OR_RETURN(const v1::Search search, FindSearch(flags, connection, /*events=*/true));
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
-  EventRowMaker maker(found.search());
+  EventRowMaker maker(search);
   uint64_t lines = 0;
   const auto write = [&](const std::vector<SearchEventRow>& rows) -> absl::Status {
     for (const SearchEventRow& row : rows) {
@@ -337,17 +352,17 @@ absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags
   };
   SearchWatch watch(
       flags.search_id, [&connection] { return connection.Orchestrator(); }, flags.from_sequence);
-  // The stream of a search that is over ends by itself; of another, what has happened so far is
-  // exported.
-  const bool over = PhaseOf(found.search().status()) == SearchProgress::Phase::kDone ||
-                    PhaseOf(found.search().status()) == SearchProgress::Phase::kFailed;
+  // The stream of a finished search ends by itself. For a running search, export what has happened
+  // so far.
+  const bool over = PhaseOf(search.status()) == SearchProgress::Phase::kDone ||
+                    PhaseOf(search.status()) == SearchProgress::Phase::kFailed;
   bool complete = false;
   while (!complete) {
     const SearchWatch::Update update = watch.Next(kWatchTick);
     for (const v1::SearchEvent& event : update.events) {
       if (complete) break;
       KC_RETURN_IF_ERROR(write(maker.Rows(event)));
-      complete = !over && event.sequence() >= found.search().last_sequence();
+      complete = !over && event.sequence() >= search.last_sequence();
     }
     if (context.interrupt.requested()) return absl::CancelledError("interrupted");
     if (!complete && update.ended.has_value()) {
@@ -374,6 +389,9 @@ absl::StatusOr<ExitCode> RunExport(Context& context, const ExportFlags& flags) {
   }
   Connection connection(context, flags.connection, Needs::kOrchestrator);
   if (events) return ExportEvents(context, flags, connection);
+  if (!flags.all) {
+    KC_RETURN_IF_ERROR(FindSearch(flags, connection, /*events=*/false).status());
+  }
   if (flags.format != kRecordsFormat) return ExportRows(context, flags, &connection);
   KC_ASSIGN_OR_RETURN(const std::unique_ptr<LineFile> output, LineFile::Open(flags.output));
   uint64_t records = 0;
@@ -398,14 +416,15 @@ void AddExportCommand(CLI::App& app, Context& context) {
   formats.emplace_back(kRlFormat);
   std::vector<std::string> schemes;
   for (const BinScheme* scheme : BinScheme::All()) schemes.push_back(scheme->id());
-  exporter->add_option("SEARCH_ID", flags->search_id, "The search");
-  exporter->add_flag("--all", flags->all, "Everything that the orchestrator has settled");
+  exporter->add_option("SEARCH_ID", flags->search_id,
+                       "The search, on all of its device models; ID@MODEL is the one on MODEL");
+  exporter->add_flag("--all", flags->all, "All evaluations that the orchestrator has settled");
   exporter->add_flag(
       "--sources", flags->sources,
       "Records with the sources of the candidates; with --records, adds those of template points");
   exporter
       ->add_option("--format", flags->format,
-                   "What each line is; rl is training rows balanced over the bins")
+                   "Format of the lines; rl: training rows balanced over the bins")
       ->check(CLI::IsMember(formats))
       ->capture_default_str();
   exporter
@@ -420,27 +439,27 @@ void AddExportCommand(CLI::App& app, Context& context) {
   exporter
       ->add_option("--pairs", flags->pairs,
                    "Training rows: also pair this many candidates of each problem and device")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   exporter
       ->add_option("--per-bin", flags->per_bin,
                    "rl: rows of each bin [as many as the rarest bin has]")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
-  exporter->add_option("--seed", flags->seed, "Training rows: seed of what is drawn")
-      ->check(NotNegative())
+  exporter->add_option("--seed", flags->seed, "Training rows: seed of the random draws")
+      ->check(WholeNumberFrom(0))
       ->capture_default_str();
   exporter
-      ->add_option("--prompt", flags->prompt,
-                   "rl: prompt that models are to be trained on, whose version goes into each row "
-                   "[the forecaster's default]")
+      ->add_option(
+          "--prompt", flags->prompt,
+          "rl: prompt to train models on; each row has its version [the forecaster's default]")
       ->type_name("VERSION");
   exporter
       ->add_option("--from-sequence", flags->from_sequence,
-                   "From this sequence number of the log on")
-      ->check(NotNegative())
+                   "Start at this sequence number of the log, at most the one after its last")
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
-  exporter->add_option("-o,--output", flags->output, "Where the lines go; - is standard output")
+  exporter->add_option("-o,--output", flags->output, "Output file; - is standard output")
       ->capture_default_str()
       ->type_name("FILE.jsonl");
   AddConnectionFlags(*exporter, flags->connection, Needs::kOrchestrator);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/path.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/llm/client.h"
 
 namespace kernelcast::cli {
@@ -38,28 +39,28 @@ bool IsForecasterBackend(std::string_view word) {
 
 void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend) {
   if (with_backend) {
-    app.add_option("--forecaster", flags.backend,
-                   "What forecasts: embedded, llm, pool (both), or replay [pool with --llm, else "
-                   "embedded]")
+    app.add_option(
+           "--forecaster", flags.backend,
+           "Forecaster: embedded, llm, pool (both), or replay [pool with --llm, else embedded]")
         ->check(CLI::IsMember({std::string(kBackends[0]), std::string(kBackends[1]),
                                std::string(kBackends[2]), std::string(kBackends[3])}))
         ->type_name("BACKEND");
   }
   llm::AddLlmFlags(app, flags.llm);
-  app.add_option("--prompt", flags.prompt, "Prompt that the model is asked with")
-      ->type_name("VERSION");
+  app.add_option("--prompt", flags.prompt, "Prompt for the model")->type_name("VERSION");
   app.add_option("--prompt-directory", flags.prompt_directory,
-                 "Folder of a prompt of your own, instead of --prompt")
+                 "Folder of a custom prompt, instead of --prompt")
       ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
-  app.add_option("--llm-samples", flags.samples, "Answers to each question, which are pooled")
-      ->check(CLI::Range(1, 64))
+  app.add_option("--llm-samples", flags.samples, "Number of answers per question, which are pooled")
+      ->check(WholeNumberFrom(1, 64))
       ->type_name("K");
   app.add_option("--llm-token-budget", flags.token_budget,
-                 "Most tokens spent on the problem [any number]")
+                 "Maximum number of tokens spent on the problem [unlimited]")
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   app.add_option("--replay-forecasts", flags.replay_file,
-                 "Forecasts recorded before, for the backend replay")
+                 "Recorded forecasts, for the replay backend")
       ->check(CLI::ExistingFile)
       ->type_name("FILE.jsonl");
   app.add_option("--record-forecasts", flags.record_file,
@@ -69,12 +70,12 @@ void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend
 
 void AddGeneratorServiceFlags(CLI::App& app, ForecasterFlags& flags) {
   app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
-                 "Folder of a prompt of your own that kernels are asked for with")
+                 "Folder of a custom prompt for writing kernels")
       ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
   app.add_option("--generator-patience-seconds", flags.generator_patience_seconds,
-                 "How long a search waits for an endpoint that is away [120]")
-      ->check(CLI::Range(0.0, 86400.0))
+                 "How long a search waits for an unavailable endpoint [120]")
+      ->check(NumberFrom(0, 86400))
       ->type_name("S");
 }
 

@@ -12,9 +12,9 @@
 
 namespace kernelcast::cli {
 
-// What forecasts, in services that are brought up here.
+// Flags that choose the forecaster of services started by this command.
 struct ForecasterFlags {
-  std::string backend;  // empty: pool where a model is given, else embedded
+  std::string backend;  // empty: pool if a model is given, else embedded
   llm::LlmFlags llm;
   std::string prompt;
   std::string prompt_directory;
@@ -22,11 +22,11 @@ struct ForecasterFlags {
   uint64_t token_budget = 0;
   std::string replay_file;
   std::string record_file;
-  // Of the orchestrator, which has kernels written by the same endpoints.
+  // For the orchestrator, which uses the same endpoints to have kernels written.
   std::string generator_prompt_directory;
   double generator_patience_seconds = 0;
 
-  // Whether any was given.
+  // Whether any flag was given.
   bool given() const {
     return !backend.empty() || llm.any() || !prompt.empty() || !prompt_directory.empty() ||
            samples > 0 || token_budget > 0 || !replay_file.empty() || !record_file.empty() ||
@@ -34,22 +34,22 @@ struct ForecasterFlags {
   }
 };
 
-// "embedded", "llm", "pool" or "replay".
+// Whether the word is "embedded", "llm", "pool" or "replay".
 bool IsForecasterBackend(std::string_view word);
 
-// The flags of llm::LlmFlags, --forecaster unless `with_backend` is false, and all else.
+// Adds the flags of llm::LlmFlags, --forecaster unless `with_backend` is false, and all others.
 void AddForecasterFlags(CLI::App& app, ForecasterFlags& flags, bool with_backend = true);
 
-// What an orchestrator that is brought up here has kernels written with.
+// Adds the flags for writing kernels, for an orchestrator started by this command.
 void AddGeneratorServiceFlags(CLI::App& app, ForecasterFlags& flags);
 
-// Asks the endpoints, if there are any, whether they are there and have the model: what is wrong is
-// told before anything is started. The endpoint's status.
+// Checks that the configured endpoints, if any, answer and have the model, so that errors are
+// reported before anything is started. Returns the endpoint's status.
 [[nodiscard]] absl::Status PrepareForecasts(const ForecasterFlags& flags);
 [[nodiscard]] absl::Status CheckEndpoints(const llm::LlmFlags& flags, std::string& found);
 
 std::vector<std::string> ForecasterArguments(const ForecasterFlags& flags);
-// The endpoints, and more time: models take longer than a forecast does otherwise.
+// The endpoints and longer timeouts: a model takes longer than other forecasters.
 std::vector<std::string> OrchestratorArguments(const ForecasterFlags& flags);
 
 }  // namespace kernelcast::cli

@@ -63,8 +63,7 @@ void AddProblemArgument(CLI::App& app, std::string& problem) {
 }
 
 void AddTargetOption(CLI::App& app, std::string& target) {
-  app.add_option("--target", target,
-                 "What candidates run on [cpu, or else the first that the problem has]");
+  app.add_option("--target", target, "Target of the candidates [cpu, or else the problem's first]");
 }
 
 }  // namespace kernelcast::cli

@@ -21,17 +21,17 @@ struct LoadedProblem {
                                                         const std::string& argument);
 [[nodiscard]] absl::StatusOr<LoadedProblem> LoadProblemFolder(const std::string& folder);
 
-// The target to work on: the one asked for, or, where `asked` is empty, cpu if the problem has it
-// and else its first. INVALID_ARGUMENT, listing what there is: the problem has no reference for it.
+// Returns the target `asked` for. If it is empty: cpu if the problem has it, else its first target.
+// INVALID_ARGUMENT: the problem has no reference for it; the message lists its targets.
 [[nodiscard]] absl::StatusOr<std::string> ChooseTarget(const Problem& problem,
                                                        const std::string& asked);
 
-// Points of the target's space; 0 where it has none.
+// Number of points of the target's space, or 0 if it has none.
 uint64_t SpacePoints(const Problem& problem, const std::string& target);
 
-// The positional argument PROBLEM, with what it may be.
+// Adds the positional argument PROBLEM.
 void AddProblemArgument(CLI::App& app, std::string& problem);
-// The option --target, for ChooseTarget.
+// Adds the option --target, for ChooseTarget.
 void AddTargetOption(CLI::App& app, std::string& target);
 
 }  // namespace kernelcast::cli

@@ -27,7 +27,7 @@ std::string AxisText(const Problem& problem) {
   return text;
 }
 
-// With the verdicts that are expected of its spaces, which are no part of the problem.
+// Also checks the expected verdicts of its spaces, which are not part of the problem.
 absl::StatusOr<LoadedProblem> LoadAndCheck(const std::string& folder) {
   KC_ASSIGN_OR_RETURN(LoadedProblem loaded, LoadProblemFolder(folder));
   for (const auto& [unused, target] : loaded.problem.targets) {
@@ -48,14 +48,16 @@ absl::StatusOr<ExitCode> RunProblems(Context& context, const ProblemsFlags& flag
   } else {
     folders = {flags.folder};
   }
-  // A name is what it is in the first folder that has it.
+  // The first folder that has a name wins.
   std::map<std::string, std::string> found;
   for (const std::string& folder : folders) {
     for (const std::string& name : ListProblems(folder))
       found.emplace(name, absl::StrCat(folder, "/", name));
   }
   if (found.empty() && !flags.folder.empty()) {
-    KC_ASSIGN_OR_RETURN(const std::string single, FindProblemFolder(flags.folder, {}));
+    KC_ASSIGN_OR_RETURN(const std::string single,
+                        FindProblemFolder(flags.folder, ProblemFolders(context.environment,
+                                                                       context.program_folder)));
     found.emplace(single, single);
   }
   if (flags.names) {
@@ -135,8 +137,8 @@ void AddProblemsCommand(CLI::App& app, Context& context) {
                                   [&context, flags] { return RunProblems(context, *flags); });
   problems->add_option(
       "DIR", flags->folder,
-      "A folder of problems, or one problem [where problems are looked up by name]");
-  problems->add_flag("--names", flags->names, "Print names only, and check nothing");
+      "A folder of problems, or one problem by its folder or name [all that have a name]");
+  problems->add_flag("--names", flags->names, "Print only names, without checking");
 }
 
 }  // namespace kernelcast::cli

@@ -1,4 +1,4 @@
-// report, searches and stop: what the orchestrator remembers.
+// report, searches and stop: commands on the orchestrator's records.
 
 #include <map>
 #include <memory>
@@ -76,42 +76,62 @@ absl::StatusOr<ReportInput> ReportFromRecords(Context& context, const ReportFlag
   return input;
 }
 
-absl::StatusOr<ReportInput> ReportFromOrchestrator(Context& context, const ReportFlags& flags) {
+// One report for each device model that the search ran on.
+absl::StatusOr<std::vector<ReportInput>> ReportsFromOrchestrator(Context& context,
+                                                                 const ReportFlags& flags) {
   Connection connection(context, flags.connection, Needs::kOrchestrator);
-  ReportInput input;
+  std::vector<ReportInput> inputs;
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
     request.set_search_id(flags.search_id);
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
-    KC_ASSIGN_OR_RETURN(input, FetchReport(context, stub, reply.search(), nullptr));
+    const std::vector<v1::Search> searches = SearchesIn(reply);
+    if (!flags.output.empty()) KC_RETURN_IF_ERROR(RequireOneSearch("--output", searches));
+    inputs.clear();
+    for (const v1::Search& search : searches) {
+      KC_ASSIGN_OR_RETURN(ReportInput input, FetchReport(context, stub, search, nullptr));
+      inputs.push_back(std::move(input));
+    }
     return absl::OkStatus();
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(fetch));
-  return input;
+  return inputs;
+}
+
+// Writes the report and prints a summary.
+absl::Status Conclude(Context& context, const ReportFlags& flags, const ReportInput& input,
+                      const std::string& name) {
+  std::string output = flags.output;
+  if (output.empty()) {
+    KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context, flags.connection));
+    output = DefaultReportPath(state_dir, name);
+  }
+  KC_RETURN_IF_ERROR(WriteReport(context.console, input, output));
+  if (output == "-") return absl::OkStatus();
+  const ReportAnalysis analysis = Analyze(input);
+  context.console.Out(
+      SummaryText(input, analysis, context.console.style(), context.console.width()));
+  Json json = SummaryJson(input, analysis);
+  json["report"] = output;
+  context.console.Line(json);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ExitCode> RunReport(Context& context, const ReportFlags& flags) {
   if (flags.search_id.empty() && flags.records.empty()) {
     return absl::InvalidArgumentError("say which search to report on, or --records FILE.jsonl");
   }
-  absl::StatusOr<ReportInput> input = flags.records.empty() ? ReportFromOrchestrator(context, flags)
-                                                            : ReportFromRecords(context, flags);
-  if (!input.ok()) return input.status();
-  std::string output = flags.output;
-  if (output.empty()) {
-    KC_ASSIGN_OR_RETURN(const std::string state_dir, StateDir(context, flags.connection));
-    output = DefaultReportPath(state_dir,
-                               flags.search_id.empty() ? input->problem_name : flags.search_id);
+  if (!flags.records.empty()) {
+    KC_ASSIGN_OR_RETURN(const ReportInput input, ReportFromRecords(context, flags));
+    KC_RETURN_IF_ERROR(Conclude(context, flags, input,
+                                flags.search_id.empty() ? input.problem_name : flags.search_id));
+    return ExitCode::kOk;
   }
-  KC_RETURN_IF_ERROR(WriteReport(context.console, *input, output));
-  if (output != "-") {
-    const ReportAnalysis analysis = Analyze(*input);
-    context.console.Out(
-        SummaryText(*input, analysis, context.console.style(), context.console.width()));
-    Json json = SummaryJson(*input, analysis);
-    json["report"] = output;
-    context.console.Line(json);
+  KC_ASSIGN_OR_RETURN(const std::vector<ReportInput> inputs,
+                      ReportsFromOrchestrator(context, flags));
+  for (const ReportInput& input : inputs) {
+    KC_RETURN_IF_ERROR(Conclude(context, flags, input, input.search->search_id));
   }
   return ExitCode::kOk;
 }
@@ -133,6 +153,7 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
   Table table({{"search"},
                {"problem"},
                {"target"},
+               {"device model", Table::Align::kLeft, true},
                {"status"},
                {"started"},
                {"considered", Table::Align::kRight},
@@ -151,12 +172,14 @@ absl::StatusOr<ExitCode> RunSearches(Context& context, const SearchesFlags& flag
       const v1::Incumbent& best =
           search.has_confirmed_best() ? search.confirmed_best() : search.incumbent();
       const bool has_best = best.measurement().has_ok();
-      table.AddRow({search.search_id(), OneLine(search.problem_name()), search.spec().target(),
-                    StatusName(search.status()), FormatUtc(ToNanoseconds(search.started_at())),
-                    FormatCount(search.counts().distinct_candidates()),
-                    FormatCount(search.counts().measured()),
-                    has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
-                    OneLine(search.end_reason())});
+      table.AddRow(
+          {search.search_id(), OneLine(search.problem_name()), search.spec().target(),
+           search.device_model().empty() ? "-" : OneLine(search.device_model()),
+           StatusName(search.status()), FormatUtc(ToNanoseconds(search.started_at())),
+           FormatCount(search.counts().considered()), FormatCount(search.counts().measured()),
+           has_best ? FormatSpeedup(FromProto(best.measurement().ok().speedup())) : "-",
+           search.has_waiting() ? absl::StrCat("waits: ", OneLine(search.waiting().reason()))
+                                : OneLine(search.end_reason())});
       console.Line(JsonOf(ProtoToJson(search)));
     }
     request.set_page_token(reply.next_page_token());
@@ -182,9 +205,11 @@ absl::StatusOr<ExitCode> RunStop(Context& context, const StopFlags& flags) {
     request.set_search_id(flags.search_id);
     return Call(stub, &v1::Orchestrator::Stub::StopSearch, request, &reply);
   }));
-  context.console.Out(
-      absl::StrCat(flags.search_id, " is ", StatusName(reply.search().status()), "\n"));
-  context.console.Line(JsonOf(ProtoToJson(reply.search())));
+  for (const v1::Search& search : SearchesIn(reply)) {
+    context.console.Out(
+        absl::StrCat(search.search_id(), " is ", StatusName(search.status()), "\n"));
+    context.console.Line(JsonOf(ProtoToJson(search)));
+  }
   return ExitCode::kOk;
 }
 
@@ -196,16 +221,17 @@ void AddRecordCommands(CLI::App& app, Context& context) {
       AddCommand(app, context, "report",
                  "Write the report of a search, or of exported records, as one HTML file",
                  [&context, report_flags] { return RunReport(context, *report_flags); });
-  report->add_option("SEARCH_ID", report_flags->search_id, "The search");
+  report->add_option("SEARCH_ID", report_flags->search_id,
+                     "The search; one report for each of its device models");
   report
       ->add_option("--records", report_flags->records,
                    "Read these exported records instead of asking an orchestrator")
       ->type_name("FILE.jsonl");
-  report->add_option("--problem", report_flags->problem, "Of these records, those of this problem")
+  report->add_option("--problem", report_flags->problem, "Only records of this problem")
       ->type_name("NAME");
   report
       ->add_option("-o,--output", report_flags->output,
-                   "Where the report goes; - is standard output [STATE/reports/SEARCH_ID.html]")
+                   "Output file of the report; - is standard output [STATE/reports/SEARCH_ID.html]")
       ->type_name("FILE.html");
   AddConnectionFlags(*report, report_flags->connection, Needs::kOrchestrator);
 
@@ -213,16 +239,18 @@ void AddRecordCommands(CLI::App& app, Context& context) {
   CLI::App* searches =
       AddCommand(app, context, "searches", "List searches",
                  [&context, searches_flags] { return RunSearches(context, *searches_flags); });
-  searches->add_option("--status", searches_flags->status, "Only those in this state")
+  searches->add_option("--status", searches_flags->status, "Only searches in this state")
       ->check(CLI::IsMember({"any", "running", "finishing", "done", "failed"}))
       ->capture_default_str();
   AddConnectionFlags(*searches, searches_flags->connection, Needs::kOrchestrator);
 
   const auto stop_flags = std::make_shared<StopFlags>();
   CLI::App* stop =
-      AddCommand(app, context, "stop", "Ask a search to end; what is in flight is settled first",
+      AddCommand(app, context, "stop", "Stop a search; candidates in flight are settled first",
                  [&context, stop_flags] { return RunStop(context, *stop_flags); });
-  stop->add_option("SEARCH_ID", stop_flags->search_id, "The search")->required();
+  stop->add_option("SEARCH_ID", stop_flags->search_id,
+                   "The search, on all of its device models; ID@MODEL is the one on MODEL")
+      ->required();
   AddConnectionFlags(*stop, stop_flags->connection, Needs::kOrchestrator);
 }
 

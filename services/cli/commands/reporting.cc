@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/rpc/status_conversion.h"
+#include "services/cli/core/paths.h"
 #include "services/cli/core/table.h"
 #include "services/cli/report/data_json.h"
 #include "services/cli/report/html.h"
@@ -76,7 +77,7 @@ void AddProblemByName(const Context& context, const std::string& name,
                       const std::string& problem_id, ReportInput& input) {
   if (name.empty()) return;
   const absl::StatusOr<LoadedProblem> loaded = LoadProblem(context, name);
-  // Another version of the problem would describe what was not run.
+  // A different version of the problem would not describe what was run.
   if (!loaded.ok() || loaded->problem.problem_id != problem_id) return;
   AddProblem(loaded->problem, input.target, input);
 }
@@ -96,76 +97,134 @@ absl::Status WriteReport(Console& console, const ReportInput& input, const std::
 }
 
 std::string DefaultReportPath(const std::string& state_dir, const std::string& name) {
-  return absl::StrCat(state_dir, "/reports/", name, ".html");
+  return absl::StrCat(state_dir, "/reports/", FileNameFor(name), ".html");
 }
+
+namespace {
+
+std::string CountsText(const ReportCounts& counts, const Style& style) {
+  std::string text;
+  for (const auto& [name, count] :
+       {std::pair("considered", counts.considered), std::pair("measured", counts.measured),
+        std::pair("pruned", counts.pruned), std::pair("rejected", counts.rejected),
+        std::pair("failed", counts.failures)}) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", style.Bold(FormatCount(count)), " ", name);
+  }
+  return text;
+}
+
+std::string BestText(const ReportAnalysis& analysis, const Style& style, int width) {
+  const Candidate& best = analysis.shown_best->candidate;
+  const Ratio& speedup = analysis.best_speedup;
+  const std::string figure = style.Bold(FormatSpeedup(speedup.value));
+  std::string verdict = absl::StrCat(
+      best.candidate_id, ", ",
+      analysis.confirmed ? "confirmed at the final level" : "screening only, not confirmed");
+  if (analysis.best_screening.has_value()) {
+    absl::StrAppend(&verdict, " (screening ", FormatSpeedup(*analysis.best_screening), ")");
+  }
+  absl::StrAppend(&verdict, analysis.faster ? ", faster than the reference by its interval"
+                                            : ", not faster than the reference");
+  return absl::StrCat(
+      WrapText(absl::StrCat(style.Bold("best "), analysis.faster ? style.Green(figure) : figure,
+                            " ", FormatInterval(speedup), "  ", OneLine(NameOf(best)), " ",
+                            OneLine(TunablesOf(best))),
+               width, 5),
+      "\n     ", WrapText(verdict, width > 5 ? width - 5 : 0, 5), "\n\n");
+}
+
+}  // namespace
 
 std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis,
                         const Style& style, int width) {
   const ReportCounts& counts = analysis.counts;
   std::string text;
-  const Ratio* speedup =
-      analysis.shown_best.has_value() ? MeasuredSpeedup(analysis.shown_best->measurement) : nullptr;
-  if (speedup != nullptr) {
-    const Candidate& best = analysis.shown_best->candidate;
-    const std::string figure = analysis.faster
-                                   ? style.Green(style.Bold(FormatSpeedup(speedup->value)))
-                                   : style.Bold(FormatSpeedup(speedup->value));
-    absl::StrAppend(
-        &text, style.Bold("best "), figure, " ", FormatInterval(*speedup), "  ",
-        OneLine(OriginOf(best)), " ", OneLine(TunablesOf(best)), "\n     ", best.candidate_id, ", ",
-        analysis.confirmed ? "confirmed at the final level" : "screening only, not confirmed",
-        analysis.faster ? ", faster than the reference by its interval"
-                        : ", not faster than the reference",
-        "\n\n");
+  if (analysis.shown_best.has_value()) {
+    text += BestText(analysis, style, width);
   } else {
     absl::StrAppend(&text, style.Bold("no candidate has a measured speedup"), "\n\n");
   }
-
-  Table figures({{"considered", Table::Align::kRight},
-                 {"measured", Table::Align::kRight},
-                 {"pruned", Table::Align::kRight},
-                 {"deferred", Table::Align::kRight},
-                 {"promoted", Table::Align::kRight},
-                 {"audited", Table::Align::kRight},
-                 {"rejected", Table::Align::kRight},
-                 {"failed", Table::Align::kRight},
-                 {"device spent", Table::Align::kRight},
-                 {"avoided", Table::Align::kRight}});
-  figures.AddRow(
-      {FormatCount(counts.considered), FormatCount(counts.measured), FormatCount(counts.pruned),
-       FormatCount(counts.deferred), FormatCount(counts.promoted), FormatCount(counts.audited),
-       FormatCount(counts.rejected), FormatCount(counts.failures),
-       FormatSeconds(counts.device_seconds_spent), FormatSeconds(counts.device_seconds_avoided)});
-  text += figures.Render(style, width);
-  if (input.search.has_value() && input.search->risk.has_value()) {
-    absl::StrAppend(&text, "\n", RiskText(*input.search->risk), "\n");
+  const auto add = [&](const std::string& line) {
+    absl::StrAppend(&text, WrapText(line, width, 2), "\n");
+  };
+  add(CountsText(counts, style));
+  if (counts.measured > 0) add(absl::StrCat("measured: ", MeasuredWhyText(counts)));
+  add(DeviceTimeText(counts));
+  if (input.search.has_value()) {
+    const ReportSearch& search = *input.search;
+    if (search.risk.has_value()) add(RiskText(*search.risk));
+    if (search.generation.has_value()) add(GenerationText(*search.generation));
+    if (search.model_use.has_value()) add(ModelUseText(*search.model_use));
+    if (!search.waiting.empty()) add(absl::StrCat("Waiting: ", OneLine(search.waiting)));
   }
 
-  Table best({{"speedup", Table::Align::kRight},
-              {"interval"},
-              {"forecast", Table::Align::kRight},
-              {"measured because"},
-              {"candidate", Table::Align::kLeft, /*shrinks=*/true}});
-  std::set<std::string> shown;
-  for (const size_t i : DisplayOrder(input)) {
-    const ReportCandidate& candidate = input.candidates[i];
-    const Ratio* measured = SpeedupOf(candidate);
-    if (measured == nullptr || shown.size() >= kShownBest) break;
-    if (analysis.is_confirmation[i] || !shown.insert(candidate.candidate.candidate_id).second) {
-      continue;
-    }
-    best.AddRow(
-        {FormatSpeedup(measured->value), FormatInterval(*measured),
-         candidate.forecast.has_value()
-             ? FormatSpeedup(std::exp2(candidate.forecast->expected_log2_speedup))
-             : "-",
-         candidate.decision.has_value() ? std::string(ReasonWord(candidate.decision->reason)) : "",
-         absl::StrCat(OneLine(OriginOf(candidate.candidate)), " ",
-                      OneLine(TunablesOf(candidate.candidate)))});
+  const bool any_final = std::any_of(analysis.rows.begin(), analysis.rows.end(),
+                                     [](const ReportRow& row) { return row.final.has_value(); });
+  std::vector<Table::Column> columns = {{"screening"}};
+  if (any_final) columns.insert(columns.begin(), {"final"});
+  columns.push_back({"forecast", Table::Align::kRight});
+  columns.push_back({"measured because"});
+  columns.push_back({"candidate", Table::Align::kLeft, /*shrinks=*/true});
+  Table best(columns);
+  size_t shown = 0;
+  for (const ReportRow& row : analysis.rows) {
+    if (row.speedup() == nullptr || shown++ == kShownBest) break;
+    const ReportCandidate& candidate = input.candidates[row.standing];
+    std::vector<std::string> cells;
+    if (any_final) cells.push_back(row.final.has_value() ? FormatSpeedup(*row.final) : "-");
+    cells.push_back(row.screening.has_value() ? FormatSpeedup(*row.screening) : "-");
+    cells.push_back(candidate.forecast.has_value()
+                        ? FormatSpeedup(std::exp2(candidate.forecast->expected_log2_speedup))
+                        : "-");
+    cells.push_back(
+        candidate.decision.has_value() ? std::string(ReasonWord(candidate.decision->reason)) : "");
+    cells.push_back(absl::StrCat(OneLine(NameOf(candidate.candidate)), " ",
+                                 OneLine(TunablesOf(candidate.candidate))));
+    best.AddRow(std::move(cells));
   }
   if (!best.empty()) text += "\n" + best.Render(style, width);
   return text;
 }
+
+namespace {
+
+Json RatioJson(const Ratio& ratio) {
+  return {{"value", ratio.value},
+          {"low", ratio.low},
+          {"high", ratio.high},
+          {"confidence", ratio.confidence}};
+}
+
+Json GenerationJson(const ReportGeneration& generation) {
+  return {{"requested", generation.requested},
+          {"written", generation.written},
+          {"duplicates", generation.duplicates},
+          {"unusable", generation.unusable},
+          {"unanswered", generation.unanswered},
+          {"given_up", generation.given_up},
+          {"input_tokens", generation.input_tokens},
+          {"output_tokens", generation.output_tokens},
+          {"cost", generation.cost}};
+}
+
+Json ModelUseJson(const ModelUse& use) {
+  Json unreadable = Json::array();
+  for (const auto& [fault, one] : use.unreadable) {
+    unreadable.push_back({{"fault", fault}, {"count", one.count}, {"example", one.example}});
+  }
+  return {{"asked", use.asked},
+          {"used", use.used},
+          {"declined", use.declined},
+          {"unreadable", std::move(unreadable)},
+          {"unanswered", use.unanswered},
+          {"over_budget", use.over_budget},
+          {"input_tokens", use.token_usage.input_tokens},
+          {"output_tokens", use.token_usage.output_tokens},
+          {"cost", use.token_usage.cost_dollars},
+          {"last_error", use.last_error}};
+}
+
+}  // namespace
 
 Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
   const ReportCounts& counts = analysis.counts;
@@ -177,21 +236,21 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
   }
   json["problem"] = input.problem_name;
   json["target"] = input.target;
+  if (analysis.device.has_value()) json["device_model"] = analysis.device->model;
   if (analysis.shown_best.has_value()) {
     const ReportBest& best = *analysis.shown_best;
     Json& out = json["best"];
     out["candidate_id"] = best.candidate.candidate_id;
+    out["name"] = NameOf(best.candidate);
     out["origin"] = best.candidate.origin;
     out["tunables"] = Json::object();
     for (const Tunable& tunable : best.candidate.tunables) {
       out["tunables"][tunable.name] = tunable.value;
     }
     out["flags"] = best.candidate.flags;
-    if (const Ratio* speedup = MeasuredSpeedup(best.measurement); speedup != nullptr) {
-      out["speedup"] = {{"value", speedup->value},
-                        {"low", speedup->low},
-                        {"high", speedup->high},
-                        {"confidence", speedup->confidence}};
+    out["speedup"] = RatioJson(analysis.best_speedup);
+    if (analysis.best_screening.has_value()) {
+      out["screening"] = RatioJson(*analysis.best_screening);
     }
     out["confirmed"] = analysis.confirmed;
     out["faster"] = analysis.faster;
@@ -199,11 +258,30 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
   } else {
     json["best"] = nullptr;
   }
-  json["counts"] = {
-      {"considered", counts.considered}, {"decided", counts.decided}, {"measured", counts.measured},
-      {"reused", counts.reused},         {"pruned", counts.pruned},   {"deferred", counts.deferred},
-      {"promoted", counts.promoted},     {"audited", counts.audited}, {"rejected", counts.rejected},
-      {"failures", counts.failures},     {"faster", counts.faster}};
+  json["counts"] = {{"considered", counts.considered},
+                    {"decided", counts.decided()},
+                    {"measured", counts.measured},
+                    {"bootstrap", counts.bootstrap},
+                    {"selected", counts.selected},
+                    {"deferred", counts.deferred},
+                    {"promoted", counts.promoted},
+                    {"audited", counts.audited},
+                    {"requested", counts.requested},
+                    {"unforecast", counts.unforecast},
+                    {"pruned", counts.pruned},
+                    {"rejected", counts.rejected},
+                    {"failures", counts.failures},
+                    {"unstable", counts.unstable},
+                    {"compile_errors", counts.compile_errors},
+                    {"duplicates", counts.duplicates},
+                    {"reused", counts.reused},
+                    {"faster", counts.faster}};
+  if (input.search.has_value() && input.search->generation.has_value()) {
+    json["counts"]["generation"] = GenerationJson(*input.search->generation);
+  }
+  if (input.search.has_value() && input.search->model_use.has_value()) {
+    json["model_use"] = ModelUseJson(*input.search->model_use);
+  }
   if (input.search.has_value() && input.search->risk.has_value()) {
     const ReportRisk& risk = *input.search->risk;
     json["selective_risk"] = {{"estimate", risk.estimate},
@@ -215,10 +293,13 @@ Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis) {
                               {"alpha", risk.alpha},
                               {"delta", risk.delta},
                               {"informative", risk.informative},
-                              {"alarms", risk.alarms}};
+                              {"alarms", risk.alarms},
+                              {"certifies", risk.certifies}};
   }
-  json["defer_rate"] = counts.defer_rate;
+  json["defer_rate"] = counts.DeferRate();
   json["device_seconds_spent"] = counts.device_seconds_spent;
+  json["device_seconds_preparing"] = counts.device_seconds_preparing;
+  json["device_seconds_confirming"] = counts.device_seconds_confirming;
   json["device_seconds_avoided"] = counts.device_seconds_avoided;
   return json;
 }

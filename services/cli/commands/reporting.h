@@ -13,32 +13,31 @@
 
 namespace kernelcast::cli {
 
-// Everything that a report needs of a search: the search and its records with sources. `problem`
-// adds title, description and reference where it is at hand; otherwise it is looked for by its
-// name.
+// Fetches everything that a report needs: the search and its records with sources. `problem` adds
+// title, description and reference; if it is null, the problem is looked up by name.
 [[nodiscard]] absl::StatusOr<ReportInput> FetchReport(const Context& context,
                                                       v1::Orchestrator::Stub& stub,
                                                       const v1::Search& search,
                                                       const Problem* problem);
 
-// Adds what the problem's files tell.
+// Adds the contents of the problem's files.
 void AddProblem(const Problem& problem, const std::string& target, ReportInput& input);
 
-// The same for a problem that is only known by name; leaves `input` alone where it is not found.
+// AddProblem for a problem known by name. Does nothing if it is not found.
 void AddProblemByName(const Context& context, const std::string& name,
                       const std::string& problem_id, ReportInput& input);
 
-// Renders and writes; "-" is standard output.
+// Renders and writes the report; "-" is standard output.
 [[nodiscard]] absl::Status WriteReport(Console& console, const ReportInput& input,
                                        const std::string& path);
 
-// STATE/reports/NAME.html
+// Returns STATE/reports/NAME.html, for any name.
 std::string DefaultReportPath(const std::string& state_dir, const std::string& name);
 
-// How a search ended, for people: a few lines and the table of its best.
+// Summary of a finished search: a few lines and a table of the best candidates.
 std::string SummaryText(const ReportInput& input, const ReportAnalysis& analysis,
                         const Style& style, int width);
-// The same for machines.
+// The same as JSON.
 Json SummaryJson(const ReportInput& input, const ReportAnalysis& analysis);
 
 }  // namespace kernelcast::cli

@@ -13,13 +13,12 @@ void AddRowFlags(CLI::App& app, RowFlags& flags) {
   std::vector<std::string> schemes;
   for (const BinScheme* scheme : BinScheme::All()) schemes.push_back(scheme->id());
   app.add_option("--format", flags.format,
-                 "Format of the files; auto tells it from the fields of each file's first line")
+                 "Format of the files; auto detects it from the first line of each file")
       ->check(CLI::IsMember(formats))
       ->capture_default_str();
   app.add_option("--bin-scheme", flags.bin_scheme,
-                 "Bins that prediction rows are over, unless they say so themselves: " +
-                     std::string(BinScheme::kPaperFormulaId) +
-                     " where nothing is said. Truths are labelled to match")
+                 "Bins of prediction rows that name none; truths are labelled to match [" +
+                     std::string(BinScheme::kPaperFormulaId) + "]")
       ->check(CLI::IsMember(schemes));
 }
 

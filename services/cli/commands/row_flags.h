@@ -10,7 +10,7 @@
 
 namespace kernelcast::cli {
 
-// How files of forecasts and outcomes are read.
+// How to read files of forecasts and outcomes.
 struct RowFlags {
   std::string format = "auto";
   std::string bin_scheme;

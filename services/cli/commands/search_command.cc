@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "common/convert/convert.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
@@ -25,11 +26,16 @@ namespace {
 
 constexpr absl::Duration kFrame = absl::Milliseconds(100);
 constexpr int64_t kLogLineNs = 10'000'000'000;
-// What is measured of a template space where no budget is given.
+// Share of a template space that is measured by default.
 constexpr double kDefaultSpaceShare = 0.2;
 constexpr uint64_t kFewestMeasurements = 20;
-// What a model is asked for where no budget is given.
+// Number of requests to a model by default.
 constexpr uint64_t kDefaultGeneratorRequests = 64;
+constexpr double kMostSeconds = 1e9;
+constexpr uint64_t kMostInFlight = 1'000'000;
+
+// The policies of this release's orchestrator; another release may have more.
+constexpr char kPolicies[] = "{threshold,top_k,value,risk}";
 
 struct SearchFlags {
   ConnectionFlags connection;
@@ -49,12 +55,13 @@ struct SearchFlags {
   uint64_t generator_tokens = 0;
   uint32_t generator_in_flight = 0;
   uint64_t forecast_tokens = 0;
+  std::vector<std::string> device_models;
   std::string search_id;
   std::string report;
   bool no_report = false;
 };
 
-// Shows a search while it runs, until it has ended or the user has had enough.
+// Shows a running search until it has ended or the user interrupts.
 class SearchFollower {
  public:
   SearchFollower(Context& context, Connection& connection, const v1::Search& search)
@@ -62,13 +69,13 @@ class SearchFollower {
     UpdateProgress(search, progress_);
     started_ns_ = Clock::Real().MonotonicNs();
     if (search.has_started_at()) {
-      // A search that was there before: its clock goes on.
+      // An existing search: continue its clock.
       const int64_t age_ns = Clock::Real().WallNs() - ToNanoseconds(search.started_at());
       if (age_ns > 0) started_ns_ -= age_ns;
     }
   }
 
-  // OK: the search has ended, or was stopped at the user's wish, which `interrupted` says.
+  // OK: the search has ended, or the user interrupted, which sets `interrupted`.
   absl::Status Follow(bool& interrupted) {
     SearchWatch watch(progress_.search_id, [this] { return connection_.Orchestrator(); });
     interrupted = false;
@@ -79,6 +86,7 @@ class SearchFollower {
           update.trouble.empty() ? "" : absl::StrCat("connection lost: ", OneLine(update.trouble));
       progress_.elapsed_seconds =
           static_cast<double>(Clock::Real().MonotonicNs() - started_ns_) * 1e-9;
+      progress_.seconds_left = pace_.Update(progress_);
       Show(tick);
       if (update.ended.has_value()) {
         context_.console.Draw({});
@@ -87,7 +95,7 @@ class SearchFollower {
       if (context_.interrupt.requested() && !interrupted) {
         interrupted = true;
         context_.console.Note(
-            "stopping the search: what is in flight is settled first; once more to quit at once");
+            "stopping after candidates in flight are settled; interrupt again to quit now");
         if (absl::Status stopped = Stop(); !stopped.ok()) {
           context_.console.Draw({});
           return stopped;
@@ -106,10 +114,10 @@ class SearchFollower {
     });
   }
 
-  std::string NameOf(const std::string& candidate_id) const {
-    const auto origin = origins_.find(candidate_id);
+  std::string Label(const std::string& candidate_id) const {
+    const auto name = names_.find(candidate_id);
     const std::string id = candidate_id.substr(0, 10);
-    return origin == origins_.end() ? id : absl::StrCat(origin->second, " ", id);
+    return name == names_.end() ? id : absl::StrCat(name->second, " ", id);
   }
 
   void Apply(const v1::SearchEvent& event) {
@@ -119,23 +127,21 @@ class SearchFollower {
       case v1::SearchEvent::kProposed: {
         Candidate named;
         named.origin = event.proposed().origin();
-        origins_[event.proposed().candidate_id()] = OneLine(OriginOf(named));
+        named.name = event.proposed().name();
+        names_[event.proposed().candidate_id()] = OneLine(NameOf(named));
         break;
       }
       case v1::SearchEvent::kSettled: ApplySettled(event.settled()); break;
       case v1::SearchEvent::kGeneration: ApplyGeneration(event.generation()); break;
       case v1::SearchEvent::kImproved:
         progress_.best = FromProto(event.improved().speedup());
-        progress_.best_name = NameOf(event.improved().candidate_id());
+        progress_.best_name = Label(event.improved().candidate_id());
         progress_.best_at_measured = progress_.measured;
         progress_.best_history.push_back(progress_.best->value);
         improved_ = true;
         break;
       default: break;
     }
-    progress_.pruned = standing_.pruned();
-    progress_.rejected = standing_.rejected();
-    progress_.device_seconds_avoided = standing_.avoided_seconds();
   }
 
   void ApplyGeneration(const v1::Generation& generation) {
@@ -147,30 +153,23 @@ class SearchFollower {
                    : absl::StrCat("the model is away: ", OneLine(generation.detail())));
     }
     if (generation.outcome() == v1::GENERATION_OUTCOME_UNUSABLE) {
-      progress_.latest =
-          absl::StrCat("an answer that is of no use: ", OneLine(generation.detail()));
+      progress_.latest = absl::StrCat("unusable answer: ", OneLine(generation.detail()));
     }
   }
 
   void ApplySettled(const v1::Evaluation& evaluation) {
-    const std::string name = NameOf(evaluation.candidate_id());
+    const std::string name = Label(evaluation.candidate_id());
     if (evaluation.has_forecast()) {
-      standing_.Pruned(evaluation.candidate_id());
       progress_.latest =
           absl::StrCat(name, " pruned, forecast ",
                        FormatSpeedup(std::exp2(evaluation.forecast().expected_log2_speedup())));
       return;
     }
     if (evaluation.has_rejected()) {
-      standing_.Rejected(evaluation.candidate_id());
       progress_.latest = absl::StrCat(name, " rejected");
       return;
     }
     const v1::Measurement& measured = evaluation.measured();
-    if (measured.level() != v1::MEASURE_LEVEL_FINAL && !evaluation.reused()) {
-      standing_.Measured(evaluation.candidate_id(),
-                         static_cast<double>(ToNanoseconds(measured.device_time())) * 1e-9);
-    }
     if (!measured.device().model().empty()) progress_.device = OneLine(measured.device().model());
     if (measured.has_ok()) {
       progress_.latest =
@@ -208,8 +207,8 @@ class SearchFollower {
   Context& context_;
   Connection& connection_;
   SearchProgress progress_;
-  StandingTracker standing_;
-  std::map<std::string, std::string> origins_;
+  Pace pace_;
+  std::map<std::string, std::string> names_;
   int64_t started_ns_ = 0;
   int64_t last_line_ns_ = 0;
   SearchProgress::Phase last_phase_ = SearchProgress::Phase::kStarting;
@@ -218,16 +217,12 @@ class SearchFollower {
   bool model_away_ = false;
 };
 
-absl::Status SetDuration(const char* flag, double seconds, google::protobuf::Duration* duration) {
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": ", seconds, " is not a number of seconds from 0 to 1e9"));
-  }
-  *duration = DurationToProto(static_cast<int64_t>(seconds * 1e9));
-  return absl::OkStatus();
+// Of at most kMostSeconds.
+google::protobuf::Duration ToDuration(double seconds) {
+  return DurationToProto(static_cast<int64_t>(seconds * 1e9));
 }
 
-// "threshold" and "margin=0.02" into the specification.
+// Adds e.g. "threshold" and "margin=0.02" to the specification.
 absl::Status SetPolicy(const SearchFlags& flags, v1::SearchSpec& spec) {
   spec.set_policy(flags.policy);
   for (const std::string& parameter : flags.policy_parameters) {
@@ -236,7 +231,7 @@ absl::Status SetPolicy(const SearchFlags& flags, v1::SearchSpec& spec) {
     const double value =
         equals == std::string::npos ? 0 : std::strtod(parameter.c_str() + equals + 1, &end);
     if (equals == 0 || equals == std::string::npos || end == parameter.c_str() + equals + 1 ||
-        *end != '\0') {
+        *end != '\0' || !std::isfinite(value)) {
       return absl::InvalidArgumentError(absl::StrCat("--policy-parameter: '", OneLine(parameter),
                                                      "' is not of the form NAME=NUMBER"));
     }
@@ -250,13 +245,9 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
   v1::Budget* budget = spec.mutable_budget();
   budget->set_max_measurements(flags.max_measurements);
   budget->set_max_candidates(flags.max_candidates);
-  if (flags.max_seconds != 0) {
-    KC_RETURN_IF_ERROR(
-        SetDuration("--budget-seconds", flags.max_seconds, budget->mutable_max_wall_time()));
-  }
+  if (flags.max_seconds != 0) *budget->mutable_max_wall_time() = ToDuration(flags.max_seconds);
   if (flags.max_device_seconds != 0) {
-    KC_RETURN_IF_ERROR(SetDuration("--budget-device-seconds", flags.max_device_seconds,
-                                   budget->mutable_max_device_time()));
+    *budget->mutable_max_device_time() = ToDuration(flags.max_device_seconds);
   }
   const bool limited = flags.max_measurements > 0 || flags.max_candidates > 0 ||
                        flags.max_seconds > 0 || flags.max_device_seconds > 0;
@@ -288,30 +279,7 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
   return absl::OkStatus();
 }
 
-Json GenerationJson(const v1::GenerationCounts& counts) {
-  return {{"requested", counts.requested()},
-          {"written", counts.written()},
-          {"duplicates", counts.duplicates()},
-          {"unusable", counts.unusable()},
-          {"unanswered", counts.unanswered()},
-          {"given_up", counts.given_up()},
-          {"input_tokens", counts.input_tokens()},
-          {"output_tokens", counts.output_tokens()},
-          {"cost", counts.cost()}};
-}
-
-std::string GenerationText(const v1::GenerationCounts& counts) {
-  std::string text =
-      absl::StrCat("asked a model for ", FormatCount(counts.requested()),
-                   " kernels: ", FormatCount(counts.written()), " written, ",
-                   FormatCount(counts.duplicates()), " repeated, ", FormatCount(counts.unusable()),
-                   " unusable, ", FormatCount(counts.unanswered()), " unanswered; ",
-                   FormatCount(counts.input_tokens() + counts.output_tokens()), " tokens");
-  if (counts.cost() > 0) absl::StrAppend(&text, ", cost ", FormatNumber(counts.cost()));
-  return text + "\n";
-}
-
-// Reads the finished search back, writes its report and says how it went.
+// Fetches the finished search, writes its report and prints a summary.
 absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
                                   const std::string& search_id, const Problem* problem,
                                   const SearchFlags& flags, bool interrupted) {
@@ -339,10 +307,6 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
     console.Out(SummaryText(input, analysis, console.style(), console.width()));
   }
   Json json = SummaryJson(input, analysis);
-  if (reply.search().spec().generator() == v1::GENERATOR_LLM) {
-    json["counts"]["generation"] = GenerationJson(reply.search().counts().generation());
-    console.Out(GenerationText(reply.search().counts().generation()));
-  }
   if (!flags.no_report && report != "-") json["report"] = report;
   json["interrupted"] = interrupted;
   console.Line(json);
@@ -354,24 +318,52 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
   return analysis.faster ? ExitCode::kOk : ExitCode::kNegative;
 }
 
+// Follows one search after the other; searches on several device models run concurrently. `problem`
+// is null for a search that another program may have started.
+absl::StatusOr<ExitCode> FollowAll(Context& context, Connection& connection,
+                                   const std::vector<v1::Search>& searches, const Problem* problem,
+                                   const SearchFlags& flags) {
+  ExitCode result = ExitCode::kOk;
+  for (const v1::Search& search : searches) {
+    if (problem != nullptr || searches.size() > 1) {
+      context.console.Note(absl::StrCat(
+          "search ", search.search_id(), " of ", OneLine(search.problem_name()), " on ",
+          OneLine(search.spec().target()),
+          search.device_model().empty() ? std::string()
+                                        : absl::StrCat(" (", OneLine(search.device_model()), ")")));
+    }
+    bool interrupted = false;
+    KC_RETURN_IF_ERROR(SearchFollower(context, connection, search).Follow(interrupted));
+    KC_ASSIGN_OR_RETURN(const ExitCode one, Conclude(context, connection, search.search_id(),
+                                                     problem, flags, interrupted));
+    result = std::max(result, one);
+  }
+  return result;
+}
+
 absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
   KC_ASSIGN_OR_RETURN(const LoadedProblem loaded, LoadProblem(context, flags.problem));
   KC_ASSIGN_OR_RETURN(const std::string target, ChooseTarget(loaded.problem, flags.target));
   v1::StartSearchRequest start;
   v1::SearchSpec& spec = *start.mutable_spec();
-  // The id is ours so that asking again, when the answer was lost, starts no second search.
+  // The id is chosen here, so that repeating a request after a lost answer starts no second search.
   start.set_search_id(flags.search_id.empty() ? RandomId("s_") : flags.search_id);
   spec.set_target(target);
   const bool writes = flags.generator == "llm";
   spec.set_generator(writes ? v1::GENERATOR_LLM : v1::GENERATOR_TEMPLATE);
   if (writes && flags.connection.orchestrator.empty() && !flags.connection.forecasts.llm.given()) {
     return absl::InvalidArgumentError(
-        "--generator llm: a model is wanted: give --llm URL or --llm-config FILE");
+        "--generator llm needs a model: give --llm URL or --llm-config FILE");
   }
   spec.set_max_forecast_tokens(flags.forecast_tokens);
   spec.set_seed(flags.seed);
   spec.set_max_in_flight(flags.max_in_flight);
   spec.set_measure_everything(flags.measure_everything);
+  spec.mutable_device_models()->Assign(flags.device_models.begin(), flags.device_models.end());
+  if (flags.device_models.size() > 1 && !flags.report.empty()) {
+    return absl::InvalidArgumentError(
+        "--report: a search on several device models has a report for each; leave --report out");
+  }
   KC_RETURN_IF_ERROR(SetPolicy(flags, spec));
   if (!writes && SpacePoints(loaded.problem, target) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -392,13 +384,11 @@ absl::StatusOr<ExitCode> RunSearch(Context& context, const SearchFlags& flags) {
     return Call(stub, &v1::Orchestrator::Stub::StartSearch, start, &started);
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(begin));
-  context.console.Note(absl::StrCat("search ", started.search().search_id(), " of ",
-                                    loaded.problem.name, " on ", target));
-  v1::Search search = started.search();
-  if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);
-  bool interrupted = false;
-  KC_RETURN_IF_ERROR(SearchFollower(context, connection, search).Follow(interrupted));
-  return Conclude(context, connection, search.search_id(), &loaded.problem, flags, interrupted);
+  std::vector<v1::Search> searches = SearchesIn(started);
+  for (v1::Search& search : searches) {
+    if (search.problem_name().empty()) search.set_problem_name(loaded.problem.name);
+  }
+  return FollowAll(context, connection, searches, &loaded.problem, flags);
 }
 
 absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
@@ -409,15 +399,15 @@ absl::StatusOr<ExitCode> RunWatch(Context& context, const SearchFlags& flags) {
     request.set_search_id(flags.search_id);
     return Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply);
   }));
-  bool interrupted = false;
-  KC_RETURN_IF_ERROR(SearchFollower(context, connection, reply.search()).Follow(interrupted));
-  return Conclude(context, connection, flags.search_id, nullptr, flags, interrupted);
+  const std::vector<v1::Search> searches = SearchesIn(reply);
+  if (!flags.report.empty()) KC_RETURN_IF_ERROR(RequireOneSearch("--report", searches));
+  return FollowAll(context, connection, searches, nullptr, flags);
 }
 
 void AddReportFlags(CLI::App& app, SearchFlags& flags) {
-  CLI::Option* report =
-      app.add_option("--report", flags.report,
-                     "Where the report goes; - is standard output [STATE/reports/SEARCH_ID.html]");
+  CLI::Option* report = app.add_option(
+      "--report", flags.report,
+      "Output file of the report; - is standard output [STATE/reports/SEARCH_ID.html]");
   report->type_name("FILE.html");
   app.add_flag("--no-report", flags.no_report, "Write no report")->excludes(report);
 }
@@ -434,78 +424,86 @@ void AddSearchCommands(CLI::App& app, Context& context) {
   search
       ->add_option("--budget-measurements", flags->max_measurements,
                    "Measure at most this many candidates [a fifth of the template space]")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   search
       ->add_option("--budget-candidates", flags->max_candidates,
                    "Consider at most this many candidates")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   search->add_option("--budget-seconds", flags->max_seconds, "Search for at most this long")
-      ->check(NotNegative())
+      ->check(NumberFrom(0, kMostSeconds))
       ->type_name("S");
   search
       ->add_option("--budget-device-seconds", flags->max_device_seconds,
                    "Use the device for at most this long")
-      ->check(NotNegative())
+      ->check(NumberFrom(0, kMostSeconds))
       ->type_name("S");
-  search->add_option("--policy", flags->policy, "What decides between forecast and measurement")
-      ->type_name("NAME");
+  search
+      ->add_option("--policy", flags->policy,
+                   "Policy that decides between forecast and measurement [threshold]")
+      ->type_name(kPolicies);
   search
       ->add_option("--policy-parameter", flags->policy_parameters,
                    "A parameter of the policy; may be given more than once")
       ->type_name("NAME=NUMBER");
   search->add_option("--seed", flags->seed, "Seed of the proposals and audits")
       ->capture_default_str()
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   search
       ->add_option("--in-flight", flags->max_in_flight,
-                   "Candidates in flight at once [as many as the workers take]")
-      ->check(NotNegative())
+                   "Maximum number of candidates in flight [as many as the workers take]")
+      ->check(WholeNumberFrom(0, kMostInFlight))
       ->type_name("N");
   search
       ->add_option("--generator", flags->generator,
-                   "What proposes candidates: template (points of the problem's space) or llm (a "
-                   "model writes them)")
+                   "Source of candidates: template (points of the problem's space) or llm (a model "
+                   "writes them)")
       ->capture_default_str()
       ->check(CLI::IsMember({"template", "llm"}))
       ->type_name("GENERATOR");
   search
       ->add_option("--generator-requests", flags->generator_requests,
-                   "Ask the model for at most this many kernels [64 where no budget is given]")
-      ->check(NotNegative())
+                   "Ask the model for at most this many kernels [64 without a budget]")
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   search
       ->add_option("--generator-tokens", flags->generator_tokens,
                    "Spend at most this many tokens on kernels")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   search
       ->add_option("--generator-in-flight", flags->generator_in_flight,
-                   "Kernels asked for at once [4]")
-      ->check(CLI::Range(0u, 256u))
+                   "Parallel requests for kernels [4]")
+      ->check(WholeNumberFrom(0, 256))
       ->type_name("N");
   search
       ->add_option("--forecast-tokens", flags->forecast_tokens,
-                   "Spend at most this many tokens on the search's forecasts [any number]")
-      ->check(NotNegative())
+                   "Spend at most this many tokens on the search's forecasts [unlimited]")
+      ->check(WholeNumberFrom(0))
       ->type_name("N");
   search->add_flag("--measure-everything", flags->measure_everything,
                    "Make no forecasts: measure every candidate until the budget ends");
   search
       ->add_option("--search-id", flags->search_id,
-                   "Name of the search; naming a search again goes on with it")
+                   "Id of the search; an existing search is continued")
       ->type_name("ID");
+  search
+      ->add_option("--device-model", flags->device_models,
+                   "Search on this device model, by its name or its label in metrics; may be "
+                   "repeated, for a search on each [chosen by the orchestrator]")
+      ->type_name("MODEL");
   AddReportFlags(*search, *flags);
   AddForecasterFlags(*search, flags->connection.forecasts);
   AddGeneratorServiceFlags(*search, flags->connection.forecasts);
   AddConnectionFlags(*search, flags->connection, Needs::kOrchestrator);
 
   const auto watch_flags = std::make_shared<SearchFlags>();
-  CLI::App* watch = AddCommand(app, context, "watch", "Follow a search that was started before",
+  CLI::App* watch = AddCommand(app, context, "watch", "Follow an existing search",
                                [&context, watch_flags] { return RunWatch(context, *watch_flags); });
-  watch->add_option("SEARCH_ID", watch_flags->search_id, "The search")->required();
+  watch->add_option("SEARCH_ID", watch_flags->search_id, "The search, on all of its device models")
+      ->required();
   AddReportFlags(*watch, *watch_flags);
   AddConnectionFlags(*watch, watch_flags->connection, Needs::kOrchestrator);
 }

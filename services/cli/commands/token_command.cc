@@ -22,7 +22,7 @@ struct TokenFlags {
   std::string output;
 };
 
-// A new file that only its owner can read.
+// Creates a file that only its owner can read.
 absl::Status WriteSecret(const std::string& path, const std::string& content) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) {
@@ -42,7 +42,7 @@ absl::StatusOr<ExitCode> RunToken(Context& context, const TokenFlags& flags) {
   const std::string hash = TokenHashText(HashToken(token));
   const std::string entry = absl::StrCat("  - name: ", flags.name, "\n    sha256: ", hash,
                                          "\n    roles: [", absl::StrJoin(flags.roles, ", "), "]\n");
-  // Services would refuse a list that they cannot read.
+  // Services would reject a list that they cannot parse.
   KC_RETURN_IF_ERROR(TokenTable::Parse(absl::StrCat("tokens:\n", entry)).status());
   KC_RETURN_IF_ERROR(WriteSecret(flags.output, absl::StrCat(token, "\n")));
   context.console.Out(entry);
@@ -55,11 +55,11 @@ absl::StatusOr<ExitCode> RunToken(Context& context, const TokenFlags& flags) {
 
 void AddTokenCommand(CLI::App& app, Context& context) {
   const auto flags = std::make_shared<TokenFlags>();
-  CLI::App* token =
-      AddCommand(app, context, "token",
-                 "Make a token: write it to a file, print the entry for services' token files",
-                 [&context, flags] { return RunToken(context, *flags); });
-  token->add_option("NAME", flags->name, "Who will hold it; shown to him when he is refused")
+  CLI::App* token = AddCommand(
+      app, context, "token",
+      "Make a token: writes it to a file and prints the entry for the services' token files",
+      [&context, flags] { return RunToken(context, *flags); });
+  token->add_option("NAME", flags->name, "Name of the holder, shown when a call is refused")
       ->required()
       ->check([](const std::string& name) {
         const bool good = !name.empty() && name.size() <= 64 &&
@@ -68,12 +68,13 @@ void AddTokenCommand(CLI::App& app, Context& context) {
                               "0123456789-_.") == std::string::npos;
         return good ? "" : "a name has up to 64 letters, digits and -_.";
       });
-  token->add_option("--role", flags->roles, "What he may do; may be given more than once")
+  token
+      ->add_option("--role", flags->roles, "Role granted by the token; may be given more than once")
       ->required()
       ->take_all()
       ->expected(1)
       ->check(CLI::IsMember({"submit", "measure", "admin"}));
-  token->add_option("-o,--output", flags->output, "File to make, which must not be there")
+  token->add_option("-o,--output", flags->output, "Output file, which must not exist")
       ->required()
       ->type_name("FILE");
 }

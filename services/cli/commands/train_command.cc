@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/launch/forecaster_program.h"
 
@@ -34,7 +35,7 @@ absl::StatusOr<ExitCode> RunTrain(Context& context, const TrainFlags& flags) {
     return absl::NotFoundError(absl::StrCat("--problems: there is no folder '", flags.problems,
                                             "'; it holds the problems that were measured"));
   }
-  // Appears under its name only when it is complete.
+  // The file appears under its name only when it is complete.
   const std::string partial = flags.output + ".partial";
   arguments.insert(arguments.end(), {"--train-problems", flags.problems, "--train-output", partial,
                                      "--seed", std::to_string(flags.seed)});
@@ -71,20 +72,20 @@ void AddTrainCommand(CLI::App& app, Context& context) {
       [&context, flags] { return RunTrain(context, *flags); });
   train
       ->add_option("DIR", flags->folders,
-                   "Folders of PROBLEM.jsonl or PROBLEM.jsonl.gz, as kernelcast export writes them")
+                   "Folders of PROBLEM.jsonl or PROBLEM.jsonl.gz from kernelcast export")
       ->required();
   train->add_option("--problems", flags->problems, "Folder of the problems that were measured")
       ->capture_default_str()
       ->type_name("DIR");
-  train->add_option("-o,--output", flags->output, "File for the model")
+  train->add_option("-o,--output", flags->output, "Output file for the model")
       ->required()
       ->type_name("FILE.json");
   train->add_option("--seed", flags->seed, "Seed of the training")
-      ->check(NotNegative())
+      ->check(WholeNumberFrom(0))
       ->capture_default_str();
   train
       ->add_option("--service-dir", flags->service_dir,
-                   "Folder of kernelcast-forecaster [beside this program]")
+                   "Folder of kernelcast-forecaster [this program's folder]")
       ->type_name("DIR");
 }
 

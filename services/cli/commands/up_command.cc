@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/config/number_flags.h"
 #include "services/cli/commands/connection.h"
 #include "services/cli/commands/context.h"
 #include "services/cli/core/table.h"
@@ -19,9 +20,11 @@ struct UpFlags {
   ConnectionFlags connection;
   std::string listen = "127.0.0.1:50051";
   std::string log_level = "info";
+  std::string gpus = "all";
   double drain_seconds = 20;
   std::string otlp_endpoint;
-  std::optional<double> trace_ratio;  // the services' own unless given
+  std::optional<double> trace_ratio;  // default: that of the services
+  bool accept_loss = false;
 };
 
 absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
@@ -31,8 +34,10 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   options.program_folder =
       flags.connection.service_dir.empty() ? context.program_folder : flags.connection.service_dir;
   options.orchestrator_listen = flags.listen;
+  options.keep_addresses = true;
   options.replay_file = flags.connection.replay_file;
   KC_RETURN_IF_ERROR(PrepareForecasts(flags.connection.forecasts));
+  if (flags.gpus != "all") options.worker_arguments = {"--gpus", flags.gpus};
   options.forecaster_arguments = ForecasterArguments(flags.connection.forecasts);
   options.orchestrator_arguments = OrchestratorArguments(flags.connection.forecasts);
   if (!flags.otlp_endpoint.empty()) {
@@ -42,6 +47,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
     options.service_arguments.push_back(
         absl::StrCat("--trace-ratio=", FormatNumber(*flags.trace_ratio)));
   }
+  options.accept_loss = flags.accept_loss;
   options.log_level = flags.log_level;
   options.drain = absl::Seconds(flags.drain_seconds);
   options.interrupt = &context.interrupt;
@@ -73,7 +79,7 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
                 {"orchestrator_status", addresses.orchestrator_status}});
   pollfd wake = {context.interrupt.fd(), POLLIN, 0};
   while (!context.interrupt.requested()) poll(&wake, 1, -1);
-  console.Note("draining; once more to quit at once");
+  console.Note("draining; interrupt again to quit now");
   services->Drain();
   return ExitCode::kOk;
 }
@@ -88,21 +94,31 @@ void AddUpCommand(CLI::App& app, Context& context) {
   up->add_option("--listen", flags->listen, "Where the orchestrator listens; port 0 picks one")
       ->capture_default_str()
       ->type_name("HOST:PORT");
-  up->add_option("--log-level", flags->log_level, "How much the services log")
+  up->add_option("--log-level", flags->log_level, "Log level of the services")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
+  up->add_option(
+        "--gpus", flags->gpus,
+        "GPUs to measure on: \"all\", \"none\", or a list of numbers or UUIDs, among those "
+        "that CUDA_VISIBLE_DEVICES shows")
+      ->capture_default_str()
+      ->type_name("LIST");
   up->add_option("--drain-seconds", flags->drain_seconds,
-                 "How long each service may take to end what is in flight")
-      ->check(CLI::Range(0.0, 3600.0))
+                 "Time for each service to finish requests in flight")
+      ->check(NumberFrom(0, 3600))
       ->capture_default_str();
   up->add_option("--otlp-endpoint", flags->otlp_endpoint,
                  "URL of an OpenTelemetry collector that the services send spans to over "
                  "OTLP/HTTP, such as http://HOST:4318; empty: nothing is traced")
       ->type_name("URL");
   up->add_option("--trace-ratio", flags->trace_ratio,
-                 "Share of the calls without a trace that begin one; 0.01 unless told")
-      ->check(CLI::Range(0.0, 1.0))
+                 "Share of the calls without a trace that begin one; [0.01]")
+      ->check(NumberFrom(0, 1))
       ->type_name("RATIO");
+  up->add_flag(
+      "--accept-loss", flags->accept_loss,
+      "Continue with an event log that has lost acknowledged events: keep the events before "
+      "the first lost one, delete the others. Use it only without a backup");
   AddForecasterFlags(*up, flags->connection.forecasts);
   AddGeneratorServiceFlags(*up, flags->connection.forecasts);
   AddStateFlags(*up, flags->connection);

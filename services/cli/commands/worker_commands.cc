@@ -1,10 +1,12 @@
-// compile, measure and forecast: one service asked directly, for those who work on kernels or on
-// us.
+// compile, measure and forecast: call one service directly, to work on kernels or on Kernelcast
+// itself.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,9 +31,12 @@ namespace {
 
 constexpr absl::Duration kCompileTimeout = absl::Minutes(5);
 constexpr absl::Duration kMeasureTimeout = absl::Minutes(30);
-// Of a model that reasons.
+// For a reasoning model.
 constexpr absl::Duration kForecastTimeout = absl::Minutes(10);
 constexpr size_t kShownStalls = 4;
+constexpr int kFaultWidth = 24;
+// Length of a model's text; --json prints all of it.
+constexpr int kNoteWidth = 300;
 
 struct WorkerFlags {
   ConnectionFlags connection;
@@ -45,14 +50,13 @@ struct WorkerFlags {
   bool counters = false;
 };
 
-// The facts that tell most at a glance, of those that the schema has.
+// The most informative facts of each schema.
 constexpr std::array<std::string_view, 5> kShownCpuFacts = {
     "text_bytes", "widest_vector_bytes", "loops", "inner_packed_share", "stack_accesses"};
 constexpr std::array<std::string_view, 5> kShownCudaFacts = {
     "code_bytes", "registers", "spill_load_bytes", "static_shared_bytes", "launch_occupancy"};
 
-// What the virtual GPU thinks that all launches take, at all bench shapes; "-" where it does not
-// follow one of them.
+// The virtual GPU's estimate for all launches at all bench shapes; "-" if one is not covered.
 std::string EstimateText(const CompileFacts& facts) {
   double total_ns = 0;
   for (const ShapeSimulation& simulation : facts.simulations) {
@@ -69,7 +73,40 @@ std::string EstimateText(const CompileFacts& facts) {
   return total_ns > 0 ? FormatTimeNs(total_ns) : "-";
 }
 
-// The simulations with names; rows for those who want to see all facts.
+Json FindingsJson(const LaunchSimulation& launch) {
+  Json findings = Json::array();
+  for (const Finding& finding : launch.findings) {
+    findings.push_back({{"kind", std::string(FindingName(finding.kind))},
+                        {"meaning", std::string(FindingMeaning(finding.kind))},
+                        {"ptx_line", finding.ptx_line},
+                        {"source_line", finding.source_line},
+                        {"detail", finding.detail},
+                        {"count", finding.count}});
+  }
+  return findings;
+}
+
+// One line per finding of a candidate; findings that repeat at other shapes are omitted.
+std::string FindingsText(const CompileFacts& facts) {
+  std::string text;
+  std::set<std::tuple<std::string, FindingKind, int>> shown;
+  for (const ShapeSimulation& simulation : facts.simulations) {
+    for (const LaunchSimulation& launch : simulation.launches) {
+      for (const Finding& finding : launch.findings) {
+        if (!shown.emplace(launch.kernel, finding.kind, finding.ptx_line).second) continue;
+        absl::StrAppend(&text, "  ", OneLine(launch.kernel), ", ",
+                        finding.source_line > 0 ? absl::StrCat("line ", finding.source_line)
+                                                : absl::StrCat("PTX line ", finding.ptx_line),
+                        ": ", std::string(FindingMeaning(finding.kind)), " (",
+                        std::string(FindingName(finding.kind)), ", ", finding.count,
+                        "x): ", OneLine(finding.detail), "\n");
+      }
+    }
+  }
+  return text;
+}
+
+// The simulations with fact names. With `with_rows` also adds table rows with all facts.
 Json SimulationsJson(const CompileFacts& facts, const std::string& name, bool with_rows,
                      Table& rows) {
   Json all = Json::array();
@@ -94,9 +131,13 @@ Json SimulationsJson(const CompileFacts& facts, const std::string& name, bool wi
       }
       launches.push_back({{"kernel", launch.kernel},
                           {"not_covered", launch.not_covered},
+                          {"not_checked", launch.not_checked},
+                          {"findings", FindingsJson(launch)},
                           {"facts", std::move(named)}});
     }
-    all.push_back({{"gpu", simulation.gpu}, {"launches", std::move(launches)}});
+    all.push_back({{"gpu", simulation.gpu},
+                   {"findings_schema", simulation.findings_schema},
+                   {"launches", std::move(launches)}});
   }
   return all;
 }
@@ -137,7 +178,7 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
         bench.candidates,
         ReadCandidates(flags.candidates, bench.loaded.problem.problem_id, bench.target));
   } else if (!flags.reference) {
-    return absl::InvalidArgumentError("--candidates is missing: say what to work on");
+    return absl::InvalidArgumentError("--candidates is missing");
   }
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Worker());
   bench.worker = v1::Worker::NewStub(channel);
@@ -148,7 +189,7 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
   return bench;
 }
 
-// `candidate` null: the reference.
+// `candidate` null: compiles the reference.
 absl::StatusOr<v1::CompileReply> Compile(const Bench& bench, const Candidate* candidate) {
   v1::CompileRequest request;
   request.set_request_id(RandomId("c_"));
@@ -218,6 +259,9 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
         line["facts"] = std::move(named);
       }
       line["simulations"] = SimulationsJson(facts, name, flags.facts, facts_table);
+      if (const std::string findings = FindingsText(facts); !findings.empty()) {
+        absl::StrAppend(&logs, "\n", OneLine(name), ", found without a GPU:\n", findings);
+      }
     }
     console.Line(line);
   }
@@ -238,7 +282,7 @@ std::string FormatShares(const std::vector<StallReason>& stalls) {
   return text;
 }
 
-// "dram_read_bytes" as a size, "..._ratio" as a share, "..._ns" as a time.
+// Formats "dram_read_bytes" as a size, "..._ratio" as a share, "..._ns" as a time.
 std::string FormatCounter(std::string_view name, double value) {
   const auto ends = [name](std::string_view unit) {
     return name.size() > unit.size() && name.substr(name.size() - unit.size()) == unit;
@@ -249,7 +293,7 @@ std::string FormatCounter(std::string_view name, double value) {
   return FormatNumber(value);
 }
 
-// What a profiler saw of the candidate at each shape.
+// Profiler results of the candidate at each shape.
 std::string FormatProfile(const MeasuredOk& ok) {
   std::string text;
   const std::string& reason = ok.environment.counters_unavailable_reason;
@@ -359,7 +403,7 @@ std::string BinBars(const std::vector<double>& probabilities) {
   return bars;
 }
 
-// What the bench's target runs on; empty where the worker does not say.
+// The device of the bench's target; empty if the worker does not report it.
 v1::DeviceInfo DeviceOf(const Bench& bench) {
   v1::WorkerDescription description;
   if (Call(*bench.worker, &v1::Worker::Stub::Describe, v1::WorkerDescribeRequest(), &description)
@@ -378,6 +422,29 @@ std::string PromptText(const std::string& name, const v1::ForecastReply& reply) 
   return absl::StrCat("==== ", OneLine(name), ", prompt ", OneLine(reply.prompt().version()),
                       "\n---- system\n", ForTerminal(reply.prompt().system()), "\n---- user\n",
                       ForTerminal(reply.prompt().user()), "\n");
+}
+
+// A model's part in a forecast, as one word for a column.
+std::string ModelWord(const v1::ModelAnswer& answer) {
+  switch (answer.outcome()) {
+    case v1::MODEL_OUTCOME_NOT_ASKED: return "not asked";
+    case v1::MODEL_OUTCOME_USED: return "used";
+    case v1::MODEL_OUTCOME_DECLINED: return "declined";
+    case v1::MODEL_OUTCOME_UNREADABLE:
+      return absl::StrCat("unreadable: ", Truncate(OneLine(answer.fault()), kFaultWidth));
+    case v1::MODEL_OUTCOME_UNANSWERED: return "unanswered";
+    case v1::MODEL_OUTCOME_BUDGET: return "over budget";
+    default: return "none";
+  }
+}
+
+// A line below the table: why a candidate has no forecast, or none from the model.
+void AddNote(const std::string& name, const std::string& what, const std::string& why,
+             const Console& console, std::string& notes) {
+  const std::string text = Truncate(OneLine(why), kNoteWidth);
+  absl::StrAppend(&notes,
+                  WrapText(absl::StrCat(OneLine(name), ": ", what, ": ", text), console.width(), 2),
+                  "\n");
 }
 
 absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags) {
@@ -402,9 +469,11 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
                {"P(faster)", Table::Align::kRight},
                {"P(fails)", Table::Align::kRight},
                {"labels", Table::Align::kRight},
-               {"backend"}});
+               {"backend"},
+               {"model"}});
   const v1::DeviceInfo device = DeviceOf(bench);
   std::string prompts;
+  std::string notes;
   bool all_good = true;
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
@@ -439,7 +508,9 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
     if (reply.has_abstention()) {
       all_good = false;
       console.Line({{"name", named.name}, {"abstention", JsonOf(ProtoToJson(reply.abstention()))}});
-      table.AddRow({OneLine(named.name), "-", OneLine(reply.abstention().reason())});
+      // A model's text goes below the table, since it may be too long for a column.
+      table.AddRow({OneLine(named.name), "-", "none"});
+      AddNote(named.name, "no forecast", reply.abstention().reason(), console, notes);
       continue;
     }
     console.Line({{"name", named.name}, {"forecast", JsonOf(ProtoToJson(reply.forecast()))}});
@@ -453,10 +524,18 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
          absl::StrCat("[", BinBars(forecast.bin_probabilities), "]"),
          win.ok() ? FormatShare(*win) : "-", FormatShare(forecast.failure_probability),
          FormatCount(forecast.labels_seen),
-         OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version))});
+         OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version)),
+         reply.forecast().has_model() ? ModelWord(reply.forecast().model()) : "none"});
+    if (reply.forecast().has_model() &&
+        reply.forecast().model().outcome() != v1::MODEL_OUTCOME_USED &&
+        !reply.forecast().model().detail().empty()) {
+      AddNote(named.name, absl::StrCat("model ", ModelWord(reply.forecast().model())),
+              reply.forecast().model().detail(), console, notes);
+    }
   }
   console.Out(prompts);
   console.Out(table.Render(console.style(), console.width()));
+  if (!notes.empty()) console.Out("\n" + notes);
   return all_good ? ExitCode::kOk : ExitCode::kNegative;
 }
 
@@ -474,7 +553,7 @@ void AddBenchFlags(CLI::App& app, WorkerFlags& flags, Needs needs) {
 void AddWorkerCommands(CLI::App& app, Context& context) {
   const auto compile_flags = std::make_shared<WorkerFlags>();
   CLI::App* compile =
-      AddCommand(app, context, "compile", "Compile candidates and show what compiling tells",
+      AddCommand(app, context, "compile", "Compile candidates and show their compile facts",
                  [&context, compile_flags] { return RunCompile(context, *compile_flags); });
   AddBenchFlags(*compile, *compile_flags, Needs::kWorker);
   compile->add_flag("--reference", compile_flags->reference, "Compile the problem's reference too");
@@ -489,16 +568,15 @@ void AddWorkerCommands(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"screen", "final"}))
       ->capture_default_str();
   measure->add_flag("--counters", measure_flags->counters,
-                    "Profile what is right, too: kernels and hardware counters");
+                    "Also profile correct candidates: kernels and hardware counters");
 
   const auto forecast_flags = std::make_shared<WorkerFlags>();
   CLI::App* forecast = AddCommand(
-      app, context, "forecast", "Forecast the speed of candidates from what compiling tells",
+      app, context, "forecast", "Forecast the speed of candidates from their compile facts",
       [&context, forecast_flags] { return RunForecast(context, *forecast_flags); });
   AddBenchFlags(*forecast, *forecast_flags, Needs::kWorkerAndForecaster);
   AddForecasterFlags(*forecast, forecast_flags->connection.forecasts, /*with_backend=*/false);
-  forecast->add_flag("--show-prompt", forecast_flags->show_prompt,
-                     "Print what the model is asked, too");
+  forecast->add_flag("--show-prompt", forecast_flags->show_prompt, "Also print the model's prompt");
 }
 
 }  // namespace kernelcast::cli

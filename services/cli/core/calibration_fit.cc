@@ -37,7 +37,7 @@ ScoredForecast Scored(const CalibrationRecord& record, std::vector<double> p) {
   return item;
 }
 
-// Which fold each problem is in, in an order drawn by the seed.
+// Returns the fold of each problem, in a random order given by the seed.
 std::vector<size_t> FoldOfProblems(size_t problems, size_t folds, uint64_t seed) {
   std::vector<size_t> order(problems);
   for (size_t i = 0; i < problems; ++i) order[i] = i;
@@ -141,8 +141,8 @@ absl::StatusOr<CalibrationFit> FitCalibrators(const std::vector<NamedOutcome>& o
   }
   if (problems.size() < 2) {
     return absl::InvalidArgumentError(
-        "all forecasts are of one problem: what is fitted to a problem can only be judged by "
-        "another one");
+        "all forecasts are of one problem: a calibrator must be scored on other problems than it "
+        "was fitted to");
   }
   const size_t folds = std::min(static_cast<size_t>(std::max(options.folds, 2)), problems.size());
   fit.folds = static_cast<int>(folds);

@@ -13,24 +13,23 @@ namespace kernelcast::cli {
 
 struct CalibrationOptions {
   std::vector<CalibrationMethod> methods;
-  // Parts into which the problems are cut; each is scored with what the others fitted. At most one
-  // for each problem.
+  // Number of folds; each is scored with calibrators fitted to the others. At most one per problem.
   int folds = 5;
   uint64_t seed = 1;
   bool weighted = true;
 };
 
-// What a method makes of forecasts of problems that it was not fitted to.
+// Result of a method on problems that it was not fitted to.
 struct MethodResult {
   CalibrationMethod method = CalibrationMethod::kNone;
   ForecastMetrics held_out;
-  // The calibration error that these very forecasts would have, at this number, if they were right
-  // about themselves.
+  // Expected calibration error of the same forecasts, in the same number, if they were perfectly
+  // calibrated.
   double error_by_chance = 0;
-  // Of the problems: the median calibration error, and by chance.
+  // Median calibration error over problems, and its value by chance.
   double median_problem_error = 0;
   double median_problem_error_by_chance = 0;
-  // Fitted to everything.
+  // Fitted to all data.
   BinCalibrator calibrator;
 };
 
@@ -39,18 +38,18 @@ struct CalibrationFit {
   uint64_t problems = 0;
   int folds = 0;
   std::string bin_scheme_id;
-  // The first is kNone: the forecasts as they are. The others as asked for.
+  // The first is kNone, the uncalibrated forecasts. The others are the requested methods.
   std::vector<MethodResult> methods;
-  // Index of the one with the smallest negative log likelihood.
+  // Index of the method with the smallest negative log likelihood.
   size_t best = 0;
 };
 
-// Fits and scores. Forecasts that are unparsable or of candidates that failed are left out.
-// INVALID_ARGUMENT: nothing to fit, fewer than two problems, more than one bin scheme.
+// Fits and scores. Skips unparsable forecasts and those of candidates that failed.
+// INVALID_ARGUMENT: nothing to fit, fewer than two problems, or more than one bin scheme.
 [[nodiscard]] absl::StatusOr<CalibrationFit> FitCalibrators(
     const std::vector<NamedOutcome>& outcomes, const CalibrationOptions& options);
 
-// The mean calibration error over draws of the truth from the forecasts themselves.
+// Mean calibration error when the true bins are drawn from the forecasts themselves.
 double CalibrationErrorByChance(std::vector<ScoredForecast> items, int draws, uint64_t seed);
 
 }  // namespace kernelcast::cli

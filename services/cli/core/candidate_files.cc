@@ -19,6 +19,22 @@ namespace kernelcast::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Returns the file `name` in the folder of `path`, following links. Rejects files outside the
+// folder: an untrusted list of candidates must not cause other files to be sent to a service.
+absl::StatusOr<fs::path> FileBeside(const std::string& where, const fs::path& path,
+                                    const std::string& name) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(fs::absolute(path).parent_path(), error);
+  const fs::path file = fs::weakly_canonical(folder / name, error);
+  const fs::path inside = file.lexically_relative(folder);
+  if (error || inside.empty() || *inside.begin() == ".." || fs::path(name).is_absolute()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": source_file: ", Quoted(name), " is not in the folder of the list"));
+  }
+  return file;
+}
+
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxJsonBytes = 1 << 20;
@@ -61,6 +77,7 @@ absl::StatusOr<NamedCandidate> ReadSourceFile(const fs::path& path, const std::s
   candidate.problem_id = problem_id;
   candidate.target = target;
   candidate.kind = KindOfFile(path);
+  candidate.name = named.name;
   candidate.origin = absl::StrCat("file:", path.filename().string());
   KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(path.string(), kMaxSourceBytes));
   fs::path json = path;
@@ -95,14 +112,13 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
     if (!stems.insert(source.stem().string()).second) {
       return absl::InvalidArgumentError(
           absl::StrCat(source.string(),
-                       ": another source of the same name is beside it; each needs a "
-                       "name of its own"));
+                       ": another source of the same name is in the folder; names must be unique"));
     }
   }
   for (const fs::path& json : descriptions) {
     if (stems.count(json.stem().string()) == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
-          json.string(), ": no source beside it, such as ", json.stem().string(), ".cc"));
+          json.string(), ": no source next to it, such as ", json.stem().string(), ".cc"));
     }
   }
   if (sources.empty()) {
@@ -139,14 +155,15 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
         ApplyCandidateFields(where, object, {"name", "source", "source_file"}, candidate));
     KC_ASSIGN_OR_RETURN(named.name, TextAt(where, object, "name"));
     if (named.name.empty()) named.name = absl::StrCat(path.stem().string(), "#", number);
+    candidate.name = named.name;
     KC_ASSIGN_OR_RETURN(candidate.source, TextAt(where, object, "source"));
     KC_ASSIGN_OR_RETURN(const std::string source_file, TextAt(where, object, "source_file"));
     if (candidate.source.empty() == source_file.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat(where, ": source: exactly one of source and source_file must be there"));
+          absl::StrCat(where, ": source: exactly one of source and source_file is required"));
     }
     if (!source_file.empty()) {
-      const fs::path file = path.parent_path() / source_file;
+      KC_ASSIGN_OR_RETURN(const fs::path file, FileBeside(where, path, source_file));
       if (!object.contains("kind") && KindOfFile(file) == CandidateKind::kPython) {
         candidate.kind = CandidateKind::kPython;
       }
@@ -167,6 +184,37 @@ absl::Status ApplyCandidateJson(const std::string& file, std::string_view text,
                                 Candidate& candidate) {
   KC_ASSIGN_OR_RETURN(const Json object, ParseCandidateJson(file, text, /*with_line=*/true));
   return ApplyCandidateFields(file, object, {}, candidate);
+}
+
+std::string CandidateDescription(const Candidate& candidate) {
+  Json json;
+  json["kind"] = candidate.kind == CandidateKind::kDeviceCuda ? "device_cuda"
+                 : candidate.kind == CandidateKind::kPython   ? "python"
+                                                              : "host_native";
+  json["target"] = candidate.target;
+  if (!candidate.flags.empty()) json["flags"] = candidate.flags;
+  for (const Tunable& tunable : candidate.tunables) json["tunables"][tunable.name] = tunable.value;
+  for (const Launch& launch : candidate.launches) {
+    Json one = {{"kernel", launch.kernel}, {"grid", launch.grid}, {"block", launch.block}};
+    if (!launch.cluster.empty()) one["cluster"] = launch.cluster;
+    if (!launch.shared_memory_bytes.empty()) {
+      one["shared_memory_bytes"] = launch.shared_memory_bytes;
+    }
+    one["arguments"] = launch.arguments;
+    json["launches"].push_back(std::move(one));
+  }
+  if (!candidate.workspace_bytes.empty()) json["workspace_bytes"] = candidate.workspace_bytes;
+  if (!candidate.origin.empty()) json["origin"] = candidate.origin;
+  if (!candidate.parent_candidate_id.empty()) json["parent"] = candidate.parent_candidate_id;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string_view SourceExtension(CandidateKind kind) {
+  switch (kind) {
+    case CandidateKind::kDeviceCuda: return ".cu";
+    case CandidateKind::kPython: return ".py";
+    default: return ".cc";
+  }
 }
 
 absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& path,

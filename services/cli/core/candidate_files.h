@@ -10,24 +10,32 @@
 
 namespace kernelcast::cli {
 
-// A candidate that a user handed in as a file.
+// A candidate read from a user's file.
 struct NamedCandidate {
   std::string name;  // file name without extension, or the "name" of a JSON line
   Candidate candidate;
 };
 
-// Candidates from
-// - a folder: each NAME.cc / .cpp / .cxx / .cu / .py, with NAME.json beside it where it has one, in
-//   the order of names;
+// Reads candidates from
+// - a folder: each NAME.cc / .cpp / .cxx / .cu / .py, with an optional NAME.json in the same
+//   folder, sorted by name;
 // - one such source file;
-// - NAME.jsonl: one JSON object a line, with the source as "source" or the path of one, relative to
-//   the file, as "source_file".
-// The JSON's keys, all optional: name (lines only), target, kind, flags, tunables, parent, origin,
-// launches, workspace_bytes. examples/problems/README.md describes them.
-// INVALID_ARGUMENT names file, field and what is allowed; NOT_FOUND: no such file, or no candidate
-// in the folder. All or nothing.
+// - NAME.jsonl: one JSON object per line, with the source in "source", or the path of a file in
+//   "source_file", relative to the .jsonl file and within its folder.
+//
+// All JSON keys are optional: name (lines only), target, kind, flags, tunables, parent, origin,
+// launches, workspace_bytes. docs/reference/cli.md describes them. Returns all candidates or an
+// error. INVALID_ARGUMENT: names file, field and what is allowed. NOT_FOUND: no such file, or no
+// candidate in the folder.
 [[nodiscard]] absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(
     const std::string& path, const std::string& problem_id, const std::string& target);
+
+// Returns the JSON description of a candidate, from which ReadCandidates reads the same candidate
+// again.
+[[nodiscard]] std::string CandidateDescription(const Candidate& candidate);
+
+// Returns the extension of a source of this kind: ".cc", ".cu" or ".py".
+[[nodiscard]] std::string_view SourceExtension(CandidateKind kind);
 
 // Fills `candidate` from the text of a JSON file; `file` is for messages. For tests.
 [[nodiscard]] absl::Status ApplyCandidateJson(const std::string& file, std::string_view text,

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
@@ -10,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Fields of an object that may lack them, or hold something else.
+// Returns a field of an object, or a default if it is missing or of another type.
 std::string Text(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? OneLine(found->get<std::string>()) : "";
@@ -91,7 +92,7 @@ Finding OfGpu(const Json& gpu, size_t index) {
         "; other work widens intervals"));
   }
   if (const auto reasons = Texts(List(gpu, "clock_reasons")); !reasons.empty()) {
-    concerns.push_back(absl::StrCat("its clocks are held down: ", Join(reasons, ", ")));
+    concerns.push_back(absl::StrCat("its clocks are throttled: ", Join(reasons, ", ")));
   }
   if (!concerns.empty()) {
     absl::StrAppend(&detail, "; ", Join(concerns, "; "));
@@ -114,7 +115,7 @@ Finding OfTool(const Json& report, const char* name, const std::string& use,
 }  // namespace
 
 std::vector<Finding> CudaFindings(std::string_view probe_output) {
-  const Json report = Json::parse(probe_output.begin(), probe_output.end(), nullptr, false);
+  const Json report = ParseBoundedJson<Json>(probe_output);
   if (!report.is_object()) {
     return {{"gpu driver", Verdict::kNote,
              absl::StrCat("kernelcast-cuda-probe failed: ", OneLine(probe_output.substr(0, 300)))}};
@@ -135,7 +136,7 @@ std::vector<Finding> CudaFindings(std::string_view probe_output) {
     absl::StrAppend(&nvrtc.detail, ", for ", architectures.front(), " to ", architectures.back());
   }
   findings.push_back(std::move(nvrtc));
-  // What only GPUs have use for.
+  // The rest is useful only with GPUs.
   if (gpus.empty()) {
     return findings;
   }

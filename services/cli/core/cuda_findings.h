@@ -10,18 +10,18 @@ namespace kernelcast::cli {
 enum class Verdict {
   kGood,
   kNote,     // works, but something could be better
-  kMissing,  // something cannot be done without it
+  kMissing,  // a feature is unavailable without it
 };
 
-// What `kernelcast doctor` found of one thing.
+// One finding of `kernelcast doctor`.
 struct Finding {
   std::string name;
   Verdict verdict = Verdict::kGood;
   std::string detail;
 };
 
-// Findings on GPUs and CUDA's tools from what kernelcast-cuda-probe printed. Nothing of CUDA is
-// needed for the cpu target, so none of them is kMissing. What is not there says how to get it.
+// Findings on GPUs and CUDA's tools, from the output of kernelcast-cuda-probe. None is kMissing,
+// since the cpu target does not need CUDA. A finding on something missing says how to get it.
 std::vector<Finding> CudaFindings(std::string_view probe_output);
 
 }  // namespace kernelcast::cli

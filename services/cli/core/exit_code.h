@@ -5,12 +5,12 @@
 
 namespace kernelcast::cli {
 
-// What the program ends with. Documented in --help; never renumbered.
+// Exit codes of the program. Documented in --help; never renumber them.
 enum class ExitCode {
   kOk = 0,
-  // The operation ran and its result is negative: no candidate faster, an evaluation that failed.
+  // The operation ran with a negative result: no faster candidate, or a failed evaluation.
   kNegative = 1,
-  // Bad usage or bad input.
+  // Invalid usage or input.
   kUsage = 2,
   // A service could not be started or reached, or did not answer in time.
   kUnreachable = 3,
@@ -18,7 +18,7 @@ enum class ExitCode {
   kInternal = 5,
 };
 
-// The code for an operation that ended with `status`.
+// Returns the code for an operation that ended with `status`.
 ExitCode ExitCodeFor(const absl::Status& status);
 
 // The table of codes, for --help.

@@ -13,13 +13,13 @@
 namespace kernelcast::cli {
 namespace {
 
-// Sets so large that a full bootstrap takes minutes get fewer resamples, and the evaluation says
-// how many.
+// Sets so large that a full bootstrap would take minutes get fewer resamples; the evaluation
+// reports how many.
 constexpr double kItemBudget = 4e6;
 constexpr int kFewestResamples = 40;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// An outcome as the figures need it.
+// An outcome in the form needed for scoring.
 struct Row {
   std::optional<ScoredForecast> scored;
   double failure_probability = 0;
@@ -29,7 +29,7 @@ struct Row {
   PoolItem choice;
 };
 
-// All figures of a sample, in the order in which Figures() lists them.
+// The data of a sample, from which FiguresOf computes all figures.
 struct Sample {
   std::vector<ScoredForecast> scored;
   std::vector<std::vector<PoolItem>> pools;
@@ -52,7 +52,7 @@ struct Sample {
   }
 };
 
-// The mean of those that are numbers; NaN where none is.
+// Mean of the values that are not NaN; NaN if there are none.
 class MeanOfNumbers {
  public:
   void Add(double value) {
@@ -78,7 +78,7 @@ constexpr double ForecastMetrics::*kMetrics[] = {&ForecastMetrics::accuracy,
                                                  &ForecastMetrics::spearman,
                                                  &ForecastMetrics::pairwise_accuracy};
 
-// Where the figures of FiguresOf go, in their order.
+// The destinations of the figures of FiguresOf, in their order.
 std::vector<Interval*> Destinations(ForecastEvaluation& evaluation) {
   std::vector<Interval*> figures = {&evaluation.accuracy,
                                     &evaluation.off_by_one_accuracy,
@@ -224,7 +224,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const std::vector<ForecastO
   for (const Row& row : rows) all.Add(row);
   if (all.scored.empty()) {
     return absl::InvalidArgumentError(
-        "nothing to score: no record holds both a forecast and a measured speedup");
+        "nothing to score: no record has both a forecast and a measured speedup");
   }
   KC_ASSIGN_OR_RETURN(const std::vector<double> figures, FiguresOf(all, options.confidence));
   KC_ASSIGN_OR_RETURN(const ForecastMetrics metrics, ScoreForecasts(all.scored));
@@ -255,7 +255,7 @@ absl::StatusOr<ForecastEvaluation> EvaluateForecasts(const std::vector<ForecastO
     for (size_t c = 0; c < clusters.size(); ++c) {
       for (const size_t row : clusters[pick(random)]) sample.Add(rows[row]);
     }
-    // A draw of failures alone, or of items that weigh nothing, has no figures.
+    // A draw with only failures, or only items of weight zero, has no figures.
     const absl::StatusOr<std::vector<double>> drawn = FiguresOf(sample, options.confidence);
     if (!drawn.ok()) continue;
     for (size_t i = 0; i < figures.size(); ++i) resampled[i].push_back((*drawn)[i]);

@@ -13,32 +13,33 @@
 
 namespace kernelcast::cli {
 
-// A forecast with what became of its candidate.
+// A forecast and the outcome of its candidate.
 struct ForecastOutcome {
   Forecast forecast;
-  // Measured speedup over the baseline of the forecast; absent where the candidate failed.
+  // Measured speedup over the forecast's baseline; absent if the candidate failed.
   std::optional<double> speedup;
-  // The bin that the forecast names where that need not be the most probable one; 0: the latter.
+  // The bin that the forecast names; 0: the most probable bin.
   int predicted_bin = 0;
-  // The bin that the data say, in the forecast's scheme; absent: that of the speedup.
+  // The true bin in the forecast's scheme, as given by the data; absent: derived from the speedup.
   std::optional<int> true_bin;
   bool failed = false;
-  // Candidates among which a search would choose; a forecaster's repeated answers are in pools of
-  // their own.
+  // Group of candidates among which a search would choose. Repeated answers of a forecaster are in
+  // separate pools.
   std::string pool;
-  // Outcomes of one cluster are not independent and are resampled together; empty: of its own.
+  // Outcomes of one cluster are dependent and resampled together. Empty: a cluster of its own.
   std::string cluster;
   // 1 / propensity of having been measured.
   double weight = 1;
 };
 
 struct Interval {
-  double value = 0;  // NaN where there is no figure
+  double value = 0;  // NaN: not available
   double low = 0;
   double high = 0;
 };
 
-// What measuring those forecast fastest finds, the mean over pools; and what random choice would.
+// What measuring the share of candidates forecast fastest finds, averaged over pools, and what
+// random choice would find.
 struct ShareEvaluation {
   double share = 0;
   Interval best_found;
@@ -50,12 +51,12 @@ struct ShareEvaluation {
 };
 
 inline constexpr double kEvaluatedShares[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5};
-// Of the shares, the one that stands for all where there is room for one.
+// The share that is shown where there is room for only one.
 inline constexpr double kHeadlineShare = 0.1;
-// Smaller pools say nothing about choosing.
+// Smaller pools are excluded from figures about choosing.
 inline constexpr size_t kLeastPool = 5;
 
-// Figures of a set of forecasts, with 95% bootstrap intervals over the clusters.
+// Figures of a set of forecasts, with 95% bootstrap intervals over clusters.
 struct ForecastEvaluation {
   uint64_t items = 0;       // with a measured speedup
   uint64_t failures = 0;    // candidates that failed
@@ -72,13 +73,13 @@ struct ForecastEvaluation {
   // Mean squared error of P(failure), over items and failures.
   Interval failure_brier;
   Interval area_under_risk_coverage;
-  // Of pools of at least kLeastPool candidates, failures among them.
+  // Over pools of at least kLeastPool candidates, including failures.
   Interval regret;
   uint64_t pools = 0;
   std::vector<ShareEvaluation> shares;
   std::vector<CoveragePoint> risk_coverage;
   std::vector<ReliabilityBucket> reliability;
-  // Of those that could be parsed alone; no items where there are none.
+  // Over parsable forecasts only; no items if there are none.
   ForecastMetrics parsed;
 };
 
@@ -89,7 +90,7 @@ struct EvaluationOptions {
   ConfidenceKind confidence = ConfidenceKind::kMaxProbability;
 };
 
-// INVALID_ARGUMENT: nothing to score, more than one bin scheme, a forecast that is malformed.
+// INVALID_ARGUMENT: nothing to score, more than one bin scheme, or a malformed forecast.
 [[nodiscard]] absl::StatusOr<ForecastEvaluation> EvaluateForecasts(
     const std::vector<ForecastOutcome>& outcomes, const EvaluationOptions& options = {});
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
+#include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/domain/bins.h"
 #include "common/domain/text.h"
@@ -12,10 +13,8 @@
 namespace kernelcast::cli {
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{64} << 20;
-constexpr size_t kMaxNesting = 64;
 constexpr int kMaxBins = 64;
-// Of the published formula, and of every scheme that there is.
+// Number of bins of the published formula and of all existing schemes.
 constexpr int kBins = 8;
 constexpr int64_t kMaxCount = int64_t{1} << 53;
 
@@ -23,7 +22,7 @@ std::string Shown(const RowJson& value) {
   return Quoted(value.dump(-1, ' ', false, RowJson::error_handler_t::replace));
 }
 
-// Reads the fields of one object and keeps the first mistake.
+// Reads the fields of one object and keeps the first error.
 class FieldReader {
  public:
   explicit FieldReader(const RowJson& json) : json_(json) {
@@ -33,7 +32,7 @@ class FieldReader {
   const absl::Status& status() const { return status_; }
   bool ok() const { return status_.ok(); }
 
-  // Text, or a whole number as its digits.
+  // Reads text, or an integer as its digits.
   std::string Id(const char* field) {
     const RowJson* value = Find(field, "a string that is not empty");
     if (value == nullptr) return "";
@@ -55,7 +54,7 @@ class FieldReader {
     return value->get<std::string>();
   }
 
-  // Absent and null: "".
+  // Returns "" for an absent or null field.
   std::string OptionalText(const char* field) {
     const RowJson* value = FindOptional(field);
     if (value == nullptr) return "";
@@ -92,7 +91,7 @@ class FieldReader {
     return value->get<double>();
   }
 
-  // Absent and null: none.
+  // Returns nullopt for an absent or null field.
   std::optional<double> OptionalNumber(const char* field, double low, double high,
                                        const char* allowed) {
     const RowJson* value = FindOptional(field);
@@ -135,7 +134,7 @@ class FieldReader {
     return value->get<bool>();
   }
 
-  // Strings, numbers, true and false, null; absent: null.
+  // Accepts strings, numbers, true, false and null; an absent field is null.
   RowJson Scalar(const char* field) {
     const auto found = json_.find(field);
     if (!ok() || found == json_.end()) return nullptr;
@@ -160,7 +159,7 @@ class FieldReader {
     return {Scalar("source_id"), Scalar("source_search"), Scalar("internal_experiment")};
   }
 
-  // Absent: "".
+  // Returns "" for an absent field.
   std::string Scheme(const char* field) {
     std::string id = OptionalText(field);
     if (!ok() || id.empty()) return id;
@@ -201,7 +200,7 @@ class FieldReader {
     const bool whole = value.is_number_integer() ||
                        (value.is_number_float() && std::isfinite(value.get<double>()) &&
                         std::floor(value.get<double>()) == value.get<double>());
-    // As double first: what does not fit 64 bits is out of range as well.
+    // Compare as double first: a value that does not fit 64 bits is out of range too.
     if (!whole || value.get<double>() < 0 || value.get<double>() > static_cast<double>(kMaxCount)) {
       Refuse(field, value, kCountWords);
       return std::nullopt;
@@ -222,7 +221,7 @@ class FieldReader {
   absl::Status status_;
 };
 
-// [{"bin": 1, "p": 0.1}, ...]; bins that are missing are 0.
+// Parses [{"bin": 1, "p": 0.1}, ...]; missing bins are 0.
 std::vector<double> Probabilities(FieldReader& fields, const RowJson& list) {
   static constexpr const char* kField = "bin_probabilities";
   static constexpr const char* kAllowed = "a list of {\"bin\": 1 to 8, \"p\": 0 or more}";
@@ -348,7 +347,7 @@ absl::StatusOr<PredictionRow> PredictionRowFromJson(const RowJson& json) {
   row.expected_log2_speedup =
       fields.OptionalNumber("expected_log2_speedup", -1e3, 1e3, "a number from -1000 to 1000");
   if (!fields.ok()) return fields.status();
-  // What says that it was parsed must have what was parsed.
+  // A row that claims to be parsed must have probabilities.
   double sum = 0;
   for (const double value : row.bin_probabilities) sum += value;
   if (!row.parse_failed && row.predicted_bin.has_value() && !(sum > 0)) {
@@ -539,43 +538,32 @@ absl::StatusOr<RowFormat> DetectFormat(const RowJson& json) {
 absl::Status ReadJsonLines(
     const std::string& path,
     const std::function<absl::Status(const RowJson& json, const std::string& text)>& on_line) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    absl::Status status;
-    if (line.size() > kMaxLineBytes) {
-      status = absl::InvalidArgumentError(absl::StrCat(
-          "a line of ", line.size(), " bytes; at most ", kMaxLineBytes, " are allowed"));
-    } else {
-      size_t depth = 0;
-      bool too_deep = false;
-      // Stops what would overflow the stack when it is destroyed.
-      const RowJson json = RowJson::parse(
-          line,
-          [&](int level, RowJson::parse_event_t, RowJson&) {
-            depth = std::max(depth, static_cast<size_t>(level));
-            too_deep = too_deep || depth > kMaxNesting;
-            return !too_deep;
-          },
-          /*allow_exceptions=*/false);
-      if (too_deep) {
-        status = absl::InvalidArgumentError(
-            absl::StrCat("values within values, more than ", kMaxNesting, " deep"));
-      } else if (json.is_discarded()) {
-        status = absl::InvalidArgumentError(absl::StrCat("not JSON: ", Quoted(line)));
-      } else {
-        status = on_line(json, line);
-      }
+  const auto read = [&on_line](const std::string& line) -> absl::Status {
+    JsonDepthLimit limit;
+    RowJson json;
+    try {
+      json = RowJson::parse(line, limit.Callback<RowJson>());
+    } catch (const RowJson::out_of_range&) {
+      const JsonNumberError error = FindNumberTooLarge<RowJson>(line);
+      return absl::InvalidArgumentError(
+          absl::StrCat(error.field.empty() ? "line" : Quoted(error.field), ": ",
+                       Quoted(error.number), " is too large for any number"));
+    } catch (const RowJson::exception&) {
+      return absl::InvalidArgumentError("not JSON: " + Quoted(line));
     }
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+    if (limit.exceeded()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("values within values, more than ", kMaxJsonDepth, " deep"));
     }
-  }
-  if (file.bad()) return absl::InternalError(absl::StrCat("cannot read ", path, " to its end"));
-  return absl::OkStatus();
+    return on_line(json, line);
+  };
+  return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+    const absl::Status status = read(line);
+    if (status.ok()) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+  });
 }
 
 std::string JsonLine(const RowJson& json) {

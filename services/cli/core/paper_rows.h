@@ -14,11 +14,11 @@
 
 namespace kernelcast::cli {
 
-// The JSON lines in which arXiv 2605.31464 published its data, and in which ours can be written.
-// docs/formats.md lists their fields.
+// The JSON lines formats in which arXiv 2605.31464 published its data, and in which Kernelcast
+// exports. docs/reference/formats.md lists their fields.
 
 enum class RowFormat {
-  kRecords,  // ExportRecord, our own
+  kRecords,  // ExportRecord, Kernelcast's own
   kEvaluationRows,
   kPredictionRows,
   kTrainingRows,
@@ -31,22 +31,22 @@ inline constexpr RowFormat kRowFormats[] = {RowFormat::kRecords,        RowForma
                                             RowFormat::kDiscoveryPairs, RowFormat::kSearchEvents};
 
 std::string_view Name(RowFormat format);  // "evaluation-rows"
-// INVALID_ARGUMENT, listing them.
+// INVALID_ARGUMENT: lists the formats.
 [[nodiscard]] absl::StatusOr<RowFormat> ParseRowFormat(std::string_view name);
 
 using RowJson = nlohmann::ordered_json;
 
-// clang-tidy 14 believes that moving JSON throws.
+// clang-tidy 14 wrongly assumes that moving JSON throws.
 // NOLINTBEGIN(bugprone-exception-escape)
 
-// Of where rows come from; strings, numbers or null, kept as they are.
+// Origin of a row: strings, numbers or null, kept as they are.
 struct RowOrigin {
   RowJson source_id;
   RowJson source_search;
   RowJson internal_experiment;
 };
 
-// A candidate against an anchor, with the measured speedup over it.
+// A candidate compared with an anchor, with the measured speedup over it.
 struct EvaluationRow {
   std::string comparison_id;
   std::string pack;
@@ -56,9 +56,9 @@ struct EvaluationRow {
   double aggregated_speedup = 1;
   int true_bin = 0;
   RowOrigin origin;
-  // Ours; absent in published data. Empty: the published formula.
+  // Kernelcast's extension. Empty: the published formula.
   std::string bin_scheme_id;
-  // Ours: with which it was measured, for weighting.
+  // Kernelcast's extension: the propensity of the measurement, for weighting.
   std::optional<double> propensity;
 };
 
@@ -68,7 +68,8 @@ struct PredictionRow {
   std::string surrogate_label;
   int64_t repeat = 0;
   std::optional<int> predicted_bin;
-  // By bin from 1 on, as given: neither scaled nor complete. Empty where nothing could be parsed.
+  // By bin from 1 on, as given: not normalised, possibly incomplete. Empty if nothing could be
+  // parsed.
   std::vector<double> bin_probabilities;
   std::string reasoning;
   std::optional<double> raw_probability_sum;
@@ -77,7 +78,7 @@ struct PredictionRow {
   std::optional<int64_t> input_tokens;
   std::optional<int64_t> output_tokens;
   std::optional<double> elapsed_s;
-  // Ours.
+  // Kernelcast's extensions.
   std::string bin_scheme_id;
   std::optional<double> failure_probability;
   std::optional<double> expected_log2_speedup;
@@ -86,19 +87,19 @@ struct PredictionRow {
 enum class PairType { kSeed, kParentEdit, kPair };
 std::string_view Name(PairType type);  // "parent_edit"
 
-// What `kernelcast export --format rl` adds to a training row; absent in published data.
+// Fields that `kernelcast export --format rl` adds to a training row; absent in published data.
 struct TrainingDetails {
   std::string bin_scheme_id;
   std::string prompt_version;
   std::string prompt_hash;
   std::string answer_schema_hash;
-  // Interval of the speedup, and the bins that its ends fall into: the noise of the label.
+  // Interval of the speedup, and the bins of its ends: the noise of the label.
   double speedup_low = 0;
   double speedup_high = 0;
   double confidence = 0;
   int low_bin = 0;
   int high_bin = 0;
-  // Of the measurements that the label comes from.
+  // Provenance of the measurements behind the label.
   RowJson provenance;
 };
 
@@ -118,7 +119,7 @@ struct TrainingRow {
 struct DiscoveryPair {
   std::string pair_id;
   std::string problem_id;
-  std::string benchmark_family;  // "gpu_mode", "kernelbench_l3"; ours: "kernelcast"
+  std::string benchmark_family;  // "gpu_mode", "kernelbench_l3"; from Kernelcast: "kernelcast"
   std::string parent_code;
   std::string child_code;
   double g_speedup = 1;  // of the child over the parent
@@ -127,10 +128,10 @@ struct DiscoveryPair {
   std::string parent_node_id;
   std::string child_node_id;
   RowOrigin origin;
-  std::string bin_scheme_id;  // ours
+  std::string bin_scheme_id;  // Kernelcast's extension
 };
 
-// Of a search. The kind "candidate_deferred" is the published word for what is pruned.
+// An event of a search. "candidate_deferred" is the published name for pruned candidates.
 struct SearchEventRow {
   int64_t event_index = 0;
   std::string event_kind;
@@ -145,31 +146,31 @@ inline constexpr std::string_view kSearchEventKinds[] = {
     "evaluation_completed", "evaluation_failed",  "mutations_drained",  "forecasts_drained",
     "evaluations_drained"};
 
-// Rows from parsed lines. INVALID_ARGUMENT: "FIELD: VALUE is not ALLOWED". Unknown fields are
-// skipped.
+// Parses rows. INVALID_ARGUMENT: "FIELD: VALUE is not ALLOWED". Unknown fields are ignored.
 [[nodiscard]] absl::StatusOr<EvaluationRow> EvaluationRowFromJson(const RowJson& json);
 [[nodiscard]] absl::StatusOr<PredictionRow> PredictionRowFromJson(const RowJson& json);
 [[nodiscard]] absl::StatusOr<TrainingRow> TrainingRowFromJson(const RowJson& json);
 [[nodiscard]] absl::StatusOr<DiscoveryPair> DiscoveryPairFromJson(const RowJson& json);
 [[nodiscard]] absl::StatusOr<SearchEventRow> SearchEventFromJson(const RowJson& json);
 
-// The published fields in the published order, then ours that are set.
+// Writes the published fields in their order, then the extensions that are set.
 RowJson ToJson(const EvaluationRow& row);
 RowJson ToJson(const PredictionRow& row);
 RowJson ToJson(const TrainingRow& row);
 RowJson ToJson(const DiscoveryPair& row);
 RowJson ToJson(const SearchEventRow& row);
 
-// The format of which a line has the telling fields. INVALID_ARGUMENT, listing the formats.
+// Returns the format whose distinctive fields the line has. INVALID_ARGUMENT: lists the formats.
 [[nodiscard]] absl::StatusOr<RowFormat> DetectFormat(const RowJson& json);
 
-// Calls `on_line` with each line that is not blank, and its text. INVALID_ARGUMENT and what
-// `on_line` returns are preceded by "FILE:LINE: ". A line may have 64 MiB.
+// Calls `on_line` with each non-blank line and its text. INVALID_ARGUMENT and errors of `on_line`
+// are prefixed with "FILE:LINE: ". The file may be compressed with gzip. Errors and limits as of
+// ForEachGzipLine.
 [[nodiscard]] absl::Status ReadJsonLines(
     const std::string& path,
     const std::function<absl::Status(const RowJson& json, const std::string& text)>& on_line);
 
-// As text of one line; invalid UTF-8 is replaced.
+// Serialises to one line; invalid UTF-8 is replaced.
 std::string JsonLine(const RowJson& json);
 
 }  // namespace kernelcast::cli

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
 
@@ -56,7 +57,7 @@ absl::StatusOr<std::string> DefaultStateDir(const Environment& environment) {
     return home + "/.local/state/kernelcast";
   }
   return absl::FailedPreconditionError(
-      "neither XDG_STATE_HOME nor HOME is set; say where state goes with --state-dir");
+      "neither XDG_STATE_HOME nor HOME is set; choose a state folder with --state-dir");
 }
 
 std::string ProgramFolder() {
@@ -115,6 +116,18 @@ absl::StatusOr<std::string> FindProblemFolder(const std::string& argument,
     absl::StrAppend(&message, "; KERNELCAST_PROBLEMS may name other folders");
   }
   return absl::NotFoundError(message);
+}
+
+std::string FileNameFor(const std::string& name) {
+  constexpr size_t kMaxLength = 100;
+  std::string file;
+  for (const char c : name.substr(0, kMaxLength)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || (c == '.' && !file.empty());
+    file += plain ? c : '_';
+  }
+  if (file == name && !name.empty()) return file;
+  return absl::StrCat(file, "-", ContentHasher().Add(name).Hex128().substr(0, 16));
 }
 
 std::vector<std::string> ListProblems(const std::string& folder) {

@@ -10,37 +10,43 @@
 
 namespace kernelcast::cli {
 
-// Value of an environment variable, "" where it is not set. Injected for tests.
+// Returns the value of an environment variable, or "" if it is not set. Injected for tests.
 using Environment = std::function<std::string(const std::string& name)>;
 Environment ProcessEnvironment();
 
-// $XDG_STATE_HOME/kernelcast, else ~/.local/state/kernelcast. FAILED_PRECONDITION: neither
+// Returns $XDG_STATE_HOME/kernelcast, or ~/.local/state/kernelcast. FAILED_PRECONDITION: neither
 // XDG_STATE_HOME nor HOME is set.
 [[nodiscard]] absl::StatusOr<std::string> DefaultStateDir(const Environment& environment);
 
 // Folder of the running program.
 std::string ProgramFolder();
 
-// Folders that hold problems by name, in the order in which they are searched: those of
-// KERNELCAST_PROBLEMS (':' between them), examples/problems in the working directory, and
-// ../share/kernelcast/problems beside the program. They need not exist.
+// Returns the folders that are searched for problems by name, in order: those of
+// KERNELCAST_PROBLEMS (separated by ':'), examples/problems in the working directory, and
+// ../share/kernelcast/problems relative to the program. They need not exist.
 std::vector<std::string> ProblemFolders(const Environment& environment,
                                         const std::string& program_folder);
 
-// The folder of a problem that a user named: the path of a folder that holds problem.yaml, or a
-// name found in `folders`. NOT_FOUND says where was searched and what is near.
+// Returns the folder of a problem: `argument` is the path of a folder that contains problem.yaml,
+// or a name to find in `folders`. NOT_FOUND: says where it searched and suggests similar names.
 [[nodiscard]] absl::StatusOr<std::string> FindProblemFolder(
     const std::string& argument, const std::vector<std::string>& folders);
 
-// Subfolders of `folder` that hold a problem.yaml, by name, sorted.
+// Converts an untrusted name to a file name. Letters, digits, '-', '_' and inner dots are kept,
+// other characters become '_', and long names are cut. A changed name gets a hash of the original,
+// so that different names stay different.
+std::string FileNameFor(const std::string& name);
+
+// Returns the subfolders of `folder` that contain a problem.yaml, sorted by name.
 std::vector<std::string> ListProblems(const std::string& folder);
 
 [[nodiscard]] absl::Status MakeFolders(const std::string& folder);
 
-// Writes beside the target and renames, so that no reader sees half of it.
+// Writes a temporary file in the same folder and renames it, so that readers never see a partial
+// file.
 [[nodiscard]] absl::Status WriteFileAtomically(const std::string& path, std::string_view content);
 
-// NOT_FOUND, or INVALID_ARGUMENT above `max_bytes`.
+// NOT_FOUND, or INVALID_ARGUMENT if larger than `max_bytes`.
 [[nodiscard]] absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
 
 }  // namespace kernelcast::cli

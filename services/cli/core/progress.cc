@@ -20,13 +20,17 @@ const char* PhaseName(SearchProgress::Phase phase) {
   return "";
 }
 
+// A pace is not estimated from less than this.
+constexpr double kLeastUse = 0.02;
+constexpr double kLeastSeconds = 1;
+
 struct Limit {
   double used = 0;
   std::string text;
 };
 
-// The limit of which the largest share is used.
-std::optional<Limit> TightestLimit(const SearchProgress& progress) {
+// Returns the limit with the largest used share.
+std::optional<Limit> TightestLimit(const SearchProgress& progress, bool with_time = true) {
   std::optional<Limit> tightest;
   const auto consider = [&](double used, double most, const std::string& text) {
     if (most <= 0) return;
@@ -39,7 +43,7 @@ std::optional<Limit> TightestLimit(const SearchProgress& progress) {
   consider(static_cast<double>(progress.considered), static_cast<double>(progress.max_candidates),
            absl::StrCat(FormatCount(progress.considered), " / ",
                         FormatCount(progress.max_candidates), " candidates"));
-  consider(progress.elapsed_seconds, progress.max_wall_seconds,
+  consider(progress.elapsed_seconds, with_time ? progress.max_wall_seconds : 0,
            absl::StrCat(FormatClock(progress.elapsed_seconds), " / ",
                         FormatClock(progress.max_wall_seconds)));
   consider(progress.device_seconds_spent, progress.max_device_seconds,
@@ -83,7 +87,7 @@ std::string Figure(const Style& style, const char* name, uint64_t value) {
   return absl::StrCat(style.Dim(name), " ", style.Bold(FormatCount(value)));
 }
 
-// Both ends of a line; the left gives way.
+// Text at both ends of a line. If there is no room, only the left one.
 std::string Spread(const std::string& left, const std::string& right, int width) {
   const int gap = width - DisplayWidth(left) - DisplayWidth(right);
   if (gap < 2) return left;
@@ -97,41 +101,33 @@ double AvoidedShare(const SearchProgress& progress) {
 
 }  // namespace
 
-void StandingTracker::Raise(const std::string& candidate_id, Standing standing) {
-  Standing& current = standing_[candidate_id];
-  if (standing <= current) return;
-  if (current != kNone) --counts_[current];
-  current = standing;
-  ++counts_[current];
-}
-
-void StandingTracker::Measured(const std::string& candidate_id, double device_seconds) {
-  Raise(candidate_id, kMeasured);
-  ++measurements_;
-  measured_seconds_ += device_seconds;
-}
-
-void StandingTracker::Pruned(const std::string& candidate_id) { Raise(candidate_id, kPruned); }
-
-void StandingTracker::Rejected(const std::string& candidate_id) { Raise(candidate_id, kRejected); }
-
-double StandingTracker::avoided_seconds() const {
-  if (measurements_ == 0) return 0;
-  return static_cast<double>(pruned()) * measured_seconds_ / static_cast<double>(measurements_);
-}
-
 double BudgetUsed(const SearchProgress& progress) {
   const std::optional<Limit> limit = TightestLimit(progress);
   return limit.has_value() ? limit->used : 0;
 }
 
-double EtaSeconds(const SearchProgress& progress) {
-  const double used = BudgetUsed(progress);
-  if (progress.phase != SearchProgress::Phase::kRunning || used < 0.02 ||
-      progress.elapsed_seconds < 1) {
-    return -1;
+double Pace::Update(const SearchProgress& progress) {
+  if (progress.phase != SearchProgress::Phase::kRunning) return -1;
+  const double elapsed = progress.elapsed_seconds;
+  const std::optional<Limit> limit = TightestLimit(progress, /*with_time=*/false);
+  if (limit.has_value() && limit->used > used_) {
+    used_ = limit->used;
+    seconds_ = elapsed;
+    if (first_used_ < 0) {
+      first_used_ = used_;
+      first_seconds_ = elapsed;
+    }
   }
-  return progress.elapsed_seconds * (1 - used) / used;
+  double left = -1;
+  if (used_ - first_used_ >= kLeastUse && seconds_ - first_seconds_ >= kLeastSeconds) {
+    const double seconds_of_all = (seconds_ - first_seconds_) / (used_ - first_used_);
+    left = (1 - used_) * seconds_of_all - (elapsed - seconds_);
+  }
+  if (progress.max_wall_seconds > 0) {
+    const double wall_left = std::max(0.0, progress.max_wall_seconds - elapsed);
+    left = left < 0 ? wall_left : std::min(left, wall_left);
+  }
+  return left;
 }
 
 std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, const Style& style,
@@ -151,8 +147,8 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
   std::string state = absl::StrCat(
       live ? style.Cyan(kSpinner[static_cast<size_t>(tick) % kSpinner.size()]) + " " : "",
       PhaseName(progress.phase), " ", FormatClock(progress.elapsed_seconds));
-  if (const double eta = EtaSeconds(progress); eta >= 0) {
-    absl::StrAppend(&state, style.Dim(", about "), FormatClock(eta), style.Dim(" left"));
+  if (const double left = progress.seconds_left; left >= 0) {
+    absl::StrAppend(&state, style.Dim(", about "), FormatClock(left), style.Dim(" left"));
   }
   if (const std::optional<Limit> limit = TightestLimit(progress); limit.has_value()) {
     const std::string right = absl::StrCat(limit->text, "  ", state);
@@ -166,12 +162,14 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
                                Figure(style, "measured", progress.measured), "   ",
                                Figure(style, "pruned", progress.pruned), "   ",
                                Figure(style, "rejected", progress.rejected)));
-  lines.push_back(absl::StrCat(Figure(style, "deferred", progress.deferred), "   ",
+  lines.push_back(absl::StrCat(Figure(style, "selected", progress.selected), "   ",
+                               Figure(style, "deferred", progress.deferred), "   ",
                                Figure(style, "promoted", progress.promoted), "   ",
                                Figure(style, "audited", progress.audited), "   ",
                                Figure(style, "failed", progress.failures)));
   if (progress.writes) {
     lines.push_back(absl::StrCat(Figure(style, "written", progress.written), "   ",
+                                 Figure(style, "repeated", progress.repeated), "   ",
                                  Figure(style, "unusable", progress.unusable), "   ",
                                  Figure(style, "unanswered", progress.unanswered), "   ",
                                  Figure(style, "tokens", progress.tokens)));
@@ -200,7 +198,7 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
   }
   for (std::string& line : lines) {
     if (DisplayWidth(line) <= width) continue;
-    // Colours are given up before text is lost in the middle of a sequence.
+    // Drop colours rather than cut within an escape sequence.
     std::string plain;
     for (size_t i = 0; i < line.size(); ++i) {
       if (line[i] == '\x1b') {
@@ -215,21 +213,23 @@ std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, con
 }
 
 std::string RenderProgressLine(const SearchProgress& progress) {
-  std::string line = absl::StrCat(FormatClock(progress.elapsed_seconds), " considered ",
-                                  progress.considered, ", measured ", progress.measured,
-                                  ", pruned ", progress.pruned, ", deferred ", progress.deferred,
-                                  ", audited ", progress.audited, ", rejected ", progress.rejected);
+  std::string line = absl::StrCat(
+      FormatClock(progress.elapsed_seconds), " considered ", progress.considered, ", measured ",
+      progress.measured, ", pruned ", progress.pruned, ", selected ", progress.selected,
+      ", deferred ", progress.deferred, ", promoted ", progress.promoted, ", audited ",
+      progress.audited, ", rejected ", progress.rejected);
   if (progress.writes) {
-    absl::StrAppend(&line, ", written ", progress.written, ", unusable ", progress.unusable,
-                    ", unanswered ", progress.unanswered, ", tokens ", progress.tokens);
+    absl::StrAppend(&line, ", written ", progress.written, ", repeated ", progress.repeated,
+                    ", unusable ", progress.unusable, ", unanswered ", progress.unanswered,
+                    ", tokens ", progress.tokens);
   }
   if (progress.best.has_value()) {
     absl::StrAppend(&line, ", best ", FormatSpeedup(*progress.best), " ", progress.best_name);
   }
   absl::StrAppend(&line, ", device time ", FormatSeconds(progress.device_seconds_spent), " spent ",
                   FormatSeconds(progress.device_seconds_avoided), " avoided");
-  if (const double eta = EtaSeconds(progress); eta >= 0) {
-    absl::StrAppend(&line, ", about ", FormatClock(eta), " left");
+  if (const double left = progress.seconds_left; left >= 0) {
+    absl::StrAppend(&line, ", about ", FormatClock(left), " left");
   }
   return line;
 }

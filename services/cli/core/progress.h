@@ -2,7 +2,6 @@
 #define KERNELCAST_SERVICES_CLI_CORE_PROGRESS_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 
 namespace kernelcast::cli {
 
-// What is known of a running search; filled from its events.
+// State of a running search, filled from its events.
 struct SearchProgress {
   enum class Phase { kStarting, kRunning, kFinishing, kDone, kFailed };
 
@@ -21,8 +20,10 @@ struct SearchProgress {
   std::string device;
   std::string search_id;
   Phase phase = Phase::kStarting;
-  // Seconds since the search started, by the clock of the caller.
+  // Seconds since the search started, by the caller's clock.
   double elapsed_seconds = 0;
+  // Estimated seconds until the budget ends; negative: unknown. See Pace.
+  double seconds_left = -1;
 
   // Limits; 0: none.
   uint64_t max_candidates = 0;
@@ -33,6 +34,7 @@ struct SearchProgress {
   uint64_t proposed = 0;
   uint64_t considered = 0;  // distinct candidates
   uint64_t measured = 0;
+  uint64_t selected = 0;
   uint64_t deferred = 0;
   uint64_t promoted = 0;
   uint64_t audited = 0;
@@ -42,12 +44,13 @@ struct SearchProgress {
   double device_seconds_spent = 0;
   double device_seconds_avoided = 0;
 
-  // Of a search that has its kernels written by a model.
+  // For a search whose kernels are written by a model.
   bool writes = false;
   uint64_t max_requests = 0;
-  uint64_t requested = 0;  // but for those that nobody answered
+  uint64_t requested = 0;  // except those that were not answered
   uint64_t written = 0;
-  uint64_t unusable = 0;  // duplicates included
+  uint64_t repeated = 0;  // kernels that the search already had
+  uint64_t unusable = 0;
   uint64_t unanswered = 0;
   uint64_t tokens = 0;
 
@@ -57,36 +60,28 @@ struct SearchProgress {
   // Best measured speedup after each improvement, oldest first.
   std::vector<double> best_history;
 
-  // A line about the connection, when it is lost; and the newest thing that happened.
+  // A line about a lost connection, and the latest event.
   std::string connection;
   std::string latest;
 };
 
-// Counts candidates by what stands of them: a measurement before a forecast, a forecast before a
-// refusal. Says how much device time pruning avoids, at the mean of what measuring took.
-class StandingTracker {
+// Used share of the tightest limit, in [0, 1]; 0 without a limit.
+double BudgetUsed(const SearchProgress& progress);
+
+// Estimates when the budget ends, from the times at which parts of it were used. In between the
+// estimate counts down, so that compiling or a long measurement does not increase it.
+class Pace {
  public:
-  void Measured(const std::string& candidate_id, double device_seconds);
-  void Pruned(const std::string& candidate_id);
-  void Rejected(const std::string& candidate_id);
-  uint64_t pruned() const { return counts_[kPruned]; }
-  uint64_t rejected() const { return counts_[kRejected]; }
-  double avoided_seconds() const;
+  // Call it whenever the figures may have changed. Returns the seconds left; negative while
+  // unknown: at the start, and when the next part is overdue.
+  double Update(const SearchProgress& progress);
 
  private:
-  enum Standing { kNone, kRejected, kPruned, kMeasured };
-  void Raise(const std::string& candidate_id, Standing standing);
-
-  std::map<std::string, Standing> standing_;
-  uint64_t counts_[4] = {};
-  uint64_t measurements_ = 0;
-  double measured_seconds_ = 0;
+  double first_used_ = -1;  // share of the budget at the first use; negative: none yet
+  double first_seconds_ = 0;
+  double used_ = 0;
+  double seconds_ = 0;  // of the latest use
 };
-
-// Share of the tightest limit that is used up, in [0, 1]; 0 without a limit.
-double BudgetUsed(const SearchProgress& progress);
-// Seconds until the budget ends at the pace so far; negative where that cannot be said yet.
-double EtaSeconds(const SearchProgress& progress);
 
 // The block that is redrawn on a terminal: lines without newlines, none wider than `width`.
 std::vector<std::string> RenderProgressBlock(const SearchProgress& progress, const Style& style,

@@ -13,13 +13,13 @@
 namespace kernelcast::cli {
 namespace {
 
-// Of a row that may name its own.
+// Returns the scheme that the row names, else the chosen one, else the published formula.
 absl::StatusOr<const BinScheme*> SchemeOf(std::string_view chosen, const std::string& named) {
   if (!named.empty()) return BinScheme::Find(named);
   return BinScheme::Find(chosen.empty() ? BinScheme::kPaperFormulaId : chosen);
 }
 
-// The mean of log2 S with each bin's mass at its midpoint.
+// Mean of log2 S with the mass of each bin at its midpoint.
 double ExpectedLog2(const BinScheme& scheme, const std::vector<double>& p) {
   double expected = 0;
   for (size_t i = 0; i < p.size(); ++i) {
@@ -28,7 +28,7 @@ double ExpectedLog2(const BinScheme& scheme, const std::vector<double>& p) {
   return expected;
 }
 
-// Fills in what a prediction says; leaves the distribution empty where it is unparsable.
+// Fills in a prediction; leaves the distribution empty if it is unparsable.
 absl::Status Fill(const PredictionRow& row, const BinScheme& scheme, ForecastOutcome& outcome) {
   Forecast& forecast = outcome.forecast;
   forecast.candidate_id = row.comparison_id;
@@ -47,7 +47,7 @@ absl::Status Fill(const PredictionRow& row, const BinScheme& scheme, ForecastOut
   return absl::OkStatus();
 }
 
-// "" where the payload has no such text.
+// Returns "" if the payload has no such text.
 std::string TextOf(const RowJson& payload, const char* field) {
   const auto found = payload.find(field);
   return found != payload.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -110,7 +110,7 @@ absl::StatusOr<JoinedRows> JoinPredictions(const std::vector<EvaluationRow>& row
 
 absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<SearchEventRow>& events,
                                                         std::string_view bin_scheme_id) {
-  // The speedup of what forecasts are relative to may become known after them.
+  // The speedup of a baseline may be measured after the forecasts that refer to it.
   std::map<std::string, double> speedups;
   for (const SearchEventRow& event : events) {
     const auto speedup = event.payload.find("aggregated_speedup");
@@ -168,7 +168,7 @@ absl::StatusOr<std::vector<NamedOutcome>> EventOutcomes(const std::vector<Search
       waiting.erase(forecast);
       const std::string& baseline = named.outcome.forecast.baseline_candidate_id;
       if (event.event_kind == "evaluation_failed") {
-        // What the machine, not the candidate, is to blame for tells nothing.
+        // Failures caused by the machine say nothing about the candidate.
         if (payload.value("candidate_failed", RowJson(true)) != RowJson(true)) continue;
         named.outcome.failed = true;
       } else {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_split.h"
+
 namespace kernelcast::cli {
 namespace {
 
@@ -29,7 +31,8 @@ std::string Table::Render(const Style& style, int width) const {
     while (total > width) {
       int widest = -1;
       for (size_t c = 0; c < columns_.size(); ++c) {
-        if (columns_[c].shrinks && widths[c] > kNarrowest &&
+        const bool gives = columns_[c].shrinks || columns_[c].wraps;
+        if (gives && widths[c] > kNarrowest &&
             (widest < 0 || widths[c] > widths[static_cast<size_t>(widest)])) {
           widest = static_cast<int>(c);
         }
@@ -55,7 +58,20 @@ std::string Table::Render(const Style& style, int width) const {
   };
   line([&](size_t c) { return style.Bold(fit(c, columns_[c].header)); });
   for (const auto& row : rows_) {
-    line([&](size_t c) { return fit(c, row[c]); });
+    std::vector<std::vector<std::string>> cells;
+    size_t lines = 1;
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      std::vector<std::string>& parts = cells.emplace_back();
+      if (columns_[c].wraps) {
+        parts = absl::StrSplit(WrapText(row[c], widths[c]), '\n');
+      } else {
+        parts = {row[c]};
+      }
+      lines = std::max(lines, parts.size());
+    }
+    for (size_t l = 0; l < lines; ++l) {
+      line([&](size_t c) { return fit(c, l < cells[c].size() ? cells[c][l] : std::string()); });
+    }
   }
   return text;
 }

@@ -8,24 +8,26 @@
 
 namespace kernelcast::cli {
 
-// Columns of text for a terminal. Cells are already safe to print; they may hold colours.
+// A table for a terminal. Cells must already be safe to print; they may contain colours.
 class Table {
  public:
   enum class Align { kLeft, kRight };
   struct Column {
     std::string header;
     Align align = Align::kLeft;
-    // The widest column of those that shrink gives way where the table is wider than the terminal.
+    // If the table is wider than the terminal, the widest of the shrinkable columns shrinks first.
     bool shrinks = false;
+    // A cell that does not fit wraps instead of being cut.
+    bool wraps = false;
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // Missing cells are empty; a row may not have more cells than there are columns.
+  // Missing cells are empty. A row must not have more cells than there are columns.
   void AddRow(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
 
-  // Lines, each ending in a newline. `width` 0: no limit.
+  // Returns lines that each end in a newline. `width` 0: no limit.
   std::string Render(const Style& style, int width = 0) const;
 
  private:

@@ -48,7 +48,7 @@ int CharacterWidth(char32_t c) {
   return 1;
 }
 
-// Length of the colour sequence that starts at `position`, 0 if none does.
+// Length of the colour sequence at `position`, or 0 if there is none.
 size_t EscapeLength(std::string_view text, size_t position) {
   if (text[position] != '\x1b' || position + 1 >= text.size() || text[position + 1] != '[') {
     return 0;
@@ -90,7 +90,7 @@ std::string FormatSpeedup(double speedup) {
 std::string FormatInterval(const Ratio& ratio) {
   const double width = std::fabs(ratio.high - ratio.low);
   const double scale = std::max(std::fabs(ratio.low), std::fabs(ratio.high));
-  // Enough digits that the two ends differ.
+  // Enough digits to make the two ends differ.
   int digits = 3;
   if (scale > 0 && width > 0 && width < scale * 0.01) digits = width < scale * 0.001 ? 5 : 4;
   return "[" + FormatSignificant(ratio.low, digits) + ", " + FormatSignificant(ratio.high, digits) +
@@ -191,7 +191,7 @@ std::string ForTerminal(std::string_view untrusted) {
     if (control) {
       text += Print("\\x%02x", static_cast<unsigned>(c));
     } else if (c >= 0x202A && c <= 0x202E) {
-      text += "\xEF\xBF\xBD";  // direction overrides reorder what follows them
+      text += "\xEF\xBF\xBD";  // direction overrides reorder the text after them
     } else {
       text.append(valid, start, i - start);
     }
@@ -232,6 +232,51 @@ std::string Truncate(std::string_view text, int width) {
     i = next;
   }
   return std::string(text.substr(0, i)) + "…";
+}
+
+std::string WrapText(std::string_view text, int width, int indent) {
+  if (width <= 0) return std::string(text);
+  std::string wrapped;
+  size_t start = 0;
+  for (;;) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    std::string_view rest = text.substr(start, end - start);
+    int used = 0;
+    bool first = true;
+    while (!rest.empty()) {
+      // A word with the preceding blanks, which a line break replaces.
+      const size_t word = std::min(rest.find_first_not_of(' '), rest.size());
+      const size_t word_end = std::min(rest.find(' ', word), rest.size());
+      const int columns = DisplayWidth(rest.substr(0, word_end));
+      if (!first && word < rest.size() && used + columns > width) {
+        wrapped += '\n' + std::string(static_cast<size_t>(indent), ' ');
+        wrapped += rest.substr(word, word_end - word);
+        used = indent + DisplayWidth(rest.substr(word, word_end - word));
+      } else {
+        wrapped += rest.substr(0, word_end);
+        used += columns;
+      }
+      first = false;
+      rest.remove_prefix(word_end);
+    }
+    if (end == text.size()) return wrapped;
+    wrapped += '\n';
+    start = end + 1;
+  }
+}
+
+std::string WrapHelp(std::string_view help, size_t column, int width) {
+  std::string wrapped;
+  for (size_t start = 0; start < help.size();) {
+    const size_t end = std::min(help.find('\n', start), help.size());
+    const std::string_view line = help.substr(start, end - start);
+    start = end + 1;
+    const size_t blanks = std::min(line.find_first_not_of(' '), line.size());
+    const bool option = blanks > 0 && line.size() > column && line[column - 1] == ' ';
+    wrapped += WrapText(line, width, static_cast<int>(option ? column : blanks));
+    if (end < help.size()) wrapped += '\n';
+  }
+  return wrapped;
 }
 
 std::string PadRight(std::string_view text, int width) {

@@ -10,7 +10,7 @@
 
 namespace kernelcast::cli {
 
-// Figures as people read them; used by the terminal and by the report.
+// Human-readable numbers, for the terminal and the report.
 
 std::string FormatCount(uint64_t value);                  // "12,345"
 std::string FormatFixed(double value, int decimals);      // "3.14"; "-" where not finite
@@ -29,17 +29,23 @@ std::string FormatNumber(double value);          // shortest of %g with 6 digits
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
-// Text from outside, made safe to print on a terminal: valid UTF-8 and no control characters but
-// newline and tab; others appear as U+FFFD or as \xNN.
+// Makes untrusted text safe to print on a terminal: valid UTF-8 without control characters except
+// newline and tab; others are shown as U+FFFD or \xNN.
 std::string ForTerminal(std::string_view untrusted);
-// As ForTerminal, on one line.
+// ForTerminal on one line.
 std::string OneLine(std::string_view untrusted);
 
-// Columns that valid UTF-8 takes on a terminal; escape sequences of colours count nothing.
+// Columns that valid UTF-8 takes on a terminal; colour sequences count as zero.
 int DisplayWidth(std::string_view text);
-// Cut to at most `width` columns, the last of which is then an ellipsis. For text without colours.
+// Cuts to at most `width` columns, the last of which is then an ellipsis. For text without colours.
 std::string Truncate(std::string_view text, int width);
-// Lengthened with spaces to at least `width` columns.
+// Wraps at blanks to at most `width` columns; a longer word gets a line of its own. Lines after the
+// first of each paragraph are indented by `indent` blanks. `width` 0: unchanged.
+std::string WrapText(std::string_view text, int width, int indent = 0);
+// Wraps help of options to `width`. Continued descriptions are indented to `column`, where
+// descriptions start.
+std::string WrapHelp(std::string_view help, size_t column, int width);
+// Pads with spaces to at least `width` columns.
 std::string PadRight(std::string_view text, int width);
 std::string PadLeft(std::string_view text, int width);
 

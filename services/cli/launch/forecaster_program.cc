@@ -12,7 +12,7 @@
 namespace kernelcast::cli {
 namespace {
 
-// How often the program is looked at; an interrupt is seen at once.
+// Poll interval. An interrupt is noticed at once.
 constexpr int kPollMs = 20;
 
 }  // namespace

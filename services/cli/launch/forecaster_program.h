@@ -9,9 +9,9 @@
 
 namespace kernelcast::cli {
 
-// Runs `program_folder`/kernelcast-forecaster with arguments that make it end by itself, and gives
-// back what it printed. UNAVAILABLE: the program is missing. FAILED_PRECONDITION: it ended with an
-// error; the message is what it printed. CANCELLED: interrupted, and the program killed.
+// Runs `program_folder`/kernelcast-forecaster with arguments that make it exit by itself, and
+// returns its output. UNAVAILABLE: the program is missing. FAILED_PRECONDITION: it failed; the
+// message is its output. CANCELLED: interrupted, and the program killed.
 [[nodiscard]] absl::StatusOr<std::string> RunForecasterProgram(
     const std::string& program_folder, const std::vector<std::string>& arguments,
     const Interrupt& interrupt);

@@ -13,14 +13,14 @@
 namespace kernelcast::cli {
 namespace {
 
-// Signal handlers reach nothing else than globals.
+// Signal handlers can only use globals.
 std::atomic<int> first_signal{0};
 int wake_fd = -1;
 
 void OnSignal(int number) {
   int expected = 0;
   if (!first_signal.compare_exchange_strong(expected, number)) {
-    // A second signal: the user wants out. Children die with this process.
+    // The second signal exits at once. Children die with this process.
     static constexpr char kShowCursor[] = "\x1b[?25h\n";
     if (isatty(STDERR_FILENO)) {
       [[maybe_unused]] const ssize_t ignored =
@@ -42,7 +42,7 @@ Interrupt::Interrupt() {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
-  // A reader of ours that has gone is an error of write, not the end of the process.
+  // Report a closed pipe as an error of write instead of ending the process.
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
 }

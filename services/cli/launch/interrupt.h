@@ -3,9 +3,9 @@
 
 namespace kernelcast::cli {
 
-// SIGINT, SIGTERM and SIGHUP as something to ask and to wait for. The first is remembered; the
-// second ends the process with exit code 4 at once, after the terminal's cursor is shown again. One
-// instance a process, made in main before any thread; all else is thread-safe.
+// Handles SIGINT, SIGTERM and SIGHUP. The first signal is recorded. The second shows the terminal's
+// cursor again and exits at once with code 4. Create one instance per process, in main before any
+// thread. The methods are thread-safe.
 class Interrupt {
  public:
   Interrupt();
@@ -13,9 +13,9 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool requested() const;
-  // Number of the first signal, 0 before it.
+  // Number of the first signal, or 0.
   int signal() const;
-  // Readable once a signal has come; never read from it.
+  // Becomes readable after a signal; never read from it.
   int fd() const;
 };
 

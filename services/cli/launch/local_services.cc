@@ -18,10 +18,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "services/cli/core/paths.h"
 #include "services/cli/core/text.h"
+#include "services/cli/launch/kept_addresses.h"
 #include "services/cli/launch/service_process.h"
 
 namespace kernelcast::cli {
@@ -29,14 +31,14 @@ namespace {
 
 constexpr int64_t kFirstBackoffNs = 200'000'000;
 constexpr int64_t kLongestBackoffNs = 10'000'000'000;
-// A service that ran this long starts again with the shortest back-off.
+// A service that ran this long restarts with the shortest back-off.
 constexpr int64_t kHealthyNs = 30'000'000'000;
 constexpr off_t kMaxLogBytes = 16 << 20;
 constexpr int kPollMs = 20;
 constexpr int kIdlePollMs = 500;
 
-// The end of a service's log: what is shown when it cannot be started. The messages of its JSON
-// lines, and other lines as they are.
+// The end of a service's log, shown if it cannot be started: the messages of its JSON lines, and
+// other lines unchanged.
 std::string LogTail(const std::string& path, int64_t from_offset) {
   std::FILE* file = std::fopen(path.c_str(), "r");
   if (file == nullptr) return "";
@@ -53,7 +55,7 @@ std::string LogTail(const std::string& path, int64_t from_offset) {
     const std::string line = text.substr(begin, end - begin);
     begin = end + 1;
     if (line.empty()) continue;
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json json = ParseBoundedJson(line);
     if (!json.is_object()) {
       lines.push_back(line);
       continue;
@@ -85,11 +87,11 @@ struct ReadyFile {
   std::string status;
 };
 
-// nullopt until the service has written it.
+// Returns nullopt until the service has written the file.
 std::optional<ReadyFile> ReadReadyFile(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path, 1 << 16);
   if (!text.ok()) return std::nullopt;
-  const nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ParseBoundedJson(*text);
   if (!json.is_object()) return std::nullopt;
   ReadyFile ready;
   ready.address = json.value("grpc", "");
@@ -154,16 +156,16 @@ class LocalServices::Supervisor {
  private:
   enum Index { kWorker, kForecaster, kOrchestrator };
 
-  // Lives on the supervisor's thread.
+  // Used only on the supervisor's thread.
   struct Service {
     std::string name;
     std::string program;
     std::string log_path;
     std::string ready_path;
-    // Where it listens; the port that it got first is kept.
+    // Listening address; a service keeps the port that it got first.
     std::string listen = "127.0.0.1:0";
     std::string metrics = "127.0.0.1:0";
-    std::string status = "127.0.0.1:0";  // the orchestrator's
+    std::string status = "127.0.0.1:0";  // the orchestrator's status page
     bool wanted = true;
     std::unique_ptr<ServiceProcess> process;
     bool ready = false;
@@ -211,6 +213,7 @@ class LocalServices::Supervisor {
         if (!options_.replay_file.empty()) {
           argv.insert(argv.end(), {"--replay", options_.replay_file});
         }
+        argv.insert(argv.end(), options_.worker_arguments.begin(), options_.worker_arguments.end());
         break;
       case kForecaster:
         argv.insert(argv.end(), {"--state-dir", state});
@@ -223,6 +226,7 @@ class LocalServices::Supervisor {
                      services_[kForecaster].listen, "--status", service.status});
         argv.insert(argv.end(), options_.orchestrator_arguments.begin(),
                     options_.orchestrator_arguments.end());
+        if (options_.accept_loss && !service.was_ready) argv.emplace_back("--accept-loss");
         break;
     }
     return argv;
@@ -242,7 +246,7 @@ class LocalServices::Supervisor {
     return absl::OkStatus();
   }
 
-  // Takes notice of a ready file. True once the service is ready.
+  // Reads the ready file. Returns true once the service is ready.
   bool CheckReady(Service& service) {
     if (service.ready) return true;
     const std::optional<ReadyFile> ready = ReadReadyFile(service.ready_path);
@@ -264,7 +268,7 @@ class LocalServices::Supervisor {
                                                LogTail(service.log_path, service.log_offset)));
   }
 
-  // Waits until what has been started is ready.
+  // Waits until the started services are ready.
   absl::Status AwaitReady(const std::vector<Index>& indices) {
     const int64_t deadline = Now() + absl::ToInt64Nanoseconds(options_.start_timeout);
     for (;;) {
@@ -305,7 +309,33 @@ class LocalServices::Supervisor {
     [[maybe_unused]] const ssize_t result = read(wake_fd_, &ignored, sizeof ignored);
   }
 
+  // Calls `visit` with the name and a reference to each stored address.
+  template <class Visit>
+  void VisitKeptAddresses(const Visit& visit) {
+    for (Service& service : services_) {
+      if (!service.wanted) continue;
+      if (&service != &services_[kOrchestrator]) visit(service.name, service.listen);
+      visit(service.name + " metrics endpoint", service.metrics);
+    }
+    if (services_[kOrchestrator].wanted) visit("status page", services_[kOrchestrator].status);
+  }
+
+  void UseKeptAddresses() {
+    const KeptAddresses kept(options_.state_dir);
+    VisitKeptAddresses([&](const std::string& name, std::string& address) {
+      address = kept.Get(name, options_.notify);
+    });
+  }
+
+  absl::Status KeepAddresses() {
+    KeptAddresses kept(options_.state_dir);
+    VisitKeptAddresses(
+        [&](const std::string& name, const std::string& address) { kept.Set(name, address); });
+    return kept.Write();
+  }
+
   absl::Status StartAll() {
+    if (options_.keep_addresses) UseKeptAddresses();
     KC_RETURN_IF_ERROR(MakeFolders(options_.state_dir + "/log"));
     KC_RETURN_IF_ERROR(MakeFolders(options_.state_dir + "/run"));
     for (const Index index : {kWorker, kForecaster}) {
@@ -316,6 +346,7 @@ class LocalServices::Supervisor {
       KC_RETURN_IF_ERROR(StartService(kOrchestrator));
       KC_RETURN_IF_ERROR(AwaitReady({kOrchestrator}));
     }
+    if (options_.keep_addresses) KC_RETURN_IF_ERROR(KeepAddresses());
     return Publish();
   }
 
@@ -346,7 +377,8 @@ class LocalServices::Supervisor {
     return WriteServiceAddresses(options_.state_dir, addresses);
   }
 
-  // Starts again what has died, when its time has come. Returns how long to wait for the next step.
+  // Restarts services that have died and whose back-off has passed. Returns the time until the next
+  // step.
   int Attend() {
     int wait_ms = kIdlePollMs;
     for (const Index index : {kWorker, kForecaster, kOrchestrator}) {
@@ -356,7 +388,7 @@ class LocalServices::Supervisor {
         const int64_t now = Now();
         if (now - service.started_ns > kHealthyNs) service.backoff_ns = kFirstBackoffNs;
         Report(absl::StrCat("the ", service.name, " ", service.process->ending(),
-                            "; starting it again in ",
+                            "; restarting it in ",
                             FormatSeconds(static_cast<double>(service.backoff_ns) * 1e-9)));
         service.process.reset();
         service.ready = false;
@@ -383,7 +415,7 @@ class LocalServices::Supervisor {
     return wait_ms;
   }
 
-  // SIGTERM to these, and SIGKILL to those that are still there when the drain time is over.
+  // Sends SIGTERM, and SIGKILL to services that still run after the drain time.
   void End(const std::vector<Index>& indices) {
     for (const Index index : indices) {
       if (services_[index].process != nullptr) services_[index].process->Signal(SIGTERM);
@@ -418,7 +450,7 @@ class LocalServices::Supervisor {
 
   const LocalServicesOptions options_;
   const int wake_fd_;
-  std::array<Service, 3> services_;  // the supervisor's thread only
+  std::array<Service, 3> services_;  // used on the supervisor's thread only
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -433,7 +465,7 @@ class LocalServices::Supervisor {
 absl::StatusOr<std::unique_ptr<LocalServices>> LocalServices::Start(
     const LocalServicesOptions& options) {
   KC_ASSIGN_OR_RETURN(std::unique_ptr<StateLock> lock, StateLock::Acquire(options.state_dir));
-  // What a killed predecessor left would lead others to where nobody is.
+  // The addresses left by a killed predecessor are no longer served.
   RemoveServiceAddresses(options.state_dir);
   auto supervisor = std::make_unique<Supervisor>(options);
   KC_RETURN_IF_ERROR(supervisor->WaitUntilReady());

@@ -19,59 +19,64 @@ struct LocalServicesOptions {
   // Folder of the services' programs.
   std::string program_folder;
   std::string orchestrator_listen = "127.0.0.1:0";
-  // Recorded measurements for the worker to answer from; empty: it measures.
+  // Reuse the other addresses of the last start on the state folder, if they are free.
+  bool keep_addresses = false;
+  // Recorded measurements that the worker answers from; empty: it measures.
   std::string replay_file;
-  // Given to all three besides, and then to the forecaster and to the orchestrator.
+  // Additional arguments for all services, then for each one.
   std::vector<std::string> service_arguments;
+  std::vector<std::string> worker_arguments;
   std::vector<std::string> forecaster_arguments;
   std::vector<std::string> orchestrator_arguments;
+  // Passed on to the orchestrator until it has been ready once: a restart must not lose more.
+  bool accept_loss = false;
   std::string log_level = "info";
-  // Which to start; the orchestrator needs both others.
+  // Which services to start; the orchestrator needs both others.
   bool with_worker = true;
   bool with_forecaster = true;
   bool with_orchestrator = true;
-  // How long each service may take to end what is in flight.
+  // How long each service may take to finish requests in flight.
   absl::Duration drain = absl::Seconds(20);
-  // How long a service may take to be ready.
+  // How long a service may take to become ready.
   absl::Duration start_timeout = absl::Seconds(60);
-  // Told, in a sentence, when a service has died or is back. Called on the supervisor's thread.
+  // Called with a sentence when a service has died or is back, on the supervisor's thread.
   std::function<void(const std::string&)> notify;
-  // Ends the wait for readiness; may be null.
+  // An interrupt ends the wait for readiness; may be null.
   const Interrupt* interrupt = nullptr;
 };
 
-// The three services as children of this process, with their output in STATE/log. One that dies is
-// started again on the same port, after a back-off that grows from 0.2 s to 10 s. They die with
+// The three services as child processes, with their output in STATE/log. A service that dies is
+// restarted on the same port, after a back-off that grows from 0.2 s to 10 s. The services die with
 // this process, however it ends. Holds the state folder's lock. Thread-safe.
 class LocalServices {
  public:
-  // Returns when all are ready. ALREADY_EXISTS: another process holds the state folder.
-  // UNAVAILABLE: a program is missing, ended or was not ready in time; the message holds the end of
-  // its log. CANCELLED: interrupted.
+  // Returns when all services are ready. ALREADY_EXISTS: another process holds the state folder.
+  // UNAVAILABLE: a program is missing, ended, or was not ready in time; the message includes the
+  // end of its log. CANCELLED: interrupted.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LocalServices>> Start(
       const LocalServicesOptions& options);
-  // Drains.
+  // Drains the services.
   ~LocalServices();
   LocalServices(const LocalServices&) = delete;
   LocalServices& operator=(const LocalServices&) = delete;
 
   ServiceAddresses addresses() const;
 
-  // SIGTERM to the orchestrator, then to the others, each given the drain time; then SIGKILL.
+  // Sends SIGTERM to the orchestrator, then to the others, each with the drain time; then SIGKILL.
   // Idempotent.
   void Drain();
 
  private:
   class Supervisor;
   LocalServices(std::unique_ptr<StateLock> lock, std::unique_ptr<Supervisor> supervisor);
-  // Outlives the supervisor.
+  // Must outlive the supervisor.
   std::unique_ptr<StateLock> lock_;
   std::unique_ptr<Supervisor> supervisor_;
 };
 
-// The body of the hidden command that services are started through: asks the kernel to kill this
-// process when `argv[0]`, its parent's process id, has died, and becomes the program argv[1...].
-// Returns only on failure, with an exit code.
+// Implements the hidden command that starts services: asks the kernel to kill this process when its
+// parent, whose process id is `argv[0]`, dies, then executes argv[1...]. Returns an exit code only
+// on failure.
 int RunService(int argc, char** argv);
 inline constexpr const char kRunServiceCommand[] = "__service";
 

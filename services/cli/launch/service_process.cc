@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<ServiceProcess>> ServiceProcess::Spawn(
   sigfillset(&all);
   posix_spawnattr_setsigdefault(&attributes, &all);
 
-  // posix_spawn cannot ask for a signal at the parent's death, so that a second start of this very
-  // program does.
+  // posix_spawn cannot request a signal at the parent's death, so start this program again to do
+  // it.
   const std::string parent = std::to_string(getpid());
   std::vector<char*> arguments;
   std::string self = "kernelcast";
@@ -104,7 +104,7 @@ int RunService(int argc, char** argv) {
   if (argc < 2) return static_cast<int>(ExitCode::kUsage);
   const pid_t parent = static_cast<pid_t>(std::atoi(argv[0]));
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before it could be asked for.
+  // The parent may have died before the request.
   if (getppid() != parent) return static_cast<int>(ExitCode::kInterrupted);
   execv(argv[1], argv + 1);
   std::fprintf(stderr, "kernelcast: cannot run %s: %s\n", argv[1], std::strerror(errno));

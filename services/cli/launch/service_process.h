@@ -11,12 +11,12 @@
 
 namespace kernelcast::cli {
 
-// A long-lived child whose output goes to a file, in a process group of its own so that the
-// terminal's Ctrl-C does not reach it. It is killed when the thread that started it ends. The
-// destructor kills and reaps. Not thread-safe.
+// A long-lived child process with its output in a file. It has its own process group, so that the
+// terminal's Ctrl-C does not reach it. The kernel kills it when the thread that started it ends.
+// The destructor kills and reaps it. Not thread-safe.
 class ServiceProcess {
  public:
-  // `argv[0]` is a path. `log_file` is appended to. UNAVAILABLE: it cannot be started.
+  // `argv[0]` is a path. Appends to `log_file`. UNAVAILABLE: it cannot be started.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ServiceProcess>> Spawn(
       const std::vector<std::string>& argv, const std::string& log_file);
   ~ServiceProcess();
@@ -24,11 +24,11 @@ class ServiceProcess {
   ServiceProcess& operator=(const ServiceProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Readable once it has ended.
+  // Readable once the process has ended.
   int fd() const { return pid_fd_; }
-  // True once it has ended; does not block.
+  // Whether it has ended; does not block.
   bool Ended();
-  // "exited with code 3", "was killed by signal 9"; once it has ended.
+  // After it has ended: "exited with code 3", "was killed by signal 9".
   const std::string& ending() const { return ending_; }
   void Signal(int number);
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/status.h"
 #include "services/cli/core/paths.h"
 
@@ -72,7 +73,7 @@ void RemoveServiceAddresses(const std::string& state_dir) {
 
 absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_dir) {
   KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(AddressesPath(state_dir), 1 << 16));
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ParseBoundedJson(text);
   if (!json.is_object()) {
     return absl::NotFoundError(absl::StrCat(AddressesPath(state_dir), " is damaged"));
   }

@@ -11,12 +11,12 @@
 
 namespace kernelcast::cli {
 
-// Keeps two sets of services from one state folder. Held until destroyed, or until the process ends
-// in whatever way.
+// Prevents two sets of services on one state folder. Held until it is destroyed or the process
+// ends.
 class StateLock {
  public:
-  // Makes the folder where it is missing. ALREADY_EXISTS: another process holds it; the message
-  // names it. Otherwise as MakeFolders.
+  // Creates the folder if it is missing. ALREADY_EXISTS: another process holds it; the message
+  // names the process. Other errors as MakeFolders.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<StateLock>> Acquire(
       const std::string& state_dir);
   ~StateLock();
@@ -28,17 +28,17 @@ class StateLock {
   int fd_;
 };
 
-// Where the services of one state folder are; written by whoever holds its lock.
+// Addresses of the services of one state folder, written by the holder of its lock.
 struct ServiceAddresses {
   pid_t supervisor = 0;
   std::string orchestrator;
   std::string worker;
   std::string forecaster;
-  // "host:port" of the Prometheus endpoints; empty where there is none.
+  // "host:port" of the Prometheus endpoints; empty if there is none.
   std::string orchestrator_metrics;
   std::string worker_metrics;
   std::string forecaster_metrics;
-  // "host:port" of the orchestrator's status page; empty where there is none.
+  // "host:port" of the orchestrator's status page; empty if there is none.
   std::string orchestrator_status;
 };
 
@@ -48,7 +48,7 @@ void RemoveServiceAddresses(const std::string& state_dir);
 // NOT_FOUND: no services run, or they are still starting.
 [[nodiscard]] absl::StatusOr<ServiceAddresses> ReadServiceAddresses(const std::string& state_dir);
 
-// Whether some process holds the lock.
+// Whether any process holds the lock.
 bool StateIsLocked(const std::string& state_dir);
 
 }  // namespace kernelcast::cli

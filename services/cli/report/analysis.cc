@@ -9,10 +9,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/measuring_cost.h"
 #include "services/cli/core/text.h"
 
 namespace kernelcast::cli {
 namespace {
+
+// Length of a model's text shown as an example.
+constexpr int kShownExample = 120;
 
 std::string WrongResultPhrase(WrongResult::Cause cause) {
   switch (cause) {
@@ -48,7 +52,7 @@ std::string ExploitPhrase(Exploit::Kind kind) {
     case Exploit::Kind::kMutatedInput: return "exploit: changed its input";
     case Exploit::Kind::kCachedOutput: return "exploit: cached output";
     case Exploit::Kind::kSkippedWork: return "exploit: skipped work";
-    case Exploit::Kind::kBelowRoofline: return "exploit: faster than the hardware allows";
+    case Exploit::Kind::kImplausiblyFast: return "exploit: faster than the hardware allows";
     case Exploit::Kind::kWriteOutOfBounds: return "exploit: wrote out of bounds";
     case Exploit::Kind::kBackgroundWork: return "exploit: background work";
     case Exploit::Kind::kForgedResult: return "exploit: forged result";
@@ -140,133 +144,94 @@ void AnalyzeReliability(const ReportInput& input, ReportAnalysis& analysis) {
   analysis.reliability = std::move(points);
 }
 
-// Of several evaluations of one candidate, a measurement stands before a fact, a fact before a
-// forecast, and a forecast before a refusal.
-int Standing(const ReportCandidate& candidate) {
-  if (candidate.measurement.has_value()) return 3;
-  if (candidate.compile_error.has_value()) return 2;
-  return FateOf(candidate) == Fate::kPruned ? 1 : 0;
-}
-
-void MarkSuperseded(const ReportInput& input, ReportAnalysis& analysis) {
-  std::map<std::string, size_t> standing;
-  for (size_t i = 0; i < input.candidates.size(); ++i) {
-    analysis.superseded.push_back(false);
-    const ReportCandidate& candidate = input.candidates[i];
-    if (analysis.is_confirmation[i]) continue;
-    const auto [entry, first] = standing.emplace(candidate.candidate.candidate_id, i);
-    if (first) continue;
-    const size_t other = entry->second;
-    const int own = Standing(candidate);
-    const int others = Standing(input.candidates[other]);
-    // Two measurements of one candidate are both shown; the second is a repetition or reused.
-    if (own == 3 && others == 3) continue;
-    if (own >= others) {
-      analysis.superseded[other] = true;
-      entry->second = i;
-    } else {
-      analysis.superseded[i] = true;
-    }
-  }
+DecisionReason ReasonOf(const ReportCandidate& candidate) {
+  if (candidate.reused) return DecisionReason::kReused;
+  return candidate.decision.has_value() ? candidate.decision->reason : DecisionReason::kRequested;
 }
 
 void Count(const ReportInput& input, ReportAnalysis& analysis) {
   ReportCounts& counts = analysis.counts;
-  double measured_seconds = 0;
-  std::set<std::string> seen;
+  MeasuringCost cost;
+  std::map<std::string, double> pruned;  // P(failure) by candidate
+  std::map<std::string, CountedCandidate> counted;
+  std::set<std::string> faster;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
     const double seconds = candidate.measurement.has_value() && !candidate.reused
                                ? static_cast<double>(candidate.measurement->device_time_ns) * 1e-9
                                : 0;
+    const double preparing =
+        seconds > 0 ? static_cast<double>(candidate.measurement->preparation_time_ns) * 1e-9 : 0;
     counts.device_seconds_spent += seconds;
+    counts.device_seconds_preparing += preparing;
     if (analysis.is_confirmation[i]) {
-      counts.device_seconds_confirming += seconds;
+      counts.device_seconds_confirming += seconds - preparing;
       continue;
     }
-    ++counts.decided;
-    const DecisionReason reason =
-        candidate.decision.has_value() ? candidate.decision->reason : DecisionReason::kRequested;
-    if (reason == DecisionReason::kLowConfidence) ++counts.deferred;
-    if (reason == DecisionReason::kPromising) ++counts.promoted;
-    if (reason == DecisionReason::kAudit) ++counts.audited;
-    if (analysis.superseded[i]) continue;
-    if (seen.insert(candidate.candidate.candidate_id).second) ++counts.considered;
-    const Fate fate = FateOf(candidate);
-    if (fate == Fate::kPruned) ++counts.pruned;
-    if (fate == Fate::kRejected) ++counts.rejected;
-    if (candidate.compile_error.has_value()) ++counts.failures;
-    if (!candidate.measurement.has_value()) continue;
-    if (candidate.reused) {
-      ++counts.reused;
-    } else {
-      ++counts.measured;
-      measured_seconds += seconds;
+    const std::string& id = candidate.candidate.candidate_id;
+    CountedCandidate& one = counted[id];
+    one.Accept(counts);
+    one.Settle(ReasonOf(candidate), OutcomeOf(candidate), counts);
+    const std::optional<double> failure_probability =
+        candidate.forecast.has_value() ? std::optional(candidate.forecast->failure_probability)
+                                       : std::nullopt;
+    if (candidate.measurement.has_value()) {
+      if (const auto before = pruned.extract(id)) cost.Unpruned(before.mapped());
+      const Measurement& measurement = *candidate.measurement;
+      if (!candidate.reused && measurement.level == MeasureLevel::kScreen &&
+          OutcomeOf(candidate) != EvaluationOutcome::kUnstable) {
+        cost.Measured(measurement.device_time_ns - measurement.preparation_time_ns,
+                      SpeedupOf(candidate) != nullptr, failure_probability);
+      }
+    } else if (OutcomeOf(candidate) == EvaluationOutcome::kPruned && failure_probability) {
+      if (const auto before = pruned.extract(id)) cost.Unpruned(before.mapped());
+      pruned.emplace(id, *failure_probability);
+      cost.Pruned(*failure_probability);
     }
-    if (fate == Fate::kFailed) ++counts.failures;
     const Ratio* speedup = SpeedupOf(candidate);
-    if (speedup != nullptr && speedup->low > 1) ++counts.faster;
-    switch (reason) {
-      case DecisionReason::kLowConfidence: ++counts.measured_deferred; break;
-      case DecisionReason::kPromising: ++counts.measured_promoted; break;
-      case DecisionReason::kAudit: ++counts.measured_audited; break;
-      default: ++counts.measured_otherwise;
-    }
+    if (speedup != nullptr && speedup->low > 1) faster.insert(id);
   }
-  if (counts.measured > 0) {
-    counts.device_seconds_avoided = static_cast<double>(counts.pruned) * measured_seconds /
-                                    static_cast<double>(counts.measured);
-  }
-  if (counts.decided > 0) {
-    counts.defer_rate = static_cast<double>(counts.deferred) / static_cast<double>(counts.decided);
+  counts.faster = faster.size();
+  counts.device_seconds_avoided = static_cast<double>(cost.AvoidedNs()) * 1e-9;
+  if (input.search.has_value() && input.search->device_time.has_value()) {
+    const ReportDeviceTime& time = *input.search->device_time;
+    counts.device_seconds_spent = time.spent_seconds;
+    counts.device_seconds_preparing = time.preparing_seconds;
+    counts.device_seconds_confirming = time.confirming_seconds;
+    counts.device_seconds_avoided = time.avoided_seconds;
   }
 }
 
+// Finds the search's named best, or else the best of the records.
 void FindBest(const ReportInput& input, ReportAnalysis& analysis) {
-  double best_speedup = 0;
-  for (size_t i = 0; i < input.candidates.size(); ++i) {
-    const Ratio* speedup = SpeedupOf(input.candidates[i]);
-    if (speedup == nullptr || speedup->value <= best_speedup) continue;
-    // A confirmation repeats what is already listed; it is shown as such, not as another best.
-    if (analysis.is_confirmation[i]) continue;
-    best_speedup = speedup->value;
-    analysis.best = static_cast<int>(i);
-  }
-  if (input.search.has_value() && input.search->confirmed.has_value() &&
-      MeasuredSpeedup(input.search->confirmed->measurement) != nullptr) {
+  const bool named = input.search.has_value() && input.search->confirmed.has_value() &&
+                     MeasuredSpeedup(input.search->confirmed->measurement) != nullptr;
+  const ReportRow* row = nullptr;
+  if (named) {
     analysis.shown_best = input.search->confirmed;
-    analysis.confirmed = true;
-  } else {
-    // Without a search at hand, a confirmation among the records counts the same.
-    double confirmed_speedup = 0;
-    for (size_t i = 0; i < input.candidates.size(); ++i) {
-      const ReportCandidate& candidate = input.candidates[i];
-      const Ratio* speedup = SpeedupOf(candidate);
-      if (speedup == nullptr || candidate.measurement->level != MeasureLevel::kFinal ||
-          speedup->value <= confirmed_speedup) {
-        continue;
-      }
-      confirmed_speedup = speedup->value;
-      analysis.shown_best =
-          ReportBest{candidate.candidate, *candidate.measurement, candidate.request_id};
-      analysis.confirmed = true;
+    const std::string& id = analysis.shown_best->candidate.candidate_id;
+    for (const ReportRow& one : analysis.rows) {
+      if (input.candidates[one.standing].candidate.candidate_id == id) row = &one;
     }
-  }
-  if (!analysis.shown_best.has_value() && analysis.best >= 0) {
-    const ReportCandidate& best = input.candidates[static_cast<size_t>(analysis.best)];
+  } else if (!analysis.rows.empty() && analysis.rows.front().speedup() != nullptr) {
+    row = &analysis.rows.front();
+    size_t place = row->standing;
+    for (const size_t i : row->confirmations) {
+      if (SpeedupOf(input.candidates[i]) != nullptr) place = i;
+    }
+    const ReportCandidate& best = input.candidates[place];
     analysis.shown_best = ReportBest{best.candidate, *best.measurement, best.request_id};
   }
   if (!analysis.shown_best.has_value()) return;
   Candidate& shown = analysis.shown_best->candidate;
-  const Ratio* speedup = MeasuredSpeedup(analysis.shown_best->measurement);
-  analysis.faster = speedup != nullptr && speedup->low > 1;
-  if (!shown.source.empty()) return;
+  analysis.confirmed = named || row->final.has_value();
+  analysis.best_speedup =
+      row != nullptr ? *row->speedup() : *MeasuredSpeedup(analysis.shown_best->measurement);
+  if (analysis.confirmed && row != nullptr) analysis.best_screening = row->screening;
+  analysis.faster = analysis.best_speedup.low > 1;
   for (const ReportCandidate& candidate : input.candidates) {
-    if (candidate.candidate.candidate_id == shown.candidate_id &&
-        !candidate.candidate.source.empty()) {
-      shown = candidate.candidate;
-      return;
-    }
+    if (!shown.source.empty()) return;
+    if (candidate.candidate.candidate_id == shown.candidate_id) shown = candidate.candidate;
   }
 }
 
@@ -360,6 +325,12 @@ const Ratio* SpeedupOf(const ReportCandidate& candidate) {
   return candidate.measurement.has_value() ? MeasuredSpeedup(*candidate.measurement) : nullptr;
 }
 
+std::string NameOf(const Candidate& candidate) {
+  return candidate.name.empty() ? OriginOf(candidate) : candidate.name;
+}
+
+Route RouteOf(const ReportCandidate& candidate) { return kernelcast::RouteOf(ReasonOf(candidate)); }
+
 std::string OriginOf(const Candidate& candidate) {
   static constexpr std::string_view kPrefix = "template:";
   if (candidate.origin.empty()) return "unnamed";
@@ -450,27 +421,104 @@ std::string RiskText(const ReportRisk& risk) {
   std::string text =
       absl::StrCat("Of ", FormatCount(risk.candidates), " candidates pruned or audited, ");
   if (risk.measured == 0) {
-    absl::StrAppend(&text, "none was measured all the same, so nothing is known.");
+    absl::StrAppend(&text, "none was audited, so the loss from pruning is unknown.");
   } else {
-    absl::StrAppend(&text, FormatShare(risk.estimate), " [", FormatShare(risk.low), ", ",
-                    FormatShare(risk.high), "] would have won, by the ", FormatCount(risk.measured),
-                    " that ", risk.measured == 1 ? "was" : "were", " measured all the same.");
+    // With few audits the unbiased estimate can exceed 1.
+    absl::StrAppend(&text, FormatShare(std::min(1.0, risk.estimate)), " [", FormatShare(risk.low),
+                    ", ", FormatShare(risk.high), "] would have won, by the ",
+                    FormatCount(risk.measured), risk.measured == 1 ? " audit." : " audits.");
   }
+  if (!risk.certifies) return text;
   if (risk.certified_threshold > 0) {
     absl::StrAppend(&text, " Certified with confidence ", FormatShare(1 - risk.delta), ": at most ",
                     FormatShare(risk.alpha), " of those with a win probability below ",
                     FormatShare(risk.certified_threshold), " are winners.");
   } else {
     absl::StrAppend(&text, " Nothing is certified",
-                    risk.informative ? "."
-                                     : ": the forecasts were not seen to tell faster from "
-                                       "slower.");
+                    risk.informative
+                        ? "."
+                        : ": the forecasts have not been shown to distinguish faster from "
+                          "slower.");
   }
   if (risk.alarms > 0) {
-    absl::StrAppend(&text, " A certificate was taken back ", FormatCount(risk.alarms),
+    absl::StrAppend(&text, " A certificate was revoked ", FormatCount(risk.alarms),
                     risk.alarms == 1 ? " time." : " times.");
   }
   return text;
+}
+
+std::string GenerationText(const ReportGeneration& generation) {
+  std::string text = absl::StrCat(
+      "Asked a model for ", FormatCount(generation.requested),
+      generation.requested == 1 ? " kernel: " : " kernels: ", FormatCount(generation.written),
+      " written, ", FormatCount(generation.duplicates), " repeated, ",
+      FormatCount(generation.unusable), " unusable, ", FormatCount(generation.unanswered),
+      " unanswered");
+  if (generation.given_up > 0) {
+    absl::StrAppend(&text, ", ", FormatCount(generation.given_up), " abandoned at the end");
+  }
+  absl::StrAppend(&text, "; ", FormatCount(generation.input_tokens + generation.output_tokens),
+                  " tokens");
+  if (generation.cost > 0) absl::StrAppend(&text, ", cost ", FormatNumber(generation.cost));
+  return text + ".";
+}
+
+std::string ModelUseText(const ModelUse& use) {
+  uint64_t unreadable = 0;
+  for (const auto& [fault, one] : use.unreadable) unreadable += one.count;
+  std::string text = absl::StrCat(
+      "Asked a model for ", FormatCount(use.asked),
+      use.asked == 1 ? " forecast: " : " forecasts: ", FormatCount(use.used), " used, ",
+      FormatCount(use.declined), " declined, ", FormatCount(unreadable), " unreadable");
+  std::string kinds;
+  for (const auto& [fault, one] : use.unreadable) {
+    absl::StrAppend(&kinds, kinds.empty() ? " (" : ", ", FormatCount(one.count), " ",
+                    OneLine(fault));
+  }
+  if (!kinds.empty()) absl::StrAppend(&text, kinds, ")");
+  absl::StrAppend(&text, ", ", FormatCount(use.unanswered), " unanswered; ",
+                  FormatCount(use.token_usage.input_tokens + use.token_usage.output_tokens),
+                  " tokens");
+  if (use.token_usage.cost_dollars > 0) {
+    absl::StrAppend(&text, ", cost ", FormatNumber(use.token_usage.cost_dollars));
+  }
+  text += ".";
+  if (use.over_budget > 0) {
+    absl::StrAppend(&text, " Not asked for ", FormatCount(use.over_budget),
+                    " more: the token budget was spent.");
+  }
+  if (use.used == 0) text += " No forecast uses an answer of a model.";
+  for (const auto& [fault, one] : use.unreadable) {
+    if (one.example.empty()) continue;
+    absl::StrAppend(&text, " First ", OneLine(fault), ": \"",
+                    Truncate(OneLine(one.example), kShownExample), "\".");
+  }
+  if (use.unanswered > 0 && !use.last_error.empty()) {
+    absl::StrAppend(&text, " Last error: ", Truncate(OneLine(use.last_error), kShownExample), ".");
+  }
+  return text;
+}
+
+std::string MeasuredWhyText(const ReportCounts& counts) {
+  std::string text;
+  for (const auto& [count, word] :
+       {std::pair(counts.bootstrap, "bootstrap"), std::pair(counts.selected, "selected"),
+        std::pair(counts.deferred, "deferred"), std::pair(counts.promoted, "promoted"),
+        std::pair(counts.audited, "audited"), std::pair(counts.requested, "requested"),
+        std::pair(counts.unforecast, "without a forecast")}) {
+    if (count > 0) absl::StrAppend(&text, text.empty() ? "" : ", ", FormatCount(count), " ", word);
+  }
+  return text;
+}
+
+std::string DeviceTimeText(const ReportCounts& counts) {
+  const double measuring = counts.device_seconds_spent - counts.device_seconds_preparing -
+                           counts.device_seconds_confirming;
+  return absl::StrCat(FormatSeconds(counts.device_seconds_spent),
+                      " of device time: ", FormatSeconds(std::max(0.0, measuring)), " measuring, ",
+                      FormatSeconds(counts.device_seconds_preparing), " preparing, ",
+                      FormatSeconds(counts.device_seconds_confirming), " confirming; ",
+                      FormatSeconds(counts.device_seconds_avoided), " avoided by pruning");
 }
 
 std::string_view ReasonWord(DecisionReason reason) {
@@ -482,6 +530,8 @@ std::string_view ReasonWord(DecisionReason reason) {
     case DecisionReason::kRequested: return "requested";
     case DecisionReason::kBootstrap: return "bootstrap";
     case DecisionReason::kReused: return "measured before";
+    case DecisionReason::kSelected: return "selected";
+    case DecisionReason::kDeclined: return "declined";
     case DecisionReason::kUnpromising: return "unpromising";
     case DecisionReason::kBudgetPace: return "budget pace";
     case DecisionReason::kLikelyFailure: return "likely failure";
@@ -497,16 +547,12 @@ std::string_view ReasonWord(DecisionReason reason) {
 
 ReportAnalysis Analyze(const ReportInput& input) {
   ReportAnalysis analysis;
-  std::set<std::string> measured_before;
-  for (const ReportCandidate& candidate : input.candidates) {
-    const bool again = measured_before.count(candidate.candidate.candidate_id) > 0;
-    analysis.is_confirmation.push_back(candidate.measurement.has_value() && again &&
-                                       candidate.measurement->level == MeasureLevel::kFinal);
-    if (candidate.measurement.has_value()) {
-      measured_before.insert(candidate.candidate.candidate_id);
-    }
+  analysis.is_confirmation = Confirmations(input);
+  analysis.rows = ReportRows(input, analysis.is_confirmation);
+  analysis.superseded.assign(input.candidates.size(), false);
+  for (const ReportRow& row : analysis.rows) {
+    for (const size_t i : row.others) analysis.superseded[i] = true;
   }
-  MarkSuperseded(input, analysis);
   Count(input, analysis);
   FindBest(input, analysis);
   Summarize(input, analysis);

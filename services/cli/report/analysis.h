@@ -8,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "common/domain/candidate_counts.h"
 #include "common/domain/scoring.h"
 #include "services/cli/core/forecast_eval.h"
 #include "services/cli/report/model.h"
+#include "services/cli/report/rows.h"
 
 namespace kernelcast::cli {
 
@@ -18,41 +20,29 @@ namespace kernelcast::cli {
 enum class Fate { kOk, kFailed, kUnstable, kPruned, kRejected };
 Fate FateOf(const ReportCandidate& candidate);
 
-// The measured speedup over the reference, nullptr unless it ran to an ok.
+// The measured speedup over the reference, or nullptr if there is no ok measurement.
 const Ratio* SpeedupOf(const ReportCandidate& candidate);
 
-// Where a candidate came from: its origin without the "template:" of a space's points.
+// The candidate's name, or OriginOf if it has none.
+std::string NameOf(const Candidate& candidate);
+// Origin of a candidate, without the "template:" prefix of points of a space.
 std::string OriginOf(const Candidate& candidate);
-// "LANES=8 UNROLL=2 -ffast-math": without TEMPLATE, which the origin tells, and with the flags
-// themselves in the place of their index.
+// Tunables, e.g. "LANES=8 UNROLL=2 -ffast-math": without TEMPLATE, which the origin contains, and
+// with compiler flags instead of their index.
 std::string TunablesOf(const Candidate& candidate);
 
-// What went wrong, as a short phrase that many candidates share: "wrong result: a value is off".
-// Empty for candidates that did not fail.
+// A short failure reason that candidates share, e.g. "wrong result: a value is off". Empty if the
+// candidate did not fail.
 std::string FailurePhrase(const ReportCandidate& candidate);
 
-// Confirmations count nowhere but in the device time.
-struct ReportCounts {
-  uint64_t considered = 0;  // distinct candidates
-  uint64_t decided = 0;     // evaluations: a pruned candidate may be considered again
-  uint64_t measured = 0;    // evaluations for which a device was used
-  uint64_t reused = 0;
-  uint64_t deferred = 0;  // decisions, as the next two
-  uint64_t promoted = 0;
-  uint64_t audited = 0;
-  // Of the measured, by why; those of which no worker could measure anything are not in these.
-  uint64_t measured_deferred = 0;
-  uint64_t measured_promoted = 0;
-  uint64_t measured_audited = 0;
-  uint64_t measured_otherwise = 0;
-  uint64_t pruned = 0;
-  uint64_t rejected = 0;
-  uint64_t failures = 0;            // measured, and not correct
-  uint64_t faster = 0;              // measured, and faster by the interval
-  double device_seconds_spent = 0;  // confirmations included
+// Confirmations are counted only in the device time.
+struct ReportCounts : CandidateCounts {
+  uint64_t faster = 0;  // measured, with an interval above 1
+  // From the search if available, otherwise from the records alone.
+  double device_seconds_spent = 0;  // includes the next two
+  double device_seconds_preparing = 0;
   double device_seconds_confirming = 0;
   double device_seconds_avoided = 0;
-  double defer_rate = 0;  // deferred / decided
 };
 
 struct OriginSummary {
@@ -60,14 +50,14 @@ struct OriginSummary {
   uint64_t considered = 0;
   uint64_t measured = 0;
   uint64_t pruned = 0;
-  uint64_t failures = 0;         // compile errors too
+  uint64_t failures = 0;         // includes compile errors
   std::vector<double> speedups;  // of those measured ok, ascending
 };
 
 struct FailureSummary {
   std::string phrase;
   uint64_t count = 0;
-  bool measured = false;  // else found by compiling alone
+  bool measured = false;  // false: found by compiling
 };
 
 // One point of the reliability diagram.
@@ -84,16 +74,18 @@ struct ReliabilityPoint {
 
 struct ReportAnalysis {
   ReportCounts counts;
-  // Index of the best measured candidate, or -1.
-  int best = -1;
-  // What is shown as the best: the confirmed one, else the best by screening; absent where nothing
-  // was measured correct.
+  // The candidates, best first.
+  std::vector<ReportRow> rows;
+  // The candidate shown as the best: the confirmed one, else the best by screening; absent if
+  // nothing was measured correct. It is the first of `rows` if it is among the records.
   std::optional<ReportBest> shown_best;
-  bool confirmed = false;  // shown_best was measured at the final level
-  bool faster = false;     // by its interval
-  // Confirmations: measured again at the final level after having been measured before.
+  Ratio best_speedup;                   // of shown_best
+  std::optional<Ratio> best_screening;  // of shown_best, if measured separately
+  bool confirmed = false;               // shown_best was measured at the final level
+  bool faster = false;                  // by its interval
+  // By evaluation: a repeated measurement at the final level.
   std::vector<bool> is_confirmation;
-  // Settled without measuring, and the candidate was evaluated otherwise before or after.
+  // By evaluation: another evaluation of the candidate counts instead.
   std::vector<bool> superseded;
   std::vector<OriginSummary> origins;    // best first
   std::vector<FailureSummary> failures;  // most frequent first
@@ -111,30 +103,40 @@ struct ReportAnalysis {
 
 ReportAnalysis Analyze(const ReportInput& input);
 
-// Measured speedup relative to the baseline of a forecast. Absent where the baseline is a candidate
-// whose speedup is not in `speedups` (by candidate id).
+// Measured speedup relative to a forecast's baseline. nullopt if the baseline is a candidate whose
+// speedup is not in `speedups` (by candidate id).
 std::optional<double> SpeedupOverBaseline(const Forecast& forecast, double speedup,
                                           const std::map<std::string, double>& speedups);
 std::map<std::string, double> SpeedupsById(const std::vector<ReportCandidate>& candidates);
 
-// The candidate's forecast with its outcome; none where there is no forecast, or nothing came of it
-// that tells about it. Where the baseline is unknown: none, and `unknown_baseline` is counted up.
+// The candidate's forecast with its outcome. nullopt if there is no forecast, or the outcome says
+// nothing about it. nullopt and increments `unknown_baseline` if the baseline is unknown.
 std::optional<ForecastOutcome> ForecastOutcomeOf(const ReportCandidate& candidate,
                                                  const std::map<std::string, double>& speedups,
                                                  uint64_t* unknown_baseline);
 
-// Forecasts with their outcomes, for scoring. `skipped` counts measured candidates whose baseline
-// is unknown.
+// Forecasts with their outcomes, for scoring. `skipped` counts measured candidates with an unknown
+// baseline.
 std::vector<ForecastOutcome> ForecastOutcomes(const std::vector<ReportCandidate>& candidates,
                                               uint64_t* skipped);
 
-// 1 / audit propensity for audits, 1 for what was measured for another reason.
+// 1 / audit propensity for audits, 1 for candidates measured for another reason.
 double WeightOf(const ReportCandidate& candidate);
 
-// What a search's pruning may have lost, in two or three sentences.
+// What pruning may have lost in a search, in two or three sentences.
 std::string RiskText(const ReportRisk& risk);
+// Results of the requests to a model, in one sentence each.
+std::string GenerationText(const ReportGeneration& generation);
+std::string ModelUseText(const ModelUse& use);
+// Why candidates were measured, e.g. "40 selected, 30 deferred, 20 promoted"; zeros are left out.
+std::string MeasuredWhyText(const ReportCounts& counts);
+// "37.2 s of device time: 30.0 s measuring, 4.1 s preparing, 3.1 s confirming; 18.0 s avoided".
+std::string DeviceTimeText(const ReportCounts& counts);
 
-// The reason in words, as a heading: "deferred", "promoted", "audit", ...
+// The route of a candidate, by the evaluation that counts.
+Route RouteOf(const ReportCandidate& candidate);
+
+// The reason as a heading: "deferred", "promoted", "audit", ...
 std::string_view ReasonWord(DecisionReason reason);
 
 }  // namespace kernelcast::cli

@@ -5,7 +5,7 @@
 
 namespace kernelcast::cli {
 
-// assets/report.css and assets/report.js, compiled in.
+// The contents of assets/report.css and assets/report.js, compiled in.
 std::string_view ReportStyleSheet();
 std::string_view ReportScript();
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/highlight.h"
+#include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // Above this many points, marks lose their tooltips and whiskers and become one path.
 constexpr size_t kManyPoints = 400;
 
-// Coordinates with one decimal, the shortest way to write them.
+// Formats a coordinate with at most one decimal.
 std::string N(double value) {
   std::array<char, 32> buffer;
   if (std::fabs(value) < 0.05) value = 0;
@@ -40,7 +41,7 @@ struct Frame {
   double y1() const { return top; }
 };
 
-// From values to coordinates, linear or logarithmic; values outside are held at the ends.
+// Maps values to coordinates, linearly or logarithmically. Clamps values outside the range.
 class Scale {
  public:
   Scale(double low, double high, double from, double to, bool logarithmic)
@@ -79,7 +80,7 @@ std::string Text(double x, double y, const char* style, const std::string& text)
                       "</text>");
 }
 
-// A round dot as a piece of a path with round caps: a tenth of the bytes of a circle.
+// A round dot as part of a path with round caps: a tenth of the bytes of a circle.
 std::string PathDot(double x, double y) { return absl::StrCat("M", N(x), " ", N(y), "h0"); }
 
 std::vector<double> LinearTicks(double low, double high, int most) {
@@ -108,18 +109,13 @@ std::string SpeedupAxisY(const Frame& frame, const Scale& y) {
   return svg;
 }
 
-const char* MarkOf(const ReportCandidate& candidate) {
-  if (!candidate.decision.has_value()) return "boot";
-  switch (candidate.decision->reason) {
-    case DecisionReason::kLowConfidence: return "defer";
-    case DecisionReason::kPromising: return "promo";
-    case DecisionReason::kAudit: return "audit";
-    default: return "boot";
-  }
+// CSS class of a mark: the name of the candidate's route.
+std::string MarkOf(const ReportCandidate& candidate) {
+  return std::string(Name(RouteOf(candidate)));
 }
 
 std::string Tooltip(const ReportCandidate& candidate) {
-  std::string text = OriginOf(candidate.candidate);
+  std::string text = NameOf(candidate.candidate);
   if (const std::string tunables = TunablesOf(candidate.candidate); !tunables.empty()) {
     absl::StrAppend(&text, " ", tunables);
   }
@@ -131,8 +127,8 @@ std::string Tooltip(const ReportCandidate& candidate) {
   return text;
 }
 
-// Range of measured speedups for an axis: the fast end is never cut; candidates slower than a
-// sixteenth of the reference are shown at the edge.
+// Axis range for measured speedups. The fast end is never cut; candidates slower than a sixteenth
+// of the reference are shown at the edge.
 struct Range {
   double low = 0;
   double high = 0;
@@ -225,9 +221,15 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
       failures.push_back({x, 0, &candidate});
     }
   }
+  std::vector<const ReportRow*> finals;
+  for (const ReportRow& row : analysis.rows) {
+    if (!row.final.has_value()) continue;
+    finals.push_back(&row);
+    speedups.push_back(row.final->value);
+  }
   const std::optional<Range> range = SpeedupRange(speedups);
   if (!range.has_value()) return "";
-  // Records are in order of settlement; by time they already ascend, but clocks may step.
+  // Records are in order of settlement, so times should ascend, but clocks may step.
   std::stable_sort(marks.begin(), marks.end(),
                    [](const Mark& a, const Mark& b) { return a.x < b.x; });
 
@@ -290,7 +292,20 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
   }
   if (!step.empty()) {
     absl::StrAppend(&svg, "<path class=best d=\"", step, "\"/>", rings);
-    svg += Text(frame.x1() - 8, y(best) - 9, "end e", TickLabel(best));
+  }
+  for (const ReportRow* row : finals) {
+    const double cx = frame.x1() - 6;
+    absl::StrAppend(&svg, "<path class=\"whisker strong\" d=\"M", N(cx), " ", N(y(row->final->low)),
+                    "V", N(y(row->final->high)), "\"/><path class=final d=\"M", N(cx), " ",
+                    N(y(row->final->value) - 5.5), "l5.5 5.5l-5.5 5.5l-5.5-5.5z\"><title>",
+                    Html(NameOf(input.candidates[row->standing].candidate)), ": final ",
+                    FormatSpeedup(*row->final), "</title></path>");
+  }
+  // The figure of the headline.
+  if (analysis.shown_best.has_value()) {
+    const double value = analysis.best_speedup.value;
+    svg += Text(frame.x1() - (finals.empty() ? 8 : 16), y(value) - 9, "end e",
+                absl::StrCat(Times(value), analysis.confirmed ? " final" : " screening"));
   }
   svg += "</svg>";
   return svg;
@@ -356,7 +371,7 @@ std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& anal
   for (const Point& point : points) {
     const double cx = x(point.forecast);
     const double cy = y(point.measured->value);
-    const char* style = MarkOf(*point.candidate);
+    const std::string style = MarkOf(*point.candidate);
     if (many) {
       paths[style] += PathDot(cx, cy);
       continue;
@@ -433,7 +448,7 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
   }
   std::string path;
   std::string marks;
-  // Counts below the plot, on the same axis of confidence.
+  // Counts below the plot, on the same confidence axis.
   const double counts_low = frame.height - 44;
   const double counts_high = frame.y0() + 26;
   std::string bars;
@@ -452,7 +467,7 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
     absl::StrAppend(&marks, "<path class=\"whisker strong\" d=\"M", N(cx), " ",
                     N(y(std::max(0.0, centre - half))), "V", N(y(std::min(1.0, centre + half))),
                     "\"/><circle class=calib cx=", N(cx), " cy=", N(cy), " r=", N(radius),
-                    "><title>confidence ", FormatShare(point.mean_confidence), ", came true ",
+                    "><title>confidence ", FormatShare(point.mean_confidence), ", correct ",
                     FormatShare(point.accuracy), ", ", point.items, " forecasts of which ",
                     point.audits, " audits, weight ", FormatFixed(point.weight, 1),
                     "</title></circle>");
@@ -466,7 +481,7 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
     absl::StrAppend(&bars, "<rect class=count x=", N(bar_left), " y=", N(counts_low - all),
                     " width=", N(bar_width), " height=", N(all), " />");
     if (point.audits > 0) {
-      absl::StrAppend(&bars, "<rect class=\"count audit\" x=", N(bar_left),
+      absl::StrAppend(&bars, "<rect class=\"count audited\" x=", N(bar_left),
                       " y=", N(counts_low - audits), " width=", N(bar_width), " height=", N(audits),
                       " />");
     }
@@ -479,38 +494,38 @@ std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points) {
   svg += Text((frame.x0() + frame.x1()) / 2, frame.height - 6, "axis m",
               "confidence in the forecast bin");
   absl::StrAppend(&svg, "<text class=\"axis m\" transform=\"translate(13 ",
-                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">came true</text>",
+                  N((frame.y0() + frame.y1()) / 2), ") rotate(-90)\">correct</text>",
                   "<text class=\"axis m\" transform=\"translate(13 ",
                   N((counts_low + counts_high) / 2), ") rotate(-90)\">count</text></svg>");
   return svg;
 }
 
 std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analysis) {
-  static constexpr std::array kStyles = {"promo", "defer", "audit", "boot", "prune", "reject"};
+  static constexpr std::array kDrawn = {Route::kSelected,  Route::kPromoted,  Route::kDeferred,
+                                        Route::kAudited,   Route::kRequested, Route::kUnforecast,
+                                        Route::kBootstrap, Route::kReused,    Route::kPruned,
+                                        Route::kDuplicate, Route::kRejected};
   std::vector<size_t> kinds;
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
     if (analysis.is_confirmation[i]) continue;
-    switch (FateOf(candidate)) {
-      case Fate::kPruned: kinds.push_back(4); break;
-      case Fate::kRejected: kinds.push_back(5); break;
-      default: {
-        const std::string_view mark = MarkOf(candidate);
-        kinds.push_back(
-            static_cast<size_t>(std::find(kStyles.begin(), kStyles.end(), mark) - kStyles.begin()));
-      }
-    }
+    const Fate fate = FateOf(candidate);
+    const Route route = fate == Fate::kPruned     ? Route::kPruned
+                        : fate == Fate::kRejected ? Route::kRejected
+                                                  : RouteOf(candidate);
+    kinds.push_back(
+        static_cast<size_t>(std::find(kDrawn.begin(), kDrawn.end(), route) - kDrawn.begin()));
   }
   if (kinds.empty()) return "";
   const Frame frame{.width = 1040, .height = 168, .left = 52, .top = 8};
   const size_t columns = std::min<size_t>(kinds.size(), 130);
   const double column = (frame.x1() - frame.x0()) / static_cast<double>(columns);
   const double height = frame.y0() - frame.y1();
-  std::array<std::string, kStyles.size()> paths;
+  std::array<std::string, kDrawn.size()> paths;
   for (size_t c = 0; c < columns; ++c) {
     const size_t begin = c * kinds.size() / columns;
     const size_t end = (c + 1) * kinds.size() / columns;
-    std::array<size_t, kStyles.size()> counts{};
+    std::array<size_t, kDrawn.size()> counts{};
     for (size_t i = begin; i < end; ++i) ++counts[kinds[i]];
     double y = frame.y0();
     for (size_t k = 0; k < counts.size(); ++k) {
@@ -527,7 +542,8 @@ std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analys
   std::string svg = Open(frame, "Decisions from the first candidate to the last");
   for (size_t k = 0; k < paths.size(); ++k) {
     if (!paths[k].empty()) {
-      absl::StrAppend(&svg, "<path class=\"fill ", kStyles[k], "\" d=\"", paths[k], "\"/>");
+      absl::StrAppend(&svg, "<path class=\"fill ", std::string(Name(kDrawn[k])), "\" d=\"",
+                      paths[k], "\"/>");
     }
   }
   for (const double share : {0.0, 0.5, 1.0}) {

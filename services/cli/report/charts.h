@@ -10,8 +10,8 @@
 
 namespace kernelcast::cli {
 
-// Charts as inline SVG; colours come from classes that the page's style sheet defines. Each returns
-// "" where there is nothing to draw.
+// Charts as inline SVG, coloured by classes of the page's style sheet. Each function returns "" if
+// there is nothing to draw.
 
 enum class ProgressAxis { kConsidered, kMeasured, kTime };
 
@@ -22,13 +22,13 @@ std::string BestSoFarChart(const ReportInput& input, const ReportAnalysis& analy
 // Forecast against measured speedup, both over the reference.
 std::string ForecastScatter(const ReportInput& input, const ReportAnalysis& analysis);
 
-// How often forecasts of a confidence came true, with how many there were of each.
+// Observed accuracy by forecast confidence, with the number of forecasts.
 std::string ReliabilityChart(const ReportAnalysis& analysis);
 
-// The same for any buckets; `low` to `high` of all of them is 0 to 1.
+// The same for any buckets that cover 0 to 1.
 std::string ReliabilityChart(const std::vector<ReliabilityPoint>& points);
 
-// Lines over two shares.
+// A line over two shares.
 struct ChartLine {
   std::string name;
   const char* style = "best";  // a class: "best", "calibline", "ideal"
@@ -38,21 +38,21 @@ struct LineChartOptions {
   std::string label;
   std::string x_axis;
   std::string y_axis;
-  bool logarithmic_x = false;  // from 1% on
+  bool logarithmic_x = false;  // starting at 1%
   double low_y = 0;
 };
 std::string LineChart(const std::vector<ChartLine>& lines, const LineChartOptions& options);
 
-// What was decided, from the first candidate to the last, as stacked shares.
+// Decisions from the first candidate to the last, as stacked shares.
 std::string DecisionStrip(const ReportInput& input, const ReportAnalysis& analysis);
 
-// The distribution of a forecast, small enough for a table's cell.
+// The distribution of a forecast, small enough for a table cell.
 std::string BinHistogram(const Forecast& forecast);
 
-// Every measured speedup of an origin on an axis from `low` to `high`, which all origins share.
+// All measured speedups of an origin, on an axis from `low` to `high` that all origins share.
 std::string SpeedupStrip(const std::vector<double>& speedups, double low, double high);
 
-// Ticks of a logarithmic axis, four to eight where the range allows it.
+// Ticks of a logarithmic axis, four to eight if the range allows it.
 std::vector<double> LogTicks(double low, double high);
 std::string TickLabel(double value);  // "0.5×"
 

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -20,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxTextBytes = 4096;
 
-// Rounded to six significant digits: the page shows no more, and a thousand candidates stay small.
+// Rounded to six significant digits: the page shows no more, and the data stay small.
 Json Number(double value) {
   if (!std::isfinite(value)) return nullptr;
   char buffer[40];
@@ -138,10 +137,10 @@ const char* FateName(Fate fate) {
   return "";
 }
 
-// Sources of the page, each body once.
+// Sources of the page; each body is stored once.
 class Sources {
  public:
-  // nullopt where there is none or where the page would grow too large.
+  // Returns nullopt if there is no source, or the page would become too large.
   std::optional<Json> Add(std::string_view source) {
     if (source.empty()) return std::nullopt;
     const SplitSource split = Split(source);
@@ -169,34 +168,6 @@ class Sources {
 
 }  // namespace
 
-std::vector<size_t> DisplayOrder(const ReportInput& input) {
-  std::vector<size_t> order(input.candidates.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  struct Key {
-    int group;
-    double value;
-  };
-  const auto key = [&](size_t i) -> Key {
-    const ReportCandidate& candidate = input.candidates[i];
-    switch (FateOf(candidate)) {
-      case Fate::kOk: return {0, -SpeedupOf(candidate)->value};
-      case Fate::kUnstable: return {1, 0};
-      case Fate::kFailed: return {2, 0};
-      case Fate::kPruned:
-        return {3,
-                candidate.forecast.has_value() ? -candidate.forecast->expected_log2_speedup : 99};
-      case Fate::kRejected: return {4, 0};
-    }
-    return {5, 0};
-  };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const Key left = key(a);
-    const Key right = key(b);
-    return left.group != right.group ? left.group < right.group : left.value < right.value;
-  });
-  return order;
-}
-
 std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analysis) {
   Json json;
   json["schema"] = "kernelcast-report/1";
@@ -220,26 +191,34 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
                               {"alpha", Number(risk.alpha)},
                               {"delta", Number(risk.delta)},
                               {"informative", risk.informative},
-                              {"alarms", risk.alarms}};
+                              {"alarms", risk.alarms},
+                              {"certifies", risk.certifies}};
   }
   const ReportCounts& counts = analysis.counts;
   json["counts"] = {{"considered", counts.considered},
-                    {"decided", counts.decided},
+                    {"decided", counts.decided()},
                     {"measured", counts.measured},
                     {"reused", counts.reused},
                     {"pruned", counts.pruned},
+                    {"bootstrap", counts.bootstrap},
+                    {"selected", counts.selected},
+                    {"requested", counts.requested},
+                    {"unforecast", counts.unforecast},
                     {"deferred", counts.deferred},
                     {"promoted", counts.promoted},
                     {"audited", counts.audited},
                     {"rejected", counts.rejected},
                     {"failures", counts.failures},
                     {"faster", counts.faster},
-                    {"defer_rate", Number(counts.defer_rate)},
+                    {"defer_rate", Number(counts.DeferRate())},
                     {"device_seconds_spent", Number(counts.device_seconds_spent)},
+                    {"device_seconds_preparing", Number(counts.device_seconds_preparing)},
+                    {"device_seconds_confirming", Number(counts.device_seconds_confirming)},
                     {"device_seconds_avoided", Number(counts.device_seconds_avoided)}};
   if (analysis.shown_best.has_value()) {
     json["best"] = {{"candidate_id", Text(analysis.shown_best->candidate.candidate_id)},
                     {"confirmed", analysis.confirmed},
+                    {"speedup", RatioJson(analysis.best_speedup)},
                     {"measurement", MeasurementJson(analysis.shown_best->measurement)}};
   }
   Json& schemes = json["bin_schemes"] = Json::object();
@@ -280,12 +259,22 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     }
   }
 
-  const std::vector<size_t> order = DisplayOrder(input);
   Sources sources;
   std::vector<std::optional<Json>> source_of(input.candidates.size());
-  for (const size_t i : order) source_of[i] = sources.Add(input.candidates[i].candidate.source);
+  for (const ReportRow& one : analysis.rows) {
+    source_of[one.standing] = sources.Add(input.candidates[one.standing].candidate.source);
+  }
   json["bodies"] = sources.Take();
 
+  Json& rows = json["rows"] = Json::array();
+  for (const ReportRow& one : analysis.rows) {
+    Json row = {{"candidate", one.standing}};
+    if (one.final.has_value()) row["final"] = RatioJson(*one.final);
+    if (one.screening.has_value()) row["screening"] = RatioJson(*one.screening);
+    if (!one.confirmations.empty()) row["confirmations"] = one.confirmations;
+    if (!one.others.empty()) row["others"] = one.others;
+    rows.push_back(std::move(row));
+  }
   Json& candidates = json["candidates"] = Json::array();
   for (size_t i = 0; i < input.candidates.size(); ++i) {
     const ReportCandidate& candidate = input.candidates[i];
@@ -293,7 +282,9 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     row["sequence"] = candidate.sequence;
     row["request_id"] = Text(candidate.request_id);
     row["id"] = Text(candidate.candidate.candidate_id);
+    row["name"] = Text(NameOf(candidate.candidate));
     row["origin"] = Text(OriginOf(candidate.candidate));
+    row["route"] = std::string(Name(RouteOf(candidate)));
     if (!candidate.candidate.tunables.empty()) {
       Json& tunables = row["tunables"] = Json::object();
       for (const Tunable& tunable : candidate.candidate.tunables) {
@@ -332,7 +323,8 @@ std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analy
     }
     if (source_of[i].has_value()) {
       row["source"] = std::move(*source_of[i]);
-    } else if (!candidate.candidate.source.empty()) {
+    } else if (!candidate.candidate.source.empty() && !analysis.superseded[i] &&
+               !analysis.is_confirmation[i]) {
       row["source_omitted"] = true;
     }
     candidates.push_back(std::move(row));

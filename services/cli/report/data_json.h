@@ -8,15 +8,13 @@
 
 namespace kernelcast::cli {
 
-// What the page's script and other programs read: schema "kernelcast-report/1". Sources are split
-// into their leading #define lines and a body that many candidates share, and are left out beyond
-// kMaxEmbeddedSourceBytes in all, those of the slowest first. No '<' occurs in the text, so that it
-// can stand in a script element.
+// Data for the page's script and other programs: schema "kernelcast-report/1". `candidates` holds
+// the evaluations in order of settlement; `rows` has one entry per candidate, best first, with the
+// indices of its evaluations. Sources are split into their leading #define lines and a body that
+// many candidates share. Beyond kMaxEmbeddedSourceBytes in total, the sources of the slowest
+// candidates are left out. The text contains no '<', so it is safe in a script element.
 inline constexpr size_t kMaxEmbeddedSourceBytes = 8 << 20;
 std::string ReportDataJson(const ReportInput& input, const ReportAnalysis& analysis);
-
-// Best first: measured by speedup, then failures, pruned by forecast, rejected.
-std::vector<size_t> DisplayOrder(const ReportInput& input);
 
 }  // namespace kernelcast::cli
 

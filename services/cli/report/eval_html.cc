@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/assets.h"
 #include "services/cli/report/charts.h"
@@ -12,7 +13,7 @@
 namespace kernelcast::cli {
 namespace {
 
-// Points of a curve that a picture can show.
+// Maximum number of points of a curve.
 constexpr size_t kMaxPoints = 400;
 
 std::string Cell(const Interval& interval) {
@@ -71,7 +72,7 @@ std::string RiskCoverage(const ForecastEvaluation& evaluation) {
   ChartLine curve{"risk of what is trusted", "best", {}};
   const size_t step = evaluation.risk_coverage.size() / kMaxPoints + 1;
   for (size_t i = 0; i < evaluation.risk_coverage.size(); ++i) {
-    // The last is always there.
+    // Always keep the last point.
     if (i % step != 0 && i + 1 != evaluation.risk_coverage.size()) continue;
     const CoveragePoint& point = evaluation.risk_coverage[i];
     curve.points.emplace_back(point.coverage, point.risk);
@@ -117,7 +118,7 @@ std::string Group(const EvaluatedGroup& group) {
   std::string html = Panel(group.name, note, Metrics(evaluation));
   absl::StrAppend(&html, "<div class=pair>",
                   Panel("Can the forecasts be trusted?",
-                        "Forecasts made with a confidence of 70% should come true 70% of the time.",
+                        "Forecasts with a confidence of 70% should be correct 70% of the time.",
                         Reliability(evaluation)),
                   Panel("Risk against coverage",
                         "How often the surest forecasts are wrong. Dotted: trusting at random.",
@@ -131,7 +132,7 @@ std::string Group(const EvaluatedGroup& group) {
                            evaluation.pools == 1 ? " pool" : " pools",
                            ". Dotted: choosing at random; pale: the share of winners found."),
               Recall(evaluation)),
-        Panel("In figures", "Random choice beside each.", Shares(evaluation)), "</div>");
+        Panel("In figures", "Compared with random choice.", Shares(evaluation)), "</div>");
   }
   return html;
 }
@@ -165,7 +166,7 @@ std::string RenderEvaluation(const std::vector<EvaluatedGroup>& groups,
       "evaluation</title><meta name=viewport content=\"width=device-width,initial-scale=1\"><meta "
       "name=color-scheme content=\"light dark\"><meta http-equiv=Content-Security-Policy "
       "content=\"default-src 'none'; style-src 'unsafe-inline'\"><style>",
-      std::string(ReportStyleSheet()),
+      RoutePaletteCss(), std::string(ReportStyleSheet()),
       "</style></head><body><header class=top><b>Kernelcast</b><span>evaluation of "
       "forecasts</span></header><main>");
   for (const EvaluatedGroup& group : groups) page += Group(group);

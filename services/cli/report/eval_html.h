@@ -14,7 +14,7 @@ struct EvaluatedGroup {
   ForecastEvaluation evaluation;
 };
 
-// A metric as people and machines are shown it.
+// A metric and how it is shown.
 struct EvaluatedMetric {
   const char* name;
   const char* key;
@@ -23,8 +23,8 @@ struct EvaluatedMetric {
 };
 const std::vector<EvaluatedMetric>& EvaluatedMetrics();
 
-// Figures and pictures of evaluated forecasts as one HTML page that needs nothing else and runs no
-// script.
+// Renders figures and charts of evaluated forecasts as one self-contained HTML page without
+// scripts.
 std::string RenderEvaluation(const std::vector<EvaluatedGroup>& groups,
                              const std::string& generator_version, int64_t generated_ns);
 

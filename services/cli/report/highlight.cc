@@ -106,7 +106,7 @@ const std::set<std::string_view>& Types() {
   return *types;
 }
 
-// Writes tokens as HTML and closes what is open at the end of each line.
+// Writes tokens as HTML and closes open spans at the end of each line.
 class LineWriter {
  public:
   void Add(std::string_view text, char style) {
@@ -193,7 +193,7 @@ class Lexer {
     plain_ = at_;
   }
 
-  // Text without a style is gathered, so that markup between its characters is not parted.
+  // Text without a style is collected, so that escapes that span several characters are not split.
   void Emit(size_t end, char style) {
     if (style == 0) {
       at_ = end;
@@ -210,7 +210,7 @@ class Lexer {
     return found == std::string_view::npos ? text_.size() : found + what.size();
   }
 
-  // End of a line that may be continued with a backslash.
+  // Position of the end of a line that may be continued with backslashes.
   size_t EndOfLogicalLine(size_t from) const {
     size_t end = from;
     while (end < text_.size()) {
@@ -297,14 +297,14 @@ class Lexer {
 
   std::string_view text_;
   size_t at_ = 0;
-  size_t plain_ = 0;  // start of what has not been written yet
+  size_t plain_ = 0;  // start of the text that has not been written yet
   LineWriter writer_;
 };
 
 }  // namespace
 
 std::string Html(std::string_view untrusted) {
-  // Most text needs nothing: one pass decides.
+  // Most text needs no escaping, so this is one pass.
   const std::string text = SanitizeUtf8(untrusted);
   std::string out;
   out.reserve(text.size() + text.size() / 8);
@@ -319,14 +319,14 @@ std::string Html(std::string_view untrusted) {
       default: break;
     }
     if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7F) {
-      // U+2400 + c: control pictures.
+      // Replace by U+2400 + c: control pictures.
       const unsigned picture = c == 0x7F ? 0x2421u : 0x2400u + c;
       out += static_cast<char>(0xE0 | (picture >> 12));
       out += static_cast<char>(0x80 | ((picture >> 6) & 0x3F));
       out += static_cast<char>(0x80 | (picture & 0x3F));
       continue;
     }
-    // U+202A..U+202E and U+2066..U+2069 reorder what is shown after them.
+    // U+202A..U+202E and U+2066..U+2069 reorder the text that follows.
     if (c == 0xE2 && i + 2 < text.size()) {
       const auto second = static_cast<unsigned char>(text[i + 1]);
       const auto third = static_cast<unsigned char>(text[i + 2]);

@@ -7,14 +7,14 @@
 
 namespace kernelcast::cli {
 
-// Text as HTML: valid UTF-8, markup characters as entities. Control characters become their visible
-// pictures and direction overrides a visible code, so that what is read is what is compiled. Safe
-// in element content and in quoted attributes.
+// Escapes text for HTML: valid UTF-8, markup characters as entities. Control characters become
+// visible pictures and direction overrides a visible code, so that the reader sees exactly what is
+// compiled. Safe in element content and in quoted attributes.
 std::string Html(std::string_view untrusted);
 
-// A C++ or CUDA source as HTML, one string a line, without newlines. Tokens are spans of the
-// classes c (comment), s (string), n (number), k (keyword), t (type), p (preprocessor) and f (name
-// that is called). Any bytes are accepted; a token left open ends with the text.
+// Renders a C++ or CUDA source as HTML, one string per line, without newlines. Tokens are spans of
+// the classes c (comment), s (string), n (number), k (keyword), t (type), p (preprocessor) and f
+// (called function). Accepts any bytes; an unterminated token ends with the text.
 std::vector<std::string> HighlightSource(std::string_view source);
 
 }  // namespace kernelcast::cli

@@ -10,18 +10,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/route_palette.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/assets.h"
+#include "services/cli/report/candidates_html.h"
 #include "services/cli/report/charts.h"
 #include "services/cli/report/data_json.h"
 #include "services/cli/report/highlight.h"
+#include "services/cli/report/html_parts.h"
 
 namespace kernelcast::cli {
 namespace {
-
-// How many candidates are printed on paper; the page holds all of them.
-constexpr size_t kPrintedCandidates = 40;
 
 std::string ScriptHash(std::string_view script) {
   std::array<unsigned char, 32> digest;
@@ -32,80 +32,32 @@ std::string ScriptHash(std::string_view script) {
   return std::string(reinterpret_cast<const char*>(text.data()), static_cast<size_t>(size));
 }
 
-std::string Times(double speedup) {
-  std::string text = FormatSpeedup(speedup);
-  if (!text.empty() && text.back() == 'x') text.replace(text.size() - 1, 1, "×");
-  return text;
-}
-
-std::string Chip(std::string_view style, std::string_view text) {
-  return absl::StrCat("<span class=\"chip ", std::string(style), "\">", Html(text), "</span>");
-}
-
-std::string Term(std::string_view term, const std::string& definition) {
-  return absl::StrCat("<dt>", Html(term), "</dt><dd>", definition, "</dd>");
-}
-
-std::string KeyValue(std::string_view key, const std::string& html) {
-  if (html.empty()) return "";
-  return absl::StrCat("<div><dt>", Html(key), "</dt><dd>", html, "</dd></div>");
-}
-
-std::string Section(std::string_view id, std::string_view title, std::string_view note,
-                    const std::string& body) {
-  return absl::StrCat("<section id=", std::string(id), " class=panel><h2>", Html(title), "</h2>",
-                      note.empty() ? "" : absl::StrCat("<p class=note>", std::string(note), "</p>"),
-                      body, "</section>");
-}
-
-std::string Empty(std::string_view text) {
-  return absl::StrCat("<p class=empty>", Html(text), "</p>");
-}
-
-std::string TunableChips(const Candidate& candidate) {
-  std::string html;
-  for (const Tunable& tunable : candidate.tunables) {
-    if (tunable.name == "TEMPLATE" || tunable.name == "FLAGS") continue;
-    absl::StrAppend(&html, "<span class=tun><b>", Html(tunable.name), "</b>", Html(tunable.value),
-                    "</span>");
-  }
-  for (const std::string& flag : candidate.flags) {
-    absl::StrAppend(&html, "<span class=tun>", Html(flag), "</span>");
-  }
-  return html;
-}
-
-const MeasuredOk* OkOf(const Measurement& measurement) {
-  return std::get_if<MeasuredOk>(&measurement.outcome);
-}
-
-// How everything that was considered was settled, as one bar.
+// One bar that shows how all considered candidates were settled.
 std::string SettledBar(const ReportCounts& counts) {
   if (counts.considered == 0) return "";
   struct Part {
-    const char* style;
-    std::string_view name;
+    Route route;
     uint64_t count;
   };
-  const std::array parts = {Part{"promo", "promoted", counts.measured_promoted},
-                            Part{"defer", "deferred", counts.measured_deferred},
-                            Part{"audit", "audited", counts.measured_audited},
-                            Part{"boot", "otherwise measured", counts.measured_otherwise},
-                            Part{"prune", "pruned", counts.pruned},
-                            Part{"reject", "rejected", counts.rejected}};
+  const std::array parts = {
+      Part{Route::kSelected, counts.selected},     Part{Route::kPromoted, counts.promoted},
+      Part{Route::kDeferred, counts.deferred},     Part{Route::kAudited, counts.audited},
+      Part{Route::kBootstrap, counts.bootstrap},   Part{Route::kRequested, counts.requested},
+      Part{Route::kUnforecast, counts.unforecast}, Part{Route::kPruned, counts.pruned},
+      Part{Route::kRejected, counts.rejected}};
   std::string html = absl::StrCat("<p class=settled><b>", FormatCount(counts.considered),
                                   "</b> candidates considered, <b>", FormatCount(counts.measured),
                                   "</b> of them measured</p><div class=settledbar>");
   for (const Part& part : parts) {
     if (part.count == 0) continue;
-    absl::StrAppend(&html, "<i class=", part.style, " style=\"flex-grow:", part.count,
-                    "\" title=\"", FormatCount(part.count), " ", Html(part.name), "\"></i>");
+    absl::StrAppend(&html, "<i class=", Html(Name(part.route)), " style=\"flex-grow:", part.count,
+                    "\" title=\"", FormatCount(part.count), " ", Html(Name(part.route)), "\"></i>");
   }
   html += "</div><ul class=legend>";
   for (const Part& part : parts) {
     if (part.count == 0) continue;
-    absl::StrAppend(&html, "<li class=", part.style, ">", FormatCount(part.count), " ",
-                    Html(part.name), "</li>");
+    absl::StrAppend(&html, "<li class=", Html(Name(part.route)), ">", FormatCount(part.count), " ",
+                    Html(Name(part.route)), "</li>");
   }
   return html + "</ul>";
 }
@@ -118,7 +70,7 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
   const MeasuredOk* ok =
       analysis.shown_best.has_value() ? OkOf(analysis.shown_best->measurement) : nullptr;
   if (ok != nullptr) {
-    const Ratio& speedup = ok->speedup;
+    const Ratio& speedup = analysis.best_speedup;
     if (analysis.faster) {
       absl::StrAppend(&html, "<h1><strong>", Times(speedup.value),
                       "</strong> as fast as the reference</h1>");
@@ -135,9 +87,15 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
     } else {
       html += Chip("warn", "screening measurement, not confirmed");
     }
+    if (analysis.best_screening.has_value()) {
+      absl::StrAppend(&html, "<br><small>screening: ", Times(analysis.best_screening->value), " ",
+                      Html(FormatInterval(*analysis.best_screening)), "</small>");
+    }
     html += "</p>";
   } else if (input.candidates.empty()) {
-    html += "<h1 class=flat>Nothing has been settled yet</h1>";
+    const bool ended = input.search.has_value() && input.search->ended_ns > 0;
+    html += ended ? "<h1 class=flat>The search ended without a candidate</h1>"
+                  : "<h1 class=flat>Nothing has been settled yet</h1>";
   } else if (analysis.counts.measured == 0) {
     html +=
         "<h1 class=flat>No candidate was measured</h1><p class=interval>A forecast is not a "
@@ -154,7 +112,7 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
   if (ok != nullptr) {
     const Candidate& best = analysis.shown_best->candidate;
     html += KeyValue("best kernel",
-                     absl::StrCat("<b>", Html(OriginOf(best)), "</b> ", TunableChips(best)));
+                     absl::StrCat("<b>", Html(NameOf(best)), "</b> ", TunableChips(best)));
     if (!ok->shapes.empty()) {
       const ShapeTiming& timing = ok->shapes.front();
       html += KeyValue(
@@ -183,6 +141,7 @@ std::string Headline(const ReportInput& input, const ReportAnalysis& analysis) {
     html += KeyValue(
         "search", absl::StrCat("<code>", Html(search.search_id), "</code> ", Html(search.status)));
     html += KeyValue("ended by", Html(search.end_reason));
+    html += KeyValue("waits for", Html(search.waiting));
     if (search.started_ns > 0) {
       std::string when = FormatUtc(search.started_ns);
       if (search.ended_ns > search.started_ns) {
@@ -212,8 +171,9 @@ std::string Cards(const ReportAnalysis& analysis) {
     const std::string text = share(part);
     return text.empty() ? text : text + " of considered";
   };
-  // Confirming is no part of what forecasts could have avoided.
-  const double searching = counts.device_seconds_spent - counts.device_seconds_confirming;
+  // Forecasts could not have avoided preparing and confirming.
+  const double searching = counts.device_seconds_spent - counts.device_seconds_preparing -
+                           counts.device_seconds_confirming;
   const double avoided_share =
       searching + counts.device_seconds_avoided > 0
           ? counts.device_seconds_avoided / (searching + counts.device_seconds_avoided)
@@ -222,32 +182,43 @@ std::string Cards(const ReportAnalysis& analysis) {
   html += card("", "considered", FormatCount(counts.considered),
                absl::StrCat(FormatCount(counts.rejected), " rejected by a fact"));
   html += card("k-measured", "measured", FormatCount(counts.measured), of_all(counts.measured));
-  html += card("k-prune", "pruned", FormatCount(counts.pruned), of_all(counts.pruned));
+  html += card("k-pruned", "pruned", FormatCount(counts.pruned), of_all(counts.pruned));
+  html += card("k-selected", "selected", FormatCount(counts.selected), "by the search");
   html +=
-      card("k-defer", "deferred", FormatCount(counts.deferred),
-           absl::StrCat("defer rate ", counts.considered == 0 ? std::string("-")
-                                                              : FormatShare(counts.defer_rate)));
-  html += card("k-promo", "promoted", FormatCount(counts.promoted),
-               absl::StrCat(FormatCount(counts.faster), " measured faster"));
-  html += card("k-audit", "audited", FormatCount(counts.audited), "drawn though prunable");
+      card("k-deferred", "deferred", FormatCount(counts.deferred),
+           absl::StrCat("defer rate ", counts.decided() == 0 ? std::string("-")
+                                                             : FormatShare(counts.DeferRate())));
+  html += card("k-promoted", "promoted", FormatCount(counts.promoted), "likely to win");
+  html += card("k-audited", "audited", FormatCount(counts.audited), "drawn at random");
   html += card("", "device spent", FormatSeconds(counts.device_seconds_spent),
-               counts.device_seconds_confirming > 0
-                   ? absl::StrCat(FormatSeconds(counts.device_seconds_confirming), " confirming")
-                   : std::string());
+               absl::StrCat(FormatSeconds(counts.device_seconds_preparing), " preparing, ",
+                            FormatSeconds(counts.device_seconds_confirming), " confirming"));
   html += card("", "device avoided", FormatSeconds(counts.device_seconds_avoided),
                counts.device_seconds_avoided > 0
-                   ? absl::StrCat(FormatShare(avoided_share), " of the search's")
+                   ? absl::StrCat(FormatShare(avoided_share), " of measuring")
                    : std::string());
   return html + "</section>";
 }
 
-std::string MarkLegend(bool with_failures) {
-  std::string html =
-      "<ul class=legend><li class=promo>promoted: likely to win</li><li class=defer>deferred: the "
-      "forecast was unsure</li><li class=audit>audit: drawn at random</li><li class=boot>other "
-      "measurements</li>";
-  if (with_failures) html += "<li class=failmark>failed</li>";
-  return html + "</ul>";
+// The routes by which candidates were measured, if any.
+std::string MeasuredLegend(const ReportCounts& counts) {
+  const auto item = [](Route route, uint64_t count, const char* meaning) {
+    if (count == 0) return std::string();
+    return absl::StrCat("<li class=", Html(Name(route)), ">", Html(Name(route)), ": ", meaning,
+                        "</li>");
+  };
+  return absl::StrCat(item(Route::kSelected, counts.selected, "chosen by the search"),
+                      item(Route::kPromoted, counts.promoted, "likely to win"),
+                      item(Route::kDeferred, counts.deferred, "the forecast was unsure"),
+                      item(Route::kAudited, counts.audited, "drawn at random"),
+                      item(Route::kBootstrap, counts.bootstrap, "before forecasts can be trusted"),
+                      item(Route::kRequested, counts.requested, "asked for"),
+                      item(Route::kUnforecast, counts.unforecast, "without a forecast"));
+}
+
+std::string MarkLegend(const ReportCounts& counts, bool with_failures) {
+  return absl::StrCat("<ul class=legend>", MeasuredLegend(counts),
+                      with_failures ? "<li class=failmark>failed</li>" : "", "</ul>");
 }
 
 std::string BestSoFar(const ReportInput& input, const ReportAnalysis& analysis) {
@@ -259,13 +230,15 @@ std::string BestSoFar(const ReportInput& input, const ReportAnalysis& analysis) 
       "<div class=tabs><input type=radio name=axis id=ax1 checked><label for=ax1>candidates</label>"
       "<input type=radio name=axis id=ax2><label for=ax2>measurements</label>"
       "<input type=radio name=axis id=ax3><label for=ax3>time</label>";
-  absl::StrAppend(
-      &body, "<div class=\"tab t1\">", considered, "</div><div class=\"tab t2\">",
-      BestSoFarChart(input, analysis, ProgressAxis::kMeasured), "</div><div class=\"tab t3\">",
-      BestSoFarChart(input, analysis, ProgressAxis::kTime), "</div></div>", MarkLegend(true));
+  absl::StrAppend(&body, "<div class=\"tab t1\">", considered, "</div><div class=\"tab t2\">",
+                  BestSoFarChart(input, analysis, ProgressAxis::kMeasured),
+                  "</div><div class=\"tab t3\">",
+                  BestSoFarChart(input, analysis, ProgressAxis::kTime), "</div></div>",
+                  MarkLegend(analysis.counts, true));
   return Section(
       "progress", "Best so far",
-      "Speedup over the reference. Every dot is a measurement; forecasts do not appear here.",
+      "Speedup over the reference. Every dot is a screening measurement, diamonds are final "
+      "measurements. Forecasts do not appear here.",
       body);
 }
 
@@ -280,41 +253,51 @@ std::string ForecastQuality(const ReportInput& input, const ReportAnalysis& anal
                   : "What each forecast expected, with one standard deviation, against what was "
                     "measured, with its interval. On the diagonal they agree.",
               scatter.empty() ? Empty("No measured candidate had a forecast.")
-                              : scatter + MarkLegend(false));
+                              : scatter + MarkLegend(analysis.counts, false));
   std::string note;
   if (!reliability.empty()) {
-    note =
-        absl::StrCat("Forecasts made with a confidence of 70% should come true 70% of the time. ",
-                     FormatCount(analysis.scored_forecasts),
-                     " scored, each weighted by 1 / propensity; calibration error (ECE) <b>",
-                     FormatFixed(analysis.reliability_error, 3), "</b>.");
+    note = absl::StrCat("Forecasts with a confidence of 70% should be correct 70% of the time. ",
+                        FormatCount(analysis.scored_forecasts),
+                        " scored, each weighted by 1 / propensity; calibration error (ECE) <b>",
+                        FormatFixed(analysis.reliability_error, 3), "</b>.");
   }
   html +=
       Section("reliability", "Can the forecasts be trusted?", note,
-              reliability.empty() ? Empty("No forecast has met its measurement.")
+              reliability.empty() ? Empty("No forecast has a measurement yet.")
                                   : reliability +
                                         "<ul class=legend><li class=count>scored forecasts</li><li "
-                                        "class=audit>of which audits</li></ul>");
+                                        "class=audited>of which audits</li></ul>");
   return html + "</div>";
 }
 
 std::string Decisions(const ReportInput& input, const ReportAnalysis& analysis) {
   const std::string strip = DecisionStrip(input, analysis);
   if (strip.empty()) return "";
-  return Section(
-      "decisions", "Decisions over time",
-      "How each candidate was settled, from the first to the last.",
-      "<div class=widechart>" + strip +
-          "</div><ul class=legend><li class=promo>promoted</li><li class=defer>deferred</li><li "
-          "class=audit>audit</li><li class=boot>other measurements</li><li "
-          "class=prune>pruned on the forecast</li><li class=reject>rejected by a "
-          "fact</li></ul>");
+  return Section("decisions", "Decisions over time",
+                 "How each candidate was settled, from the first to the last.",
+                 "<div class=widechart>" + strip + "</div><ul class=legend>" +
+                     MeasuredLegend(analysis.counts) +
+                     "<li class=pruned>pruned on the forecast</li><li class=rejected>rejected by a "
+                     "fact</li></ul>");
 }
 
 std::string Risk(const ReportInput& input) {
   if (!input.search.has_value() || !input.search->risk.has_value()) return "";
   return Section("risk", "What may pruning have lost?", "",
                  absl::StrCat("<p class=note>", Html(RiskText(*input.search->risk)), "</p>"));
+}
+
+std::string Models(const ReportInput& input) {
+  if (!input.search.has_value()) return "";
+  std::string body;
+  if (input.search->generation.has_value()) {
+    absl::StrAppend(&body, "<p class=note>", Html(GenerationText(*input.search->generation)),
+                    "</p>");
+  }
+  if (input.search->model_use.has_value()) {
+    absl::StrAppend(&body, "<p class=note>", Html(ModelUseText(*input.search->model_use)), "</p>");
+  }
+  return body.empty() ? "" : Section("models", "What models did", "", body);
 }
 
 std::string Origins(const ReportAnalysis& analysis) {
@@ -374,11 +357,10 @@ std::string Failures(const ReportAnalysis& analysis) {
         "</span><i style=\"--w:", FormatFixed(100 * static_cast<double>(failure.count) / most, 1),
         "%\"></i><b>", FormatCount(failure.count), "</b></li>");
   }
-  return Section(
-      "failures", "Failures",
-      "Wrong, crashing and slow kernels are results: each was caught and named. Red ones were "
-      "found by running, the others by compiling alone.",
-      body + "</ul>");
+  return Section("failures", "Failures",
+                 "Wrong, crashing and slow kernels are results. Red ones were found by running, "
+                 "the others by compiling alone.",
+                 body + "</ul>");
 }
 
 std::string ShapeTable(const MeasuredOk& ok) {
@@ -412,19 +394,11 @@ std::string ShapeTable(const MeasuredOk& ok) {
       rows, "</tbody></table></div>");
 }
 
-std::string SourceListing(std::string_view source) {
-  std::string html = "<pre class=src><code>";
-  for (const std::string& line : HighlightSource(source)) {
-    absl::StrAppend(&html, "<span class=l>", line, "\n</span>");
-  }
-  return html + "</code></pre>";
-}
-
 std::string BestKernel(const ReportInput& input, const ReportAnalysis& analysis) {
   if (!analysis.shown_best.has_value()) return "";
   const ReportBest& best = *analysis.shown_best;
   const MeasuredOk* ok = OkOf(best.measurement);
-  std::string body = absl::StrCat("<p class=kernel><b>", Html(OriginOf(best.candidate)), "</b> ",
+  std::string body = absl::StrCat("<p class=kernel><b>", Html(NameOf(best.candidate)), "</b> ",
                                   TunableChips(best.candidate), " <code>",
                                   Html(best.candidate.candidate_id), "</code></p>");
   if (ok != nullptr) {
@@ -433,7 +407,7 @@ std::string BestKernel(const ReportInput& input, const ReportAnalysis& analysis)
                     " cases and timed in ", ok->runners,
                     ok->runners == 1 ? " fresh process" : " fresh processes",
                     ", in blocks that alternate with the reference. Speedups are medians of block "
-                    "ratios with bootstrap intervals.</p>");
+                    "ratios.</p>");
   }
   if (best.candidate.source.empty()) {
     body += Empty("The source is not part of these records; export them with --sources.");
@@ -448,122 +422,6 @@ std::string BestKernel(const ReportInput& input, const ReportAnalysis& analysis)
         SourceListing(input.reference_source), "</details>");
   }
   return Section("best", analysis.faster ? "The best kernel" : "The best measured kernel", "",
-                 body);
-}
-
-std::string ReasonStyle(const ReportCandidate& candidate) {
-  if (!candidate.decision.has_value()) return "boot";
-  switch (candidate.decision->reason) {
-    case DecisionReason::kLowConfidence: return "defer";
-    case DecisionReason::kPromising: return "promo";
-    case DecisionReason::kAudit: return "audit";
-    case DecisionReason::kUnpromising:
-    case DecisionReason::kBudgetPace:
-    case DecisionReason::kLikelyFailure:
-    case DecisionReason::kForecastOnly: return "prune";
-    case DecisionReason::kCompileError:
-    case DecisionReason::kDuplicate:
-    case DecisionReason::kBudget:
-    case DecisionReason::kCancelled:
-    case DecisionReason::kUnavailable: return "reject";
-    default: return "boot";
-  }
-}
-
-std::string ResultCell(const ReportCandidate& candidate) {
-  switch (FateOf(candidate)) {
-    case Fate::kOk: {
-      const Ratio& speedup = *SpeedupOf(candidate);
-      const char* style = speedup.low > 1 ? "up" : speedup.high < 1 ? "down" : "same";
-      return absl::StrCat("<b class=", style, ">", Times(speedup.value), "</b> <small>",
-                          Html(FormatInterval(speedup)), "</small>");
-    }
-    case Fate::kFailed:
-      return absl::StrCat("<span class=bad>", Html(FailurePhrase(candidate)), "</span>");
-    case Fate::kUnstable:
-      return absl::StrCat("<span class=muted>", Html(FailurePhrase(candidate)), "</span>");
-    case Fate::kPruned: return "<span class=muted>not measured</span>";
-    case Fate::kRejected: {
-      const std::string phrase = FailurePhrase(candidate);
-      return absl::StrCat("<span class=muted>", Html(phrase.empty() ? candidate.rejection : phrase),
-                          "</span>");
-    }
-  }
-  return "";
-}
-
-std::string Candidates(const ReportInput& input, const ReportAnalysis& analysis) {
-  if (input.candidates.empty()) {
-    return Section("candidates", "Candidates", "", Empty("No evaluation has been settled."));
-  }
-  const ReportCounts& counts = analysis.counts;
-  const auto filter = [](std::string_view key, std::string_view name, uint64_t count) {
-    if (count == 0) return std::string();
-    return absl::StrCat("<button type=button data-filter=", std::string(key), ">", Html(name),
-                        " <b>", FormatCount(count), "</b></button>");
-  };
-  std::string body =
-      "<div class=tools><input type=search id=find placeholder=\"Filter: template, "
-      "tunable, id, failure…\" aria-label=\"Filter candidates\">";
-  absl::StrAppend(
-      &body, "<div class=filters>", filter("all", "all", input.candidates.size()),
-      filter("measured", "measured", counts.measured), filter("faster", "faster", counts.faster),
-      filter("deferred", "deferred", counts.deferred),
-      filter("promoted", "promoted", counts.promoted), filter("audited", "audited", counts.audited),
-      filter("pruned", "pruned", counts.pruned), filter("failed", "failed", counts.failures),
-      filter("rejected", "rejected", counts.rejected), "</div></div>");
-  body +=
-      "<noscript><p class=note>Sorting, filtering and the details of a candidate need the page's "
-      "own "
-      "script.</p></noscript><div class=scroll><table id=list class=list><thead><tr><th "
-      "class=n><button type=button data-sort=sequence>#</button><th><button type=button "
-      "data-sort=origin>candidate</button><th><button type=button "
-      "data-sort=forecast>forecast</button><th><button type=button "
-      "data-sort=decision>decision</button><th><button type=button "
-      "data-sort=result>result</button><th class=n><button type=button data-sort=device>device "
-      "time</button></tr></thead><tbody>";
-  const std::vector<size_t> order = DisplayOrder(input);
-  size_t shown = 0;
-  for (const size_t i : order) {
-    const ReportCandidate& candidate = input.candidates[i];
-    absl::StrAppend(&body, "<tr data-i=", i, shown++ >= kPrintedCandidates ? " class=np" : "",
-                    "><td class=n>", i + 1,
-                    "</td><td><button type=button class=open aria-expanded=false>",
-                    Html(OriginOf(candidate.candidate)), "</button> <small>",
-                    Html(TunablesOf(candidate.candidate)), "</small></td><td>");
-    if (candidate.forecast.has_value()) {
-      absl::StrAppend(&body, BinHistogram(*candidate.forecast), "<small>",
-                      Times(std::exp2(candidate.forecast->expected_log2_speedup)), "</small>");
-    }
-    body += "</td><td>";
-    if (analysis.superseded[i]) {
-      body += Chip("prune", FateOf(candidate) == Fate::kPruned ? "at first pruned" : "asked again");
-    } else if (analysis.is_confirmation[i]) {
-      body += Chip("good", "confirmation");
-    } else if (candidate.decision.has_value()) {
-      body += Chip(ReasonStyle(candidate), ReasonWord(candidate.decision->reason));
-      const Decision& decision = *candidate.decision;
-      if (candidate.forecast.has_value() && decision.kind != DecisionKind::kReject) {
-        absl::StrAppend(&body, " <small>win ", FormatShare(decision.win_probability), "</small>");
-      }
-    }
-    absl::StrAppend(&body, "</td><td>", ResultCell(candidate), "</td><td class=n>");
-    if (candidate.reused) {
-      body += "<small>reused</small>";
-    } else if (candidate.measurement.has_value()) {
-      body += FormatTimeNs(static_cast<double>(candidate.measurement->device_time_ns));
-    }
-    body += "</td></tr>";
-  }
-  body += "</tbody></table></div><p class=note id=shown></p>";
-  if (order.size() > kPrintedCandidates) {
-    absl::StrAppend(&body, "<p class=\"note printonly\">The first ", kPrintedCandidates, " of ",
-                    FormatCount(order.size()), " candidates; the page itself holds all.</p>");
-  }
-  return Section("candidates", "Every candidate's story",
-                 "Best first. The bars are the forecast over the bins of speedup, slow to fast, "
-                 "and P(failure) "
-                 "in red. Open a row for its decision, facts, timings and source.",
                  body);
 }
 
@@ -620,26 +478,31 @@ std::string Words() {
   list += Term("speedup", "reference time / candidate time: above 1 is faster");
   list +=
       Term("considered",
-           "settled by a measurement, a forecast or a fact; a candidate counts once, also where it "
+           "settled by a measurement, a forecast or a fact; a candidate counts once, even if it "
            "was pruned at first and measured later");
   list += Term(
       "forecast",
       "a distribution over bins of speedup and a probability of failure, made without running");
   list += Term("measured", "compiled, verified against the oracle and timed against the reference");
+  list += Term("bootstrap", "measured first, before forecasts can be trusted");
+  list += Term("selected", "measured because the search chose it as its next measurement");
   list += Term("deferred",
-               "measured because the forecast was unsure; defer rate = deferred / decisions");
+               "measured because the forecast was unsure or declined; defer rate = deferred / "
+               "decided");
   list += Term("promoted", "measured because the forecast says it may win");
-  list += Term("audit",
+  list += Term("audited",
                "measured although it would have been pruned, by a draw with a logged probability "
-               "(its propensity); this keeps the forecasts honest");
+               "(its propensity)");
   list += Term("pruned", "settled on the forecast, without running; it never counts as a result");
   list += Term("rejected",
                "settled by a fact: it does not compile, is a duplicate or is over the budget");
-  list += Term("confirmed", "measured again at the final level, in several fresh processes");
+  list += Term("screening", "the first measurement, precise enough to rank candidates");
+  list += Term("final, confirmed", "measured again at the final level, in several new processes");
   list += Term("device time",
-               "time that the device was held for a candidate; avoided = pruned times the "
-               "mean of the measured");
-  list += Term("interval", "a 95% bootstrap interval of the median ratio");
+               "time that a device worked for the search; avoided = what measuring the pruned "
+               "candidates would have taken, without preparation and confirmation");
+  list += Term("interval",
+               "with 95% probability it holds the value of a later, independent measurement");
   return Section("words", "Words used here", "", list + "</dl>");
 }
 
@@ -661,8 +524,8 @@ std::string RenderReport(const ReportInput& input) {
                    "content=\"light dark\"><meta http-equiv=Content-Security-Policy "
                    "content=\"default-src 'none'; "
                    "style-src 'unsafe-inline'; script-src 'sha256-",
-                   ScriptHash(ReportScript()), "'\"><style>", std::string(ReportStyleSheet()),
-                   "</style></head><body>");
+                   ScriptHash(ReportScript()), "'\"><style>", RoutePaletteCss(),
+                   std::string(ReportStyleSheet()), "</style></head><body>");
   absl::StrAppend(&page, "<header class=top>", std::string(kLogo),
                   "<b>Kernelcast</b><span>search report</span>", "<nav>",
                   analysis.shown_best.has_value() ? "<a href=#best>best kernel</a>" : "",
@@ -674,10 +537,11 @@ std::string RenderReport(const ReportInput& input) {
   page += ForecastQuality(input, analysis);
   page += Decisions(input, analysis);
   page += Risk(input);
+  page += Models(input);
   page += Origins(analysis);
   page += Failures(analysis);
   page += BestKernel(input, analysis);
-  page += Candidates(input, analysis);
+  page += CandidatesHtml(input, analysis);
   page += "<div class=pair>" + Environment(input, analysis) + Words() + "</div>";
   absl::StrAppend(&page, "</main><footer>Made by ", Html(input.generator_version),
                   ". This page is complete in itself and loads nothing.</footer>",

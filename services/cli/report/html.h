@@ -7,8 +7,8 @@
 
 namespace kernelcast::cli {
 
-// The report as one HTML page that needs nothing else: style, script, charts and data are inside,
-// and its content security policy lets a browser load nothing and run no script but its own.
+// Renders the report as one self-contained HTML page with style, script, charts and data. Its
+// content security policy keeps a browser from loading anything and from running other scripts.
 std::string RenderReport(const ReportInput& input);
 
 }  // namespace kernelcast::cli

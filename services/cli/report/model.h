@@ -12,11 +12,12 @@
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
 #include "common/domain/measurement.h"
+#include "common/domain/model_answer.h"
 
 namespace kernelcast::cli {
 
-// What a report is made from: the records of settled evaluations and, where one is at hand, the
-// search that they belong to. Nothing here is escaped or trusted.
+// Input of a report: the records of settled evaluations and, if available, their search. Nothing
+// here is escaped or trusted.
 
 struct ReportCandidate {
   uint64_t sequence = 0;
@@ -25,12 +26,12 @@ struct ReportCandidate {
   CompileFacts facts;
   CompileFacts reference_facts;
   std::optional<Decision> decision;
-  // The forecast on which it was decided.
+  // The forecast used for the decision.
   std::optional<Forecast> forecast;
   // At most one of these is set; none: settled on the forecast.
   std::optional<Measurement> measurement;
   std::optional<CompileError> compile_error;
-  std::string rejection;  // other causes than a compile error, in words
+  std::string rejection;  // causes other than a compile error
   bool reused = false;
   std::string feedback;
   int64_t accepted_ns = 0;
@@ -43,7 +44,7 @@ struct ReportBest {
   std::string request_id;
 };
 
-// How often winners were pruned, as the search's audits say; v1.SelectiveRisk has the meanings.
+// How often winners were pruned, estimated from the search's audits. See v1.SelectiveRisk.
 struct ReportRisk {
   double estimate = 0;
   double low = 0;
@@ -55,6 +56,38 @@ struct ReportRisk {
   double delta = 0;
   bool informative = false;
   uint64_t alarms = 0;
+  bool certifies = false;
+};
+
+// A candidate measured at the final level at the end of the search. See v1.Finalist.
+struct ReportFinalist {
+  std::string candidate_id;
+  Ratio speedup;
+  uint32_t measurements = 0;
+  Ratio screening;
+  bool tied = false;
+  bool failed = false;
+};
+
+// Requests to a model for kernels. See v1.GenerationCounts.
+struct ReportGeneration {
+  uint64_t requested = 0;
+  uint64_t written = 0;
+  uint64_t duplicates = 0;
+  uint64_t unusable = 0;
+  uint64_t unanswered = 0;
+  uint64_t given_up = 0;
+  uint64_t input_tokens = 0;
+  uint64_t output_tokens = 0;
+  double cost = 0;
+};
+
+// Device time of the search by purpose.
+struct ReportDeviceTime {
+  double spent_seconds = 0;  // all of it
+  double preparing_seconds = 0;
+  double confirming_seconds = 0;
+  double avoided_seconds = 0;
 };
 
 struct ReportSearch {
@@ -64,21 +97,27 @@ struct ReportSearch {
   std::string policy;
   uint64_t seed = 0;
   bool measure_everything = false;
-  // "measurements" -> "80", in the order shown.
+  // E.g. "measurements" -> "80", in the order shown.
   std::vector<std::pair<std::string, std::string>> limits;
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
-  // Absent where nothing was pruned or audited.
+  std::string device_model;  // empty: none was chosen
+  std::string waiting;       // why the search is blocked
+  std::optional<ReportGeneration> generation;
+  std::optional<ModelUse> model_use;  // of the forecasts
+  std::optional<ReportDeviceTime> device_time;
+  std::vector<ReportFinalist> finalists;  // best first
+  // Absent if nothing was pruned or audited.
   std::optional<ReportRisk> risk;
-  // The best, measured again at the final level.
+  // The best candidate, measured again at the final level.
   std::optional<ReportBest> confirmed;
-  // The best by screening, with its source.
+  // The best candidate by screening, with its source.
   std::optional<ReportBest> incumbent;
 };
 
 struct ReportInput {
   std::string problem_name;
-  // Where the problem is at hand.
+  // If the problem is available.
   std::string problem_title;
   std::string problem_description;
   std::string reference_source;

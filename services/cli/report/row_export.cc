@@ -19,7 +19,7 @@ RowOrigin OriginOfRow(const RecordToExport& record) {
   return {record.candidate.candidate.candidate_id, record.search_id, kExperiment};
 }
 
-// Empty where it is nowhere to be had.
+// Returns "" if the source is not available.
 std::string SourceOf(const Candidate& candidate, const SourceBook& book) {
   if (!candidate.source.empty()) return candidate.source;
   const auto found = book.candidates.find(candidate.candidate_id);
@@ -45,20 +45,20 @@ std::string HardwareOf(const RecordToExport& record) {
   return record.candidate.measurement->device.model;
 }
 
-// Speedups of `by` over `over`, with the widest interval that both allow.
+// Ratio of two speedups, with the widest interval that both allow.
 Ratio Divide(const Ratio& by, const Ratio& over) {
   return {by.value / over.value, by.low / over.high, by.high / over.low,
           std::min(by.confidence, over.confidence)};
 }
 
-// Ratios from old records may lack an interval.
+// Ratios in old records may lack an interval.
 Ratio WithInterval(Ratio ratio) {
   if (!(ratio.low > 0)) ratio.low = ratio.value;
   if (!(ratio.high > 0)) ratio.high = ratio.value;
   return ratio;
 }
 
-// The measurement that stands for each candidate on each device.
+// The measurement that counts for each candidate on each device.
 using CandidateOnDevice = std::tuple<std::string, std::string, std::string, std::string>;
 std::map<CandidateOnDevice, const RecordToExport*> BestMeasurements(
     const std::vector<RecordToExport>& records) {
@@ -96,13 +96,13 @@ RowJson ProvenanceOf(const RecordToExport& record) {
           {"measured_at", FormatUtc(measurement.measured_at_ns)}};
 }
 
-// Makes rows and leaves out those whose sources are missing.
+// Makes rows and skips those whose sources are missing.
 class TrainingRowMaker {
  public:
   TrainingRowMaker(const TrainingOptions& options, TrainingRows& rows)
       : options_(options), rows_(rows) {}
 
-  // `anchor`: null for the reference.
+  // `anchor` null: the reference.
   void Add(PairType type, const RecordToExport& record, const RecordToExport* anchor,
            const std::string& source, const std::string& anchor_source) {
     if (source.empty() || anchor_source.empty()) {
@@ -328,7 +328,7 @@ std::vector<TrainingRow> BalanceRows(std::vector<TrainingRow> rows, uint64_t per
       Shuffle(of_pack, random);
       turns.push_back(&of_pack);
     }
-    // Which packs come first when there are fewer rows than packs is drawn too.
+    // The order of packs is random too, which matters if there are fewer rows than packs.
     Shuffle(turns, random);
     uint64_t taken = 0;
     for (bool any = true; any && taken < per_bin;) {

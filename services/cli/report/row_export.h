@@ -13,7 +13,7 @@
 
 namespace kernelcast::cli {
 
-// Settled evaluations as rows of the published formats (docs/formats.md).
+// Settled evaluations as rows of the published formats (docs/reference/formats.md).
 
 struct RecordToExport {
   ReportCandidate candidate;
@@ -30,26 +30,26 @@ std::string ReferenceKey(const std::string& problem_id, const std::string& targe
 
 struct RowExport {
   std::vector<RowJson> rows;
-  // What would have made a row but for a source that is nowhere to be had.
+  // Number of rows skipped because a source is not available.
   uint64_t without_source = 0;
 };
 
-// Each correct measurement against the baseline of its forecast, else the reference; labelled by
-// `scheme`. Their ids are the request ids, as those of the predictions.
+// Each correct measurement against the baseline of its forecast, or else the reference, labelled by
+// `scheme`. Rows have the request ids as ids, as predictions do.
 RowExport ExportEvaluationRows(const std::vector<RecordToExport>& records, const SourceBook& book,
                                const BinScheme& scheme);
-// Each forecast on which was decided.
+// Each forecast that a decision was based on.
 RowExport ExportPredictionRows(const std::vector<RecordToExport>& records);
-// Each child that was measured, against the parent that was measured too, on the same hardware.
+// Each measured child against its parent, if that was measured on the same hardware.
 RowExport ExportDiscoveryPairs(const std::vector<RecordToExport>& records, const SourceBook& book,
                                const BinScheme& scheme);
 
 struct TrainingOptions {
   const BinScheme* scheme = &BinScheme::Default();
-  // Pairs of any two candidates, drawn for each problem, target and device besides seeds and edits.
+  // Additional random pairs of candidates for each problem, target and device.
   uint64_t pairs = 0;
   uint64_t seed = 1;
-  // Adds TrainingDetails, with these.
+  // Adds TrainingDetails with the following values.
   bool details = false;
   std::string prompt_version;
   std::string prompt_hash;
@@ -61,16 +61,16 @@ struct TrainingRows {
   uint64_t without_source = 0;
 };
 
-// Every candidate once for each device, by its measurement at the highest level, the tightest of
-// these: against the reference, against its parent where that was measured, and `pairs`. The
+// One candidate row per device, from its measurement at the highest level (the tightest of these):
+// against the reference, against its parent if that was measured, and `pairs` random ones. The
 // interval of a ratio of two measurements is the widest that theirs allow.
 TrainingRows MakeTrainingRows(const std::vector<RecordToExport>& records, const SourceBook& book,
                               const TrainingOptions& options);
 
-// The same number of rows of each bin that has any: `per_bin`, or as many as the rarest of them has
-// where that is 0; a bin with fewer gives all. Within a bin the packs take turns, so that large
-// ones do not crowd out small ones; rows are drawn and their order shuffled by `seed`. The same
-// rows for the same input, in whatever order it comes.
+// Selects the same number of rows from each non-empty bin: `per_bin`, or if that is 0 the size of
+// the smallest bin. A bin with fewer rows contributes all. Within a bin, packs take turns, so that
+// large packs do not dominate. Rows are drawn and shuffled by `seed`. The result does not depend on
+// the order of the input.
 std::vector<TrainingRow> BalanceRows(std::vector<TrainingRow> rows, uint64_t per_bin,
                                      uint64_t seed);
 

@@ -10,7 +10,7 @@
 namespace kernelcast::cli {
 namespace {
 
-// Build systems and schedulers that trace tell their children so.
+// Build systems and schedulers pass their trace to children in the environment.
 TraceContext TraceFromEnvironment() {
   const char* const traceparent = std::getenv("TRACEPARENT");
   if (traceparent == nullptr) return {};

@@ -16,14 +16,14 @@ namespace kernelcast::cli {
 
 inline constexpr absl::Duration kUnaryTimeout = absl::Seconds(60);
 
-// A channel to a service that answers. UNAVAILABLE, naming the service and the address, where none
-// does within `patience`.
+// Returns a channel to a service that answers. UNAVAILABLE: none answers within `patience`; the
+// message names the service and the address.
 [[nodiscard]] absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(
     const std::string& service, const std::string& address, const ChannelOptions& options,
     absl::Duration patience = absl::Seconds(5));
 
-// Makes a unary call: Call(*stub, &Stub::GetSearch, request, &reply). Waits for a connection that
-// is being made again, within the timeout.
+// Makes a unary call: Call(*stub, &Stub::GetSearch, request, &reply). Waits within the timeout for
+// a connection that is being re-established.
 template <class Stub, class Request, class Reply>
 [[nodiscard]] absl::Status Call(
     Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
@@ -35,9 +35,8 @@ template <class Stub, class Request, class Reply>
   return FromGrpc(status, context);
 }
 
-// Whether the call is worth making again because the service may be back soon. A cancelled call
-// counts: a server that shuts down cancels what it has; callers ask themselves first whether it was
-// they.
+// Whether to retry because the service may be back soon. Includes CANCELLED, since a server that
+// shuts down cancels its calls; a caller must first check whether it cancelled the call itself.
 bool IsTransient(const absl::Status& status);
 
 }  // namespace kernelcast::cli

@@ -28,7 +28,7 @@ constexpr int64_t kLongestPauseMs = 3'000;
 
 int64_t Now() { return Clock::Real().MonotonicNs(); }
 
-// What is still to be settled, by time at which it may be sent. Shared by the two threads of a
+// Unsettled requests, ordered by the earliest time to send them. Shared by the two threads of a
 // stream.
 class Queue {
  public:
@@ -39,7 +39,7 @@ class Queue {
     }
   }
 
-  // Of a new stream nothing is in flight yet.
+  // Nothing is in flight on a new stream.
   void Restart() {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const std::string& id : in_flight_) waiting_.emplace(0, order_++, id);
@@ -47,8 +47,8 @@ class Queue {
     broken_ = false;
   }
 
-  // The next request to send; null after `kAskMs` without one. `done` when all are settled or the
-  // stream is broken.
+  // Returns the next request to send, or null after `kAskMs` without one. Sets `done` when all are
+  // settled or the stream is broken.
   const v1::EvaluateRequest* Take(size_t max_in_flight, bool& done) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto ready = [&] {
@@ -65,7 +65,7 @@ class Queue {
     return unsettled_.at(id);
   }
 
-  // Whether the reply is to be handed on: it settles its request for the first time.
+  // Returns whether the reply settles its request for the first time, and must be passed on.
   bool Settle(const v1::EvaluateReply& reply) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const std::string& id = reply.request_id();
@@ -153,7 +153,7 @@ absl::Status EvaluateAll(const std::vector<v1::EvaluateRequest>& requests,
       writer.join();
       status = FromGrpc(stream->Finish(), context);
       if (cancelled()) return absl::CancelledError("interrupted");
-      // A server that ends the stream without having answered all is no different from a lost one.
+      // A server that ends the stream without answering everything is treated as lost.
       if (status.ok()) status = absl::UnavailableError("the stream ended early");
     }
     if (queue.empty()) break;

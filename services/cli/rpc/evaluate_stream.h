@@ -15,21 +15,21 @@
 namespace kernelcast::cli {
 
 struct EvaluateOptions {
-  // Requests sent and not answered at once.
+  // Maximum number of unanswered requests.
   size_t max_in_flight = 64;
-  // Without an answer for this long while the connection is lost, it is given up.
+  // Gives up after this long without an answer while the connection is lost.
   absl::Duration give_up_after = absl::Minutes(2);
-  // Asked often; true ends the stream with CANCELLED.
+  // Polled frequently; true ends the stream with CANCELLED.
   std::function<bool()> cancelled;
   std::function<absl::StatusOr<std::shared_ptr<grpc::Channel>>()> reconnect;
-  // Told when the connection is lost and when it is back ("").
+  // Called with a message when the connection is lost, and with "" when it is back.
   std::function<void(const std::string&)> on_trouble;
 };
 
-// Evaluates requests, whose ids are distinct, over EvaluateStream. Requests that the server is too
-// busy for are sent again after the pause that it asks for; a stream that breaks is opened again,
-// and what was not settled is sent again under the same ids. `on_reply` is called once a request,
-// on this thread, with an evaluation or with an error that no retry mends.
+// Evaluates requests with distinct ids over EvaluateStream. Requests that the server is too busy
+// for are sent again after the pause that it requests. A broken stream is opened again, and
+// unsettled requests are sent again with the same ids. Calls `on_reply` once per request, on this
+// thread, with an evaluation or a permanent error.
 [[nodiscard]] absl::Status EvaluateAll(
     const std::vector<v1::EvaluateRequest>& requests, const EvaluateOptions& options,
     const std::function<void(const v1::EvaluateReply&)>& on_reply);

@@ -27,7 +27,7 @@ RowJson ForecastPayload(const v1::CandidateForecast& event) {
   return payload;
 }
 
-// "low_confidence"; "" for a decision that cannot be read.
+// Returns e.g. "low_confidence", or "" for an invalid decision.
 std::string ReasonName(const v1::Decision& decision) {
   const auto converted = FromProto(decision);
   return converted.ok() ? std::string(Name(converted->reason)) : std::string();
@@ -67,7 +67,7 @@ void EventRowMaker::AddSettled(const v1::Evaluation& evaluation,
     payload["outcome"] = ReasonName(evaluation.decision());
     payload["candidate_failed"] = evaluation.rejected().has_compile_error();
   } else {
-    // Settled on the forecast: told when it was decided.
+    // Settled on the forecast: already reported by the decision.
     return;
   }
   Add("evaluation_failed", std::move(payload), rows);
@@ -96,7 +96,7 @@ std::vector<SearchEventRow> EventRowMaker::Rows(const v1::SearchEvent& event) {
           rows);
       break;
     case v1::SearchEvent::kGeneration:
-      // What was written is proposed by an event of its own.
+      // A written kernel has an event of its own when it is proposed.
       if (event.generation().outcome() != v1::GENERATION_OUTCOME_WRITTEN) {
         Add("mutation_failed",
             {{"number", event.generation().number()},
@@ -129,7 +129,7 @@ std::vector<SearchEventRow> EventRowMaker::Rows(const v1::SearchEvent& event) {
       const RowJson payload = {{"reason", event.ended().reason()},
                                {"best_candidate_id", event.ended().best_candidate_id()},
                                {"best_speedup", event.ended().best_speedup().value()}};
-      // Told once when nothing more is proposed, and again when all is settled.
+      // Sent once when nothing more is proposed, and again when everything is settled.
       if (event.status() == v1::SEARCH_STATUS_FINISHING) {
         Add("mutations_drained", payload, rows);
         Add("forecasts_drained", payload, rows);

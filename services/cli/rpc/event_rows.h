@@ -8,10 +8,11 @@
 
 namespace kernelcast::cli {
 
-// A search's events as the published kinds, numbered from 0. A candidate that is proposed is
-// "mutation_completed"; one that is to be measured "candidate_selected", one that is pruned
-// "candidate_deferred"; what came of measuring it, or why it was rejected, "evaluation_completed"
-// or "evaluation_failed". Requests are not in our log and improvements not among the kinds.
+// Converts a search's events to the published kinds, numbered from 0. A proposed candidate is
+// "mutation_completed"; one to be measured is "candidate_selected", a pruned one
+// "candidate_deferred"; a measurement or rejection is "evaluation_completed" or
+// "evaluation_failed". The log has no events for requests, and there is no published kind for
+// improvements.
 class EventRowMaker {
  public:
   explicit EventRowMaker(const v1::Search& search) : search_(search) {}

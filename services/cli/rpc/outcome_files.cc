@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/convert/finite_numbers.h"
+#include "common/domain/measurement_check.h"
 #include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/rpc/proto_json.h"
@@ -18,11 +20,22 @@ struct RecordFiles {
   std::vector<ReportCandidate> candidates;
   std::vector<std::string> problems;  // of the candidates
   std::vector<std::string> searches;
+  // Number of records left out, and the reason for the first one.
+  uint64_t impossible = 0;
+  std::string first_impossible;
 
   absl::Status Add(const std::string& line) {
     v1::ExportRecord record;
     KC_RETURN_IF_ERROR(ProtoFromJson(line, &record));
     KC_ASSIGN_OR_RETURN(ReportCandidate candidate, ReportCandidateFromProto(record));
+    absl::Status possible = CheckFiniteNumbers(record);
+    if (possible.ok() && candidate.measurement.has_value()) {
+      possible = ValidateMeasurement(*candidate.measurement);
+    }
+    if (!possible.ok()) {
+      if (impossible++ == 0) first_impossible = std::string(possible.message());
+      return absl::OkStatus();
+    }
     problems.push_back(record.problem_name().empty() ? candidate.candidate.problem_id
                                                      : record.problem_name());
     searches.push_back(record.evaluation().search_id());
@@ -90,7 +103,7 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
         case RowFormat::kEvaluationRows: {
           KC_ASSIGN_OR_RETURN(EvaluationRow row, EvaluationRowFromJson(json));
           labels.push_back({row.aggregated_speedup, row.true_bin, row.bin_scheme_id});
-          // What predictions are joined with needs no source.
+          // Joining predictions needs no sources.
           row.anchor_code.clear();
           row.candidate_code.clear();
           rows.push_back(std::move(row));
@@ -150,6 +163,11 @@ absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
     }
   }
   records.Outcomes(result);
+  if (records.impossible > 0) {
+    result.notes.push_back(absl::StrCat(Rows(records.impossible, "record"),
+                                        " left out: the figures are impossible; of the first, ",
+                                        records.first_impossible));
+  }
   if (!predictions.empty()) {
     KC_ASSIGN_OR_RETURN(JoinedRows joined, JoinPredictions(rows, predictions, bin_scheme_id));
     AddNotes(joined, result);

@@ -13,26 +13,26 @@
 
 namespace kernelcast::cli {
 
-// Rows that say how fast candidates were and hold no forecast.
+// Rows with measured speedups and no forecast.
 struct LabelFile {
   std::string file;
   RowFormat format = RowFormat::kTrainingRows;
   LabelCounts counts;
 };
 
-// What files of exported records and of published rows hold for who scores forecasts.
+// Contents of files of exported records and published rows, for scoring forecasts.
 struct OutcomeFiles {
   std::vector<NamedOutcome> outcomes;
   std::vector<LabelFile> labels;
-  // Measured, but the baseline of their forecast is not in the files.
+  // Measured candidates whose forecast's baseline is not in the files.
   uint64_t unknown_baseline = 0;
-  // What a reader should know, in sentences.
+  // Remarks for the reader, in sentences.
   std::vector<std::string> notes;
 };
 
-// Reads the files, each of the format that its first line tells, or all of `format`. Predictions
-// are joined with the evaluation rows of all files. INVALID_ARGUMENT names file, line, field, value
-// and what is allowed.
+// Reads the files, each in the format of its first line, or all in `format`. Predictions are joined
+// with the evaluation rows of all files. INVALID_ARGUMENT: names file, line, field, value and what
+// is allowed.
 [[nodiscard]] absl::StatusOr<OutcomeFiles> ReadOutcomes(const std::vector<std::string>& files,
                                                         std::optional<RowFormat> format,
                                                         std::string_view bin_scheme_id);

@@ -11,7 +11,7 @@ std::string ProtoToJson(const google::protobuf::Message& message) {
   options.preserve_proto_field_names = true;
   std::string json;
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  // Fails only for values that no JSON can hold, such as a timestamp out of range.
+  // Fails only for values that JSON cannot represent, such as a timestamp out of range.
   return status.ok() ? json : std::string("{}");
 }
 

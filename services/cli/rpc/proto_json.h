@@ -10,12 +10,12 @@
 
 namespace kernelcast::cli {
 
-// protobuf's JSON on one line, with the field names of the protos. Fields at their default are left
-// out; bytes are base64, 64-bit integers strings, as protobuf has it.
+// protobuf's JSON on one line, with the field names of the protos. Default values are left out;
+// bytes are base64 and 64-bit integers are strings, as protobuf defines.
 std::string ProtoToJson(const google::protobuf::Message& message);
 
-// INVALID_ARGUMENT with protobuf's own words. Unknown fields are skipped, so that newer records can
-// be read.
+// INVALID_ARGUMENT: protobuf's message. Unknown fields are ignored, so that newer records can be
+// read.
 [[nodiscard]] absl::Status ProtoFromJson(std::string_view json, google::protobuf::Message* message);
 
 }  // namespace kernelcast::cli

@@ -1,12 +1,13 @@
 #include "services/cli/rpc/records.h"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/finite_numbers.h"
 #include "services/cli/core/text.h"
 #include "services/cli/rpc/proto_json.h"
 
@@ -129,7 +130,28 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
     report.risk = ReportRisk{risk.estimate(),   risk.low(),      risk.high(),
                              risk.candidates(), risk.measured(), risk.certified_threshold(),
                              risk.alpha(),      risk.delta(),    risk.informative(),
-                             risk.alarms()};
+                             risk.alarms(),     risk.certifies()};
+  }
+  report.device_model = search.device_model();
+  report.waiting = search.waiting().reason();
+  if (search.spec().generator() == v1::GENERATOR_LLM) {
+    const v1::GenerationCounts& generation = search.counts().generation();
+    report.generation = ReportGeneration{
+        generation.requested(),    generation.written(),       generation.duplicates(),
+        generation.unusable(),     generation.unanswered(),    generation.given_up(),
+        generation.input_tokens(), generation.output_tokens(), generation.cost()};
+  }
+  if (search.counts().has_model_use()) report.model_use = FromProto(search.counts().model_use());
+  if (search.counts().has_device_time_spent()) {
+    const v1::SearchCounts& counts = search.counts();
+    report.device_time = ReportDeviceTime{
+        Seconds(counts.device_time_spent()), Seconds(counts.device_time_preparing()),
+        Seconds(counts.device_time_confirming()), Seconds(counts.device_time_avoided())};
+  }
+  for (const v1::Finalist& finalist : search.finalists()) {
+    report.finalists.push_back({finalist.candidate_id(), FromProto(finalist.speedup()),
+                                finalist.measurements(), FromProto(finalist.screening()),
+                                finalist.tied(), finalist.failed()});
   }
   if (search.has_confirmed_best()) {
     KC_ASSIGN_OR_RETURN(report.confirmed, BestFromProto(search.confirmed_best()));
@@ -138,6 +160,16 @@ absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search) {
     KC_ASSIGN_OR_RETURN(report.incumbent, BestFromProto(search.incumbent()));
   }
   return report;
+}
+
+absl::Status RequireOneSearch(const std::string& what, const std::vector<v1::Search>& searches) {
+  if (searches.size() < 2) return absl::OkStatus();
+  std::string ids;
+  for (const v1::Search& search : searches) {
+    absl::StrAppend(&ids, ids.empty() ? "" : ", ", search.search_id());
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": the search ran on several device models; name one of ", ids));
 }
 
 SearchProgress::Phase PhaseOf(v1::SearchStatus status) {
@@ -162,17 +194,22 @@ std::string StatusName(v1::SearchStatus status) {
 
 void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress) {
   progress.proposed = counts.proposed();
-  progress.considered = counts.distinct_candidates();
+  progress.considered = counts.considered();
   progress.measured = counts.measured();
   progress.deferred = counts.deferred();
   progress.promoted = counts.promoted();
   progress.audited = counts.audited();
   progress.failures = counts.failures();
+  progress.selected = counts.selected();
+  progress.pruned = counts.pruned();
+  progress.rejected = counts.rejected();
+  progress.device_seconds_avoided = Seconds(counts.device_time_avoided());
   progress.device_seconds_spent = Seconds(counts.device_time_spent());
   const v1::GenerationCounts& generation = counts.generation();
   progress.requested = generation.requested() - generation.unanswered();
   progress.written = generation.written();
-  progress.unusable = generation.unusable() + generation.duplicates();
+  progress.repeated = generation.duplicates();
+  progress.unusable = generation.unusable();
   progress.unanswered = generation.unanswered();
   progress.tokens = generation.input_tokens() + generation.output_tokens();
 }
@@ -194,21 +231,16 @@ void UpdateProgress(const v1::Search& search, SearchProgress& progress) {
 
 absl::Status ReadRecords(const std::string& path,
                          const std::function<absl::Status(const v1::ExportRecord&)>& on_record) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  return ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
     v1::ExportRecord record;
     absl::Status status = ProtoFromJson(line, &record);
+    if (status.ok()) status = CheckFiniteNumbers(record);
     if (status.ok()) status = on_record(record);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat(path, ":", number, ": ", std::string(status.message())));
-    }
-  }
-  if (file.bad()) return absl::InternalError(absl::StrCat("cannot read ", path, " to its end"));
-  return absl::OkStatus();
+    if (status.ok()) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat(path, ":", number, ": ", std::string(status.message())));
+  });
 }
 
 }  // namespace kernelcast::cli

@@ -13,9 +13,9 @@
 
 namespace kernelcast::cli {
 
-// Between the orchestrator's messages and what the command line shows.
+// Conversions between the orchestrator's messages and the command line's types.
 
-// INVALID_ARGUMENT: the record lacks what every record has, such as a result.
+// INVALID_ARGUMENT: the record lacks a required field, such as a result.
 [[nodiscard]] absl::StatusOr<ReportCandidate> ReportCandidateFromProto(
     const v1::ExportRecord& record);
 [[nodiscard]] absl::StatusOr<ReportCandidate> ReportCandidateFromProto(
@@ -23,7 +23,18 @@ namespace kernelcast::cli {
 
 [[nodiscard]] absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search);
 
-// Limits, counts and incumbent of a search; leaves alone what only events tell.
+// The searches in a reply: one, or those of one id on several device models.
+template <class Reply>
+std::vector<v1::Search> SearchesIn(const Reply& reply) {
+  if (reply.searches().empty()) return {reply.search()};
+  return {reply.searches().begin(), reply.searches().end()};
+}
+// INVALID_ARGUMENT if there are several searches; the message lists their ids. `what` names what
+// needs a single search.
+[[nodiscard]] absl::Status RequireOneSearch(const std::string& what,
+                                            const std::vector<v1::Search>& searches);
+
+// Updates limits, counts and incumbent. Fields known only from events stay unchanged.
 void UpdateProgress(const v1::Search& search, SearchProgress& progress);
 void UpdateProgress(const v1::SearchCounts& counts, SearchProgress& progress);
 SearchProgress::Phase PhaseOf(v1::SearchStatus status);
@@ -31,7 +42,8 @@ SearchProgress::Phase PhaseOf(v1::SearchStatus status);
 // "running", "done", ...
 std::string StatusName(v1::SearchStatus status);
 
-// Reads a file of exported records, one JSON object a line. INVALID_ARGUMENT names file and line.
+// Reads a file of exported records, one JSON object per line, which may be compressed with gzip.
+// INVALID_ARGUMENT: names file and line of a malformed record or a number that is not finite.
 [[nodiscard]] absl::Status ReadRecords(
     const std::string& path, const std::function<absl::Status(const v1::ExportRecord&)>& on_record);
 

@@ -67,7 +67,7 @@ void SearchWatch::Run() {
       outcome = absl::CancelledError("the watch was stopped");
       break;
     }
-    // A stream that ends well has delivered the search to its end.
+    // A stream that ends with OK has delivered the whole search.
     if (status.ok() || saw_end_) {
       outcome = absl::OkStatus();
       break;
@@ -105,7 +105,7 @@ absl::Status SearchWatch::Follow(const std::shared_ptr<grpc::Channel>& channel) 
       stub->WatchSearch(&context, request);
   v1::SearchEvent event;
   while (reader->Read(&event)) {
-    // What was seen before a break may come again.
+    // Events from before a break may be repeated.
     if (event.sequence() < last_sequence_) continue;
     if (event.sequence() > last_sequence_) last_kinds_.clear();
     last_sequence_ = event.sequence();

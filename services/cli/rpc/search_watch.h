@@ -22,38 +22,37 @@
 
 namespace kernelcast::cli {
 
-// Follows a search from a sequence number of the log on. A stream that breaks is opened again from
-// the sequence number after the last one seen, with a growing pause, until the search has ended or
-// the watch is stopped. Thread-safe.
+// Follows a search from a sequence number of the log. A broken stream is opened again at the last
+// sequence number seen, after a growing pause, until the search has ended or the watch is stopped.
+// Thread-safe.
 class SearchWatch {
  public:
-  // `reconnect` gives the channel to use, at first and after each break; it may take its time and
-  // fail.
+  // Returns the channel to use, at first and after each break. May block and fail.
   using Reconnect = std::function<absl::StatusOr<std::shared_ptr<grpc::Channel>>()>;
 
   SearchWatch(std::string search_id, Reconnect reconnect, uint64_t from_sequence = 0,
               absl::Duration give_up_after = absl::Minutes(2));
-  // Stops.
+  // Stops the watch.
   ~SearchWatch();
   SearchWatch(const SearchWatch&) = delete;
   SearchWatch& operator=(const SearchWatch&) = delete;
 
   struct Update {
     std::vector<v1::SearchEvent> events;  // in order, each once
-    // Set while the connection is lost: what is wrong.
+    // The error, while the connection is lost.
     std::string trouble;
-    // Set once nothing more will come: OK when the search has ended; UNAVAILABLE when the
-    // orchestrator did not come back in time; the call's error otherwise.
+    // Set once nothing more will come. OK: the search has ended. UNAVAILABLE: the orchestrator did
+    // not come back in time. Otherwise the call's error.
     std::optional<absl::Status> ended;
   };
-  // What is new; waits for it at most `timeout`.
+  // Returns new events, waiting at most `timeout` for them.
   Update Next(absl::Duration timeout);
 
   void Stop();
 
  private:
   void Run();
-  // One stream, from start to break or end.
+  // Runs one stream until it breaks or ends.
   absl::Status Follow(const std::shared_ptr<grpc::Channel>& channel);
 
   const std::string search_id_;
@@ -69,9 +68,9 @@ class SearchWatch {
   grpc::ClientContext* context_ = nullptr;
   bool stopped_ = false;
 
-  // The thread's own.
+  // Used only by the thread.
   uint64_t last_sequence_;
-  // Kinds of events seen with that number: one entry of the log may make several events.
+  // Kinds of events seen with that number: one entry of the log may produce several events.
   std::set<int> last_kinds_;
   bool saw_event_ = false;
   bool saw_end_ = false;

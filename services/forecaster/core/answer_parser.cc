@@ -16,11 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-// How many opening braces of a text are tried as the start of its answer, from the last one on.
+// Maximum number of opening braces, from the last one, that are tried as the start of the answer.
 constexpr int kMaxStarts = 64;
-// Deeper than any answer; the library's parser recurses on what it destroys.
+// Deeper than any valid answer. The library destroys values recursively.
 constexpr int kMaxDepth = 32;
-// How near to one the bins and the failure must sum to be taken for one distribution.
+// Maximum distance from 1 at which the sum of bins and failure counts as one distribution.
 constexpr double kJointSumTolerance = 0.02;
 
 ParsedAnswer Unparsable(AnswerFault fault, std::string error) {
@@ -47,13 +47,13 @@ bool IsBinKey(const BinScheme& scheme, std::string_view key) {
   return false;
 }
 
-// The common end of both readers: a forecast of probabilities that are each in [0, 1]. `named` is
-// the bin that the model named, 0 for none.
+// Common last step of both parsers. Each probability must be in [0, 1]. `named` is the bin that the
+// model named, or 0.
 ParsedAnswer Finish(const BinScheme& scheme, std::vector<double> probabilities, int named,
                     std::optional<double> failure, bool may_be_joint, std::string rationale) {
   double sum = 0;
   for (const double p : probabilities) sum += p;
-  // What the probabilities add up to that should be one.
+  // The sum of the probabilities that should add up to 1.
   double whole = sum;
   if (may_be_joint && failure.has_value() && sum > 0 &&
       std::abs(sum + *failure - 1) < std::min(std::abs(sum - 1), kJointSumTolerance)) {
@@ -87,7 +87,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-// A number, or a string that is one and nothing else. NaN and infinities are no numbers.
+// A number, or a string that is exactly a number. NaN and infinities are rejected.
 std::optional<double> NumberOf(const json& value) {
   double number = 0;
   if (value.is_number()) {
@@ -102,7 +102,7 @@ std::optional<double> NumberOf(const json& value) {
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-// The bin that a model named, 0 where it named none and -1 where there is no such bin.
+// The bin that the model named: 0 if it named none, -1 if there is no such bin.
 int NamedBin(const BinScheme& scheme, const json& object) {
   const auto found = object.find("predicted_bin");
   if (found == object.end() || found->is_null()) return 0;
@@ -144,7 +144,7 @@ bool HasAnswerKeys(const BinScheme& scheme, const json& object) {
   return SaysDefer(object) || IsLoneReason(object);
 }
 
-// Of an object that is an answer.
+// Parses an object that is an answer.
 ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
   if (SaysDefer(object)) {
     std::string reason = TextOf(object, "reason");
@@ -183,13 +183,14 @@ ParsedAnswer ParseObject(const BinScheme& scheme, const json& object) {
                 /*may_be_joint=*/true, TextOf(object, "reasoning"));
 }
 
-// Discarded where the text is no JSON or too deep.
+// Discarded if the text is not JSON or is nested too deeply.
 json ParseJson(std::string_view text) {
   const auto bound_depth = [](int depth, json::parse_event_t, json&) { return depth < kMaxDepth; };
   return json::parse(text.begin(), text.end(), bound_depth, /*allow_exceptions=*/false);
 }
 
-// The end of the object that begins at `begin`, or npos: its closing brace, heeding strings.
+// End of the object that begins at `begin`: after its closing brace, skipping strings. npos if it
+// is not closed.
 size_t ObjectEnd(std::string_view text, size_t begin) {
   int depth = 0;
   bool in_string = false;
@@ -212,8 +213,8 @@ size_t ObjectEnd(std::string_view text, size_t begin) {
   return std::string_view::npos;
 }
 
-// The tool call or answer that an object is: {"name": ..., "arguments": {...}} unwrapped. Null
-// where it is neither; `tool` is set where a tool is named.
+// The tool call or answer in an object; unwraps {"name": ..., "arguments": {...}}. Null if it is
+// neither. Sets `tool` if a tool is named.
 const json* AnswerIn(const BinScheme& scheme, const json& object, std::string& tool) {
   if (!object.is_object()) return nullptr;
   if (HasAnswerKeys(scheme, object)) return &object;
@@ -237,8 +238,8 @@ ParsedAnswer ParseText(const BinScheme& scheme, std::string_view text) {
                       absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
   }
   bool any_object = false;
-  // Objects are tried from the last brace on, so one inside another comes first. A lone "reason"
-  // declines, unless what it lies in is an answer.
+  // Tries objects from the last brace on, so inner objects come first. An object with only a
+  // "reason" declines, unless the object around it is an answer.
   std::optional<ParsedAnswer> declined;
   size_t declined_at = 0;
   size_t begin = text.rfind('{');
@@ -327,7 +328,7 @@ ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer) {
                       absl::StrCat("longer than ", kMaxAnswerBytes, " bytes"));
   }
   if (Trimmed(answer).empty()) return Unparsable(AnswerFault::kEmpty, "not JSON");
-  // The library keeps the last of two equal keys; here that is an error.
+  // The library keeps the last of two equal keys. Here repeated keys are an error.
   std::set<std::string> keys;
   std::string repeated;
   const auto watch_keys = [&](int depth, json::parse_event_t event, json& value) {
@@ -411,7 +412,7 @@ ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {
     answer = ParseText(scheme, reply.content);
   } else {
     answer = ParseToolCalls(scheme, reply.tool_calls);
-    // A call that cannot be used does not spoil an answer that was given in words; two calls do.
+    // If the call is unusable, an answer in the content is used, except after calls of both tools.
     if (answer.status == ParseStatus::kUnparsable && answer.fault != AnswerFault::kBothTools &&
         !Trimmed(reply.content).empty()) {
       ParsedAnswer in_text = ParseText(scheme, reply.content);
@@ -419,7 +420,7 @@ ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply) {
     }
   }
   if (answer.status != ParseStatus::kUnparsable && answer.forecast.rationale.empty()) {
-    // The end of the reasoning is where the conclusion is.
+    // The end of the reasoning contains the conclusion.
     const std::string text = SanitizeUtf8(TruncateUtf8Front(reply.reasoning, kMaxRationaleBytes));
     answer.forecast.rationale = std::string(TruncateUtf8Front(text, kMaxRationaleBytes));
   }

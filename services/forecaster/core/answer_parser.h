@@ -11,35 +11,35 @@
 
 namespace kernelcast::forecaster {
 
-// The two tools that a model is given, of which it calls exactly one.
+// The two tools offered to a model. It must call exactly one.
 inline constexpr std::string_view kSubmitToolName = "submit_kernel_runtime_estimate";
 inline constexpr std::string_view kDeferToolName = "defer_to_real_evaluator";
 
 enum class ParseStatus {
   kOk,
-  // The probabilities did not sum to one and were scaled.
+  // The probabilities did not sum to 1 and were scaled.
   kRenormalized,
   kUnparsable,
   // The model declined to forecast.
   kDeferred,
 };
 
-// What makes an answer unparsable.
+// Why an answer is unparsable.
 enum class AnswerFault {
   kNone,
-  // Nothing but white space.
+  // Only white space.
   kEmpty,
-  // No JSON object, or more or less than one where exactly one is wanted.
+  // No JSON object, or not exactly one where exactly one is required.
   kNotJson,
   kTooLong,
-  // Text, but neither a tool call nor an answer in it.
+  // Text without a tool call or an answer.
   kNoTool,
   kWrongTool,
-  // Both tools, or one of them several times with different arguments.
+  // Both tools, or several calls of one with different arguments.
   kBothTools,
-  // A field is missing, unknown, given twice or of the wrong type.
+  // A field is missing, unknown, repeated or of the wrong type.
   kBadField,
-  // A probability is negative, above one or no number.
+  // A probability is negative, above 1 or not a number.
   kBadProbability,
   // The probabilities sum to less than kLowestSum or more than kHighestSum.
   kBadSum,
@@ -53,8 +53,8 @@ inline constexpr AnswerFault kAnswerFaults[] = {
 
 std::string_view Name(AnswerFault fault);  // "both_tools"
 
-// How far from one the sum of the probabilities may be without being called renormalised, and at
-// all.
+// Tolerance within which a sum of probabilities counts as exact, and the limits beyond which it is
+// rejected.
 inline constexpr double kExactSumTolerance = 1e-3;
 inline constexpr double kLowestSum = 0.5;
 inline constexpr double kHighestSum = 1.5;
@@ -63,24 +63,24 @@ inline constexpr size_t kMaxRationaleBytes = 8 << 10;
 
 struct ParsedAnswer {
   ParseStatus status = ParseStatus::kUnparsable;
-  // What is wrong with an answer that is unparsable.
+  // Set if the answer is unparsable.
   AnswerFault fault = AnswerFault::kNone;
   std::string error;
-  // Set for kOk and kRenormalized: scheme, probabilities, predicted bin, raw sum, mismatch,
-  // rationale, mean and deviation. For kDeferred the rationale is the reason that was given.
+  // For kOk and kRenormalized: scheme, probabilities, predicted bin, raw sum, mismatch, rationale,
+  // mean and deviation. For kDeferred only the rationale, which is the model's reason.
   Forecast forecast;
-  // The answer gave "p_failure", which is the forecast's failure probability then.
+  // The answer contained "p_failure", which is then the forecast's failure probability.
   bool has_failure_probability = false;
 };
 
-// Strict, for the rewards of training. Reads the arguments of one tool call: a JSON object and
-// nothing else, with a probability "p_NAME" for each bin of the scheme, an integer "predicted_bin"
-// and, optionally, a string "reasoning" and a probability "p_failure"; or, for a deferral, an
-// object with the one string "reason". Anything more or less, a key given twice, a probability
-// outside [0, 1] or a sum outside [kLowestSum, kHighestSum] is unparsable.
+// Strict parser, for training rewards. Parses the arguments of one tool call: a single JSON object
+// with a probability "p_NAME" for each bin of the scheme, an integer "predicted_bin" and,
+// optionally, a string "reasoning" and a probability "p_failure"; or, for a deferral, an object
+// with only the string "reason". Missing or additional content, repeated keys, a probability
+// outside [0, 1] or a sum outside [kLowestSum, kHighestSum] make it unparsable.
 ParsedAnswer ParseAnswer(const BinScheme& scheme, std::string_view answer);
 
-// What a model sent back, put together from its stream.
+// A model's reply, assembled from its stream.
 struct ModelReply {
   struct ToolCall {
     std::string name;
@@ -88,27 +88,30 @@ struct ModelReply {
   };
   std::vector<ToolCall> tool_calls;
   std::string content;
-  // The reasoning channel; a rationale where the answer has none of its own, never an answer.
+  // Text of the reasoning channel. Used as the rationale if the answer has none, never as an
+  // answer.
   std::string reasoning;
 };
 
-// Forgiving, for serving: of the same answers whatever can only mean one thing.
-//  - The answer is looked for in the tool call, else in the content: the last object in it that has
-//    an answer's keys, in a fence or not, also as {"name": ..., "arguments": {...}}.
-//  - Exactly one tool is called. The same call repeated word for word counts once.
-//  - Calling the deferral tool defers, whatever its arguments; so does an object with nothing but a
-//    "reason", and one with "defer": true.
-//  - Missing bins are zero where at least one is given; numbers may be strings of a number; keys
-//    that are not known are ignored; "predicted_bin" may be missing, a string or a bin's name.
-//  - Bins that sum to one together with "p_failure" rather than by themselves are taken for what
-//    they are: probabilities of being correct and in the bin.
-// The sum is bounded and scaled as in ParseAnswer, and the raw sum kept. A predicted bin that is
-// not the most probable one is flagged and replaced. Linear in the reply's size, which is bounded
-// by kMaxAnswerBytes for each text looked at. The forecast is valid (ValidateForecast).
+// Lenient parser, for serving. Accepts whatever has only one possible meaning:
+//
+// - The answer is taken from the tool call, otherwise from the content: the last object with the
+//   keys of an answer, fenced or not, also as {"name": ..., "arguments": {...}}.
+// - Exactly one tool must be called. Identical repeated calls count once.
+// - A call of the deferral tool defers, regardless of its arguments. An object with only a
+//   "reason", or one with "defer": true, also defers.
+// - Missing bins are zero if at least one is given. Numbers may be numeric strings. Unknown keys
+//   are ignored. "predicted_bin" may be missing, a string or the name of a bin.
+// - Bins that sum to 1 only together with "p_failure" are probabilities of being correct and in the
+//   bin.
+//
+// The sum is checked and scaled as in ParseAnswer, and the raw sum is kept. A predicted bin that is
+// not the most probable one is flagged and replaced. Time is linear in the size of the reply; each
+// text is limited to kMaxAnswerBytes. The forecast is valid (ValidateForecast).
 ParsedAnswer ParseReply(const BinScheme& scheme, const ModelReply& reply);
 
-// Sets predicted bin, mean and deviation from the probabilities, with each bin's mass at its
-// Log2Midpoint.
+// Sets predicted bin, mean and deviation from the probabilities, with the probability of each bin
+// at its Log2Midpoint.
 void SummarizeBins(const BinScheme& scheme, Forecast& forecast);
 
 }  // namespace kernelcast::forecaster

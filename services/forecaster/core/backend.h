@@ -15,8 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/trace_context.h"
+#include "common/domain/anchor.h"
 #include "common/domain/bins.h"
 #include "common/domain/candidate.h"
+#include "common/domain/device_model.h"
 #include "common/domain/facts.h"
 #include "common/domain/forecast.h"
 #include "common/domain/measurement.h"
@@ -26,48 +28,56 @@
 
 namespace kernelcast::forecaster {
 
-// What is to be forecast. Everything is validated.
+// Validated input of a forecast.
 struct ForecastInput {
   std::string request_id;
-  // Shared: the problem may be dropped from the service's cache while a backend still works on it.
+  // Shared, because the service's cache may drop the problem while a backend still uses it.
   std::shared_ptr<const ProblemContext> problem;
   Candidate candidate;
-  // An empty schema means that there are none.
+  // An empty schema means no facts.
   CompileFacts facts;
   CompileFacts reference_facts;
   const BinScheme* bin_scheme = &BinScheme::Default();
   std::string baseline_candidate_id;
-  // Measured speedup of the baseline over the reference; 1 for the reference itself.
+  // Measured speedup of the baseline over the reference. 1 if the baseline is the reference.
   double baseline_speedup = 1;
+  // The kernel that models compare the candidate with. Null: the baseline. Set only if the baseline
+  // is the reference. Shared by the questions of a batch.
+  std::shared_ptr<const AnchorKernel> anchor;
+  // As the caller described it. May be empty.
   DeviceInfo device;
+  // The device model that the forecast is for. Never empty.
+  std::string device_model = std::string(kUnknownDeviceModel);
 };
 
 using ForecastResult = std::variant<Forecast, Abstention>;
 
-// What binds one call.
+// Limits and context of one call.
 struct ForecastCall {
-  // On the monotonic clock; a result after it is of no use.
+  // On the monotonic clock. Later results are useless.
   int64_t deadline_ns = std::numeric_limits<int64_t>::max();
-  // Asked to stop when the caller has gone; register a std::stop_callback to end work in flight.
+  // Stop is requested when the caller is gone. Register a std::stop_callback to end work in
+  // progress.
   std::stop_token cancelled;
-  // The search that asks, and the tokens that may be spent on it while the backend lives; 0: any
-  // number.
+  // The search that the call is for, and the maximum tokens to spend on it in the backend's
+  // lifetime. 0: no limit.
   std::string search_id = {};
   uint64_t max_search_tokens = 0;
-  // What costs tokens says again what it said last of this candidate, or abstains.
+  // Backends that cost tokens repeat their last answer about this candidate, or abstain.
   bool again = false;
-  // Where the call belongs, for calls that are made for it; not valid: nowhere.
+  // Trace context of the call. Invalid: none.
   TraceContext trace = {};
 };
 
 struct TargetLabels {
   std::string target;
+  std::string device_model;
   std::string problem_id;
   uint64_t labels = 0;
   uint64_t failures = 0;
 };
 
-// A prompt's templates, for those who train a model on it.
+// Templates of a prompt, for training models on it.
 struct PromptDescription {
   std::string version;
   std::string hash;
@@ -76,7 +86,7 @@ struct PromptDescription {
   std::string answer_schema;  // JSON
 };
 
-// What a model is asked.
+// A prompt as sent to a model.
 struct RenderedPrompt {
   std::string version;
   std::string system;
@@ -90,31 +100,32 @@ struct BackendDescription {
   std::string not_ready_reason;
   std::vector<TargetLabels> labels;
   std::vector<PromptDescription> prompts;
+  // Empty: the backend asks no models and ignores anchors.
+  std::optional<ModelUse> model_use;
 };
 
-// What a backend would have said of a label's candidate before the label was known.
+// The prediction for a label's candidate from before the label was known.
 struct StoredPrediction {
   std::string label_id;
-  // Of the backend that made it; of no use to another one.
+  // Version of the backend that made it. Other backends cannot use it.
   std::string backend_version;
   StudentT log2_speedup;
 };
 
-// A label that is on disk, with the problem that its candidate is for.
+// A label on disk and the problem of its candidate.
 struct ObservedLabel {
   // Shared, as in ForecastInput.
   std::shared_ptr<const ProblemContext> problem;
-  // Position in the order in which labels were stored, from 1; ascending.
+  // Position in storage order, from 1, ascending.
   uint64_t sequence = 0;
   Label label;
   // Read back at start: nobody has asked for this problem yet.
   bool replayed = false;
-  // What was kept for a replayed label, if anything.
+  // The stored prediction of a replayed label, if any.
   std::optional<StoredPrediction> prediction;
 };
 
-// Something that forecasts. Thread-safe; no method blocks on the network, the disk or a model being
-// trained.
+// Makes forecasts. Thread-safe. No method blocks on the network, the disk or training.
 class Backend {
  public:
   using Done = std::function<void(ForecastResult)>;
@@ -123,21 +134,21 @@ class Backend {
 
   virtual std::string_view name() const = 0;
 
-  // Calls `done` exactly once, from any thread, perhaps before returning. What goes wrong upstream
-  // is an Abstention. Not called after the backend's destruction has begun.
+  // Calls `done` exactly once, from any thread, possibly before returning. Errors of models and
+  // endpoints are reported as an Abstention. Not called after the backend's destruction has begun.
   virtual void Forecast(ForecastInput input, const ForecastCall& call, Done done) = 0;
 
-  // Forecasts of this problem's candidates will be asked for: a chance to get ready.
+  // Announces that forecasts for this problem's candidates will follow.
   virtual void Prepare(const std::shared_ptr<const ProblemContext>& problem) { (void)problem; }
 
-  // Learns, later than it returns. Called with each label once, in the order of `sequence`; also at
-  // start with all that were stored.
+  // Learns from labels asynchronously. Called once per label, in the order of `sequence`, including
+  // all stored labels at start.
   virtual void Observe(std::vector<ObservedLabel> labels) = 0;
 
   virtual BackendDescription Describe() const = 0;
 
   // The prompt that Forecast would send now, for people to read. UNIMPLEMENTED: the backend sends
-  // none. RESOURCE_EXHAUSTED: it would be too long.
+  // none. RESOURCE_EXHAUSTED: the prompt is too long.
   [[nodiscard]] virtual absl::StatusOr<RenderedPrompt> ShowPrompt(
       const ForecastInput& input) const {
     (void)input;

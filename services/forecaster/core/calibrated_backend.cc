@@ -7,7 +7,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Backends name themselves and, behind a colon, their model.
+// Backends are named "NAME" or "NAME:MODEL".
 bool IsOf(std::string_view backend, std::string_view name) {
   return backend.substr(0, backend.find(':')) == name;
 }
@@ -15,12 +15,12 @@ bool IsOf(std::string_view backend, std::string_view name) {
 }  // namespace
 
 void CalibratedBackend::Forecast(ForecastInput input, const ForecastCall& call, Done done) {
-  const std::string target = input.candidate.target;
+  const std::string scope = ScopeName(input.candidate.target, input.device_model);
   inner_.Forecast(std::move(input), call,
-                  [this, target, done = std::move(done)](ForecastResult result) {
+                  [this, scope, done = std::move(done)](ForecastResult result) {
                     if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
                       std::lock_guard lock(mutex_);
-                      calibrator_.Apply(target, *forecast);
+                      calibrator_.Apply(scope, *forecast);
                     }
                     done(std::move(result));
                   });
@@ -36,7 +36,7 @@ void CalibratedBackend::Learn(const ObservedLabel& observed) {
   const auto* speedup = std::get_if<Ratio>(&label.truth);
   if (speedup == nullptr || !label.forecast.has_value()) return;
   const std::string& target = label.candidate.target;
-  // The label is relative to the reference; of another baseline nothing is known.
+  // Labels are relative to the reference; forecasts with another baseline cannot be compared.
   const std::string& baseline = label.forecast->baseline_candidate_id;
   const auto reference = observed.problem->reference_ids.find(target);
   if (!baseline.empty() &&
@@ -64,12 +64,14 @@ void CalibratedBackend::Learn(const ObservedLabel& observed) {
   {
     std::lock_guard lock(mutex_);
     alarms = calibrator_.alarms();
-    calibrator_.Learn(target, *own, *bin, 1 / label.propensity);
+    calibrator_.Learn(ScopeName(target, label.device_model), *own, *bin, 1 / label.propensity);
     alarms = calibrator_.alarms() - alarms;
   }
   if (alarms > 0 && !observed.replayed) {
-    Log(LogLevel::kWarning, "forecasts have drifted from what they say; calibration starts anew",
-        {{"backend", std::string(name())}, {"target", target}});
+    Log(LogLevel::kWarning, "forecast probabilities have drifted; calibration restarts",
+        {{"backend", std::string(name())},
+         {"target", target},
+         {"device_model", label.device_model}});
     if (on_alarm_) on_alarm_();
   }
 }

@@ -13,15 +13,15 @@
 
 namespace kernelcast::forecaster {
 
-// A backend whose forecasts are made to come true as often as they say, by an OnlineCalibrator. It
-// learns from labels whose forecast names the backend, and from those of a pool of which the
-// backend, as it is, was a component; the labels on disk, read again at start, give the same maps.
-// About 1 ms of a label in eight goes into a new map. Thread-safe as the backend is.
+// A backend with calibrated forecasts (OnlineCalibrator). It learns from labels whose forecast
+// names the backend, or a pool that had the uncalibrated backend as a component. The stored labels,
+// read again at start, give the same maps. Fitting takes about 1 ms for one label in eight.
+// Thread-safe if the inner backend is.
 class CalibratedBackend final : public Backend {
  public:
-  // `inner` outlives this object, which passes everything on to it. `on_alarm`, which may be empty,
-  // is called when a label shows that forecasts have drifted from what they say; not for labels
-  // that come back at start.
+  // `inner` must outlive this object, which forwards everything to it. `on_alarm` (may be empty) is
+  // called when a label shows that forecasts have drifted from their stated probabilities, but not
+  // for labels replayed at start.
   explicit CalibratedBackend(Backend* inner, std::function<void()> on_alarm = {},
                              OnlineCalibratorOptions options = {})
       : inner_(*inner), on_alarm_(std::move(on_alarm)), calibrator_(options) {}
@@ -38,7 +38,7 @@ class CalibratedBackend final : public Backend {
   }
 
   uint64_t alarms() const;
-  // Labels that were learnt from.
+  // Number of labels learnt from.
   uint64_t records() const;
 
  private:

@@ -27,7 +27,7 @@ std::string ScaleCalibration::version() const {
 
 ScaleCalibration FitScale(std::span<const PrequentialRecord> records, const ScaleCalibration& prior,
                           double prior_records) {
-  // Per record and level, the multiplier from which on its interval covers the truth.
+  // For each record and level, the smallest multiplier at which the interval covers the true value.
   struct Threshold {
     double weight;
     std::array<double, kLevels.size()> multipliers;

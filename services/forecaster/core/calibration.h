@@ -9,17 +9,17 @@
 
 namespace kernelcast::forecaster {
 
-// A forecast made before its truth was known, as the model gave it, uncalibrated.
+// An uncalibrated forecast from before its true value was known.
 struct PrequentialRecord {
   StudentT predicted;
   double measured_log2_speedup = 0;
-  // 1 / propensity: labels from deferrals alone are biased.
+  // 1 / propensity, because labels from deferrals alone are biased.
   double weight = 1;
 };
 
 inline constexpr std::string_view kCalibratorVersion = "scale/1";
 
-// One factor by which predictive scales are multiplied.
+// A factor that multiplies predictive scales.
 struct ScaleCalibration {
   double multiplier = 1;
   double records = 0;  // effective number, from the weights
@@ -28,9 +28,10 @@ struct ScaleCalibration {
   std::string version() const;
 };
 
-// The factor with which the central 50% and 80% intervals cover what they say, averaged over the
-// two. Few records move it little: it is as if `prior_records` records had been seen that `prior`
-// calibrates perfectly. Always within [0.5, 3]. A weight counts at most 20 times the smallest.
+// The factor at which the central 50% and 80% intervals have their nominal coverage, averaged over
+// the two. The prior counts as `prior_records` records that `prior` calibrates perfectly, so that
+// few records change the factor little. Always within [0.5, 3]. A weight counts at most 20 times
+// the smallest.
 ScaleCalibration FitScale(std::span<const PrequentialRecord> records,
                           const ScaleCalibration& prior = {}, double prior_records = 12);
 

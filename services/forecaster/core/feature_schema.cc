@@ -32,7 +32,7 @@ const FeatureSchema* FeatureSchema::ForFacts(std::string_view fact_schema_id) {
     if (!facts.ok()) return nullptr;
     return new FeatureSchema(std::string(id), **facts, has_launches);
   };
-  // Never destroyed: threads may still read them while the program exits.
+  // Never destroyed, because threads may still read them while the program exits.
   static const FeatureSchema* const kCpu =
       make(kEmbeddedCpuSchemaId, kCpuAssemblySchemaId, /*has_launches=*/false);
   static const FeatureSchema* const kCuda =

@@ -10,32 +10,33 @@
 
 namespace kernelcast::forecaster {
 
-// What the embedded model sees of a host-native candidate on the cpu target.
+// Features of a host-native candidate on the cpu target.
 inline constexpr std::string_view kEmbeddedCpuSchemaId = "embedded-cpu/1";
-// And of a device CUDA candidate.
+// Features of a device CUDA candidate.
 inline constexpr std::string_view kEmbeddedCudaSchemaId = "embedded-cuda/1";
 
-// A named, versioned list of features made from compile facts. A change of names, order or meaning
-// makes a new id. Counts enter as sign(x) ln(1 + |x|), so that a difference is a ratio.
+// A named, versioned list of features derived from compile facts. A change of names, order or
+// meaning requires a new id. Counts are transformed by sign(x) ln(1 + |x|), so that a difference is
+// a ratio.
 //
-// Per fact of the schema of facts: "fact.NAME" for the candidate, then "diff.NAME", candidate minus
-// reference. Where facts are of device code, the same for each of the kLaunchFeatureNames:
-// "launch.NAME", "diff.launch.NAME". Then the kWorkFeatureNames of the problem. Tunables are no
-// part of it: their names mean something within one problem only (TunableEncoder).
+// For each fact in the schema of facts: "fact.NAME" of the candidate, then "diff.NAME", candidate
+// minus reference. For device code the same for each of the kLaunchFeatureNames: "launch.NAME",
+// "diff.launch.NAME". Then the kWorkFeatureNames of the problem. Tunables are not included, because
+// their names have a meaning only within one problem (TunableEncoder).
 class FeatureSchema {
  public:
-  // The schema for facts of the given schema, nullptr where there is none.
+  // The schema for facts of the given schema, or nullptr.
   static const FeatureSchema* ForFacts(std::string_view fact_schema_id);
 
   const std::string& id() const { return id_; }
   const std::string& fact_schema_id() const { return fact_schema_id_; }
   std::span<const std::string> names() const { return names_; }
   size_t facts() const { return facts_; }
-  // Whether rows tell of launches.
+  // Whether rows contain launch features.
   bool has_launches() const { return has_launches_; }
 
-  // The whole row. Both facts must be of fact_schema_id and valid; the launch features are left out
-  // where there are none.
+  // A complete row. Both facts must be valid and use fact_schema_id. Launch features are left out
+  // if the schema has none.
   std::vector<float> Row(const CompileFacts& candidate, const CompileFacts& reference,
                          std::span<const float> launch_features,
                          std::span<const float> reference_launch_features,

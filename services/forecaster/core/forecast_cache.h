@@ -8,12 +8,12 @@
 
 namespace kernelcast::forecaster {
 
-// Results by the content that they depend on. May forget anything at any time. Thread-safe; may
-// wait for the disk.
+// A cache of results by the content they depend on. May forget anything at any time. Thread-safe.
+// May wait for the disk.
 class ForecastCache {
  public:
   virtual ~ForecastCache() = default;
-  // Nothing where the key is not known or cannot be read.
+  // Empty if the key is unknown or the entry is unreadable.
   virtual std::optional<ForecastResult> Find(const std::string& key) = 0;
   virtual void Put(const std::string& key, const ForecastResult& result) = 0;
 };

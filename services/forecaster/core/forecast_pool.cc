@@ -37,7 +37,7 @@ absl::StatusOr<Forecast> LinearPool(std::span<const WeightedForecast> forecasts)
   for (const WeightedForecast& entry : forecasts) {
     const Forecast& forecast = *entry.forecast;
     const double weight = entry.weight / weight_sum;
-    // Where all are certain of failure, what they say of the bins still counts.
+    // If all forecasts are certain of failure, their bins still count by weight.
     const double share =
         correct_sum > 0 ? weight * (1 - forecast.failure_probability) / correct_sum : weight;
     for (size_t i = 0; i < pooled.bin_probabilities.size(); ++i) {

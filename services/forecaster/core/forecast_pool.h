@@ -13,15 +13,14 @@ struct WeightedForecast {
   double weight = 1;
 };
 
-// The linear pool: the mixture of the forecasts' distributions, in the proportions of their
-// weights. P(failure) is the weighted mean; the bins, which are given that the candidate is
-// correct, are weighted with each forecast's P(correct) besides, so that P(correct and bin) is the
-// weighted mean too. Mean and deviation are those of the mixture of the given moments. The raw sum
-// is the one farthest from 1 and argmax_mismatch any; usage is added up; rationale, names, versions
-// and all else are the first forecast's.
+// The linear pool: the mixture of the forecasts' distributions by weight. P(failure) is the
+// weighted mean. The bins are conditional on correctness, so their weights are multiplied by each
+// forecast's P(correct); P(correct and bin) is then the weighted mean too. Mean and deviation are
+// those of the mixture. The raw sum is the one farthest from 1, argmax_mismatch is true if any is,
+// and usage is added up. All other fields are those of the first forecast.
 //
-// INVALID_ARGUMENT: none, different bin schemes or numbers of bins, a weight that is negative or
-// not finite, or weights that are all zero. With valid forecasts the result is valid.
+// INVALID_ARGUMENT: no forecasts, different bin schemes or numbers of bins, a weight that is
+// negative or not finite, or only zero weights. Valid forecasts give a valid result.
 [[nodiscard]] absl::StatusOr<Forecast> LinearPool(std::span<const WeightedForecast> forecasts);
 
 }  // namespace kernelcast::forecaster

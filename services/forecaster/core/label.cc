@@ -27,6 +27,10 @@ std::string_view Name(FailureKind kind) {
   return "unknown";
 }
 
+std::string ScopeName(std::string_view target, std::string_view device_model) {
+  return absl::StrCat(std::string(target), " on ", std::string(device_model));
+}
+
 std::string_view OutcomeName(const Truth& truth) {
   if (const auto* failure = std::get_if<FailureKind>(&truth)) return Name(*failure);
   return "ok";
@@ -35,6 +39,15 @@ std::string_view OutcomeName(const Truth& truth) {
 absl::Status ValidateOptionalFacts(std::string_view field, const CompileFacts& facts) {
   if (facts.schema.empty() && facts.values.empty()) return absl::OkStatus();
   return AtField(field, ValidateFacts(facts));
+}
+
+absl::Status ValidateDeviceModel(std::string_view field, std::string_view model) {
+  if (!model.empty() && model.size() <= kMaxDeviceModelBytes && IsValidUtf8(model)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": must have 1 to ",
+                                                 kMaxDeviceModelBytes, " bytes of UTF-8, has ",
+                                                 model.size()));
 }
 
 absl::Status ValidateLabel(const Label& label) {
@@ -61,7 +74,7 @@ absl::Status ValidateLabel(const Label& label) {
     return absl::InvalidArgumentError(
         absl::StrCat("propensity: ", label.propensity, " is not in (0, 1]"));
   }
-  return absl::OkStatus();
+  return ValidateDeviceModel("device_model", label.device_model);
 }
 
 }  // namespace kernelcast::forecaster

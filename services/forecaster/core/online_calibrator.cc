@@ -11,15 +11,17 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Forecasts whose label comes after so many later maps are not learnt from.
+// Number of maps kept. Forecasts made with an older map cannot be learnt from.
 constexpr size_t kMaxMaps = 256;
-// A map that turns likelier bins into less likely ones could not be undone.
+// A map that reverses the order of bins could not be inverted.
 constexpr double kLeastScale = 0.05;
-// A map is made anew when there are this much more records.
+// Number of new records after which a map is fitted again.
 constexpr uint64_t kFitEvery = 8;
-// As a pull, so large that nothing moves.
+// A calibrated forecast keeps at least this share of its variance.
+constexpr double kLeastVarianceShare = 0.25;
+// A pull so strong that the parameter is fixed.
 constexpr double kFixed = 1e9;
-// Of the versions of our maps.
+// Prefix of the versions of our maps.
 constexpr std::string_view kOwnPrefix = "vector/1;";
 
 const VectorMap* VectorOf(const BinCalibrator& calibrator) {
@@ -30,8 +32,8 @@ bool Usable(const VectorMap& map) {
   return std::ranges::all_of(map.scale, [](double scale) { return scale >= kLeastScale; });
 }
 
-// The p of which `map` makes q: p_i = exp((ln q_i - b_i + c) / a_i), with the c for which they sum
-// to one.
+// Inverts `map`: the p with p_i = exp((ln q_i - b_i + c) / a_i), where c is chosen so that they sum
+// to 1.
 std::vector<double> Undo(const VectorMap& map, const std::vector<double>& q) {
   std::vector<double> p(q.size());
   const auto fill = [&](double c) {
@@ -57,7 +59,7 @@ double LogLoss(const std::vector<double>& p, int true_bin) {
   return -std::log(std::max(p[static_cast<size_t>(true_bin - 1)], kProbabilityFloor));
 }
 
-// The log loss that a forecast expects of itself.
+// The log loss that a forecast expects.
 double Entropy(const std::vector<double>& p) {
   double entropy = 0;
   for (const double value : p) {
@@ -75,12 +77,23 @@ void OnlineCalibrator::Apply(const std::string& target, Forecast& forecast) cons
   const auto scheme = BinScheme::Find(forecast.bin_scheme_id);
   const BinCalibrator& map = *group->second.map;
   if (!scheme.ok() || forecast.bin_probabilities.size() != VectorOf(map)->scale.size()) return;
+  // The moments change by as much as those of the bins. The position within an open bin is the
+  // forecast's own information and is kept.
+  Forecast bins = forecast;
+  SummarizeBins(**scheme, bins);
+  const double mean = forecast.expected_log2_speedup - bins.expected_log2_speedup;
+  const auto square = [](double x) { return x * x; };
+  const double variance = square(forecast.stddev_log2_speedup) - square(bins.stddev_log2_speedup);
+  const double least_variance = kLeastVarianceShare * square(forecast.stddev_log2_speedup);
   forecast.bin_probabilities = map.Apply(forecast.bin_probabilities);
   forecast.calibrator_version = forecast.calibrator_version == kNone
                                     ? map.version()
                                     : absl::StrCat(forecast.calibrator_version, "+", map.version());
   const bool mismatch = forecast.argmax_mismatch;
   SummarizeBins(**scheme, forecast);
+  forecast.expected_log2_speedup += mean;
+  forecast.stddev_log2_speedup =
+      std::sqrt(std::max(least_variance, square(forecast.stddev_log2_speedup) + variance));
   forecast.argmax_mismatch = mismatch;
 }
 
@@ -134,8 +147,8 @@ void OnlineCalibrator::Try(Group& group, const CalibrationRecord& record) {
     }
     if (group.in_use) stands = calibrated;
   }
-  // What is in use has learnt what these forecasts are worth; what is not in use has nothing to
-  // drift away from.
+  // A map in use has already learnt how good these forecasts are. Without one there is nothing to
+  // drift from.
   if (!group.in_use || group.records.size() < options_.mature_records) {
     group.excess = 0;
     return;
@@ -170,7 +183,7 @@ void OnlineCalibrator::Fit(const Key& key, Group& group) {
   map->records = EffectiveRecords(own);
   VectorMap fitted = FitVector(own, options);
   if (!Usable(fitted)) {
-    // Biases alone, which can always be undone.
+    // Biases alone, which can always be inverted.
     options.toward.scale.clear();
     options.scale_pull = kFixed;
     fitted = FitVector(own, options);

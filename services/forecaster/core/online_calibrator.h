@@ -16,47 +16,48 @@
 namespace kernelcast::forecaster {
 
 struct OnlineCalibratorOptions {
-  // The newest records of a target and bin scheme that a map is fitted to.
+  // Number of newest records of a target and bin scheme used to fit a map.
   size_t max_records = 512;
-  // As so many records a target's map is pulled to that of all targets, and that one to none.
+  // Strength, in records, of the pull of a target's map to the map of all targets, and of that one
+  // to the identity.
   double pull = 5;
-  // A label's 1 / propensity counts as at most this.
+  // Upper limit of a label's 1 / propensity.
   double most_weight = 5;
-  // A map is used once it would have gained so much log likelihood on the mean of the latest
-  // records, each forecast before its label came, and no longer when it loses so much.
+  // A map is used once its mean gain in log likelihood over the latest records, each forecast
+  // before its label arrived, reaches this value. It is no longer used when it loses this much.
   double least_gain = 0.02;
   size_t trial_records = 64;
   size_t least_records = 24;
-  // Drift: a cumulative sum of how much worse than they expect of themselves forecasts are, at most
-  // `most_excess` and less `slack` each, in nats, raises an alarm above `alarm_above`. All but the
-  // newest `kept_records` are then forgotten, and the map has to prove itself anew.
+  // Drift detection: a cumulative sum of how much worse forecasts are than they expect to be, each
+  // clipped at `most_excess` and reduced by `slack`, in nats. Above `alarm_above` it raises an
+  // alarm: all but the newest `kept_records` are forgotten, and the map must prove itself again.
   double most_excess = 2;
   double slack = 0.4;
   double alarm_above = 16;
   size_t kept_records = 32;
-  // A map of fewer records is still finding out, and raises no alarm.
+  // A map with fewer records is still learning and raises no alarm.
   size_t mature_records = 96;
 };
 
-// Vector scaling of a backend's forecasts, learnt from labels as they arrive, for each target and
-// bin scheme. It stays out of the way until it has been seen to help, and takes itself out again
-// when it does not. What it does depends on the records and their order alone.
+// Vector scaling of a backend's forecasts, learnt from labels as they arrive, per target and bin
+// scheme. It is applied only after it was observed to help, and no longer when it stops helping.
+// Deterministic: depends only on the sequence of records.
 //
 // Not thread-safe.
 class OnlineCalibrator {
  public:
   explicit OnlineCalibrator(OnlineCalibratorOptions options = {}) : options_(options) {}
 
-  // Version of a forecast that was left as it was.
+  // Version of an unchanged forecast.
   static constexpr const char* kNone = "none";
 
-  // Calibrates bins, predicted bin and moments, and says so in calibrator_version: "none",
-  // "vector/1;records=87;id=0123abcd", or one of these behind what the backend has said and a "+".
+  // Calibrates bins, predicted bin and moments, and sets calibrator_version to "none" or
+  // "vector/1;records=87;id=0123abcd". If the backend has set a version, appends "+" and this one.
   void Apply(const std::string& target, Forecast& forecast) const;
 
-  // Learns from a forecast that Apply returned, now or in an earlier life: one that was calibrated
-  // is put back by the map that its version names. False: that map is not known, or the forecast
-  // is of no use.
+  // Learns from a forecast that Apply returned, now or in an earlier process. A calibrated forecast
+  // is inverted with the map named in its version. Returns false if that map is unknown or the
+  // forecast is unusable.
   bool Learn(const std::string& target, const Forecast& forecast, int true_bin, double weight);
 
   uint64_t alarms() const { return alarms_; }
@@ -77,15 +78,15 @@ class OnlineCalibrator {
     uint64_t since_fit = 0;
   };
 
-  // The probabilities before calibration; empty where they cannot be had.
+  // The probabilities before calibration. Empty if they cannot be recovered.
   std::vector<double> Raw(const Forecast& forecast) const;
-  // Scores what stands, before the record is learnt from.
+  // Scores the current map on the record, before learning from it.
   void Try(Group& group, const CalibrationRecord& record);
   void Fit(const Key& key, Group& group);
 
   const OnlineCalibratorOptions options_;
   std::map<Key, Group> groups_;
-  // Maps that forecasts may have been made with, by version, the oldest first in `map_order_`.
+  // Maps that forecasts may have been made with, by version. `map_order_` lists them oldest first.
   std::map<std::string, std::shared_ptr<const BinCalibrator>> maps_;
   std::deque<std::string> map_order_;
   uint64_t alarms_ = 0;

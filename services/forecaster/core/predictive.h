@@ -10,8 +10,8 @@ struct StudentT {
   double degrees_of_freedom = 3;
 };
 
-// What is believed of a kernel that nothing is known about: half of all kernels lie within a factor
-// of two of the reference, a tenth beyond a factor of eight.
+// Prior for an unknown kernel: half of all kernels are within a factor of two of the reference, a
+// tenth beyond a factor of eight.
 inline constexpr StudentT kPrior = {0.0, 1.3, 3.0};
 
 // P(T <= x) for a Student-t variable.
@@ -20,7 +20,7 @@ double StudentTCdf(double x, double degrees_of_freedom);
 // Inverse of StudentTCdf; `p` in (0, 1).
 double StudentTQuantile(double p, double degrees_of_freedom);
 
-// Standard deviation; the scale where the variance is infinite.
+// Standard deviation, or the scale if the variance is infinite.
 double StandardDeviation(const StudentT& distribution);
 
 }  // namespace kernelcast::forecaster

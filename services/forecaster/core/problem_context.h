@@ -12,8 +12,8 @@
 
 namespace kernelcast::forecaster {
 
-// Figures of the work that a target's largest bench shape is, on a log2 scale. One list for all
-// problems, so that a model can be shared among them.
+// Size of the work of a target's largest bench shape, on a log2 scale. One list for all problems,
+// so that they can share a model.
 inline constexpr std::string_view kWorkFeatureNames[] = {
     "work.log2_flops",           "work.log2_bytes",
     "work.log2_intensity",       "work.log2_input_elements",
@@ -21,34 +21,34 @@ inline constexpr std::string_view kWorkFeatureNames[] = {
     "work.log2_smallest_axis",   "work.axes",
 };
 
-// Figures of the launches of a device CUDA candidate at the target's largest bench shape; those
+// Features of the launches of a device CUDA candidate at the target's largest bench shape. Those
 // named log2 are log2(1 + value).
 inline constexpr std::string_view kLaunchFeatureNames[] = {
-    "launch.launches",            // how many there are
-    "launch.log2_blocks",         // of all launches
-    "launch.log2_threads",        // of all launches
-    "launch.log2_block_threads",  // of the first
-    "launch.log2_first_blocks",   // of the first
-    "launch.log2_shared_bytes",   // dynamic, of the first
+    "launch.launches",            // number of launches
+    "launch.log2_blocks",         // over all launches
+    "launch.log2_threads",        // over all launches
+    "launch.log2_block_threads",  // of the first launch
+    "launch.log2_first_blocks",   // of the first launch
+    "launch.log2_shared_bytes",   // dynamic, of the first launch
     "launch.log2_workspace_bytes",
 };
 
-// A problem with what forecasting derives from it once. Immutable; thread-safe.
+// A problem and data derived from it once for forecasting. Immutable and thread-safe.
 struct ProblemContext {
   explicit ProblemContext(Problem parsed);
 
   Problem problem;
-  // Per target that the problem has.
+  // By target of the problem.
   std::map<std::string, TunableEncoder, std::less<>> encoders;
-  // Per target; one value per kWorkFeatureNames, NaN where the problem does not say.
+  // By target. One value per kWorkFeatureNames; NaN if the problem does not declare it.
   std::map<std::string, std::vector<float>, std::less<>> work_features;
-  // Launch features of the reference, per target.
+  // By target: launch features of the reference.
   std::map<std::string, std::vector<float>, std::less<>> reference_launch_features;
 
-  // Id of the reference as a candidate, per target.
+  // By target: id of the reference as a candidate.
   std::map<std::string, std::string, std::less<>> reference_ids;
 
-  // The encoder of a target; one without columns where the target has no space.
+  // The encoder of a target. It has no columns if the target has no space.
   const TunableEncoder& EncoderFor(std::string_view target) const;
   // One value per kLaunchFeatureNames. NaN: the candidate has no launches, or they cannot be
   // evaluated.
@@ -57,7 +57,7 @@ struct ProblemContext {
   size_t SizeBytes() const;
 
  private:
-  // Of each target, the largest bench shape.
+  // By target: the largest bench shape.
   std::map<std::string, AxisValues, std::less<>> largest_shapes_;
 };
 

@@ -17,7 +17,7 @@ absl::Status ItemError(size_t index, std::string_view field, const absl::Status&
                                                   status.message()));
 }
 
-// Of a binary event that happened and was given probability `p`.
+// Scores a binary event that happened and had forecast probability `p`.
 void ScoreFailure(double p, RewardKind kind, ItemScore& score) {
   score.hit = p > 0.5 ? 1 : 0;
   score.half_brier = (1 - p) * (1 - p);

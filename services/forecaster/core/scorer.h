@@ -24,7 +24,7 @@ struct TrueBin {
   int bin = 0;
 };
 
-// A prediction with what it turned out to be.
+// A prediction and its true outcome.
 struct ScoreItem {
   std::string item_id;
   std::string group_id;
@@ -49,29 +49,32 @@ struct GroupScore {
   std::string group_id;
   uint32_t items = 0;
   double mean_reward = 0;
-  // Over the group as the whole population.
+  // Population standard deviation over the group.
   double stddev_reward = 0;
 };
 
 struct Scores {
-  std::vector<ItemScore> items;    // in the order asked
+  std::vector<ItemScore> items;    // in the order of the request
   std::vector<GroupScore> groups;  // by id
   ForecastMetrics metrics;
   double mean_latency_ns = 0;  // over the items that are forecasts
 };
 
-// Changes whenever the same item may get other numbers: with the rules below, those of
-// common/domain/scoring.h and those of answer_parser.h.
+// Must change whenever the same item may get different numbers because of the rules below,
+// common/domain/scoring.h or answer_parser.h.
 inline constexpr std::string_view kScoringVersion = "scoring/1";
 
 // Scores predictions by the rules of common/domain/scoring.h.
-//  - An unparsable answer has reward 0 and counts as a uniform forecast in the metrics' means.
-//  - A deferral has reward 0 and is no part of the metrics.
-//  - A candidate that failed has no bin. A forecast is then scored on P(failure) as one event: hit
-//    when it is above one half, half-Brier and CRPS (1 - P)^2, log likelihood of P. Such an item is
-//    no part of the metrics, which are about bins; a raw answer without "p_failure" has reward 0.
-// INVALID_ARGUMENT names the item: a forecast of another scheme or that is no simplex, a speedup
-// that is not positive, a bin out of range.
+//
+// - An unparsable answer has reward 0 and counts as a uniform forecast in the metrics' means.
+// - A deferral has reward 0 and is not part of the metrics.
+// - A failed candidate has no bin. Its forecast is scored on P(failure) as a binary event: it is a
+//   hit above 0.5, half-Brier and CRPS are (1 - P)^2, and the log likelihood is that of P. Such an
+//   item is not part of the metrics, which are about bins. A raw answer without "p_failure" has
+//   reward 0.
+//
+// INVALID_ARGUMENT names the item: a forecast with another scheme or with probabilities that do not
+// sum to 1, a speedup that is not positive, or a bin out of range.
 [[nodiscard]] absl::StatusOr<Scores> Score(const BinScheme& scheme, RewardKind reward,
                                            std::span<const ScoreItem> items);
 

@@ -9,11 +9,11 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Times that each resource would take alone.
+// Time that each resource alone would need.
 constexpr std::string_view kTimes[] = {
     "dram_ns", "l2_ns",      "load_store_ns", "issue_ns",  "float32_ns", "integer_ns", "float64_ns",
     "half_ns", "special_ns", "conversion_ns", "tensor_ns", "atomics_ns", "latency_ns"};
-// Averaged over launches as they are.
+// Averaged over launches without transformation.
 constexpr std::string_view kRatios[] = {"load_efficiency",
                                         "store_efficiency",
                                         "shared_load_conflicts",
@@ -24,7 +24,7 @@ constexpr std::string_view kRatios[] = {"load_efficiency",
 // Averaged as log2(1 + value).
 constexpr std::string_view kAmounts[] = {"loads_in_flight", "bytes_in_flight", "resident_blocks",
                                          "block_warps"};
-// Added up, as log2(1 + sum).
+// Summed, as log2(1 + sum).
 constexpr std::string_view kSums[] = {"instructions",
                                       "issue_slots",
                                       "dram_bytes",
@@ -42,13 +42,13 @@ constexpr size_t kFeatures =
     1 + std::size(kTimes) + 6 + std::size(kRatios) + std::size(kAmounts) + std::size(kSums);
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
-// Shares of time below about this are alike.
+// Shares of time below this are treated as equal.
 constexpr double kLeastShare = 0.05;
-// What a launch costs beside what the virtual GPU sees.
+// Cost of a launch outside the simulation.
 constexpr double kLaunchNs = 2000;
 constexpr double kWarpsOfAMultiprocessor = 64;
 
-// Where the facts are among the values of the schema.
+// Indices of the facts among the schema's values.
 struct Positions {
   std::array<size_t, std::size(kTimes)> times;
   std::array<size_t, std::size(kRatios)> ratios;
@@ -80,7 +80,7 @@ const Positions& SchemaPositions() {
   return kPositions;
 }
 
-// Adds the features of one shape; false: it is not covered.
+// Adds the features of one shape. Returns false if the shape is not supported.
 bool AddShape(const ShapeSimulation& shape, std::array<double, kFeatures>& features) {
   const Positions& at = SchemaPositions();
   if (shape.schema != kCudaSimulationSchemaId || shape.launches.empty()) return false;
@@ -176,14 +176,29 @@ std::vector<float> SimulationRow(std::span<const float> candidate,
   return row;
 }
 
-std::vector<float> SimulationFeatures(const CompileFacts& facts) {
+std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,
+                                                   std::string_view device_model) {
+  std::vector<const ShapeSimulation*> chosen;
+  if (facts.simulations.empty()) return chosen;
+  const auto of = [&](std::string_view gpu) {
+    for (const ShapeSimulation& shape : facts.simulations) {
+      if (shape.gpu == gpu) chosen.push_back(&shape);
+    }
+  };
+  of(device_model);
+  if (chosen.empty()) of(facts.simulations.front().gpu);
+  return chosen;
+}
+
+std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model) {
   std::vector<float> row(kFeatures, kMissing);
   std::array<double, kFeatures> sums = {};
-  if (facts.simulations.empty()) return row;
-  for (const ShapeSimulation& shape : facts.simulations) {
-    if (!AddShape(shape, sums)) return row;
+  const std::vector<const ShapeSimulation*> simulations = SimulationsFor(facts, device_model);
+  if (simulations.empty()) return row;
+  for (const ShapeSimulation* shape : simulations) {
+    if (!AddShape(*shape, sums)) return row;
   }
-  const auto shapes = static_cast<double>(facts.simulations.size());
+  const auto shapes = static_cast<double>(simulations.size());
   for (size_t i = 0; i < kFeatures; ++i) row[i] = static_cast<float>(sums[i] / shapes);
   return row;
 }

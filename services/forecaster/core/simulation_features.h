@@ -10,30 +10,35 @@
 
 namespace kernelcast::forecaster {
 
-// What the embedded model sees of a virtual GPU's simulations (schema cuda-sim/1): one number per
-// name, such that the difference of two candidates at the same shapes is a log2 ratio wherever the
-// quantity is positive. Launches are added up, or averaged with the time that each is estimated to
-// take as weight; shapes are averaged.
+// Features of the simulations (schema cuda-sim/1). One number per name; the difference of two
+// candidates at the same shapes is a log2 ratio if the quantity is positive. Launches are summed,
+// or averaged with their estimated time as weight. Shapes are averaged.
 std::span<const std::string_view> SimulationFeatureNames();
 
-// Position of the estimated time, log2 of nanoseconds, among the names.
+// Index of the estimated time, in log2 nanoseconds, among the names.
 inline constexpr size_t kSimulatedTimeFeature = 0;
 
-// Of these, whose values say the same of small problems and of large ones: [1, end).
+// Features whose values do not depend on the size of the problem: [1, end).
 size_t ScaleFreeFeaturesEnd();
 
-// What the embedded model sees beside the features that compiling alone gives.
+// Features from simulations, in addition to those from compile facts.
 inline constexpr std::string_view kEmbeddedSimulationSchemaId = "embedded-sim/1";
 
-// Names of SimulationRow: "log2_speedup", by the estimates; "diff.NAME", candidate minus reference,
-// of all features but the time; "sim.NAME" of the candidate's that are free of scale.
+// Names of SimulationRow: "log2_speedup" as estimated; "diff.NAME", candidate minus reference, for
+// all features except the time; "sim.NAME" of the candidate for the size-independent features.
 std::span<const std::string> SimulationRowNames();
-// Empty where either has no SimulationFeatures.
+// Empty if either has no SimulationFeatures.
 std::vector<float> SimulationRow(std::span<const float> candidate,
                                  std::span<const float> reference);
 
-// NaN throughout where there is nothing, a launch is not covered, or the schema is another one.
-std::vector<float> SimulationFeatures(const CompileFacts& facts);
+// The simulations for the device model. If there are none, those for the model of the first
+// simulation.
+std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,
+                                                   std::string_view device_model);
+
+// Features of SimulationsFor. All NaN if there are none, a launch is not supported, or the schema
+// is a different one.
+std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model);
 
 }  // namespace kernelcast::forecaster
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 constexpr std::string_view kTemplateTunable = "TEMPLATE";
-// Numbered by each template for itself; what the flags are is read from the candidate.
+// Numbered separately by each template; the actual flags are read from the candidate.
 constexpr std::string_view kFlagsTunable = "FLAGS";
 
 std::optional<int64_t> ParseInteger(std::string_view text) {

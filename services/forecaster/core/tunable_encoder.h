@@ -12,36 +12,35 @@
 
 namespace kernelcast::forecaster {
 
-// Turns the tunables, flags and template of a candidate into numbers, by what one problem's
-// template space says there is. The columns mean nothing outside that space. Immutable;
-// thread-safe.
+// Encodes the tunables, flags and template of a candidate as numbers, for the template space of one
+// problem. The columns have no meaning outside that space. Immutable and thread-safe.
 //
-// Columns: one per template (0 or 1); per tunable either its signed log2(1 + |value|), where all
-// its values are integers, or one per value (0 or 1); one per compiler flag that some template may
-// add. A tunable that a candidate does not have, or a value that the space does not know, is NaN.
+// Columns: one per template (0 or 1); for each tunable either its signed log2(1 + |value|), if all
+// its values are integers, or one per value (0 or 1); one per compiler flag that a template may
+// add. A tunable that the candidate lacks, or a value unknown in the space, is NaN.
 class TunableEncoder {
  public:
-  // No space: no columns.
+  // Without a space: no columns.
   TunableEncoder() = default;
   explicit TunableEncoder(const Space& space);
 
   size_t columns() const { return names_.size(); }
   const std::string& name(size_t column) const { return names_[column]; }
-  // How far apart the values of a column lie in the space, > 0.
+  // Range of a column's values in the space, > 0.
   float range(size_t column) const { return ranges_[column]; }
-  // What a column says: the template, a number, whether an identifier is this one, whether a flag
-  // is set.
+  // Meaning of a column: the template, a number, whether an identifier has this value, or whether a
+  // flag is set.
   enum class Kind { kTemplate, kNumber, kValue, kFlag };
   Kind kind(size_t column) const { return kinds_[column]; }
 
   std::vector<float> Encode(const Candidate& candidate) const;
 
-  // Index of the candidate's template in the space, -1 where it names none that is known.
+  // Index of the candidate's template in the space, or -1 if it has no known template.
   int TemplateIndex(const Candidate& candidate) const;
 
-  // Where an encoded number lies among those that a template allows in that column: 0 for the
-  // least, 1 for the greatest, the values between at equal steps. NaN for NaN; the number divided
-  // by range() where the template has no two values to lie between.
+  // Position of an encoded number among the values that a template allows in that column: 0 for the
+  // smallest, 1 for the largest, in equal steps. NaN for NaN. If the template has fewer than two
+  // values, the number divided by range().
   float Rank(int template_index, size_t column, float value) const;
 
  private:

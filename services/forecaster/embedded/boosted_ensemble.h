@@ -18,11 +18,11 @@ struct EnsembleOptions {
   uint64_t seed = 0;
 };
 
-// Boosters trained on bootstrap resamples. How far they lie apart, and how far off each is on the
-// rows that it did not see, say how wide a prediction is. Immutable; thread-safe.
+// Boosters trained on bootstrap resamples. The spread of their predictions and each one's error on
+// the rows it was not trained on give the width of a prediction. Immutable and thread-safe.
 class BoostedEnsemble {
  public:
-  // At least two rows. `prior_variance` is the variance of an error before anything is known.
+  // Needs at least two rows. `prior_variance` is the prior variance of an error.
   [[nodiscard]] static absl::StatusOr<BoostedEnsemble> Train(const Matrix& rows,
                                                              std::span<const float> values,
                                                              double prior_variance,
@@ -33,7 +33,8 @@ class BoostedEnsemble {
   // Mean margin of the members.
   double Mean(std::span<const float> row) const;
 
-  // Per row of the training set, the mean of the members that did not see it; none where all did.
+  // For each row of the training set, the mean of the members that were not trained on it. Empty if
+  // all were.
   const std::vector<std::optional<double>>& OutOfBag() const { return out_of_bag_; }
 
  private:

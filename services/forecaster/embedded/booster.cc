@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
-#include "services/forecaster/embedded/give_way.h"
+#include "services/forecaster/embedded/yield.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -93,7 +93,7 @@ float Forest::Predict(std::span<const float> row) const {
   return sum;
 }
 
-// Reads the trees out of a trained booster.
+// Extracts the trees of a trained booster.
 class BoosterTrainer {
  public:
   static absl::StatusOr<Forest> Extract(const Booster& booster) {
@@ -177,7 +177,7 @@ absl::StatusOr<Forest> TrainForest(const Matrix& rows, std::span<const float> la
   const std::pair<const char*, std::string> parameters[] = {
       {"nthread", "1"},
       {"verbosity", "0"},
-      // Few rows: the exact method is the quickest, and needs no sketch.
+      // With few rows, the exact method is the fastest and needs no sketch.
       {"tree_method", "exact"},
       {"objective", options.logistic ? "binary:logistic" : "reg:squarederror"},
       // A margin of zero.
@@ -191,7 +191,7 @@ absl::StatusOr<Forest> TrainForest(const Matrix& rows, std::span<const float> la
   };
   for (const auto& [name, value] : parameters) KC_RETURN_IF_ERROR(booster.Set(name, value));
   for (int round = 0; round < options.rounds; ++round) {
-    GiveWay();
+    Yield();
     KC_RETURN_IF_ERROR(Check(XGBoosterUpdateOneIter(booster.get(), round, data.get()), "boosting"));
   }
   if (own_predictions != nullptr) {

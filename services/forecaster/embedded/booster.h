@@ -21,8 +21,8 @@ struct Matrix {
   void Append(std::span<const float> row_values);
 };
 
-// Gradient-boosted trees as flat arrays: what XGBoost trained, evaluated in a fraction of the time
-// of a call through its interface. Immutable; thread-safe.
+// Gradient-boosted trees as flat arrays: trained by XGBoost, but evaluated much faster than through
+// its interface. Immutable and thread-safe.
 class Forest {
  public:
   // Sum over the trees, without link function. `row` has the columns of the training set.
@@ -36,7 +36,7 @@ class Forest {
   struct Node {
     // Threshold (go left below it), or the value of a leaf.
     float value = 0;
-    // Children within nodes_; -1: a leaf.
+    // Children within nodes_. -1: a leaf.
     int32_t left = -1;
     int32_t right = -1;
     uint32_t feature : 31 = 0;
@@ -47,7 +47,7 @@ class Forest {
 };
 
 struct BoosterOptions {
-  // Labels in {0, 1}, predictions are log odds; else squared error.
+  // If true, labels are 0 or 1 and predictions are log odds. If false, squared error is minimised.
   bool logistic = false;
   int rounds = 60;
   int max_depth = 3;
@@ -58,13 +58,13 @@ struct BoosterOptions {
   uint32_t seed = 0;
 };
 
-// Trains on rows of positive weight, on the calling thread alone; the same arguments give the same
-// forest. INTERNAL: XGBoost failed. INVALID_ARGUMENT: sizes do not match, no rows.
+// Trains on rows with positive weight, on the calling thread only. Deterministic. INTERNAL: XGBoost
+// failed. INVALID_ARGUMENT: no rows, or sizes do not match.
 [[nodiscard]] absl::StatusOr<Forest> TrainForest(const Matrix& rows, std::span<const float> labels,
                                                  std::span<const float> weights,
                                                  const BoosterOptions& options);
 
-// As TrainForest; also returns what XGBoost itself predicts for each of `rows`, for comparison.
+// Same as TrainForest, but also returns XGBoost's own predictions for `rows`, for comparison.
 [[nodiscard]] absl::StatusOr<Forest> TrainForest(const Matrix& rows, std::span<const float> labels,
                                                  std::span<const float> weights,
                                                  const BoosterOptions& options,

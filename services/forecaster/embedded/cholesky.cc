@@ -4,7 +4,7 @@
 
 namespace kernelcast::forecaster {
 
-// Column by column: the innermost loops run over neighbours that do not wait for one another.
+// Column by column, so that the innermost loops run over independent, adjacent elements.
 
 bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant) {
   half_log_determinant = 0;
@@ -24,7 +24,7 @@ bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinan
 }
 
 void ForwardSubstitute(const std::vector<double>& lower, size_t n, std::span<double> b) {
-  // What is 0 at the top stays so.
+  // Leading zeros stay zero.
   size_t first = 0;
   while (first < n && b[first] == 0) ++first;
   for (size_t k = first; k < n; ++k) {

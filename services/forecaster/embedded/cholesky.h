@@ -7,10 +7,11 @@
 
 namespace kernelcast::forecaster {
 
-// Matrices are n x n, column-major; of a symmetric or lower one only the lower triangle is read.
+// Matrices are n x n, column-major. Only the lower triangle of a symmetric or lower triangular
+// matrix is read.
 
-// Overwrites the lower triangle with its factor L, such that L L^T is what was there. False, and
-// the matrix spoilt, where that is not positive definite.
+// Overwrites the lower triangle with its Cholesky factor L, with L L^T equal to the input. Returns
+// false and leaves the matrix unspecified if it is not positive definite.
 [[nodiscard]] bool Cholesky(std::vector<double>& matrix, size_t n, double& half_log_determinant);
 
 // Solves L x = b in place.

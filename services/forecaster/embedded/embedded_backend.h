@@ -24,36 +24,40 @@ namespace kernelcast::forecaster {
 struct EmbeddedOptions {
   uint64_t seed = 1;
   ProblemModelOptions model;
-  // Stands in for a shared model where this process has labels of fewer problems than went into it.
+  // Replaces a shared model while this process has labels of fewer problems than the prior was
+  // trained on.
   Prior prior = {};
-  // Called on the training thread with predictions to be kept, so that a restart need not make them
-  // again. May be empty.
+  // Called on the training thread with predictions to store, so that a restart need not compute
+  // them again. May be empty.
   std::function<void(const std::vector<StoredPrediction>&)> keep_predictions;
 };
 
-// Forecasts from models trained in this process, learning from every label.
+// Forecasts from models trained in this process, which learn from every label.
 //
-// A thread of its own takes labels in the order of their sequence. For each it notes what was
-// predicted before the label was known (by the model of the last checkpoint; checkpoints lie close
-// at first and about a ninth of the labels apart later), which is what the calibration rests on;
-// then it trains the models that serve, once for however many labels have come, and only for
-// problems that someone wants: by Prepare, a forecast, or a label that is not replayed. What is
-// served depends on the labels, their order and the seed alone, as soon as all labels have been
-// taken in.
+// Labels and models are separate per problem, target and device model. Device models share only two
+// things: ProblemModel::OtherDevice uses labels of the same problem from the device model with the
+// most labels, and SharedModel::ForOtherDevice uses a prior.
 //
-// Forecast reads an immutable snapshot and never waits for training: until a problem's model is
-// there, the answer is what other problems tell, or kPrior, and its labels_seen is 0.
+// A separate thread handles labels in the order of their sequence. For each label it records the
+// prediction from before the label was known, made by the model of the last checkpoint. Checkpoints
+// are dense at first and later about a ninth of the labels apart. Calibration uses these
+// predictions. Then the thread trains the models that serve, once for all labels that have arrived,
+// and only for problems in use: by Prepare, a forecast, or a label that is not replayed. Once all
+// labels are handled, forecasts depend only on the labels, their order and the seed.
 //
-// Memory: about 1 KiB a label, for ever.
+// Forecast reads an immutable snapshot and never waits for training. Until a problem has a model,
+// the answer is based on other problems or kPrior, and its labels_seen is 0.
+//
+// Memory: about 1 KiB per label, never freed.
 class EmbeddedBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "embedded";
-  // Changes when the same labels would give other forecasts.
+  // Must change when the same labels would give different forecasts.
   static constexpr std::string_view kVersion =
-      "embedded/3+embedded-cpu/1+embedded-cuda/1+embedded-sim/1";
+      "embedded/4+embedded-cpu/1+embedded-cuda/1+embedded-sim/1+embedded-cuda-failures/1";
 
   explicit EmbeddedBackend(EmbeddedOptions options);
-  // Ends training at the next opportunity; labels not yet taken in are dropped.
+  // Ends training at the next opportunity. Labels not handled yet are dropped.
   ~EmbeddedBackend() override;
 
   std::string_view name() const override { return kName; }
@@ -62,34 +66,39 @@ class EmbeddedBackend final : public Backend {
   void Observe(std::vector<ObservedLabel> labels) override;
   BackendDescription Describe() const override;
 
-  // kVersion, and the prior's id where there is one.
+  // kVersion, followed by the prior's id if there is one.
   const std::string& version() const { return version_; }
 
-  // Forecasts now.
+  // Forecasts synchronously.
   kernelcast::Forecast ForecastNow(const ForecastInput& input) const;
 
-  // Blocks until what is served to those who want it has seen every label observed so far, which is
-  // then trained without a pause.
+  // Blocks until the served models of all problems in use have seen every label observed so far.
+  // Training runs without pauses meanwhile.
   void WaitUntilTrained() const;
 
-  // So many times as long as it has trained the trainer leaves the processor to others before it
-  // learns from further labels: where more than a few came while it trained, for they come faster
-  // than it can learn from each; and where it knows many, for one more tells little.
+  // How long the trainer pauses before it learns from further labels, in multiples of the last
+  // training time. It pauses if more than a few labels arrived during training, because they arrive
+  // faster than it can learn from each, and if it knows many labels, because one more adds little.
   static size_t PausesAfterTraining(size_t came, size_t known);
 
  private:
   struct Pending;
   struct Group;
   struct Snapshot;
-  using GroupKey = std::pair<std::string, std::string>;  // problem id, target
+  using ScopeKey = std::pair<std::string, std::string>;  // target, device model
+  struct GroupKey {
+    std::string problem_id;
+    ScopeKey scope;
+    friend auto operator<=>(const GroupKey&, const GroupKey&) = default;
+  };
 
-  // What problems on one target have in common. Training thread only.
-  struct Target {
-    // Labels usable by a SharedModel, in all, and per problem.
+  // Common data of all problems on one device model. Used by the training thread only.
+  struct Scope {
+    // Labels usable by a SharedModel, in total and per problem.
     uint64_t shared_rows = 0;
     std::map<std::string, uint64_t> problem_shared_rows;
-    // What problems without labels are forecast with rests on the labels up to this sequence; made
-    // when it is first wanted.
+    // The model for problems without labels uses the labels up to this sequence. It is trained when
+    // first needed.
     uint64_t cold_sequence = 0;
     uint64_t cold_rows = 0;
     bool cold_is_due = false;
@@ -100,13 +109,17 @@ class EmbeddedBackend final : public Backend {
 
   void TrainingLoop();
   void TakeIn(Pending pending, std::vector<StoredPrediction>& made);
-  // Trains one model that is wanted and not up to date. False: there is none.
+  // Trains one model that is wanted and out of date. Returns false if there is none.
   bool TrainOne(const std::set<GroupKey>& wanted);
   // The model of the group's first `labels` labels.
   std::shared_ptr<const ProblemModel> TrainGroup(const GroupKey& key, Group& group, size_t labels);
-  // The prior's model of a target, or null.
-  std::shared_ptr<const SharedModel> PriorModel(const std::string& target) const;
-  std::shared_ptr<const SharedModel> TrainShared(const std::string& target,
+  // The prior's model, or null.
+  std::shared_ptr<const SharedModel> PriorModel(const ScopeKey& scope) const {
+    return options_.prior.Find(scope.first, scope.second);
+  }
+  // The problem's labels on the other device model with the most of them. Null: none.
+  Group* OtherDevice(const GroupKey& key) const;
+  std::shared_ptr<const SharedModel> TrainShared(const ScopeKey& scope,
                                                  const std::string& without_problem,
                                                  uint64_t up_to_sequence) const;
   void ChooseSharedLabels(const GroupKey& key, Group& group, uint64_t up_to_sequence);
@@ -115,9 +128,9 @@ class EmbeddedBackend final : public Backend {
   const EmbeddedOptions options_;
   const std::string version_;
 
-  // The training thread's own.
+  // Used by the training thread only.
   std::map<GroupKey, std::unique_ptr<Group>> groups_;
-  std::map<std::string, Target> targets_;
+  std::map<ScopeKey, Scope> scopes_;
   uint64_t taken_in_ = 0;
 
   mutable std::mutex mutex_;
@@ -128,13 +141,13 @@ class EmbeddedBackend final : public Backend {
   uint64_t served_ = 0;
   bool stop_ = false;
   mutable std::set<GroupKey> wanted_;
-  mutable bool more_wanted_ = false;  // since the trainer last looked
-  mutable int waiting_ = 0;           // in WaitUntilTrained
+  mutable bool more_wanted_ = false;  // since the trainer last checked
+  mutable int waiting_ = 0;           // number of threads in WaitUntilTrained
   std::map<GroupKey, TargetLabels> counts_;
-  // Shared by the forecasts that started on it and the trainer, which replaces it.
+  // Shared by the forecasts that use it and the trainer, which replaces it.
   std::shared_ptr<const Snapshot> snapshot_;
 
-  std::thread trainer_;  // last: starts when all else is there
+  std::thread trainer_;  // last: uses the other members
 };
 
 }  // namespace kernelcast::forecaster

@@ -16,12 +16,12 @@ constexpr int kLeastOfEach = 5;
 constexpr int kMembers = 6;
 constexpr double kLowest = 0.002;
 constexpr double kHighest = 0.998;
-// What the regression alone may say.
+// Limits of the regression's result.
 constexpr double kLowestRate = 0.01;
 constexpr double kHighestRate = 0.98;
 
-// One failure says more of its neighbours than of the template, and little of the problem: most
-// spaces have a template that never works, and some in which a combination of tunables does not.
+// A failure says more about its neighbours than about the template, and little about the problem:
+// most spaces have a template that never works, and some have combinations of tunables that do not.
 constexpr CovarianceWeights kAlike = {.constant = 0.15,
                                       .same_template = 0.5,
                                       .main_effects = 1,
@@ -41,9 +41,16 @@ double Shrunk(double failures, double total, double prior, double prior_rows) {
   return (failures + prior * prior_rows) / (total + prior_rows);
 }
 
+// The rate without labels of the problem.
+double Expected(const CandidateFeatures& features, const FailurePrior* prior) {
+  const double p = prior != nullptr && prior->Covers(features) ? prior->Predict(features)
+                                                               : FailureModel::kPriorRate;
+  return features.has_findings ? 1 - (1 - p) * (1 - FailureModel::kFindingRate) : p;
+}
+
 double LogOdds(double p) { return std::log(p / (1 - p)); }
 
-// Tunables, then facts; absent facts are missing values.
+// Tunables, then facts. Missing facts are NaN.
 std::vector<float> Row(const CandidateFeatures& features, size_t columns) {
   std::vector<float> row = features.tunables;
   row.insert(row.end(), features.facts.begin(), features.facts.end());
@@ -54,7 +61,8 @@ std::vector<float> Row(const CandidateFeatures& features, size_t columns) {
 }  // namespace
 
 FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
-                                 std::span<const SpacePosition> positions, uint64_t seed) {
+                                 std::span<const SpacePosition> positions,
+                                 const FailurePrior* prior, uint64_t seed) {
   FailureModel model;
   size_t columns = 0;
   double failures = 0;
@@ -69,7 +77,7 @@ FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
     ++compiled;
     if (!row->log2_speedup.has_value()) ++failures;
   }
-  model.TrainProcess(rows, positions);
+  model.TrainProcess(rows, positions, prior);
   if (failures < kLeastOfEach || compiled - failures < kLeastOfEach || columns == 0) {
     return model;
   }
@@ -97,13 +105,15 @@ FailureModel FailureModel::Train(std::span<const TrainingRow* const> rows,
 }
 
 void FailureModel::TrainProcess(std::span<const TrainingRow* const> rows,
-                                std::span<const SpacePosition> positions) {
+                                std::span<const SpacePosition> positions,
+                                const FailurePrior* prior) {
   std::vector<SpacePosition> points;
   std::vector<double> outcomes;
   for (size_t i = rows.size(); i-- > 0 && points.size() < kMaxPoints;) {
     if (rows[i]->compile_error) continue;
     points.push_back(positions[i]);
-    outcomes.push_back((rows[i]->log2_speedup.has_value() ? 0.0 : 1.0) - kPriorRate);
+    outcomes.push_back((rows[i]->log2_speedup.has_value() ? 0.0 : 1.0) -
+                       Expected(rows[i]->features, prior));
   }
   const size_t n = points.size();
   PositionTable table(points);
@@ -115,18 +125,18 @@ void FailureModel::TrainProcess(std::span<const TrainingRow* const> rows,
     matrix[i * n + i] += kNoise;
   }
   double half_log_determinant = 0;
-  if (!Cholesky(matrix, n, half_log_determinant)) return;  // as good as nothing seen
+  if (!Cholesky(matrix, n, half_log_determinant)) return;  // same as without points
   ForwardSubstitute(matrix, n, outcomes);
   BackwardSubstitute(matrix, n, outcomes);
   points_ = std::move(table);
   alpha_ = std::move(outcomes);
 }
 
-double FailureModel::Predict(const CandidateFeatures& features,
-                             const SpacePosition& position) const {
+double FailureModel::Predict(const CandidateFeatures& features, const SpacePosition& position,
+                             const FailurePrior* prior) const {
   const auto found = templates_.find(features.template_index);
   const Counts own = found == templates_.end() ? Counts() : found->second;
-  double p = kPriorRate;
+  double p = Expected(features, prior);
   std::vector<Likeness> likeness(points_.size());
   points_.Compare(position, Lengths(), kFacts, likeness);
   for (size_t i = 0; i < likeness.size(); ++i) p += alpha_[i] * kAlike(likeness[i]);

@@ -8,28 +8,36 @@
 #include <vector>
 
 #include "services/forecaster/embedded/boosted_ensemble.h"
+#include "services/forecaster/embedded/failure_prior.h"
 #include "services/forecaster/embedded/space_covariance.h"
 #include "services/forecaster/embedded/training_row.h"
 
 namespace kernelcast::forecaster {
 
-// P(failure) of candidates of one problem and target: a prior rate, drawn towards what became of
-// candidates of the same template, the more so the more alike their tunables are (regression of the
-// outcome on SpacePosition); with enough failures and successes, averaged in log odds with boosted
-// trees. A candidate that has compile facts has compiled, so that for it the failures of compiling
-// do not count. Immutable; thread-safe.
+// P(failure) of candidates of one problem and target. Starts from the failures of other problems,
+// or a default rate. This is pulled towards the outcomes of candidates of the same template, more
+// strongly the more similar their tunables are (regression of the outcome on SpacePosition). With
+// enough failures and successes the result is averaged in log odds with boosted trees. For a
+// candidate with compile facts, compile errors do not count, because it has compiled. Immutable and
+// thread-safe.
 class FailureModel {
  public:
+  // For candidates that a FailurePrior does not cover.
   static constexpr double kPriorRate = 0.15;
+  // Minimum rate for candidates in which the simulation found a fault.
+  static constexpr double kFindingRate = 0.9;
   static constexpr size_t kMaxPoints = 200;
 
   FailureModel() = default;
-  // `positions` are those of the rows. Of more than kMaxPoints the newest count.
+  // `positions` are those of the rows. Of more than kMaxPoints the newest are used. `prior` may be
+  // null.
   static FailureModel Train(std::span<const TrainingRow* const> rows,
-                            std::span<const SpacePosition> positions, uint64_t seed);
+                            std::span<const SpacePosition> positions, const FailurePrior* prior,
+                            uint64_t seed);
 
-  // `position` is that of the features.
-  double Predict(const CandidateFeatures& features, const SpacePosition& position) const;
+  // `position` is that of the features. `prior` must be the one the model was trained with.
+  double Predict(const CandidateFeatures& features, const SpacePosition& position,
+                 const FailurePrior* prior) const;
 
  private:
   struct Counts {
@@ -38,11 +46,11 @@ class FailureModel {
   };
 
   void TrainProcess(std::span<const TrainingRow* const> rows,
-                    std::span<const SpacePosition> positions);
+                    std::span<const SpacePosition> positions, const FailurePrior* prior);
 
   Counts problem_;
   std::map<int, Counts> templates_;
-  // Of the candidates that compiled: where they lie, and how much each counts.
+  // Candidates that compiled: their positions and their weights.
   PositionTable points_;
   std::vector<double> alpha_;
   std::optional<BoostedEnsemble> ensemble_;

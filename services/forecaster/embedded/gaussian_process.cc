@@ -7,38 +7,37 @@
 #include <utility>
 
 #include "services/forecaster/embedded/cholesky.h"
-#include "services/forecaster/embedded/give_way.h"
+#include "services/forecaster/embedded/yield.h"
 
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr double kPriorShape = 1.5;
-
-// How far, in natural log, weights and lengths are taken to lie from the usual.
+// Prior standard deviation, in natural log, of weights and lengths around their defaults.
 constexpr double kLogDeviation = 0.7;
 constexpr double kNoiseLogDeviation = 1.5;
 constexpr double kTunableLogDeviation = 1.0;
-// With fewer points the noise, the kinds of likeness and single tunables stay as usual.
+// With fewer points the noise, the kinds of similarity and single tunables keep their defaults.
 constexpr size_t kLeastPointsForNoise = 6;
 constexpr size_t kLeastPointsToAdapt = 24;
 constexpr size_t kLeastPointsForTunables = 32;
 constexpr int kSweeps = 2;
-// What kinds of likeness count is assumed, not known, which is felt most where there are labels,
-// but too few to tell: this much is added to the variance, in shares of it, at so many points.
+// The weights of the kinds of similarity are assumed. This matters most with few labels, so the
+// variance is increased by this share at this many points.
 constexpr double kAssumedShare = 0.65;
 constexpr double kAssumedPoints = 12;
 
 }  // namespace
 
-// The cost of kernels for one set of points, with what they have in common worked out once.
+// Computes the cost of kernels for one set of points; similarities are computed once.
 class GaussianProcess::Fitter {
  public:
   Fitter(std::span<const SpacePosition> points, const PositionTable& table,
-         std::span<const double> values, double prior_rate)
+         std::span<const double> values, const ProcessPrior& prior)
       : points_(points),
         table_(table),
         values_(values),
-        prior_rate_(prior_rate),
+        shape_(prior.shape),
+        rate_(prior.rate()),
         likeness_(points.size() * points.size()),
         matrix_(points.size() * points.size()) {}
 
@@ -50,8 +49,8 @@ class GaussianProcess::Fitter {
     }
   }
 
-  // The factor of the covariance matrix; false if it has none.
-  bool Factor(const Kernel& kernel) {
+  // Factors the covariance matrix. Returns false if it is not positive definite.
+  bool Factor(const ProcessPrior& kernel) {
     const size_t n = points_.size();
     for (size_t i = 0; i < n; ++i) {
       for (size_t j = i; j < n; ++j) matrix_[i * n + j] = kernel.weights(likeness_[i * n + j]);
@@ -61,21 +60,21 @@ class GaussianProcess::Fitter {
   }
   std::vector<double>& matrix() { return matrix_; }
 
-  // Negative log marginal likelihood with the overall variance integrated out. Needs Relate for the
-  // kernel's lengths.
-  double Cost(const Kernel& kernel) {
+  // Negative log marginal likelihood with the overall variance integrated out. Requires Relate for
+  // the kernel's lengths.
+  double Cost(const ProcessPrior& kernel) {
     if (!Factor(kernel)) return std::numeric_limits<double>::infinity();
     whitened_.assign(values_.begin(), values_.end());
     ForwardSubstitute(matrix_, points_.size(), whitened_);
     double square = 0;
     for (const double value : whitened_) square += value * value;
-    return half_log_determinant_ + (kPriorShape + 0.5 * static_cast<double>(points_.size())) *
-                                       std::log(prior_rate_ + 0.5 * square);
+    return half_log_determinant_ +
+           (shape_ + 0.5 * static_cast<double>(points_.size())) * std::log(rate_ + 0.5 * square);
   }
 
-  // Moves the kernel where the likelihood gains more than the distance costs. Leaves Relate done
-  // for it.
-  void Adapt(Kernel& kernel) {
+  // Adapts the kernel where the gain in likelihood exceeds the prior's cost. Relate is then done
+  // for the result.
+  void Adapt(ProcessPrior& kernel) {
     Relate(kernel.lengths);
     const size_t n = points_.size();
     if (n < kLeastPointsForNoise) return;
@@ -83,10 +82,10 @@ class GaussianProcess::Fitter {
     const auto price = [](double ratio, double deviation) {
       return 0.5 * std::pow(std::log(ratio) / deviation, 2);
     };
-    const Kernel usual = kernel;
+    const ProcessPrior usual = kernel;
     const auto adapt_noise = [&] {
       for (const double ratio : {0.3, 1.0, 3.0, 10.0, 30.0, 100.0}) {
-        Kernel trial = kernel;
+        ProcessPrior trial = kernel;
         trial.noise = usual.noise * ratio;
         Try(kernel, trial,
             price(ratio, kNoiseLogDeviation) -
@@ -102,7 +101,7 @@ class GaussianProcess::Fitter {
             &CovarianceWeights::interactions, &CovarianceWeights::shared_effects,
             &CovarianceWeights::facts}) {
         for (const double ratio : {0.1, 0.3, 1.0, 3.0, 10.0}) {
-          Kernel trial = kernel;
+          ProcessPrior trial = kernel;
           trial.weights.*field = usual.weights.*field * ratio;
           Try(kernel, trial,
               price(ratio, kLogDeviation) -
@@ -112,7 +111,7 @@ class GaussianProcess::Fitter {
       adapt_noise();
       for (double LikenessLengths::*field : {&LikenessLengths::tunables, &LikenessLengths::facts}) {
         for (const double ratio : {0.5, 1.0, 2.0}) {
-          Kernel trial = kernel;
+          ProcessPrior trial = kernel;
           trial.lengths.*field = usual.lengths.*field * ratio;
           if (trial.lengths.*field == kernel.lengths.*field) continue;
           Relate(trial.lengths);
@@ -130,7 +129,7 @@ class GaussianProcess::Fitter {
     for (size_t column = 0; column < tunables; ++column) {
       if (!Varies(column)) continue;
       for (const float weight : {0.1f, 0.33f, 3.0f, 9.0f}) {
-        Kernel trial = kernel;
+        ProcessPrior trial = kernel;
         trial.lengths.weights[column] = weight;
         Relate(trial.lengths);
         Try(kernel, trial,
@@ -142,8 +141,8 @@ class GaussianProcess::Fitter {
   }
 
  private:
-  void Try(Kernel& kernel, const Kernel& trial, double further) {
-    GiveWay();
+  void Try(ProcessPrior& kernel, const ProcessPrior& trial, double further) {
+    Yield();
     const double cost = Cost(trial) + prices_ + further;
     if (cost >= best_cost_ - 1e-9) return;
     best_cost_ = cost;
@@ -165,58 +164,33 @@ class GaussianProcess::Fitter {
   const std::span<const SpacePosition> points_;
   const PositionTable& table_;  // of the points
   const std::span<const double> values_;
-  const double prior_rate_;
+  const double shape_;
+  const double rate_;
   std::vector<Likeness> likeness_;
   std::vector<double> matrix_;
   std::vector<double> whitened_;
   double half_log_determinant_ = 0;
   double best_cost_ = 0;
-  double prices_ = 0;  // part of best_cost_
+  double prices_ = 0;  // included in best_cost_
 };
 
-GaussianProcess::Kernel GaussianProcess::UsualKernel(Values values) {
-  Kernel kernel;
-  kernel.weights = {.constant = 0.5,
-                    .same_template = 0.4,
-                    .main_effects = 0.3,
-                    .interactions = 0.15,
-                    .shared_effects = 0.2,
-                    .facts = 0.15};
-  kernel.noise = 0.01;
-  if (values == Values::kErrorsOfSimulation) {
-    // Tunables matter less once what they do has been simulated, and what looks alike to the
-    // virtual GPU is misjudged alike.
-    kernel.weights = {.constant = 0.5,
-                      .same_template = 0.4,
-                      .main_effects = 0.2,
-                      .interactions = 0.2,
-                      .shared_effects = 0.1,
-                      .facts = 0.4};
-    kernel.noise = 0.03;
-  }
-  return kernel;
-}
-
 GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
-                                     std::span<const double> values, double prior_scale,
-                                     Values of) {
+                                     std::span<const double> values, const ProcessPrior& prior) {
   GaussianProcess process;
-  process.kernel_ = UsualKernel(of);
+  process.kernel_ = prior;
   const size_t n = points.size();
-  const double prior_rate = kPriorShape * prior_scale * prior_scale /
-                            (process.kernel_.weights.Variance() + process.kernel_.noise);
-  process.shape_ = kPriorShape;
-  process.rate_ = prior_rate;
+  process.shape_ = prior.shape;
+  process.rate_ = prior.rate();
   if (n == 0) return process;
 
   PositionTable table(points);
-  Fitter fitter(points, table, values, prior_rate);
+  Fitter fitter(points, table, values, prior);
   fitter.Adapt(process.kernel_);
-  if (!fitter.Factor(process.kernel_)) return process;  // as good as no points
+  if (!fitter.Factor(process.kernel_)) return process;  // same as without points
   const std::vector<double>& matrix = fitter.matrix();
   std::vector<double> inverse(n * n, 0.0);
   for (size_t j = 0; j < n; ++j) {
-    GiveWay();
+    Yield();
     inverse[j * n + j] = 1;
     ForwardSubstitute(matrix, n, std::span(inverse).subspan(j * n, n));
   }
@@ -235,17 +209,21 @@ GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
       precision[k] += inverse[k * n + i] * inverse[k * n + i];
     }
   }
-  process.shape_ = kPriorShape + 0.5 * static_cast<double>(n);
-  process.rate_ = prior_rate + 0.5 * square;
+  process.shape_ = prior.shape + 0.5 * static_cast<double>(n);
+  process.rate_ = prior.rate() + 0.5 * square;
+  for (size_t i = 0; i < n; ++i) {
+    process.slope_ += process.kernel_.weights.slope * process.alpha_[i] * points[i].predicted;
+    process.taught_share_ += process.kernel_.weights.taught * process.alpha_[i] * points[i].taught;
+  }
   process.leave_one_out_.reserve(n);
   for (size_t i = 0; i < n; ++i) {
-    // Taking the point out takes its share out of the sum of squares as well.
+    // Removing the point also removes its part of the sum of squares.
     const double rest =
         std::max(0.0, square - process.alpha_[i] * process.alpha_[i] / precision[i]);
     const double shape = process.shape_ - 0.5;
     StudentT& out = process.leave_one_out_.emplace_back();
     out.location = values[i] - process.alpha_[i] / precision[i];
-    out.scale = std::sqrt((prior_rate + 0.5 * rest) / shape / precision[i]);
+    out.scale = std::sqrt((prior.rate() + 0.5 * rest) / shape / precision[i]);
     out.degrees_of_freedom = 2 * shape;
   }
   process.points_ = std::move(table);
@@ -267,8 +245,10 @@ StudentT GaussianProcess::Predict(const SpacePosition& point) const {
   }
   double explained = 0;
   for (const double value : whitened) explained += value * value;
-  const double variance =
-      std::max(kernel_.weights.Variance() + kernel_.noise - explained, 0.5 * kernel_.noise);
+  const double before = kernel_.weights.Variance() +
+                        kernel_.weights.slope * point.predicted * point.predicted +
+                        kernel_.weights.taught * point.taught * point.taught + kernel_.noise;
+  const double variance = std::max(before - explained, 0.5 * kernel_.noise);
   const double points = static_cast<double>(n) / kAssumedPoints;
   const double assumed = 1 + kAssumedShare * 4 * points / ((1 + points) * (1 + points));
   out.scale = std::sqrt(assumed * variance * rate_ / shape_);

@@ -5,47 +5,45 @@
 #include <vector>
 
 #include "services/forecaster/core/predictive.h"
+#include "services/forecaster/embedded/process_prior.h"
 #include "services/forecaster/embedded/space_covariance.h"
 
 namespace kernelcast::forecaster {
 
-// Regression by similarity: same template, like tunables one by one and all at once, like compile
-// facts. Exact Gaussian process with an inverse-gamma prior on the overall scale, so that
-// predictions are Student-t and as wide as kPrior (in units of `prior_scale`) where nothing is
-// known. How much each kind of likeness and each tunable counts starts from what is usual among
-// kernels, and moves from it only as far as the marginal likelihood pays for, on a coarse grid.
-// Immutable; thread-safe.
+// Gaussian process regression by similarity: same template, similar tunables individually and
+// jointly, similar compile facts, and a part common to all candidates. Exact, with an inverse-gamma
+// prior on the overall scale, so that predictions are Student-t and as wide as the prior where
+// nothing is known. The weight of each kind of similarity and of each tunable starts at the prior
+// and moves, on a coarse grid, only as far as the marginal likelihood justifies. Immutable and
+// thread-safe.
 class GaussianProcess {
  public:
-  // Training costs the cube and predicting the square of the number of points.
+  // Training takes cubic and predicting quadratic time in the number of points.
   static constexpr size_t kMaxPoints = 200;
 
-  // What is regressed, which says what is usual: log2 speedups or what compile facts leave of them,
-  // or how far simulations are off.
-  enum class Values { kSpeedups, kErrorsOfSimulation };
-
-  // At most kMaxPoints points, as many values. Deterministic.
+  // Needs at most kMaxPoints points and equally many values. Deterministic.
   static GaussianProcess Fit(std::span<const SpacePosition> points, std::span<const double> values,
-                             double prior_scale, Values of = Values::kSpeedups);
+                             const ProcessPrior& prior);
 
   StudentT Predict(const SpacePosition& point) const;
 
-  // For each point, what the others predict for it.
+  // The change, from the points, of the slope on the predicted values of candidates.
+  double slope() const { return slope_; }
+  // The same for the share taught by the labels of another device model.
+  double taught_share() const { return taught_share_; }
+
+  // Leave-one-out prediction for each point.
   const std::vector<StudentT>& LeaveOneOut() const { return leave_one_out_; }
 
  private:
-  struct Kernel {
-    CovarianceWeights weights;
-    LikenessLengths lengths;
-    double noise = 0;  // variance, relative like the weights
-  };
   class Fitter;
 
-  static Kernel UsualKernel(Values values);
-
-  Kernel kernel_;
+  ProcessPrior kernel_;  // the prior, adapted
+  double slope_ = 0;
+  double taught_share_ = 0;
   PositionTable points_;
-  std::vector<double> inverse_factor_;  // of the Cholesky factor, column-major lower triangle
+  // Inverse of the Cholesky factor, column-major lower triangle.
+  std::vector<double> inverse_factor_;
   std::vector<double> alpha_;
   double shape_ = 1.5;
   double rate_ = 1.5;

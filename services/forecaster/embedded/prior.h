@@ -5,27 +5,36 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "services/forecaster/embedded/shared_model.h"
 
 namespace kernelcast::forecaster {
 
-// Models trained beforehand, from measurements of many problems, for a process that has few labels
-// of its own.
+using PriorKey = std::pair<std::string, std::string>;  // target, device model
+
+// Models trained in advance from measurements of many problems, for a process with few labels.
 struct Prior {
-  // "prior/HASH", of the file's content: the same labels and seed give the same.
+  // "prior/HASH" of the file's content. The same labels and seed give the same id.
   std::string id;
-  std::map<std::string, std::shared_ptr<const SharedModel>, std::less<>> targets;
+  std::map<PriorKey, std::shared_ptr<const SharedModel>> models;
+  // By target: the model of the device model with the most problems, for device models without
+  // their own.
+  std::map<std::string, std::shared_ptr<const SharedModel>> for_others;
+
+  // The model for a device model, or the one for others if it has none. Null: none for the target.
+  std::shared_ptr<const SharedModel> Find(const std::string& target,
+                                          const std::string& device_model) const;
 };
 
-// Text of a prior's file: JSON, the same for the same models.
-std::string SerializePrior(const std::map<std::string, SharedModel>& targets);
+// Content of a prior's file: JSON, deterministic.
+std::string SerializePrior(const std::map<PriorKey, SharedModel>& models);
 
-// INVALID_ARGUMENT: not such a file, or made for other features than those of this program.
+// INVALID_ARGUMENT: not a prior, or made for other features than those of this program.
 [[nodiscard]] absl::StatusOr<Prior> ParsePrior(std::string_view content);
 
-// NOT_FOUND: no such file; or as of ParsePrior.
+// NOT_FOUND: no such file. Other errors as ParsePrior.
 [[nodiscard]] absl::StatusOr<Prior> ReadPrior(const std::string& path);
 
 }  // namespace kernelcast::forecaster

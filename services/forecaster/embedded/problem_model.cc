@@ -12,14 +12,15 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// How firmly the slope on the shared model's prediction is held at its trust, in squared octaves.
-constexpr double kSlopePrior = 3;
-// The weight of the process before labels say otherwise, and how many labels that counts for.
+// Prior weight of the Gaussian process, and its strength in labels.
 constexpr double kProcessWeightPrior = 0.85;
 constexpr double kProcessWeightPriorRows = 20;
-// Beyond this number of labels fewer members do, and training stays quick.
+// Above this number of labels a smaller ensemble is enough and keeps training fast.
 constexpr size_t kManyRows = 150;
 constexpr int kMembersForManyRows = 6;
+// Prior mean and standard deviation of the share taught by labels of another device model.
+constexpr double kTaughtShare = 0.5;
+constexpr double kTaughtShareError = 0.5;
 
 std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns) {
   std::vector<float> row = features.tunables;
@@ -28,7 +29,7 @@ std::vector<float> EnsembleRow(const CandidateFeatures& features, size_t columns
   return row;
 }
 
-// Weight w of errors `a` against errors `b` with the least squared error of w a + (1 - w) b.
+// Weight w that minimises the squared error of w a + (1 - w) b.
 double StackingWeight(std::span<const double> a, std::span<const double> b) {
   double product = 0;
   double square = 0;
@@ -48,67 +49,52 @@ double StackingWeight(std::span<const double> a, std::span<const double> b) {
 
 double ProblemModel::Offset(const CandidateFeatures& features) const {
   if (shared_ == nullptr || !shared_->Covers(features)) return 0;
-  return shared_slope_ * shared_->Predict(features);
+  return shared_->trust() * shared_->Predict(features);
 }
 
 ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
                                  std::span<const TrainingRow* const> rows,
                                  std::shared_ptr<const SharedModel> shared,
-                                 const ProblemModelOptions& options) {
+                                 const ProblemModelOptions& options, OtherDevice other) {
   ProblemModel model;
   model.labels_ = rows.size();
   model.shared_ = std::move(shared);
+  model.other_ = std::move(other.model);
   if (rows.size() > kMaxRows) rows = rows.last(kMaxRows);
   std::vector<SpacePosition> all_positions;
   std::vector<const TrainingRow*> correct;
   std::vector<SpacePosition> positions;
+  std::vector<const TrainingRow*> all(other.rows.begin(), other.rows.end());
+  for (const TrainingRow* row : all) all_positions.push_back(PositionOf(encoder, row->features));
   for (const TrainingRow* row : rows) {
-    all_positions.push_back(PositionOf(encoder, row->features));
+    all.push_back(row);
+    all_positions.push_back(model.Position(encoder, row->features));
     if (!row->log2_speedup.has_value()) continue;
     correct.push_back(row);
     positions.push_back(all_positions.back());
   }
-  model.failures_ =
-      FailureModel::Train(rows, all_positions, DeriveSeed(options.seed, "failure", 0));
-
-  double prior_scale = kPrior.scale;
-  if (model.shared_ != nullptr) {
-    prior_scale = model.shared_->error_scale();
-    model.shared_slope_ = model.shared_->trust();
-    std::vector<std::pair<double, double>> points;
-    double mean_x = 0;
-    double mean_y = 0;
-    for (const TrainingRow* row : correct) {
-      if (!model.shared_->Covers(row->features)) continue;
-      points.emplace_back(model.shared_->Predict(row->features), *row->log2_speedup);
-      mean_x += points.back().first;
-      mean_y += points.back().second;
-    }
-    double product = kSlopePrior * model.shared_slope_;
-    double square = kSlopePrior;
-    for (const auto& [x, y] : points) {
-      const double deviation = x - mean_x / static_cast<double>(points.size());
-      product += deviation * (y - mean_y / static_cast<double>(points.size()));
-      square += deviation * deviation;
-    }
-    model.shared_slope_ = std::clamp(product / square, 0.0, 1.5);
-    // Labels that lie apart tell the slope.
-    model.slope_error_ = model.shared_->slope_error() * std::sqrt(kSlopePrior / square);
-  }
+  model.failures_ = FailureModel::Train(
+      all, all_positions, model.shared_ != nullptr ? model.shared_->failures() : nullptr,
+      DeriveSeed(options.seed, "failure", 0));
 
   std::vector<double> residuals;
   residuals.reserve(correct.size());
-  for (const TrainingRow* row : correct) {
-    residuals.push_back(*row->log2_speedup - model.Offset(row->features));
+  for (size_t i = 0; i < correct.size(); ++i) {
+    residuals.push_back(*correct[i]->log2_speedup - positions[i].predicted -
+                        kTaughtShare * positions[i].taught);
   }
   const size_t n = correct.size();
   const size_t skipped = n > GaussianProcess::kMaxPoints ? n - GaussianProcess::kMaxPoints : 0;
   positions.erase(positions.begin(), positions.begin() + static_cast<ptrdiff_t>(skipped));
-  const bool simulated = model.shared_ != nullptr && model.shared_->uses_simulations();
-  model.process_ = GaussianProcess::Fit(
-      positions, std::span<const double>(residuals).subspan(skipped), prior_scale,
-      simulated ? GaussianProcess::Values::kErrorsOfSimulation
-                : GaussianProcess::Values::kSpeedups);
+  ProcessPrior prior = model.shared_ != nullptr
+                           ? model.shared_->process_prior()
+                           : UsualProcessPrior(RegressedValues::kSpeedups, kPrior.scale);
+  if (model.other_ != nullptr) {
+    prior.weights.taught = kTaughtShareError * kTaughtShareError *
+                           (prior.weights.Variance() + prior.noise) / (prior.scale * prior.scale);
+  }
+  model.process_ =
+      GaussianProcess::Fit(positions, std::span<const double>(residuals).subspan(skipped), prior);
   if (n < kLeastRowsForEnsemble) return model;
 
   for (const TrainingRow* row : correct) {
@@ -121,12 +107,15 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
   double mean = 0;
   for (size_t i = 0; i < n; ++i) {
     matrix.Append(EnsembleRow(correct[i]->features, model.ensemble_columns_));
-    targets.push_back(static_cast<float>(residuals[i]));
-    mean += residuals[i] / static_cast<double>(n);
+    const SpacePosition position = model.Position(encoder, correct[i]->features);
+    const double target = residuals[i] - model.process_->slope() * position.predicted -
+                          model.process_->taught_share() * position.taught;
+    targets.push_back(static_cast<float>(target));
+    mean += target / static_cast<double>(n);
   }
   double variance = 0;
-  for (const double residual : residuals) {
-    variance += (residual - mean) * (residual - mean) / static_cast<double>(n);
+  for (const float target : targets) {
+    variance += (target - mean) * (target - mean) / static_cast<double>(n);
   }
   EnsembleOptions ensemble_options;
   ensemble_options.booster.rounds = options.rounds;
@@ -153,38 +142,56 @@ ProblemModel ProblemModel::Train(const TunableEncoder& encoder,
     const std::optional<double>& out_of_bag = model.ensemble_->OutOfBag()[i];
     if (!out_of_bag.has_value() || left_out.size() != n - skipped) continue;
     process_errors.push_back(left_out[i - skipped].location - residuals[i]);
-    ensemble_errors.push_back(*out_of_bag - residuals[i]);
+    ensemble_errors.push_back(*out_of_bag - targets[i]);
   }
   model.process_weight_ = StackingWeight(process_errors, ensemble_errors);
   return model;
 }
 
+SpacePosition ProblemModel::Position(const TunableEncoder& encoder,
+                                     const CandidateFeatures& features) const {
+  SpacePosition position = PositionOf(encoder, features);
+  position.predicted = Offset(features);
+  if (other_ != nullptr && other_->process_.has_value()) {
+    position.taught = other_->Residual(other_->Position(encoder, features), features).location;
+  }
+  return position;
+}
+
+StudentT ProblemModel::Residual(const SpacePosition& position,
+                                const CandidateFeatures& features) const {
+  StudentT out = process_->Predict(position);
+  if (!ensemble_.has_value()) return out;
+  // Moments of the mixture of the two.
+  StudentT other = ensemble_->Predict(EnsembleRow(features, ensemble_columns_));
+  other.location += process_->slope() * position.predicted;
+  other.location += process_->taught_share() * position.taught;
+  const double w = process_weight_;
+  const double gap = out.location - other.location;
+  out.scale = std::sqrt(w * out.scale * out.scale + (1 - w) * other.scale * other.scale +
+                        w * (1 - w) * gap * gap);
+  out.location = w * out.location + (1 - w) * other.location;
+  out.degrees_of_freedom = std::min(out.degrees_of_freedom, other.degrees_of_freedom);
+  return out;
+}
+
 ProblemModel::Prediction ProblemModel::Predict(const TunableEncoder& encoder,
                                                const CandidateFeatures& features) const {
   Prediction prediction;
-  const SpacePosition position = PositionOf(encoder, features);
-  prediction.failure_probability = failures_.Predict(features, position);
+  const SpacePosition position = Position(encoder, features);
+  prediction.failure_probability =
+      failures_.Predict(features, position, shared_ == nullptr ? nullptr : shared_->failures());
   StudentT& out = prediction.log2_speedup;
   if (!process_.has_value()) {
     out = kPrior;
     return prediction;
   }
-  out = process_->Predict(position);
-  if (ensemble_.has_value()) {
-    // Moments of the mixture of the two.
-    const StudentT other = ensemble_->Predict(EnsembleRow(features, ensemble_columns_));
-    const double w = process_weight_;
-    const double gap = out.location - other.location;
-    out.scale = std::sqrt(w * out.scale * out.scale + (1 - w) * other.scale * other.scale +
-                          w * (1 - w) * gap * gap);
-    out.location = w * out.location + (1 - w) * other.location;
-    out.degrees_of_freedom = std::min(out.degrees_of_freedom, other.degrees_of_freedom);
+  out = Residual(position, features);
+  out.location += position.predicted + kTaughtShare * position.taught;
+  // Candidates that the shared model does not cover keep the default prior.
+  if (shared_ != nullptr && !shared_->Covers(features) && labels_ == 0 && other_ == nullptr) {
+    out = kPrior;
   }
-  const double offset = Offset(features);
-  out.location += offset;
-  out.scale = std::hypot(out.scale, slope_error_ * offset);
-  // What the shared model cannot tell of is as unknown as before.
-  if (shared_ != nullptr && !shared_->Covers(features) && labels_ == 0) out = kPrior;
   return prediction;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "services/forecaster/core/predictive.h"
 #include "services/forecaster/core/tunable_encoder.h"
@@ -26,43 +27,67 @@ struct ProblemModelOptions {
   double column_share = 0.5;
 };
 
-// What is known of one problem on one target: what other problems tell (SharedModel), corrected by
-// a Gaussian process and a boosted ensemble over tunables and facts, weighted by how well each
-// predicts the labels that it was not given. Immutable; thread-safe.
+// Model of one problem on one target: the prediction from other problems (SharedModel), corrected
+// by a Gaussian process and a boosted ensemble over tunables and facts. The two are weighted by how
+// well they predict labels that they were not given. Immutable and thread-safe.
 class ProblemModel {
  public:
-  // Labels beyond this are left out, the oldest first.
+  // Maximum number of labels used. The oldest are left out.
   static constexpr size_t kMaxRows = 1024;
-  // With fewer the ensemble has nothing to split.
+  // With fewer rows the ensemble cannot make useful splits.
   static constexpr size_t kLeastRowsForEnsemble = 24;
+
+  // Information from labels of the same problem on another device model.
+  struct OtherDevice {
+    // Trained on `rows` with that device's shared model. Shared, because it may also serve on its
+    // own.
+    std::shared_ptr<const ProblemModel> model = nullptr;
+    std::span<const TrainingRow* const> rows = {};
+  };
 
   struct Prediction {
     StudentT log2_speedup;
     double failure_probability = 0;
   };
 
-  // What is predicted where there is neither a label nor another problem: kPrior.
+  // Prediction without labels and without other problems: kPrior.
   ProblemModel() = default;
 
-  // `shared` may be null; shared, because the models of many problems refer to one. `rows` in the
-  // order of their arrival. Deterministic.
+  // `shared` may be null. It is shared because the models of many problems refer to it. `rows` must
+  // be in order of arrival. Deterministic.
+  //
+  // With labels of another device model, a candidate's log2 speedup is modelled as
+  //
+  //   own shared model + share * (correction of the other's shared model by its labels) + error
+  //
+  // The share is 0.5 +- 0.5 before own labels, and the error has its own offset, slope and scale. A
+  // failure on the other device model counts as a failure here.
   static ProblemModel Train(const TunableEncoder& encoder, std::span<const TrainingRow* const> rows,
                             std::shared_ptr<const SharedModel> shared,
-                            const ProblemModelOptions& options);
+                            const ProblemModelOptions& options, OtherDevice other);
+  static ProblemModel Train(const TunableEncoder& encoder, std::span<const TrainingRow* const> rows,
+                            std::shared_ptr<const SharedModel> shared,
+                            const ProblemModelOptions& options) {
+    return Train(encoder, rows, std::move(shared), options, OtherDevice());
+  }
 
   Prediction Predict(const TunableEncoder& encoder, const CandidateFeatures& features) const;
 
   uint64_t labels() const { return labels_; }
-  // Weight of the Gaussian process against the ensemble, for tests and logs.
+  // Weight of the Gaussian process relative to the ensemble. For tests and logs.
   double process_weight() const { return process_weight_; }
 
  private:
+  // Log2 speedup predicted by the shared model, or 0 if it does not cover the candidate.
   double Offset(const CandidateFeatures& features) const;
+  // Position with `predicted` and `taught` set.
+  SpacePosition Position(const TunableEncoder& encoder, const CandidateFeatures& features) const;
+  // The correction by the labels to Offset and to the default share of `taught`.
+  StudentT Residual(const SpacePosition& position, const CandidateFeatures& features) const;
 
   uint64_t labels_ = 0;
   std::shared_ptr<const SharedModel> shared_;
-  double shared_slope_ = 0;
-  double slope_error_ = 0;  // scale of the error for each octave of the offset
+  std::shared_ptr<const ProblemModel> other_;  // of another device model; may be null
   std::optional<GaussianProcess> process_;
   std::optional<BoostedEnsemble> ensemble_;
   size_t ensemble_columns_ = 0;

@@ -6,8 +6,8 @@
 
 namespace kernelcast::forecaster {
 
-// SplitMix64: small, and the same numbers with every standard library, which the distributions of
-// <random> do not promise.
+// SplitMix64: small, and identical with every standard library, unlike the distributions of
+// <random>.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -18,7 +18,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  // In [0, bound); the bias is below 2^-32 for bounds that fit 32 bits.
+  // In [0, bound). The bias is below 2^-32 for 32-bit bounds.
   uint64_t Below(uint64_t bound) { return (Next() >> 32) * bound >> 32; }
   // In [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
@@ -27,7 +27,7 @@ class Random {
   uint64_t state_;
 };
 
-// Derives the seed of something named from the seed of the whole.
+// Derives a named seed from a seed.
 inline uint64_t DeriveSeed(uint64_t seed, std::string_view name, uint64_t number) {
   uint64_t hash = 0xcbf29ce484222325u ^ seed;
   for (const char c : name) {

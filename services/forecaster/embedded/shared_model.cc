@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "common/base/status.h"
 #include "services/forecaster/core/predictive.h"
@@ -14,16 +13,17 @@ namespace {
 constexpr int kMembers = 4;
 constexpr int kFoldMembers = 1;
 constexpr size_t kMaxFolds = 8;
-// The prior counts as much as this many problems: of the error, and of the error of simulations,
-// which are right about as often for one operation as for another.
+// Weight of the default error in problems: for compile facts, and for simulations, whose accuracy
+// varies little between operations.
 constexpr double kPriorProblems = 2;
 constexpr double kPriorProblemsSimulated = 0.1;
+// Assumed increase of errors on a device model without records. There are no data from two GPUs to
+// learn it from.
+constexpr double kOtherDeviceError = 1.25;
 constexpr size_t kLeastRows = 8;
-// Slope on simulated speedups before anything is known, and how firmly it is held, in problems'
-// worth of squared octaves.
+// Default slope on simulated speedups, and its strength in problems times squared octaves.
 constexpr double kUsualSlope = 0.9;
 constexpr double kSlopePrior = 1;
-constexpr double kMaxSlopeError = 0.6;
 
 BoosterOptions Options(uint64_t seed) {
   BoosterOptions options;
@@ -36,39 +36,12 @@ BoosterOptions Options(uint64_t seed) {
   return options;
 }
 
-// Error scales: that of kernels like the reference, and what it grows by for each octave that is
-// predicted between them.
-struct ErrorScales {
-  double level = kPrior.scale;
-  double slope = 0;
-};
-
-// Maximum of the likelihood of Student-t errors, with `prior_weight` further ones at the prior's
-// scale; on a grid, which is fine enough for what so few problems can tell.
-ErrorScales FitErrorScales(std::span<const double> errors, std::span<const double> predicted,
-                           std::span<const double> weights, double prior_weight, double max_slope) {
-  constexpr double kLeastLevel = 0.05;
-  constexpr double kStep = 1.04;
-  constexpr double kSlopeStep = 0.05;
-  const double dof = kPrior.degrees_of_freedom;
-  const auto cost = [dof](double error, double variance) {
-    return 0.5 * std::log(variance) + 0.5 * (dof + 1) * std::log1p(error * error / variance / dof);
-  };
-  ErrorScales best;
-  double least = std::numeric_limits<double>::infinity();
-  for (double slope = 0; slope <= max_slope + 1e-9; slope += kSlopeStep) {
-    for (double level = kLeastLevel; level < 2 * kPrior.scale; level *= kStep) {
-      double sum = prior_weight * cost(kPrior.scale, level * level);
-      for (size_t i = 0; i < errors.size(); ++i) {
-        const double growth = slope * predicted[i];
-        sum += weights[i] * cost(errors[i], level * level + growth * growth);
-      }
-      if (sum >= least) continue;
-      least = sum;
-      best = {level, slope};
-    }
-  }
-  return best;
+SpacePosition PositionOf(const TunableEncoder* encoder, const CandidateFeatures& features) {
+  if (encoder != nullptr) return kernelcast::forecaster::PositionOf(*encoder, features);
+  CandidateFeatures without_tunables = features;
+  without_tunables.tunables.clear();
+  static const TunableEncoder kNoTunables;
+  return kernelcast::forecaster::PositionOf(kNoTunables, without_tunables);
 }
 
 }  // namespace
@@ -79,6 +52,7 @@ struct SharedModel::Data {
   std::vector<float> values;
   std::vector<float> weights;
   std::vector<size_t> problem;  // index of each row's problem
+  std::vector<SpacePosition> positions;
   std::vector<std::string> families;
 };
 
@@ -88,8 +62,8 @@ double SharedModel::Core::Correction(std::span<const float> row) const {
   return sum / static_cast<double>(members.size());
 }
 
-// From the rows whose problem is not `left_out`: boosters on bootstrap resamples of what the base
-// leaves.
+// Learns from the rows whose problem is not `left_out`: boosters on bootstrap resamples of the
+// base's residuals.
 absl::StatusOr<SharedModel::Core> SharedModel::Learn(const Data& data,
                                                      const std::vector<char>& left_out, int members,
                                                      uint64_t seed) {
@@ -108,7 +82,7 @@ absl::StatusOr<SharedModel::Core> SharedModel::Learn(const Data& data,
   }
   Core core;
   if (data.simulated) {
-    // Within problems, each of which counts once.
+    // Computed within problems, each with the same weight.
     double product = kSlopePrior * kUsualSlope;
     double square = kSlopePrior;
     for (const size_t i : kept) {
@@ -173,27 +147,34 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
       data.values.push_back(static_cast<float>(*row->log2_speedup));
       data.weights.push_back(weight);
       data.problem.push_back(data.families.size());
+      data.positions.push_back(PositionOf(of_problem.encoder, row->features));
     }
     data.families.push_back(of_problem.family.empty() ? "problem " + problem : of_problem.family);
   }
   const size_t n = data.rows.rows;
   if (n < kLeastRows) return absl::NotFoundError("too few labels with facts");
-  // Weights of mean one, so that the regularisation means the same however many labels there are.
+  // Scales weights to a mean of 1, so that regularisation does not depend on the number of labels.
   double weight_sum = 0;
   for (const float weight : data.weights) weight_sum += weight;
   for (float& weight : data.weights) weight *= static_cast<float>(n / weight_sum);
+
+  if (absl::StatusOr<FailurePrior> failures = FailurePrior::Train(rows, seed); failures.ok()) {
+    model.failures_ = *std::move(failures);
+  }
 
   const size_t problems = data.families.size();
   model.problems_ = problems;
   KC_ASSIGN_OR_RETURN(model.core_, Learn(data, std::vector<char>(problems, 0), kMembers, seed));
 
-  // How well such a model does on problems of families that it has not seen.
+  // Cross-validation: performance of such a model on families left out.
   std::map<std::string, size_t> family_of;
   for (const std::string& family : data.families) family_of.emplace(family, family_of.size());
+  const RegressedValues of =
+      model.uses_simulations_ ? RegressedValues::kErrorsOfSimulation : RegressedValues::kSpeedups;
+  model.process_prior_ = UsualProcessPrior(of, kPrior.scale);
   if (family_of.size() < 2) {
     model.trust_ = model.uses_simulations_ ? 1 : 0.25;
     model.core_.correction_share = model.uses_simulations_ ? 0 : 1;
-    model.error_scale_ = kPrior.scale;
     return model;
   }
   std::vector<double> counts(problems, 0.0);
@@ -218,7 +199,7 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
     }
   }
   if (model.uses_simulations_) {
-    // What is sure to help: the best share, less how far it is unsure by the families.
+    // A conservative share: the best one minus its uncertainty across families.
     std::vector<double> products(family_of.size(), 0.0);
     std::vector<double> squares(family_of.size(), 0.0);
     double product = 0;
@@ -239,25 +220,32 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
     model.core_.correction_share = std::clamp(best - std::sqrt(variance) / square, 0.0, 1.0);
   }
   double product = 0;
-  double square = 1;  // draws the trust towards zero
-  std::vector<double> errors(n);
-  std::vector<double> all_predicted(n);
+  double square = 1;  // pulls the trust towards zero
   for (size_t i = 0; i < n; ++i) {
     const double predicted = bases[i] + model.core_.correction_share * corrections[i];
     product += weights[i] * predicted * data.values[i];
     square += weights[i] * predicted * predicted;
-    errors[i] = data.values[i] - predicted;
-    all_predicted[i] = predicted;
+    data.positions[i].predicted = predicted;
   }
-  // The slope on simulations is trust already.
+  // With simulations, the slope already plays this part.
   model.trust_ = model.uses_simulations_ ? 1 : std::clamp(product / square, 0.0, 1.0);
-  const ErrorScales scales =
-      FitErrorScales(errors, all_predicted, weights,
-                     model.uses_simulations_ ? kPriorProblemsSimulated : kPriorProblems,
-                     model.uses_simulations_ ? kMaxSlopeError : 0);
-  model.error_scale_ = scales.level;
-  model.slope_error_ = scales.slope;
+  std::vector<ProblemErrors> all_errors(problems);
+  for (size_t i = 0; i < n; ++i) {
+    ProblemErrors& of_problem = all_errors[data.problem[i]];
+    data.positions[i].predicted *= model.trust_;
+    of_problem.errors.push_back(data.values[i] - data.positions[i].predicted);
+    of_problem.positions.push_back(std::move(data.positions[i]));
+  }
+  model.process_prior_ =
+      LearnProcessPrior(all_errors, model.process_prior_,
+                        model.uses_simulations_ ? kPriorProblemsSimulated : kPriorProblems, seed);
   return model;
+}
+
+SharedModel SharedModel::ForOtherDevice() const {
+  SharedModel other = *this;
+  other.process_prior_.scale *= kOtherDeviceError;
+  return other;
 }
 
 bool SharedModel::Covers(const CandidateFeatures& features) const {

@@ -3,63 +3,62 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "services/forecaster/embedded/booster.h"
+#include "services/forecaster/embedded/failure_prior.h"
+#include "services/forecaster/embedded/problem_rows.h"
+#include "services/forecaster/embedded/process_prior.h"
 #include "services/forecaster/embedded/training_row.h"
 
 namespace kernelcast::forecaster {
 
-// The labels of one problem, for a SharedModel.
-struct ProblemRows {
-  // Problems of one family are never held against one another; empty: the problem is alone.
-  std::string family;
-  std::vector<const TrainingRow*> rows;
-};
-
-// What the labels of some problems tell about another one on the same target. Where a virtual GPU
-// has simulated candidates, its estimate of the speedup is what is corrected, linearly and by
-// boosted trees over what it saw, the trees as far as that helped problems of families left out;
-// else boosted trees over compile facts and the size of the work. Immutable; thread-safe.
+// Predicts the candidates of one problem from labels of other problems on the same target. For
+// simulated candidates, it corrects the simulation's estimate of the speedup, linearly and by
+// boosted trees over simulation features; the trees count as far as they helped on families left
+// out of training. For others it uses boosted trees over compile facts and the size of the work.
+// Immutable and thread-safe.
 class SharedModel {
  public:
-  // Rows by problem; those that failed or have no shared features are left out. At most
-  // kMaxRowsPerProblem of a problem are used, the newest. Simulations are used if most rows have
-  // them, and the others left out. NOT_FOUND: nothing to learn from.
+  // `rows` are by problem, all of one device model. Speedups are learnt from rows with shared
+  // features. Of a problem at most kMaxRowsPerProblem rows are used, the newest. If most rows have
+  // simulations, these are used and the other rows left out. NOT_FOUND: nothing to learn from.
   [[nodiscard]] static absl::StatusOr<SharedModel> Train(
       const std::map<std::string, ProblemRows>& rows, uint64_t seed);
 
   static constexpr size_t kMaxRowsPerProblem = 200;
   static constexpr size_t kMaxRows = 4000;
 
-  // Whether the candidate has the features that the model is of.
+  // Whether the candidate has the features of the model.
   bool Covers(const CandidateFeatures& features) const;
-  // Expected log2 speedup of what is covered.
+  // Expected log2 speedup. The candidate must be covered.
   double Predict(const CandidateFeatures& features) const;
 
-  // Problems learnt from.
+  // Number of problems learnt from.
   size_t problems() const { return problems_; }
+  // Null: no failures were learnt from.
+  const FailurePrior* failures() const { return failures_ ? &*failures_ : nullptr; }
+  // The model for a device model that it was not trained on: wider by an assumed factor.
+  SharedModel ForOtherDevice() const;
   bool uses_simulations() const { return uses_simulations_; }
-  // Scale of a Student-t with the degrees of freedom of kPrior that the error on problems of
-  // families left out follows, drawn towards the prior's.
-  double error_scale() const { return error_scale_; }
-  // What the square of the scale grows by, as a root, with each octave that is predicted: the
-  // further from the reference, the less sure.
-  double slope_error() const { return slope_error_; }
-  // Share of the predicted log2 speedup to believe of a problem without labels.
+  // Structure of the errors on families left out: how a problem's own labels are interpreted, and
+  // how wide forecasts are without labels.
+  const ProcessPrior& process_prior() const { return process_prior_; }
+  // Shrinkage factor of the predicted log2 speedup for a problem without labels.
   double trust() const { return trust_; }
-  // Share of the trees' correction of simulations that is believed, and what simulated log2
-  // speedups are multiplied by.
+  // Shrinkage factor of the trees' correction of simulations, and factor of simulated log2
+  // speedups.
   double correction_share() const { return core_.correction_share; }
   double simulated_slope() const { return core_.slope; }
 
  private:
   friend class PriorCodec;
   struct Data;
-  // What is learnt from some of the problems.
+  // Learnt from a subset of the problems.
   struct Core {
     double slope = 0;
     double centre = 0;
@@ -79,8 +78,8 @@ class SharedModel {
   bool uses_simulations_ = false;
   Core core_;
   size_t problems_ = 0;
-  double error_scale_ = 0;
-  double slope_error_ = 0;
+  ProcessPrior process_prior_;
+  std::optional<FailurePrior> failures_;
   double trust_ = 0;
 };
 

@@ -7,24 +7,24 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Another identifier changes less than the other end of a range of numbers, and a compiler flag
+// A different identifier matters less than the other end of a numeric range, and a compiler flag
 // less than either.
 constexpr float kValueScale = 1 / 1.5f;
 constexpr float kFlagScale = 1 / 2.0f;
 
-// A tunable that only one of two has counts as if the other had its middle value, and this much
-// further off.
+// A tunable that only one of the two has counts as if the other had its middle value, plus this
+// squared distance.
 constexpr double kMissingSquare = 0.25;
 
 float OrZero(float value) { return std::isnan(value) ? 0.0f : value; }
 
-// How many tunables are no missing values.
+// Number of tunables that are not missing.
 int CountHad(const std::vector<float>& tunables) {
   return static_cast<int>(std::count_if(tunables.begin(), tunables.end(),
                                         [](float value) { return !std::isnan(value); }));
 }
 
-// What two values of a tunable add to how alike two positions are, and to the squared distance.
+// Contribution of two values of a tunable to the similarity and to the squared distance.
 struct TunableLikeness {
   double alike = 0;
   double square = 0;
@@ -59,8 +59,8 @@ SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures&
     switch (encoder.kind(i)) {
       case TunableEncoder::Kind::kTemplate: break;
       case TunableEncoder::Kind::kNumber:
-        // The steps between a template's values are taken to matter alike: whoever wrote it chose
-        // them so.
+        // Steps between a template's values are assumed to matter equally, because its author chose
+        // them.
         position.tunables.push_back(encoder.Rank(features.template_index, i, value));
         break;
       case TunableEncoder::Kind::kValue: position.tunables.push_back(value * kValueScale); break;
@@ -79,6 +79,8 @@ PositionTable::PositionTable(std::span<const SpacePosition> positions) {
     tunables_had_.push_back(CountHad(position.tunables));
     fact_counts_.push_back(position.facts.size());
     facts_.resize(std::max(facts_.size(), position.facts.size()));
+    predicted_.push_back(position.predicted);
+    taught_.push_back(position.taught);
   }
   tunables_.resize(n == 0 ? 0 : positions[0].tunables.size());
   for (size_t c = 0; c < tunables_.size(); ++c) {
@@ -105,7 +107,7 @@ void PositionTable::Compare(const SpacePosition& position, const LikenessLengths
   const size_t first = size() - n;
   const double inverse = 1 / lengths.tunables;
   std::vector<double> alike(n, 0.0);    // sum over the tunables
-  std::vector<double> squares(n, 0.0);  // of the distance
+  std::vector<double> squares(n, 0.0);  // squared distance
   std::vector<TunableLikeness> by_value;
   for (size_t c = 0; c < tunables_.size(); ++c) {
     const double weight = lengths.weights.empty() ? 1.0f : lengths.weights[c];
@@ -133,9 +135,11 @@ void PositionTable::Compare(const SpacePosition& position, const LikenessLengths
   const int had = CountHad(position.tunables);
   for (size_t i = 0; i < n; ++i) {
     Likeness likeness;
+    likeness.predicted = predicted_[first + i] * position.predicted;
+    likeness.taught = taught_[first + i] * position.taught;
     const int tunables_had = tunables_had_[first + i];
     likeness.same_template = templates_[first + i] == position.template_index;
-    // Normalised such that it is a covariance, and one for equal positions.
+    // Normalised so that it is a covariance and is 1 for equal positions.
     if (tunables_had > 0 && had > 0) {
       likeness.shared_effects = alike[i] / std::sqrt(static_cast<double>(tunables_had) * had);
     } else if (tunables_had == had) {
@@ -156,7 +160,8 @@ void PositionTable::Compare(const SpacePosition& position, const LikenessLengths
 }
 
 double CovarianceWeights::operator()(const Likeness& likeness) const {
-  double value = constant + shared_effects * likeness.shared_effects + facts * likeness.facts;
+  double value = constant + slope * likeness.predicted + taught * likeness.taught +
+                 shared_effects * likeness.shared_effects + facts * likeness.facts;
   if (likeness.same_template) {
     value +=
         same_template + main_effects * likeness.main_effects + interactions * likeness.interactions;

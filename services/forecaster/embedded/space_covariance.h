@@ -10,60 +10,68 @@
 
 namespace kernelcast::forecaster {
 
-// Where a candidate lies within one problem's space. Tunables without the template's own columns,
-// such that a distance of one is far; NaN where a template has no such tunable. Facts are scaled
-// logarithms, 0 where one is unknown, and none at all where all are.
+// Position of a candidate within one problem's space. `tunables` are without the template columns
+// and scaled so that a distance of 1 is large; NaN if the template lacks the tunable. `facts` are
+// scaled logarithms, 0 if unknown; empty if all are unknown.
 struct SpacePosition {
   int template_index = -1;
   std::vector<float> tunables;
   std::vector<float> facts;
+  // Log2 speedup predicted from other problems.
+  double predicted = 0;
+  // Correction of another device model's forecast by its labels.
+  double taught = 0;
 };
 
+// Leaves `predicted` and `taught` at 0.
 SpacePosition PositionOf(const TunableEncoder& encoder, const CandidateFeatures& features);
 
-// Matern correlation of smoothness 3/2 at a distance in units of the length.
+// Matern correlation with smoothness 3/2 at a distance in units of the length.
 double Matern(double distance);
 
-// What two positions have in common, before it is weighted.
+// Similarity of two positions, before weighting.
 struct Likeness {
   bool same_template = false;
-  // Mean over the tunables that a template has of how alike their values are.
+  // Mean similarity over the tunables of a template.
   double main_effects = 0;
-  // How alike all of them are at once.
+  // Joint similarity of all tunables.
   double interactions = 0;
-  // As main_effects, over the tunables that both have, whatever their templates.
+  // Like main_effects, over the tunables that both have, even in different templates.
   double shared_effects = 0;
   double facts = 0;
+  // Product of the predicted values, which models an error in the slope. The same for `taught`.
+  double predicted = 0;
+  double taught = 0;
 };
 
-// Lengths of the correlations, and how much each tunable matters (1: as much as taken for granted).
+// Correlation lengths, and the weight of each tunable (1: the default).
 struct LikenessLengths {
   double tunables = 1;
   double facts = 0.5;
   std::vector<float> weights;  // empty: all 1
 };
 
-// Positions of one space, arranged such that another is compared with all of them at once: tunables
-// have few values each, and what two values have in common is worked out once for all positions
-// that share them. Immutable; thread-safe.
+// Positions of one space, arranged for comparing another position with all of them at once.
+// Tunables have few values each, so each pair of values is compared once for all positions that
+// share them. Immutable and thread-safe.
 class PositionTable {
  public:
   PositionTable() = default;
-  // With as many tunables each.
+  // All positions must have the same number of tunables.
   explicit PositionTable(std::span<const SpacePosition> positions);
 
   enum class Facts { kCompared, kLeftOut };
 
   size_t size() const { return templates_.size(); }
-  // What each of the last out.size() positions has in common with `position`, which has as many
-  // tunables. Facts that are left out have nothing in common.
+  // Compares `position`, which must have the same number of tunables, with each of the last
+  // out.size() positions. Facts that are left out have similarity 0.
   void Compare(const SpacePosition& position, const LikenessLengths& lengths, Facts facts,
                std::span<Likeness> out) const;
 
  private:
   struct Column {
-    std::vector<float> values;    // each once
-    std::vector<uint16_t> index;  // into them, by position
+    std::vector<float> values;    // distinct values
+    std::vector<uint16_t> index;  // index into `values`, by position
   };
 
   std::vector<int> templates_;
@@ -71,11 +79,15 @@ class PositionTable {
   std::vector<Column> tunables_;
   std::vector<size_t> fact_counts_;
   std::vector<std::vector<float>> facts_;  // by column, then position
+  std::vector<double> predicted_;
+  std::vector<double> taught_;
 };
 
-// How much each kind of likeness makes the values alike; a covariance, for each kind is one.
+// Weight of each kind of similarity. The sum is a covariance, because each kind is one.
 struct CovarianceWeights {
   double constant = 0;
+  double slope = 0;
+  double taught = 0;
   double same_template = 0;
   double main_effects = 0;
   double interactions = 0;
@@ -83,7 +95,7 @@ struct CovarianceWeights {
   double facts = 0;
 
   double operator()(const Likeness& likeness) const;
-  // Of a position with itself.
+  // Covariance of a position with itself if `predicted` and `taught` are 0.
   double Variance() const;
 };
 

@@ -1,12 +1,14 @@
 #include "services/forecaster/embedded/training_row.h"
 
+#include "services/forecaster/core/failure_features.h"
 #include "services/forecaster/core/feature_schema.h"
 #include "services/forecaster/core/simulation_features.h"
 
 namespace kernelcast::forecaster {
 
 CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& candidate,
-                               const CompileFacts& facts, const CompileFacts& reference_facts) {
+                               const CompileFacts& facts, const CompileFacts& reference_facts,
+                               std::string_view device_model) {
   CandidateFeatures features;
   const TunableEncoder& encoder = problem.EncoderFor(candidate.target);
   features.template_index = encoder.TemplateIndex(candidate);
@@ -19,9 +21,10 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
   if (schema->has_launches()) {
     launch = problem.LaunchFeatures(candidate);
     features.facts.insert(features.facts.end(), launch.begin(), launch.end());
-    simulated = SimulationFeatures(facts);
+    simulated = SimulationFeatures(facts, device_model);
     features.facts.insert(features.facts.end(), simulated.begin(), simulated.end());
   }
+  features.has_findings = HasFindings(facts);
   const auto work = problem.work_features.find(candidate.target);
   const auto reference_launch = problem.reference_launch_features.find(candidate.target);
   if (reference_facts.schema == facts.schema && reference_facts.values.size() == schema->facts() &&
@@ -30,7 +33,9 @@ CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& c
     features.shared =
         schema->Row(facts, reference_facts, launch, reference_launch->second, work->second);
     if (schema->has_launches()) {
-      features.simulation = SimulationRow(simulated, SimulationFeatures(reference_facts));
+      features.simulation =
+          SimulationRow(simulated, SimulationFeatures(reference_facts, device_model));
+      features.failure = FailureRow(facts, reference_facts, device_model);
     }
   }
   return features;

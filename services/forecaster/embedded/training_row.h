@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/domain/candidate.h"
@@ -11,30 +12,37 @@
 
 namespace kernelcast::forecaster {
 
-// What the embedded model sees of a candidate.
+// Features of a candidate.
 struct CandidateFeatures {
   int template_index = -1;
   // Columns of the problem's TunableEncoder.
   std::vector<float> tunables;
-  // Scaled facts, and of device code the launch features and the SimulationFeatures; empty where
-  // there are no facts of a schema that has features.
+  // Scaled facts; for device code also the launch features and SimulationFeatures. Empty without
+  // facts of a schema that has features.
   std::vector<float> facts;
-  // Row of the FeatureSchema; empty unless candidate and reference have such facts.
+  // Row of the FeatureSchema. Empty unless candidate and reference have such facts.
   std::vector<float> shared;
-  // SimulationRow, which begins with the log2 speedup by a virtual GPU's estimates; empty unless
-  // candidate and reference were simulated.
+  // SimulationRow, which begins with the simulated log2 speedup. Empty unless candidate and
+  // reference were simulated.
   std::vector<float> simulation;
+  // FailureRow. Empty unless candidate and reference have device CUDA facts.
+  std::vector<float> failure;
+  // The simulation found faults.
+  bool has_findings = false;
 };
 
+// Features for a device model. Of simulations for several GPUs, those for the device model are
+// used.
 CandidateFeatures MakeFeatures(const ProblemContext& problem, const Candidate& candidate,
-                               const CompileFacts& facts, const CompileFacts& reference_facts);
+                               const CompileFacts& facts, const CompileFacts& reference_facts,
+                               std::string_view device_model);
 
-// A label as the models are trained on it.
+// A label in the form used for training.
 struct TrainingRow {
   CandidateFeatures features;
-  // None: the candidate failed.
+  // Empty: the candidate failed.
   std::optional<double> log2_speedup;
-  // The failure was one of compiling.
+  // The failure was a compile error.
   bool compile_error = false;
 };
 

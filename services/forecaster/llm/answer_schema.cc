@@ -41,7 +41,7 @@ OrderedJson Object(OrderedJson properties) {
           {"additionalProperties", false}};
 }
 
-// Rounded to hundredths, summing to one, with its peak in the bin above a speedup of 1.
+// Multiples of 0.01 with sum 1 and the peak in the bin above a speedup of 1.
 std::vector<double> ExampleProbabilities(const BinScheme& scheme) {
   const int peak = scheme.Label(1.2).value_or(1);
   std::vector<int> hundredths(scheme.size(), 0);

@@ -7,7 +7,7 @@
 
 namespace kernelcast::forecaster {
 
-// The files below prompts/.
+// The files under prompts/.
 std::span<const EmbeddedFile> EmbeddedPromptFiles();
 
 }  // namespace kernelcast::forecaster

@@ -24,7 +24,7 @@ void FeedbackLog::Add(const Label& label) {
     entry.failure = Name(std::get<FailureKind>(label.truth));
   }
 
-  Group& group = groups_[{label.candidate.problem_id, label.candidate.target}];
+  Group& group = groups_[{label.candidate.problem_id, label.candidate.target, label.device_model}];
   ++group.labels;
   const auto same = [&](const FeedbackEntry& other) {
     return other.candidate_id == entry.candidate_id;
@@ -50,8 +50,9 @@ void FeedbackLog::Add(const Label& label) {
   }
 }
 
-std::vector<FeedbackEntry> FeedbackLog::For(const Candidate& candidate) const {
-  const auto group = groups_.find({candidate.problem_id, candidate.target});
+std::vector<FeedbackEntry> FeedbackLog::For(const Candidate& candidate,
+                                            const std::string& device_model) const {
+  const auto group = groups_.find({candidate.problem_id, candidate.target, device_model});
   if (group == groups_.end()) return {};
   std::vector<FeedbackEntry> entries;
   if (const auto parent = group->second.known.find(candidate.parent_candidate_id);
@@ -62,7 +63,7 @@ std::vector<FeedbackEntry> FeedbackLog::For(const Candidate& candidate) const {
                                 : entries.back().origin + ", what the candidate was made from";
   }
   for (const FeedbackEntry& entry : group->second.told) {
-    // The candidate's own label would be its answer.
+    // The candidate's own label would reveal the answer.
     if (entry.candidate_id == candidate.candidate_id || Has(entries, entry.candidate_id)) continue;
     entries.push_back(entry);
   }

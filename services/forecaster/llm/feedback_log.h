@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "services/forecaster/core/label.h"
@@ -12,15 +12,15 @@
 
 namespace kernelcast::forecaster {
 
-// What was measured so far, as far as prompts tell of it.
+// Measurements so far, for use in prompts.
 //
-// What is told of a problem changes with its 1st, 2nd, 4th, 8th, ... label only: prompts stay the
-// same in between, so that their answers are found in the cache and their prefixes in the
-// endpoint's. It is the fastest few of the labels up to then, the fastest first, and the last few
-// in their order, none twice. Besides, the label of a candidate's parent is told at once, before
-// the others.
+// The feedback for a problem changes only with its 1st, 2nd, 4th, 8th, ... label. In between,
+// prompts stay the same, so that answers are found in the cache and prompt prefixes in the
+// endpoint's cache. The feedback consists of the fastest labels so far, fastest first, and then the
+// latest ones in order, without duplicates. In addition, the label of a candidate's parent is
+// included at once, before the others.
 //
-// Memory: kMaxKnown labels a problem and target, without sources. One thread at a time.
+// Memory: kMaxKnown labels per problem and target, without sources. Not thread-safe.
 class FeedbackLog {
  public:
   static constexpr size_t kFastest = 4;
@@ -28,7 +28,8 @@ class FeedbackLog {
   static constexpr size_t kMaxKnown = 4096;
 
   void Add(const Label& label);
-  std::vector<FeedbackEntry> For(const Candidate& candidate) const;
+  // Feedback from the device model.
+  std::vector<FeedbackEntry> For(const Candidate& candidate, const std::string& device_model) const;
 
  private:
   struct Group {
@@ -40,7 +41,8 @@ class FeedbackLog {
     std::map<std::string, FeedbackEntry> known;
   };
 
-  std::map<std::pair<std::string, std::string>, Group> groups_;  // problem id, target
+  // Problem id, target, device model.
+  std::map<std::tuple<std::string, std::string, std::string>, Group> groups_;
 };
 
 }  // namespace kernelcast::forecaster

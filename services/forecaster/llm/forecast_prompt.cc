@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
@@ -13,7 +14,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Changes when prompt_text.cc or answer_schema.cc give other bytes for the same input.
+// Must change when prompt_text.cc or answer_schema.cc produce different bytes for the same input.
 constexpr std::string_view kRenderingVersion = "1";
 constexpr std::string_view kFileNames[] = {"prompt.json", "system.txt", "user.txt"};
 
@@ -22,7 +23,7 @@ constexpr std::string_view kSystemNames[] = {"bin_table", "answer_schema", "answ
 constexpr std::string_view kUserNames[] = {"hardware", "task",  "reference",  "baseline",
                                            "feedback", "facts", "simulation", "candidate"};
 
-// prompt.json.
+// Content of prompt.json.
 struct Description {
   std::string version;
   AnswerForm form = AnswerForm::kExtended;
@@ -31,7 +32,7 @@ struct Description {
 
 absl::StatusOr<Description> ParseDescription(std::string_view text) {
   using nlohmann::json;
-  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const json object = ParseBoundedJson(text);
   if (!object.is_object()) return absl::InvalidArgumentError("no JSON object");
   Description description;
   for (const auto& [key, value] : object.items()) {
@@ -97,7 +98,7 @@ absl::StatusOr<ForecastPrompt> ForecastPrompt::Parse(const std::string& where,
   absl::StatusOr<PromptTemplate> system_template = PromptTemplate::Parse(system, kSystemNames);
   if (!system_template.ok()) return at("system.txt", system_template.status());
   prompt.system_ = *std::move(system_template);
-  // The candidate ends its own last line.
+  // The candidate's text ends in a newline of its own.
   const std::string_view user_text = user.substr(0, user.size() - (user.ends_with('\n') ? 1 : 0));
   absl::StatusOr<PromptTemplate> user_template = PromptTemplate::Parse(user_text, kUserNames);
   if (!user_template.ok()) return at("user.txt", user_template.status());
@@ -181,6 +182,19 @@ absl::StatusOr<RenderedPrompt> ForecastPrompt::Render(const ForecastInput& input
       {"simulation", SimulationText(input.facts, input.reference_facts)},
       {"candidate", CandidateText(input.candidate)},
   };
+  if (const AnchorKernel* anchor = input.anchor.get()) {
+    // The tables have a column for the kernel compared with.
+    constexpr const char* kColumn = "The column \"reference\" is the baseline's.\n\n";
+    if (!anchor->facts.schema.empty()) {
+      values["facts"] = absl::StrCat(kColumn, FactsText(input.facts, anchor->facts));
+      values["simulation"] = absl::StrCat(kColumn, SimulationText(input.facts, anchor->facts));
+    }
+    if (form_ == AnswerForm::kPaper) {
+      // In that prompt, the reference kernel is the one that the candidate is compared with.
+      values["reference"] = CandidateText(anchor->candidate);
+      values["baseline"] = AnchorText(*anchor, /*with_source=*/false);
+    }
+  }
   rendered.user = user_.Render(values);
   if (rendered.system.size() + rendered.user.size() > max_bytes && !feedback.empty()) {
     values["feedback"] = FeedbackText({});

@@ -18,39 +18,41 @@ namespace kernelcast::forecaster {
 
 inline constexpr std::string_view kDefaultPromptVersion = "speedup-bins/2";
 
-// A prompt as three files: prompt.json with "version", "answer" (the form, "extended" or "paper")
+// A prompt in three files: prompt.json with "version", "answer" (the format, "extended" or "paper")
 // and "rungs" (names, in the order in which they are tried); system.txt; user.txt.
 //
-// The system text may use bin_table, answer_schema, answer_example, submit_tool and defer_tool,
-// none of which depends on the question; the user text hardware, task, reference, baseline,
-// feedback, facts, simulation and candidate. The candidate is in it once, and last, so that
-// questions about one problem have as long a prefix in common as can be.
+// The system text may use the placeholders bin_table, answer_schema, answer_example, submit_tool
+// and defer_tool, which do not depend on the question. The user text may use hardware, task,
+// reference, baseline, feedback, facts, simulation and candidate. The candidate occurs once, at the
+// end, so that questions about the same problem share the longest possible prefix.
 //
-// Rendering is the same bytes for the same input. Immutable; thread-safe.
+// Rendering gives the same bytes for the same input. Immutable and thread-safe.
 class ForecastPrompt {
  public:
-  // Compiled in. NOT_FOUND, listing the known versions.
+  // A prompt compiled into the binary. NOT_FOUND: unknown version; the message lists the known
+  // ones.
   [[nodiscard]] static absl::StatusOr<ForecastPrompt> Builtin(std::string_view version);
   static std::vector<std::string> BuiltinVersions();
-  // From a folder. NOT_FOUND: a file is missing. INVALID_ARGUMENT: "FILE: line 3: what is wrong".
+  // A prompt from a folder. NOT_FOUND: a file is missing. INVALID_ARGUMENT: "FILE: line 3: what is
+  // wrong".
   [[nodiscard]] static absl::StatusOr<ForecastPrompt> Load(const std::string& directory);
-  // From the three texts; `where` is put before the names of files in messages.
+  // A prompt from the three texts. `where` is prepended to file names in messages.
   [[nodiscard]] static absl::StatusOr<ForecastPrompt> Parse(const std::string& where,
                                                             std::string_view description,
                                                             std::string_view system,
                                                             std::string_view user);
 
-  // "speedup-bins/1@0123abcd": the version, and the first digits of the hash.
+  // "speedup-bins/1@0123abcd": the version and the first digits of the hash.
   const std::string& version() const { return version_; }
-  // 32 hex digits over the three texts, the generated schemas, and the version of the rendering.
+  // 32 hex digits over the three texts, the generated schemas and the rendering version.
   const std::string& hash() const { return hash_; }
   AnswerForm form() const { return form_; }
   const std::vector<Rung>& rungs() const { return rungs_; }
   // For ForecasterDescription.
   PromptDescription Describe() const;
 
-  // Where the prompt is longer than `max_bytes` it is rendered without feedback.
-  // RESOURCE_EXHAUSTED: it is too long even then.
+  // If the prompt exceeds `max_bytes`, it is rendered without feedback. RESOURCE_EXHAUSTED: still
+  // too long.
   [[nodiscard]] absl::StatusOr<RenderedPrompt> Render(const ForecastInput& input,
                                                       const std::vector<FeedbackEntry>& feedback,
                                                       size_t max_bytes) const;

@@ -5,7 +5,23 @@
 
 namespace kernelcast::forecaster {
 
+std::string AnchorText(const AnchorKernel& anchor, bool with_source) {
+  std::string text = absl::StrCat(
+      "The baseline is the kernel to beat, another candidate, which was measured to be ",
+      NumberText(anchor.speedup.value, 4), " times as fast as the reference.");
+  for (const AnchorKernel::ShapeTime& time : anchor.times) {
+    std::vector<std::string> values;
+    for (const auto& [axis, value] : time.shape) values.push_back(absl::StrCat(axis, "=", value));
+    absl::StrAppend(&text, " It takes ", NumberText(time.median_ns / 1000, 4), " us at ",
+                    InlineList(values, ", "), ".");
+  }
+  if (with_source) absl::StrAppend(&text, "\n\n", CandidateText(anchor.candidate));
+  if (!text.ends_with('\n')) text += '\n';
+  return text;
+}
+
 std::string BaselineText(const ForecastInput& input) {
+  if (input.anchor != nullptr) return AnchorText(*input.anchor, /*with_source=*/true);
   const auto reference = input.problem->reference_ids.find(input.candidate.target);
   const bool is_reference =
       input.baseline_candidate_id.empty() || (reference != input.problem->reference_ids.end() &&

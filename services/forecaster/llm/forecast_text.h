@@ -10,23 +10,26 @@
 
 namespace kernelcast::forecaster {
 
-// The parts of a prompt that forecasts alone have; the same rules as for common/prompt.
+// Parts of a prompt that only forecasts have. Same rules as in common/prompt.
 
-// What the candidate is compared with.
+// The kernel that the candidate is compared with.
 std::string BaselineText(const ForecastInput& input);
+// For a question with an anchor: its speed, and its source if the prompt does not contain it
+// elsewhere.
+std::string AnchorText(const AnchorKernel& anchor, bool with_source);
 
-// One candidate that was measured.
+// A measured candidate.
 struct FeedbackEntry {
   std::string candidate_id;
   std::string origin;
   std::vector<Tunable> tunables;
   std::vector<std::string> flags;
-  // Speedup over the reference, nothing for a failure.
+  // Speedup over the reference. Empty for a failure.
   std::optional<Ratio> speedup;
   std::string failure;  // "wrong_result"
 };
 
-// A message in words where there are none.
+// A sentence if there are no entries.
 std::string FeedbackText(const std::vector<FeedbackEntry>& entries);
 
 }  // namespace kernelcast::forecaster

@@ -14,6 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
+#include "services/forecaster/core/anchoring.h"
 #include "services/forecaster/core/answer_parser.h"
 #include "services/forecaster/core/forecast_pool.h"
 #include "services/forecaster/llm/feedback_log.h"
@@ -24,26 +26,56 @@ namespace {
 
 constexpr size_t kRemembered = 4096;
 constexpr std::string_view kVersion = "llm/1";
-// For the estimate of what is under way: bytes of a prompt for each token, tokens of an answer.
+// For estimating requests in progress: bytes of a prompt per token, and tokens per answer.
 constexpr uint64_t kBytesPerToken = 3;
 constexpr uint64_t kUsualAnswerTokens = 1024;
-// A question is asked again for one who joined with a deadline so much later.
+// A question is repeated for a caller who joined it if that caller's deadline is this much later.
 constexpr int64_t kWorthAskingAgainNs = 500'000'000;
 constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
 constexpr int kNotImplemented = 501;
-// As most servers name it, and llama.cpp.
+// Error codes of most servers, and of llama.cpp.
 constexpr std::string_view kContextLengthCodes[] = {"context_length_exceeded",
                                                     "exceed_context_size_error"};
 
+constexpr std::string_view kNotAskedAgain = "it is not asked again";
+
 using Cause = Abstention::Cause;
 
-Abstention Abstain(Cause cause, std::string reason) {
-  return Abstention{cause, std::string(LlmBackend::kName), std::move(reason)};
+Abstention Abstain(Cause cause, std::string_view reason) {
+  return Abstention{cause, std::string(LlmBackend::kName), std::string(reason)};
 }
 
 bool IsRefusal(const llm::ChatError& error) {
   return error.kind == llm::ErrorKind::kRefused ||
          (error.kind == llm::ErrorKind::kServerError && error.http_status == kNotImplemented);
+}
+
+// The model's outcome if there is no forecast. For an unreadable answer more is known elsewhere.
+ModelAnswer AnswerOf(const Abstention& abstention) {
+  ModelAnswer answer;
+  answer.detail = std::string(TruncateUtf8(abstention.reason, kMaxModelDetailBytes));
+  switch (abstention.cause) {
+    case Cause::kModelDeferred: answer.outcome = ModelOutcome::kDeclined; break;
+    case Cause::kUnparsable: answer.outcome = ModelOutcome::kUnreadable; break;
+    case Cause::kEndpointUnavailable: answer.outcome = ModelOutcome::kUnanswered; break;
+    case Cause::kBudget: answer.outcome = ModelOutcome::kBudget; break;
+    case Cause::kNotCovered:
+      answer.outcome =
+          abstention.reason == kNotAskedAgain ? ModelOutcome::kNotAsked : ModelOutcome::kUnanswered;
+      break;
+  }
+  return answer;
+}
+
+// The beginning of a model's answer, to show people why it is unreadable.
+std::string ExcerptOf(const llm::ChatAnswer& answer) {
+  for (const llm::ToolCall& call : answer.tool_calls) {
+    if (!call.arguments.empty()) {
+      return std::string(TruncateUtf8(call.arguments, kMaxModelDetailBytes));
+    }
+  }
+  const std::string& text = answer.content.empty() ? answer.reasoning : answer.content;
+  return std::string(TruncateUtf8(text, kMaxModelDetailBytes));
 }
 
 ModelReply ReplyOf(llm::ChatAnswer answer) {
@@ -58,7 +90,7 @@ ModelReply ReplyOf(llm::ChatAnswer answer) {
 
 }  // namespace
 
-// Everything but what is said otherwise belongs to the thread.
+// Members are used by the backend's thread unless stated otherwise.
 class LlmBackend::Core : public std::enable_shared_from_this<Core> {
  public:
   Core(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
@@ -86,12 +118,12 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     thread_.join();
     for (auto& [id, flight] : flights_) CancelCalls(*flight);
     std::lock_guard lock(mutex_);
-    // What is still in the inbox may hold this object.
+    // Queued events may hold this object.
     inbox_.clear();
     flights_.clear();
   }
 
-  // From any thread, as the next two. Dropped after Stop.
+  // Post and the next two functions are thread-safe. Events after Stop are dropped.
   void Post(std::function<void()> event) {
     {
       std::lock_guard lock(mutex_);
@@ -105,7 +137,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     std::vector<FeedbackEntry> feedback;
     {
       std::lock_guard lock(feedback_mutex_);
-      feedback = feedback_.For(input.candidate);
+      feedback = feedback_.For(input.candidate, input.device_model);
     }
     return options_.prompt.Render(input, feedback, options_.max_prompt_bytes);
   }
@@ -119,11 +151,15 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
 
   const LlmBackendOptions& options() const { return options_; }
   const std::string& version() const { return version_; }
+  ModelUse use() const {
+    std::lock_guard lock(use_mutex_);
+    return use_;
+  }
 
  private:
   using LeaveCallback = std::stop_callback<std::function<void()>>;
 
-  // One who asked.
+  // A caller of a question.
   struct Waiter {
     uint64_t id = 0;
     std::string candidate_id;
@@ -133,7 +169,7 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     Done done;
     std::unique_ptr<LeaveCallback> on_leave;
   };
-  // Shared with the client's thread, which asks for a shape before each attempt. Guarded by
+  // Shared with the client's thread, which requests a shape before each attempt. Guarded by
   // ladder_mutex_.
   struct SharedWalk {
     ResponseLadder::Walk walk;
@@ -143,28 +179,29 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
     std::optional<llm::CallId> call;
     bool done = false;
     int unreadable = 0;
-    // One of the two when done: an answer that was read or not, or why there is none.
+    // When done, either the answer (readable or not) or the failure is set.
     std::optional<ParsedAnswer> answer;
+    std::string excerpt;  // of an unreadable answer
     Abstention failure;
   };
-  // A question under way.
+  // A question in progress.
   struct Flight {
     uint64_t id = 0;
     std::string key;
     std::string problem_id;
     ForecastInput input;
     std::string prompt_version;
-    TraceContext trace;  // of the first that asked
+    TraceContext trace;  // of the first caller
     std::shared_ptr<const llm::Prompt> prompt;
     int64_t deadline_ns = kNoDeadline;
     std::vector<Waiter> waiters;
     std::vector<Sample> samples;
     bool rest_sent = false;
-    bool late = false;  // an answer did not come before the deadline
+    bool late = false;  // an answer did not arrive before the deadline
     int preferred_endpoint = -1;
     kernelcast::TokenUsage usage;
     std::string model;
-    // Where the tokens are booked, and how many until it is known what was spent.
+    // The budgets charged, and the tokens reserved until the actual use is known.
     std::vector<std::string> accounts;
     uint64_t reserved_tokens = 0;
   };
@@ -177,22 +214,23 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
 
   void Loop();
   std::string KeyOf(const RenderedPrompt& prompt, const ForecastInput& input) const;
-  // Which budget is spent; empty: none.
+  // Returns the budget that is spent, or empty.
   std::string Reserve(Flight& flight, const ForecastCall& call, size_t prompt_bytes);
   void Join(Flight& flight, Waiter waiter);
-  void Leave(uint64_t flight_id, uint64_t waiter_id);
+  void Cancel(uint64_t flight_id, uint64_t waiter_id);
   void CancelCalls(Flight& flight);
   void Submit(Flight& flight, size_t index);
   void SendRest(Flight& flight);
   void OnOutcome(uint64_t flight_id, size_t index, llm::ChatOutcome outcome);
-  // Takes the outcome. True: the sample is to be asked for again.
+  // Handles the outcome. Returns true if the sample must be requested again.
   bool Take(Flight& flight, Sample& sample, llm::ChatOutcome outcome);
   bool Report(Sample& sample, const llm::ChatOutcome& outcome, RungOutcome verdict);
-  // Ends the flight if nothing of it is under way.
+  // Ends the flight if none of its samples is in progress.
   void Conclude(uint64_t flight_id);
   ForecastResult ResultOf(const Flight& flight, bool& complete) const;
   void Forget(Flight& flight);
-  void Settle(Waiter& waiter, ForecastResult result, bool first);
+  // `usage`: the question's usage if this waiter is charged for it.
+  void Settle(Waiter& waiter, ForecastResult result, const kernelcast::TokenUsage& usage);
   static std::string QuestionOf(const Waiter& waiter) {
     return absl::StrCat(waiter.candidate_id, " ", waiter.baseline_candidate_id, " ",
                         waiter.bin_scheme_id);
@@ -213,16 +251,19 @@ class LlmBackend::Core : public std::enable_shared_from_this<Core> {
   mutable std::mutex feedback_mutex_;
   FeedbackLog feedback_;  // guarded by feedback_mutex_
 
+  mutable std::mutex use_mutex_;
+  ModelUse use_;  // guarded by use_mutex_
+
   uint64_t next_id_ = 1;
   std::unordered_map<uint64_t, std::unique_ptr<Flight>> flights_;
   std::unordered_map<std::string, uint64_t> by_key_;
-  // By problem and by search, where they have a limit: spent, and held for what is under way.
+  // Tokens spent and reserved, by problem and by search, if they have a limit.
   std::unordered_map<std::string, uint64_t> tokens_;
-  // What was said last of a candidate, of the latest kRemembered of them.
+  // The last answer about each of the latest kRemembered candidates.
   std::unordered_map<std::string, ForecastResult> said_;
   std::deque<std::string> said_order_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::function<void()>> inbox_;
   bool closed_ = false;
@@ -270,19 +311,35 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   waiter.call = call;
   waiter.done = std::move(done);
   if (call.cancelled.stop_requested()) {
-    return Settle(waiter, Abstain(Cause::kEndpointUnavailable, "the caller has left"), false);
+    return Settle(waiter, Abstain(Cause::kEndpointUnavailable, "the caller has left"), {});
+  }
+  // The candidate is the anchor itself, and would compare as equally fast.
+  if (input.anchor != nullptr &&
+      input.anchor->candidate.candidate_id == input.candidate.candidate_id) {
+    input.anchor = nullptr;
   }
   if (call.again) {
     const auto said = said_.find(QuestionOf(waiter));
-    return Settle(
-        waiter,
-        said != said_.end() ? said->second : Abstain(Cause::kNotCovered, "it is not asked again"),
-        /*first=*/false);
+    const auto* forecast =
+        said == said_.end() ? nullptr : std::get_if<kernelcast::Forecast>(&said->second);
+    const bool blind = forecast != nullptr && input.anchor != nullptr &&
+                       IsBlindAt(*input.bin_scheme, *forecast, input.anchor->speedup.value);
+    if (!blind) {
+      return Settle(waiter,
+                    said != said_.end()
+                        ? said->second
+                        : ForecastResult(Abstain(Cause::kNotCovered, kNotAskedAgain)),
+                    {});
+    }
+    waiter.call.again = false;
   }
-  const absl::StatusOr<RenderedPrompt> prompt = Render(input);
+  absl::StatusOr<RenderedPrompt> prompt = Render(input);
+  if (!prompt.ok() && input.anchor != nullptr) {
+    input.anchor = nullptr;
+    prompt = Render(input);
+  }
   if (!prompt.ok()) {
-    return Settle(waiter, Abstain(Cause::kNotCovered, std::string(prompt.status().message())),
-                  true);
+    return Settle(waiter, Abstain(Cause::kNotCovered, std::string(prompt.status().message())), {});
   }
   const std::string key = KeyOf(*prompt, input);
   if (const auto under_way = by_key_.find(key); under_way != by_key_.end()) {
@@ -292,7 +349,7 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   if (cache_ != nullptr) {
     if (std::optional<ForecastResult> known = cache_->Find(key)) {
       if (metrics_ != nullptr) metrics_->Cache(CacheUse::kHit);
-      return Settle(waiter, *std::move(known), /*first=*/false);
+      return Settle(waiter, *std::move(known), {});
     }
   }
   if (metrics_ != nullptr) metrics_->Cache(CacheUse::kMiss);
@@ -306,7 +363,7 @@ void LlmBackend::Core::Ask(ForecastInput input, const ForecastCall& call, Done d
   flight->trace = call.trace;
   if (const std::string spent = Reserve(*flight, call, prompt->system.size() + prompt->user.size());
       !spent.empty()) {
-    return Settle(waiter, Abstain(Cause::kBudget, spent), true);
+    return Settle(waiter, Abstain(Cause::kBudget, spent), {});
   }
   flight->prompt = std::make_shared<const llm::Prompt>(
       std::vector<llm::ChatMessage>{{"system", prompt->system}, {"user", prompt->user}});
@@ -350,17 +407,17 @@ void LlmBackend::Core::Join(Flight& flight, Waiter waiter) {
   const uint64_t waiter_id = waiter.id;
   const std::stop_token cancelled = waiter.call.cancelled;
   flight.waiters.push_back(std::move(waiter));
-  // May post at once, when the caller left meanwhile.
+  // May post at once, if the caller has left in the meantime.
   flight.waiters.back().on_leave = std::make_unique<LeaveCallback>(
       cancelled, [core = weak_from_this(), flight_id = flight.id, waiter_id] {
         if (const std::shared_ptr<Core> alive = core.lock()) {
           alive->Post(
-              [raw = alive.get(), flight_id, waiter_id] { raw->Leave(flight_id, waiter_id); });
+              [raw = alive.get(), flight_id, waiter_id] { raw->Cancel(flight_id, waiter_id); });
         }
       });
 }
 
-void LlmBackend::Core::Leave(uint64_t flight_id, uint64_t waiter_id) {
+void LlmBackend::Core::Cancel(uint64_t flight_id, uint64_t waiter_id) {
   const auto found = flights_.find(flight_id);
   if (found == flights_.end()) return;
   Flight& flight = *found->second;
@@ -372,7 +429,7 @@ void LlmBackend::Core::Leave(uint64_t flight_id, uint64_t waiter_id) {
     CancelCalls(flight);
     Forget(flight);
   }
-  Settle(leaving, Abstain(Cause::kEndpointUnavailable, "the caller has left"), /*first=*/false);
+  Settle(leaving, Abstain(Cause::kEndpointUnavailable, "the caller has left"), {});
 }
 
 void LlmBackend::Core::CancelCalls(Flight& flight) {
@@ -422,7 +479,7 @@ void LlmBackend::Core::Submit(Flight& flight, size_t index) {
   const absl::StatusOr<llm::CallId> call =
       client_->Submit(std::move(request),
                       [core = shared_from_this(), id = flight.id, index](llm::ChatOutcome outcome) {
-                        // The outcome is moved in and out of a function that must be copyable.
+                        // Shared because the function must be copyable.
                         auto shared = std::make_shared<llm::ChatOutcome>(std::move(outcome));
                         core->Post([raw = core.get(), id, index, shared] {
                           raw->OnOutcome(id, index, std::move(*shared));
@@ -454,7 +511,7 @@ void LlmBackend::Core::OnOutcome(uint64_t flight_id, size_t index, llm::ChatOutc
     Submit(flight, index);
   } else {
     sample.done = true;
-    // Where no first token was told of, the prompt is known by now all the same.
+    // Even if no first token was reported, the prompt is in the cache by now.
     if (index == 0 && sample.answer.has_value()) SendRest(flight);
   }
   Conclude(flight_id);
@@ -481,6 +538,7 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
   if (outcome.ok() || kind == llm::ErrorKind::kAnswerTooLarge) {
     flight.model = outcome.model;
     ParsedAnswer answer;
+    const std::string excerpt = ExcerptOf(outcome.answer);
     if (outcome.ok()) {
       answer = ParseReply(*flight.input.bin_scheme, ReplyOf(std::move(outcome.answer)));
     } else {
@@ -490,6 +548,7 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
     const bool readable = answer.status != ParseStatus::kUnparsable;
     Report(sample, outcome, readable ? RungOutcome::kAnswered : RungOutcome::kUnparsable);
     if (!readable) {
+      sample.excerpt = excerpt;
       if (metrics_ != nullptr) metrics_->Faulted(answer.fault);
       if (++sample.unreadable == 1) return true;
     } else if (metrics_ != nullptr && answer.status != ParseStatus::kDeferred) {
@@ -507,7 +566,7 @@ bool LlmBackend::Core::Take(Flight& flight, Sample& sample, llm::ChatOutcome out
     if (Report(sample, outcome, too_long ? RungOutcome::kNoVerdict : RungOutcome::kRefused)) {
       return true;
     }
-    // The endpoint is there, but takes no such question, in whatever form.
+    // The endpoint is available but does not support this question in any format.
     sample.failure = Abstain(Cause::kNotCovered, reason);
     return false;
   }
@@ -521,13 +580,13 @@ ForecastResult LlmBackend::Core::ResultOf(const Flight& flight, bool& complete) 
   std::vector<WeightedForecast> forecasts;
   const ParsedAnswer* deferral = nullptr;
   size_t deferrals = 0;
-  const ParsedAnswer* unreadable = nullptr;
+  const Sample* unreadable = nullptr;
   const Abstention* failure = nullptr;
   for (const Sample& sample : flight.samples) {
     if (!sample.answer.has_value()) {
       failure = &sample.failure;
     } else if (sample.answer->status == ParseStatus::kUnparsable) {
-      unreadable = &*sample.answer;
+      unreadable = &sample;
     } else if (sample.answer->status == ParseStatus::kDeferred) {
       if (deferral == nullptr) deferral = &*sample.answer;
       ++deferrals;
@@ -542,6 +601,10 @@ ForecastResult LlmBackend::Core::ResultOf(const Flight& flight, bool& complete) 
   if (!forecasts.empty()) {
     absl::StatusOr<kernelcast::Forecast> pooled = LinearPool(forecasts);
     if (!pooled.ok()) return Abstain(Cause::kUnparsable, std::string(pooled.status().message()));
+    if (const AnchorKernel* anchor = flight.input.anchor.get()) {
+      RelativeToReference(*flight.input.bin_scheme,
+                          {anchor->candidate.candidate_id, anchor->speedup.value}, *pooled);
+    }
     pooled->backend = absl::StrCat(std::string(kName), ":", flight.model);
     pooled->backend_version = version_;
     pooled->calibrator_version = "none";
@@ -549,8 +612,13 @@ ForecastResult LlmBackend::Core::ResultOf(const Flight& flight, bool& complete) 
     return *std::move(pooled);
   }
   if (unreadable != nullptr) {
-    return Abstain(Cause::kUnparsable,
-                   absl::StrCat(std::string(Name(unreadable->fault)), ": ", unreadable->error));
+    const ParsedAnswer& answer = *unreadable->answer;
+    const std::string fault(Name(answer.fault));
+    Abstention abstention = Abstain(Cause::kUnparsable, absl::StrCat(fault, ": ", answer.error));
+    abstention.model =
+        ModelAnswer{ModelOutcome::kUnreadable, fault,
+                    unreadable->excerpt.empty() ? answer.error : unreadable->excerpt};
+    return abstention;
   }
   return *failure;
 }
@@ -581,9 +649,7 @@ void LlmBackend::Core::Conclude(uint64_t flight_id) {
       Ask(std::move(copy), waiter.call, std::move(waiter.done));
       continue;
     }
-    ForecastResult own = result;
-    if (auto* forecast = std::get_if<kernelcast::Forecast>(&own)) forecast->token_usage = usage;
-    Settle(waiter, std::move(own), first);
+    Settle(waiter, result, first ? usage : kernelcast::TokenUsage());
     first = false;
   }
 }
@@ -594,7 +660,7 @@ void LlmBackend::Core::Remember(const Waiter& waiter, const ForecastResult& resu
     return;
   }
   const auto [said, added] = said_.insert_or_assign(QuestionOf(waiter), result);
-  // Of all parts the largest, and nobody reads it a second time.
+  // The rationale is the largest part and is not needed a second time.
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&said->second)) {
     forecast->rationale = std::string();
   }
@@ -606,15 +672,29 @@ void LlmBackend::Core::Remember(const Waiter& waiter, const ForecastResult& resu
   }
 }
 
-void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result, bool first) {
+void LlmBackend::Core::Settle(Waiter& waiter, ForecastResult result,
+                              const kernelcast::TokenUsage& usage) {
   if (!waiter.call.again) Remember(waiter, result);
+  ModelAnswer model;
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
     forecast->candidate_id = waiter.candidate_id;
     forecast->baseline_candidate_id = waiter.baseline_candidate_id;
-    if (!first) forecast->token_usage = {};
+    forecast->token_usage = usage;
+    model.outcome = ModelOutcome::kUsed;
+    model.token_usage = usage;
+    forecast->model = model;
     if (metrics_ != nullptr) metrics_->Forecasted();
-  } else if (metrics_ != nullptr) {
-    metrics_->Abstained(std::get<Abstention>(result).cause);
+  } else {
+    auto& abstention = std::get<Abstention>(result);
+    model = abstention.model.value_or(AnswerOf(abstention));
+    model.token_usage = usage;
+    abstention.model = model;
+    if (metrics_ != nullptr) metrics_->Abstained(abstention.cause);
+  }
+  // A repeated answer was counted the first time.
+  if (!waiter.call.again) {
+    std::lock_guard lock(use_mutex_);
+    use_.Add(model);
   }
   waiter.on_leave.reset();
   waiter.done(std::move(result));
@@ -629,7 +709,7 @@ LlmBackend::LlmBackend(LlmBackendOptions options, llm::ChatClient* client, Forec
 LlmBackend::~LlmBackend() { core_->Stop(); }
 
 void LlmBackend::Forecast(ForecastInput input, const ForecastCall& call, Done done) {
-  // Moved in and out of a function that must be copyable.
+  // Shared because the function must be copyable.
   auto shared = std::make_shared<ForecastInput>(std::move(input));
   core_->Post([core = core_.get(), shared, call, done = std::move(done)]() mutable {
     core->Ask(std::move(*shared), call, std::move(done));
@@ -643,6 +723,7 @@ BackendDescription LlmBackend::Describe() const {
   description.name = kName;
   description.version = core_->version();
   description.prompts.push_back(core_->options().prompt.Describe());
+  description.model_use = core_->use();
   return description;
 }
 

@@ -23,50 +23,54 @@ struct LlmBackendOptions {
   explicit LlmBackendOptions(ForecastPrompt asked_with) : prompt(std::move(asked_with)) {}
 
   ForecastPrompt prompt;
-  // That the client's endpoints are configured with: part of an answer's name in the cache.
+  // Models of the client's endpoints. Part of the cache key of an answer.
   std::vector<std::string> models;
-  // Answers to each question, which are pooled.
+  // Number of answers per question. They are pooled.
   int samples = 1;
-  // Of one answer, reasoning included; 0: as many as the endpoint gives.
+  // Limit for one answer, including reasoning. 0: the endpoint's default.
   int max_answer_tokens = 8192;
-  // Nothing: the endpoint's own.
+  // Empty: the endpoint's default.
   std::optional<double> temperature;
   size_t max_prompt_bytes = 192 << 10;
-  // Input and output tokens that may be spent on one problem while this process lives; 0: any
-  // number. What is under way counts by an estimate.
+  // Maximum input and output tokens per problem in this process's lifetime. 0: no limit. Requests
+  // in progress count by an estimate.
   uint64_t max_problem_tokens = 0;
-  // While every endpoint is known to be down: wait for one, up to the caller's deadline, rather
-  // than abstain at once.
+  // If every endpoint is known to be down: wait for one, up to the caller's deadline, instead of
+  // abstaining at once.
   bool wait_for_recovery = false;
-  LadderOptions ladder;  // its rungs are the prompt's
+  LadderOptions ladder;  // its rungs are those of the prompt
 };
 
 // Forecasts by asking language models.
 //
-// A question is the rendered prompt. Its answer is looked up in the cache; the same question asked
-// again while it is under way joins it; else it is asked `samples` times, the first alone, the rest
-// when its first token has come and the prompt is in the endpoint's cache. How an answer's form is
-// asked for is up to a ResponseLadder.
+// A question is the rendered prompt. Its answer is looked up in the cache. If the same question is
+// already in progress, the caller joins it. Otherwise it is sent `samples` times: one request
+// first, the others when its first token has arrived, because the prompt is then in the endpoint's
+// cache. A ResponseLadder chooses how the answer format is requested.
 //
-// An answer that cannot be read is asked for once more, one rung lower. What could be read is
-// pooled in equal parts; where the model declined at least as often as it forecast, it has deferred
-// (kModelDeferred). Where nothing could be read the question ends as kUnparsable, or as
-// kEndpointUnavailable where there was no answer: it never stays open, and neither is cached. The
-// cache takes results of which every sample could be read.
+// An unreadable answer is requested once more, one rung lower. Readable answers are pooled with
+// equal weights. If the model declined at least as often as it forecast, it has deferred
+// (kModelDeferred). If no answer was readable, the result is kUnparsable, or kEndpointUnavailable
+// if there was no answer; these are not cached. Every question gets a result. Results are cached
+// only if all samples were readable.
 //
-// Whoever asked is answered once. When all who asked have left, the endpoint's streams are closed.
-// The first to ask is told the tokens and cost, the others none: they cost nothing.
+// If the question has an anchor, models compare the candidate with the anchor, and the answer is
+// converted to be relative to the reference (anchoring.h). When the candidate is asked about again,
+// the first answer is reused, unless the incumbent is beyond the range of that answer.
 //
-// One thread of its own renders, parses and keeps all state.
+// Each caller is answered once. When all callers of a question are gone, the endpoint's streams are
+// closed. The first caller is charged the tokens and cost, the others nothing.
+//
+// A single thread renders, parses and owns all state.
 class LlmBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "llm";
 
-  // `cache` and `metrics` may be null. All outlive this object, whose calls the client may end
-  // later.
+  // `cache` and `metrics` may be null. All pointers must outlive this object and its calls, which
+  // the client may end later.
   LlmBackend(LlmBackendOptions options, llm::ChatClient* client, ForecastCache* cache,
              LlmMetrics* metrics, const Clock& clock = Clock::Real());
-  // Cancels what is under way; nobody is answered any more.
+  // Cancels running requests. Callers get no more answers.
   ~LlmBackend() override;
 
   std::string_view name() const override { return kName; }
@@ -77,7 +81,7 @@ class LlmBackend final : public Backend {
 
  private:
   class Core;
-  // Shared with the client's callbacks, which may come when this object is gone.
+  // Shared with the client's callbacks, which may run after this object is destroyed.
   const std::shared_ptr<Core> core_;
 };
 

@@ -71,7 +71,7 @@ constexpr llm::EndpointMetricNames kEndpointNames = {
 LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>& endpoints)
     : EndpointMetrics(registry, kEndpointNames, endpoints) {
   constexpr const char* kQuestions = "kernelcast_forecaster_llm_questions_total";
-  constexpr const char* kQuestionsHelp = "Questions to the llm backend, by how they were settled";
+  constexpr const char* kQuestionsHelp = "Questions to the llm backend, by result";
   forecasts_ = &registry.Counter(kQuestions, kQuestionsHelp, {{"result", "forecast"}});
   for (const Abstention::Cause cause : kCauses) {
     abstentions_[cause] =
@@ -79,21 +79,20 @@ LlmMetrics::LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>
   }
   for (const CacheUse use : kCacheUses) {
     cache_[use] = &registry.Counter("kernelcast_forecaster_llm_cache_total",
-                                    "Questions, by whether their answer was known or under way",
+                                    "Questions, by whether the answer was cached or in progress",
                                     {{"use", std::string(Name(use))}});
   }
   for (const Rung rung : kRungs) {
     for (const RungOutcome outcome : kRungOutcomes) {
       answers_[{rung, outcome}] = &registry.Counter(
-          "kernelcast_forecaster_llm_answers_total",
-          "Answers of endpoints, by the form that was asked for",
+          "kernelcast_forecaster_llm_answers_total", "Answers of endpoints, by requested format",
           {{"rung", std::string(forecaster::Name(rung))}, {"outcome", std::string(Name(outcome))}});
     }
   }
   for (const AnswerFault fault : kAnswerFaults) {
-    faults_[fault] = &registry.Counter("kernelcast_forecaster_llm_faults_total",
-                                       "Answers that could not be read, by what was wrong",
-                                       {{"fault", std::string(forecaster::Name(fault))}});
+    faults_[fault] =
+        &registry.Counter("kernelcast_forecaster_llm_faults_total", "Unreadable answers, by fault",
+                          {{"fault", std::string(forecaster::Name(fault))}});
   }
   probability_sum_ =
       &registry.Histogram("kernelcast_forecaster_llm_probability_sum",

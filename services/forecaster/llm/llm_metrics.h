@@ -16,13 +16,13 @@ namespace kernelcast::forecaster {
 
 enum class CacheUse { kHit, kMiss, kCoalesced };
 
-// Metrics of the llm backend and, as an observer, of its client. Labels are the names of the
-// configured endpoints and of enumerations. Thread-safe.
+// Metrics of the llm backend and, as an observer, of its client. Labels are names of configured
+// endpoints and of enum values. Thread-safe.
 class LlmMetrics final : public llm::EndpointMetrics {
  public:
   LlmMetrics(MetricsRegistry& registry, const std::vector<std::string>& endpoints);
 
-  // How a question was settled.
+  // The result of a question.
   void Forecasted();
   void Abstained(Abstention::Cause cause);
   void Cache(CacheUse use);

@@ -12,15 +12,17 @@
 
 namespace kernelcast::forecaster {
 
-// The part of a request that asks for the answer's form, with the rung as its tag:
+// The part of a request that asks for the answer format. Its tag is the rung:
+//
 //   json_schema   response_format with the strict schema; declining is a field
-//   tools_named   the submitting tool alone, demanded by tool_choice; declining is a field
+//   tools_named   only the submit tool, required by tool_choice; declining is a field
 //   tools_auto    both tools, tool_choice "auto"
-//   text          nothing: the system message says what to answer
-// With AnswerForm::kPaper there is no field to decline with.
+//   text          nothing: the system message describes the format
+//
+// With AnswerForm::kPaper there is no field for declining.
 llm::ResponseShape ShapeAt(Rung rung, const BinScheme& scheme, AnswerForm form);
 
-// The shapes of one answer form, made once. Immutable; thread-safe.
+// The shapes of one answer format, made once. Immutable and thread-safe.
 class RequestShapes {
  public:
   explicit RequestShapes(AnswerForm form);

@@ -34,24 +34,27 @@ ForecastComponent ComponentOf(const kernelcast::Forecast& forecast, double weigh
 
 }  // namespace
 
-PoolMetrics::PoolMetrics(MetricsRegistry& registry) {
+PoolMetrics::PoolMetrics(MetricsRegistry& registry) : registry_(registry) {
   for (const PoolResult result : kResults) {
     results_[result] = &registry.Counter("kernelcast_forecaster_pool_questions_total",
-                                         "Questions to the pool, by how they were settled",
+                                         "Questions to the pool, by result",
                                          {{"result", std::string(Name(result))}});
-  }
-  for (const char* target : {"cpu", "gpu"}) {
-    weights_[target] =
-        &registry.Gauge("kernelcast_forecaster_pool_llm_weight",
-                        "Weight of the model's forecast in the pool", {{"target", target}});
-    weights_[target]->Set(0.5);
   }
 }
 
 void PoolMetrics::Settled(PoolResult result) { results_.at(result)->Increment(); }
 
-void PoolMetrics::Weight(const std::string& target, double costly) {
-  weights_.at(target == kCpuTargetName ? "cpu" : "gpu")->Set(costly);
+void PoolMetrics::Weight(const std::string& target, const std::string& device_model,
+                         double costly) {
+  const std::string kind = target == kCpuTargetName ? "cpu" : "gpu";
+  const auto known = weights_.find({kind, device_model});
+  if (known != weights_.end()) return known->second->Set(costly);
+  if (weights_.size() >= kMaxWeights) return;
+  prometheus::Gauge& gauge = registry_.Gauge("kernelcast_forecaster_pool_llm_weight",
+                                             "Weight of the model's forecast in the pool",
+                                             {{"target", kind}, {"gpu_model", device_model}});
+  gauge.Set(costly);
+  weights_[{kind, device_model}] = &gauge;
 }
 
 PoolBackend::PoolBackend(PoolOptions options, Backend* cheap, Backend* costly, PoolMetrics* metrics,
@@ -71,31 +74,36 @@ bool PoolBackend::IsOpen(const ForecastInput& input, const kernelcast::Forecast&
   double best = 1;
   {
     std::lock_guard lock(mutex_);
-    const auto known = best_speedup_.find({input.candidate.problem_id, input.candidate.target});
+    const auto known = best_speedup_.find(
+        {input.candidate.problem_id, input.candidate.target, input.device_model});
     if (known != best_speedup_.end()) best = std::max(best, known->second);
   }
-  const absl::StatusOr<double> win =
-      WinProbability(cheap, best * (1 + options_.margin) / input.baseline_speedup);
+  const double threshold = best * (1 + options_.margin) / input.baseline_speedup;
+  const absl::StatusOr<double> win = WinProbability(cheap, threshold);
   if (!win.ok()) return true;
+  if (*win < options_.ask_above || *win > options_.ask_below) return false;
+  // Certainty about the last bin does not help if the incumbent is in the last bin too.
+  if (threshold > input.bin_scheme->edges().back()) return true;
   const double likeliest =
       *std::max_element(cheap.bin_probabilities.begin(), cheap.bin_probabilities.end());
-  return *win >= options_.ask_above && *win <= options_.ask_below &&
-         likeliest <= options_.sure_above;
+  return likeliest <= options_.sure_above;
 }
 
 kernelcast::Forecast PoolBackend::Alone(kernelcast::Forecast cheap) const {
   cheap.components = {ComponentOf(cheap, 1)};
   cheap.backend_version = absl::StrCat(std::string(kVersion), "+", cheap.backend_version);
   cheap.backend = kName;
+  cheap.model = ModelAnswer{ModelOutcome::kNotAsked};
   return cheap;
 }
 
-ForecastResult PoolBackend::Combine(const std::string& target, kernelcast::Forecast cheap,
-                                    ForecastResult costly) const {
+ForecastResult PoolBackend::Combine(const std::string& target, const std::string& device_model,
+                                    kernelcast::Forecast cheap, ForecastResult costly) const {
   if (const auto* abstention = std::get_if<Abstention>(&costly)) {
     const bool declined = abstention->cause == Abstention::Cause::kModelDeferred;
     Settled(declined ? PoolResult::kDeclined : PoolResult::kUnanswered);
     kernelcast::Forecast alone = Alone(std::move(cheap));
+    if (abstention->model) alone.model = abstention->model;
     alone.rationale = absl::StrCat(declined ? "The model declined: " : "No answer of the model: ",
                                    abstention->reason);
     return alone;
@@ -104,13 +112,16 @@ ForecastResult PoolBackend::Combine(const std::string& target, kernelcast::Forec
   double weight = 0;
   {
     std::lock_guard lock(mutex_);
-    weight = weights_.Second(target);
+    weight = weights_.Second(target, device_model);
   }
   absl::StatusOr<kernelcast::Forecast> pooled =
       LinearPool(std::vector<WeightedForecast>{{&asked, weight}, {&cheap, 1 - weight}});
   if (!pooled.ok()) {
     Settled(PoolResult::kUnanswered);
-    return Alone(std::move(cheap));
+    kernelcast::Forecast alone = Alone(std::move(cheap));
+    alone.model = ModelAnswer{ModelOutcome::kUnreadable, "not_poolable",
+                              std::string(pooled.status().message()), asked.token_usage};
+    return alone;
   }
   Settled(PoolResult::kPooled);
   pooled->components = {ComponentOf(cheap, 1 - weight), ComponentOf(asked, weight)};
@@ -123,7 +134,7 @@ ForecastResult PoolBackend::Combine(const std::string& target, kernelcast::Forec
 }
 
 void PoolBackend::Forecast(ForecastInput input, const ForecastCall& call, Done done) {
-  // Both are asked about the same input; the cheap one often answers before this returns.
+  // Both backends get the same input; the cheap one often answers before this returns.
   auto shared = std::make_shared<ForecastInput>(input);
   cheap_.Forecast(
       std::move(input), call,
@@ -139,6 +150,7 @@ void PoolBackend::Forecast(ForecastInput input, const ForecastCall& call, Done d
           patient.deadline_ns -= static_cast<int64_t>(std::max(0.0, left * options_.reserve_share));
         }
         const std::string target = shared->candidate.target;
+        const std::string device_model = shared->device_model;
         if (cheap == nullptr) {
           return costly_.Forecast(std::move(*shared), patient,
                                   [this, done = std::move(done)](ForecastResult asked) {
@@ -148,10 +160,11 @@ void PoolBackend::Forecast(ForecastInput input, const ForecastCall& call, Done d
                                     done(std::move(asked));
                                   });
         }
-        costly_.Forecast(
-            std::move(*shared), patient,
-            [this, target, cheap_forecast = std::move(*cheap), done = std::move(done)](
-                ForecastResult asked) { done(Combine(target, cheap_forecast, std::move(asked))); });
+        costly_.Forecast(std::move(*shared), patient,
+                         [this, target, device_model, cheap_forecast = std::move(*cheap),
+                          done = std::move(done)](ForecastResult asked) {
+                           done(Combine(target, device_model, cheap_forecast, std::move(asked)));
+                         });
       });
 }
 
@@ -161,7 +174,7 @@ void PoolBackend::Observe(std::vector<ObservedLabel> labels) {
     const Label& label = observed.label;
     const std::string& target = label.candidate.target;
     if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
-      double& best = best_speedup_[{label.candidate.problem_id, target}];
+      double& best = best_speedup_[{label.candidate.problem_id, target, label.device_model}];
       best = std::max(best, speedup->value);
     }
     const auto reference = observed.problem->reference_ids.find(target);
@@ -170,7 +183,7 @@ void PoolBackend::Observe(std::vector<ObservedLabel> labels) {
     if (weights_.Learn(label, std::string(cheap_.name()), std::string(costly_.name()),
                        reference_id) &&
         metrics_ != nullptr) {
-      metrics_->Weight(target, weights_.Second(target));
+      metrics_->Weight(target, label.device_model, weights_.Second(target, label.device_model));
     }
   }
 }
@@ -181,7 +194,7 @@ BackendDescription PoolBackend::Describe() const {
   description.name = kName;
   description.version =
       absl::StrCat(std::string(kVersion), "+", cheap.version, "+", description.version);
-  // Without the costly one the pool still forecasts.
+  // The pool can forecast without the costly backend.
   description.ready = cheap.ready;
   description.not_ready_reason = cheap.not_ready_reason;
   description.labels = cheap.labels;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/base/clock.h"
@@ -17,55 +18,61 @@
 namespace kernelcast::forecaster {
 
 struct PoolOptions {
-  // The costly backend is asked while the cheap one's P(win) lies within these...
+  // The costly backend is asked only if the cheap one's P(win) is within these limits...
   double ask_above = 0.03;
   double ask_below = 0.9;
   // ...and no bin has more than this probability.
   double sure_above = 0.9;
-  // A win is a speedup above the best label's, and the reference's, times 1 + margin.
+  // A win is a speedup above that of the best label, and of the reference, times 1 + margin.
   double margin = 0.02;
-  // Before the caller's deadline by this share of the time left, the cheap forecast is given.
+  // The cheap forecast is returned this share of the remaining time before the caller's deadline.
   double reserve_share = 0.1;
   PoolWeightOptions weights;
 };
 
-// How a question to the pool was settled.
+// How a request to the pool was answered.
 enum class PoolResult {
-  kSettled,     // the cheap forecast left nothing open
-  kPooled,      // both
-  kDeclined,    // the costly one declined: the cheap forecast stands
-  kUnanswered,  // the costly one failed, or its budget is spent: the cheap forecast stands
-  kCostlyOnly,  // the cheap one abstained
+  kSettled,     // the cheap forecast was certain enough
+  kPooled,      // from both
+  kDeclined,    // cheap only: the costly backend declined
+  kUnanswered,  // cheap only: the costly backend failed, or its budget is spent
+  kCostlyOnly,  // the cheap backend abstained
   kNeither,
 };
 
-// Metrics of the pool. Thread-safe.
+// Metrics of the pool. Calls of Weight must not overlap; the rest is thread-safe.
 class PoolMetrics {
  public:
+  // `registry` must outlive this object.
   explicit PoolMetrics(MetricsRegistry& registry);
   void Settled(PoolResult result);
-  void Weight(const std::string& target, double costly);
+  void Weight(const std::string& target, const std::string& device_model, double costly);
 
  private:
   std::map<PoolResult, prometheus::Counter*> results_;
-  std::map<std::string, prometheus::Gauge*> weights_;
+  MetricsRegistry& registry_;
+  // By target and device model. Limited, because labels can contain any names.
+  static constexpr size_t kMaxWeights = 64;
+  std::map<std::pair<std::string, std::string>, prometheus::Gauge*> weights_;
 };
 
-// The linear pool of a cheap and a costly backend, by weights learnt from labels. Cheap first: the
-// costly one is asked only where its answer may change what is decided, that is, where the cheap
-// forecast is neither sure to win, nor sure to lose, nor sure of the bin. The incumbent that is to
-// be beaten is the best label of the problem and target.
+// The linear pool of a cheap and a costly backend, with weights learnt from labels. The cheap
+// backend is asked first. The costly one is asked only if its answer may change the decision: if
+// the cheap forecast is neither certain to win or lose nor certain of the bin. The incumbent is the
+// best label of the problem and target.
 //
-// Where the costly backend fails, declines or is late, the cheap forecast stands. The forecast
-// names what was pooled as its components; labels bring them back, so that weights need no store of
-// their own: they are learnt again from the labels at start.
+// If the costly backend fails, declines or is late, the cheap forecast is used and reports what the
+// model did (Forecast::model). If the model declined, the caller must defer the candidate. The
+// forecast lists the pooled forecasts as its components. Labels contain them, so the weights need
+// no storage: they are learnt again from the labels at start.
 //
-// Prepare and Observe do not reach the two backends: whoever owns them tells them. Thread-safe.
+// Prepare and Observe are not forwarded to the two backends; their owner must call them.
+// Thread-safe.
 class PoolBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "pool";
 
-  // `metrics` may be null. All outlive this object.
+  // `metrics` may be null. All pointers must outlive this object.
   PoolBackend(PoolOptions options, Backend* cheap, Backend* costly, PoolMetrics* metrics,
               const Clock& clock = Clock::Real());
 
@@ -77,15 +84,15 @@ class PoolBackend final : public Backend {
     return costly_.ShowPrompt(input);
   }
 
-  // Whether the costly backend would be asked beside this forecast of the cheap one.
+  // Whether the costly backend would be asked, given this forecast of the cheap one.
   bool IsOpen(const ForecastInput& input, const kernelcast::Forecast& cheap) const;
 
  private:
-  using GroupKey = std::pair<std::string, std::string>;  // problem, target
+  using GroupKey = std::tuple<std::string, std::string, std::string>;  // problem, target, device
 
   kernelcast::Forecast Alone(kernelcast::Forecast cheap) const;
-  ForecastResult Combine(const std::string& target, kernelcast::Forecast cheap,
-                         ForecastResult costly) const;
+  ForecastResult Combine(const std::string& target, const std::string& device_model,
+                         kernelcast::Forecast cheap, ForecastResult costly) const;
   void Settled(PoolResult result) const;
 
   const PoolOptions options_;
@@ -94,7 +101,7 @@ class PoolBackend final : public Backend {
   PoolMetrics* const metrics_;
   const Clock& clock_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   PoolWeights weights_;
   std::map<GroupKey, double> best_speedup_;
 };

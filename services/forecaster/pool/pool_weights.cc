@@ -15,8 +15,8 @@ const ForecastComponent* Find(const Forecast& forecast, const std::string& backe
 
 }  // namespace
 
-double PoolWeights::Second(const std::string& target) const {
-  const auto lead = lead_.find(target);
+double PoolWeights::Second(std::string_view target, std::string_view device_model) const {
+  const auto lead = lead_.find(ScopeName(target, device_model));
   const double weight = lead == lead_.end() ? 0.5 : 1 / (1 + std::exp(-lead->second));
   return std::clamp(weight, options_.least_weight, 1 - options_.least_weight);
 }
@@ -32,7 +32,7 @@ bool PoolWeights::Learn(const Label& label, const std::string& first, const std:
   const ForecastComponent* const other = Find(forecast, second);
   if (one == nullptr || other == nullptr || !ValidateForecast(forecast).ok()) return false;
 
-  int bin = 0;  // of a failure
+  int bin = 0;  // 0 for a failure
   if (const auto* speedup = std::get_if<Ratio>(&label.truth)) {
     const absl::StatusOr<const BinScheme*> scheme = BinScheme::Find(forecast.bin_scheme_id);
     if (!scheme.ok()) return false;
@@ -47,7 +47,7 @@ bool PoolWeights::Learn(const Label& label, const std::string& first, const std:
     return std::log(std::max(p, options_.least_probability));
   };
   const double weight = std::min(1 / label.propensity, options_.most_label_weight);
-  double& lead = lead_[label.candidate.target];
+  double& lead = lead_[ScopeName(label.candidate.target, label.device_model)];
   lead = options_.discount * lead + weight * (score(*other) - score(*one));
   return true;
 }

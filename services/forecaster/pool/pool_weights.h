@@ -3,49 +3,53 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "services/forecaster/core/label.h"
 
 namespace kernelcast::forecaster {
 
 struct PoolWeightOptions {
-  // What a score counts for after another label: about 1 / (1 - discount) labels matter.
+  // Factor by which a score decays with each label: about 1 / (1 - discount) labels matter.
   double discount = 0.95;
-  // Neither backend has less.
+  // Minimum weight of either backend.
   double least_weight = 0.1;
-  // A probability counts as at least this, so that one miss does not decide for long.
+  // Probabilities are clipped to at least this, so that a single miss has no lasting effect.
   double least_probability = 0.01;
-  // A label's 1 / propensity counts as at most this.
+  // Upper limit of a label's 1 / propensity.
   double most_label_weight = 5;
 };
 
-// How much two backends' forecasts count in a pool, learnt from how they scored, per target.
+// Weights of two backends in a pool, learnt from their scores, per target and device model. Device
+// models do not share labels: without labels of its own, both backends have weight 1/2.
 //
-// The score of a forecast is the logarithm of the probability that it gave to what came: to the
+// The score of a forecast is the log of the probability that it gave to the outcome: to the
 // failure, or to being correct and in the true bin. Each label's score, times 1 / propensity, is
-// added to `discount` times the sum so far; the share of the second is
-//   w = e^S2 / (e^S1 + e^S2), kept within [least_weight, 1 - least_weight].
-// For instance, after one label with propensity 1 to which the first gave 0.2 and the second 0.6,
-// w = 0.75; after a second like it w = 3^1.95 / (1 + 3^1.95) = 0.895.
+// added to `discount` times the previous sum. The weight of the second backend is
 //
-// Pure; one thread at a time.
+//   w = e^S2 / (e^S1 + e^S2), within [least_weight, 1 - least_weight].
+//
+// Example: after one label with propensity 1 to which the first gave 0.2 and the second 0.6, w =
+// 0.75. After another such label w = 3^1.95 / (1 + 3^1.95) = 0.895.
+//
+// Pure. Not thread-safe.
 class PoolWeights {
  public:
   PoolWeights() : PoolWeights(PoolWeightOptions()) {}
   explicit PoolWeights(PoolWeightOptions options) : options_(options) {}
 
-  // Weight of the second; 1/2 before any label.
-  double Second(const std::string& target) const;
+  // Weight of the second backend. 1/2 without labels of the target on the device model.
+  double Second(std::string_view target, std::string_view device_model) const;
 
   // Learns from a label whose forecast has two components, named `first` and `second` as in
-  // ForecastComponent::backend up to a colon. False: it is none of these, or about a baseline other
-  // than `reference_id`.
+  // ForecastComponent::backend up to a colon. Returns false if the label has no such forecast, or
+  // if its baseline is not `reference_id`.
   bool Learn(const Label& label, const std::string& first, const std::string& second,
              const std::string& reference_id);
 
  private:
   const PoolWeightOptions options_;
-  std::map<std::string, double> lead_;  // S2 - S1 by target
+  std::map<std::string, double> lead_;  // S2 - S1 by ScopeName
 };
 
 }  // namespace kernelcast::forecaster

@@ -7,7 +7,7 @@ namespace {
 
 bool Matches(const ReplayOptions& options, const ForecastResult& result) {
   const auto* forecast = std::get_if<kernelcast::Forecast>(&result);
-  // An abstention names the backend without its model, and no version.
+  // An abstention names the backend without its model and version.
   const std::string& backend =
       forecast != nullptr ? forecast->backend : std::get<Abstention>(result).backend;
   if (!options.backend.empty() && backend != options.backend &&
@@ -27,15 +27,19 @@ ReplayBackend::ReplayBackend(std::vector<RecordedForecast> records, ReplayOption
     if (record.bin_scheme_id.empty()) record.bin_scheme_id = BinScheme::Default().id();
     records_[{std::move(record.candidate_id), std::move(record.problem_id),
               std::move(record.target), std::move(record.baseline_candidate_id),
-              std::move(record.bin_scheme_id)}]
+              std::move(record.bin_scheme_id), std::move(record.device_model)}]
         .insert_or_assign(record.time, std::move(record.result));
   }
 }
 
 void ReplayBackend::Forecast(ForecastInput input, const ForecastCall&, Done done) {
-  const Key key = {input.candidate.candidate_id, input.candidate.problem_id, input.candidate.target,
-                   input.baseline_candidate_id, input.bin_scheme->id()};
-  const auto found = records_.find(key);
+  Key key = {input.candidate.candidate_id, input.candidate.problem_id, input.candidate.target,
+             input.baseline_candidate_id,  input.bin_scheme->id(),     input.device_model};
+  auto found = records_.find(key);
+  if (found == records_.end()) {
+    std::get<5>(key).clear();
+    found = records_.find(key);
+  }
   if (found == records_.end()) {
     return done(Abstention{Abstention::Cause::kNotCovered, std::string(kName),
                            "no forecast of this candidate is recorded"});
@@ -45,7 +49,7 @@ void ReplayBackend::Forecast(ForecastInput input, const ForecastCall&, Done done
     std::lock_guard lock(mutex_);
     time = ++asked_[key];
   }
-  // A record may begin later than the asking: what came first is the nearest to it then.
+  // The first record may be later than this request; then the first record is the nearest.
   const auto after = found->second.upper_bound(time);
   ForecastResult result = (after == found->second.begin() ? after : std::prev(after))->second;
   if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) forecast->token_usage = {};
@@ -56,7 +60,9 @@ void ReplayBackend::Observe(std::vector<ObservedLabel> labels) {
   std::lock_guard lock(mutex_);
   for (const ObservedLabel& observed : labels) {
     const Candidate& candidate = observed.label.candidate;
-    TargetLabels& group = labels_[{candidate.problem_id, candidate.target}];
+    const std::string& device_model = observed.label.device_model;
+    TargetLabels& group = labels_[{candidate.problem_id, candidate.target, device_model}];
+    group.device_model = device_model;
     group.problem_id = candidate.problem_id;
     group.target = candidate.target;
     ++group.labels;

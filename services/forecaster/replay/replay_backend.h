@@ -14,7 +14,7 @@
 
 namespace kernelcast::forecaster {
 
-// A forecast or an abstention as it was given once.
+// A recorded forecast or abstention.
 struct RecordedForecast {
   std::string problem_id;
   std::string target;
@@ -22,25 +22,25 @@ struct RecordedForecast {
   // Empty: the problem's reference.
   std::string baseline_candidate_id;
   std::string bin_scheme_id;
-  // How many times the same was asked for by then, this time included.
+  // How many times the same forecast had been requested, including this time.
   uint64_t time = 1;
   ForecastResult result;
+  // Empty in records of earlier versions: any.
+  std::string device_model = {};
 };
 
 struct ReplayOptions {
-  // Only forecasts of this backend, named as in Forecast::backend or by what stands before its
-  // colon ("llm" for "llm:gpt-oss-20b"), and of this version. Empty: any.
+  // Use only forecasts of this backend and version. The backend is named as in Forecast::backend or
+  // by the part before its colon ("llm" for "llm:gpt-oss-20b"). Empty: any.
   std::string backend;
   std::string backend_version;
 };
 
-// Answers from records, for running a search again exactly as it was. What is asked for the n-th
-// time
-// - the same candidate, problem, target, baseline and bin scheme - is answered as it was the n-th
-// time, or the last time before that was recorded; of records of one time the last counts. A search
-// with one candidate in flight asks in the same order again; with several it is the machine's speed
-// that says which of them comes first. Tokens that were spent then are not spent again and not told
-// of. Thread-safe.
+// Answers from records, to repeat a search exactly. The n-th request with the same candidate,
+// problem, target, baseline, bin scheme and device model gets the answer of the n-th time, or of
+// the last recorded time before it. If several records have the same time, the last one counts. A
+// search with one candidate in flight repeats its requests in the same order; with several in
+// flight the order depends on the machine's speed. Token usage is not reported again. Thread-safe.
 class ReplayBackend final : public Backend {
  public:
   static constexpr std::string_view kName = "replay";
@@ -48,24 +48,25 @@ class ReplayBackend final : public Backend {
   ReplayBackend(std::vector<RecordedForecast> records, ReplayOptions options);
 
   std::string_view name() const override { return kName; }
-  // What is not recorded is an abstention, kNotCovered.
+  // A request without a record is answered with an abstention, kNotCovered.
   void Forecast(ForecastInput input, const ForecastCall& call, Done done) override;
   void Observe(std::vector<ObservedLabel> labels) override;
   BackendDescription Describe() const override;
 
-  // Records that can be answered from.
+  // Number of usable records.
   size_t size() const;
 
  private:
-  // Candidate, problem, target, baseline, bin scheme.
-  using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
-  using GroupKey = std::pair<std::string, std::string>;  // problem, target
+  // Candidate, problem, target, baseline, bin scheme, device model.
+  using Key =
+      std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
+  using GroupKey = std::tuple<std::string, std::string, std::string>;  // problem, target, device
 
   const ReplayOptions options_;
   // By time. Constant after construction.
   std::map<Key, std::map<uint64_t, ForecastResult>> records_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::map<Key, uint64_t> asked_;
   std::map<GroupKey, TargetLabels> labels_;
 };

@@ -1,12 +1,14 @@
 #include "services/forecaster/rpc/conversion.h"
 
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/base/utf8.h"
 #include "common/convert/convert.h"
+#include "common/convert/convert_anchor.h"
 #include "common/rpc/status_conversion.h"
 
 namespace kernelcast::forecaster {
@@ -72,6 +74,7 @@ absl::StatusOr<Label> FromProto(const v1::Label& proto) {
     KC_ASSIGN_OR_RETURN(label.decision_reason, kernelcast::FromProto(proto.decision_reason()));
   }
   if (proto.has_forecast()) label.forecast = kernelcast::FromProto(proto.forecast());
+  label.device_model = DeviceModelOrUnknown(proto.device_model());
   KC_RETURN_IF_ERROR(ValidateLabel(label));
   return label;
 }
@@ -104,7 +107,27 @@ absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request) {
     return absl::InvalidArgumentError(absl::StrCat("baseline_speedup: ", input.baseline_speedup,
                                                    " is not a positive finite number"));
   }
+  if (request.has_anchor()) {
+    if (input.baseline_speedup != 1) {
+      return absl::InvalidArgumentError(
+          "anchor: is not allowed with a baseline other than the reference");
+    }
+    absl::StatusOr<AnchorKernel> anchor = kernelcast::FromProto(request.anchor());
+    if (!anchor.ok()) return AtField("anchor", anchor.status());
+    if (const absl::Status valid = ValidateCandidate(anchor->candidate); !valid.ok()) {
+      return AtField("anchor.candidate", valid);
+    }
+    KC_RETURN_IF_ERROR(ValidateOptionalFacts("anchor.facts", anchor->facts));
+    const double speedup = anchor->speedup.value;
+    if (!(speedup > 0) || !std::isfinite(speedup)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("anchor.speedup: ", speedup, " is not a positive finite number"));
+    }
+    input.anchor = std::make_shared<const AnchorKernel>(*std::move(anchor));
+  }
   input.device = kernelcast::FromProto(request.device());
+  input.device_model = DeviceModelOrUnknown(input.device.model);
+  KC_RETURN_IF_ERROR(ValidateDeviceModel("device.model", input.device_model));
   return input;
 }
 
@@ -191,7 +214,9 @@ v1::BackendDescription ToProto(const BackendDescription& description) {
     entry.set_problem_id(labels.problem_id);
     entry.set_labels(labels.labels);
     entry.set_failures(labels.failures);
+    entry.set_device_model(labels.device_model);
   }
+  if (description.model_use) *out.mutable_model_use() = kernelcast::ToProto(*description.model_use);
   return out;
 }
 

@@ -10,18 +10,19 @@
 
 namespace kernelcast::forecaster {
 
-// Between forecaster.proto and the domain. FromProto validates: INVALID_ARGUMENT names the field.
+// Converts between forecaster.proto and the domain. FromProto validates: INVALID_ARGUMENT names the
+// field.
 
 [[nodiscard]] absl::StatusOr<Label> FromProto(const v1::Label& label);
 
-// Everything but the problem, which the caller knows by its id.
+// Converts everything except the problem, which the caller finds by its id.
 [[nodiscard]] absl::StatusOr<ForecastInput> FromProto(const v1::ForecastRequest& request);
 
-// NOT_FOUND becomes INVALID_ARGUMENT that names the field; empty is the default scheme.
+// INVALID_ARGUMENT names the field: unknown scheme. An empty id is the default scheme.
 [[nodiscard]] absl::StatusOr<const BinScheme*> FindBinScheme(const std::string& id);
 
 [[nodiscard]] absl::StatusOr<ScoreItem> FromProto(const v1::ScoreItem& item);
-// Unspecified is hit + (1 - CRPS).
+// Unspecified means hit + (1 - CRPS).
 RewardKind FromProto(v1::RewardKind kind);
 
 v1::ScoreReply ToProto(const Scores& scores);

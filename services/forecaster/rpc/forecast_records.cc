@@ -8,10 +8,13 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
+#include "common/base/gzip_file.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/finite_numbers.h"
 #include "kernelcast/v1/forecaster.pb.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "nlohmann/json.hpp"
@@ -21,9 +24,9 @@ namespace {
 
 absl::Status ParseJson(const std::string& line, google::protobuf::Message& message) {
   google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // written by a later version
+  options.ignore_unknown_fields = true;  // for files of later versions
   const auto parsed = google::protobuf::util::JsonStringToMessage(line, &message, options);
-  if (parsed.ok()) return absl::OkStatus();
+  if (parsed.ok()) return CheckFiniteNumbers(message);
   return absl::InvalidArgumentError(parsed.ToString());
 }
 
@@ -37,6 +40,7 @@ absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
   record.baseline_candidate_id = message.baseline_candidate_id();
   record.bin_scheme_id = message.bin_scheme_id();
   record.time = message.time();
+  record.device_model = message.device_model();
   if (message.has_forecast()) {
     Forecast forecast = FromProto(message.forecast());
     KC_RETURN_IF_ERROR(ValidateForecast(forecast));
@@ -47,7 +51,7 @@ absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
   return record;
 }
 
-// Nothing where it was decided without a forecast.
+// Empty if the decision was made without a forecast.
 absl::StatusOr<std::vector<RecordedForecast>> FromExport(const std::string& line) {
   v1::ExportRecord message;
   KC_RETURN_IF_ERROR(ParseJson(line, message));
@@ -65,12 +69,13 @@ absl::StatusOr<std::vector<RecordedForecast>> FromExport(const std::string& line
       forecast.candidate_id.empty() ? evaluation.candidate_id() : forecast.candidate_id;
   record.baseline_candidate_id = forecast.baseline_candidate_id;
   record.bin_scheme_id = forecast.bin_scheme_id;
+  record.device_model = forecast.device_model;
   record.result = std::move(forecast);
   return std::vector<RecordedForecast>{std::move(record)};
 }
 
 absl::StatusOr<std::vector<RecordedForecast>> FromLine(const std::string& line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json object = ParseBoundedJson(line);
   if (!object.is_object()) return absl::InvalidArgumentError("no JSON object");
   if (object.contains("evaluation")) return FromExport(line);
   KC_ASSIGN_OR_RETURN(RecordedForecast record, FromRecord(line));
@@ -82,7 +87,7 @@ absl::StatusOr<std::vector<RecordedForecast>> FromLine(const std::string& line) 
 
 std::string NameOf(const RecordedForecast& record) {
   return absl::StrCat(record.candidate_id, " ", record.target, " ", record.baseline_candidate_id,
-                      " ", record.bin_scheme_id);
+                      " ", record.bin_scheme_id, " ", record.device_model);
 }
 
 v1::ForecastRecord ToProto(const RecordedForecast& record) {
@@ -93,6 +98,7 @@ v1::ForecastRecord ToProto(const RecordedForecast& record) {
   message.set_baseline_candidate_id(record.baseline_candidate_id);
   message.set_bin_scheme_id(record.bin_scheme_id);
   message.set_time(record.time);
+  message.set_device_model(record.device_model);
   if (const auto* forecast = std::get_if<Forecast>(&record.result)) {
     *message.mutable_forecast() = kernelcast::ToProto(*forecast);
     message.mutable_forecast()->clear_latency();
@@ -105,26 +111,23 @@ v1::ForecastRecord ToProto(const RecordedForecast& record) {
 }  // namespace
 
 absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::string& path) {
-  // Of what was exported: its time is its place.
+  // An exported forecast has no request count; its position in the file is used instead.
   std::map<std::string, uint64_t> exported;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
-  }
   std::vector<RecordedForecast> records;
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    absl::StatusOr<std::vector<RecordedForecast>> read = FromLine(line);
-    if (!read.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", number, ": ", read.status().message()));
-    }
-    for (RecordedForecast& record : *read) {
-      if (record.time == 0) record.time = ++exported[NameOf(record)];
-      records.push_back(std::move(record));
-    }
-  }
+  KC_RETURN_IF_ERROR(
+      ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
+        if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+        absl::StatusOr<std::vector<RecordedForecast>> read = FromLine(line);
+        if (!read.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(path, ":", number, ": ", read.status().message()));
+        }
+        for (RecordedForecast& record : *read) {
+          if (record.time == 0) record.time = ++exported[NameOf(record)];
+          records.push_back(std::move(record));
+        }
+        return absl::OkStatus();
+      }));
   return records;
 }
 
@@ -153,6 +156,7 @@ void ForecastRecorder::Forecast(ForecastInput input, const ForecastCall& call, D
   record->candidate_id = input.candidate.candidate_id;
   record->baseline_candidate_id = input.baseline_candidate_id;
   record->bin_scheme_id = input.bin_scheme->id();
+  record->device_model = input.device_model;
   {
     std::lock_guard lock(mutex_);
     record->time = ++asked_[NameOf(*record)];
@@ -174,7 +178,7 @@ void ForecastRecorder::Record(const RecordedForecast& record) {
   hasher.Add(bare.SerializeAsString());
   std::string hash = hasher.Hex128();
   Last& last = last_[NameOf(record)];
-  // Answers may come in another order than they were asked for.
+  // Answers may arrive in a different order than the requests.
   if (last.hash == hash && record.time > last.time) return;
   last = {std::move(hash), record.time};
   google::protobuf::util::JsonPrintOptions options;
@@ -184,7 +188,7 @@ void ForecastRecorder::Record(const RecordedForecast& record) {
   file_ << line << '\n' << std::flush;
   if (file_.good() || broken_) return;
   broken_ = true;
-  Log(LogLevel::kError, "forecasts are not recorded any more", {{"file", path_}});
+  Log(LogLevel::kError, "forecasts are no longer recorded", {{"file", path_}});
 }
 
 }  // namespace kernelcast::forecaster

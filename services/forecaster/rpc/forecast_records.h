@@ -16,23 +16,24 @@
 
 namespace kernelcast::forecaster {
 
-// Reads a file with the JSON form of one ForecastRecord on each line, as ForecastRecorder writes
-// it, or of one ExportRecord, as `kernelcast export` does. Of the latter the forecasts that were
-// decided on are taken; what was forecast in between is not in them. NOT_FOUND: no such file.
-// INVALID_ARGUMENT: "FILE:LINE: what is wrong".
+// Reads a file with one JSON object per line: a ForecastRecord, as written by ForecastRecorder, or
+// an ExportRecord, as written by `kernelcast export`. From the latter it takes the forecasts that
+// decisions were based on; other forecasts are not in them. The file may be compressed with gzip.
+// Errors as of ForEachGzipLine, and INVALID_ARGUMENT: "FILE:LINE: what is wrong".
 [[nodiscard]] absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(
     const std::string& path);
 
-// Stands before a backend and appends what it answers to a file, a line each, for ReplayBackend.
-// Latency is left out, so that the same answers make the same lines. A thread of its own writes; an
-// answer does not wait for it. An answer that was the same with fewer labels, but for tokens spent,
-// is not written again.
+// Wraps a backend and appends its answers to a file, one per line, for ReplayBackend. Latency is
+// left out, so that equal answers give equal lines. A separate thread writes; answers do not wait
+// for it. An answer that differs from an earlier one only in labels seen and token usage is not
+// written again.
 class ForecastRecorder final : public Backend {
  public:
-  // Appends. PERMISSION_DENIED: the file cannot be opened. `backend` outlives the recorder.
+  // Appends to the file. PERMISSION_DENIED: the file cannot be opened. `backend` must outlive the
+  // recorder.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ForecastRecorder>> Open(
       const std::string& path, Backend* backend);
-  // Writes what was answered.
+  // Writes the pending answers.
   ~ForecastRecorder() override;
 
   std::string_view name() const override { return backend_.name(); }
@@ -50,16 +51,16 @@ class ForecastRecorder final : public Backend {
   ForecastRecorder(std::ofstream file, std::string path, Backend* backend);
   void Record(const RecordedForecast& record);
 
-  // Of the last line of a question.
+  // The last line written for a question.
   struct Last {
-    std::string hash;  // without its time
+    std::string hash;  // without the time
     uint64_t time = 0;
   };
 
   Backend& backend_;
   const std::string path_;
 
-  // Of the writing thread.
+  // Used by the writing thread.
   std::ofstream file_;
   bool broken_ = false;
   std::map<std::string, Last> last_;
@@ -67,7 +68,7 @@ class ForecastRecorder final : public Backend {
   std::mutex mutex_;
   std::map<std::string, uint64_t> asked_;  // guarded by mutex_
 
-  WorkQueue writer_;  // last: ends before what it uses
+  WorkQueue writer_;  // last: ends before the members it uses
 };
 
 }  // namespace kernelcast::forecaster

@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kMaxSearchIdBytes = 128;
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(50);
-// Labels given to the backends at once while reading them from disk.
+// Number of labels passed to the backends at once while reading them from disk.
 constexpr size_t kLoadBatch = 1024;
 
 std::vector<std::string> Names(const std::vector<Backend*>& backends) {
@@ -56,7 +56,7 @@ absl::Status Damaged(const std::string& what, const absl::Status& why) {
 
 }  // namespace
 
-// One stream of requests. Ends its backends' work when the client leaves.
+// One stream of requests. Cancels the backends' work when the client leaves.
 class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v1::ForecastReply> {
  public:
   Stream(ForecasterService* service, grpc::CallbackServerContext* context)
@@ -85,7 +85,7 @@ class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v
   std::stop_source stop_;
 };
 
-// The same with several requests to a message.
+// The same with several requests per message.
 class ForecasterService::Batches final : public BatchStream<kernelcast::ForecastBatches> {
  public:
   Batches(ForecasterService* service, grpc::CallbackServerContext* context)
@@ -209,8 +209,11 @@ grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContex
   for (const Backend* backend : backends_) {
     const BackendDescription description = backend->Describe();
     *response->add_backends() = ToProto(description);
+    if (backend == backends_.front()) {
+      response->set_uses_anchors(description.model_use.has_value());
+    }
     for (const PromptDescription& prompt : description.prompts) {
-      // The pool and its model name the same one.
+      // The pool and its model have the same prompt.
       const bool known = std::ranges::any_of(response->prompts(), [&](const auto& other) {
         return other.version() == prompt.version;
       });
@@ -293,13 +296,14 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
   const std::string request_id = input->request_id;
   const std::string backend_name(backend.value()->name());
   const std::string target = input->candidate.target;
+  const std::string device_model = input->device_model;
   v1::RenderedPrompt prompt;
   if (request.show_prompt()) {
     const absl::StatusOr<RenderedPrompt> rendered = (*backend)->ShowPrompt(*input);
     if (rendered.ok()) prompt = ToProto(*rendered);
   }
   (*backend)->Forecast(*std::move(input), limited,
-                       [this, finish, request_id, backend_name, target, start_ns,
+                       [this, finish, request_id, backend_name, target, device_model, start_ns,
                         prompt = std::move(prompt)](ForecastResult result) {
                          const int64_t duration_ns = clock_.MonotonicNs() - start_ns;
                          metrics_.Forecasted(backend_name, duration_ns);
@@ -308,6 +312,7 @@ void ForecasterService::StartForecast(const v1::ForecastRequest& request, const 
                          reply.set_request_id(request_id);
                          if (auto* forecast = std::get_if<kernelcast::Forecast>(&result)) {
                            forecast->latency_ns = duration_ns;
+                           forecast->device_model = device_model;
                            metrics_.Confident(target, *forecast);
                            *reply.mutable_forecast() = kernelcast::ToProto(*forecast);
                          } else {
@@ -404,7 +409,7 @@ grpc::ServerUnaryReactor* ForecasterService::Score(grpc::CallbackServerContext* 
     };
     reply.Finish(score());
   });
-  if (!submitted) reply.Fail(OverloadedError("too many calls of Score wait", kRetryAfter));
+  if (!submitted) reply.Fail(OverloadedError("too many Score calls are waiting", kRetryAfter));
   return call;
 }
 

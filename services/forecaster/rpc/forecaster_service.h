@@ -24,17 +24,17 @@
 
 namespace kernelcast::forecaster {
 
-// The Forecaster service over any number of backends, the first of which is the default. Handlers
-// validate, admit and return: labels and problems are written by a StateWriter, scores computed on
-// a thread of their own, forecasts made by the backend, which does not block either.
+// The Forecaster service over one or more backends. The first is the default. Handlers validate,
+// admit and return: a StateWriter writes labels and problems, scores are computed on a separate
+// thread, and backends do not block.
 class ForecasterService final : public v1::Forecaster::CallbackService {
  public:
   struct Options {
     std::string forecaster_id;
     size_t max_forecasts_in_flight = 4096;
-    // Per stream: requests read whose reply is not written yet.
+    // Per stream: requests read whose reply has not been written.
     size_t max_stream_in_flight = 256;
-    size_t max_batches_in_flight = 1024;  // requests, of a stream of batches
+    size_t max_batches_in_flight = 1024;  // requests on a stream of batches
     size_t max_labels_per_call = 4096;
     size_t max_score_items = 10'000;
     size_t max_waiting_scores = 16;
@@ -43,17 +43,17 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
     StateWriter::Options writer;
   };
 
-  // Backends, store, metrics and clock must outlive the service, and the service its server. At
-  // least one backend.
+  // Backends, store, metrics and clock must outlive the service, and the service must outlive its
+  // server. At least one backend is required.
   ForecasterService(const Options& options, LabelStore* store, std::vector<Backend*> backends,
                     MetricsRegistry* metrics, const Clock& clock);
   ~ForecasterService() override;
 
-  // Reads the problems and labels on disk and gives the labels to the backends. Before serving.
-  // DATA_LOSS: a record cannot be read.
+  // Reads the problems and labels on disk and passes the labels to the backends. Call before
+  // serving. DATA_LOSS: a record cannot be read.
   [[nodiscard]] absl::Status Load();
 
-  // From now on calls end with UNAVAILABLE; those in flight go on.
+  // New calls end with UNAVAILABLE. Calls in flight continue.
   void BeginDrain();
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -83,7 +83,7 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
 
   absl::Status Available() const;
   absl::StatusOr<Backend*> FindBackend(const std::string& name) const;
-  // Calls `done` once, perhaps before returning.
+  // Calls `done` once, possibly before returning.
   void StartForecast(const v1::ForecastRequest& request, const ForecastCall& call, ReplyDone done);
 
   const Options options_;

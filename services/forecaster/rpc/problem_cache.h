@@ -12,23 +12,23 @@
 
 namespace kernelcast::forecaster {
 
-// Problems in memory, the least recently used dropped beyond a number and a size. Thread-safe.
+// Problems in memory. The least recently used are dropped above a number and a size. Thread-safe.
 class ProblemCache {
  public:
   ProblemCache(size_t max_problems, size_t max_bytes)
       : max_problems_(max_problems), max_bytes_(max_bytes) {}
 
-  // nullptr: not here.
+  // nullptr: not in the cache.
   std::shared_ptr<const ProblemContext> Find(const std::string& problem_id);
   void Put(std::shared_ptr<const ProblemContext> problem);
 
  private:
-  // Front: most recently used. Shared: calls in flight go on with a problem that was dropped.
+  // Front: most recently used. Shared, because calls in flight may use a dropped problem.
   using Entries = std::list<std::shared_ptr<const ProblemContext>>;
 
   const size_t max_problems_;
   const size_t max_bytes_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Entries entries_;
   std::unordered_map<std::string, Entries::iterator> by_id_;
   size_t bytes_ = 0;

@@ -49,28 +49,26 @@ ServiceMetrics::ServiceMetrics(MetricsRegistry& registry, const std::vector<std:
           &registry.Histogram("kernelcast_forecaster_forecast_confidence",
                               "Probability of the predicted bin", Tenths(), labels),
           &registry.Histogram("kernelcast_forecaster_brier_score",
-                              "Half-Brier score of forecasts that were decided on, by later labels",
+                              "Half-Brier score of forecasts used in decisions, from later labels",
                               Tenths(), labels),
           &registry.Histogram(
               "kernelcast_forecaster_crps_score",
-              "Ranked probability score of forecasts that were decided on, by later labels",
+              "Ranked probability score of forecasts used in decisions, from later labels",
               Tenths(), labels)};
     }
     for (size_t i = 0; i < kBuckets; ++i) {
       const std::string bucket =
           absl::StrCat("0.", i, "-", i + 1 == kBuckets ? "1.0" : absl::StrCat("0.", i + 1));
       const auto outcomes = [&](const char* outcome) {
-        return &registry.Counter(
-            "kernelcast_forecaster_calibration_outcomes_total",
-            "Forecasts whose truth is known, by the probability of the predicted bin",
-            {{"target", target}, {"bucket", bucket}, {"outcome", outcome}});
+        return &registry.Counter("kernelcast_forecaster_calibration_outcomes_total",
+                                 "Forecasts with a label, by the probability of the predicted bin",
+                                 {{"target", target}, {"bucket", bucket}, {"outcome", outcome}});
       };
       buckets_[target][i] = {
-          &registry.Counter(
-              "kernelcast_forecaster_calibration_probability_total",
-              "Sum of the probabilities of predicted bins whose truth is known, by that "
-              "probability",
-              {{"target", target}, {"bucket", bucket}}),
+          &registry.Counter("kernelcast_forecaster_calibration_probability_total",
+                            "Sum of the probabilities of predicted bins of forecasts with a label, "
+                            "by that probability",
+                            {{"target", target}, {"bucket", bucket}}),
           outcomes("hit"), outcomes("miss")};
     }
   }

@@ -12,7 +12,7 @@
 
 namespace kernelcast::forecaster {
 
-// The forecaster's own metrics, all made at once. Thread-safe.
+// The forecaster's own metrics, all created at once. Thread-safe.
 class ServiceMetrics {
  public:
   ServiceMetrics(MetricsRegistry& registry, const std::vector<std::string>& backends);
@@ -20,7 +20,7 @@ class ServiceMetrics {
   // A forecast or an abstention by a known backend.
   void Forecasted(const std::string& backend, int64_t duration_ns);
   void Confident(const std::string& target, const Forecast& forecast);
-  // A label; `forecast_applies` says that its forecast is about the same baseline.
+  // A label. `forecast_applies`: its forecast has the same baseline.
   void Observed(const Label& label, bool forecast_applies);
   void QueueLength(size_t writes);
 
@@ -37,7 +37,7 @@ class ServiceMetrics {
     prometheus::Histogram* crps;
   };
 
-  // Of "cpu" or "gpu", and of a backend; one that is not known counts as "other".
+  // For "cpu" or "gpu" and a backend. An unknown backend counts as "other".
   const Scores& ScoresOf(const std::string& target, const std::string& backend) const;
 
   std::map<std::string, prometheus::Histogram*> durations_;

@@ -160,7 +160,8 @@ void StateWriter::Handle(std::vector<ObserveCall*>& calls) {
     }
     for (LabelToKeep& label : call->labels) {
       records.push_back({label.label.label_id, label.label.candidate.problem_id,
-                         label.label.candidate.target, std::move(label.content)});
+                         label.label.candidate.target, label.label.device_model,
+                         std::move(label.content)});
     }
     accepted.push_back(std::move(entry));
   }

@@ -22,37 +22,36 @@
 
 namespace kernelcast::forecaster {
 
-// A valid label with the bytes that are kept of it.
+// A valid label and the bytes to store.
 struct LabelToKeep {
   Label label;
   std::string content;
 };
 
-// The one thread that waits for the disk. Takes calls in the order in which they came; the labels
-// of all calls that wait are committed together. What is submitted after Stop, or beyond the
-// bounds, is refused. Thread-safe.
+// The only thread that waits for the disk. Handles calls in order; the labels of all waiting calls
+// are committed together. Refuses calls after Stop or above its limits. Thread-safe.
 class StateWriter {
  public:
   struct Options {
     size_t max_calls = 1024;
     int64_t max_bytes = 128 << 20;
   };
-  // Asked before work on a call begins: whether anyone still waits for it.
+  // Called before work on a call begins. Returns whether anyone still waits for it.
   using Open = std::function<bool()>;
   using ProblemDone = std::function<void(absl::StatusOr<std::shared_ptr<const ProblemContext>>)>;
   using ObserveDone = std::function<void(absl::StatusOr<v1::ObserveReply>)>;
 
-  // All but the options must outlive the writer.
+  // All pointers must outlive the writer.
   StateWriter(const Options& options, LabelStore* store, ProblemCache* problems,
               std::vector<Backend*> backends, ServiceMetrics* metrics);
   ~StateWriter();
 
-  // RESOURCE_EXHAUSTED with a retry hint when full, UNAVAILABLE after Stop; `done` is then not
-  // called. Else it is called once, on the writer's thread.
+  // RESOURCE_EXHAUSTED with a retry delay if full, UNAVAILABLE after Stop; then `done` is not
+  // called. Otherwise it is called once, on the writer's thread.
   [[nodiscard]] absl::Status PutProblem(v1::Problem problem, Open open, ProblemDone done);
   [[nodiscard]] absl::Status Observe(std::vector<LabelToKeep> labels, Open open, ObserveDone done);
 
-  // Finishes what was submitted, then ends the thread.
+  // Finishes the submitted work, then ends the thread.
   void Stop();
 
  private:
@@ -84,13 +83,13 @@ class StateWriter {
   const std::vector<Backend*> backends_;
   ServiceMetrics* const metrics_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Queued> queue_;
   int64_t queued_bytes_ = 0;
   bool stop_ = false;
 
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last: uses the other members
 };
 
 }  // namespace kernelcast::forecaster

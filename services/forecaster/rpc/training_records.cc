@@ -11,10 +11,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/finite_numbers.h"
+#include "common/domain/device_model.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 
 namespace kernelcast::forecaster {
@@ -22,24 +23,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Also what is not compressed.
 absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
   v1::ExportRecord record;
   google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // written by a later version
+  options.ignore_unknown_fields = true;  // for files of later versions
   if (const auto parsed = google::protobuf::util::JsonStringToMessage(line, &record, options);
       !parsed.ok()) {
     return absl::InvalidArgumentError(parsed.ToString());
   }
+  KC_RETURN_IF_ERROR(CheckFiniteNumbers(record));
   if (!record.evaluation().has_measured()) return absl::OkStatus();
   KC_ASSIGN_OR_RETURN(const Candidate candidate, FromProto(record.candidate()));
   if (problem.target.empty()) problem.target = candidate.target;
   if (candidate.target != problem.target) {
     return absl::InvalidArgumentError("records of more than one target");
   }
+  const std::string device_model =
+      DeviceModelOrUnknown(record.evaluation().measured().device().model());
+  if (problem.device_model.empty()) problem.device_model = device_model;
+  if (device_model != problem.device_model) {
+    return absl::InvalidArgumentError("records of more than one device model");
+  }
   TrainingRow row;
   row.features = MakeFeatures(*problem.context, candidate, FromProto(record.facts()),
-                              FromProto(record.reference_facts()));
+                              FromProto(record.reference_facts()), device_model);
   if (record.evaluation().measured().has_ok()) {
     const double speedup = record.evaluation().measured().ok().speedup().value();
     if (!(speedup > 0) || !std::isfinite(speedup)) {
@@ -48,6 +55,7 @@ absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
     row.log2_speedup = std::log2(speedup);
   }
   problem.rows.push_back(std::move(row));
+  problem.candidate_ids.push_back(candidate.candidate_id);
   return absl::OkStatus();
 }
 
@@ -61,8 +69,7 @@ absl::StatusOr<MeasuredProblem> ReadMeasuredProblem(const std::string& path,
   KC_ASSIGN_OR_RETURN(std::vector<ProblemFile> files,
                       ReadProblemFolder(absl::StrCat(problems, "/", measured.name)));
   KC_ASSIGN_OR_RETURN(Problem problem, ParseProblem(std::move(files)));
-  // Both spellings are in use.
-  measured.family = absl::StrReplaceAll(problem.family, {{"isation", "ization"}});
+  measured.family = problem.family;
   measured.context = std::make_shared<const ProblemContext>(std::move(problem));
   KC_ASSIGN_OR_RETURN(const std::string content, ReadGzipFile(path));
   std::istringstream lines(content);
@@ -97,16 +104,17 @@ absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasuredProblems(const std::str
 
 absl::StatusOr<std::string> TrainPrior(const std::vector<MeasuredProblem>& measured,
                                        uint64_t seed) {
-  std::map<std::string, std::map<std::string, ProblemRows>> rows;
+  std::map<PriorKey, std::map<std::string, ProblemRows>> rows;
   for (const MeasuredProblem& problem : measured) {
-    ProblemRows& of = rows[problem.target][problem.name];
+    ProblemRows& of = rows[{problem.target, problem.device_model}][problem.name];
     of.family = problem.family;
+    of.encoder = &problem.context->EncoderFor(problem.target);
     for (const TrainingRow& row : problem.rows) of.rows.push_back(&row);
   }
-  std::map<std::string, SharedModel> models;
-  for (const auto& [target, of_target] : rows) {
-    KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(of_target, seed));
-    models.emplace(target, std::move(model));
+  std::map<PriorKey, SharedModel> models;
+  for (const auto& [key, of_key] : rows) {
+    KC_ASSIGN_OR_RETURN(SharedModel model, SharedModel::Train(of_key, seed));
+    models.emplace(key, std::move(model));
   }
   if (models.empty()) return absl::NotFoundError("no records to learn from");
   return SerializePrior(models);

@@ -13,26 +13,28 @@
 
 namespace kernelcast::forecaster {
 
-// What was measured of one problem on one target.
+// Measurements of one problem on one target.
 struct MeasuredProblem {
   std::string name;
   std::string target;
+  std::string device_model;
   std::string family;
   std::shared_ptr<const ProblemContext> context;
-  std::vector<TrainingRow> rows;  // of all that compiled, in the order of the file
+  std::vector<TrainingRow> rows;           // all candidates that compiled, in the order of the file
+  std::vector<std::string> candidate_ids;  // one per row
 };
 
-// Reads PROBLEM.jsonl or PROBLEM.jsonl.gz: an ExportRecord on each line. The problem is the folder
-// PROBLEM of `problems`. All records must be of one target. INVALID_ARGUMENT: "FILE:LINE: what is
-// wrong".
+// Reads PROBLEM.jsonl or PROBLEM.jsonl.gz with one ExportRecord per line. The problem is the folder
+// PROBLEM in `problems`. All records must have the same target and device model. INVALID_ARGUMENT:
+// "FILE:LINE: what is wrong".
 [[nodiscard]] absl::StatusOr<MeasuredProblem> ReadMeasuredProblem(const std::string& path,
                                                                   const std::string& problems);
 
-// Of every such file in the folder, in the order of names.
+// Reads all such files in the folder, ordered by name.
 [[nodiscard]] absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasuredProblems(
     const std::string& folder, const std::string& problems);
 
-// The file of a prior trained on these: the same rows and seed give the same bytes.
+// The file of a prior trained on these. The same rows and seed give the same bytes.
 [[nodiscard]] absl::StatusOr<std::string> TrainPrior(const std::vector<MeasuredProblem>& measured,
                                                      uint64_t seed);
 

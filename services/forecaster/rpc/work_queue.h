@@ -9,23 +9,23 @@
 
 namespace kernelcast::forecaster {
 
-// One thread that runs what takes too long for a reactor, in order. Thread-safe.
+// One thread that runs work that is too slow for a reactor, in order. Thread-safe.
 class WorkQueue {
  public:
   explicit WorkQueue(size_t max_waiting);
-  // Runs what was submitted, then ends.
+  // Runs the submitted work, then ends.
   ~WorkQueue();
 
-  // False: full.
+  // Returns false if full.
   bool Submit(std::function<void()> work);
 
  private:
   const size_t max_waiting_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool stop_ = false;
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last: uses the other members
 };
 
 }  // namespace kernelcast::forecaster

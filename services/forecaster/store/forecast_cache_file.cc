@@ -18,9 +18,9 @@ namespace {
 constexpr int64_t kApplicationId = 0x4b634661;
 constexpr int64_t kSchemaVersion = 1;
 constexpr int64_t kHourNs = 3'600'000'000'000;
-// Beside content and key, what a row costs.
+// Overhead of a row besides content and key.
 constexpr int64_t kRowBytes = 64;
-// Beyond the bound, so much of it is emptied at once.
+// Share that is removed when the limit is exceeded.
 constexpr double kEvictedShare = 0.1;
 
 constexpr char kSchema[] = R"(
@@ -43,7 +43,7 @@ void Complain(const char* what, const absl::Status& status) {
 }  // namespace
 
 absl::Status ForecastCacheFile::Prepare() {
-  // Held by one process; the newest entries may be lost with the machine.
+  // Used by one process. A crash of the machine may lose the newest entries.
   KC_RETURN_IF_ERROR(database_.Execute("PRAGMA locking_mode = EXCLUSIVE"));
   KC_RETURN_IF_ERROR(database_.Execute("PRAGMA journal_mode = WAL"));
   KC_RETURN_IF_ERROR(database_.Execute("PRAGMA synchronous = OFF"));
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<ForecastCacheFile>> ForecastCacheFile::Open(
       return absl::UnavailableError(absl::StrCat(path, ": in use by another process"));
     }
     if (again || !absl::IsDataLoss(status)) return status;
-    Complain("the cache of answers is made anew", status);
+    Complain("the cache of answers is recreated", status);
     cache.reset();
     for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix, error);
   }

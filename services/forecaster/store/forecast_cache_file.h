@@ -12,24 +12,24 @@
 
 namespace kernelcast::forecaster {
 
-// A cache of forecasts and deferrals in one SQLite file of its own, which may be deleted at any
-// time. What was used longest ago goes first when the contents exceed the bound; use is noted to
-// the hour. A crash of the machine may lose the latest entries. Failures of the disk are logged and
-// are misses. Thread-safe.
+// A cache of forecasts and deferrals in its own SQLite file, which may be deleted at any time. When
+// the contents exceed the limit, the least recently used entries are removed; use is recorded to
+// the hour. A crash of the machine may lose the latest entries. Disk errors are logged and count as
+// misses. Thread-safe.
 class ForecastCacheFile final : public ForecastCache {
  public:
   static constexpr char kFileName[] = "answers.db";
 
-  // Makes the file where it is missing, and anew where it is damaged or of another layout.
-  // UNAVAILABLE: another process holds it.
+  // Creates the file if it is missing, and recreates it if it is damaged or has another layout.
+  // UNAVAILABLE: another process has it open.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ForecastCacheFile>> Open(
       const std::string& directory, int64_t max_bytes);
 
   std::optional<ForecastResult> Find(const std::string& key) override;
-  // Abstentions other than the model's own deferral are not kept.
+  // Stores only abstentions that are the model's own deferral.
   void Put(const std::string& key, const ForecastResult& result) override;
 
-  // Bytes of keys and contents.
+  // Total bytes of keys and contents.
   int64_t bytes() const;
 
  private:
@@ -38,9 +38,9 @@ class ForecastCacheFile final : public ForecastCache {
   absl::Status Evict();
 
   int64_t max_bytes_ = 0;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Database database_;
-  // Statements after the database, so that they go first.
+  // Statements come after the database, so that they are destroyed first.
   Statement find_;
   Statement touch_;
   Statement put_;

@@ -11,7 +11,7 @@ namespace {
 
 // "KcFc".
 constexpr int64_t kApplicationId = 0x4b634663;
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 constexpr int kBusyTimeoutMs = 2000;
 
 constexpr char kSchema[] = R"(
@@ -20,9 +20,10 @@ constexpr char kSchema[] = R"(
     label_id TEXT NOT NULL UNIQUE,
     problem_id TEXT NOT NULL,
     target TEXT NOT NULL,
+    device_model TEXT NOT NULL,
     content BLOB NOT NULL
   );
-  CREATE INDEX labels_by_problem ON labels (problem_id, target);
+  CREATE INDEX labels_by_problem ON labels (problem_id, target, device_model);
   CREATE TABLE problems (
     ordinal INTEGER PRIMARY KEY AUTOINCREMENT,
     problem_id TEXT NOT NULL UNIQUE,
@@ -35,6 +36,13 @@ constexpr char kSchema[] = R"(
     scale REAL NOT NULL,
     degrees_of_freedom REAL NOT NULL
   ) WITHOUT ROWID;
+)";
+
+// Upgrade from layout 1, whose labels had no device model.
+constexpr char kFromLayout1[] = R"(
+  ALTER TABLE labels ADD COLUMN device_model TEXT NOT NULL DEFAULT 'unknown';
+  DROP INDEX labels_by_problem;
+  CREATE INDEX labels_by_problem ON labels (problem_id, target, device_model);
 )";
 
 absl::Status Prepared(Database& database) {
@@ -55,6 +63,14 @@ absl::Status Prepared(Database& database) {
   if (application_id != kApplicationId) {
     return absl::FailedPreconditionError(
         absl::StrCat(database.path(), ": a database, but not one of a forecaster"));
+  }
+  if (version == 1) {
+    Transaction transaction(database);
+    KC_RETURN_IF_ERROR(transaction.Begin());
+    KC_RETURN_IF_ERROR(database.Execute(kFromLayout1));
+    KC_RETURN_IF_ERROR(
+        database.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str()));
+    return transaction.Commit();
   }
   if (version != kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat(database.path(), ": has layout ", version,
@@ -78,12 +94,12 @@ absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& 
   const auto open = [&]() -> absl::Status {
     KC_RETURN_IF_ERROR(database.Open(path));
     sqlite3_busy_timeout(database.get(), kBusyTimeoutMs);
-    // Exclusive before the first access: then nobody else can read or write the file while it is
-    // open, and no shared-memory file is needed beside it.
+    // Exclusive before the first access, so that nobody else can access the file while it is open
+    // and no shared-memory file is needed.
     KC_RETURN_IF_ERROR(database.Execute("PRAGMA locking_mode = EXCLUSIVE"));
     KC_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode = WAL"));
     KC_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous = FULL"));
-    // Takes the lock even if nothing is to be written now.
+    // Takes the lock even if nothing is written now.
     KC_RETURN_IF_ERROR(database.Execute("BEGIN EXCLUSIVE; COMMIT"));
     KC_ASSIGN_OR_RETURN(const std::string check, database.QueryText("PRAGMA quick_check(1)"));
     if (check != "ok") return absl::DataLossError(absl::StrCat(path, ": damaged: ", check));
@@ -98,7 +114,8 @@ absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& 
   }
   KC_RETURN_IF_ERROR(store->append_label_.Prepare(
       database,
-      "INSERT INTO labels (label_id, problem_id, target, content) VALUES (?, ?, ?, ?) "
+      "INSERT INTO labels (label_id, problem_id, target, device_model, content) "
+      "VALUES (?, ?, ?, ?, ?) "
       "ON CONFLICT (label_id) DO NOTHING"));
   KC_RETURN_IF_ERROR(
       store->put_problem_.Prepare(database,
@@ -130,7 +147,8 @@ absl::StatusOr<std::vector<uint64_t>> LabelStore::Append(
     append_label_.BindText(1, label->label_id);
     append_label_.BindText(2, label->problem_id);
     append_label_.BindText(3, label->target);
-    append_label_.BindBlob(4, label->content);
+    append_label_.BindText(4, label->device_model);
+    append_label_.BindBlob(5, label->content);
     KC_RETURN_IF_ERROR(append_label_.Run());
     const bool inserted = sqlite3_changes64(database_.get()) > 0;
     sequences.push_back(inserted ? static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()))
@@ -187,7 +205,7 @@ absl::Status LabelStore::ForEachLabel(const std::function<absl::Status(StoredLab
   Statement statement;
   KC_RETURN_IF_ERROR(statement.Prepare(
       database_,
-      "SELECT l.sequence, l.label_id, l.problem_id, l.target, l.content,"
+      "SELECT l.sequence, l.label_id, l.problem_id, l.target, l.device_model, l.content,"
       "       p.backend_version, p.location, p.scale, p.degrees_of_freedom "
       "FROM labels l LEFT JOIN predictions p ON p.label_id = l.label_id ORDER BY l.sequence"));
   for (;;) {
@@ -195,12 +213,13 @@ absl::Status LabelStore::ForEachLabel(const std::function<absl::Status(StoredLab
     if (!row) return absl::OkStatus();
     StoredLabel label;
     label.sequence = static_cast<uint64_t>(statement.Integer(0));
-    label.record = {statement.Bytes(1), statement.Bytes(2), statement.Bytes(3), statement.Bytes(4)};
-    if (!statement.IsNull(5)) {
+    label.record = {statement.Bytes(1), statement.Bytes(2), statement.Bytes(3), statement.Bytes(4),
+                    statement.Bytes(5)};
+    if (!statement.IsNull(6)) {
       label.prediction =
           StoredPrediction{label.record.label_id,
-                           statement.Bytes(5),
-                           {statement.Real(6), statement.Real(7), statement.Real(8)}};
+                           statement.Bytes(6),
+                           {statement.Real(7), statement.Real(8), statement.Real(9)}};
     }
     KC_RETURN_IF_ERROR(handle(std::move(label)));
   }

@@ -17,11 +17,12 @@
 
 namespace kernelcast::forecaster {
 
-// A label to be kept: its content is the caller's business.
+// A label to store. The store does not interpret its content.
 struct LabelRecord {
   std::string label_id;
   std::string problem_id;
   std::string target;
+  std::string device_model;
   std::string content;
 };
 
@@ -31,38 +32,42 @@ struct StoredLabel {
   std::optional<StoredPrediction> prediction;
 };
 
-// Labels, the problems that they are about, and what was predicted of them, in one SQLite file with
-// write-ahead log and a sync at every commit. Held by one process at a time. Thread-safe; every
-// method waits for the disk.
+// Labels, their problems, and the predictions made for them, in one SQLite file with a write-ahead
+// log and a sync at every commit. Only one process can have it open. Thread-safe; every method
+// waits for the disk.
 //
-// The file grows by the size of each label, for ever: labels are what was paid for with
-// measurements. Of the problems without labels only the kMaxIdleProblems put last are kept.
+// Labels belong to a device model. Files of layout 1, which lacks device models, are upgraded to
+// layout 2 when opened; their labels get the device model "unknown".
+//
+// The file never shrinks, because labels are the result of paid measurements. Of the problems
+// without labels only the latest kMaxIdleProblems are kept.
 class LabelStore {
  public:
   static constexpr char kFileName[] = "forecaster.db";
   static constexpr int kMaxIdleProblems = 256;
 
-  // Makes the directory and the file where they are missing. UNAVAILABLE: another process holds the
-  // file. DATA_LOSS: it is damaged or no database. FAILED_PRECONDITION: made by another version.
+  // Creates the directory and the file if they are missing. UNAVAILABLE: another process has the
+  // file open. DATA_LOSS: it is damaged or not a database. FAILED_PRECONDITION: made by another
+  // version.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<LabelStore>> Open(
       const std::string& directory);
 
-  // Appends all or nothing, in order. For each label its sequence, or 0 where its id is known
-  // already (also from earlier in the same list).
+  // Appends all labels or none, in order. Returns the sequence of each label, or 0 if its id is
+  // already known, also from earlier in the list.
   [[nodiscard]] absl::StatusOr<std::vector<uint64_t>> Append(
       std::span<const LabelRecord* const> labels);
 
-  // Does nothing where the problem is known.
+  // Does nothing if the problem is known.
   [[nodiscard]] absl::Status PutProblem(const std::string& problem_id, const std::string& content);
-  // NOT_FOUND where it is not known.
+  // NOT_FOUND: the problem is unknown.
   [[nodiscard]] absl::StatusOr<std::string> GetProblem(const std::string& problem_id);
 
   [[nodiscard]] absl::Status KeepPredictions(const std::vector<StoredPrediction>& predictions);
 
-  // In the order of their sequence. Ends with the first status that is not OK. The callback must
-  // not use the store.
+  // Visits labels in the order of their sequence. Stops at the first status that is not OK. The
+  // callback must not use the store.
   [[nodiscard]] absl::Status ForEachLabel(const std::function<absl::Status(StoredLabel)>& handle);
-  // In the order in which they were put.
+  // Visits problems in the order in which they were put.
   [[nodiscard]] absl::Status ForEachProblem(
       const std::function<absl::Status(const std::string& problem_id, const std::string& content)>&
           handle);
@@ -72,7 +77,7 @@ class LabelStore {
 
   std::mutex mutex_;
   Database database_;
-  // Statements after the database, so that they go first.
+  // Statements come after the database, so that they are destroyed first.
   Statement append_label_;
   Statement put_problem_;
   Statement drop_idle_problems_;

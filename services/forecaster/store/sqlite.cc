@@ -6,7 +6,7 @@
 namespace kernelcast::forecaster {
 
 Database::~Database() {
-  // With every statement finalized this cannot fail; a failure would only leak.
+  // Cannot fail if all statements are finalized. A failure would only leak.
   if (handle_ != nullptr) sqlite3_close(handle_);
 }
 
@@ -65,7 +65,7 @@ absl::Status Statement::Prepare(Database& database, const char* sql) {
   return code == SQLITE_OK ? absl::OkStatus() : database.Error(code, sql);
 }
 
-// Binding fails only for an index out of range or a value above a gigabyte, which callers exclude.
+// Binding fails only for an index out of range or a value above 1 GB, which callers must avoid.
 void Statement::BindText(int index, std::string_view value) {
   sqlite3_bind_text64(statement_, index, value.data(), value.size(), SQLITE_STATIC, SQLITE_UTF8);
 }
@@ -107,7 +107,7 @@ std::string Statement::Bytes(int column) const {
 }
 
 Transaction::~Transaction() {
-  // An error has rolled back already, or the next Begin reports it.
+  // After an error the transaction is already rolled back, or the next Begin reports it.
   if (open_) (void)database_.Execute("ROLLBACK");
 }
 

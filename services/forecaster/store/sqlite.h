@@ -12,7 +12,7 @@
 
 namespace kernelcast::forecaster {
 
-// A connection, closed by the destructor. One thread at a time.
+// A connection, closed by the destructor. Not thread-safe.
 class Database {
  public:
   Database() = default;
@@ -20,17 +20,16 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Makes the file if there is none.
+  // Creates the file if it is missing.
   [[nodiscard]] absl::Status Open(const std::string& path);
   // Runs statements that return no rows.
   [[nodiscard]] absl::Status Execute(const char* sql);
-  // First column of the first row; NOT_FOUND without a row.
+  // The first column of the first row. NOT_FOUND: no row.
   [[nodiscard]] absl::StatusOr<int64_t> QueryInteger(const char* sql);
   [[nodiscard]] absl::StatusOr<std::string> QueryText(const char* sql);
 
-  // The last error, translated: a busy or locked file is UNAVAILABLE, a full disk
-  // RESOURCE_EXHAUSTED, what is no database or a damaged one DATA_LOSS, a read-only one
-  // PERMISSION_DENIED, all else INTERNAL.
+  // Converts the last error. UNAVAILABLE: busy or locked. RESOURCE_EXHAUSTED: disk full. DATA_LOSS:
+  // damaged or not a database. PERMISSION_DENIED: read-only. INTERNAL: all others.
   absl::Status Error(int code, std::string_view what) const;
 
   sqlite3* get() const { return handle_; }
@@ -41,7 +40,7 @@ class Database {
   sqlite3* handle_ = nullptr;
 };
 
-// A prepared statement, used again and again: bind, step, Reset. Must not outlive its database.
+// A reusable prepared statement: bind, Step, Reset. Must not outlive its database.
 class Statement {
  public:
   Statement() = default;

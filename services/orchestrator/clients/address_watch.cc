@@ -34,7 +34,8 @@ absl::StatusOr<DnsName> ParseDnsName(const std::string& address) {
   std::string_view rest = std::string_view(address).substr(kDnsScheme.size());
   if (rest.substr(0, 2) == "//") {
     rest.remove_prefix(2);
-    if (rest.empty() || rest.front() != '/') return bad("names a name server, which is not read");
+    if (rest.empty() || rest.front() != '/')
+      return bad("names a DNS server, which is not supported");
     rest.remove_prefix(1);
   }
   const size_t colon = rest.rfind(':');
@@ -84,14 +85,14 @@ struct AddressWatch::Shared {
     std::string authority;
     DnsName name;
     std::vector<PeerAddress> peers;
-    bool asked = false;   // for another look-up
-    bool failed = false;  // the last one, which has been logged
+    bool asked = false;   // another look-up was requested
+    bool failed = false;  // the last look-up failed, and that has been logged
   };
 
   AddressWatchOptions options;
   std::vector<PeerAddress> fixed;
 
-  // Held while peers are told, and never taken with `mutex` held.
+  // Held while on_change runs. Never taken with `mutex` held.
   std::mutex telling;
   OnChange on_change ABSL_GUARDED_BY(telling);
   std::vector<PeerAddress> told ABSL_GUARDED_BY(telling);
@@ -104,7 +105,7 @@ struct AddressWatch::Shared {
 
   void Tell(bool even_if_same) {
     const std::lock_guard telling_lock(telling);
-    // A peer that two entries stand for is one; the entry that comes first names it.
+    // If two entries resolve to the same peer, the first one names it.
     std::vector<PeerAddress> peers;
     {
       const std::lock_guard lock(mutex);
@@ -161,7 +162,7 @@ AddressWatch::~AddressWatch() {
     ended = shared_->changed.wait_for(lock, kPatience, [this] { return shared_->following == 0; });
   }
   for (std::thread& thread : threads_) {
-    // getaddrinfo cannot be called off, and may take half a minute.
+    // getaddrinfo cannot be cancelled and may take half a minute.
     ended ? thread.join() : thread.detach();
   }
 }

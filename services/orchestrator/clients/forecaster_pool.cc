@@ -15,9 +15,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/log.h"
+#include "common/base/monotonic_time.h"
 #include "common/base/status.h"
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/convert/convert_anchor.h"
 #include "common/rpc/batch_caller.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
@@ -30,7 +32,7 @@ namespace {
 
 using Stub = v1::Forecaster::Stub;
 
-// Whether another forecaster, or the same one later, may do better.
+// Whether another forecaster, or the same one later, may succeed.
 bool IsTransient(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnavailable:
@@ -65,10 +67,11 @@ v1::Label ToProto(const LabelRecord& label) {
   message.set_propensity(label.propensity);
   message.set_decision_reason(kernelcast::ToProto(label.reason));
   if (label.forecast) *message.mutable_forecast() = kernelcast::ToProto(*label.forecast);
+  message.set_device_model(label.device_model);
   return message;
 }
 
-// FNV-1a, and a last mix that spreads what differs in a few bits.
+// FNV-1a with a final mix that spreads differences in a few bits.
 uint64_t Hash(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
   for (const char c : text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -79,15 +82,17 @@ uint64_t Hash(std::string_view text, uint64_t hash = 0xcbf29ce484222325) {
 // A forecast across its attempts.
 struct Job {
   std::shared_ptr<const Problem> problem;
-  std::string key;  // what its forecaster is chosen by
+  std::string key;  // chooses the forecaster
   v1::ForecastRequest request;
+  // Sent only to forecasters that use it.
+  std::shared_ptr<const AnchorKernel> anchor;
   Forecasters::ForecastDone done;
-  TraceContext trace;  // of whoever wants it
+  TraceContext trace;  // of the caller
   int attempts = 0;
   std::set<uint64_t> tried;  // numbers of forecasters
 };
 
-// Labels that were handed in together. Shared by those of them that are not acknowledged.
+// Labels that were passed in one call. Shared by those not acknowledged yet.
 struct Offer {
   size_t missing = 0;  // labels times forecasters
   Forecasters::ObserveDone done;
@@ -95,25 +100,26 @@ struct Offer {
 
 struct PendingLabel {
   std::shared_ptr<const Problem> problem;
-  // Shared by the forecasters that have yet to take it.
+  // Shared by the forecasters that have not acknowledged it yet.
   std::shared_ptr<const v1::Label> label;
   std::shared_ptr<Offer> offer;
 };
 
-// Shared by the pool and by calls, which go on when the forecaster is not to be found any more.
-// Stub, batches, number and address are constant; the rest is protected by the pool's mutex.
+// Shared by the pool and its calls, which continue after the forecaster is removed from DNS. Stub,
+// batches, number and address are constant; the rest is protected by the pool's mutex.
 struct Peer {
-  uint64_t number = 0;  // forecasters are never numbered alike
+  uint64_t number = 0;  // never reused
   std::unique_ptr<Stub> stub;
   std::unique_ptr<BatchCaller<ForecastBatches>> batches;
   std::atomic<bool> takes_batches = true;
   ForecasterView view;
   bool removed = false;
-  bool missed_labels = false;  // and not been seen to have caught up since
+  bool uses_anchors = false;
+  bool missed_labels = false;  // and has not been seen to catch up since
   std::set<std::string> problems;
   std::deque<PendingLabel> labels;
-  size_t observing = 0;   // labels at the front that a call is about
-  size_t one_by_one = 0;  // labels at the front that are not sent together
+  size_t observing = 0;   // labels at the front that a call is sending
+  size_t one_by_one = 0;  // labels at the front that must be sent singly
   absl::Time observe_again = absl::InfinitePast();
   std::unique_ptr<grpc::ClientContext> describe_context;
   v1::ForecasterDescribeRequest describe_request;
@@ -122,7 +128,7 @@ struct Peer {
   absl::Time last_answer = absl::InfinitePast();
 };
 
-// What gRPC needs alive until a call has ended.
+// Objects that gRPC needs until a call has ended.
 struct Call {
   grpc::ClientContext context;
   v1::ForecasterPutProblemRequest put_request;
@@ -132,12 +138,12 @@ struct Call {
   v1::ObserveReply observe_reply;
   std::shared_ptr<Peer> peer;
   std::shared_ptr<const Problem> problem;
-  std::shared_ptr<Job> job;  // null: it is about labels
+  std::shared_ptr<Job> job;  // null: the call is about labels
   Span span;
 };
 
 constexpr size_t kLabelsPerCall = 256;
-// Differences below tell nothing: descriptions are seconds old.
+// Smaller differences are not significant, because descriptions are seconds old.
 constexpr uint64_t kFewLabels = 64;
 constexpr absl::Duration kDescribeAgain = absl::Milliseconds(500);
 
@@ -205,7 +211,7 @@ class ForecasterPool::Impl {
     if (call != nullptr) {
       Begin(call);
     } else {
-      Postpone(std::move(job), absl::Now() + kDescribeAgain);
+      Postpone(std::move(job), MonotonicNow() + kDescribeAgain);
     }
   }
 
@@ -218,7 +224,7 @@ class ForecasterPool::Impl {
     for (const LabelRecord& label : labels) {
       messages.push_back(std::make_shared<const v1::Label>(ToProto(label)));
     }
-    Afterwards after;
+    AfterUnlock after;
     {
       std::unique_lock lock(mutex_);
       if (stopping_) {
@@ -229,7 +235,7 @@ class ForecasterPool::Impl {
       for (auto& message : messages) {
         const PendingLabel pending{problem, std::move(message), offer};
         if (peers_.empty()) {
-          // Whoever is found first gets them.
+          // Given to the first forecaster that appears.
           ++offer->missing;
           orphans_.emplace_back(absl::InfiniteFuture(), pending);
         }
@@ -256,13 +262,13 @@ class ForecasterPool::Impl {
   }
 
  private:
-  // What is done without the lock: gRPC may complete calls at once, and so may whoever is told.
-  struct Afterwards {
+  // Work to do after the lock is released, because gRPC and callbacks may complete at once.
+  struct AfterUnlock {
     std::vector<Call*> begin;
     std::vector<std::shared_ptr<Offer>> done;
   };
 
-  void Run(Afterwards& after) {
+  void Run(AfterUnlock& after) {
     for (const auto& offer : after.done) offer->done(absl::OkStatus());
     for (Call* call : after.begin) Begin(call);
   }
@@ -294,13 +300,13 @@ class ForecasterPool::Impl {
           });
       added.push_back(std::move(peer));
     }
-    Afterwards after;
+    AfterUnlock after;
     std::vector<std::string> gone;
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return;
-      // Who comes may have been there before, under another address: it is given what has not been
-      // acknowledged by all, for which it costs little to have it twice.
+      // A new peer may be a known forecaster at another address. It gets all labels that not
+      // everyone has acknowledged; receiving one twice costs little.
       std::vector<PendingLabel> unfinished;
       std::set<const v1::Label*> seen;
       const auto collect = [&](const PendingLabel& pending) {
@@ -310,7 +316,7 @@ class ForecasterPool::Impl {
         for (const auto& [until, orphan] : orphans_) collect(orphan);
         for (const auto& peer : peers_) std::ranges::for_each(peer->labels, collect);
       }
-      const absl::Time until = absl::Now() + options_.orphan_patience;
+      const absl::Time until = MonotonicNow() + options_.orphan_patience;
       std::erase_if(peers_, [&](const std::shared_ptr<Peer>& peer) {
         const bool stays = std::ranges::any_of(addresses, [&](const PeerAddress& address) {
           return address.address == peer->view.address;
@@ -340,7 +346,7 @@ class ForecasterPool::Impl {
       Log(LogLevel::kInfo, "forecaster found", {{"address", peer->view.address}});
     }
     for (const std::string& address : gone) {
-      Log(LogLevel::kInfo, "forecaster gone from its name", {{"address", address}});
+      Log(LogLevel::kInfo, "forecaster removed from DNS", {{"address", address}});
     }
     Run(after);
   }
@@ -359,7 +365,7 @@ class ForecasterPool::Impl {
            (peer.missed_labels || 2 * peer.view.labels + kFewLabels < most);
   }
 
-  // Whom to ask next; null where nobody is known.
+  // The forecaster to ask next. Null if none is known.
   std::shared_ptr<Peer> Choose(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const uint64_t most = MostLabels();
     std::shared_ptr<Peer> best;
@@ -381,13 +387,18 @@ class ForecasterPool::Impl {
     if (peer == nullptr) return nullptr;
     auto* call = new Call;
     call->job = job;
+    if (!peer->uses_anchors || job->anchor == nullptr) {
+      job->request.clear_anchor();
+    } else if (!job->request.has_anchor()) {
+      *job->request.mutable_anchor() = kernelcast::ToProto(*job->anchor);
+    }
     call->peer = std::move(peer);
     call->problem = job->problem;
     calls_.insert(call);
     return call;
   }
 
-  // Before the call is known to nobody else. A job that the pool does not take is ended.
+  // Call before the call is shared. Ends a job that the pool does not accept.
   void Postpone(std::shared_ptr<Job> job, absl::Time time) {
     {
       std::lock_guard lock(mutex_);
@@ -400,7 +411,7 @@ class ForecasterPool::Impl {
     job->done(absl::CancelledError("the pool of forecasters is stopping"));
   }
 
-  // Puts the problem first where the forecaster does not have it.
+  // Puts the problem first if the forecaster does not have it.
   void Begin(Call* call) {
     bool put = false;
     {
@@ -419,7 +430,7 @@ class ForecasterPool::Impl {
     } else if (call->job != nullptr && !call->job->trace.sampled && call->peer->takes_batches) {
       BeginInBatch(call);
     } else if (call->job != nullptr) {
-      // What is traced has a call of its own, whose metadata say so.
+      // A traced forecast uses a call of its own, because the trace is in the metadata.
       call->span = StartCallSpan("kernelcast.v1.Forecaster/Forecast", call->peer->view.address,
                                  call->job->trace);
       PassTrace(call->span.context(), call->context);
@@ -432,9 +443,9 @@ class ForecasterPool::Impl {
     }
   }
 
-  // A forecast as one of many in a message.
+  // Sends a forecast as one of many in a message.
   void BeginInBatch(Call* call) {
-    Peer& peer = *call->peer;  // which the call keeps
+    Peer& peer = *call->peer;  // kept alive by the call
     peer.batches->Call(call->job->request, options_.forecast_timeout,
                        [this, call, &peer](const absl::Status& status, v1::ForecastReply* reply) {
                          if (status.code() == absl::StatusCode::kUnimplemented) {
@@ -474,11 +485,11 @@ class ForecasterPool::Impl {
     Begin(next);
   }
 
-  // What the end of a call says of its forecaster.
+  // Updates the forecaster's state from the result of a call.
   void Learn(Peer& peer, const Problem& problem, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (status.code() == absl::StatusCode::kNotFound) peer.problems.erase(problem.problem_id);
-    // A server that is shut down cancels what reaches it in that moment.
+    // A server that shuts down cancels calls that arrive at that moment.
     if (status.code() != absl::StatusCode::kUnavailable &&
         status.code() != absl::StatusCode::kCancelled) {
       return;
@@ -488,7 +499,7 @@ class ForecasterPool::Impl {
     } else {
       MarkUnhealthy(peer, std::string(status.message()));
     }
-    peer.next_describe = std::min(peer.next_describe, absl::Now() + absl::Milliseconds(100));
+    peer.next_describe = std::min(peer.next_describe, MonotonicNow() + absl::Milliseconds(100));
   }
 
   void OnForecast(Call* raw, const grpc::Status& status) {
@@ -520,15 +531,15 @@ class ForecasterPool::Impl {
     if (next != nullptr) {
       Begin(next);
     } else if (again) {
-      Postpone(job, absl::Now() + RetryAfter(status).value_or(
-                                      absl::Milliseconds(50 << (2 * std::min(job->attempts, 3)))));
+      Postpone(job, MonotonicNow() + RetryAfter(status).value_or(absl::Milliseconds(
+                                         50 << (2 * std::min(job->attempts, 3)))));
     } else {
       job->done(Result(status, call->forecast_reply));
     }
     Forget(raw);
   }
 
-  // Last of all in a callback, so that the destructor cannot run before it has.
+  // Must come last in a callback, so that the destructor cannot run before.
   void Forget(Call* call) {
     std::lock_guard lock(mutex_);
     calls_.erase(call);
@@ -545,13 +556,13 @@ class ForecasterPool::Impl {
 
   // --- Labels ---
 
-  void Queue(Peer& peer, const PendingLabel& pending, Afterwards& after)
+  void Queue(Peer& peer, const PendingLabel& pending, AfterUnlock& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (peer.labels.size() >= options_.max_pending_labels && peers_.size() > 1) {
-      Log(LogLevel::kError, "a forecaster has not taken labels for too long and misses them",
+      Log(LogLevel::kError, "a forecaster was unavailable for too long and misses labels",
           {{"address", peer.view.address}, {"labels", peer.labels.size()}});
       peer.missed_labels = true;
-      // What a call is about stays until that has ended.
+      // Labels that a call is sending stay until the call has ended.
       while (peer.labels.size() > peer.observing) {
         Acknowledge(peer.labels.back(), after);
         peer.labels.pop_back();
@@ -562,15 +573,15 @@ class ForecasterPool::Impl {
     peer.labels.push_back(pending);
   }
 
-  static void Acknowledge(const PendingLabel& pending, Afterwards& after) {
+  static void Acknowledge(const PendingLabel& pending, AfterUnlock& after) {
     if (--pending.offer->missing == 0) after.done.push_back(pending.offer);
   }
 
-  // Sends labels of one problem, as many as are next to each other, unless a call is under way.
-  void ObserveNext(const std::shared_ptr<Peer>& peer, Afterwards& after)
+  // Sends the leading labels of the same problem, unless a call is running.
+  void ObserveNext(const std::shared_ptr<Peer>& peer, AfterUnlock& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (stopping_ || peer->observing > 0 || peer->labels.empty() || !peer->view.healthy ||
-        peer->view.draining || peer->observe_again > absl::Now()) {
+        peer->view.draining || peer->observe_again > MonotonicNow()) {
       return;
     }
     auto* call = new Call;
@@ -591,7 +602,7 @@ class ForecasterPool::Impl {
   void OnObserved(Call* raw, const grpc::Status& grpc_status) {
     const std::unique_ptr<Call> call(raw);
     const absl::Status status = FromGrpc(grpc_status, call->context);
-    Afterwards after;
+    AfterUnlock after;
     {
       std::lock_guard lock(mutex_);
       Peer& peer = *call->peer;
@@ -602,7 +613,7 @@ class ForecasterPool::Impl {
             status.code() == absl::StatusCode::kNotFound || IsTransient(status.code());
         if (status.ok() || (!again && sent == 1)) {
           if (!status.ok()) {
-            Log(LogLevel::kError, "a label is refused by a forecaster, which goes without",
+            Log(LogLevel::kError, "a forecaster refused a label; it is skipped there",
                 {{"address", peer.view.address},
                  {"label_id", peer.labels.front().label->label_id()},
                  {"error", std::string(status.message())}});
@@ -613,10 +624,10 @@ class ForecasterPool::Impl {
           }
           peer.one_by_one -= std::min(peer.one_by_one, sent);
         } else if (!again) {
-          // One of them is to blame, and is found by sending each alone.
+          // One of them is invalid. Sending each alone finds it.
           peer.one_by_one = sent;
         } else if (status.code() != absl::StatusCode::kNotFound) {
-          peer.observe_again = absl::Now() + RetryAfter(status).value_or(options_.observe_pause);
+          peer.observe_again = MonotonicNow() + RetryAfter(status).value_or(options_.observe_pause);
         }
         ObserveNext(call->peer, after);
       }
@@ -641,8 +652,8 @@ class ForecasterPool::Impl {
   void Watch() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const absl::Time now = absl::Now();
-      Afterwards after;
+      const absl::Time now = MonotonicNow();
+      AfterUnlock after;
       std::vector<std::shared_ptr<Peer>> due;
       for (const auto& peer : peers_) {
         ObserveNext(peer, after);
@@ -656,7 +667,8 @@ class ForecasterPool::Impl {
         }
         if (peer->describe_context != nullptr || peer->next_describe > now) continue;
         peer->describe_context = std::make_unique<grpc::ClientContext>();
-        peer->describe_context->set_deadline(absl::ToChronoTime(now + options_.describe_timeout));
+        peer->describe_context->set_deadline(
+            absl::ToChronoTime(absl::Now() + options_.describe_timeout));
         ++describing_;
         due.push_back(peer);
       }
@@ -686,19 +698,19 @@ class ForecasterPool::Impl {
   }
 
   void OnDescribed(const std::shared_ptr<Peer>& shared, const grpc::Status& status) {
-    Afterwards after;
+    AfterUnlock after;
     {
       std::lock_guard lock(mutex_);
       Peer& peer = *shared;
       peer.describe_context.reset();
-      peer.next_describe = absl::Now() + options_.describe_interval;
+      peer.next_describe = MonotonicNow() + options_.describe_interval;
       if (status.ok()) {
-        peer.last_answer = absl::Now();
+        peer.last_answer = MonotonicNow();
         Accept(peer);
         if (!peer.removed) ObserveNext(shared, after);
       } else if (!stopping_) {
         MarkUnhealthy(peer, status.error_message());
-        peer.next_describe = absl::Now() + kDescribeAgain;
+        peer.next_describe = MonotonicNow() + kDescribeAgain;
       }
     }
     Run(after);
@@ -721,6 +733,11 @@ class ForecasterPool::Impl {
     peer.view.draining = told.draining();
     peer.view.name = told.forecaster_id();
     peer.view.labels = told.labels();
+    peer.uses_anchors = told.uses_anchors();
+    peer.view.model_use.reset();
+    if (told.backends_size() > 0 && told.backends(0).has_model_use()) {
+      peer.view.model_use = told.backends(0).model_use();
+    }
     if (peer.missed_labels && peer.labels.empty() && peer.view.labels >= MostLabels()) {
       peer.missed_labels = false;
     }
@@ -734,7 +751,7 @@ class ForecasterPool::Impl {
   std::condition_variable idle_;
   std::vector<std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Labels whose forecaster has left its name, and until when they wait for another to come.
+  // Labels whose forecaster was removed from DNS, and until when they wait for another one.
   std::vector<std::pair<absl::Time, PendingLabel>> orphans_ ABSL_GUARDED_BY(mutex_);
   std::multimap<absl::Time, std::shared_ptr<Job>> later_ ABSL_GUARDED_BY(mutex_);
   std::set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
@@ -765,8 +782,12 @@ void ForecasterPool::Forecast(std::shared_ptr<const Problem> problem, const Fore
   request.set_search_id(query.search_id);
   request.set_max_search_tokens(query.max_search_tokens);
   request.set_again(query.again);
+  job->anchor = query.anchor;
   if (const auto& device_for = impl_->options().device_for) {
-    *request.mutable_device() = kernelcast::ToProto(device_for(query.candidate.target));
+    *request.mutable_device() =
+        kernelcast::ToProto(device_for(query.candidate.target, query.device_model));
+  } else {
+    request.mutable_device()->set_model(query.device_model);
   }
   job->done = std::move(done);
   impl_->Submit(std::move(job));
@@ -774,7 +795,7 @@ void ForecasterPool::Forecast(std::shared_ptr<const Problem> problem, const Fore
 
 void ForecasterPool::ForecastAll(std::shared_ptr<const Problem> problem,
                                  std::vector<ForecastQuery> queries, ForecastAllDone done) {
-  // Shared by the calls of the batch; the last to answer hands the results over.
+  // Shared by the calls of the batch. The last one to finish delivers the results.
   struct Batch {
     std::mutex mutex;
     std::vector<ForecastResult> results;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,33 +13,33 @@
 #include "absl/time/time.h"
 #include "common/domain/measurement.h"
 #include "common/rpc/channel.h"
+#include "kernelcast/v1/kernel.pb.h"
 #include "services/orchestrator/clients/address_watch.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
 
 struct ForecasterPoolOptions {
-  // As AddressWatchOptions.addresses.
+  // As in AddressWatchOptions.addresses.
   AddressWatchOptions discovery;
   ChannelOptions channel;
   absl::Duration describe_interval = absl::Seconds(2);
   absl::Duration describe_timeout = absl::Seconds(2);
-  // One that says nothing for so long has its calls ended.
+  // The calls of a forecaster that does not answer for this long are ended.
   absl::Duration silence_limit = absl::Seconds(10);
-  // Of one attempt.
+  // Timeout of one attempt.
   absl::Duration forecast_timeout = absl::Seconds(10);
   absl::Duration observe_timeout = absl::Seconds(30);
-  // Between two attempts to give labels to a forecaster that does not take them.
+  // Delay before labels are sent again to a forecaster that did not accept them.
   absl::Duration observe_pause = absl::Seconds(1);
-  // The device that candidates of a target run on, which forecasts are told. May be empty.
-  std::function<DeviceInfo(const std::string& target)> device_for;
-  // Attempts before a forecast is given up: the candidate is then measured without one. Every
-  // forecaster is asked once, however many there are.
+  // Description of a target's device model, sent with forecast requests. May be empty.
+  std::function<DeviceInfo(const std::string& target, const std::string& device_model)> device_for;
+  // Maximum attempts for a forecast. The candidate is then measured without one. Every forecaster
+  // is tried at least once, even if there are more.
   int max_attempts = 3;
-  // One of several forecasters that is away misses labels beyond so many, rather than have them
-  // kept for ever.
+  // Maximum labels kept for an unavailable forecaster, if there are several. It misses the others.
   size_t max_pending_labels = 50'000;
-  // How long labels wait for a forecaster that has left its name to come back under another
+  // How long labels wait for a forecaster that was removed from DNS to come back at another
   // address.
   absl::Duration orphan_patience = absl::Minutes(10);
 };
@@ -49,38 +50,41 @@ struct ForecasterView {
   std::string unhealthy_reason;
   bool draining = false;
   std::string name;
-  // That it has, and that it has yet to acknowledge.
+  // Labels that it has, and labels that it has not acknowledged yet.
   uint64_t labels = 0;
   uint64_t pending_labels = 0;
-  // It knows much less than others, and is asked for forecasts only where there is no other.
+  // It has far fewer labels than others, and is used only if there is no other.
   bool behind = false;
+  // Model use of its default backend, if that asks models.
+  std::optional<v1::ModelUse> model_use;
 };
 
-// How much a key likes a peer: the peer that it likes most is the same wherever that is asked, and
-// one peer's coming or going moves no key between others.
+// Rendezvous hashing: a key belongs to the peer with the highest weight. Every process computes the
+// same weights, and adding or removing a peer moves no keys between the other peers.
 uint64_t RendezvousWeight(std::string_view key, std::string_view peer);
 
-// The forecasters. Each learns by itself, so labels go to all of them: Observe is done when every
-// forecaster that is known has acknowledged, so that labels stay pending in the log until then. One
-// that is away or slow holds up its own labels and nobody else's.
+// The orchestrator's forecasters. Each learns on its own, so labels go to all of them: Observe is
+// done when every known forecaster has acknowledged. Until then labels stay pending in the log. An
+// unavailable or slow forecaster delays only its own labels.
 //
-// A search's forecasts come from one forecaster, by rendezvous hash, whose model of that search is
-// then warm and whose forecasts follow from one order of labels; from the next one while that is
-// away, drains, or knows much less than others. What belongs to no search is spread by candidate.
+// The forecasts of a search come from one forecaster, chosen by rendezvous hash, so that its model
+// of that search is warm and all forecasts are based on one order of labels. The next one is used
+// while that one is unavailable, drains, or knows far less than others. Forecasts outside searches
+// are spread by candidate.
 //
 // Thread-safe.
 class ForecasterPool final : public Forecasters {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ForecasterPool>> Create(
       ForecasterPoolOptions options);
-  // Cancels what is under way; its callbacks get CANCELLED before the destructor returns.
+  // Cancels running calls. Their callbacks get CANCELLED before the destructor returns.
   ~ForecasterPool() override;
 
   void Forecast(std::shared_ptr<const Problem> problem, const ForecastQuery& query,
                 ForecastDone done) override;
   void ForecastAll(std::shared_ptr<const Problem> problem, std::vector<ForecastQuery> queries,
                    ForecastAllDone done) override;
-  // An error only where the pool stops.
+  // Fails only when the pool stops.
   void Observe(std::shared_ptr<const Problem> problem, std::vector<LabelRecord> labels,
                ObserveDone done) override;
 

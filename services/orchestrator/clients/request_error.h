@@ -8,7 +8,7 @@
 
 namespace kernelcast::orchestrator {
 
-// What a stream says of one of its requests, as the status that a call of its own would have had.
+// Converts the error of one request on a stream to the status that a unary call would have had.
 inline absl::Status FromRequestError(const v1::RequestError& error) {
   if (error.not_started()) return NotStartedError(error.message());
   const absl::Status status =

@@ -14,23 +14,25 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/monotonic_time.h"
 #include "common/base/status.h"
 #include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
-#include "common/metrics/gpu_model.h"
 #include "common/rpc/batch_caller.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/orchestrator/clients/request_error.h"
+#include "services/orchestrator/clients/worker_devices.h"
+#include "services/orchestrator/clients/worker_replies.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
 using Stub = v1::Worker::Stub;
 
-// Whether another worker, or the same one later, may do better.
+// Whether another worker, or the same one later, may succeed.
 bool IsTransient(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnavailable:
@@ -44,7 +46,7 @@ bool IsTransient(absl::StatusCode code) {
   }
 }
 
-// A refusal says nothing against the candidate.
+// A refusal is not the candidate's fault.
 bool IsRefusal(absl::StatusCode code) { return code == absl::StatusCode::kResourceExhausted; }
 
 enum class Kind { kCompile, kMeasure };
@@ -52,18 +54,21 @@ enum class Kind { kCompile, kMeasure };
 // A request from its arrival to its answer, across workers.
 struct Job {
   Kind kind = Kind::kCompile;
+  std::string request_id;  // empty for references
   std::shared_ptr<const Problem> problem;
   std::string target;
+  std::string device_model;
   v1::CompileRequest compile_request;
   v1::MeasureRequest measure_request;
   Workers::CompileDone compile_done;
   Workers::MeasureDone measure_done;
-  TraceContext trace;  // of whoever wants it
+  TraceContext trace;  // of the caller
   Span waiting;        // while it waits for a worker
   int attempts = 0;
   int losses = 0;
   std::set<uint64_t> failed_on;  // numbers of workers
-  bool put_problem = false;      // the worker said that it does not know the problem
+  bool put_problem = false;      // the worker does not know the problem
+  bool cancelled = false;        // the caller no longer waits for it
   absl::Time not_before = absl::InfinitePast();
 
   void Fail(const absl::Status& status) {
@@ -77,34 +82,37 @@ struct Job {
 
 struct WorkerState;
 
-// What gRPC needs alive until a call has ended.
+// Objects that gRPC needs until a call has ended.
 struct Call {
   grpc::ClientContext context;
   v1::WorkerPutProblemRequest put_request;
   v1::WorkerPutProblemReply put_reply;
   v1::CompileReply compile_reply;
   v1::MeasureReply measure_reply;
+  // The content of the reply, once read.
+  CompileResult compiled;
+  MeasureResult measured;
   std::shared_ptr<Job> job;
   std::shared_ptr<WorkerState> worker;
-  // The worker fell silent, and the call was ended for that.
+  // The call was ended because the worker did not answer.
   bool given_up = false;
   Span span;
 };
 
-// Shared by the pool and by calls, which go on when the worker is not to be found any more. Stub,
+// Shared by the pool and its calls, which continue after the worker is removed from DNS. Stub,
 // batches, number and address are constant; the rest is protected by the pool's mutex.
 struct WorkerState {
-  uint64_t number = 0;  // workers are never numbered alike
+  uint64_t number = 0;  // never reused
   std::unique_ptr<Stub> stub;
   std::unique_ptr<BatchCaller<CompileBatches>> compiles_in_batches;
   std::atomic<bool> takes_batches = true;
   WorkerView view;
   bool removed = false;
   uint64_t last_chosen = 0;
-  // What other orchestrators have there, when it described itself last.
+  // Work that other orchestrators had there when it last described itself.
   uint32_t others_compiles = 0;
   uint32_t others_measures = 0;
-  CallRecord record;
+  OutlierDetector record;
   std::set<std::string> problems;  // put to this incarnation
   std::string incarnation;
   std::unique_ptr<grpc::ClientContext> describe_context;
@@ -121,7 +129,7 @@ const v1::TargetDescription* FindTarget(const WorkerState& worker, const std::st
   return nullptr;
 }
 
-// Of Describe, after a failure: soon, but not in a hurry.
+// Delay of Describe after a failure.
 constexpr absl::Duration kDescribeAgain = absl::Milliseconds(500);
 
 }  // namespace
@@ -129,10 +137,12 @@ constexpr absl::Duration kDescribeAgain = absl::Milliseconds(500);
 class WorkerPool::Impl {
  public:
   Impl(WorkerPoolOptions options, std::function<void()> on_change)
-      : options_(std::move(options)), on_change_(std::move(on_change)) {}
+      : options_(std::move(options)),
+        on_change_(std::move(on_change)),
+        devices_(options_.gpu_model) {}
 
   absl::Status Start() {
-    // A mistake in an address or a TLS file is for the operator to see at once.
+    // An invalid address or TLS file must be reported to the operator at once.
     for (const std::string& address : options_.discovery.addresses) {
       KC_RETURN_IF_ERROR(MakeChannel(address, options_.channel).status());
     }
@@ -182,32 +192,43 @@ class WorkerPool::Impl {
     job->Fail(absl::CancelledError("the worker pool is stopping"));
   }
 
-  Workers::Capacity CapacityFor(const std::string& target) const {
-    std::lock_guard lock(mutex_);
-    // Those that are left out count where there are no others, for then they are asked.
-    Workers::Capacity capacity, ejected;
-    for (const auto& worker : workers_) {
-      if (!Usable(*worker)) continue;
-      Workers::Capacity& sum = worker->record.in() ? capacity : ejected;
-      if (Serves(*worker, target, Kind::kCompile)) {
-        sum.compile_credits += worker->view.description.compile_credits();
+  void Cancel(const std::vector<std::string>& request_ids) {
+    const std::set<std::string> ids(request_ids.begin(), request_ids.end());
+    std::vector<std::shared_ptr<Job>> dropped;
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(queue_, [&](const std::shared_ptr<Job>& job) {
+        if (!ids.contains(job->request_id)) return false;
+        dropped.push_back(job);
+        return true;
+      });
+      for (Call* call : calls_) {
+        if (!ids.contains(call->job->request_id)) continue;
+        call->job->cancelled = true;
+        call->context.TryCancel();
       }
-      // Credits count what waits as well; one of them runs at a time.
-      if (Serves(*worker, target, Kind::kMeasure)) sum.measure_slots += 1;
     }
-    if (capacity.compile_credits == 0) capacity.compile_credits = ejected.compile_credits;
-    if (capacity.measure_slots == 0) capacity.measure_slots = ejected.measure_slots;
-    return capacity;
+    for (const auto& job : dropped) job->Fail(absl::CancelledError("no caller waits for it"));
   }
 
-  DeviceInfo DeviceFor(const std::string& target) const {
+  Workers::Capacity CapacityFor(const std::string& target, const std::string& model) const {
     std::lock_guard lock(mutex_);
-    for (const auto& worker : workers_) {
-      if (worker->view.healthy && Serves(*worker, target, Kind::kMeasure)) {
-        return FromProto(FindTarget(*worker, target)->device());
-      }
-    }
-    return {};
+    return Capacity(target, model);
+  }
+
+  std::string DeviceModelFor(const std::string& target, const std::string& wanted) {
+    std::lock_guard lock(mutex_);
+    return devices_.Choose(target, wanted, SlotsFunction());
+  }
+
+  std::vector<Workers::Device> Devices() const {
+    std::lock_guard lock(mutex_);
+    return devices_.List(SlotsFunction());
+  }
+
+  DeviceInfo DeviceFor(const std::string& target, const std::string& model) const {
+    std::lock_guard lock(mutex_);
+    return devices_.Info(target, model);
   }
 
   std::vector<WorkerView> View() const {
@@ -231,7 +252,43 @@ class WorkerPool::Impl {
   }
 
  private:
-  // Workers come and go as records do. Those that go get nothing new; what they have they finish.
+  Workers::Capacity Capacity(const std::string& target, const std::string& model) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    // Ejected workers count only if there are no others, because they are used then.
+    Workers::Capacity capacity, ejected;
+    for (const auto& worker : workers_) {
+      if (!Usable(*worker)) continue;
+      Workers::Capacity& sum = worker->record.in() ? capacity : ejected;
+      if (Serves(*worker, target, model, Kind::kCompile)) {
+        sum.compile_credits += worker->view.description.compile_credits();
+      }
+      // Credits include queued work; a device runs one measurement at a time.
+      sum.measure_slots += DevicesOf(*worker, target, model);
+    }
+    if (capacity.compile_credits == 0) capacity.compile_credits = ejected.compile_credits;
+    if (capacity.measure_slots == 0) capacity.measure_slots = ejected.measure_slots;
+    return capacity;
+  }
+
+  // Requires the mutex.
+  DeviceRegistry::Slots SlotsFunction() const {
+    return [this](const std::string& target, const std::string& model)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return Capacity(target, model).measure_slots; };
+  }
+
+  // Number of the worker's devices of a model, or of any model if `model` is empty.
+  static uint32_t DevicesOf(const WorkerState& worker, const std::string& target,
+                            const std::string& model) {
+    const v1::TargetDescription* const described = FindTarget(worker, target);
+    if (described == nullptr) return 0;
+    uint32_t count = 0;
+    for (const v1::TargetDevice& device : MeasuringDevices(*described)) {
+      if (model.empty() || DeviceModelOf(target, device.device()) == model) ++count;
+    }
+    return count;
+  }
+
+  // Workers follow their DNS records. Removed workers get no new work but finish what they have.
   void OnPeers(const std::vector<PeerAddress>& peers) {
     std::vector<std::shared_ptr<WorkerState>> added;
     for (const PeerAddress& peer : peers) {
@@ -281,7 +338,7 @@ class WorkerPool::Impl {
       Log(LogLevel::kInfo, "worker found", {{"address", worker->view.address}});
     }
     for (const std::string& address : gone) {
-      Log(LogLevel::kInfo, "worker gone from its name", {{"address", address}});
+      Log(LogLevel::kInfo, "worker removed from DNS", {{"address", address}});
     }
     if (!gone.empty()) on_change_();
   }
@@ -290,54 +347,25 @@ class WorkerPool::Impl {
     return worker.view.healthy && !worker.removed && !worker.view.description.draining();
   }
 
-  bool HasGpu(const v1::TargetDescription& description) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const std::string& model = description.device().model();
-    return model == gpu_model_ || GpuModelOf(kCudaTargetName, model) == gpu_model_;
-  }
-
-  bool Serves(const WorkerState& worker, const std::string& target, Kind kind) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const v1::TargetDescription* const description = FindTarget(worker, target);
-    if (description == nullptr) return false;
-    if (target == kCudaTargetName && !gpu_model_.empty()) {
-      // What is compiled for another architecture has other facts, and does not run.
-      const bool other =
-          description->can_measure()
-              ? !HasGpu(*description)
-              : !gpu_architecture_.empty() && description->architecture() != gpu_architecture_;
-      if (other) return false;
-    }
-    return kind == Kind::kCompile ? description->can_compile() : description->can_measure();
-  }
-
-  // Which GPU the target cuda stands for: speedups from different ones do not belong in one search.
-  // It stays as long as any worker that has it is known.
-  void ChooseGpu(const WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const v1::TargetDescription* const described = FindTarget(worker, std::string(kCudaTargetName));
-    if (described == nullptr || !described->can_measure()) return;
-    if (gpu_model_.empty()) gpu_model_ = options_.gpu_model;
-    const bool known = std::ranges::any_of(workers_, [&](const auto& other) {
-      const v1::TargetDescription* const target = FindTarget(*other, std::string(kCudaTargetName));
-      return target != nullptr && target->can_measure() && HasGpu(*target);
-    });
-    if (options_.gpu_model.empty() && (gpu_model_.empty() || !known)) {
-      gpu_model_ = described->device().model();
-    }
-    if (HasGpu(*described)) {
-      gpu_architecture_ = described->architecture();
-    } else {
-      Log(LogLevel::kWarning, "a worker has another GPU than what the target cuda is measured on",
-          {{"address", worker.view.address},
-           {"gpu", described->device().model()},
-           {"measured_on", gpu_model_}});
-    }
+  bool Serves(const WorkerState& worker, const std::string& target, const std::string& model,
+              Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const v1::TargetDescription* const described = FindTarget(worker, target);
+    if (described == nullptr) return false;
+    const bool has_device = DevicesOf(worker, target, model) > 0;
+    if (kind == Kind::kMeasure) return has_device;
+    if (!described->can_compile()) return false;
+    if (has_device || model.empty()) return true;
+    // A compile for another architecture has different facts, and its result may not run.
+    if (DevicesOf(worker, target, "") > 0) return false;
+    const std::string architecture = devices_.Architecture(target, model);
+    return target != kCudaTargetName || architecture.empty() ||
+           described->architecture() == architecture;
   }
 
   struct Room {
     int64_t credits = 0;
-    int64_t free = 0;       // of what this pool may still send
-    double free_share = 0;  // of all, with what other orchestrators have there
+    int64_t free = 0;       // credits that this pool may still use
+    double free_share = 0;  // share of all credits, including other orchestrators' use
   };
   static Room RoomFor(const WorkerState& worker, Kind kind) {
     const bool compile = kind == Kind::kCompile;
@@ -346,13 +374,14 @@ class WorkerPool::Impl {
     const int64_t own = compile ? worker.view.compiles : worker.view.measures;
     const int64_t others = compile ? worker.others_compiles : worker.others_measures;
     if (credits == 0) return {};
-    // What others have is seconds old: it says where there is more room, not that there is none.
+    // The use by others is seconds old: it is good enough to compare workers, but not to rule one
+    // out.
     return {credits, credits - own,
             static_cast<double>(credits - own - others) / static_cast<double>(credits)};
   }
 
-  // The worker with the largest share of its credits free; of several, the one that was chosen
-  // longest ago. Null if none has room.
+  // The worker with the largest share of free credits; of several, the one chosen longest ago. Null
+  // if none has room.
   std::shared_ptr<WorkerState> Choose(const Job& job, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     enum Rank { kTrusted, kProbation, kOut, kFailedBefore, kRanks };
@@ -360,7 +389,7 @@ class WorkerPool::Impl {
     Room best_room[kRanks];
     bool any[kRanks] = {};
     for (const auto& worker : workers_) {
-      if (!Usable(*worker) || !Serves(*worker, job.target, job.kind)) continue;
+      if (!Usable(*worker) || !Serves(*worker, job.target, job.device_model, job.kind)) continue;
       const Rank rank = job.failed_on.contains(worker->number) ? kFailedBefore
                         : worker->record.in()                  ? kTrusted
                         : worker->record.out(now)              ? kOut
@@ -368,7 +397,7 @@ class WorkerPool::Impl {
       any[rank] = true;
       const Room room = RoomFor(*worker, job.kind);
       if (room.free <= 0) continue;
-      // A probe is one call.
+      // A probe is a single call.
       if (rank == kProbation && worker->view.compiles + worker->view.measures > 0) continue;
       const bool better = best[rank] == nullptr || room.free_share > best_room[rank].free_share ||
                           (room.free_share == best_room[rank].free_share &&
@@ -378,25 +407,27 @@ class WorkerPool::Impl {
         best_room[rank] = room;
       }
     }
-    // Whoever is on probation is probed with what is at hand.
+    // A worker on probation is probed with the next request.
     for (const Rank rank : {kProbation, kTrusted}) {
       if (best[rank] != nullptr) return best[rank];
     }
-    // One that is busy is waited for, rather than one that is known to fail.
+    // Waits for a busy worker rather than using one that is known to fail.
     if (any[kTrusted] || any[kProbation]) return nullptr;
     if (any[kOut]) return best[kOut];
     return best[kFailedBefore];
   }
 
-  // Starts what can be started. Calls are begun without the lock: gRPC may complete them at once.
+  // Starts the requests that can be started. Releases the lock for that, because gRPC may complete
+  // calls at once.
   void Dispatch(std::unique_lock<std::mutex>& lock) {
     std::vector<Call*> started;
-    const absl::Time now = absl::Now();
-    // Where nothing was free for one request, nothing is for the next like it.
+    const absl::Time now = MonotonicNow();
+    // If one request found no room, the next one like it finds none either.
     std::vector<const Job*> refused;
     const auto is_hopeless = [&refused](const Job& job) {
       return std::ranges::any_of(refused, [&](const Job* other) {
-        return other->kind == job.kind && other->target == job.target;
+        return other->kind == job.kind && other->target == job.target &&
+               other->device_model == job.device_model;
       });
     };
     for (auto it = queue_.begin(); it != queue_.end() && !stopping_;) {
@@ -418,6 +449,7 @@ class WorkerPool::Impl {
       it = queue_.erase(it);
       ++(call->job->kind == Kind::kCompile ? worker->view.compiles : worker->view.measures);
       worker->last_chosen = ++choices_;
+      NameDevice(*call->job, *worker);
       call->job->put_problem = !worker->problems.contains(call->job->problem->problem_id);
       calls_.insert(call);
       started.push_back(call);
@@ -425,6 +457,20 @@ class WorkerPool::Impl {
     lock.unlock();
     for (Call* call : started) Begin(call);
     lock.lock();
+  }
+
+  // Sets the device that the request is for. Not set for a worker that only compiles or that
+  // describes no devices.
+  static void NameDevice(Job& job, const WorkerState& worker) {
+    const v1::TargetDescription* const described = FindTarget(worker, job.target);
+    std::string model;
+    if (described != nullptr) {
+      for (const v1::TargetDevice& device : described->devices()) {
+        if (device.device().model() == job.device_model) model = job.device_model;
+      }
+    }
+    job.compile_request.set_device_model(model);
+    job.measure_request.set_device_model(model);
   }
 
   void Begin(Call* call) {
@@ -441,7 +487,7 @@ class WorkerPool::Impl {
           [this, call](const grpc::Status& status) { OnProblemPut(call, status); });
       return;
     }
-    // What is traced has a call of its own, whose metadata say so.
+    // A traced compile uses a call of its own, because the trace is in the metadata.
     if (job.kind == Kind::kCompile && !job.trace.sampled && call->worker->takes_batches) {
       BeginInBatch(call, timeout);
       return;
@@ -459,9 +505,9 @@ class WorkerPool::Impl {
     }
   }
 
-  // A compile as one of many in a message.
+  // Sends a compile as one of many in a message.
   void BeginInBatch(Call* call, absl::Duration timeout) {
-    WorkerState& worker = *call->worker;  // which the call keeps
+    WorkerState& worker = *call->worker;  // kept alive by the call
     worker.compiles_in_batches->Call(
         call->job->compile_request, timeout,
         [this, call, &worker](const absl::Status& status, v1::CompileStreamResult* result) {
@@ -495,7 +541,7 @@ class WorkerPool::Impl {
       next->given_up = call->given_up;
       calls_.erase(call);
       calls_.insert(next);
-      if (stopping_ || next->given_up) next->context.TryCancel();
+      if (stopping_ || next->given_up || next->job->cancelled) next->context.TryCancel();
     }
     delete call;
     next->job->put_problem = false;
@@ -506,9 +552,10 @@ class WorkerPool::Impl {
     Finish(raw, FromGrpc(status, raw->context));
   }
 
-  void Finish(Call* raw, const absl::Status& status) {
+  void Finish(Call* raw, const absl::Status& ended) {
     std::unique_ptr<Call> call(raw);
-    EndCallSpan(call->span, status);
+    EndCallSpan(call->span, ended);
+    const absl::Status status = ended.ok() ? Read(*call) : ended;
     std::shared_ptr<Job> job = call->job;
     bool answered = true;
     bool changed = false;
@@ -519,8 +566,11 @@ class WorkerPool::Impl {
       --(job->kind == Kind::kCompile ? worker.view.compiles : worker.view.measures);
       if (stopping_) {
         if (!status.ok()) final_status = absl::CancelledError("the worker pool is stopping");
+      } else if (job->cancelled && !status.ok()) {
+        // A cancelled call says nothing about the worker.
+        final_status = absl::CancelledError("no caller waits for it");
       } else if (status.code() == absl::StatusCode::kNotFound) {
-        // The worker forgot the problem: the next attempt puts it again.
+        // The worker forgot the problem. The next attempt puts it again.
         worker.problems.erase(job->problem->problem_id);
         answered = ++job->attempts > 2 * options_.max_attempts;
       } else if (IsTransient(status.code())) {
@@ -538,27 +588,27 @@ class WorkerPool::Impl {
     }
     if (changed) on_change_();
     if (answered) Answer(*job, *call, final_status);
-    // Last, so that the destructor cannot run before the callback has.
+    // Must come last, so that the destructor cannot run before the callback.
     std::lock_guard lock(mutex_);
     calls_.erase(raw);
     if (calls_.empty()) idle_.notify_all();
   }
 
-  // A worker that answers, be it with a verdict, works. Tells whether capacity has changed.
+  // A worker that answers works, regardless of the verdict. Returns whether capacity has changed.
   bool OnSuccess(WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     worker.record.Add(/*failed=*/false);
-    // What it was given before it was left out may still succeed, and proves nothing.
-    if (!worker.record.on_probation(absl::Now())) return false;
-    worker.record.ComeBack();
+    // A call from before the ejection may still succeed, but proves nothing.
+    if (!worker.record.on_probation(MonotonicNow())) return false;
+    worker.record.Readmit();
     Log(LogLevel::kInfo, "worker is used again", {{"address", worker.view.address}});
     return true;
   }
 
-  // Decides what an error says of the worker and of the request, and when that is tried again.
-  // Tells whether capacity has changed.
+  // Decides what an error means for the worker and the request, and when to retry. Returns whether
+  // capacity has changed.
   bool OnFailure(WorkerState& worker, const Call& call, const absl::Status& status, Job& job)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     if (IsNotStarted(status)) {
       ++counts_.repeated_handed_back;
       job.not_before = now;
@@ -571,7 +621,8 @@ class WorkerPool::Impl {
                                absl::Milliseconds(20 << std::min(job.attempts + job.losses, 5)));
     if (IsRefusal(status.code())) {
       ++counts_.repeated_refused;
-      // It has more from other orchestrators than it said last: those with room come first.
+      // It has more work from other orchestrators than it last reported, so workers with room come
+      // first.
       const bool compile = job.kind == Kind::kCompile;
       const v1::WorkerDescription& told = worker.view.description;
       (compile ? worker.others_compiles : worker.others_measures) =
@@ -580,7 +631,7 @@ class WorkerPool::Impl {
       return false;
     }
     job.failed_on.insert(worker.number);
-    // A server that is shut down cancels what reaches it in that moment.
+    // A server that shuts down cancels calls that arrive at that moment.
     const bool lost = call.given_up || status.code() == absl::StatusCode::kUnavailable ||
                       status.code() == absl::StatusCode::kCancelled;
     ++(lost ? job.losses : job.attempts);
@@ -594,7 +645,7 @@ class WorkerPool::Impl {
       worker.next_describe = now + absl::Milliseconds(100);
       changed = true;
     }
-    // However many calls a lost connection ends, it is one failure.
+    // A lost connection counts as one failure, no matter how many calls it ends.
     if (lost && !was_healthy) return changed;
     worker.record.Add(/*failed=*/true);
     return ConsiderEjecting(worker, status, now) || changed;
@@ -616,7 +667,7 @@ class WorkerPool::Impl {
       if (2 * (out + 1) > workers_.size()) return false;
       if (!worker.record.Suspicious(options_.outliers, others_calls, others_failures)) return false;
     }
-    const absl::Duration pause = worker.record.LeaveOut(options_.outliers, now);
+    const absl::Duration pause = worker.record.Eject(options_.outliers, now);
     ++counts_.ejections;
     Log(LogLevel::kWarning, "worker is left out: its calls fail",
         {{"address", worker.view.address},
@@ -627,45 +678,35 @@ class WorkerPool::Impl {
     return !failed_probe;
   }
 
+  // Reads the reply. INTERNAL: its content is impossible.
+  static absl::Status Read(Call& call) {
+    absl::Status status;
+    if (call.job->kind == Kind::kCompile) {
+      auto compiled = ReadCompileReply(call.compile_reply);
+      status = compiled.status();
+      if (status.ok()) call.compiled = *std::move(compiled);
+    } else {
+      auto measured = ReadMeasureReply(call.job->measure_request, call.measure_reply);
+      status = measured.status();
+      if (status.ok()) call.measured = *std::move(measured);
+    }
+    if (!status.ok()) {
+      Log(LogLevel::kWarning, "a worker's reply is refused",
+          {{"address", call.worker->view.address}, {"error", std::string(status.message())}});
+    }
+    return status;
+  }
+
   static void Answer(Job& job, Call& call, const absl::Status& status) {
     if (!status.ok()) {
       job.Fail(status);
       return;
     }
-    if (job.kind == Kind::kMeasure && call.measure_reply.has_compile_error()) {
-      auto error = FromProto(call.measure_reply.compile_error());
-      if (!error.ok()) {
-        job.measure_done(error.status());
-      } else {
-        job.measure_done(MeasureResult(*std::move(error)));
-      }
-      return;
-    }
     if (job.kind == Kind::kMeasure) {
-      auto measurement = FromProto(call.measure_reply.measurement());
-      if (!measurement.ok()) {
-        job.measure_done(measurement.status());
-      } else {
-        job.measure_done(MeasureResult(*std::move(measurement)));
-      }
-      return;
+      job.measure_done(std::move(call.measured));
+    } else {
+      job.compile_done(std::move(call.compiled));
     }
-    if (call.compile_reply.has_error()) {
-      auto error = FromProto(call.compile_reply.error());
-      if (!error.ok()) {
-        job.compile_done(error.status());
-      } else {
-        job.compile_done(CompileResult(*std::move(error)));
-      }
-      return;
-    }
-    auto artifact = FromProto(call.compile_reply.success().artifact());
-    if (!artifact.ok()) {
-      job.compile_done(artifact.status());
-      return;
-    }
-    job.compile_done(CompileResult(
-        CompiledCandidate{FromProto(call.compile_reply.success().facts()), *std::move(artifact)}));
   }
 
   void MarkUnhealthy(WorkerState& worker, std::string reason)
@@ -676,7 +717,7 @@ class WorkerPool::Impl {
     discovery_->LookAgain();
   }
 
-  // A worker that has left its name is let go of when it has nothing of ours any more.
+  // Deletes a worker that was removed from DNS once it has none of our work.
   void ForgetIfIdle(const WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (worker.view.compiles + worker.view.measures > 0 || worker.describe_context != nullptr) {
       return;
@@ -684,7 +725,7 @@ class WorkerPool::Impl {
     std::erase_if(leaving_, [&](const auto& leaving) { return leaving.get() == &worker; });
   }
 
-  // What a silent worker holds is taken away from it, by ending the calls.
+  // Ends the calls of a worker that does not answer, so that its work goes to others.
   void GiveUpSilent(WorkerState& worker, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (worker.view.healthy || now - worker.last_answer <= options_.silence_limit) return;
     for (Call* call : calls_) {
@@ -695,17 +736,19 @@ class WorkerPool::Impl {
     worker.compiles_in_batches->CancelAll();
   }
 
-  // Asks every worker for its description in turn, and wakes what waits for its time.
+  // Asks every worker for its description in turn, and wakes requests that wait for a point in
+  // time.
   void Watch() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const absl::Time now = absl::Now();
+      const absl::Time now = MonotonicNow();
       std::vector<std::shared_ptr<WorkerState>> due;
       const auto look_at = [&](const std::shared_ptr<WorkerState>& worker) {
         GiveUpSilent(*worker, now);
         if (worker->describe_context != nullptr || worker->next_describe > now) return;
         worker->describe_context = std::make_unique<grpc::ClientContext>();
-        worker->describe_context->set_deadline(absl::ToChronoTime(now + options_.describe_timeout));
+        worker->describe_context->set_deadline(
+            absl::ToChronoTime(absl::Now() + options_.describe_timeout));
         ++describing_;
         due.push_back(worker);
       };
@@ -729,13 +772,14 @@ class WorkerPool::Impl {
     }
   }
 
-  // Why a worker that described itself is not used all the same; empty: it is.
+  // Why a worker that has described itself is not used. Empty: it is used.
   std::string Objection(const WorkerState& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const v1::WorkerDescription& described = worker.describe_reply;
     const absl::Status version = CheckProtocolVersion(described.protocol_version());
     if (!version.ok()) return std::string(version.message());
-    // A name may have several addresses that lead to one worker, as where there are two versions of
-    // IP. Its credits are there once.
+    if (std::string why = ImpossibleInDescription(described); !why.empty()) return why;
+    // Several addresses may lead to the same worker, for example over IPv4 and IPv6. Its credits
+    // count once.
     for (const auto& other : workers_) {
       if (other->number < worker.number && other->view.healthy && !described.worker_id().empty() &&
           other->incarnation == described.worker_id()) {
@@ -750,7 +794,7 @@ class WorkerPool::Impl {
     {
       std::unique_lock lock(mutex_);
       WorkerState& worker = *shared;
-      const absl::Time now = absl::Now();
+      const absl::Time now = MonotonicNow();
       const bool was_healthy = worker.view.healthy;
       const std::string reason_before = worker.view.unhealthy_reason;
       worker.describe_context.reset();
@@ -771,7 +815,7 @@ class WorkerPool::Impl {
         worker.next_describe = now + kDescribeAgain;
         changed = was_healthy;
       }
-      // One that was never there is no news, but one that is refused is.
+      // A worker that was never available is not logged, but one that is refused is.
       if (changed || (status.ok() && worker.view.unhealthy_reason != reason_before)) {
         Log(worker.view.healthy ? LogLevel::kInfo : LogLevel::kWarning,
             worker.view.healthy ? "worker is ready"
@@ -786,26 +830,33 @@ class WorkerPool::Impl {
     if (--describing_ == 0) idle_.notify_all();
   }
 
-  // Takes over what the worker told of itself. Tells whether capacity has changed.
+  static size_t SlotsIn(const v1::WorkerDescription& description) {
+    size_t slots = 0;
+    for (const auto& target : description.targets()) slots += MeasuringDevices(target).size();
+    return slots;
+  }
+
+  // Stores the worker's description. Returns whether capacity has changed.
   bool Accept(WorkerState& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const v1::WorkerDescription& told = worker.describe_reply;
     const bool restarted = worker.incarnation != told.worker_id();
     if (restarted) {
       worker.incarnation = told.worker_id();
       worker.problems.clear();
-      worker.record = CallRecord();
+      worker.record = OutlierDetector();
     }
     const v1::WorkerDescription& known = worker.view.description;
-    const bool changed =
-        !worker.view.healthy || restarted || known.compile_credits() != told.compile_credits() ||
-        known.measure_credits() != told.measure_credits() || known.draining() != told.draining();
+    const bool changed = !worker.view.healthy || restarted ||
+                         known.compile_credits() != told.compile_credits() ||
+                         known.measure_credits() != told.measure_credits() ||
+                         known.draining() != told.draining() || SlotsIn(known) != SlotsIn(told);
     worker.view.description = told;
     worker.view.healthy = true;
     worker.view.unhealthy_reason.clear();
     const auto beyond = [](uint32_t all, uint32_t own) { return all > own ? all - own : 0; };
     worker.others_compiles = beyond(told.compiles_in_flight(), worker.view.compiles);
     worker.others_measures = beyond(told.measures_in_flight(), worker.view.measures);
-    if (changed && !worker.removed) ChooseGpu(worker);
+    for (const v1::TargetDescription& described : told.targets()) devices_.Add(described);
     return changed;
   }
 
@@ -817,15 +868,13 @@ class WorkerPool::Impl {
   std::condition_variable wake_;
   std::condition_variable idle_;
   std::vector<std::shared_ptr<WorkerState>> workers_ ABSL_GUARDED_BY(mutex_);
-  // Gone from their names, and not done with what they have.
+  // Removed from DNS, but not finished with their work.
   std::vector<std::shared_ptr<WorkerState>> leaving_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t choices_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<std::shared_ptr<Job>> queue_ ABSL_GUARDED_BY(mutex_);
   std::set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
-  // What the target cuda stands for; empty: not known yet.
-  std::string gpu_model_ ABSL_GUARDED_BY(mutex_);
-  std::string gpu_architecture_ ABSL_GUARDED_BY(mutex_);
+  DeviceRegistry devices_ ABSL_GUARDED_BY(mutex_);
   WorkerPoolCounts counts_ ABSL_GUARDED_BY(mutex_);
   int describing_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -842,11 +891,14 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions
   return std::unique_ptr<WorkerPool>(new WorkerPool(std::move(impl)));
 }
 
-void WorkerPool::Compile(std::shared_ptr<const Problem> problem, const Candidate& candidate,
+void WorkerPool::Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
+                         const Candidate& candidate, const std::string& device_model,
                          CompileDone done) {
   auto job = std::make_shared<Job>();
+  job->request_id = request_id;
   job->kind = Kind::kCompile;
   job->target = candidate.target;
+  job->device_model = device_model;
   job->compile_request.set_problem_id(problem->problem_id);
   job->compile_request.set_target(candidate.target);
   *job->compile_request.mutable_candidate() = ToProto(candidate);
@@ -856,10 +908,11 @@ void WorkerPool::Compile(std::shared_ptr<const Problem> problem, const Candidate
 }
 
 void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
-                                  CompileDone done) {
+                                  const std::string& device_model, CompileDone done) {
   auto job = std::make_shared<Job>();
   job->kind = Kind::kCompile;
   job->target = target;
+  job->device_model = device_model;
   job->compile_request.set_problem_id(problem->problem_id);
   job->compile_request.set_target(target);
   job->compile_request.set_reference(true);
@@ -868,11 +921,14 @@ void WorkerPool::CompileReference(std::shared_ptr<const Problem> problem, const 
   impl_->Submit(std::move(job));
 }
 
-void WorkerPool::Measure(std::shared_ptr<const Problem> problem, const Candidate& candidate,
+void WorkerPool::Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
+                         const Candidate& candidate, const std::string& device_model,
                          MeasureLevel level, MeasureDone done) {
   auto job = std::make_shared<Job>();
+  job->request_id = request_id;
   job->kind = Kind::kMeasure;
   job->target = candidate.target;
+  job->device_model = device_model;
   *job->measure_request.mutable_candidate() = ToProto(candidate);
   job->measure_request.set_level(ToProto(level));
   job->problem = std::move(problem);
@@ -880,12 +936,21 @@ void WorkerPool::Measure(std::shared_ptr<const Problem> problem, const Candidate
   impl_->Submit(std::move(job));
 }
 
-Workers::Capacity WorkerPool::CapacityFor(const std::string& target) const {
-  return impl_->CapacityFor(target);
+void WorkerPool::Cancel(const std::vector<std::string>& request_ids) { impl_->Cancel(request_ids); }
+
+Workers::Capacity WorkerPool::CapacityFor(const std::string& target,
+                                          const std::string& device_model) const {
+  return impl_->CapacityFor(target, device_model);
 }
 
-DeviceInfo WorkerPool::DeviceFor(const std::string& target) const {
-  return impl_->DeviceFor(target);
+std::string WorkerPool::DeviceModelFor(const std::string& target, const std::string& wanted) const {
+  return impl_->DeviceModelFor(target, wanted);
+}
+
+std::vector<Workers::Device> WorkerPool::Devices() const { return impl_->Devices(); }
+
+DeviceInfo WorkerPool::DeviceFor(const std::string& target, const std::string& device_model) const {
+  return impl_->DeviceFor(target, device_model);
 }
 
 std::vector<WorkerView> WorkerPool::View() const { return impl_->View(); }

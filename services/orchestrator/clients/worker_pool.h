@@ -12,30 +12,30 @@
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/worker.pb.h"
 #include "services/orchestrator/clients/address_watch.h"
-#include "services/orchestrator/clients/call_record.h"
+#include "services/orchestrator/clients/outlier_detector.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
 
 struct WorkerPoolOptions {
-  // As AddressWatchOptions.addresses.
+  // As in AddressWatchOptions.addresses.
   AddressWatchOptions discovery;
   ChannelOptions channel;
-  // How often each worker is asked to describe itself. One that says nothing for longer than
-  // `silence_limit` is gone, and what it held is taken to others.
+  // Interval at which each worker is asked to describe itself. A worker that does not answer for
+  // `silence_limit` is considered lost, and its work goes to others.
   absl::Duration describe_interval = absl::Seconds(2);
   absl::Duration describe_timeout = absl::Seconds(2);
   absl::Duration silence_limit = absl::Seconds(15);
-  // A call whose worker neither answers nor dies is given up after this long.
+  // Timeout of a call whose worker neither answers nor dies.
   absl::Duration compile_timeout = absl::Minutes(2);
   absl::Duration measure_timeout = absl::Minutes(10);
-  // How many calls may fail on workers before a candidate is given up, and how many workers it may
-  // take down with it. These may be more: workers are lost for reasons of their own.
+  // Maximum failed calls for a candidate, and maximum workers lost while handling it. The second
+  // limit is higher because workers are also lost for reasons of their own.
   int max_attempts = 4;
   int max_losses = 10;
-  CallRecord::Options outliers;
-  // The GPU that the target cuda is measured on, as workers describe it or as metrics call it
-  // ("h100"); empty: that of the first worker that measures.
+  OutlierDetector::Options outliers;
+  // Device model for requests for the target cuda that name none, as workers describe it or metrics
+  // label it ("h100"). Empty: the most common one.
   std::string gpu_model;
 };
 
@@ -43,54 +43,63 @@ struct WorkerView {
   std::string address;
   bool healthy = false;
   std::string unhealthy_reason;
-  // Left out for a while, or on probation, because its calls failed.
+  // Ejected, or on probation, because its calls failed.
   bool ejected = false;
   v1::WorkerDescription description;
-  // Requests of this pool's that it has now.
+  // Requests of this pool in progress there.
   uint32_t compiles = 0;
   uint32_t measures = 0;
 };
 
-// Since the pool was made.
+// Counts since the pool was created.
 struct WorkerPoolCounts {
   uint64_t ejections = 0;
-  // Calls that were made again, by why.
-  uint64_t repeated_lost = 0;         // the connection broke, or the worker fell silent
-  uint64_t repeated_failed = 0;       // any other error that says nothing of the candidate
-  uint64_t repeated_handed_back = 0;  // the worker drains
-  uint64_t repeated_refused = 0;      // it had no credit left
+  // Calls that were repeated, by reason.
+  uint64_t repeated_lost = 0;         // the connection broke, or the worker did not answer
+  uint64_t repeated_failed = 0;       // any other error that is not the candidate's fault
+  uint64_t repeated_handed_back = 0;  // the worker is draining
+  uint64_t repeated_refused = 0;      // it had no free credit
 };
 
-// The workers that the orchestrator knows. Requests wait in one queue a kind until a worker that
-// serves the target, and has the GPU that the target stands for, has a free credit: the one with
-// the largest share of its credits free. A worker that goes away while it holds requests has them
-// taken to others, at first to such as have not failed them yet.
+// The orchestrator's workers. Requests wait in one queue per kind until a worker that serves the
+// target and has the device model has a free credit. The worker with the largest share of free
+// credits gets the request. Requests of a lost worker are given to other workers, preferring those
+// on which they have not failed yet.
 //
-// A worker whose calls fail out of proportion, though it describes itself, is left out for a
-// growing while, and comes back when one call to it has succeeded. So are never more than half.
+// A worker compiles for the device models that it measures on. A worker that measures on none
+// compiles for all models of its architecture.
+//
+// A worker whose calls fail much more often than those of other workers, although it describes
+// itself, is ejected for a growing period, and comes back after one successful call. At most half
+// of the workers are ejected.
 //
 // Thread-safe.
 class WorkerPool final : public Workers {
  public:
-  // `on_change` is called, from a thread of the pool's, when capacity appears or goes.
+  // `on_change` is called on a thread of the pool when capacity appears or disappears.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(
       WorkerPoolOptions options, std::function<void()> on_change);
-  // Cancels what is under way; its callbacks get CANCELLED before the destructor returns.
+  // Cancels running calls. Their callbacks get CANCELLED before the destructor returns.
   ~WorkerPool() override;
 
-  void Compile(std::shared_ptr<const Problem> problem, const Candidate& candidate,
+  void Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
+               const Candidate& candidate, const std::string& device_model,
                CompileDone done) override;
   void CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
-                        CompileDone done) override;
-  void Measure(std::shared_ptr<const Problem> problem, const Candidate& candidate,
-               MeasureLevel level, MeasureDone done) override;
-  Capacity CapacityFor(const std::string& target) const override;
-  // Device of the first healthy worker that measures on the target; empty while there is none.
-  DeviceInfo DeviceFor(const std::string& target) const;
+                        const std::string& device_model, CompileDone done) override;
+  void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
+               const Candidate& candidate, const std::string& device_model, MeasureLevel level,
+               MeasureDone done) override;
+  void Cancel(const std::vector<std::string>& request_ids) override;
+  Capacity CapacityFor(const std::string& target, const std::string& device_model) const override;
+  std::string DeviceModelFor(const std::string& target, const std::string& wanted) const override;
+  std::vector<Device> Devices() const override;
+  // The device as workers last described it. Only its model if none did.
+  DeviceInfo DeviceFor(const std::string& target, const std::string& device_model) const;
 
   std::vector<WorkerView> View() const;
   WorkerPoolCounts Counts() const;
-  // Requests that wait for a worker.
+  // Number of requests that wait for a worker.
   size_t QueueDepth() const;
 
  private:

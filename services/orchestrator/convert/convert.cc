@@ -1,5 +1,6 @@
 #include "services/orchestrator/convert/convert.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,7 +67,7 @@ Rejection RejectionFromProto(const v1::Rejection& message, absl::Status& status)
   return rejection;
 }
 
-// One overload per event, each filling its arm of the oneof.
+// One overload per event. Each fills its arm of the oneof.
 struct EventWriter {
   v1::Event& out;
 
@@ -84,10 +85,17 @@ struct EventWriter {
     message->set_target(event.target);
     *message->mutable_facts() = ToProto(event.facts);
     message->set_toolchain(event.toolchain);
+    message->set_device_model(event.device_model);
   }
   void operator()(const SearchCreated& event) const {
     out.mutable_search_created()->set_search_id(event.search_id);
     *out.mutable_search_created()->mutable_spec() = ToProto(event.spec);
+    out.mutable_search_created()->set_device_model(event.device_model);
+  }
+  void operator()(const DeviceChosen& event) const {
+    out.mutable_device_chosen()->set_search_id(event.search_id);
+    out.mutable_device_chosen()->set_request_id(event.request_id);
+    out.mutable_device_chosen()->set_device_model(event.device_model);
   }
   void operator()(const EvaluationAccepted& event) const {
     auto* message = out.mutable_evaluation_accepted();
@@ -96,6 +104,8 @@ struct EventWriter {
     message->set_mode(ModeToProto(event.mode));
     *message->mutable_candidate() = ToProto(event.candidate);
     message->set_generated(event.generated);
+    message->set_wanted_device_model(event.wanted_device_model);
+    message->set_device_model(event.device_model);
   }
   void operator()(const EvaluationCompiled& event) const {
     auto* message = out.mutable_evaluation_compiled();
@@ -196,11 +206,16 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
     case v1::Event::kReferenceDescribed: {
       const auto& message = event.reference_described();
       return ReferenceDescribed{message.problem_id(), message.target(), FromProto(message.facts()),
-                                message.toolchain()};
+                                message.toolchain(), message.device_model()};
     }
     case v1::Event::kSearchCreated: {
       KC_ASSIGN_OR_RETURN(SearchSpec spec, FromProto(event.search_created().spec()));
-      return SearchCreated{event.search_created().search_id(), std::move(spec)};
+      return SearchCreated{event.search_created().search_id(), std::move(spec),
+                           event.search_created().device_model()};
+    }
+    case v1::Event::kDeviceChosen: {
+      const auto& message = event.device_chosen();
+      return DeviceChosen{message.search_id(), message.request_id(), message.device_model()};
     }
     case v1::Event::kEvaluationAccepted: {
       const auto& message = event.evaluation_accepted();
@@ -210,6 +225,8 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
       KC_ASSIGN_OR_RETURN(body.mode, FromProto(message.mode()));
       KC_ASSIGN_OR_RETURN(body.candidate, FromProto(message.candidate()));
       body.generated = message.generated();
+      body.wanted_device_model = message.wanted_device_model();
+      body.device_model = message.device_model();
       return body;
     }
     case v1::Event::kEvaluationCompiled: {
@@ -329,6 +346,7 @@ v1::SearchSpec ToProto(const SearchSpec& spec) {
   message.set_max_in_flight(spec.max_in_flight);
   message.set_measure_everything(spec.measure_everything);
   message.set_max_forecast_tokens(spec.max_forecast_tokens);
+  message.mutable_device_models()->Add(spec.device_models.begin(), spec.device_models.end());
   if (spec.generator == GeneratorKind::kLlm) {
     auto* limits = message.mutable_generator_limits();
     limits->set_max_requests(spec.generator_limits.max_requests);
@@ -370,7 +388,7 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
                                                    kMaxGenerationsInFlight, " is allowed"));
   }
   spec.generator_limits = {limits.max_requests(), limits.max_tokens(), limits.max_in_flight()};
-  // A negative count of a careless client arrives as a huge unsigned one.
+  // A client's negative count arrives as a huge unsigned one.
   for (const auto& [field, value] :
        {std::pair<const char*, uint64_t>{"spec.budget.max_candidates", spec.budget.max_candidates},
         {"spec.budget.max_measurements", spec.budget.max_measurements},
@@ -389,24 +407,38 @@ absl::StatusOr<SearchSpec> FromProto(const v1::SearchSpec& message) {
   spec.max_in_flight = message.max_in_flight();
   spec.measure_everything = message.measure_everything();
   spec.max_forecast_tokens = message.max_forecast_tokens();
+  KC_ASSIGN_OR_RETURN(spec.device_models,
+                      DeviceModelsFromProto("spec.device_models", message.device_models()));
   return spec;
 }
 
 v1::SearchCounts ToProto(const SearchCounts& counts) {
   v1::SearchCounts message;
   message.set_proposed(counts.proposed);
-  message.set_decided(counts.decided);
-  message.set_distinct_candidates(counts.distinct_candidates);
+  message.set_considered(counts.considered);
+  message.set_live(counts.live);
+  message.set_decided(counts.decided());
   message.set_measured(counts.measured);
+  message.set_bootstrap(counts.bootstrap);
+  message.set_selected(counts.selected);
   message.set_deferred(counts.deferred);
   message.set_promoted(counts.promoted);
   message.set_audited(counts.audited);
+  message.set_requested(counts.requested);
+  message.set_unforecast(counts.unforecast);
   message.set_pruned(counts.pruned);
   message.set_rejected(counts.rejected);
   message.set_failures(counts.failures);
+  message.set_unstable(counts.unstable);
+  message.set_compile_errors(counts.compile_errors);
+  message.set_duplicates(counts.duplicates);
+  message.set_reused(counts.reused);
+  message.set_measurements(counts.measurements);
   message.set_confirmations(counts.confirmations);
   *message.mutable_device_time_spent() = DurationToProto(counts.device_time_spent_ns);
-  *message.mutable_device_time_avoided() = DurationToProto(DeviceTimeAvoidedNs(counts));
+  *message.mutable_device_time_preparing() = DurationToProto(counts.device_time_preparing_ns);
+  *message.mutable_device_time_confirming() = DurationToProto(counts.device_time_confirming_ns);
+  *message.mutable_device_time_avoided() = DurationToProto(counts.device_time_avoided_ns);
   if (const GenerationCounts& generation = counts.generation; generation.requested > 0) {
     auto* written = message.mutable_generation();
     written->set_requested(generation.requested);
@@ -419,7 +451,30 @@ v1::SearchCounts ToProto(const SearchCounts& counts) {
     written->set_output_tokens(generation.output_tokens);
     written->set_cost(generation.cost);
   }
+  if (!counts.model_use.empty()) *message.mutable_model_use() = ToProto(counts.model_use);
   return message;
+}
+
+absl::StatusOr<std::vector<std::string>> DeviceModelsFromProto(
+    std::string_view field, const google::protobuf::RepeatedPtrField<std::string>& models) {
+  if (models.size() > static_cast<int>(kMaxDeviceModels)) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": has ", models.size(),
+                                                   " models; at most ", kMaxDeviceModels,
+                                                   " are allowed"));
+  }
+  std::set<std::string> names;
+  for (const std::string& model : models) {
+    if (model.empty() || model.size() > kMaxDeviceModelBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": a model has ",
+                                                     model.size(), " bytes; 1 to ",
+                                                     kMaxDeviceModelBytes, " are allowed"));
+    }
+    if (!names.insert(IdForDevice("", model)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(std::string(field), ": '", model, "' is named twice"));
+    }
+  }
+  return std::vector<std::string>(models.begin(), models.end());
 }
 
 v1::Generation ToProto(const GenerationSettled& settled) {
@@ -481,11 +536,23 @@ v1::SelectiveRisk ToProto(const RiskReport& report) {
   message.set_high(risk.high);
   message.set_candidates(risk.pruned);
   message.set_measured(risk.labels);
-  message.set_certified_threshold(report.threshold);
+  message.set_certified_threshold(report.options.certifies ? report.threshold : 0);
   message.set_alpha(report.options.alpha);
   message.set_delta(report.options.delta);
   message.set_informative(report.informative);
   message.set_alarms(report.alarms);
+  message.set_certifies(report.options.certifies);
+  return message;
+}
+
+v1::Finalist ToProto(const Finalist& finalist) {
+  v1::Finalist message;
+  message.set_candidate_id(finalist.candidate_id);
+  if (finalist.measurements > 0) *message.mutable_speedup() = ToProto(finalist.speedup);
+  message.set_measurements(finalist.measurements);
+  *message.mutable_screening() = ToProto(finalist.screening);
+  message.set_tied(finalist.tied);
+  message.set_failed(finalist.failed);
   return message;
 }
 
@@ -508,6 +575,14 @@ v1::Search ToProto(const SearchSnapshot& snapshot) {
   if (snapshot.ended_ns != 0) *message.mutable_ended_at() = TimestampToProto(snapshot.ended_ns);
   message.set_last_sequence(snapshot.last_sequence);
   *message.mutable_selective_risk() = ToProto(snapshot.risk);
+  for (const Finalist& finalist : snapshot.finalists) {
+    *message.add_finalists() = ToProto(finalist);
+  }
+  message.set_device_model(snapshot.device_model);
+  if (!snapshot.wait_reason.empty()) {
+    message.mutable_waiting()->set_reason(snapshot.wait_reason);
+    *message.mutable_waiting()->mutable_since() = TimestampToProto(snapshot.waiting_since_ns);
+  }
   return message;
 }
 
@@ -529,6 +604,7 @@ v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback) {
   if (with_feedback) message.set_text_feedback(EvaluationFeedback(record.decision, record.result));
   *message.mutable_accepted_at() = TimestampToProto(record.accepted_ns);
   *message.mutable_settled_at() = TimestampToProto(record.settled_ns);
+  message.set_device_model(record.device_model);
   return message;
 }
 

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "google/protobuf/duration.pb.h"
+#include "google/protobuf/repeated_field.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "kernelcast/v1/event.pb.h"
 #include "kernelcast/v1/orchestrator.pb.h"
@@ -16,11 +19,11 @@
 
 namespace kernelcast::orchestrator {
 
-// Between the orchestrator's own types and the messages of orchestrator.proto and event.proto.
-// FromProto answers INVALID_ARGUMENT with the field's path.
+// Converts between the orchestrator's types and the messages of orchestrator.proto and event.proto.
+// FromProto returns INVALID_ARGUMENT with the field's path.
 
 v1::Event ToProto(const Event& event);
-// DATA_LOSS for what no event of this version looks like.
+// DATA_LOSS: not a valid event of this version.
 [[nodiscard]] absl::StatusOr<Event> FromProto(const v1::Event& event);
 
 v1::SearchSpec ToProto(const SearchSpec& spec);
@@ -31,9 +34,15 @@ v1::Generation ToProto(const GenerationSettled& settled);
 v1::Rejection ToProto(const Rejection& rejection);
 v1::SelectiveRisk ToProto(const RiskReport& report);
 v1::Search ToProto(const SearchSnapshot& snapshot);
-// Without text_feedback where `with_feedback` is false.
+// `with_feedback`: fills in text_feedback.
 v1::Evaluation ToProto(const EvaluationRecord& record, bool with_feedback);
 [[nodiscard]] absl::StatusOr<EvaluateMode> FromProto(v1::EvaluateMode mode);
+// Validates the device models of a request. INVALID_ARGUMENT names the field: too many, empty, too
+// long, or duplicate.
+inline constexpr size_t kMaxDeviceModels = 16;
+inline constexpr size_t kMaxDeviceModelBytes = 128;
+[[nodiscard]] absl::StatusOr<std::vector<std::string>> DeviceModelsFromProto(
+    std::string_view field, const google::protobuf::RepeatedPtrField<std::string>& models);
 
 }  // namespace kernelcast::orchestrator
 

@@ -29,7 +29,7 @@ void Archive::Add(Attempt attempt) {
   }
   const double reward = std::log2(attempt.speedup);
   if (Node* known = FindNode(attempt.candidate.candidate_id)) {
-    // Measured again: the newer figure counts.
+    // Measured again: the newer result replaces the older.
     known->reward = reward;
     known->attempt = std::move(attempt);
     return;

@@ -12,52 +12,53 @@
 
 namespace kernelcast::orchestrator {
 
-// What a search remembers of its kernels for those that are still to be written: the best of what
-// was measured, from which the next are made, and the latest that came to nothing.
+// A search's memory of its kernels, for writing new ones: the best measured kernels, which become
+// parents, and the latest failures.
 //
-// Parents are chosen by PUCT without waiting for anything: a request under way counts as an
-// expansion of its parent from the moment it is made, so that several at once spread out, and one
-// that takes long holds nobody up.
+// Parents are chosen by PUCT without waiting for results. A request counts as an expansion of its
+// parent as soon as it is made, so that concurrent requests spread out and a slow one blocks
+// nobody.
 //
 //   score = Q + scale P sqrt(1 + T) / (1 + n)
 //
-// Q is the best reward among a kernel's own children, or else its own; the reward is log2 of the
-// speedup, 0 for the reference; P is larger for the better by rank; n counts a kernel's expansions,
-// T all of them; scale is how far the rewards are apart.
+// Q is the best reward among a kernel's own children, or its own reward if it has none. The reward
+// is log2 of the speedup; that of the reference is 0. P increases with the kernel's rank. n is the
+// number of the kernel's expansions, T the total number. scale is the spread of the rewards.
 //
-// Deterministic: depends on the calls made, in their order, and on nothing else. Keeps kMaxParents
-// kernels, of which kMaxChildren have the same parent, and kMaxSetbacks setbacks. Not thread-safe.
+// Deterministic: depends only on the sequence of calls. Keeps kMaxParents kernels, of which at most
+// kMaxChildren have the same parent, and kMaxSetbacks setbacks. Not thread-safe.
 class Archive {
  public:
   static constexpr size_t kMaxParents = 64;
   static constexpr size_t kMaxChildren = 8;
   static constexpr size_t kMaxSetbacks = 16;
 
-  // The reference, by its id, is always among the parents.
+  // The reference, given by its id, is always among the parents.
   explicit Archive(std::string reference_id);
 
-  // One whose fate has become known.
+  // Adds an attempt whose outcome is known.
   void Add(Attempt attempt);
-  // A kernel is asked for that is to be made from this one. Unknown ids are passed over.
+  // A kernel derived from this parent is being requested. Unknown ids are ignored.
   void Expand(std::string_view parent_id);
 
-  // The reference's id, or that of a measured kernel.
+  // Returns the id of the reference or of a measured kernel.
   const std::string& ChooseParent() const;
 
   const std::string& reference_id() const { return reference_id_; }
-  // Null for the reference and what is not among the parents.
+  // Null for the reference and for kernels that are not among the parents.
   const Attempt* Find(std::string_view candidate_id) const;
   // Null before the first correct measurement.
   const Attempt* Best() const;
-  // At most `count`: those made from the same parent first, then the others, the latest first.
+  // At most `count` setbacks: those derived from the same parent first, then the others, latest
+  // first in each group.
   std::vector<Attempt> Setbacks(std::string_view parent_id, size_t count) const;
 
-  // For State::Digest.
+  // Used by State::Digest.
   std::string Digest() const;
 
  private:
   struct Node {
-    Attempt attempt;  // of the reference only the id
+    Attempt attempt;  // for the reference only the id
     double reward = 0;
     uint64_t expansions = 0;
     bool has_children = false;
@@ -68,9 +69,9 @@ class Archive {
   void Trim(const std::string& parent_id);
 
   std::string reference_id_;
-  // In the order of their arrival; the reference is the first.
+  // In order of arrival. The reference is the first.
   std::vector<Node> nodes_;
-  std::deque<Attempt> setbacks_;  // the latest is the last
+  std::deque<Attempt> setbacks_;  // latest last
   uint64_t expansions_ = 0;
 };
 

@@ -2,21 +2,25 @@
 #define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_ATTEMPT_H_
 
 #include <string>
+#include <vector>
 
+#include "common/domain/anchor.h"
 #include "common/domain/candidate.h"
 #include "common/domain/facts.h"
 
 namespace kernelcast::orchestrator {
 
-// A candidate whose fate is known, as whoever writes the next one is told of it.
+// A candidate with a known outcome, as described to the model that writes the next one.
 struct Attempt {
   Candidate candidate;
-  CompileFacts facts;  // an empty schema where it did not compile
-  // Measured over the reference; 0 where it was not found to be correct.
+  CompileFacts facts;  // empty schema if it did not compile
+  // Measured speedup over the reference. 0 if it was not found to be correct.
   double speedup = 0;
-  // "ok", "compile_error", "pruned", or another measuring outcome such as "wrong_result".
+  // Median time at each bench shape, if it was correct.
+  std::vector<AnchorKernel::ShapeTime> times = {};
+  // "ok", "compile_error", "pruned", or another measurement outcome such as "wrong_result".
   std::string outcome;
-  // What the compiler or the judge said, cut to a few thousand bytes.
+  // Output of the compiler or the judge, cut to a few thousand bytes.
   std::string feedback;
 };
 

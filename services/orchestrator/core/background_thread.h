@@ -10,8 +10,8 @@
 
 namespace kernelcast::orchestrator {
 
-// Does in order what a reactor may not do itself: read the log, parse a problem. Thread-safe; the
-// destructor drops what has not begun.
+// Runs blocking tasks, such as reading the log or parsing a problem, in order on its own thread,
+// because reactors must not block. Thread-safe. The destructor drops tasks that have not started.
 class BackgroundThread {
  public:
   BackgroundThread() : thread_([this] { Run(); }) {}
@@ -44,7 +44,7 @@ class BackgroundThread {
       tasks_.pop_front();
       lock.unlock();
       task();
-      task = nullptr;  // what it holds is given up without the lock
+      task = nullptr;  // destroy what it holds without the lock
       lock.lock();
     }
   }
@@ -53,7 +53,7 @@ class BackgroundThread {
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: uses the other members
 };
 
 }  // namespace kernelcast::orchestrator

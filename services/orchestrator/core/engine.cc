@@ -16,6 +16,7 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/orchestrator/core/next_measurement.h"
 #include "services/orchestrator/core/novelty.h"
 
 namespace kernelcast::orchestrator {
@@ -27,22 +28,24 @@ constexpr int64_t kLabelRetryNs = 2'000'000'000;
 constexpr size_t kManyLabels = 4096;
 constexpr int64_t kManyLabelsPauseNs = 100'000'000;
 
-// Spaces up to this size are known as a whole before a search selects; of larger ones so much, and
-// some more with each measurement, so that variations of the best are among what is selected from.
+// A search first explores this much of a space before it selects, and some more with each
+// measurement, so that variations of the best are among the candidates. Smaller spaces are explored
+// completely.
 constexpr uint64_t kLookAhead = 512;
 constexpr uint64_t kLookAheadPerMeasurement = 8;
 
-// A forecaster that has not learnt from the newest labels is asked again so often, so much later.
+// How often, and after what delay, a forecaster is asked again if it has not learnt from the newest
+// labels.
 constexpr int kMaxBehind = 60;
 constexpr int64_t kBehindWaitNs = 8'000'000;
 
-// Answers of a model in a row that no new kernel came of, after which it is not asked again.
+// Maximum consecutive answers of a model without a new kernel. After that it is not asked again.
 constexpr uint64_t kMaxUselessAnswers = 24;
-// Requests in a row that found nobody, after which the search goes on with the space, if it has
-// one.
+// Consecutive unanswered requests after which the search continues with the template space, if it
+// has one.
 constexpr uint64_t kOutagesBeforeTemplates = 2;
-// Kernels that came to nothing and that a model is shown.
-constexpr size_t kSetbacksTold = 6;
+// Number of failed kernels shown to a model.
+constexpr size_t kReportedSetbacks = 6;
 
 absl::Status CheckId(std::string_view field, const std::string& id) {
   if (id.empty() || id.size() > kMaxIdBytes) {
@@ -59,7 +62,8 @@ absl::Status CheckId(std::string_view field, const std::string& id) {
   return absl::OkStatus();
 }
 
-// The audit's coin for a request: fixed by seed and id, so that a replay draws the same.
+// The random number that decides an audit. A function of seed and id, so that a replay draws the
+// same.
 double AuditDraw(uint64_t seed, const std::string& request_id) {
   ContentHasher hasher;
   const std::string hex =
@@ -67,19 +71,26 @@ double AuditDraw(uint64_t seed, const std::string& request_id) {
   return static_cast<double>(std::stoull(hex.substr(0, 13), nullptr, 16)) * 0x1.0p-52;
 }
 
+constexpr std::string_view kSetAside = "set aside: handling it crashed the orchestrator twice";
+
+// Name of handling a stage's outcome, for the crash journal.
+std::string HandlingName(Stage stage, const std::string& request_id) {
+  return absl::StrCat("stage ", static_cast<int>(stage), ":", request_id);
+}
+
 }  // namespace
 
-// What the engine is to do, and who is doing it: its own thread, or one that posted, at the end of
-// its callback, if it found the engine at rest and there is little to do. So a candidate that comes
-// alone costs no thread's wakeup, and at high rates those who post do not wait for the engine.
+// The engine's task queue. Rounds run on the engine's thread. If the engine is idle and there is
+// little to do, the posting thread runs the round itself at the end of its callback. So a single
+// candidate needs no thread wakeup, and at high rates posting threads do not wait for the engine.
 struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
   using SteadyTime = std::chrono::steady_clock::time_point;
-  // More than this is for the engine's thread.
+  // More tasks than this are left to the engine's thread.
   static constexpr size_t kLittle = 4;
 
   explicit Inbox(Engine* e) : engine(e) {}
 
-  // False after Close. `size`: how many candidates it is about.
+  // Returns false after Close. `size`: number of candidates in the task.
   bool Post(Task task, size_t size = 1) {
     bool little = false;
     {
@@ -87,7 +98,7 @@ struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
       if (closed) return false;
       tasks.push_back(std::move(task));
       tasks_size += size;
-      if (running) return true;  // who runs it looks again
+      if (running) return true;  // the running thread checks again
       little = tasks_size <= kLittle;
     }
     if (!little || !CallbackScope::Defer(this, [self = shared_from_this()] { self->RunHere(); })) {
@@ -95,7 +106,7 @@ struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
     }
     return true;
   }
-  // For what may block, and what is waited for: on the engine's thread.
+  // For tasks that may block or that a thread waits for: runs on the engine's thread.
   bool PostToThread(Task task) { return Post(std::move(task), kLittle + 1); }
 
   void RunHere() {
@@ -107,11 +118,11 @@ struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
       return;
     }
     RunRound(lock, /*here=*/true);
-    // Its thread looks again where it would come too late, or must end.
+    // Wakes the engine's thread if it would wake too late or must end.
     if (closed || !tasks.empty() || wake_at < sleeps_until) wake.notify_one();
   }
 
-  // For the engine's thread: runs rounds until it is closed.
+  // Main loop of the engine's thread.
   void RunRounds() {
     std::unique_lock lock(mutex);
     while (true) {
@@ -137,29 +148,29 @@ struct Engine::Inbox : std::enable_shared_from_this<Engine::Inbox> {
     tasks_size = 0;
     lock.unlock();
     engine->Round(round);
-    round.clear();  // without the lock: what tasks hold may be anything
+    round.clear();  // without the lock, because destroying tasks may run any code
     const SteadyTime next =
-        std::chrono::steady_clock::now() + std::chrono::nanoseconds(engine->RestNs());
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(engine->TimeToNextWakeNs());
     lock.lock();
     running = false;
     wake_at = next;
   }
 
-  // Of Stop and after it, nothing of the engine's is used here.
+  // Not used during or after Stop.
   Engine* const engine;
   std::mutex mutex;
-  std::condition_variable wake;  // of the engine's thread
+  std::condition_variable wake;  // wakes the engine's thread
   std::deque<Task> tasks ABSL_GUARDED_BY(mutex);
   size_t tasks_size ABSL_GUARDED_BY(mutex) = 0;
   bool running ABSL_GUARDED_BY(mutex) = false;
   bool closed ABSL_GUARDED_BY(mutex) = false;
-  // Of the rounds, for whoever runs one: whether this one may take its time, and whether searches
-  // wait for one that may.
+  // Used by the thread that runs a round: whether this round may block, and whether searches wait
+  // for one that may.
   bool may_block = false;
   bool searches_wait = false;
-  // When the next round is due, tasks or none.
+  // When the next round is due, even without tasks.
   SteadyTime wake_at ABSL_GUARDED_BY(mutex) = SteadyTime::min();
-  // How long the engine's thread would sleep; the beginning of time where it does not.
+  // When the engine's thread will wake up. SteadyTime::min() if it is not sleeping.
   SteadyTime sleeps_until ABSL_GUARDED_BY(mutex) = SteadyTime::min();
 };
 
@@ -170,6 +181,7 @@ SearchSnapshot Snapshot(const Search& search, const State& state) {
     snapshot.problem_name = problem->name;
   }
   snapshot.spec = search.spec;
+  snapshot.device_model = search.device_model;
   snapshot.status = search.status;
   snapshot.end_reason = search.end_reason;
   snapshot.counts = search.counts;
@@ -179,6 +191,7 @@ SearchSnapshot Snapshot(const Search& search, const State& state) {
   snapshot.ended_ns = search.ended_ns;
   snapshot.last_sequence = search.last_sequence;
   snapshot.risk = search.routes.risk().Report();
+  snapshot.finalists = search.finalists;
   return snapshot;
 }
 
@@ -220,7 +233,7 @@ void Engine::Stop() {
   inbox_->wake.notify_one();
   if (!thread_.joinable()) return;
   thread_.join();
-  // What was left to do is dropped now, so that whoever waits for it learns of it.
+  // Dropping the remaining tasks notifies those who wait for them.
   std::deque<Task> dropped;
   {
     std::lock_guard lock(inbox_->mutex);
@@ -254,7 +267,7 @@ absl::Status Engine::Recover() {
 
 void Engine::Post(Task task) { inbox_->Post(std::move(task)); }
 
-int64_t Engine::RestNs() {
+int64_t Engine::TimeToNextWakeNs() {
   if (inbox_->searches_wait) return 0;
   return std::min(next_tick_ns_, ResumeReranks()) - clock_->MonotonicNs();
 }
@@ -343,7 +356,7 @@ void Engine::Fail(const absl::Status& status) {
 
 bool Engine::Emit(EventBody body) {
   auto event = std::make_unique<Event>();
-  event->time_ns = clock_->WallNs();
+  event->time_ns = NowNs();
   event->body = std::move(body);
   AppendEntry entry = EntryFor(*event, state_);
   const absl::Status applied = state_.Apply(state_.last_sequence() + 1, *event);
@@ -385,7 +398,8 @@ void Engine::UpdateFigures() {
 // --- Commands ---------------------------------------------------------------------------------
 
 void Engine::PutProblem(std::vector<ProblemFile> files, ProblemDone done) {
-  // Parsed on the caller's thread: it may take milliseconds, and the state parses the same bytes.
+  // Parsed on the caller's thread, because it may take milliseconds. The state parses the same
+  // bytes.
   absl::StatusOr<Problem> parsed = ParseProblem(files);
   if (!parsed.ok()) {
     done(parsed.status());
@@ -393,12 +407,12 @@ void Engine::PutProblem(std::vector<ProblemFile> files, ProblemDone done) {
   }
   Post([this, id = parsed->problem_id, files = std::move(files), done = std::move(done)]() mutable {
     if (state_.FindProblem(id) == nullptr && !Emit(ProblemPut{std::move(files)})) {
-      Afterwards([done = std::move(done)] {
+      AfterCommit([done = std::move(done)] {
         done(absl::InternalError("the problem could not be stored"));
       });
       return;
     }
-    Afterwards([done = std::move(done), problem = state_.FindProblem(id)] { done(problem); });
+    AfterCommit([done = std::move(done), problem = state_.FindProblem(id)] { done(problem); });
   });
 }
 
@@ -415,7 +429,7 @@ void Engine::Evaluate(std::vector<EvaluateCall> calls) {
     }
     return;
   }
-  // Shared, for tasks are copyable.
+  // Shared because tasks must be copyable.
   const auto valid = std::make_shared<std::vector<EvaluateCall>>();
   valid->reserve(calls.size());
   for (EvaluateCall& call : calls) {
@@ -446,6 +460,10 @@ absl::Status Engine::Admit(const EvaluateCommand& command) const {
     return absl::UnavailableError("the orchestrator is draining");
   }
   const Candidate& candidate = command.candidate;
+  if (!command.search_id.empty() && !command.device_models.empty()) {
+    return absl::InvalidArgumentError(
+        "device_models: is not allowed with a search_id, whose device model applies");
+  }
   auto problem = state_.FindProblem(candidate.problem_id);
   if (problem == nullptr) {
     return absl::NotFoundError(absl::StrCat("candidate.problem_id: '", candidate.problem_id,
@@ -482,24 +500,24 @@ absl::Status Engine::Admit(const EvaluateCommand& command) const {
 
 void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
   auto answer = [&](absl::StatusOr<EvaluationRecord> result) {
-    Afterwards([done = std::move(done), result = std::move(result)] { done(result); });
+    AfterCommit([done = std::move(done), result = std::move(result)] { done(result); });
   };
-  auto same_request = [&](const std::string& candidate_id, const std::string& search_id,
-                          EvaluateMode mode) -> absl::Status {
-    if (candidate_id == command.candidate.candidate_id && search_id == command.search_id &&
-        mode == command.mode) {
+  if (IsAboutSeveral(command)) return EvaluateOnEach(std::move(command), std::move(done));
+  const std::string wanted = command.device_models.empty() ? "" : command.device_models.front();
+  auto same_request = [&](const auto& earlier) -> absl::Status {
+    if (earlier.candidate.candidate_id == command.candidate.candidate_id &&
+        earlier.search_id == command.search_id && earlier.mode == command.mode &&
+        earlier.wanted_device_model == wanted) {
       return absl::OkStatus();
     }
     return absl::AlreadyExistsError(
-        absl::StrCat("request_id: '", command.request_id, "' was used for candidate ", candidate_id,
-                     "; another candidate, search or mode needs another id"));
+        absl::StrCat("request_id: '", command.request_id, "' was used for candidate ",
+                     earlier.candidate.candidate_id,
+                     "; another candidate, search, mode or device model needs another id"));
   };
 
   if (const Evaluation* live = state_.FindEvaluation(command.request_id)) {
-    if (absl::Status same = same_request(live->candidate.candidate_id, live->search_id, live->mode);
-        !same.ok()) {
-      return answer(same);
-    }
+    if (absl::Status same = same_request(*live); !same.ok()) return answer(same);
     waiters_[command.request_id].push_back(std::move(done));
     return;
   }
@@ -517,7 +535,7 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
       history != nullptr && history->standing == CandidateHistory::Standing::kMeasured;
   const bool reads = measured_before || state_.MayHaveAccepted(command.request_id);
   if (reads && !inbox_->may_block) {
-    // Shared, for tasks are copyable.
+    // Shared because tasks must be copyable.
     const auto again =
         std::make_shared<EvaluateCall>(EvaluateCall{std::move(command), std::move(done)});
     if (!inbox_->PostToThread(
@@ -534,11 +552,7 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     return answer(earlier.status());
   }
   if (std::optional<EvaluationRecord> record = FoldEvaluation(*earlier)) {
-    if (absl::Status same =
-            same_request(record->candidate.candidate_id, record->search_id, record->mode);
-        !same.ok()) {
-      return answer(same);
-    }
+    if (absl::Status same = same_request(*record); !same.ok()) return answer(same);
     return answer(*std::move(record));
   }
   if (absl::Status admitted = Admit(command); !admitted.ok()) {
@@ -560,10 +574,11 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     done = std::move(waiters_[command.request_id].back());
     waiters_.erase(command.request_id);
   }
-  const std::string budget = search != nullptr ? ExhaustedBudget(*search) : "";
+  std::string budget = search != nullptr ? ExhaustedBudget(*search) : "";
+  if (!budget.empty() && GoesOnAfter(*search, budget)) budget.clear();
   waiters_[command.request_id].push_back(std::move(done));
   Accept(command.request_id, command.search_id, command.mode, std::move(command.candidate), false,
-         command.trace);
+         command.trace, wanted);
   if (!duplicate_of.empty()) {
     Rejection rejection;
     rejection.cause = Rejection::Cause::kDuplicate;
@@ -596,7 +611,7 @@ bool Engine::ReuseMeasurement(const EvaluateCommand& command,
   settled.request_id = command.request_id;
   settled.result = std::get<Measurement>(record->result);
   settled.reused = true;
-  Settle(std::move(settled));
+  Settle(std::move(settled), /*decided_now=*/true);
   return true;
 }
 
@@ -620,93 +635,104 @@ void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done
 
 void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                                const TraceContext& trace) {
-  auto answer = [&](absl::StatusOr<SearchSnapshot> result) {
-    Afterwards([done = std::move(done), result = std::move(result)] { done(result); });
-  };
-  if (!search_id.empty()) {
-    if (const Search* existing = state_.FindSearch(search_id)) {
-      if (existing->spec == spec) return answer(Snapshot(*existing, state_));
-      return answer(absl::AlreadyExistsError(absl::StrCat(
-          "search_id: '", search_id, "' is in use by a search with another specification")));
+  if (search_id.empty()) search_id = RandomId("s_");
+  absl::StatusOr<SearchSnapshot> result = absl::InternalError("");
+  if (spec.device_models.size() <= 1) {
+    result = CreateSearch(search_id, std::move(spec), trace);
+  } else {
+    for (const std::string& model : spec.device_models) {
+      SearchSpec one = spec;
+      one.device_models = {model};
+      result = CreateSearch(IdForDevice(search_id, model), std::move(one), trace);
+      if (!result.ok()) break;
     }
+    if (result.ok()) result = SnapshotAll(search_id);
   }
-  if (draining_) return answer(absl::UnavailableError("the orchestrator is draining"));
+  AfterCommit([done = std::move(done), result = std::move(result)] { done(result); });
+}
+
+absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id, SearchSpec spec,
+                                                    const TraceContext& trace) {
+  if (const Search* existing = state_.FindSearch(search_id)) {
+    if (existing->spec == spec) return SnapshotOf(*existing);
+    return absl::AlreadyExistsError(absl::StrCat(
+        "search_id: '", search_id, "' is in use by a search with another specification"));
+  }
+  if (draining_) return absl::UnavailableError("the orchestrator is draining");
   auto problem = state_.FindProblem(spec.problem_id);
   if (problem == nullptr) {
-    return answer(absl::NotFoundError(absl::StrCat("spec.problem_id: '", spec.problem_id,
-                                                   "' is not known; put the problem first")));
+    return absl::NotFoundError(absl::StrCat("spec.problem_id: '", spec.problem_id,
+                                            "' is not known; put the problem first"));
   }
   auto target = problem->targets.find(spec.target);
   if (target == problem->targets.end()) {
-    return answer(absl::InvalidArgumentError(absl::StrCat(
-        "spec.target: problem ", problem->name, " has no reference for '", spec.target, "'")));
+    return absl::InvalidArgumentError(absl::StrCat("spec.target: problem ", problem->name,
+                                                   " has no reference for '", spec.target, "'"));
   }
   if (spec.generator == GeneratorKind::kLlm) {
     if (writer_ == nullptr) {
-      return answer(absl::FailedPreconditionError(
+      return absl::FailedPreconditionError(
           "spec.generator: this orchestrator was started without a language model (--llm); "
-          "template and external are allowed"));
+          "template and external are allowed");
     }
     if (spec.budget == Budget{} && spec.generator_limits.max_requests == 0 &&
         spec.generator_limits.max_tokens == 0) {
-      return answer(absl::InvalidArgumentError(
-          "spec.budget: at least one limit, of the budget or of the generator, must be set"));
+      return absl::InvalidArgumentError(
+          "spec.budget: at least one limit, of the budget or of the generator, must be set");
     }
   }
   if (spec.generator == GeneratorKind::kTemplate) {
     if (!target->second.space) {
-      return answer(absl::InvalidArgumentError(
-          absl::StrCat("spec.generator: problem ", problem->name,
-                       " has no template space for target '", spec.target, "'")));
+      return absl::InvalidArgumentError(absl::StrCat("spec.generator: problem ", problem->name,
+                                                     " has no template space for target '",
+                                                     spec.target, "'"));
     }
     if (spec.budget == Budget{}) {
-      return answer(absl::InvalidArgumentError(
-          "spec.budget: at least one limit must be set for a template search"));
+      return absl::InvalidArgumentError(
+          "spec.budget: at least one limit must be set for a template search");
     }
   }
-  if (search_id.empty()) search_id = RandomId("s_");
-  Emit(SearchCreated{search_id, std::move(spec)});
-  if (const Search* search = state_.FindSearch(search_id)) traces_.BeginSearch(*search, trace);
+  std::string device_model =
+      DeviceModelFor(spec.target, spec.device_models.empty() ? "" : spec.device_models.front());
+  Emit(SearchCreated{search_id, std::move(spec), std::move(device_model)});
+  const Search& search = *state_.FindSearch(search_id);
+  traces_.BeginSearch(search, trace);
   const TraceScope scope(&trace);
-  Log(LogLevel::kInfo, "search started", {{"search_id", search_id}, {"problem", problem->name}});
-  answer(Snapshot(*state_.FindSearch(search_id), state_));
+  Log(LogLevel::kInfo, "search started",
+      {{"search_id", search_id}, {"problem", problem->name}, {"device", search.device_model}});
+  return SnapshotOf(search);
 }
 
 void Engine::StopSearch(std::string search_id, SearchDone done) {
   Post([this, id = std::move(search_id), done = std::move(done)] {
-    const Search* search = state_.FindSearch(id);
-    if (search == nullptr) {
-      Afterwards([done, id] {
-        done(absl::NotFoundError(absl::StrCat("search_id: '", id, "' is not known")));
-      });
-      return;
+    for (const Search* search : SearchesOf(id)) {
+      if (search->ended_ns == 0 && !search->stopped) {
+        Emit(SearchFinishing{search->search_id, std::string(kStoppedReason)});
+      }
     }
-    if (search->status == SearchStatus::kRunning) Emit(SearchFinishing{id, "stopped"});
-    Afterwards([done, snapshot = Snapshot(*search, state_)] { done(snapshot); });
+    AfterCommit([done, result = SnapshotAll(id)] { done(result); });
   });
 }
 
 void Engine::GetSearch(std::string search_id, SearchDone done) {
   Post([this, id = std::move(search_id), done = std::move(done)] {
-    const Search* search = state_.FindSearch(id);
-    absl::StatusOr<SearchSnapshot> result =
-        absl::NotFoundError(absl::StrCat("search_id: '", id, "' is not known"));
-    if (search != nullptr) result = Snapshot(*search, state_);
-    Afterwards([done, result = std::move(result)] { done(result); });
+    AfterCommit([done, result = SnapshotAll(id)] { done(result); });
   });
 }
 
 void Engine::ListSearches(SearchesDone done) {
   Post([this, done = std::move(done)] {
     std::vector<SearchSnapshot> result;
-    for (const auto& [id, search] : state_.searches()) result.push_back(Snapshot(search, state_));
-    Afterwards([done, result = std::move(result)] { done(result); });
+    for (const auto& [id, search] : state_.searches()) result.push_back(SnapshotOf(search));
+    AfterCommit([done, result = std::move(result)] { done(result); });
   });
 }
 
 void Engine::CapacityChanged() {
   Post([this] {
+    device_models_.clear();
     dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
+    LookForDevices();
   });
 }
 
@@ -733,7 +759,7 @@ absl::Status Engine::failure() const {
 
 void Engine::DigestState(DigestDone done) {
   Post([this, done = std::move(done)] {
-    Afterwards([done, sequence = state_.last_sequence(), digest = state_.DigestHash()] {
+    AfterCommit([done, sequence = state_.last_sequence(), digest = state_.DigestHash()] {
       done(sequence, digest);
     });
   });
@@ -745,7 +771,7 @@ void Engine::SetFailureCallback(std::function<void()> callback) {
 }
 
 bool Engine::Inspect(const std::function<void(const State&)>& read) {
-  // Owned by the task alone: a task that is dropped breaks it, which ends the wait too.
+  // Owned by the task alone: dropping the task breaks the promise, which also ends the wait.
   auto finished = std::make_shared<std::promise<void>>();
   std::future<void> ended = finished->get_future();
   auto has_run = std::make_shared<std::atomic<bool>>(false);
@@ -765,13 +791,19 @@ void Engine::BeginDrain() {
 // --- The life of an evaluation ----------------------------------------------------------------
 
 void Engine::Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
-                    Candidate candidate, bool generated, const TraceContext& trace) {
+                    Candidate candidate, bool generated, const TraceContext& trace,
+                    const std::string& wanted_device_model) {
   EvaluationAccepted accepted;
   accepted.request_id = request_id;
   accepted.search_id = search_id;
   accepted.mode = mode;
   accepted.candidate = std::move(candidate);
   accepted.generated = generated;
+  const Search* const search = search_id.empty() ? nullptr : state_.FindSearch(search_id);
+  accepted.device_model = search != nullptr
+                              ? search->device_model
+                              : DeviceModelFor(accepted.candidate.target, wanted_device_model);
+  accepted.wanted_device_model = wanted_device_model;
   if (!Emit(std::move(accepted))) return;
   traces_.Begin(*state_.FindEvaluation(request_id), trace);
   EndAfterwards(traces_.Part(request_id, "kernelcast.accept"));
@@ -779,8 +811,8 @@ void Engine::Accept(const std::string& request_id, const std::string& search_id,
 
 void Engine::EndAfterwards(Span span) {
   if (!span.recording()) return;
-  // Shared, for effects are copyable.
-  Afterwards([kept = std::make_shared<Span>(std::move(span))] { kept->End(); });
+  // Shared because effects must be copyable.
+  AfterCommit([kept = std::make_shared<Span>(std::move(span))] { kept->End(); });
 }
 
 void Engine::Advance(const std::string& request_id) {
@@ -788,13 +820,24 @@ void Engine::Advance(const std::string& request_id) {
   if (evaluation == nullptr || acting_.contains(request_id)) {
     return;
   }
+  const bool settled =
+      evaluation->decision.has_value() && evaluation->decision->kind != DecisionKind::kMeasure;
+  if (!settled && CrashJournal::SetsAside(options_.crash_journal,
+                                          HandlingName(evaluation->stage, request_id))) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kUnavailable;
+    rejection.detail = std::string(kSetAside);
+    Log(LogLevel::kError, kSetAside, {{"request_id", request_id}});
+    return Reject(request_id, DecisionReason::kUnavailable, std::move(rejection));
+  }
+  if (!settled && !HasDevice(*evaluation)) return;
   switch (evaluation->stage) {
     case Stage::kCompile: return StartCompile(*evaluation);
     case Stage::kForecast: return StartForecast(*evaluation);
     case Stage::kDecide: return Decide(request_id);
     case Stage::kMeasure:
       if (evaluation->decision->kind == DecisionKind::kMeasure) return StartMeasure(*evaluation);
-      // A crash came between the decision and its settlement.
+      // A crash happened between the decision and its settlement.
       if (evaluation->decision->kind == DecisionKind::kPrune) {
         return Settle(EvaluationSettled{request_id, Pruned{}, false});
       }
@@ -807,11 +850,12 @@ void Engine::Advance(const std::string& request_id) {
 
 void Engine::StartCompile(const Evaluation& evaluation) {
   acting_.insert(evaluation.request_id);
-  AtOnce([this, id = evaluation.request_id, candidate = evaluation.candidate,
+  RunNow([this, id = evaluation.request_id, candidate = evaluation.candidate,
+          device_model = evaluation.device_model,
           problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     traces_.BeginStage(id, "kernelcast.compile");
     const TraceScope scope(traces_.Of(id));
-    workers_->Compile(problem, candidate,
+    workers_->Compile(id, problem, candidate, device_model,
                       [this, inbox = inbox_, id](absl::StatusOr<CompileResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
                           OnCompiled(id, std::move(result));
@@ -821,6 +865,7 @@ void Engine::StartCompile(const Evaluation& evaluation) {
 }
 
 void Engine::OnCompiled(const std::string& request_id, absl::StatusOr<CompileResult> result) {
+  const CrashJournal::Hold hold(options_.crash_journal, HandlingName(Stage::kCompile, request_id));
   acting_.erase(request_id);
   traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
@@ -847,24 +892,28 @@ void Engine::OnCompiled(const std::string& request_id, absl::StatusOr<CompileRes
   Advance(request_id);
 }
 
-void Engine::DescribeReference(const std::string& problem_id, const std::string& target) {
-  if (!describing_references_.emplace(problem_id, target).second) {
+void Engine::DescribeReference(const std::string& problem_id, const std::string& target,
+                               const std::string& device_model) {
+  if (!describing_references_.emplace(problem_id, target, device_model).second) {
     return;
   }
-  AtOnce([this, problem_id, target, problem = state_.FindProblem(problem_id)] {
+  RunNow([this, problem_id, target, device_model, problem = state_.FindProblem(problem_id)] {
     workers_->CompileReference(
-        problem, target,
-        [this, inbox = inbox_, problem_id, target](absl::StatusOr<CompileResult> result) {
-          inbox->Post([this, problem_id, target, result = std::move(result)]() mutable {
-            OnReferenceDescribed(problem_id, target, std::move(result));
-          });
+        problem, target, device_model,
+        [this, inbox = inbox_, problem_id, target,
+         device_model](absl::StatusOr<CompileResult> result) {
+          inbox->Post(
+              [this, problem_id, target, device_model, result = std::move(result)]() mutable {
+                OnReferenceDescribed(problem_id, target, device_model, std::move(result));
+              });
         });
   });
 }
 
 void Engine::OnReferenceDescribed(const std::string& problem_id, const std::string& target,
+                                  const std::string& device_model,
                                   absl::StatusOr<CompileResult> result) {
-  describing_references_.erase({problem_id, target});
+  describing_references_.erase({problem_id, target, device_model});
   std::string failure;
   if (!result.ok()) {
     failure = std::string(result.status().message());
@@ -874,13 +923,13 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
   } else {
     auto& compiled = std::get<CompiledCandidate>(*result);
     Emit(ReferenceDescribed{problem_id, target, std::move(compiled.facts),
-                            compiled.artifact.toolchain});
+                            compiled.artifact.toolchain, device_model});
   }
   std::vector<std::string> waiting;
   for (std::string& id : state_.EvaluationIds()) {
     const Evaluation& evaluation = *state_.FindEvaluation(id);
     if (evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
-        evaluation.candidate.target == target) {
+        evaluation.candidate.target == target && evaluation.device_model == device_model) {
       waiting.push_back(std::move(id));
     }
   }
@@ -898,8 +947,11 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
   }
   std::vector<std::string> hopeless;
   for (const std::string& id : state_.open_searches()) {
-    const SearchSpec& spec = state_.FindSearch(id)->spec;
-    if (spec.problem_id == problem_id && spec.target == target) hopeless.push_back(id);
+    const Search& search = *state_.FindSearch(id);
+    if (search.spec.problem_id == problem_id && search.spec.target == target &&
+        search.device_model == device_model) {
+      hopeless.push_back(id);
+    }
   }
   for (const std::string& id : hopeless) Emit(SearchClosed{id, "", true, failure});
 }
@@ -911,16 +963,19 @@ void Engine::StartForecast(const Evaluation& evaluation) {
   if (unwanted) {
     return Decide(evaluation.request_id);
   }
-  const ReferenceDescribed* reference =
-      state_.FindReference(evaluation.candidate.problem_id, evaluation.candidate.target);
+  const ReferenceDescribed* reference = state_.FindReference(
+      evaluation.candidate.problem_id, evaluation.candidate.target, evaluation.device_model);
   if (reference == nullptr) {
-    return DescribeReference(evaluation.candidate.problem_id, evaluation.candidate.target);
+    return DescribeReference(evaluation.candidate.problem_id, evaluation.candidate.target,
+                             evaluation.device_model);
   }
   acting_.insert(evaluation.request_id);
   ForecastQuery query{evaluation.candidate, evaluation.facts, reference->facts,
                       evaluation.search_id,
                       search != nullptr ? search->spec.max_forecast_tokens : 0};
-  AtOnce([this, id = evaluation.request_id, query = std::move(query),
+  query.device_model = evaluation.device_model;
+  query.anchor = AnchorFor(evaluation.candidate, search, evaluation.device_model);
+  RunNow([this, id = evaluation.request_id, query = std::move(query),
           problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     traces_.BeginStage(id, "kernelcast.forecast");
     const TraceScope scope(traces_.Of(id));
@@ -934,6 +989,7 @@ void Engine::StartForecast(const Evaluation& evaluation) {
 }
 
 void Engine::OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result) {
+  const CrashJournal::Hold hold(options_.crash_journal, HandlingName(Stage::kForecast, request_id));
   acting_.erase(request_id);
   traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
@@ -963,15 +1019,19 @@ void Engine::OnForecast(const std::string& request_id, absl::StatusOr<ForecastRe
 
 Decision Engine::MakeDecision(const Evaluation& evaluation) const {
   const Search* search = state_.FindSearch(evaluation.search_id);
-  static const Policy* const default_policy = [] {
-    return MakePolicy(kDefaultPolicy, {}).value().release();
-  }();
   const Policy& policy =
-      search != nullptr && search->policy != nullptr ? *search->policy : *default_policy;
+      search != nullptr && search->policy != nullptr ? *search->policy : DefaultPolicy();
 
   PolicyInput input;
-  if (search != nullptr) input = CountsFor(*search);
+  if (search != nullptr) {
+    input = CountsFor(*search);
+  } else if (const ProblemHistory* history =
+                 state_.FindHistory(evaluation.candidate.problem_id, evaluation.candidate.target,
+                                    evaluation.device_model)) {
+    input = history->Input();
+  }
   input.forecast = evaluation.forecast ? &*evaluation.forecast : nullptr;
+  input.declined = evaluation.declined;
   input.reconsidered = evaluation.reconsidered;
   input.audit_draw = AuditDraw(search != nullptr ? search->spec.seed : 0, evaluation.request_id);
   const bool selectable = search != nullptr && search->generator != nullptr &&
@@ -980,7 +1040,7 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
   if (selectable) {
     input.start = search->generator->IsStart(evaluation.candidate.candidate_id);
   } else {
-    // What is no point of the space is settled now, for no selection will ask for it again.
+    // A candidate outside the space is settled now, because no selection will consider it again.
     input.selects = false;
   }
 
@@ -988,7 +1048,8 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
   auto overrule = [&](DecisionReason reason) {
     decision.reason = reason;
     decision.kind = KindOf(reason);
-    decision.audit_propensity = 1;
+    decision.audit_propensity = decision.kind == DecisionKind::kMeasure ? 1 : 0;
+    decision.audited_reason.reset();
   };
   if (evaluation.mode == EvaluateMode::kForecast) {
     overrule(evaluation.forecast ? DecisionReason::kForecastOnly : DecisionReason::kUnavailable);
@@ -997,8 +1058,16 @@ Decision Engine::MakeDecision(const Evaluation& evaluation) const {
     overrule(DecisionReason::kRequested);
   }
   const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
-  if (decision.kind == DecisionKind::kMeasure && search != nullptr && !confirmation &&
-      !ExhaustedBudget(*search).empty()) {
+  if (search == nullptr || confirmation) return decision;
+  const std::string limit = ExhaustedBudget(*search);
+  if (limit.empty()) return decision;
+  // No audit is possible any more.
+  decision.audit_propensity = 0;
+  if (GoesOnAfter(*search, limit)) {
+    if (evaluation.mode == EvaluateMode::kForecast) return decision;
+    overrule(DecisionReason::kBudget);
+    if (evaluation.forecast) decision.kind = DecisionKind::kPrune;
+  } else if (decision.kind == DecisionKind::kMeasure) {
     overrule(evaluation.forecast ? DecisionReason::kBudgetPace : DecisionReason::kBudget);
   }
   return decision;
@@ -1021,7 +1090,7 @@ void Engine::Decide(const std::string& request_id) {
       rejection.detail = ExhaustedBudget(*state_.FindSearch(evaluation->search_id));
     } else {
       rejection.cause = Rejection::Cause::kUnavailable;
-      rejection.detail = "no forecast was to be had";
+      rejection.detail = "no forecast was available";
     }
     return Reject(request_id, decision.reason, std::move(rejection));
   }
@@ -1030,7 +1099,7 @@ void Engine::Decide(const std::string& request_id) {
     return Settle(EvaluationSettled{request_id, Pruned{}, false}, /*decided_now=*/true);
   }
   if (observer_ != nullptr) {
-    Afterwards(
+    AfterCommit(
         [this, evaluation = *evaluation, decision] { observer_->OnDecided(evaluation, decision); });
   }
   Advance(request_id);
@@ -1053,11 +1122,12 @@ void Engine::StartMeasure(const Evaluation& evaluation) {
   acting_.insert(evaluation.request_id);
   const MeasureLevel level =
       evaluation.mode == EvaluateMode::kFinal ? MeasureLevel::kFinal : MeasureLevel::kScreen;
-  Afterwards([this, id = evaluation.request_id, candidate = evaluation.candidate, level,
-              problem = state_.FindProblem(evaluation.candidate.problem_id)] {
+  AfterCommit([this, id = evaluation.request_id, candidate = evaluation.candidate, level,
+               device_model = evaluation.device_model,
+               problem = state_.FindProblem(evaluation.candidate.problem_id)] {
     traces_.BeginStage(id, "kernelcast.measure");
     const TraceScope scope(traces_.Of(id));
-    workers_->Measure(problem, candidate, level,
+    workers_->Measure(id, problem, candidate, device_model, level,
                       [this, inbox = inbox_, id](absl::StatusOr<MeasureResult> result) {
                         inbox->Post([this, id, result = std::move(result)]() mutable {
                           OnMeasured(id, std::move(result));
@@ -1067,6 +1137,7 @@ void Engine::StartMeasure(const Evaluation& evaluation) {
 }
 
 void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureResult> result) {
+  const CrashJournal::Hold hold(options_.crash_journal, HandlingName(Stage::kMeasure, request_id));
   acting_.erase(request_id);
   traces_.EndStage(request_id, result.status());
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
@@ -1100,7 +1171,7 @@ void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureRes
 void Engine::Settle(EvaluationSettled settled, bool decided_now) {
   const Evaluation* live = state_.FindEvaluation(settled.request_id);
   if (live == nullptr) return;
-  // Shared by what is done afterwards.
+  // Shared by the effects below.
   const auto kept = std::make_shared<const Evaluation>(*live);
   const Evaluation& evaluation = *kept;
   Span commit = traces_.Part(settled.request_id, "kernelcast.commit");
@@ -1111,14 +1182,14 @@ void Engine::Settle(EvaluationSettled settled, bool decided_now) {
   EndAfterwards(std::move(commit));
   EndAfterwards(traces_.Settle(evaluation, settled));
   if (observer_ != nullptr) {
-    Afterwards([this, kept, settled, decided_now] {
+    AfterCommit([this, kept, settled, decided_now] {
       if (decided_now) observer_->OnDecided(*kept, *kept->decision);
       observer_->OnSettled(*kept, settled);
     });
   }
   if (!waiters_.contains(settled.request_id)) return;
-  Afterwards([this, record = MakeRecord(evaluation, settled, batch_.events.back()->time_ns,
-                                        state_.last_sequence())]() mutable {
+  AfterCommit([this, record = MakeRecord(evaluation, settled, batch_.events.back()->time_ns,
+                                         state_.last_sequence())]() mutable {
     auto waiting = waiters_.extract(record.request_id);
     std::vector<EvaluateDone>& dones = waiting.mapped();
     for (size_t i = 1; i < dones.size(); ++i) dones[i](record);
@@ -1131,13 +1202,14 @@ void Engine::Settle(EvaluationSettled settled, bool decided_now) {
 PolicyInput Engine::CountsFor(const Search& search) const {
   PolicyInput input;
   if (search.incumbent) {
-    // Never below the reference: a candidate that merely beats a slow incumbent is no win.
+    // At least 1: a candidate that only beats an incumbent slower than the reference is not a win.
     input.incumbent_speedup = std::max(1.0, MeasuredSpeedup(search.incumbent->measurement)->value);
   }
-  input.measured = search.counts.measured;
+  input.measured = search.counts.measurements;
   input.measuring = search.measuring;
   input.max_measurements = search.spec.budget.max_measurements;
-  input.decided = search.counts.decided;
+  input.decided = search.counts.considered -
+                  std::min(search.counts.considered, search.in_flight - search.measuring);
   input.expected_decisions = ExpectedDecisions(search);
   input.history = &search.routes;
   if (search.generator != nullptr) {
@@ -1149,16 +1221,12 @@ PolicyInput Engine::CountsFor(const Search& search) const {
 
 bool Engine::MaySelect(const Search& search) const {
   if (search.spec.budget.max_wall_time_ns > 0) return true;
-  PolicyInput input = CountsFor(search);
-  // Of the candidates, however often each was decided on.
-  input.decided = search.counts.distinct_candidates -
-                  std::min(search.counts.distinct_candidates, search.in_flight - search.measuring);
-  return search.policy->MaySelect(input);
+  return search.policy->MaySelect(CountsFor(search));
 }
 
 uint64_t Engine::LookAhead(const Search& search) const {
   const auto rerank = reranks_.find(search.search_id);
-  return kLookAhead + kLookAheadPerMeasurement * (search.counts.measured + search.measuring) +
+  return kLookAhead + kLookAheadPerMeasurement * (search.counts.measurements + search.measuring) +
          (rerank == reranks_.end() ? 0 : rerank->second.further);
 }
 
@@ -1177,22 +1245,27 @@ uint64_t Engine::ExpectedDecisions(const Search& search) const {
 std::string Engine::ExhaustedBudget(const Search& search) const {
   const Budget& budget = search.spec.budget;
   if (budget.max_measurements > 0 &&
-      search.counts.measured + search.measuring >= budget.max_measurements) {
+      search.counts.measurements + search.measuring >= budget.max_measurements) {
     return "max_measurements";
   }
   if (budget.max_device_time_ns > 0 &&
-      search.counts.device_time_spent_ns >= budget.max_device_time_ns) {
+      search.counts.device_time_spent_ns - search.counts.device_time_confirming_ns >=
+          budget.max_device_time_ns) {
     return "max_device_time";
   }
-  if (budget.max_wall_time_ns > 0 &&
-      clock_->WallNs() - search.started_ns >= budget.max_wall_time_ns) {
+  if (budget.max_wall_time_ns > 0 && NowNs() - search.started_ns >= budget.max_wall_time_ns) {
     return "max_wall_time";
   }
   if (search.spec.generator == GeneratorKind::kExternal && budget.max_candidates > 0 &&
-      search.counts.distinct_candidates > budget.max_candidates) {
+      search.counts.considered > budget.max_candidates) {
     return "max_candidates";
   }
   return "";
+}
+
+bool Engine::GoesOnAfter(const Search& search, const std::string& limit) {
+  return search.spec.generator == GeneratorKind::kExternal &&
+         (limit == "max_measurements" || limit == "max_device_time");
 }
 
 void Engine::DriveSearches() {
@@ -1200,7 +1273,7 @@ void Engine::DriveSearches() {
   dirty.swap(dirty_searches_);
   for (const std::string& search_id : dirty) {
     const Search* search = state_.FindSearch(search_id);
-    // To propose and to rank takes milliseconds where spaces are large.
+    // Proposing and ranking take milliseconds for large spaces.
     if (!inbox_->may_block && search != nullptr &&
         (search->generator != nullptr || search->generation != nullptr)) {
       dirty_searches_.insert(search_id);
@@ -1216,8 +1289,10 @@ void Engine::DriveSearch(const std::string& search_id) {
   if (search == nullptr || search->ended_ns != 0 || draining_) {
     return;
   }
+  if (!CheckDevice(search_id)) return;
   if (search->status == SearchStatus::kRunning) {
-    if (const std::string budget = ExhaustedBudget(*search); !budget.empty()) {
+    const std::string budget = ExhaustedBudget(*search);
+    if (!budget.empty() && !GoesOnAfter(*search, budget)) {
       Emit(SearchFinishing{search_id, absl::StrCat("budget: ", budget)});
     } else if (search->generation != nullptr) {
       AskForKernels(search_id);
@@ -1226,10 +1301,7 @@ void Engine::DriveSearch(const std::string& search_id) {
     }
     return;
   }
-  if (const auto writing = writing_stops_.find(search_id); writing != writing_stops_.end()) {
-    Afterwards([stop = std::move(writing->second)]() mutable { stop.request_stop(); });
-    writing_stops_.erase(writing);
-  }
+  StopWriting(search_id);
   if (search->in_flight == 0) {
     Confirm(search_id);
   }
@@ -1237,12 +1309,12 @@ void Engine::DriveSearch(const std::string& search_id) {
 
 void Engine::Propose(const std::string& search_id) {
   const Search& search = *state_.FindSearch(search_id);
-  // Also where no forecast will ask for it: the labels and the records of the search name its
-  // facts.
-  if (state_.FindReference(search.spec.problem_id, search.spec.target) == nullptr) {
-    DescribeReference(search.spec.problem_id, search.spec.target);
+  // Also if no forecast needs it, because the search's labels and records contain its facts.
+  const SearchSpec& spec = search.spec;
+  if (state_.FindReference(spec.problem_id, spec.target, search.device_model) == nullptr) {
+    DescribeReference(spec.problem_id, spec.target, search.device_model);
   }
-  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
+  const Workers::Capacity capacity = workers_->CapacityFor(spec.target, search.device_model);
   const uint64_t slots = std::max<uint64_t>(1, capacity.measure_slots);
   const uint64_t limit = InFlightLimit(search);
   const uint64_t max_candidates = search.spec.budget.max_candidates;
@@ -1250,10 +1322,10 @@ void Engine::Propose(const std::string& search_id) {
   bool all_proposed = false;
   while (true) {
     all_proposed = search.generator->proposed() >= search.generator->space_size() ||
-                   (max_candidates > 0 && search.counts.distinct_candidates >= max_candidates);
-    // No more than what keeps the workers busy: what is decided later knows more.
+                   (max_candidates > 0 && search.counts.considered >= max_candidates);
+    // Only enough to keep the workers busy, because later decisions know more.
     if (all_proposed || search.in_flight >= limit || search.measuring >= 2 * slots) break;
-    if (!search.spec.measure_everything && search.counts.distinct_candidates >= look_ahead) break;
+    if (!search.spec.measure_everything && search.counts.considered >= look_ahead) break;
     const std::string request_id = absl::StrCat(search_id, "/", search.counts.proposed + 1);
     Accept(request_id, search_id,
            search.spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
@@ -1266,8 +1338,8 @@ void Engine::Propose(const std::string& search_id) {
     }
     return;
   }
-  // Where measurements are what is scarce, each is chosen knowing all those before it; where only
-  // time is, the next waits at the device already.
+  // If measurements are limited, each is chosen with the results of all before it. If only time is
+  // limited, the next one already waits at the device.
   const uint64_t ahead = search.spec.budget.max_measurements > 0 ? 0 : slots;
   if (search.measuring < slots + ahead && MaySelect(search)) {
     Rerank(search_id);
@@ -1276,7 +1348,7 @@ void Engine::Propose(const std::string& search_id) {
 
 uint64_t Engine::InFlightLimit(const Search& search) const {
   if (search.spec.max_in_flight > 0) return search.spec.max_in_flight;
-  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
+  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target, search.device_model);
   return std::max<uint64_t>(2, capacity.compile_credits) +
          2 * std::max<uint64_t>(1, capacity.measure_slots);
 }
@@ -1287,22 +1359,21 @@ Engine::Asking Engine::AskingOf(const Search& search) const {
   const Generation& generation = *search.generation;
   const GenerationCounts& counts = search.counts.generation;
   const GeneratorLimits& limits = search.spec.generator_limits;
-  // One that nobody answered has cost nothing.
+  // Unanswered requests cost nothing.
   if (limits.max_requests > 0 && counts.requested - counts.unanswered >= limits.max_requests) {
     return {Asking::Kind::kSpent, "budget: generator_requests"};
   }
   if (limits.max_tokens > 0) {
     const uint64_t spent = counts.input_tokens + counts.output_tokens;
     const uint64_t answered = counts.written + counts.duplicates + counts.unusable;
-    // What is under way will cost as much as the others did.
+    // Assume that requests in progress cost as much as the others did.
     const uint64_t pending = answered == 0 ? 0 : spent / answered * generation.in_flight.size();
     if (spent + pending >= limits.max_tokens) {
       return {Asking::Kind::kSpent, "budget: generator_tokens"};
     }
   }
   if (search.spec.budget.max_candidates > 0 &&
-      search.counts.distinct_candidates + generation.in_flight.size() >=
-          search.spec.budget.max_candidates) {
+      search.counts.considered + generation.in_flight.size() >= search.spec.budget.max_candidates) {
     return {Asking::Kind::kSpent, "budget: max_candidates"};
   }
   if (writer_ == nullptr) {
@@ -1311,9 +1382,9 @@ Engine::Asking Engine::AskingOf(const Search& search) const {
   if (generation.useless_answers >= kMaxUselessAnswers) {
     return {Asking::Kind::kUseless,
             absl::StrCat("the last ", generation.useless_answers,
-                         " answers of the model were of no use: ", generation.reasons.back())};
+                         " answers of the model were unusable: ", generation.reasons.back())};
   }
-  if (generation.outages > 0 && clock_->WallNs() - generation.away_since_ns >=
+  if (generation.outages > 0 && NowNs() - generation.away_since_ns >=
                                     absl::ToInt64Nanoseconds(options_.generation_patience)) {
     return {Asking::Kind::kAway, absl::StrCat("the model is away: ", generation.outage)};
   }
@@ -1326,7 +1397,7 @@ void Engine::FinishSpace(const Search& search) {
     Emit(SearchFinishing{search.search_id, kNothingLeft});
     return;
   }
-  // A model that is away for a moment is waited for.
+  // Waits for a model that is briefly unavailable.
   const Asking asking = AskingOf(search);
   if (asking.kind == Asking::Kind::kYes) return;
   Emit(SearchFinishing{search.search_id, absl::StrCat(kNothingLeft, "; ", asking.reason)});
@@ -1335,10 +1406,11 @@ void Engine::FinishSpace(const Search& search) {
 void Engine::AskForKernels(const std::string& search_id) {
   const Search& search = *state_.FindSearch(search_id);
   const Generation& generation = *search.generation;
-  if (state_.FindReference(search.spec.problem_id, search.spec.target) == nullptr) {
-    DescribeReference(search.spec.problem_id, search.spec.target);
+  const SearchSpec& spec = search.spec;
+  if (state_.FindReference(spec.problem_id, spec.target, search.device_model) == nullptr) {
+    DescribeReference(spec.problem_id, spec.target, search.device_model);
   }
-  // Those of before a crash, too.
+  // Includes requests from before a crash.
   if (writer_ != nullptr) {
     for (const auto& [number, request] : generation.in_flight) {
       if (!writing_.contains({search_id, number})) StartGeneration(search, number);
@@ -1354,7 +1426,7 @@ void Engine::AskForKernels(const std::string& search_id) {
     }
     if (asking.kind != Asking::Kind::kAway) return;
   }
-  const Workers::Capacity capacity = workers_->CapacityFor(search.spec.target);
+  const Workers::Capacity capacity = workers_->CapacityFor(spec.target, search.device_model);
   const uint64_t slots = std::max<uint64_t>(1, capacity.measure_slots);
   const uint64_t limit = InFlightLimit(search);
   uint64_t at_once = search.spec.generator_limits.max_in_flight > 0
@@ -1367,15 +1439,15 @@ void Engine::AskForKernels(const std::string& search_id) {
         static_cast<double>(absl::ToInt64Nanoseconds(options_.max_generation_backoff)),
         std::ldexp(static_cast<double>(absl::ToInt64Nanoseconds(options_.generation_backoff)),
                    static_cast<int>(std::min<uint64_t>(generation.outages - 1, 30)))));
-    wait = clock_->WallNs() - generation.last_outage_ns < backoff_ns;
+    wait = NowNs() - generation.last_outage_ns < backoff_ns;
   }
-  // An answer takes so long that some are asked for while others are measured, but no more than can
-  // be looked at when they come: what is asked later knows more. One that is away may come back.
+  // Answers take long, so some are requested while others are measured, but no more than can be
+  // handled when they arrive, because later requests know more. An unavailable model may come back.
   const auto may_ask = [&] {
     const Asking::Kind kind = AskingOf(search).kind;
     return kind == Asking::Kind::kYes || kind == Asking::Kind::kAway;
   };
-  // What the space has in flight meanwhile does not keep anybody from asking whether it has.
+  // During an outage, candidates of the space in flight do not prevent another request.
   const auto has_room = [&] {
     return generation.outages > 0 ||
            (search.in_flight + generation.in_flight.size() < limit && search.measuring < 2 * slots);
@@ -1403,8 +1475,9 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
   GenerationQuery query;
   query.problem = state_.FindProblem(search.spec.problem_id);
   query.target = search.spec.target;
+  query.device_model = search.device_model;
   if (const ReferenceDescribed* reference =
-          state_.FindReference(search.spec.problem_id, search.spec.target)) {
+          state_.FindReference(search.spec.problem_id, search.spec.target, search.device_model)) {
     query.reference_facts = reference->facts;
   }
   if (const Attempt* parent = generation.archive.Find(parent_id)) query.parent = *parent;
@@ -1412,17 +1485,18 @@ void Engine::StartGeneration(const Search& search, uint64_t number) {
       best != nullptr && best->candidate.candidate_id != parent_id) {
     query.best = *best;
   }
-  query.setbacks = generation.archive.Setbacks(parent_id, kSetbacksTold);
+  query.setbacks = generation.archive.Setbacks(parent_id, kReportedSetbacks);
   query.unusable_answers.assign(generation.reasons.begin(), generation.reasons.end());
   int64_t left_ns = absl::ToInt64Nanoseconds(options_.generation_timeout);
   if (search.spec.budget.max_wall_time_ns > 0) {
-    left_ns = std::min(
-        left_ns, search.spec.budget.max_wall_time_ns - (clock_->WallNs() - search.started_ns));
+    left_ns =
+        std::min(left_ns, search.spec.budget.max_wall_time_ns - (NowNs() - search.started_ns));
   }
   query.deadline_ns = clock_->MonotonicNs() + std::max<int64_t>(left_ns, 1);
   query.stop = writing_stops_[search.search_id].get_token();
-  Afterwards([this, query = std::move(query), search_id = search.search_id, number,
-              trace = traces_.OfSearch(search.search_id)]() mutable {
+  query.request_id = absl::StrCat(search.search_id, "/", number);
+  AfterCommit([this, query = std::move(query), search_id = search.search_id, number,
+               trace = traces_.OfSearch(search.search_id)]() mutable {
     const TraceScope scope(&trace);
     writer_->Write(std::move(query),
                    [this, inbox = inbox_, search_id, number](GenerationReply reply) {
@@ -1476,13 +1550,13 @@ void Engine::OnGenerated(const std::string& search_id, uint64_t number, Generati
     settled.detail = std::get<GenerationReply::Unanswered>(reply.result).reason;
   }
   if (settled.outcome != GenerationOutcome::kWritten) {
-    Log(LogLevel::kInfo, "a request for a kernel came to nothing",
+    Log(LogLevel::kInfo, "a request for a kernel failed",
         {{"search_id", search_id},
          {"outcome", std::string(Name(settled.outcome))},
          {"detail", settled.detail}});
   }
   if (!Emit(settled)) return;
-  if (observer_ != nullptr) Afterwards([this, settled] { observer_->OnGenerated(settled); });
+  if (observer_ != nullptr) AfterCommit([this, settled] { observer_->OnGenerated(settled); });
   if (request_id.empty()) return;
   Accept(request_id, search_id,
          search->spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
@@ -1498,15 +1572,16 @@ void Engine::Rerank(const std::string& search_id) {
       last != nullptr && !last->decision.has_value()) {
     return;
   }
-  if (rerank.measured != search.counts.measured) {
-    rerank.measured = search.counts.measured;
+  if (rerank.measured != search.counts.measurements) {
+    rerank.measured = search.counts.measurements;
     rerank.submitted.clear();
     rerank.nothing_left = false;
   }
   const ReferenceDescribed* reference =
-      state_.FindReference(search.spec.problem_id, search.spec.target);
+      state_.FindReference(search.spec.problem_id, search.spec.target, search.device_model);
   std::vector<std::string> candidate_ids;
   std::vector<ForecastQuery> queries;
+  std::shared_ptr<const AnchorKernel> anchor;
   if (reference != nullptr && !rerank.nothing_left) {
     for (const auto& [candidate_id, history] : search.history) {
       if (history.standing != CandidateHistory::Standing::kPruned ||
@@ -1516,20 +1591,22 @@ void Engine::Rerank(const std::string& search_id) {
       std::optional<Candidate> candidate = search.generator->Find(candidate_id);
       if (!candidate) continue;
       candidate_ids.push_back(candidate_id);
+      if (anchor == nullptr) anchor = AnchorFor(*candidate, &search, search.device_model);
       queries.push_back(ForecastQuery{*std::move(candidate), history.facts, reference->facts,
-                                      search_id, search.spec.max_forecast_tokens, true});
+                                      search_id, search.spec.max_forecast_tokens, true,
+                                      search.device_model, anchor});
     }
   }
   if (queries.empty()) {
     const bool more = search.generator->proposed() < search.generator->space_size() &&
                       (search.spec.budget.max_candidates == 0 ||
-                       search.counts.distinct_candidates < search.spec.budget.max_candidates);
+                       search.counts.considered < search.spec.budget.max_candidates);
     if (more) {
-      if (search.counts.distinct_candidates >= LookAhead(search)) {
+      if (search.counts.considered >= LookAhead(search)) {
         rerank.further += kLookAheadPerMeasurement;
         Post([this, search_id] { dirty_searches_.insert(search_id); });
       }
-      // What is proposed meanwhile may be worth measuring.
+      // Candidates proposed in the meantime may be worth measuring.
       rerank.nothing_left = false;
     } else if (search.in_flight == 0) {
       reranks_.erase(search_id);
@@ -1538,8 +1615,10 @@ void Engine::Rerank(const std::string& search_id) {
     return;
   }
   rerank.running = true;
-  AtOnce([this, search_id, candidate_ids = std::move(candidate_ids), queries = std::move(queries),
-          problem = state_.FindProblem(search.spec.problem_id)]() mutable {
+  RunNow([this, search_id, candidate_ids = std::move(candidate_ids), queries = std::move(queries),
+          problem = state_.FindProblem(search.spec.problem_id),
+          trace = traces_.OfSearch(search_id)]() mutable {
+    const TraceScope scope(&trace);
     forecasters_->ForecastAll(
         problem, std::move(queries),
         [this, inbox = inbox_, search_id, candidate_ids = std::move(candidate_ids)](
@@ -1567,7 +1646,7 @@ void Engine::OnReranked(const std::string& search_id, std::vector<std::string> c
     const auto* forecast = std::get_if<Forecast>(&result);
     if (forecast != nullptr) labels_seen = std::max(labels_seen, forecast->labels_seen);
   }
-  const uint64_t measured = search->counts.measured;
+  const uint64_t measured = search->counts.measurements;
   if (rerank.learns && rerank.behind < kMaxBehind &&
       labels_seen < rerank.labels_seen + (measured - rerank.labels_measured)) {
     ++rerank.behind;
@@ -1587,19 +1666,15 @@ void Engine::OnReranked(const std::string& search_id, std::vector<std::string> c
   PolicyInput input = CountsFor(*search);
   input.reconsidered = true;
   input.audit_draw = 1;
-  double best_improvement = -1;
-  const std::string* best_id = nullptr;
+  std::vector<const Forecast*> measurable(candidate_ids.size(), nullptr);
   for (size_t i = 0; i < candidate_ids.size(); ++i) {
     const auto* forecast = std::get_if<Forecast>(&(*forecasts)[i]);
     if (forecast == nullptr || !ValidateForecast(*forecast).ok()) continue;
     input.forecast = forecast;
-    if (search->policy->Decide(input).kind != DecisionKind::kMeasure) continue;
-    const double improvement = ExpectedImprovement(*forecast, input.incumbent_speedup);
-    if (improvement > best_improvement) {
-      best_improvement = improvement;
-      best_id = &candidate_ids[i];
-    }
+    if (search->policy->Decide(input).kind == DecisionKind::kMeasure) measurable[i] = forecast;
   }
+  const std::optional<size_t> next = ChooseNext(measurable, input.incumbent_speedup);
+  const std::string* const best_id = next.has_value() ? &candidate_ids[*next] : nullptr;
   if (best_id == nullptr) {
     rerank.nothing_left = true;
     return;
@@ -1615,50 +1690,6 @@ void Engine::OnReranked(const std::string& search_id, std::vector<std::string> c
   rerank.request_id = request_id;
   Accept(request_id, search_id, EvaluateMode::kRoute, *std::move(candidate), true);
   Advance(request_id);
-}
-
-void Engine::Confirm(const std::string& search_id) {
-  const Search& search = *state_.FindSearch(search_id);
-  if (search.confirmation_requests.empty()) {
-    std::vector<std::pair<std::string, std::string>> chosen;
-    for (const auto& [speedup, candidate_id] : search.leaders) {
-      if (static_cast<int>(chosen.size()) >= options_.confirm_candidates) break;
-      auto known = search.history.find(candidate_id);
-      if (known == search.history.end()) continue;
-      // Readable once it is durable.
-      if (settling_.contains(known->second.request_id)) {
-        Afterwards(
-            [this, search_id] { Post([this, search_id] { dirty_searches_.insert(search_id); }); });
-        return;
-      }
-      chosen.emplace_back(candidate_id, known->second.request_id);
-    }
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      absl::StatusOr<std::vector<StoredEvent>> events = store_->ReadEvaluation(chosen[i].second);
-      if (!events.ok()) continue;
-      std::optional<EvaluationRecord> record = FoldEvaluation(*events);
-      if (!record) continue;
-      const std::string request_id = absl::StrCat(search_id, "/confirm/", i + 1);
-      Accept(request_id, search_id, EvaluateMode::kFinal, std::move(record->candidate), true);
-      Advance(request_id);
-    }
-    if (search.in_flight > 0) return;
-  }
-  const Incumbent* best = nullptr;
-  for (const Incumbent& confirmation : search.confirmations) {
-    if (best == nullptr || MeasuredSpeedup(confirmation.measurement)->value >
-                               MeasuredSpeedup(best->measurement)->value) {
-      best = &confirmation;
-    }
-  }
-  Log(LogLevel::kInfo, "search ended",
-      {{"search_id", search_id},
-       {"reason", search.end_reason},
-       {"measured", search.counts.measured},
-       {"pruned", search.counts.pruned},
-       {"best_speedup", best != nullptr ? MeasuredSpeedup(best->measurement)->value : 0.0}});
-  Emit(SearchClosed{search_id, best != nullptr ? best->request_id : "", false, ""});
-  reranks_.erase(search_id);
 }
 
 int64_t Engine::ResumeReranks() {
@@ -1684,12 +1715,12 @@ void Engine::OfferLabels() {
       clock_->MonotonicNs() < next_label_offer_ns_) {
     return;
   }
-  // Many wait where a forecaster is away; going through them takes a while.
+  // Many labels wait if a forecaster is unavailable, and iterating over them takes a while.
   if (labels_offered_.size() > kManyLabels) {
     next_label_offer_ns_ = clock_->MonotonicNs() + kManyLabelsPauseNs;
   }
-  // An offer may take long, where one of several forecasters is away: later labels do not wait for
-  // it.
+  // An offer may take long if one of several forecasters is unavailable. Later labels do not wait
+  // for it.
   std::map<std::string, std::vector<LabelRecord>> by_problem;
   for (const auto& [request_id, pending] : state_.pending_labels()) {
     if (labels_offered_.contains(request_id)) continue;
@@ -1700,9 +1731,9 @@ void Engine::OfferLabels() {
     std::vector<std::string> request_ids;
     for (const LabelRecord& label : labels) request_ids.push_back(label.label_id);
     labels_offered_.insert(request_ids.begin(), request_ids.end());
-    Afterwards([this, problem_id = problem_id, labels = std::move(labels),
-                request_ids = std::move(request_ids),
-                problem = state_.FindProblem(problem_id)]() mutable {
+    AfterCommit([this, problem_id = problem_id, labels = std::move(labels),
+                 request_ids = std::move(request_ids),
+                 problem = state_.FindProblem(problem_id)]() mutable {
       forecasters_->Observe(
           problem, std::move(labels),
           [this, inbox = inbox_, problem_id, request_ids](const absl::Status& status) {
@@ -1712,7 +1743,7 @@ void Engine::OfferLabels() {
                 Emit(LabelsObserved{request_ids});
               } else {
                 next_label_offer_ns_ = clock_->MonotonicNs() + kLabelRetryNs;
-                Log(LogLevel::kWarning, "labels not taken by the forecaster",
+                Log(LogLevel::kWarning, "labels not accepted by the forecaster",
                     {{"problem_id", problem_id},
                      {"labels", request_ids.size()},
                      {"error", std::string(status.ToString())}});
@@ -1725,14 +1756,15 @@ void Engine::OfferLabels() {
 
 void Engine::Tick() {
   dirty_searches_.insert(state_.open_searches().begin(), state_.open_searches().end());
+  LookForDevices();
   if (observer_ != nullptr) {
-    Afterwards([this] { observer_->OnOverview(MakeOverview()); });
+    AfterCommit([this] { observer_->OnOverview(MakeOverview()); });
   }
 }
 
 EngineOverview Engine::MakeOverview() {
   EngineOverview overview;
-  overview.now_ns = clock_->WallNs();
+  overview.now_ns = NowNs();
   for (const auto& [id, search] : state_.searches()) {
     if (search.ended_ns != 0 && search.ended_ns < overview_ns_) continue;
     EngineOverview::SearchFigures& figures = overview.searches.emplace_back();
@@ -1741,28 +1773,33 @@ EngineOverview Engine::MakeOverview() {
       figures.problem_name = problem->name;
     }
     figures.target = search.spec.target;
+    figures.device_model = search.device_model;
     figures.policy = search.spec.policy;
     figures.status = search.status;
     figures.end_reason = search.end_reason;
     figures.started_ns = search.started_ns;
     figures.ended_ns = search.ended_ns;
     figures.counts = search.counts;
+    figures.selects = search.generator != nullptr;
     const std::optional<Incumbent>& best =
         search.confirmed.has_value() ? search.confirmed : search.incumbent;
     const Ratio* const speedup = best ? MeasuredSpeedup(best->measurement) : nullptr;
     if (speedup != nullptr) figures.best = *speedup;
     figures.risk = search.routes.risk().Report();
   }
-  std::map<std::pair<std::string_view, Stage>, EngineOverview::Queue> queues;
+  using QueueKey = std::tuple<std::string_view, std::string_view, Stage>;
+  std::map<QueueKey, EngineOverview::Queue> queues;
   for (const auto& [id, evaluation] : state_.evaluations()) {
-    EngineOverview::Queue& queue = queues[{evaluation.candidate.target, evaluation.stage}];
+    EngineOverview::Queue& queue =
+        queues[{evaluation.candidate.target, evaluation.device_model, evaluation.stage}];
     if (queue.depth++ == 0 || evaluation.accepted_ns < queue.oldest_accepted_ns) {
       queue.oldest_accepted_ns = evaluation.accepted_ns;
     }
   }
   for (auto& [key, queue] : queues) {
-    queue.target = std::string(key.first);
-    queue.stage = key.second;
+    queue.target = std::string(std::get<0>(key));
+    queue.device_model = std::string(std::get<1>(key));
+    queue.stage = std::get<2>(key);
     overview.queues.push_back(std::move(queue));
   }
   overview_ns_ = overview.now_ns;

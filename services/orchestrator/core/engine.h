@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/crash_journal.h"
 #include "common/base/trace_context.h"
 #include "common/tracing/tracer.h"
 #include "services/orchestrator/core/evaluation_traces.h"
@@ -32,30 +34,39 @@
 namespace kernelcast::orchestrator {
 
 struct EngineOptions {
-  // Evaluations accepted and not settled; one more is refused with RESOURCE_EXHAUSTED.
+  // Limit of evaluations accepted and not settled. Further ones are refused with
+  // RESOURCE_EXHAUSTED.
   size_t max_live_evaluations = 20'000;
-  // How many of a search's best are measured again at the final level when it ends.
-  int confirm_candidates = 3;
-  // A measurement that the environment made worthless is repeated so many times.
+  // Maximum number of a search's best candidates that are measured again at the final level when it
+  // ends (confirmation.h). 0: none.
+  int confirm_candidates = ConfirmationLimits().candidates;
+  // Number of times that a measurement is repeated if the environment was unstable.
   int unstable_retries = 2;
   LogWriterOptions log;
-  // How often budgets of wall time are looked at, and labels offered again to an absent forecaster.
+  // Interval at which wall-time budgets are checked and labels are offered again to an absent
+  // forecaster.
   absl::Duration tick = absl::Seconds(1);
-  // Of a request for a new kernel, retries included.
+  // Timeout of a request for a new kernel, including retries.
   absl::Duration generation_timeout = absl::Minutes(10);
-  // After a request that found nobody the next one is made so much later, and twice as much with
-  // each further one.
+  // Delay after a request that no endpoint answered. Doubles with each further one, up to the
+  // maximum.
   absl::Duration generation_backoff = absl::Milliseconds(500);
   absl::Duration max_generation_backoff = absl::Seconds(15);
-  // How long a search waits for a model that is away before it goes on, or ends, without it.
+  // How long a search waits for an unavailable model before it continues or ends without it.
   absl::Duration generation_patience = absl::Minutes(2);
+  // How long a search or evaluation waits for a starting worker before it fails, if its target or
+  // device model has had no worker since this process started.
+  absl::Duration device_grace = absl::Seconds(10);
+  // Inputs that crashed the process twice are set aside. Null: disabled. Must outlive the engine.
+  CrashJournal* crash_journal = nullptr;
 };
 
-// A search as it stands, without what only the engine needs.
+// State of a search, without data that only the engine needs.
 struct SearchSnapshot {
   std::string search_id;
   std::string problem_name;
   SearchSpec spec;
+  std::string device_model;
   SearchStatus status = SearchStatus::kRunning;
   std::string end_reason;
   SearchCounts counts;
@@ -65,8 +76,15 @@ struct SearchSnapshot {
   int64_t ended_ns = 0;
   uint64_t last_sequence = 0;
   RiskReport risk;
+  // Why the search cannot make progress, and since when. Empty: it can.
+  std::string wait_reason;
+  int64_t waiting_since_ns = 0;
+  // For a call about searches on several device models: the other searches.
+  std::vector<SearchSnapshot> further;
+  std::vector<Finalist> finalists;
 };
 
+// Without wait_reason and waiting_since_ns, which only the engine knows.
 SearchSnapshot Snapshot(const Search& search, const State& state);
 
 struct EngineFigures {
@@ -77,34 +95,38 @@ struct EngineFigures {
   uint64_t live_generations = 0;
 };
 
-// All that is under way at one moment.
+// All work in progress at one moment.
 struct EngineOverview {
   struct Queue {
     std::string target;
     Stage stage = Stage::kCompile;
     uint64_t depth = 0;
     int64_t oldest_accepted_ns = 0;
+    std::string device_model = {};
   };
-  // Of one that has not ended, or has since the last overview; of all in the first one.
+  // Covers searches that are open or ended since the last overview. The first overview covers all.
   struct SearchFigures {
     std::string search_id;
     std::string problem_name;
     std::string target;
+    std::string device_model;
     std::string policy;
     SearchStatus status = SearchStatus::kRunning;
     std::string end_reason;
     int64_t started_ns = 0;
-    int64_t ended_ns = 0;  // 0: it has not ended
+    int64_t ended_ns = 0;  // 0: open
     SearchCounts counts;
-    Ratio best;  // 0: nothing is measured yet
+    // It may still measure candidates that it has pruned.
+    bool selects = false;
+    Ratio best;  // 0: nothing measured yet
     RiskReport risk;
   };
   int64_t now_ns = 0;
-  std::vector<Queue> queues;  // those that are not empty
+  std::vector<Queue> queues;  // non-empty queues only
   std::vector<SearchFigures> searches;
 };
 
-// What the metrics need to know. Called on the engine's thread, after the events are durable.
+// Receives events for metrics. Called on the engine's thread, after the events are durable.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
@@ -112,38 +134,41 @@ class EngineObserver {
   virtual void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) = 0;
   virtual void OnGenerated(const GenerationSettled& settled) = 0;
   virtual void OnFigures(const EngineFigures& figures) = 0;
-  // Once a tick.
+  // Called once per tick.
   virtual void OnOverview(const EngineOverview& overview) = 0;
 };
 
-// Carries evaluations and searches from acceptance to settlement.
+// Drives evaluations and searches from acceptance to settlement.
 //
-// One thread at a time owns the state: the engine's own, or, for the little that a lone candidate
-// brings, one that is at the end of a callback (CallbackScope) and finds the engine at rest. It
-// takes commands and completions from an inbox, turns them into events and applies them; another
-// appends them to the store, a batch at a time. Callers are answered, and watchers and forecasters
-// told, only of what is durable, and only on a durable decision is a GPU or a model that writes
-// kernels put to work. Compiling and forecasting begin at once: where a crash takes the events that
-// they follow from, nobody had been promised anything and they are done again. After a crash the
-// same state comes back by replay, and what was under way is started again; a completion that no
-// longer fits its evaluation is dropped, so that nothing is settled twice.
+// One thread at a time owns the state: the engine's own thread or, for the small work of a single
+// candidate, a thread at the end of a callback (CallbackScope) that finds the engine idle. It takes
+// commands and completions from an inbox, turns them into events and applies them. Another thread
+// appends the events to the store in batches.
 //
-// All public calls are thread-safe and return at once; callbacks run one at a time, on the thread
-// that owns the state, below "the engine's thread", and must not block. Should the store fail, the
-// engine stops: the process must end, and recover when it can.
+// Callers are answered, and watchers and forecasters notified, only when the events are durable.
+// GPUs and kernel-writing models are used only after a durable decision. Compiling and forecasting
+// start at once: if a crash loses the events they follow from, nothing had been promised, and they
+// are repeated.
+//
+// After a crash, replay restores the same state and restarts the work that was in progress. A
+// completion that no longer fits its evaluation is dropped, so nothing is settled twice.
+//
+// All public methods are thread-safe and return at once. Callbacks run one at a time on the thread
+// that owns the state, called "the engine's thread" below, and must not block. If the store fails,
+// the engine stops; the process must exit and recover.
 class Engine {
  public:
-  // Replays the store. The ports, the store, the clock and the observer must outlive the engine;
-  // the observer may be null, and so may the writer, where no search can have kernels written.
+  // Replays the store. All pointers must outlive the engine. `observer` may be null; `writer` may
+  // be null if no search uses a model to write kernels.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<Engine>> Start(
       const EngineOptions& options, EventStore* store, Workers* workers, Forecasters* forecasters,
       const Clock* clock, EngineObserver* observer, KernelWriter* writer = nullptr);
-  // As Stop.
+  // Calls Stop.
   ~Engine();
 
-  // Ends the engine's thread; live evaluations go on after the next start. Callbacks of Evaluate
-  // that have not been answered get UNAVAILABLE; others are dropped. What is asked of it afterwards
-  // is answered so or dropped. Not from a callback. Again: does nothing.
+  // Stops the engine's thread. Live evaluations continue after the next start. Pending callbacks of
+  // Evaluate get UNAVAILABLE; others are dropped. Later calls get UNAVAILABLE or are dropped. Must
+  // not be called from a callback. Idempotent.
   void Stop();
 
   using ProblemDone = std::function<void(absl::StatusOr<std::shared_ptr<const Problem>>)>;
@@ -154,21 +179,25 @@ class Engine {
     std::string search_id;
     EvaluateMode mode = EvaluateMode::kRoute;
     Candidate candidate;
-    // Where the call belongs; not valid: nowhere.
+    // Trace context of the call. Invalid: none.
     TraceContext trace = {};
+    // As in EvaluateRequest.device_models.
+    std::vector<std::string> device_models = {};
   };
   using EvaluateDone = std::function<void(absl::StatusOr<EvaluationRecord>)>;
-  // Answers when the evaluation is settled, or at once where it cannot be accepted.
+  // Answers when the evaluation is settled, or at once if it is not accepted.
   void Evaluate(EvaluateCommand command, EvaluateDone done);
   struct EvaluateCall {
     EvaluateCommand command;
     EvaluateDone done;
   };
-  // The same for each, in order; one wakeup for all.
+  // Evaluates several candidates, in order, with a single wakeup.
   void Evaluate(std::vector<EvaluateCall> calls);
 
   using SearchDone = std::function<void(absl::StatusOr<SearchSnapshot>)>;
-  // An empty id is replaced by a new one.
+  // An empty id is replaced by a new one. A specification with several device models starts a
+  // search for each, with ids made by IdForDevice. In these methods the id itself then means all of
+  // them.
   void StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                    TraceContext trace = {});
   void StopSearch(std::string search_id, SearchDone done);
@@ -176,31 +205,32 @@ class Engine {
   using SearchesDone = std::function<void(std::vector<SearchSnapshot>)>;
   void ListSearches(SearchesDone done);
 
-  // Workers have come or gone: searches look at their capacity again.
+  // Call when workers have come or gone. Searches then check their capacity again.
   void CapacityChanged();
 
-  // Called on the engine's thread with the newest durable sequence number after each commit.
-  // Returns a handle for RemoveListener, which returns when no call is under way.
+  // Called on the engine's thread after each commit, with the newest durable sequence number.
+  // AddListener returns a handle for RemoveListener, which returns when no call is in progress.
   using Listener = std::function<void(uint64_t last_sequence)>;
   int AddListener(Listener listener);
   void RemoveListener(int handle);
 
   EngineFigures figures() const;
 
-  // Hash of State::Digest after an event that is durable, with that event's number.
+  // Hash of State::Digest after a durable event, and the event's sequence number.
   using DigestDone = std::function<void(uint64_t sequence, std::string digest)>;
   void DigestState(DigestDone done);
 
-  // Runs `read` on the engine's thread and waits for it. Not for threads that must not block. False
-  // where the engine has stopped before it could.
+  // Runs `read` on the engine's thread and waits for it. Blocks. Returns false if the engine
+  // stopped first.
   bool Inspect(const std::function<void(const State&)>& read);
 
-  // Set once the store has failed; nothing is accepted any more.
+  // Set once the store has failed. Nothing is accepted after that.
   absl::Status failure() const;
-  // Called once, on the engine's thread, when the store has failed. Set before work arrives.
+  // Called once, on the engine's thread, when the store has failed. Set it before work arrives.
   void SetFailureCallback(std::function<void()> callback);
 
-  // No new work from callers: Evaluate and StartSearch answer UNAVAILABLE. Searches stop proposing.
+  // Refuses new work from callers: Evaluate and StartSearch return UNAVAILABLE. Searches stop
+  // proposing.
   void BeginDrain();
 
  private:
@@ -211,97 +241,135 @@ class Engine {
          KernelWriter* writer);
   absl::Status Recover();
   void Run();
-  // Does the tasks and what follows from them. One at a time.
+  // Runs the tasks and the work that follows from them. Calls do not overlap.
   void Round(std::deque<Task>& tasks);
   void Post(Task task);
-  // After a round: how long until there is something to do without further tasks.
-  int64_t RestNs();
-  // Gives the batch to the writer.
+  // After a round: time until there is work without further tasks.
+  int64_t TimeToNextWakeNs();
+  // Passes the batch to the writer.
   void Commit();
-  // Does what waited for events that are durable now.
+  // Runs the effects of events that are now durable.
   void Finish(const LogWriter::Written& written);
   void Fail(const absl::Status& status);
-  // Everybody who waits for an evaluation.
+  // Answers every waiter of an evaluation.
   void AnswerAll(const absl::Status& status);
 
-  // Applies an event and puts it into the batch. False when it does not fit the state.
+  // Applies an event and adds it to the batch. Returns false if it does not fit the state.
   bool Emit(EventBody body);
-  // To be done once the batch is durable.
-  void Afterwards(Task effect) { batch_.effects.push_back(std::move(effect)); }
-  // To be done once this round's events are applied: only what a crash may undo.
-  void AtOnce(Task action) { actions_.push_back(std::move(action)); }
+  // Runs `effect` once the batch is durable.
+  void AfterCommit(Task effect) { batch_.effects.push_back(std::move(effect)); }
+  // Runs `action` once this round's events are applied. Only for actions that a crash may undo.
+  void RunNow(Task action) { actions_.push_back(std::move(action)); }
 
   absl::Status Admit(const EvaluateCommand& command) const;
   void HandleEvaluate(EvaluateCommand command, EvaluateDone done);
   bool ReuseMeasurement(const EvaluateCommand& command, const std::string& earlier_request_id);
   void HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                          const TraceContext& trace);
+  absl::StatusOr<SearchSnapshot> CreateSearch(const std::string& search_id, SearchSpec spec,
+                                              const TraceContext& trace);
+  // A search, or the searches on several device models in order. Empty: the id is unknown.
+  std::vector<const Search*> SearchesOf(const std::string& id) const;
+  absl::StatusOr<SearchSnapshot> SnapshotAll(const std::string& id) const;
+  SearchSnapshot SnapshotOf(const Search& search) const;
+  bool IsAboutSeveral(const EvaluateCommand& command) const;
+  // Evaluates the candidate on each device model and answers once.
+  void EvaluateOnEach(EvaluateCommand command, EvaluateDone done);
+
+  // --- Device models (engine_devices.cc) ---
+  // Same as Workers::DeviceModelFor.
+  std::string DeviceModelFor(const std::string& target, const std::string& wanted);
+  // Whether the evaluation's device model is known. If not, the evaluation waits for it.
+  bool HasDevice(const Evaluation& evaluation);
+  // Continues evaluations whose device model is now known. Fails those whose grace period is over.
+  void LookForDevices();
+  // Whether the search can continue, i.e. has a device model. Ends it if it will never have one, or
+  // if it is stopped and no worker measures on its device model.
+  bool CheckDevice(const std::string& search_id);
+  // Settles all evaluations that the search has in flight.
+  void CancelEvaluations(const std::string& search_id, DecisionReason reason,
+                         const Rejection& rejection);
+  void StopWriting(const std::string& search_id);
+  // "no worker measures cuda on NVIDIA H200; there are: cpu on AMD EPYC 9654".
+  std::string NobodyMeasures(const std::string& target, const std::string& device_model) const;
+
   void Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
-              Candidate candidate, bool generated, const TraceContext& trace = {});
-  // The span ends when the batch is durable.
+              Candidate candidate, bool generated, const TraceContext& trace = {},
+              const std::string& wanted_device_model = "");
+  // Ends the span when the batch is durable.
   void EndAfterwards(Span span);
 
-  // Does what the evaluation waits for next.
+  // Starts the next step of the evaluation.
   void Advance(const std::string& request_id);
   void StartCompile(const Evaluation& evaluation);
   void StartForecast(const Evaluation& evaluation);
   void StartMeasure(const Evaluation& evaluation);
-  void DescribeReference(const std::string& problem_id, const std::string& target);
+  void DescribeReference(const std::string& problem_id, const std::string& target,
+                         const std::string& device_model);
+  // The kernel that a model compares the candidate with. Null: the reference.
+  std::shared_ptr<const AnchorKernel> AnchorFor(const Candidate& candidate, const Search* search,
+                                                const std::string& device_model) const;
   void Decide(const std::string& request_id);
   Decision MakeDecision(const Evaluation& evaluation) const;
   void Reject(const std::string& request_id, DecisionReason reason, Rejection rejection);
-  // `decided_now`: observers have not been told of the decision yet.
+  // `decided_now`: observers have not been notified of the decision yet.
   void Settle(EvaluationSettled settled, bool decided_now = false);
 
   void OnCompiled(const std::string& request_id, absl::StatusOr<CompileResult> result);
   void OnForecast(const std::string& request_id, absl::StatusOr<ForecastResult> result);
   void OnMeasured(const std::string& request_id, absl::StatusOr<MeasureResult> result);
   void OnReferenceDescribed(const std::string& problem_id, const std::string& target,
-                            absl::StatusOr<CompileResult> result);
+                            const std::string& device_model, absl::StatusOr<CompileResult> result);
 
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
-  // From the template space.
+  // Proposes candidates from the template space.
   void Propose(const std::string& search_id);
-  // From a model: asks for as many kernels as are wanted now, or turns to the space or to an end
-  // where none are to be had.
+  // Requests as many kernels from the model as are wanted now. If it gives none, switches to the
+  // template space or ends the search.
   void AskForKernels(const std::string& search_id);
-  // Whether a search may ask its model for more, and why not.
+  // Whether a search may ask its model for more, and if not, why.
   struct Asking {
     enum class Kind {
       kYes,
-      kSpent,    // it has had what it wanted
-      kUseless,  // no new kernel comes of the answers
-      kAway,     // for so long that it is not waited for; it may come back
-      kNobody,   // there is no model
+      kSpent,    // its limits are reached
+      kUseless,  // its answers contain no new kernels
+      kAway,     // away for too long to wait; may come back
+      kNobody,   // no model is configured
     };
     Kind kind = Kind::kYes;
     std::string reason;
   };
   Asking AskingOf(const Search& search) const;
-  // Ends a search whose space holds nothing more, unless its model may still have something.
+  // Ends a search whose space is exhausted, unless its model may still provide kernels.
   void FinishSpace(const Search& search);
-  // Sends a request that the log holds.
+  // Sends a request that is in the log.
   void StartGeneration(const Search& search, uint64_t number);
   void OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply);
-  // Candidates of a search that may be in flight at once.
+  // Maximum number of a search's candidates in flight.
   uint64_t InFlightLimit(const Search& search) const;
-  // Asks for forecasts of all that the search has pruned, to take the best.
+  // Requests forecasts of all pruned candidates of the search, to measure the best.
   void Rerank(const std::string& search_id);
-  // What the policy looks at besides the forecast.
+  // The inputs of the policy except the forecast.
   PolicyInput CountsFor(const Search& search) const;
-  // Whether a search may choose from what it knows by now, or waits to know more.
+  // Whether a search may select from what it knows now, or must wait for more.
   bool MaySelect(const Search& search) const;
-  // Candidates that a search knows before it waits for measurements to tell where to look further.
+  // Number of candidates that a search considers before it waits for measurements to guide it.
   uint64_t LookAhead(const Search& search) const;
   void OnReranked(const std::string& search_id, std::vector<std::string> candidate_ids,
                   absl::StatusOr<std::vector<ForecastResult>> forecasts);
+  // Measures the best candidates at the final level, one round at a time, then closes the search.
   void Confirm(const std::string& search_id);
-  // Which limit of the budget is reached; empty if none.
+  // From the state for finalists, otherwise from the log.
+  std::optional<Candidate> SourceOf(const Search& search, const std::string& candidate_id);
+  // The budget limit that is reached, or empty.
   std::string ExhaustedBudget(const Search& search) const;
+  // Whether the search continues without measurements after reaching that limit.
+  static bool GoesOnAfter(const Search& search, const std::string& limit);
   uint64_t ExpectedDecisions(const Search& search) const;
 
-  // Searches that have waited for the forecaster long enough ask again. Returns when the next will.
+  // Repeats requests of searches that have waited long enough for the forecaster. Returns the time
+  // of the next one.
   int64_t ResumeReranks();
 
   void OfferLabels();
@@ -313,7 +381,12 @@ class Engine {
   EventStore* const store_;
   Workers* const workers_;
   Forecasters* const forecasters_;
+  // Time of events and intervals: the wall clock at the start plus the monotonic clock, so that
+  // setting the wall clock back delays nothing.
+  int64_t NowNs() const { return clock_->MonotonicNs() + wall_offset_ns_; }
+
   const Clock* const clock_;
+  const int64_t wall_offset_ns_ = clock_->WallNs() - clock_->MonotonicNs();
   EngineObserver* const observer_;
   KernelWriter* const writer_;  // may be null
 
@@ -324,49 +397,62 @@ class Engine {
   std::vector<Task> actions_;
   bool failed_ = false;
   absl::flat_hash_map<std::string, std::vector<EvaluateDone>> waiters_;
-  // Actions under way, so that an evaluation is not started twice; lost, on purpose, by a crash.
+  // Evaluations with an action in progress, so that none is started twice. Deliberately lost in a
+  // crash.
   absl::flat_hash_set<std::string> acting_;
   std::map<std::string, int> unstable_counts_;
-  // Settled by events that are not durable yet, and so not to be found in the store.
+  // Settled by events that are not durable yet, and so not yet in the store.
   absl::flat_hash_set<std::string> settling_;
-  // Commands that have to do with one of those, to be looked at again when more is durable.
+  // Commands that need one of those evaluations. Retried when more is durable.
   std::vector<std::pair<EvaluateCommand, EvaluateDone>> unreadable_;
   EvaluationTraces traces_;
-  std::set<std::pair<std::string, std::string>> describing_references_;
+  // Problem, target, device model.
+  std::set<std::tuple<std::string, std::string, std::string>> describing_references_;
+  // By target and wanted model. Cleared when workers come or go.
+  std::map<std::pair<std::string, std::string>, std::string> device_models_;
+  // Evaluations that wait for a device model, and since when on the monotonic clock.
+  std::map<std::string, int64_t> without_device_;
+  // Searches that no worker measures for.
+  struct Wait {
+    std::string reason;
+    int64_t since_ns = 0;       // wall clock
+    int64_t since_mono_ns = 0;  // monotonic clock
+  };
+  std::map<std::string, Wait> waits_;
   std::set<std::string> dirty_searches_;
   struct RerankState {
     bool running = false;
-    // What was measured when the pruned were last ranked, and those submitted since: a candidate is
-    // not asked for twice on the same knowledge.
+    // Number of measurements when the pruned candidates were last ranked, and the candidates
+    // submitted since. Prevents submitting a candidate twice on the same knowledge.
     uint64_t measured = 0;
     std::set<std::string> submitted;
     bool nothing_left = false;
-    // The evaluation of the one submitted last, which may not be decided yet.
+    // Evaluation of the candidate submitted last, which may be undecided yet.
     std::string request_id;
-    // Candidates known beyond the look-ahead, because nothing else was worth measuring.
+    // Candidates considered beyond the look-ahead, because nothing else was worth measuring.
     uint64_t further = 0;
-    // Labels that the forecaster had seen when so many were measured; how often it has been asked
-    // again since for it had not seen those that came later.
+    // Number of labels that the forecaster had seen, the number of measurements at that time, and
+    // how often it has been asked again because it had not seen later labels.
     uint64_t labels_seen = 0;
     uint64_t labels_measured = 0;
     int behind = 0;
-    // Whether it has learnt anything yet: one that does not is not waited for.
+    // Whether it has learnt from any label yet. If not, the search does not wait for it.
     bool learns = true;
-    // When to ask again; 0: not waiting.
+    // When to ask again. 0: not waiting.
     int64_t again_ns = 0;
   };
   std::map<std::string, RerankState> reranks_;
-  // Requests for kernels under way, by search and number, and what ends those of a search.
+  // Requests for kernels in progress, by search and number, and the stop sources of each search.
   std::set<std::pair<std::string, uint64_t>> writing_;
   std::map<std::string, std::stop_source> writing_stops_;
-  // Labels, by request, that forecasters are being told of.
+  // Labels, by request, that are being sent to forecasters.
   std::set<std::string> labels_offered_;
   bool draining_ = false;
   int64_t next_label_offer_ns_ = 0;
-  int64_t next_tick_ns_ = 0;  // by the monotonic clock
-  int64_t overview_ns_ = 0;   // when the last one was made, by the wall clock
+  int64_t next_tick_ns_ = 0;  // monotonic clock
+  int64_t overview_ns_ = 0;   // wall clock time of the last overview
 
-  // Shared with completions, which may come after the engine's end and are then dropped.
+  // Shared with completions, which may arrive after the engine's end and are then dropped.
   struct Inbox;
   const std::shared_ptr<Inbox> inbox_;
 
@@ -375,7 +461,7 @@ class Engine {
   std::function<void()> failure_callback_ ABSL_GUARDED_BY(mutex_);
   EngineFigures figures_ ABSL_GUARDED_BY(mutex_);
 
-  // Held while listeners are called, so that removal waits for a call under way.
+  // Held while listeners are called, so that removal waits for a running call.
   std::mutex listeners_mutex_;
   std::map<int, Listener> listeners_ ABSL_GUARDED_BY(listeners_mutex_);
   int next_listener_ ABSL_GUARDED_BY(listeners_mutex_) = 0;

@@ -11,31 +11,31 @@
 
 namespace kernelcast::orchestrator {
 
-// The spans of evaluations and searches that belong to traces:
+// Spans of evaluations and searches:
 //
 //   kernelcast.search                        from its start to its close
 //     kernelcast.evaluate                    from acceptance until the settlement is durable
 //       .accept .compile .forecast .decide .measure .commit
 //
-// An evaluation's parent is the call that it came with, or else its search, which has that of the
-// call that started it. They are not in the log: a restart ends them. Not thread-safe.
+// The parent of an evaluation is the call it came with, or otherwise its search, whose parent is
+// the call that started it. Spans are not in the log: a restart ends them. Not thread-safe.
 class EvaluationTraces {
  public:
   void BeginSearch(const Search& search, const TraceContext& parent);
   void EndSearch(const std::string& search_id, std::string_view reason);
-  // Where what is done for the search as a whole belongs; not valid: nowhere.
+  // Trace context for work on the search as a whole. Invalid: none.
   TraceContext OfSearch(const std::string& search_id) const;
 
-  // `parent` may not be valid.
+  // `parent` may be invalid.
   void Begin(const Evaluation& evaluation, const TraceContext& parent);
-  // Where the evaluation's calls belong; null: nowhere.
+  // Trace context for the evaluation's calls. Null: none.
   const TraceContext* Of(const std::string& request_id) const;
-  // A piece of it, which ends with the span.
+  // A child span of the evaluation.
   Span Part(const std::string& request_id, std::string_view name) const;
-  // One at a time: begins what the evaluation waits for outside, and ends it.
+  // Spans for work outside the engine. One stage at a time per evaluation.
   void BeginStage(const std::string& request_id, std::string_view name);
   void EndStage(const std::string& request_id, const absl::Status& status);
-  // The whole span, to be ended when the settlement is durable.
+  // Removes and returns the evaluation's span. End it when the settlement is durable.
   Span Settle(const Evaluation& evaluation, const EvaluationSettled& settled);
 
  private:

@@ -17,8 +17,8 @@
 
 namespace kernelcast::orchestrator {
 
-// What the log holds. Nobody outside is told of an event before it is written; the state is the
-// fold of the events (state.h). Field meanings as in event.proto and orchestrator.proto.
+// Events of the log. An event is visible outside only after it is written. The state is the result
+// of applying the events in order (state.h). event.proto and orchestrator.proto define the fields.
 
 enum class EvaluateMode { kRoute, kMeasure, kFinal, kForecast };
 
@@ -33,11 +33,11 @@ struct Budget {
   friend bool operator==(const Budget&, const Budget&) = default;
 };
 
-// What a search may ask of a language model that writes kernels. Zero: no limit of this kind.
+// Limits on requests to a language model that writes kernels. Zero: no limit of this kind.
 struct GeneratorLimits {
-  uint64_t max_requests = 0;  // those that nobody answered not counted
+  uint64_t max_requests = 0;  // unanswered ones are not counted
   uint64_t max_tokens = 0;
-  // Requests under way at once; 0: kDefaultGenerationsInFlight.
+  // Maximum number of concurrent requests. 0: kDefaultGenerationsInFlight.
   uint32_t max_in_flight = 0;
   friend bool operator==(const GeneratorLimits&, const GeneratorLimits&) = default;
 };
@@ -56,6 +56,8 @@ struct SearchSpec {
   uint32_t max_in_flight = 0;
   bool measure_everything = false;
   uint64_t max_forecast_tokens = 0;
+  // For a search in the log, at most one.
+  std::vector<std::string> device_models = {};
   friend bool operator==(const SearchSpec&, const SearchSpec&) = default;
 };
 
@@ -63,7 +65,7 @@ struct Rejection {
   enum class Cause { kCompileError, kDuplicate, kBudget, kUnavailable, kCancelled };
   Cause cause = Cause::kUnavailable;
   CompileError compile_error;  // kCompileError
-  // The request id of the duplicate, the limit reached, or what was unavailable.
+  // The request id of the duplicate, the limit that was reached, or what was unavailable.
   std::string detail;
 };
 
@@ -76,11 +78,21 @@ struct ReferenceDescribed {
   std::string target;
   CompileFacts facts;
   std::string toolchain;
+  std::string device_model;
 };
 
 struct SearchCreated {
   std::string search_id;
   SearchSpec spec;
+  std::string device_model;
+};
+
+// The device model of a search or an evaluation that was accepted without one. Exactly one of
+// search_id and request_id is set.
+struct DeviceChosen {
+  std::string search_id;
+  std::string request_id;
+  std::string device_model;
 };
 
 struct EvaluationAccepted {
@@ -89,6 +101,8 @@ struct EvaluationAccepted {
   EvaluateMode mode = EvaluateMode::kRoute;
   Candidate candidate;
   bool generated = false;
+  std::string wanted_device_model;
+  std::string device_model;
 };
 
 struct EvaluationCompiled {
@@ -107,7 +121,7 @@ struct EvaluationDecided {
   Decision decision;
 };
 
-// Settled on the forecast of the evaluation's EvaluationForecast.
+// Settled on the forecast in the evaluation's EvaluationForecast.
 struct Pruned {};
 
 struct EvaluationSettled {
@@ -116,16 +130,16 @@ struct EvaluationSettled {
   bool reused = false;
 };
 
-// A model is asked for a kernel that is to be made from this one.
+// A language model is asked for a kernel derived from the parent.
 struct GenerationRequested {
   std::string search_id;
-  uint64_t number = 0;  // in the search, from 1
+  uint64_t number = 0;  // counts the search's requests, from 1
   std::string parent_candidate_id;
 };
 
 enum class GenerationOutcome {
   kWritten,     // its EvaluationAccepted follows
-  kDuplicate,   // but for comments and layout a kernel that the search has had
+  kDuplicate,   // differs from an earlier kernel of the search only in comments and layout
   kUnusable,    // an answer without a kernel
   kUnanswered,  // no answer
 };
@@ -136,10 +150,10 @@ inline constexpr GenerationOutcome kGenerationOutcomes[] = {
 std::string_view Name(GenerationOutcome outcome);
 
 struct GenerationUsage {
-  uint64_t input_tokens = 0;  // cached ones included
+  uint64_t input_tokens = 0;  // including cached tokens
   uint64_t cached_input_tokens = 0;
   uint64_t output_tokens = 0;
-  // The endpoint told no figures: the tokens are guessed from bytes.
+  // The endpoint reported no token counts; they are estimated from bytes.
   bool estimated = false;
   double cost = 0;
 };
@@ -148,8 +162,8 @@ struct GenerationSettled {
   std::string search_id;
   uint64_t number = 0;
   GenerationOutcome outcome = GenerationOutcome::kUnanswered;
-  // The evaluation's request id (kWritten), the other candidate's id (kDuplicate), or in words what
-  // was wrong.
+  // The request id of the evaluation (kWritten), the id of the other candidate (kDuplicate), or a
+  // text that says what was wrong.
   std::string detail;
   std::string parent_candidate_id;
   std::string prompt_version;
@@ -163,6 +177,10 @@ struct LabelsObserved {
   std::vector<std::string> request_ids;
 };
 
+// SearchFinishing::reason if a caller stopped the search.
+inline constexpr std::string_view kStoppedReason = "stopped";
+
+// Occurs once per search, and once more if a caller stops a search that is already finishing.
 struct SearchFinishing {
   std::string search_id;
   std::string reason;
@@ -178,7 +196,7 @@ struct SearchClosed {
 using EventBody = std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
                                EvaluationCompiled, EvaluationForecast, EvaluationDecided,
                                EvaluationSettled, GenerationRequested, GenerationSettled,
-                               LabelsObserved, SearchFinishing, SearchClosed>;
+                               LabelsObserved, SearchFinishing, SearchClosed, DeviceChosen>;
 
 struct Event {
   int64_t time_ns = 0;  // since the Unix epoch

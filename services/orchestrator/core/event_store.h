@@ -19,38 +19,38 @@ struct StoredEvent {
   Event event;
 };
 
-// Which evaluation and search an event belongs to, so that they can be read back by either.
+// An event with the evaluation and search it belongs to, under which it can be read.
 struct AppendEntry {
   const Event* event = nullptr;
   std::string request_id;
   std::string search_id;
 };
 
-// The log. Append is called by one thread; the reading calls may come from any thread at the same
-// time and see whole appends only.
+// The event log. One thread calls Append. Any thread may call the read methods at the same time;
+// they see whole appends only.
 class EventStore {
  public:
   virtual ~EventStore() = default;
 
-  // Writes all entries or none and returns when they are durable. The first one gets the sequence
-  // number returned. An error leaves the log as it was; the caller must not go on with a state that
-  // has these events applied.
+  // Writes all entries or none, and returns when they are durable. Returns the sequence number of
+  // the first one. After an error the log is unchanged, and the caller must not continue with a
+  // state to which these events were applied.
   [[nodiscard]] virtual absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) = 0;
 
   using Visitor = std::function<absl::Status(StoredEvent)>;
 
-  // All events from a sequence number on, in order. DATA_LOSS: an event cannot be read.
+  // Visits all events from a sequence number on, in order. DATA_LOSS: an event cannot be read.
   [[nodiscard]] virtual absl::Status Replay(uint64_t from_sequence, const Visitor& visit) const = 0;
 
-  // The events of one evaluation, in order; empty if the id was never accepted.
+  // The events of one evaluation, in order. Empty if the id was never accepted.
   [[nodiscard]] virtual absl::StatusOr<std::vector<StoredEvent>> ReadEvaluation(
       std::string_view request_id) const = 0;
 
-  // At most `limit` events of one search (all searches: empty id) from a sequence number on.
+  // At most `limit` events of one search from a sequence number on. An empty id means all searches.
   [[nodiscard]] virtual absl::StatusOr<std::vector<StoredEvent>> ReadSearch(
       std::string_view search_id, uint64_t from_sequence, size_t limit) const = 0;
 
-  // Sequence number of the newest event, 0 for an empty log.
+  // Sequence number of the newest event. 0 for an empty log.
   [[nodiscard]] virtual absl::StatusOr<uint64_t> LastSequence() const = 0;
 };
 

@@ -6,9 +6,8 @@
 
 namespace kernelcast::orchestrator {
 
-// Remembers ids without keeping them: a Bloom filter of 1 MiB, however many there are. Of ids that
-// were never added it takes 1% for added where it holds 875,000, and 16% where it holds twice as
-// many. Not thread-safe.
+// A Bloom filter of fixed size (1 MiB) for ids. The false positive rate is 1% at 875,000 ids and
+// 16% at twice as many. Not thread-safe.
 class IdFilter {
  public:
   IdFilter();
@@ -17,7 +16,7 @@ class IdFilter {
   IdFilter& operator=(const IdFilter&) = delete;
 
   void Add(std::string_view id);
-  // False: it was never added.
+  // False: the id was never added.
   bool MayHold(std::string_view id) const;
 
  private:

@@ -72,7 +72,7 @@ std::vector<LogWriter::Written> LogWriter::Take() {
 
 std::vector<LogWriter::Written> LogWriter::Flush() {
   std::unique_lock lock(mutex_);
-  // Before the beginning of time nothing is due later.
+  // The earliest possible time makes everything due now.
   pending_until_ = SteadyTime::min();
   began_ = SteadyTime::min();
   added_.notify_one();
@@ -87,7 +87,7 @@ void LogWriter::Run() {
       const SteadyTime now = std::chrono::steady_clock::now();
       const SteadyTime due = DueAt();
       if (now >= due) break;
-      // Until the interval is over it looks by itself.
+      // Until the interval is over the thread checks by itself.
       const SteadyTime interval_ends = began_ + options_.interval;
       sleeps_until_ = now < interval_ends ? std::min(due, interval_ends) : due;
       if (sleeps_until_ == SteadyTime::max()) {
@@ -103,7 +103,7 @@ void LogWriter::Run() {
     began_ = std::chrono::steady_clock::now();
     lock.unlock();
     if (!next.batch.entries.empty()) next.status = store_->Append(next.batch.entries).status();
-    // Freed here: the user's thread has enough to do.
+    // Freed here to relieve the caller's thread.
     next.batch.entries.clear();
     next.batch.events.clear();
     lock.lock();

@@ -17,63 +17,64 @@
 
 namespace kernelcast::orchestrator {
 
-// Events that become durable together, and what waits for that.
+// Events that become durable together, and the effects that wait for that.
 struct LogBatch {
   std::vector<std::unique_ptr<Event>> events;
-  std::vector<AppendEntry> entries;  // of the events
+  std::vector<AppendEntry> entries;  // one per event
   std::vector<std::function<void()>> effects;
-  // Evaluations that the events settle, by request.
+  // Request ids of the evaluations that the events settle.
   std::vector<std::string> settled;
-  // Of the newest event at the time of the batch, which may be in an earlier one.
+  // Sequence number of the newest event when the batch was made. The event may be in an earlier
+  // batch.
   uint64_t last_sequence = 0;
 
   bool empty() const { return events.empty() && effects.empty(); }
-  // Adds what comes after it.
+  // Appends a later batch.
   void Append(LogBatch later);
 };
 
 struct LogWriterOptions {
-  // From the beginning of one append to the next there is at least so much time, so that at high
-  // rates several candidates share one. What comes alone does not wait. Zero: none.
+  // Minimum time between the starts of two appends, so that at high rates several candidates share
+  // one. A single batch after a pause is not delayed. Zero: none.
   std::chrono::nanoseconds interval = std::chrono::milliseconds(1);
-  // How long events without effects, which nobody waits for, may wait for others to be written
-  // with.
+  // How long events without effects, which nobody waits for, may wait for others to share an
+  // append.
   std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
-  // With so many events nothing waits for more.
+  // With this many events, an append is not delayed further.
   size_t large = 1024;
 };
 
-// Appends batches to a store, in order, on a thread of its own: what is added while it writes, or
-// before the next append is due, is appended together. After an append that failed nothing more is
-// appended. Add, Take, Flush and idle are for one thread at a time.
+// Appends batches to a store, in order, on its own thread. Batches added during an append, or
+// before the next one is due, are appended together. After a failed append nothing more is
+// appended. Add, Take, Flush and idle must be called by one thread at a time.
 class LogWriter {
  public:
   struct Written {
     LogBatch batch;
-    absl::Status status;  // as of EventStore::Append
+    absl::Status status;  // as returned by EventStore::Append
   };
 
-  // `on_written` is called on the writer's thread when there is something to take. The store must
+  // `on_written` is called on the writer's thread when Take has something to return. The store must
   // outlive the writer.
   LogWriter(const LogWriterOptions& options, EventStore* store, std::function<void()> on_written);
-  // Appends what was added.
+  // Appends the added batches first.
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  // Nothing waits to be appended, or to be taken.
+  // Whether nothing waits to be appended or taken.
   bool idle() const;
-  // With or without events. What has effects is waited for.
+  // Adds a batch, with or without events. A batch with effects is not delayed beyond the interval.
   void Add(LogBatch batch);
-  // What has been written since, in order.
+  // Returns the batches written since the last call, in order.
   std::vector<Written> Take();
-  // Appends at once what was added, and takes it.
+  // Appends the added batches at once and takes them.
   std::vector<Written> Flush();
 
  private:
   using SteadyTime = std::chrono::steady_clock::time_point;
 
-  // When the next append is.
+  // Time of the next append.
   SteadyTime DueAt() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
 
@@ -85,17 +86,17 @@ class LogWriter {
   std::condition_variable added_;
   std::condition_variable written_or_failed_;
   LogBatch pending_ ABSL_GUARDED_BY(mutex_);
-  // When it may be kept no longer, whatever the interval says of it.
+  // Latest time for appending the pending batch, apart from the interval.
   SteadyTime pending_until_ ABSL_GUARDED_BY(mutex_);
-  SteadyTime began_ ABSL_GUARDED_BY(mutex_);  // the latest append
-  // How long the thread would sleep: who adds what is due later need not wake it.
+  SteadyTime began_ ABSL_GUARDED_BY(mutex_);  // start of the latest append
+  // How long the thread will sleep. Adding work that is due later need not wake it.
   SteadyTime sleeps_until_ ABSL_GUARDED_BY(mutex_);
   std::vector<Written> written_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: uses the other members
 };
 
 }  // namespace kernelcast::orchestrator

@@ -7,7 +7,10 @@ namespace {
 
 void AddQueue(std::vector<EngineOverview::Queue>& queues, const EngineOverview::Queue& added) {
   for (EngineOverview::Queue& queue : queues) {
-    if (queue.target != added.target || queue.stage != added.stage) continue;
+    if (queue.target != added.target || queue.device_model != added.device_model ||
+        queue.stage != added.stage) {
+      continue;
+    }
     queue.depth += added.depth;
     queue.oldest_accepted_ns = std::min(queue.oldest_accepted_ns, added.oldest_accepted_ns);
     return;
@@ -43,7 +46,8 @@ class MergedObserver::Part final : public EngineObserver {
     const std::lock_guard lock(whole_->mutex_);
     EngineOverview& own = whole_->said_[engine_].overview;
     own = overview;
-    // An end is told once, of this engine here, and of another when it spoke.
+    // The end of a search is reported once: for this engine here, for another with its own
+    // overview.
     EngineOverview joined;
     joined.now_ns = overview.now_ns;
     joined.searches = overview.searches;

@@ -11,14 +11,14 @@
 
 namespace kernelcast::orchestrator {
 
-// Lets several engines tell one observer, which sees them as one: one call at a time, figures
-// summed, overviews joined. Thread-safe; must outlive what For returned.
+// Merges the notifications of several engines for one observer: calls do not overlap, figures are
+// summed, overviews joined. Thread-safe. Must outlive the observers that For returned.
 class MergedObserver {
  public:
   // `observer` must outlive this object.
   explicit MergedObserver(EngineObserver* observer) : observer_(observer) {}
 
-  // For one engine. What it said counts no more when it is gone.
+  // The observer for one engine. When it is destroyed, its figures no longer count.
   std::unique_ptr<EngineObserver> For(int engine);
 
   EngineFigures figures() const;

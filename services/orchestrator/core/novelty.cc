@@ -10,10 +10,10 @@ bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\f' ||
 
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Beside these a blank parts nothing.
+// White space next to these characters is insignificant.
 bool StandsAlone(char c) { return std::string_view("(){}[];,").find(c) != std::string_view::npos; }
 
-// End of the literal that begins at `begin` with a quote: past the closing quote, or at the end of
+// End of the literal whose opening quote is at `begin`: after the closing quote, or at the end of
 // the line or text.
 size_t EndOfQuoted(std::string_view text, size_t begin) {
   const char quote = text[begin];
@@ -53,7 +53,7 @@ class Normalizer {
     result_.push_back(c);
   }
   void Blank() { blank_ = true; }
-  // The end of a directive's line, or the beginning of one.
+  // Begins or ends the line of a directive.
   void Break() {
     if (!result_.empty() && result_.back() != '\n') result_.push_back('\n');
     blank_ = false;

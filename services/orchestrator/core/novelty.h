@@ -8,11 +8,11 @@
 
 namespace kernelcast::orchestrator {
 
-// C++ without comments, line breaks (but for those of directives) and blanks that part nothing.
-// What stands in literals is kept. Any bytes are allowed.
+// C++ source without comments, line breaks (except those of directives) and insignificant white
+// space. Literals are kept unchanged. Accepts any bytes.
 std::string NormalizedSource(std::string_view source);
 
-// An id, the same for candidates that differ in comments and layout only.
+// An id that is equal for candidates that differ only in comments and layout.
 std::string NoveltyKey(const Candidate& candidate);
 
 }  // namespace kernelcast::orchestrator

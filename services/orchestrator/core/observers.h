@@ -8,7 +8,7 @@
 
 namespace kernelcast::orchestrator {
 
-// Tells several observers, which must outlive it, in their order.
+// Forwards to several observers in order. They must outlive this object.
 class Observers final : public EngineObserver {
  public:
   explicit Observers(std::vector<EngineObserver*> observers) : observers_(std::move(observers)) {}

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "services/orchestrator/core/next_measurement.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -22,7 +23,7 @@ struct Parameters {
   double bootstrap_min = 6;
   double start_share = 0.5;
   double stop_below = 1e-4;
-  // Of some policies only.
+  // Used by some policies only.
   double promote_above = 0.5;
   double prune_below = 0.05;
   double pace = 0.6;
@@ -63,7 +64,7 @@ constexpr ParameterSpec kOfRisk[] = {
     {"promote_above", &Parameters::promote_above, 0, 1},
 };
 
-// What the policies have in common: the start of a search, likely failures, audits.
+// Common to all policies: the start of a search, likely failures, audits.
 class BasePolicy : public Policy {
  public:
   explicit BasePolicy(const Parameters& parameters) : p_(parameters) {}
@@ -77,29 +78,38 @@ class BasePolicy : public Policy {
     decision.incumbent_speedup = input.incumbent_speedup;
     decision.audit_propensity = 1;
     if (input.forecast == nullptr) {
-      return Finished(std::move(decision), DecisionReason::kNoForecast);
+      return Finished(std::move(decision),
+                      input.declined ? DecisionReason::kDeclined : DecisionReason::kNoForecast);
     }
     decision.win_probability =
         WinProbability(*input.forecast, input.incumbent_speedup * (1 + p_.margin)).value_or(1);
-    // Labels of earlier searches of the problem count as well.
+    // Labels from earlier searches of the problem count too.
     const uint64_t started =
         std::max(input.measured + input.measuring, input.forecast->labels_seen);
-    if (started < BootstrapMeasurements(input) && (!input.selects || input.start)) {
+    const bool starts = !input.selects || (input.start && !IsInformed(*input.forecast));
+    if (started < BootstrapMeasurements(input) && starts) {
       return Finished(std::move(decision), DecisionReason::kBootstrap);
+    }
+    if (input.declined && !input.selects) {
+      return Finished(std::move(decision), DecisionReason::kDeclined);
     }
     if (PrunesFailures() && input.forecast->failure_probability >= p_.fail_above) {
       decision.threshold = p_.fail_above;
       return PrunedOrAudited(std::move(decision), input, DecisionReason::kLikelyFailure);
     }
-    return Weigh(std::move(decision), input);
+    decision = Weigh(std::move(decision), input);
+    const bool chosen = decision.reason == DecisionReason::kPromising ||
+                        decision.reason == DecisionReason::kLowConfidence;
+    if (chosen && input.selects && input.reconsidered) decision.reason = DecisionReason::kSelected;
+    return decision;
   }
 
  protected:
-  // Of a candidate past the start, whose win probability is known.
+  // Decides on a candidate after the start, given its win probability.
   virtual Decision Weigh(Decision decision, const PolicyInput& input) const = 0;
   virtual bool PrunesFailures() const { return true; }
 
-  // A search that selects knows all there is before it decides.
+  // A search that selects waits until it knows all candidates.
   static bool Waits(const PolicyInput& input) { return input.selects && !input.reconsidered; }
 
   uint64_t BootstrapMeasurements(const PolicyInput& input) const {
@@ -129,6 +139,7 @@ class BasePolicy : public Policy {
       decision.audit_propensity = std::min(decision.audit_propensity, share);
     }
     const bool audited = input.audit_draw < decision.audit_propensity;
+    if (audited) decision.audited_reason = reason;
     return Finished(std::move(decision), audited ? DecisionReason::kAudit : reason);
   }
 
@@ -139,7 +150,7 @@ class ThresholdPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "threshold"; }
-  std::string_view version() const override { return "threshold/2"; }
+  std::string_view version() const override { return "threshold/3"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -158,7 +169,7 @@ class ThresholdPolicy final : public BasePolicy {
   }
 
   // The budget left after the bootstrap is spent in proportion to the candidates seen, up to
-  // `pace`; what remains goes to the best of the pruned, when all are known.
+  // `pace`. The rest goes to the best of the pruned candidates, when all are known.
   bool PaceAllows(const PolicyInput& input) const {
     if (input.max_measurements == 0 || input.expected_decisions == 0) {
       return true;
@@ -176,7 +187,7 @@ class TopKPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "top_k"; }
-  std::string_view version() const override { return "top_k/1"; }
+  std::string_view version() const override { return "top_k/2"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -203,7 +214,7 @@ class ValuePolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "value"; }
-  std::string_view version() const override { return "value/1"; }
+  std::string_view version() const override { return "value/2"; }
 
  private:
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -224,7 +235,7 @@ class ValuePolicy final : public BasePolicy {
                                              : DecisionReason::kLowConfidence);
   }
 
-  // The share of the candidates to come that the budget has left for.
+  // Share of the remaining candidates that the remaining budget can measure.
   static double Affordable(const PolicyInput& input) {
     if (input.max_measurements == 0 || input.expected_decisions == 0) return 1;
     const double left =
@@ -241,11 +252,11 @@ class RiskPolicy final : public BasePolicy {
  public:
   using BasePolicy::BasePolicy;
   std::string_view name() const override { return "risk"; }
-  std::string_view version() const override { return "risk/1"; }
-  RiskOptions risk_options() const override { return {p_.alpha, p_.delta}; }
+  std::string_view version() const override { return "risk/2"; }
+  RiskOptions risk_options() const override { return {p_.alpha, p_.delta, true}; }
 
  private:
-  // Nobody has certified the forecasts of failures.
+  // Forecasts of failures are not certified.
   bool PrunesFailures() const override { return false; }
 
   Decision Weigh(Decision decision, const PolicyInput& input) const override {
@@ -309,6 +320,12 @@ absl::StatusOr<std::unique_ptr<const Policy>> Make(std::string_view name,
 
 bool Policy::MaySelect(const PolicyInput& input) const {
   return input.max_measurements == 0 || input.decided >= input.expected_decisions;
+}
+
+const Policy& DefaultPolicy() {
+  static const Policy* const policy =
+      MakePolicy(kDefaultPolicy, {{"prune_below", 0.2}}).value().release();
+  return *policy;
 }
 
 std::vector<std::string> PolicyNames() { return {"threshold", "top_k", "value", "risk"}; }

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/domain/anchor.h"
 #include "common/domain/candidate.h"
 #include "common/domain/decision.h"
 #include "common/domain/facts.h"
@@ -23,18 +24,18 @@
 
 namespace kernelcast::orchestrator {
 
-// What the engine asks of the outside world. Every call returns at once; `done` is called exactly
-// once, from any thread, possibly before the call returns. Implementations put problems where they
-// are missing, retry and re-dispatch; an error that reaches `done` is final for this attempt.
+// Interfaces from the engine to the outside. Every call returns at once. `done` is called exactly
+// once, from any thread, possibly before the call returns. Implementations put missing problems,
+// retry and re-dispatch; an error passed to `done` is final for this attempt.
 
 struct CompiledCandidate {
   CompileFacts facts;
-  Artifact artifact;  // content only where the artefact must travel
+  Artifact artifact;  // content only if the artefact must be sent
 };
 using CompileResult = std::variant<CompiledCandidate, CompileError>;
 
-// The worker may find that the candidate no longer compiles (another toolchain): a fact, not an
-// error.
+// The worker may find that the candidate no longer compiles, with another toolchain. That is a
+// result, not an error.
 using MeasureResult = std::variant<Measurement, CompileError>;
 
 class Workers {
@@ -44,20 +45,41 @@ class Workers {
   using CompileDone = std::function<void(absl::StatusOr<CompileResult>)>;
   using MeasureDone = std::function<void(absl::StatusOr<MeasureResult>)>;
 
-  // The problem is shared: a re-dispatch after the engine forgot it still needs it.
-  virtual void Compile(std::shared_ptr<const Problem> problem, const Candidate& candidate,
+  // Compile and measure for devices of this model. `problem` is shared because a re-dispatch may
+  // need it after the engine has dropped it. `request_id` is the evaluation's, for Cancel.
+  virtual void Compile(const std::string& request_id, std::shared_ptr<const Problem> problem,
+                       const Candidate& candidate, const std::string& device_model,
                        CompileDone done) = 0;
   virtual void CompileReference(std::shared_ptr<const Problem> problem, const std::string& target,
-                                CompileDone done) = 0;
-  virtual void Measure(std::shared_ptr<const Problem> problem, const Candidate& candidate,
+                                const std::string& device_model, CompileDone done) = 0;
+  virtual void Measure(const std::string& request_id, std::shared_ptr<const Problem> problem,
+                       const Candidate& candidate, const std::string& device_model,
                        MeasureLevel level, MeasureDone done) = 0;
+  // Cancels these evaluations: drops queued work and cancels running work. Each `done` gets
+  // CANCELLED, unless its result arrives first.
+  virtual void Cancel(const std::vector<std::string>& request_ids) = 0;
 
   struct Capacity {
     uint32_t compile_credits = 0;
     uint32_t measure_slots = 0;
   };
-  // What healthy workers of the target take at once; zeros while there are none. Cheap.
-  virtual Capacity CapacityFor(const std::string& target) const = 0;
+  // Number of requests that healthy workers of the target accept at once for one device model. Zero
+  // if there are none. Cheap.
+  virtual Capacity CapacityFor(const std::string& target,
+                               const std::string& device_model) const = 0;
+
+  // Resolves `wanted`: a model as workers describe it or as metrics label it, or empty for any.
+  // Returns a model that has, or has had since the process started, workers that measure on it.
+  // Empty: none.
+  virtual std::string DeviceModelFor(const std::string& target,
+                                     const std::string& wanted) const = 0;
+  struct Device {
+    std::string target;
+    std::string model;
+    uint32_t measure_slots = 0;  // 0: its workers are away
+  };
+  // Devices seen since the process started, by target and model.
+  virtual std::vector<Device> Devices() const = 0;
 };
 
 struct LabelRecord {
@@ -65,22 +87,27 @@ struct LabelRecord {
   Candidate candidate;
   CompileFacts facts;
   CompileFacts reference_facts;
-  // A speedup, or the failure's outcome ("wrong_result", "crash", ...).
+  // A speedup, or the outcome of a failure ("wrong_result", "crash", ...).
   std::variant<Ratio, std::string> truth;
   double propensity = 1;
   DecisionReason reason = DecisionReason::kRequested;
   std::optional<Forecast> forecast;
+  // Model of the device that measured it. Empty if the worker did not report one.
+  std::string device_model;
 };
 
 struct ForecastQuery {
   Candidate candidate;
   CompileFacts facts;
   CompileFacts reference_facts;
-  // The search that it is for, and the tokens that may be spent on its forecasts; 0: any number.
+  // The search that the forecast is for, and the limit of tokens for its forecasts. 0: no limit.
   std::string search_id;
   uint64_t max_search_tokens = 0;
-  // It was forecast before, and costs nothing to be forecast again with what was learnt since.
+  // It was forecast before. The new forecast uses newer labels but must not cost tokens.
   bool again = false;
+  std::string device_model = {};
+  // The kernel that models compare it with. Null: the reference. Shared by many queries.
+  std::shared_ptr<const AnchorKernel> anchor = nullptr;
 };
 using ForecastResult = std::variant<Forecast, Abstention>;
 
@@ -94,34 +121,37 @@ class Forecasters {
 
   virtual void Forecast(std::shared_ptr<const Problem> problem, const ForecastQuery& query,
                         ForecastDone done) = 0;
-  // Results in the order of the queries.
+  // Results are in the order of the queries.
   virtual void ForecastAll(std::shared_ptr<const Problem> problem,
                            std::vector<ForecastQuery> queries, ForecastAllDone done) = 0;
   virtual void Observe(std::shared_ptr<const Problem> problem, std::vector<LabelRecord> labels,
                        ObserveDone done) = 0;
 };
 
-// What is told to whoever writes a kernel.
+// Input for writing one kernel.
 struct GenerationQuery {
   std::shared_ptr<const Problem> problem;
   std::string target;
-  CompileFacts reference_facts;  // an empty schema where they are not known
-  // What is to be improved; nothing: the reference.
+  std::string device_model;
+  CompileFacts reference_facts;  // empty schema: unknown
+  // The kernel to improve. Empty: the reference.
   std::optional<Attempt> parent;
-  // The fastest so far, where it is not the parent.
+  // The fastest kernel so far, if it is not the parent.
   std::optional<Attempt> best;
-  // Those that came to nothing, the most telling first.
+  // Failed attempts, most relevant first.
   std::vector<Attempt> setbacks;
-  // What was wrong with the latest answers that no kernel could be read from.
+  // Why the latest answers contained no readable kernel.
   std::vector<std::string> unusable_answers;
+  // Id of the request, stable across restarts.
+  std::string request_id = {};
   // On the monotonic clock.
   int64_t deadline_ns = 0;
-  // Asked to stop when the kernel is not wanted any more.
+  // Stop is requested when the kernel is no longer wanted.
   std::stop_token stop;
 };
 
 struct GenerationReply {
-  // What no kernel came of.
+  // An answer without a usable kernel.
   struct Unusable {
     std::string reason;
   };
@@ -129,7 +159,7 @@ struct GenerationReply {
     std::string reason;
   };
 
-  // The candidate has a kind, a source and what belongs to them.
+  // The candidate has a kind, a source, and the fields that belong to them.
   std::variant<Candidate, Unusable, Unanswered> result;
   std::string prompt_version;
   std::string model;
@@ -138,7 +168,7 @@ struct GenerationReply {
   int64_t latency_ns = 0;
 };
 
-// Writes kernels that nobody has thought of yet.
+// Writes new kernels.
 class KernelWriter {
  public:
   virtual ~KernelWriter() = default;

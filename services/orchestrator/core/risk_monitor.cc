@@ -10,7 +10,9 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr double kAlarmWealth = 1000;
-// Two that are nearer than 2% are equally fast.
+// Only prevents division by zero; clamping actual propensities would bias the estimate.
+constexpr double kLeastPropensity = 1e-12;
+// Differences of less than 2% count as equal.
 constexpr double kSameLog2Speedup = 0.03;
 constexpr double kLeastOrder = 0.7;
 constexpr double kDisorderWealth = 100;
@@ -27,7 +29,7 @@ double LogMean(const Logs& logs, const Stakes& stakes) {
 }  // namespace
 
 void RiskMonitor::Decide(std::string_view id, double win_probability, double expected_log2_speedup,
-                         double propensity, bool measured) {
+                         double propensity, bool measured, bool prunable) {
   same_forecasts_ = last_forecast_ == expected_log2_speedup ? same_forecasts_ + 1 : 1;
   last_forecast_ = expected_log2_speedup;
   if (same_forecasts_ >= kSameForecasts && informative_) Alarm();
@@ -37,6 +39,7 @@ void RiskMonitor::Decide(std::string_view id, double win_probability, double exp
   candidate.expected_log2_speedup = expected_log2_speedup;
   candidate.propensity = std::clamp(propensity, kLeastPropensity, 1.0);
   candidate.measured = measured;
+  candidate.prunable = prunable;
   candidate.certified = threshold();
   if (!measured) candidate.truth = Truth::kUnknown;
   if (measured) measuring_.emplace(candidate.id, counted_ + waiting_.size());
@@ -80,15 +83,24 @@ void RiskMonitor::CountOrder(double forecast, double measured) {
   }
   disorder_ = std::max(0.0, disorder_ + std::log1p(kLeastOrder - (in_order ? 1 : 0)));
   if (!informative_) {
-    informative_ = LogMean(order_, kStakes) >= std::log(1 / options_.delta);
+    informative_ = LogMean(order_, kStakes) >= std::log(1 / Delta());
     disorder_ = 0;
   } else if (disorder_ >= std::log(kDisorderWealth)) {
     Alarm();
   }
 }
 
+double RiskMonitor::Delta() const {
+  const auto k = static_cast<double>(alarms_ + 1);
+  return options_.delta / (k * (k + 1));
+}
+
 void RiskMonitor::Count(const Waiting& candidate) {
-  if (candidate.measured && *candidate.truth == Truth::kUnknown) return;
+  if (candidate.measured && *candidate.truth == Truth::kUnknown) {
+    // The same share of the pruned candidates would have given no verdict.
+    if (candidate.prunable) knowable_ -= 1 / candidate.propensity - 1;
+    return;
+  }
   if (candidate.log2_speedup) {
     CountOrder(candidate.expected_log2_speedup, *candidate.log2_speedup);
   }
@@ -102,19 +114,20 @@ void RiskMonitor::Count(const Waiting& candidate) {
       const double nu = kBets[bet] / (1 / q - options_.alpha);
       wealth_[k][bet] += std::log1p(nu * (options_.alpha - loss));
     }
-    const double needed = static_cast<double>(kThresholds.size()) / options_.delta;
+    const double needed = static_cast<double>(kThresholds.size()) / Delta();
     certified_[k] = certified_[k] || LogMean(wealth_[k], kStakes) >= std::log(needed);
   }
 
-  const bool prunable = candidate.win_probability < candidate.certified;
-  if (q >= 1 && !prunable) return;
-  ++pruned_;
-  labels_ += candidate.measured ? 1 : 0;
-  weight_sum_ += loss;
-  weight_squares_ += loss * loss;
-  largest_weight_ = std::max(largest_weight_, 1 / q);
-  if (!prunable) return;
-  // A wealth that never falls below its stake notices a change whenever it comes.
+  if (candidate.prunable) {
+    ++pruned_;
+    ++knowable_;
+    labels_ += candidate.measured ? 1 : 0;
+    weight_sum_ += loss;
+    weight_squares_ += loss * loss;
+    largest_weight_ = std::max(largest_weight_, 1 / q);
+  }
+  if (candidate.win_probability >= candidate.certified) return;
+  // A wealth that never falls below its stake detects a change at any time.
   for (size_t bet = 0; bet < kBets.size(); ++bet) {
     const double nu = kBets[bet] / options_.alpha;
     // Full bets on rare labels would be lost at once.
@@ -148,25 +161,24 @@ SelectiveRisk RiskMonitor::selective_risk() const {
   SelectiveRisk risk;
   risk.pruned = pruned_;
   risk.labels = labels_;
-  if (pruned_ == 0) return risk;
-  const auto n = static_cast<double>(pruned_);
+  if (pruned_ == 0 || knowable_ < 1) return risk;
+  const double n = knowable_;
   const double mean = weight_sum_ / n;
-  risk.estimate = std::min(1.0, mean);
-  // Maurer and Pontil (arXiv 0907.3740), theorem 4, on both sides at 97.5%.
+  risk.estimate = mean;
+  // Maurer and Pontil (arXiv 0907.3740), theorem 4, on each side at 97.5%.
   const double log_term = std::log(2 / 0.025);
-  const double variance =
-      pruned_ > 1 ? std::max(0.0, (weight_squares_ - n * mean * mean) / (n - 1)) : 0;
-  const double half_width = pruned_ > 1 ? std::sqrt(2 * variance * log_term / n) +
-                                              7 * largest_weight_ * log_term / (3 * (n - 1))
-                                        : 1;
+  const double variance = n > 1 ? std::max(0.0, (weight_squares_ - n * mean * mean) / (n - 1)) : 0;
+  const double half_width = n > 1 ? std::sqrt(2 * variance * log_term / n) +
+                                        7 * largest_weight_ * log_term / (3 * (n - 1))
+                                  : 1;
   risk.low = std::clamp(mean - half_width, 0.0, 1.0);
   risk.high = std::clamp(mean + half_width, 0.0, 1.0);
   return risk;
 }
 
 std::string RiskMonitor::Digest() const {
-  std::string text = absl::StrCat("risk ", pruned_, " ", labels_, " ", weight_sum_, " alarms ",
-                                  alarms_, " informative ", informative_, " ",
+  std::string text = absl::StrCat("risk ", pruned_, " ", labels_, " ", knowable_, " ", weight_sum_,
+                                  " alarms ", alarms_, " informative ", informative_, " ",
                                   LogMean(order_, kStakes), " threshold ", threshold());
   for (const Wealth& wealth : wealth_) absl::StrAppend(&text, " ", LogMean(wealth, kStakes));
   for (const Waiting& candidate : waiting_) {

@@ -14,23 +14,27 @@
 namespace kernelcast::orchestrator {
 
 struct RiskOptions {
-  // Of the candidates that a threshold prunes, at most this share may have been winners,
+  // Maximum share of winners among the candidates that a threshold prunes.
   double alpha = 0.05;
-  // and at most with this probability is a threshold ever certified for which more were.
+  // Probability that any threshold is ever certified wrongly.
   double delta = 0.05;
+  // The policy prunes by certificates.
+  bool certifies = false;
   friend bool operator==(const RiskOptions&, const RiskOptions&) = default;
 };
 
-// How often winners were pruned, from what was measured all the same.
+// Estimate of how often winners were pruned, from candidates that were measured anyway.
 struct SelectiveRisk {
-  double estimate = 0;  // Horvitz-Thompson over what was, or would have been, pruned
-  double low = 0;       // a 95% interval, empirical Bernstein
+  // Horvitz-Thompson estimate over candidates that were, or would have been, pruned. Unbiased, and
+  // so not clipped at 1.
+  double estimate = 0;
+  double low = 0;  // 95% interval, empirical Bernstein
   double high = 1;
-  uint64_t pruned = 0;  // candidates that it is about
-  uint64_t labels = 0;  // of them measured
+  uint64_t pruned = 0;  // candidates covered
+  uint64_t labels = 0;  // how many of them were measured
 };
 
-// What a RiskMonitor says at one moment.
+// State of a RiskMonitor at one moment.
 struct RiskReport {
   RiskOptions options;
   SelectiveRisk selective_risk;
@@ -39,91 +43,97 @@ struct RiskReport {
   uint64_t alarms = 0;
 };
 
-// Which win probability is low enough to prune below it: active, anytime-valid control of the risk
-// of pruning winners, after Xu, Karampatziakis and Mineiro (arXiv 2406.10490).
+// Finds a win probability below which pruning is safe: active, anytime-valid control of the risk of
+// pruning winners, after Xu, Karampatziakis and Mineiro (arXiv 2406.10490).
 //
-// For each threshold of a fixed grid a wealth is bet against the hypothesis that more than `alpha`
-// of the candidates below it are winners. A candidate whose outcome is looked at with probability
-// q, chosen before, changes it by the factor
+// For each threshold of a fixed grid, wealth is bet against the hypothesis that more than `alpha`
+// of the candidates below it are winners. A candidate whose outcome is observed with probability q,
+// chosen beforehand, multiplies the wealth by
 //
 //   1 + nu (alpha - looked / q * won),  0 <= nu <= 1 / (1 / q - alpha)
 //
-// which is at most 1 in expectation while the hypothesis holds, however q is chosen. The wealth is
-// the mean over several nu. It exceeds (size of the grid) / delta with probability delta at most,
-// for all times and all thresholds together: then the threshold is certified. Sixty candidates
-// looked at with certainty, and no winner among them, certify 5% for one threshold alone; the grid
-// of six asks for 96.
+// The expectation of this factor is at most 1 while the hypothesis holds, for any choice of q. The
+// wealth is the mean over several nu. The probability that it ever exceeds (size of the grid) /
+// delta, at any time and any threshold, is at most delta. A threshold whose wealth exceeds that is
+// certified.
 //
-// Late in a search winners are so rare that pruning blindly would pass, and lose the last of them.
-// So nothing is certified before the forecasts have been seen to tell faster from slower: of pairs
-// of candidates in the order of their decisions, both measured as correct, the one forecast to be
-// faster must be the faster one more often than half the time. That too is a bet, which forecasts
-// that say nothing win with probability delta at most. It is lost again when no more than 70% of
-// pairs are in order, or when kSameForecasts candidates in a row are forecast to be equally fast.
+// After an alarm (below) all bets restart. The k-th start gets delta / (k (k + 1)), so that the
+// total probability of a wrong certificate stays at most delta. The monitor is replayed from the
+// log, so a restart of the process is not a new start. At the first start, 115 candidates observed
+// with certainty and no winner among them certify 5%.
 //
-// Candidates are counted in the order of their decisions: one whose measurement is under way holds
-// back those decided later, up to kMaxWaiting of them; then it does not count. A second wealth is
-// bet on the risk of what is being pruned being higher than alpha, and never falls below its stake.
-// When it has grown a thousandfold the world has changed: everything is forgotten and nothing
-// certified. While the risk is at most alpha that happens once in a thousand candidates at most,
-// and the less the smaller it is.
+// Late in a search winners are so rare that pruning blindly would pass the test and lose the last
+// of them. So nothing is certified until the forecasts have been observed to separate faster from
+// slower: of pairs of consecutive candidates measured as correct, the one forecast to be faster
+// must be faster more than half the time. This is a bet too; uninformative forecasts ever win it
+// with probability at most delta. The state is lost again if no more than 70% of pairs are in
+// order, or if kSameForecasts consecutive candidates have the same forecast.
 //
-// A value: copies are independent. Not thread-safe. Bounded.
+// Candidates are counted in the order of their decisions. A candidate whose measurement is running
+// holds back later ones, up to kMaxWaiting of them; after that it does not count. A second wealth
+// is bet on the risk of the pruned candidates being above alpha, and never falls below its stake.
+// When it has grown a thousandfold, that is an alarm: everything is forgotten and nothing is
+// certified. While the risk is at most alpha, an alarm happens at most once in a thousand
+// candidates, and less often the smaller the risk.
+//
+// A value type: copies are independent. Not thread-safe. Bounded.
 class RiskMonitor {
  public:
   static constexpr std::array<double, 6> kThresholds = {0.01, 0.02, 0.05, 0.1, 0.2, 0.4};
-  // Of an audit; smaller ones weigh as much as this.
-  static constexpr double kLeastPropensity = 1e-3;
   static constexpr int kSameForecasts = 8;
   static constexpr size_t kMaxWaiting = 16384;
 
   enum class Truth {
-    kWon,      // it beat what was the incumbent when it was decided on
-    kLost,     // it did not, or failed
-    kUnknown,  // nothing came of measuring it; it does not count
+    kWon,      // it beat the incumbent at the time of its decision
+    kLost,     // it did not, or it failed
+    kUnknown,  // the measurement gave no verdict; it does not count
   };
 
   explicit RiskMonitor(RiskOptions options = {}) : options_(options) {}
 
-  // A candidate was decided on: `measured` or pruned. `propensity` is the probability with which it
-  // was going to be measured, 1 where that was certain, in which case it must be measured.
+  // A candidate was decided on: `measured` or pruned. `propensity` > 0 is the probability with
+  // which it was to be measured; 1 means certain, and then it must be measured. `prunable`: the
+  // policy pruned it, or would have without an audit.
   void Decide(std::string_view id, double win_probability, double expected_log2_speedup,
-              double propensity, bool measured);
-  // What became of one that is measured; `log2_speedup` where it was correct. Ids that are not
-  // known are ignored.
+              double propensity, bool measured, bool prunable);
+  // The outcome of a measured candidate. `log2_speedup` is set if it was correct. Unknown ids are
+  // ignored.
   void Settle(std::string_view id, Truth truth, std::optional<double> log2_speedup);
 
-  // Candidates whose win probability lies below may be pruned; 0: none may.
+  // Candidates with a lower win probability may be pruned. 0: none may.
   double threshold() const;
-  // Whether the forecasts were seen to tell faster from slower.
+  // Whether the forecasts were observed to separate faster from slower.
   bool informative() const { return informative_; }
   SelectiveRisk selective_risk() const;
-  // How often the risk was found to have risen above alpha, or the forecasts to say nothing.
+  // How often the risk was found to be above alpha, or the forecasts to be uninformative.
   uint64_t alarms() const { return alarms_; }
   const RiskOptions& options() const { return options_; }
   RiskReport Report() const {
     return {options_, selective_risk(), threshold(), informative_, alarms_};
   }
 
-  // Everything that counts, as text.
+  // The whole state as text.
   std::string Digest() const;
 
  private:
   struct Waiting {
-    std::string id;  // of one that is measured
+    std::string id;  // of a measured candidate
     double win_probability = 0;
     double expected_log2_speedup = 0;
     double propensity = 1;
     bool measured = false;
-    double certified = 0;  // the threshold when it was decided on
+    bool prunable = false;
+    double certified = 0;  // the threshold at the time of the decision
     std::optional<Truth> truth;
     std::optional<double> log2_speedup;
   };
-  // The shares of the largest nu that are bet, and how much of the wealth begins with each.
+  // Fractions of the largest nu that are bet, and the share of the initial wealth on each.
   static constexpr std::array<double, 3> kBets = {0.99, 0.7, 0.3};
   static constexpr std::array<double, 3> kStakes = {0.7, 0.2, 0.1};
   using Wealth = std::array<double, kBets.size()>;  // logarithms
 
+  // The part of delta available since the last alarm.
+  double Delta() const;
   void CountReady();
   void Count(const Waiting& candidate);
   void CountOrder(double forecast, double measured);
@@ -131,23 +141,26 @@ class RiskMonitor {
 
   RiskOptions options_;
   std::deque<Waiting> waiting_;
-  uint64_t counted_ = 0;  // of all that were decided on, those that wait no more
+  uint64_t counted_ = 0;  // decided candidates that no longer wait
   std::unordered_map<std::string, uint64_t>
       measuring_;  // by id, how many were decided on before it
   std::array<Wealth, kThresholds.size()> wealth_{};
   std::array<bool, kThresholds.size()> certified_{};
   Wealth alarm_{};
   uint64_t alarms_ = 0;
-  // Of the forecasts' order.
+  // State of the test of the forecasts' order.
   Wealth order_{};
   double disorder_ = 0;
   bool informative_ = false;
   std::optional<std::pair<double, double>> unpaired_;  // forecast, measured
   std::optional<double> last_forecast_;
   int same_forecasts_ = 0;
-  // Of what was pruned, or audited instead.
+  // Candidates that were pruned, or audited instead.
   uint64_t pruned_ = 0;
   uint64_t labels_ = 0;
+  // Weighted number of candidates with a possible verdict: an audit without a verdict stands for 1
+  // / propensity.
+  double knowable_ = 0;
   double weight_sum_ = 0;
   double weight_squares_ = 0;
   double largest_weight_ = 1;

@@ -10,15 +10,27 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// Of what was waiting for its budget nothing was decided yet.
-bool IsFinal(DecisionReason reason) {
-  switch (reason) {
+// Why it was pruned, or would have been without an audit. Logs of earlier releases lack the reason
+// for audits.
+std::optional<DecisionReason> PruneReason(const Decision& decision) {
+  if (decision.kind == DecisionKind::kPrune) return decision.reason;
+  if (decision.reason != DecisionReason::kAudit) return std::nullopt;
+  return decision.audited_reason.value_or(DecisionReason::kUnpromising);
+}
+
+// Whether the forecast decided. Candidates that wait for the budget are undecided, audited or not.
+// Pruned candidates that could not be audited say nothing about the risk.
+bool IsDecided(const Decision& decision) {
+  if (const std::optional<DecisionReason> reason = PruneReason(decision)) {
+    return decision.audit_propensity > 0 &&
+           (*reason == DecisionReason::kUnpromising || *reason == DecisionReason::kLikelyFailure);
+  }
+  switch (decision.reason) {
     case DecisionReason::kLowConfidence:
+    case DecisionReason::kDeclined:
     case DecisionReason::kPromising:
-    case DecisionReason::kAudit:
-    case DecisionReason::kBootstrap:
-    case DecisionReason::kUnpromising:
-    case DecisionReason::kLikelyFailure: return true;
+    case DecisionReason::kSelected:
+    case DecisionReason::kBootstrap: return true;
     default: return false;
   }
 }
@@ -41,12 +53,13 @@ double ExpectedImprovementPerCost(const Forecast& forecast, double best_speedup)
 
 void RouteHistory::Decide(std::string_view request_id, const Decision& decision,
                           const Forecast* forecast) {
-  if (forecast == nullptr || !IsFinal(decision.reason)) return;
+  if (forecast == nullptr || !IsDecided(decision)) return;
   scores_.push_back({decision.win_probability,
                      ExpectedImprovementPerCost(*forecast, decision.incumbent_speedup)});
   if (scores_.size() > kWindow) scores_.pop_front();
   risk_.Decide(request_id, decision.win_probability, forecast->expected_log2_speedup,
-               decision.audit_propensity, decision.kind == DecisionKind::kMeasure);
+               decision.audit_propensity, decision.kind == DecisionKind::kMeasure,
+               PruneReason(decision).has_value());
 }
 
 void RouteHistory::Settle(std::string_view request_id, const Decision& decision, double speedup,

@@ -12,31 +12,31 @@
 
 namespace kernelcast::orchestrator {
 
-// E[max(0, log2 S - log2 best)] of a forecast, times the probability of being correct, with log2 S
-// normally distributed with the forecast's moments.
+// E[max(0, log2 S - log2 best)] times the probability of being correct. log2 S is normally
+// distributed with the forecast's moments.
 double ExpectedImprovement(const Forecast& forecast, double best_speedup);
 
-// The same for the device time that it takes, relative to that of a candidate as fast as the
-// reference: both are called equally often.
+// The same per device time, relative to the device time of a candidate as fast as the reference.
+// Both are called equally often.
 double ExpectedImprovementPerCost(const Forecast& forecast, double best_speedup);
 
-// What the decisions of one search were so far, as far as later ones go by it. A value; not
-// thread-safe; bounded.
+// The past decisions of one search, as far as later decisions use them. A value type. Not
+// thread-safe. Bounded.
 class RouteHistory {
  public:
   static constexpr size_t kWindow = 64;
 
   explicit RouteHistory(RiskOptions options = {}) : risk_(options) {}
 
-  // With the forecast that was decided on, or null.
+  // `forecast` is the one that was decided on, or null.
   void Decide(std::string_view request_id, const Decision& decision, const Forecast* forecast);
-  // `speedup` of a correct candidate, 0 of a failed one, negative where there is no verdict. The
-  // decision is that of the same request.
+  // `speedup` is that of a correct candidate, 0 for a failed one, negative if there is no verdict.
+  // `decision` is that of the same request.
   void Settle(std::string_view request_id, const Decision& decision, double speedup,
               double win_margin);
 
-  // The share of the last kWindow candidates with a forecast that had a higher win probability, or
-  // a higher expected improvement for their cost, when they were decided on. 0 before the first.
+  // Share of the last kWindow candidates with a forecast that had a higher win probability, or a
+  // higher expected improvement per cost, at the time of their decision. 0 if there are none.
   double ShareWithHigherWinProbability(double win_probability) const;
   double ShareWithHigherValue(double improvement_per_cost) const;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/hash.h"
@@ -18,27 +19,74 @@ absl::Status DoesNotFit(std::string_view what, const std::string& id) {
   return absl::FailedPreconditionError(absl::StrCat(std::string(what), ": ", id));
 }
 
-// Of one attempt in the archive. Compilers tell the first mistake first.
+// Per attempt in the archive. The first errors of a compiler are the most useful.
 constexpr size_t kMaxAttemptFeedbackBytes = 3000;
 
 bool IsVerdict(const Measurement& measurement) {
   return !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
 }
 
-// As RouteHistory takes it: 0 of what failed, negative where there is no verdict.
+EvaluationOutcome OutcomeOf(const std::variant<Measurement, Pruned, Rejection>& result) {
+  if (const auto* measurement = std::get_if<Measurement>(&result)) {
+    return kernelcast::OutcomeOf(*measurement);
+  }
+  if (std::holds_alternative<Pruned>(result)) return EvaluationOutcome::kPruned;
+  return std::get<Rejection>(result).cause == Rejection::Cause::kCompileError
+             ? EvaluationOutcome::kCompileError
+             : EvaluationOutcome::kRefused;
+}
+
+// If a candidate has several measurements, the first one counts.
+void AddLeader(Search& search, const std::string& candidate_id, const Ratio& speedup) {
+  std::vector<Screened>& leaders = search.leaders;
+  const bool known = std::any_of(leaders.begin(), leaders.end(), [&](const Screened& leader) {
+    return leader.candidate_id == candidate_id;
+  });
+  if (known) return;
+  const auto position = std::find_if(leaders.begin(), leaders.end(), [&](const Screened& leader) {
+    return leader.speedup.value < speedup.value;
+  });
+  leaders.insert(position, {speedup, candidate_id});
+  if (leaders.size() > Search::kMaxLeaders) leaders.pop_back();
+}
+
+// Updates the search's estimate of measuring costs. Only screenings count.
+void CountCost(Search& search, const Evaluation& evaluation, const EvaluationSettled& event) {
+  const auto entry = search.history.find(evaluation.candidate.candidate_id);
+  if (entry == search.history.end()) return;
+  std::optional<double>& pruned = entry->second.pruned_failure_probability;
+  if (const auto* measurement = std::get_if<Measurement>(&event.result)) {
+    if (pruned) search.cost.Unpruned(*std::exchange(pruned, std::nullopt));
+    if (!event.reused && measurement->level == MeasureLevel::kScreen && IsVerdict(*measurement)) {
+      search.cost.Measured(measurement->device_time_ns - measurement->preparation_time_ns,
+                           MeasuredSpeedup(*measurement) != nullptr,
+                           evaluation.forecast
+                               ? std::optional(evaluation.forecast->failure_probability)
+                               : std::nullopt);
+    }
+  } else if (std::holds_alternative<Pruned>(event.result) && evaluation.forecast) {
+    if (pruned) search.cost.Unpruned(*pruned);
+    pruned = evaluation.forecast->failure_probability;
+    search.cost.Pruned(*pruned);
+  }
+  search.counts.device_time_avoided_ns = search.cost.AvoidedNs();
+}
+
+// In the form that RouteHistory expects: 0 for a failure, negative without a verdict.
 double VerdictSpeedup(const Measurement* measurement) {
   if (measurement == nullptr || !IsVerdict(*measurement)) return -1;
   const Ratio* const speedup = MeasuredSpeedup(*measurement);
   return speedup == nullptr ? 0 : speedup->value;
 }
 
-// What the archive keeps of a settled evaluation; nothing where it tells nothing of the candidate.
+// The archive's record of a settled evaluation. Empty if it says nothing about the candidate.
 std::optional<Attempt> AttemptOf(const Evaluation& evaluation, const EvaluationSettled& settled) {
   Attempt attempt;
   if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
     if (!IsVerdict(*measurement)) return std::nullopt;
     attempt.outcome = OutcomeName(measurement->outcome);
     if (const Ratio* speedup = MeasuredSpeedup(*measurement)) attempt.speedup = speedup->value;
+    attempt.times = MedianTimes(*measurement);
   } else if (std::holds_alternative<Pruned>(settled.result)) {
     attempt.outcome = "pruned";
   } else if (std::get<Rejection>(settled.result).cause == Rejection::Cause::kCompileError) {
@@ -88,13 +136,6 @@ std::string EvaluationFeedback(const Decision& decision,
                       decision.incumbent_speedup, "x).");
 }
 
-int64_t DeviceTimeAvoidedNs(const SearchCounts& counts) {
-  const uint64_t timed = counts.measured;
-  if (timed == 0) return 0;
-  return static_cast<int64_t>(static_cast<double>(counts.device_time_spent_ns) /
-                              static_cast<double>(timed) * static_cast<double>(counts.pruned));
-}
-
 EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
                             int64_t settled_ns, uint64_t sequence) {
   EvaluationRecord record;
@@ -111,6 +152,8 @@ EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettle
   record.accepted_ns = evaluation.accepted_ns;
   record.settled_ns = settled_ns;
   record.settled_sequence = sequence;
+  record.wanted_device_model = evaluation.wanted_device_model;
+  record.device_model = evaluation.device_model;
   return record;
 }
 
@@ -125,7 +168,11 @@ std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& e
       record.mode = accepted->mode;
       record.candidate = accepted->candidate;
       record.generated = accepted->generated;
+      record.wanted_device_model = accepted->wanted_device_model;
+      record.device_model = accepted->device_model;
       record.accepted_ns = stored.event.time_ns;
+    } else if (const auto* chosen = std::get_if<DeviceChosen>(&body)) {
+      record.device_model = chosen->device_model;
     } else if (const auto* compiled = std::get_if<EvaluationCompiled>(&body)) {
       if (const auto* facts = std::get_if<CompileFacts>(&compiled->result)) {
         record.facts = *facts;
@@ -141,6 +188,10 @@ std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& e
       record.reused = settlement->reused;
       record.settled_ns = stored.event.time_ns;
       record.settled_sequence = stored.sequence;
+      const auto* measurement = std::get_if<Measurement>(&settlement->result);
+      if (measurement != nullptr && record.device_model.empty()) {
+        record.device_model = measurement->device.model;
+      }
       settled = true;
     }
   }
@@ -166,10 +217,26 @@ std::shared_ptr<const Problem> State::FindProblem(std::string_view problem_id) c
   return found == problems_.end() ? nullptr : found->second;
 }
 
-const ReferenceDescribed* State::FindReference(std::string_view problem_id,
-                                               std::string_view target) const {
-  auto found = references_.find({std::string(problem_id), std::string(target)});
+const ReferenceDescribed* State::FindReference(std::string_view problem_id, std::string_view target,
+                                               std::string_view device_model) const {
+  auto found = references_.find(DeviceKey(problem_id, target, device_model));
   return found == references_.end() ? nullptr : &found->second;
+}
+
+const ProblemHistory* State::FindHistory(std::string_view problem_id, std::string_view target,
+                                         std::string_view device_model) const {
+  auto found = histories_.find(DeviceKey(problem_id, target, device_model));
+  return found == histories_.end() ? nullptr : &found->second;
+}
+
+std::vector<const Search*> State::FindSeveral(std::string_view id) const {
+  std::vector<const Search*> found;
+  const std::string prefix = absl::StrCat(std::string(id), "@");
+  for (auto it = searches_.lower_bound(prefix);
+       it != searches_.end() && it->first.starts_with(prefix); ++it) {
+    found.push_back(&it->second);
+  }
+  return found;
 }
 
 std::vector<std::string> State::EvaluationIds() const {
@@ -198,7 +265,7 @@ absl::Status State::ApplyBody(uint64_t, int64_t, const ProblemPut& event) {
 }
 
 absl::Status State::ApplyBody(uint64_t, int64_t, const ReferenceDescribed& event) {
-  references_[{event.problem_id, event.target}] = event;
+  references_[{event.problem_id, event.target, event.device_model}] = event;
   return absl::OkStatus();
 }
 
@@ -209,11 +276,12 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCr
   Search search;
   search.search_id = event.search_id;
   search.spec = event.spec;
+  search.device_model = event.device_model;
   search.started_ns = time_ns;
   search.last_sequence = sequence;
   KC_ASSIGN_OR_RETURN(search.policy, MakePolicy(event.spec.policy, event.spec.policy_parameters));
   search.routes = RouteHistory(search.policy->risk_options());
-  // A reader that folds one search alone has no problems and needs no generator.
+  // A reader that replays a single search has no problems and needs no generator.
   const auto problem = FindProblem(event.spec.problem_id);
   const bool has_space = problem != nullptr && problem->targets.contains(event.spec.target) &&
                          problem->targets.find(event.spec.target)->second.space.has_value();
@@ -245,6 +313,8 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
   evaluation.mode = event.mode;
   evaluation.candidate = event.candidate;
   evaluation.generated = event.generated;
+  evaluation.wanted_device_model = event.wanted_device_model;
+  evaluation.device_model = event.device_model;
   evaluation.accepted_ns = time_ns;
   if (!event.search_id.empty()) {
     auto found = searches_.find(event.search_id);
@@ -256,15 +326,14 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
     ++search.in_flight;
     if (event.mode == EvaluateMode::kFinal && event.generated) {
       search.confirmation_requests.insert(event.request_id);
+      search.finals.push_back({event.candidate.candidate_id, event.request_id, false, {}, false});
     } else {
-      ++search.counts.proposed;
       auto [entry, inserted] = search.history.try_emplace(event.candidate.candidate_id);
       CandidateHistory& history = entry->second;
-      if (inserted) {
-        ++search.counts.distinct_candidates;
-      } else if (history.standing == CandidateHistory::Standing::kPruned) {
-        evaluation.reconsidered = true;
-      }
+      history.counted.Accept(search.counts);
+      evaluation.repeated = !inserted;
+      evaluation.reconsidered =
+          !inserted && history.standing == CandidateHistory::Standing::kPruned;
       if (inserted || history.standing != CandidateHistory::Standing::kInFlight) {
         history.standing = CandidateHistory::Standing::kInFlight;
         history.request_id = event.request_id;
@@ -306,12 +375,22 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationForeca
     return DoesNotFit("forecast, but not waiting for it", event.request_id);
   }
   Evaluation& evaluation = found->second;
+  const std::optional<ModelAnswer>* model = nullptr;
   if (const auto* forecast = std::get_if<Forecast>(&event.result)) {
     evaluation.forecast = *forecast;
+    model = &forecast->model;
+  } else {
+    model = &std::get<Abstention>(event.result).model;
   }
+  const auto* abstention = std::get_if<Abstention>(&event.result);
+  evaluation.declined =
+      model->has_value()
+          ? (*model)->outcome == ModelOutcome::kDeclined
+          : abstention != nullptr && abstention->cause == Abstention::Cause::kModelDeferred;
   evaluation.stage = Stage::kDecide;
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
+    if (model->has_value()) search->second.counts.model_use.Add(**model);
   }
   return absl::OkStatus();
 }
@@ -328,17 +407,14 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecide
     Search& search = entry->second;
     search.last_sequence = sequence;
     if (!search.confirmation_requests.contains(event.request_id)) {
-      ++search.counts.decided;
-      switch (event.decision.reason) {
-        case DecisionReason::kLowConfidence: ++search.counts.deferred; break;
-        case DecisionReason::kPromising: ++search.counts.promoted; break;
-        case DecisionReason::kAudit: ++search.counts.audited; break;
-        default: break;
-      }
       if (event.decision.kind == DecisionKind::kMeasure) ++search.measuring;
       search.routes.Decide(event.request_id, event.decision,
                            evaluation.forecast ? &*evaluation.forecast : nullptr);
     }
+  } else if (evaluation.search_id.empty()) {
+    const Candidate& candidate = evaluation.candidate;
+    histories_[{candidate.problem_id, candidate.target, evaluation.device_model}].Decide(
+        event.request_id, event.decision, evaluation.forecast ? &*evaluation.forecast : nullptr);
   }
   return absl::OkStatus();
 }
@@ -357,6 +433,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettle
     entry->second.last_sequence = sequence;
     SettleInSearch(entry->second, evaluation, event);
   }
+  SettleInHistory(evaluation, event);
   AddPendingLabel(evaluation, event);
   return absl::OkStatus();
 }
@@ -365,14 +442,30 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
                            const EvaluationSettled& event) {
   --search.in_flight;
   const auto* measurement = std::get_if<Measurement>(&event.result);
+  const bool confirmation = search.confirmation_requests.contains(event.request_id);
+  // A search from before device models.
+  if (measurement != nullptr && search.device_model.empty()) {
+    search.device_model = measurement->device.model;
+  }
   if (measurement != nullptr && !event.reused) {
-    if (search.confirmation_requests.contains(event.request_id)) {
-      ++search.counts.confirmations;
-    } else {
-      search.counts.device_time_spent_ns += measurement->device_time_ns;
+    SearchCounts& counts = search.counts;
+    ++(confirmation ? counts.confirmations : counts.measurements);
+    counts.device_time_spent_ns += measurement->device_time_ns;
+    counts.device_time_preparing_ns += measurement->preparation_time_ns;
+    if (confirmation) {
+      counts.device_time_confirming_ns +=
+          measurement->device_time_ns - measurement->preparation_time_ns;
     }
   }
-  if (search.confirmation_requests.contains(event.request_id)) {
+  if (confirmation) {
+    const auto final_one = std::find_if(
+        search.finals.begin(), search.finals.end(),
+        [&](const FinalMeasurement& one) { return one.request_id == event.request_id; });
+    final_one->settled = true;
+    final_one->failed = OutcomeOf(event.result) == EvaluationOutcome::kFailed;
+    if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
+      final_one->speedup = *MeasuredSpeedup(*measurement);
+    }
     if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
       search.confirmations.push_back(
           Incumbent{evaluation.candidate, *measurement, event.request_id});
@@ -392,49 +485,61 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
     }
   }
 
-  // A duplicate in flight must not overwrite what the first evaluation of the candidate says.
   auto entry = search.history.find(evaluation.candidate.candidate_id);
+  if (entry != search.history.end()) {
+    entry->second.counted.Settle(evaluation.decision->reason, OutcomeOf(event.result),
+                                 search.counts);
+  }
+  CountCost(search, evaluation, event);
+  // A duplicate in flight must not overwrite the result of the candidate's first evaluation.
   CandidateHistory* history =
       entry != search.history.end() && entry->second.request_id == event.request_id ? &entry->second
                                                                                     : nullptr;
   if (measurement != nullptr) {
-    if (!event.reused) ++search.counts.measured;
     if (history != nullptr) {
       history->standing = CandidateHistory::Standing::kMeasured;
       history->facts = {};
     }
     const Ratio* speedup = MeasuredSpeedup(*measurement);
-    if (speedup == nullptr) {
-      if (IsVerdict(*measurement)) ++search.counts.failures;
-      return;
-    }
+    if (speedup == nullptr) return;
     if (history != nullptr) history->speedup = speedup->value;
     if (event.reused) return;
     if (search.generator != nullptr) {
       search.generator->Reward(evaluation.candidate.candidate_id, speedup->value);
     }
-    const auto position =
-        std::find_if(search.leaders.begin(), search.leaders.end(),
-                     [&](const auto& leader) { return leader.first < speedup->value; });
-    search.leaders.insert(position, {speedup->value, evaluation.candidate.candidate_id});
-    if (search.leaders.size() > Search::kMaxLeaders) search.leaders.pop_back();
+    AddLeader(search, evaluation.candidate.candidate_id, *speedup);
     const Ratio* best =
         search.incumbent.has_value() ? MeasuredSpeedup(search.incumbent->measurement) : nullptr;
     if (best == nullptr || speedup->value > best->value) {
       search.incumbent = Incumbent{evaluation.candidate, *measurement, event.request_id};
+      search.anchor = std::make_shared<const AnchorKernel>(
+          MakeAnchor(evaluation.candidate, evaluation.facts, *measurement));
     }
   } else if (std::holds_alternative<Pruned>(event.result)) {
-    ++search.counts.pruned;
     if (history != nullptr) {
       history->standing = CandidateHistory::Standing::kPruned;
       history->facts = evaluation.facts;
     }
-  } else {
-    ++search.counts.rejected;
-    const auto& rejection = std::get<Rejection>(event.result);
-    if (rejection.cause == Rejection::Cause::kCompileError) ++search.counts.failures;
-    if (history != nullptr) history->standing = CandidateHistory::Standing::kRejected;
+  } else if (history != nullptr) {
+    history->standing = CandidateHistory::Standing::kRejected;
   }
+}
+
+void State::SettleInHistory(const Evaluation& evaluation, const EvaluationSettled& event) {
+  const Candidate& candidate = evaluation.candidate;
+  const auto* measurement = std::get_if<Measurement>(&event.result);
+  const DeviceKey key(candidate.problem_id, candidate.target, evaluation.device_model);
+  if (evaluation.search_id.empty()) {
+    histories_[key].Settle(event.request_id, *evaluation.decision, VerdictSpeedup(measurement),
+                           DefaultPolicy().win_margin());
+  }
+  const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
+  if (measurement == nullptr || event.reused || confirmation || !IsVerdict(*measurement)) return;
+  // Logs of releases before device models have only the device that measured it.
+  const std::string& measured_on =
+      evaluation.device_model.empty() ? measurement->device.model : evaluation.device_model;
+  histories_[{candidate.problem_id, candidate.target, measured_on}].Measured(
+      candidate, evaluation.facts, *measurement);
 }
 
 void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event) {
@@ -448,8 +553,8 @@ void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettle
   label.label_id = event.request_id;
   label.candidate = evaluation.candidate;
   label.facts = evaluation.facts;
-  if (const auto* reference =
-          FindReference(evaluation.candidate.problem_id, evaluation.candidate.target)) {
+  if (const auto* reference = FindReference(evaluation.candidate.problem_id,
+                                            evaluation.candidate.target, evaluation.device_model)) {
     label.reference_facts = reference->facts;
   }
   if (const Ratio* speedup = MeasuredSpeedup(*measurement)) {
@@ -460,6 +565,7 @@ void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettle
   label.propensity = evaluation.decision->audit_propensity;
   label.reason = evaluation.decision->reason;
   label.forecast = evaluation.forecast;
+  label.device_model = measurement->device.model;
   pending_labels_[event.request_id] = std::move(pending);
 }
 
@@ -532,9 +638,17 @@ absl::Status State::ApplyBody(uint64_t, int64_t, const LabelsObserved& event) {
 
 absl::Status State::ApplyBody(uint64_t sequence, int64_t, const SearchFinishing& event) {
   auto found = searches_.find(event.search_id);
-  if (found == searches_.end() || found->second.status != SearchStatus::kRunning) {
+  if (found == searches_.end() || found->second.ended_ns != 0) {
     return DoesNotFit("finishing, but not running", event.search_id);
   }
+  const bool stopped = event.reason == kStoppedReason;
+  if (found->second.status == SearchStatus::kFinishing) {
+    if (!stopped) return DoesNotFit("finishing twice", event.search_id);
+    found->second.stopped = true;
+    found->second.last_sequence = sequence;
+    return absl::OkStatus();
+  }
+  found->second.stopped = stopped;
   found->second.status = SearchStatus::kFinishing;
   found->second.end_reason = event.reason;
   found->second.last_sequence = sequence;
@@ -551,12 +665,14 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
     return DoesNotFit("closed, but not open", event.search_id);
   }
   Search& search = found->second;
+  search.finalists = RankFinalists(search.leaders, search.finals);
   for (Incumbent& confirmation : search.confirmations) {
     if (confirmation.request_id == event.confirmed_request_id) {
       search.confirmed = std::move(confirmation);
       break;
     }
   }
+  search.anchor.reset();
   search.status = event.failed ? SearchStatus::kFailed : SearchStatus::kDone;
   if (!event.reason.empty()) search.end_reason = event.reason;
   search.ended_ns = time_ns;
@@ -564,6 +680,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.last_sequence = sequence;
   search.history.clear();
   search.leaders.clear();
+  search.finals.clear();
   search.confirmations.clear();
   search.confirmation_requests.clear();
   search.policy.reset();
@@ -575,12 +692,34 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   return absl::OkStatus();
 }
 
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const DeviceChosen& event) {
+  if (!event.request_id.empty()) {
+    auto found = evaluations_.find(event.request_id);
+    if (found == evaluations_.end() || !found->second.device_model.empty()) {
+      return DoesNotFit("a device chosen for an evaluation that waits for none", event.request_id);
+    }
+    found->second.device_model = event.device_model;
+    if (auto search = searches_.find(found->second.search_id); search != searches_.end()) {
+      search->second.last_sequence = sequence;
+    }
+    return absl::OkStatus();
+  }
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || !found->second.device_model.empty()) {
+    return DoesNotFit("a device chosen for a search that waits for none", event.search_id);
+  }
+  found->second.device_model = event.device_model;
+  found->second.last_sequence = sequence;
+  return absl::OkStatus();
+}
+
 std::string State::Digest() const {
   std::string text = absl::StrCat("sequence ", last_sequence_, "\n");
   for (const auto& [id, problem] : problems_) absl::StrAppend(&text, "problem ", id, "\n");
   for (const auto& [key, reference] : references_) {
-    absl::StrAppend(&text, "reference ", key.first, " ", key.second, " ",
-                    reference.facts.values.size(), " ", reference.toolchain, "\n");
+    absl::StrAppend(&text, "reference ", std::get<0>(key), " ", std::get<1>(key), " on ",
+                    std::get<2>(key), " ", reference.facts.values.size(), " ", reference.toolchain,
+                    "\n");
   }
   for (const std::string& id : EvaluationIds()) {
     const Evaluation& e = evaluations_.at(id);
@@ -589,19 +728,28 @@ std::string State::Digest() const {
                     static_cast<int>(e.mode), " facts ", e.facts.values.size(), " forecast ",
                     e.forecast ? e.forecast->expected_log2_speedup : -99, " decision ",
                     e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ",
-                    e.reconsidered, "\n");
+                    e.reconsidered, " on ", e.device_model, "\n");
+  }
+  for (const auto& [key, history] : histories_) {
+    absl::StrAppend(&text, "history ", std::get<0>(key), " ", std::get<1>(key), " on ",
+                    std::get<2>(key), " ", history.Digest(), "\n");
   }
   for (const auto& [id, s] : searches_) {
     const SearchCounts& c = s.counts;
-    absl::StrAppend(&text, "search ", id, " status ", static_cast<int>(s.status), " reason '",
-                    s.end_reason, "' last ", s.last_sequence, " in flight ", s.in_flight,
-                    " measuring ", s.measuring, " counts");
+    absl::StrAppend(&text, "search ", id, " on ", s.device_model, s.stopped ? " stopped" : "",
+                    " models ", c.model_use.asked, "/", c.model_use.used, " status ",
+                    static_cast<int>(s.status), " reason '", s.end_reason, "' last ",
+                    s.last_sequence, " in flight ", s.in_flight, " measuring ", s.measuring,
+                    " counts");
     for (uint64_t count :
-         {c.proposed, c.decided, c.distinct_candidates, c.measured, c.deferred, c.promoted,
-          c.audited, c.pruned, c.rejected, c.failures, c.confirmations}) {
+         {c.proposed,       c.considered, c.live,     c.measured,     c.bootstrap,
+          c.selected,       c.deferred,   c.promoted, c.audited,      c.requested,
+          c.unforecast,     c.pruned,     c.rejected, c.failures,     c.unstable,
+          c.compile_errors, c.duplicates, c.reused,   c.measurements, c.confirmations}) {
       absl::StrAppend(&text, " ", count);
     }
-    absl::StrAppend(&text, " device ", c.device_time_spent_ns, " incumbent ",
+    absl::StrAppend(&text, " device ", c.device_time_spent_ns, " ", c.device_time_preparing_ns, " ",
+                    c.device_time_confirming_ns, " ", c.device_time_avoided_ns, " incumbent ",
                     s.incumbent ? s.incumbent->request_id : "-", " confirmed ",
                     s.confirmed ? s.confirmed->request_id : "-", " ", s.routes.Digest(), "\n");
     if (const GenerationCounts& g = c.generation; g.requested > 0) {
@@ -625,8 +773,16 @@ std::string State::Digest() const {
       absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",
                       h.request_id, " ", h.facts.values.size(), " ", h.speedup, "\n");
     }
-    for (const auto& [speedup, candidate_id] : s.leaders) {
-      absl::StrAppend(&text, "  leader ", candidate_id, " ", speedup, "\n");
+    for (const Screened& leader : s.leaders) {
+      absl::StrAppend(&text, "  leader ", leader.candidate_id, " ", leader.speedup.value, "\n");
+    }
+    for (const FinalMeasurement& one : s.finals) {
+      absl::StrAppend(&text, "  final ", one.request_id, " of ", one.candidate_id, " ", one.settled,
+                      " ", one.speedup ? one.speedup->value : 0, " ", one.failed, "\n");
+    }
+    for (const Finalist& one : s.finalists) {
+      absl::StrAppend(&text, "  finalist ", one.candidate_id, " ", one.speedup.value, " ",
+                      one.measurements, " ", one.tied, " ", one.failed, "\n");
     }
     if (s.generator != nullptr) {
       const auto next = s.generator->Next();
@@ -639,6 +795,19 @@ std::string State::Digest() const {
 }
 
 std::string State::DigestHash() const { return ContentHasher().Add(Digest()).Hex128(); }
+
+std::string IdForDevice(std::string_view id, std::string_view device_model) {
+  std::string name = absl::StrCat(std::string(id), "@");
+  for (const char c : device_model) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c));
+    if (plain || !name.ends_with('-')) name += plain ? absl::ascii_tolower(c) : '-';
+  }
+  return name;
+}
+
+std::string_view IdOfSeveral(std::string_view search_id) {
+  return search_id.substr(0, search_id.rfind('@'));
+}
 
 AppendEntry EntryFor(const Event& event, const State& state) {
   AppendEntry entry;
@@ -666,6 +835,12 @@ AppendEntry EntryFor(const Event& event, const State& state) {
                              std::is_same_v<Body, SearchFinishing> ||
                              std::is_same_v<Body, SearchClosed>) {
           entry.search_id = body.search_id;
+        } else if constexpr (std::is_same_v<Body, DeviceChosen>) {
+          if (body.request_id.empty()) {
+            entry.search_id = body.search_id;
+          } else {
+            of_evaluation(body.request_id);
+          }
         }
       },
       event.body);

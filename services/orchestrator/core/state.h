@@ -9,24 +9,29 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
+#include "common/domain/candidate_counts.h"
+#include "common/domain/measuring_cost.h"
 #include "services/orchestrator/core/archive.h"
+#include "services/orchestrator/core/confirmation.h"
 #include "services/orchestrator/core/event.h"
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/id_filter.h"
 #include "services/orchestrator/core/policy.h"
 #include "services/orchestrator/core/ports.h"
+#include "services/orchestrator/core/problem_history.h"
 #include "services/orchestrator/core/route_history.h"
 #include "services/orchestrator/core/template_generator.h"
 
 namespace kernelcast::orchestrator {
 
-// What an evaluation waits for.
+// The step that an evaluation waits for.
 //
 //   kCompile --facts--> kForecast --forecast or abstention--> kDecide --measure--> kMeasure --+
 //      |                                                         |                            |
@@ -43,15 +48,22 @@ struct Evaluation {
   Candidate candidate;
   bool generated = false;
   // An earlier evaluation of the same search pruned this candidate.
+  bool repeated = false;
   bool reconsidered = false;
+  // The model as the caller named it, empty for any; and the model of the evaluation, empty until
+  // it is chosen.
+  std::string wanted_device_model;
+  std::string device_model;
   int64_t accepted_ns = 0;
   Stage stage = Stage::kCompile;
   CompileFacts facts;
   std::optional<Forecast> forecast;
+  // The forecaster, or its model, declined to forecast.
+  bool declined = false;
   std::optional<Decision> decision;
 };
 
-// A settled evaluation, put together from its events.
+// A settled evaluation, assembled from its events.
 struct EvaluationRecord {
   std::string request_id;
   std::string search_id;
@@ -66,54 +78,51 @@ struct EvaluationRecord {
   int64_t accepted_ns = 0;
   int64_t settled_ns = 0;
   uint64_t settled_sequence = 0;
+  std::string wanted_device_model;
+  std::string device_model;
+  // For a request for several device models: the records for the other models.
+  std::vector<EvaluationRecord> further;
 };
 
-// The record of an evaluation that is being settled; it must have a decision.
+// The record of an evaluation that is being settled. It must have a decision.
 EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
                             int64_t settled_ns, uint64_t sequence);
 
-// Nothing if the events do not end in a settlement.
+// Empty if the events do not end in a settlement.
 std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& events);
 
-// What a search framework or a model is told of a settled evaluation.
+// Text about a settled evaluation for a search framework or a model.
 std::string EvaluationFeedback(const Decision& decision,
                                const std::variant<Measurement, Pruned, Rejection>& result);
 
 enum class SearchStatus { kRunning, kFinishing, kDone, kFailed };
 
-// Of a search that has its kernels written by a model.
+// Counts of a search whose kernels are written by a model.
 struct GenerationCounts {
   uint64_t requested = 0;
   uint64_t written = 0;
   uint64_t duplicates = 0;
   uint64_t unusable = 0;
   uint64_t unanswered = 0;
-  uint64_t given_up = 0;  // under way when the search ended
+  uint64_t given_up = 0;  // in progress when the search ended
   uint64_t input_tokens = 0;
   uint64_t output_tokens = 0;
   double cost = 0;
   friend bool operator==(const GenerationCounts&, const GenerationCounts&) = default;
 };
 
-struct SearchCounts {
-  uint64_t proposed = 0;
-  uint64_t decided = 0;
-  uint64_t distinct_candidates = 0;
-  uint64_t measured = 0;
-  uint64_t deferred = 0;
-  uint64_t promoted = 0;
-  uint64_t audited = 0;
-  uint64_t pruned = 0;
-  uint64_t rejected = 0;
-  uint64_t failures = 0;
+// orchestrator.proto defines the fields.
+struct SearchCounts : CandidateCounts {
+  uint64_t measurements = 0;
   uint64_t confirmations = 0;
   int64_t device_time_spent_ns = 0;
+  int64_t device_time_preparing_ns = 0;
+  int64_t device_time_confirming_ns = 0;
+  int64_t device_time_avoided_ns = 0;
   GenerationCounts generation;
+  ModelUse model_use;
   friend bool operator==(const SearchCounts&, const SearchCounts&) = default;
 };
-
-// Pruned evaluations times the mean device time of a screening measurement.
-int64_t DeviceTimeAvoidedNs(const SearchCounts& counts);
 
 struct Incumbent {
   Candidate candidate;
@@ -121,16 +130,19 @@ struct Incumbent {
   std::string request_id;
 };
 
-// What the search knows of a candidate.
+// What a search knows about a candidate.
 struct CandidateHistory {
   enum class Standing { kInFlight, kMeasured, kPruned, kRejected };
   Standing standing = Standing::kInFlight;
+  CountedCandidate counted;
+  // Failure probability of its forecast, while it is pruned.
+  std::optional<double> pruned_failure_probability;
   std::string request_id;
-  CompileFacts facts;  // of pruned candidates: they may be forecast again
-  double speedup = 0;  // of those measured as correct
+  CompileFacts facts;  // for pruned candidates, which may be forecast again
+  double speedup = 0;  // for candidates measured as correct
 };
 
-// How the model that writes a search's kernels is getting on.
+// State of the model that writes a search's kernels.
 struct Generation {
   explicit Generation(std::string reference_id) : archive(std::move(reference_id)) {}
 
@@ -145,11 +157,11 @@ struct Generation {
   // NoveltyKey of every candidate of the search, and of the reference, to the candidate's id.
   std::map<std::string, std::string, std::less<>> known;
   std::map<uint64_t, Request> in_flight;  // by number
-  // Answers in a row that no new kernel came of, and why; the latest is the last.
+  // Number of consecutive answers without a new kernel, and the reasons, latest last.
   uint64_t useless_answers = 0;
   std::deque<std::string> reasons;
-  // Since the last answer: requests that found nobody, those made before an earlier one of them had
-  // failed not counted; when the first and the last failed, and how.
+  // Unanswered requests since the last answer, not counting those made before an earlier one of
+  // them had failed; when the first and the last failed, and how.
   uint64_t outages = 0;
   int64_t away_since_ns = 0;
   int64_t last_outage_ns = 0;
@@ -159,31 +171,44 @@ struct Generation {
 struct Search {
   std::string search_id;
   SearchSpec spec;
+  // Device model of all measurements. Empty until it is chosen.
+  std::string device_model;
   SearchStatus status = SearchStatus::kRunning;
   std::string end_reason;
+  // A caller has stopped the search.
+  bool stopped = false;
   SearchCounts counts;
   std::optional<Incumbent> incumbent;
+  // The incumbent in the form shown to models. Null before the first. Shared with forecasts in
+  // progress.
+  std::shared_ptr<const AnchorKernel> anchor;
   std::optional<Incumbent> confirmed;
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
   uint64_t last_sequence = 0;
   RouteHistory routes;
 
+  // Candidates measured at the final level, best first. Set when the search is closed.
+  std::vector<Finalist> finalists;
+  MeasuringCost cost;
+
   // Kept only until the search is closed.
   uint64_t in_flight = 0;
-  uint64_t measuring = 0;  // decided to be measured, not settled
+  uint64_t measuring = 0;  // decided to be measured and not settled
   std::map<std::string, CandidateHistory, std::less<>> history;
-  // Correct candidates by screening speedup, best first, at most kMaxLeaders.
-  std::vector<std::pair<double, std::string>> leaders;
-  // Results of confirmation at the final level.
+  // Correct candidates, best screening first, at most kMaxLeaders.
+  std::vector<Screened> leaders;
+  // Final measurements at the end of the search, in the order of their requests, and the correct
+  // ones.
+  std::vector<FinalMeasurement> finals;
   std::vector<Incumbent> confirmations;
   std::set<std::string> confirmation_requests;
   std::unique_ptr<const Policy> policy;
-  // Of the problem's space, if it has one and the search may use it.
+  // For the problem's template space, if it has one and the search may use it.
   std::unique_ptr<TemplateGenerator> generator;
-  std::unique_ptr<Generation> generation;  // of GeneratorKind::kLlm
+  std::unique_ptr<Generation> generation;  // for GeneratorKind::kLlm
 
-  static constexpr size_t kMaxLeaders = 8;
+  static constexpr size_t kMaxLeaders = 32;
 };
 
 // A settled evaluation whose label the forecaster has not acknowledged.
@@ -192,13 +217,13 @@ struct PendingLabel {
   LabelRecord label;
 };
 
-// The fold of the events: what the orchestrator must remember to go on. Bounded by what is live,
-// not by what has happened. Not thread-safe.
+// The result of applying the events in order: everything the orchestrator must remember. Its size
+// is bounded by live work, not by history. Not thread-safe.
 class State {
  public:
-  // Applies an event. The same events give the same state; recovery and normal running call nothing
-  // else. FAILED_PRECONDITION: the event does not fit the state (a bug or a damaged log); the state
-  // is then unchanged.
+  // Applies an event. The same events give the same state; recovery and normal operation use only
+  // this method. FAILED_PRECONDITION: the event does not fit the state (a bug or a damaged log);
+  // the state is then unchanged.
   [[nodiscard]] absl::Status Apply(const StoredEvent& stored) {
     return Apply(stored.sequence, stored.event);
   }
@@ -208,31 +233,36 @@ class State {
     return problems_;
   }
   std::shared_ptr<const Problem> FindProblem(std::string_view problem_id) const;
-  // Null where it has not been described yet.
-  const ReferenceDescribed* FindReference(std::string_view problem_id,
-                                          std::string_view target) const;
-  // By request id. In no order: not to be gone through by what must be the same after a replay.
+  // For one device model. Null if it has not been described yet.
+  const ReferenceDescribed* FindReference(std::string_view problem_id, std::string_view target,
+                                          std::string_view device_model) const;
+  // Null before anything was measured or decided.
+  const ProblemHistory* FindHistory(std::string_view problem_id, std::string_view target,
+                                    std::string_view device_model) const;
+  // By request id, unordered. Do not iterate where the result must be the same after a replay.
   using Evaluations = absl::node_hash_map<std::string, Evaluation>;
   const Evaluations& evaluations() const { return evaluations_; }
-  // Their ids, in order.
+  // Their ids, sorted.
   std::vector<std::string> EvaluationIds() const;
   const Evaluation* FindEvaluation(std::string_view request_id) const;
-  // False: no evaluation of that request was ever accepted, so that the log need not be asked.
+  // False: no evaluation with this id was ever accepted, so the log need not be read.
   bool MayHaveAccepted(std::string_view request_id) const {
     return accepted_ids_.MayHold(request_id);
   }
   const std::map<std::string, Search, std::less<>>& searches() const { return searches_; }
   const Search* FindSearch(std::string_view search_id) const;
-  // Those that have not ended.
+  // The searches started by a request for several device models, ordered by id.
+  std::vector<const Search*> FindSeveral(std::string_view id) const;
+  // Searches that have not ended.
   const std::set<std::string>& open_searches() const { return open_searches_; }
   const std::map<std::string, PendingLabel, std::less<>>& pending_labels() const {
     return pending_labels_;
   }
   uint64_t last_sequence() const { return last_sequence_; }
 
-  // Everything that counts, as text: equal digests mean equal states.
+  // The whole state as text: equal digests mean equal states.
   std::string Digest() const;
-  // The digest, hashed.
+  // Hash of the digest.
   std::string DigestHash() const;
 
  private:
@@ -249,12 +279,18 @@ class State {
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const LabelsObserved& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchFinishing& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchClosed& event);
+  absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const DeviceChosen& event);
 
   void SettleInSearch(Search& search, const Evaluation& evaluation, const EvaluationSettled& event);
+  void SettleInHistory(const Evaluation& evaluation, const EvaluationSettled& event);
   void AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event);
 
+  // Problem, target, device model.
+  using DeviceKey = std::tuple<std::string, std::string, std::string>;
+
   std::map<std::string, std::shared_ptr<const Problem>, std::less<>> problems_;
-  std::map<std::pair<std::string, std::string>, ReferenceDescribed> references_;
+  std::map<DeviceKey, ReferenceDescribed> references_;
+  std::map<DeviceKey, ProblemHistory> histories_;
   Evaluations evaluations_;
   IdFilter accepted_ids_;
   std::map<std::string, Search, std::less<>> searches_;
@@ -262,6 +298,11 @@ class State {
   std::map<std::string, PendingLabel, std::less<>> pending_labels_;
   uint64_t last_sequence_ = 0;
 };
+
+// Id of one of the searches of a request for several device models: "ID@nvidia-h200".
+std::string IdForDevice(std::string_view id, std::string_view device_model);
+// The id from which such an id was made. Other ids are returned unchanged.
+std::string_view IdOfSeveral(std::string_view search_id);
 
 // The ids that an event belongs to, for the store's index. `state` is the state before the event.
 AppendEntry EntryFor(const Event& event, const State& state);

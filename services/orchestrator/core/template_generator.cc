@@ -7,14 +7,14 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr size_t kElites = 12;
-// Measured points before variation starts, and the share of random points afterwards.
+// Number of measured points before variation starts, and the share of random points afterwards.
 constexpr size_t kElitesBeforeVariation = 4;
 constexpr double kRandomShare = 0.35;
 constexpr double kCrossoverShare = 0.35;
 constexpr double kNeighbourShare = 0.7;
 constexpr int kVariationAttempts = 16;
-// A template with fewer points than this share of the mean seldom has the best: it is left to be
-// chosen when the others are known.
+// A template with fewer points than this share of the mean rarely contains the best point, so it is
+// not in the start set.
 constexpr double kLeastStartShare = 0.5;
 
 uint64_t SplitMix64(uint64_t& state) {
@@ -78,7 +78,7 @@ std::optional<Candidate> TemplateGenerator::Next() const {
 
 std::optional<size_t> TemplateGenerator::Vary(uint64_t& random) const {
   for (int attempt = 0; attempt < kVariationAttempts; ++attempt) {
-    // The smaller of two draws: better parents are drawn more often.
+    // The smaller of two draws, so that better parents are drawn more often.
     const size_t rank = std::min(Below(random, elites_.size()), Below(random, elites_.size()));
     SpacePoint point = points_[elites_[rank].point];
     const auto& dimensions = space().templates[point.template_index].dimensions;
@@ -118,7 +118,7 @@ std::pair<size_t, size_t> TemplateGenerator::PointsOf(int template_index) const 
 }
 
 size_t TemplateGenerator::RandomUnseen(uint64_t& random) const {
-  // A template is drawn first, so that a small one is not drowned by a large one.
+  // Draws a template first, so that a large one does not crowd out a small one.
   const size_t templates = space().templates.size();
   for (int attempt = 0; attempt < kVariationAttempts; ++attempt) {
     const auto [first, last] = PointsOf(static_cast<int>(Below(random, templates)));

@@ -14,36 +14,37 @@
 
 namespace kernelcast::orchestrator {
 
-// Proposes points of a template space, none twice: first the start, one point of each template that
-// is not much smaller than the others; then at random until a few are measured, then mostly
-// mutations and crossovers of the measured best. Deterministic: the n-th proposal depends on the
-// seed, n and what was told before, so that a replayed log proposes the same. Not thread-safe.
+// Proposes each point of a template space at most once: first the start set, one point of each
+// template that is not much smaller than the others; then random points until a few are measured;
+// then mostly mutations and crossovers of the best measured points. Deterministic: the n-th
+// proposal depends on the seed, n and the calls so far, so that replaying a log gives the same
+// proposals. Not thread-safe.
 class TemplateGenerator {
  public:
-  // The problem must have a space for the target and is kept alive.
+  // The problem must have a space for the target. It is kept alive.
   TemplateGenerator(std::shared_ptr<const Problem> problem, std::string target, uint64_t seed);
 
   size_t space_size() const { return points_.size(); }
   size_t proposed() const { return proposed_; }
-  // Points of the start.
+  // Size of the start set.
   size_t start_size() const { return start_.size(); }
 
-  // The next point's candidate; nothing once every point has been proposed. Does not change the
-  // generator: the proposal counts when Accept is told of it.
+  // The candidate of the next point, or nothing once every point has been proposed. Does not change
+  // the generator: a proposal counts only after Accept.
   std::optional<Candidate> Next() const;
 
-  // A candidate was proposed. Those that are no point of the space are passed over.
+  // A candidate was proposed. Candidates outside the space are ignored.
   void Accept(std::string_view candidate_id);
-  // It was measured as correct with this speedup.
+  // The candidate was measured as correct with this speedup.
   void Reward(std::string_view candidate_id, double speedup);
 
-  // The candidate of a point proposed or not; nothing if the id is no point of the space.
+  // The candidate of a point, whether proposed or not. Empty if the id is not in the space.
   std::optional<Candidate> Find(std::string_view candidate_id) const;
 
-  // Whether the candidate is a point of the space.
+  // Whether the candidate is in the space.
   bool Has(std::string_view candidate_id) const { return index_by_id_.contains(candidate_id); }
 
-  // Whether the candidate is a point of the start.
+  // Whether the candidate is in the start set.
   bool IsStart(std::string_view candidate_id) const;
 
  private:
@@ -64,7 +65,7 @@ class TemplateGenerator {
   std::vector<SpacePoint> points_;
   std::map<SpacePoint, size_t> index_by_point_;
   std::map<std::string, size_t, std::less<>> index_by_id_;
-  std::vector<size_t> start_;  // in the order of their proposal
+  std::vector<size_t> start_;  // in the order of proposal
   std::vector<bool> seen_;
   size_t proposed_ = 0;
   // Best first, at most kElites.

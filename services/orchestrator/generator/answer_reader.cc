@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/utf8.h"
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
@@ -29,7 +30,7 @@ constexpr std::string_view kCodeWords[] = {"",     "c",   "c++", "cc",  "cpp",  
                                            "cuda", "cuh", "h",   "hpp", "cuda-c++", "cuda-cpp"};
 constexpr std::string_view kJsonWords[] = {"json", "jsonc", "json5"};
 constexpr const char* kSourceKeys[] = {"source", "code", "kernel_source"};
-// What models call the fields besides their names.
+// Names that models use for the fields, besides the official ones.
 constexpr std::pair<const char*, const char*> kLaunchSynonyms[] = {
     {"name", "kernel"},
     {"args", "arguments"},
@@ -59,12 +60,12 @@ bool IsOneOf(std::string_view word, const Words& words) {
 
 struct Block {
   std::string word;  // lower case
-  std::string file;  // name without folders; empty: none was named
+  std::string file;  // name without folders; empty: no name
   std::string text;
   bool closed = false;
 };
 
-// "cpp", "cuda title=\"a/b.cuh\"", "cpp:b.h" into the word and the file's name.
+// Parses "cpp", "cuda title=\"a/b.cuh\"" or "cpp:b.h" into the language and the file name.
 void ReadInfo(std::string_view info, Block& block) {
   info = Trim(info);
   const size_t word_end = std::min(info.find_first_of(" \t:{,"), info.size());
@@ -84,7 +85,7 @@ void ReadInfo(std::string_view info, Block& block) {
   if (rest.find('.') != std::string_view::npos && IsToken(rest)) block.file = rest;
 }
 
-// The name of a line that is nothing else but one, such as "**helper.cuh**:".
+// The file name on a line that contains nothing else, such as "**helper.cuh**:".
 std::string NameOnLine(std::string_view line) {
   constexpr std::string_view kDecoration = "*`#_:()\"' \t\r";
   const size_t first = line.find_first_not_of(kDecoration);
@@ -103,7 +104,7 @@ struct Fence {
   std::string_view info;
 };
 
-// The fence that a line is, opening or closing.
+// The fence on this line, opening or closing.
 std::optional<Fence> FenceOf(std::string_view line) {
   Fence fence;
   while (fence.indent < line.size() && IsBlank(line[fence.indent])) ++fence.indent;
@@ -166,7 +167,7 @@ bool LooksLikeCode(std::string_view text) {
   });
 }
 
-// Puts the blocks that are named as files where the source includes them.
+// Inserts the blocks with file names where the source includes them.
 std::string Inlined(std::string source, const std::vector<Block>& blocks, const Block* main) {
   for (int i = 0; i < kMaxInlined; ++i) {
     bool changed = false;
@@ -192,7 +193,7 @@ std::string Inlined(std::string source, const std::vector<Block>& blocks, const 
   return source;
 }
 
-// A list where one was meant.
+// Wraps a single value in a list.
 void MakeList(Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_array()) return;
@@ -201,8 +202,8 @@ void MakeList(Json& object, const char* key) {
   *found = std::move(list);
 }
 
-// A description as ApplyCandidateFields wants it, without what is not known and what is not for a
-// model to say.
+// The description in the form that ApplyCandidateFields expects, without unknown fields and fields
+// that a model must not set.
 Json Mended(const Json& described) {
   Json object = Json::object();
   for (const char* key : {"launches", "workspace_bytes", "flags", "tunables"}) {
@@ -239,8 +240,7 @@ bool Describes(const Json& object) {
 }
 
 Json ParsedOrNull(std::string_view text) {
-  Json parsed = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false,
-                            /*ignore_comments=*/true);
+  Json parsed = ParseBoundedJson<Json>(text, /*ignore_comments=*/true);
   return parsed.is_discarded() ? Json() : parsed;
 }
 
@@ -375,7 +375,7 @@ class Reader {
     }
     const std::string normalized = NormalizedSource(candidate.source);
     if (!wants_device() || Defines(normalized, /*device=*/false)) {
-      // Launches beside an entry on the host mean nothing.
+      // Launches are meaningless with a host entry.
       candidate.kind = CandidateKind::kHostNative;
       candidate.launches.clear();
       candidate.workspace_bytes.clear();

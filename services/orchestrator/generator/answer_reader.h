@@ -12,13 +12,13 @@ namespace kernelcast::orchestrator {
 // Why no kernel can be read from an answer.
 enum class ReadFault {
   kNone,
-  kEmpty,           // nothing was said
+  kEmpty,           // empty answer
   kCutOff,          // the answer ended before its code did
-  kNoCode,          // prose
-  kNoEntry,         // code, but none with the entry or a kernel
+  kNoCode,          // no code
+  kNoEntry,         // code without the entry or a kernel
   kNoLaunches,      // device code without its launches
-  kBadDescription,  // launches, flags or sizes that cannot be read
-  kBadText,         // no UTF-8, or a NUL
+  kBadDescription,  // unreadable launches, flags or sizes
+  kBadText,         // invalid UTF-8, or a NUL
   kTooLong,         // more than kMaxKernelBytes
 };
 inline constexpr ReadFault kReadFaults[] = {
@@ -31,24 +31,24 @@ inline constexpr size_t kMaxKernelBytes = 256 << 10;
 
 struct ReadKernel {
   ReadFault fault = ReadFault::kNone;
-  // One line for the model and for people, where there is a fault.
+  // One line for the model and for people, if there is a fault.
   std::string reason;
   // Kind, source, flags, tunables, launches and workspace.
   Candidate candidate;
 };
 
-// Finds the kernel in what a model said. Any bytes are allowed; the time is linear but for a small
-// factor.
+// Finds the kernel in a model's answer. Accepts any bytes. The time is linear with a small factor.
 //
 // The code is the last fenced block, with three or more backticks or tildes, that defines the entry
-// of a host-launched kernel or has a kernel of device code. A block that names a file is put where
-// that code includes it. What describes the code is the last block of JSON, or the whole answer,
-// with any of launches, workspace_bytes, flags and tunables; it may hold the code as "source".
-// An answer that is nothing but code needs no fence. What comes up to a closing </think> is left
-// out, and so is a last fence that nothing closes but the end, where the answer was cut off.
+// of a host-launched kernel or contains a kernel of device code. A block with a file name is
+// inserted where that code includes it. The description is the last block of JSON, or the whole
+// answer, with any of launches, workspace_bytes, flags and tunables; it may contain the code as
+// "source". An answer that is only code needs no fence. Text up to a closing </think> is ignored,
+// and so is an unclosed last fence if the answer was cut off.
 //
-// `model` is what the kernel was made from: it says which kind is wanted, and where device code
-// brings no launches those of `model` are taken, if it launches kernels that the code has as well.
+// `model` is the kernel that the new one was derived from. It determines the expected kind. If
+// device code comes without launches, the launches of `model` are used, provided that the code has
+// the same kernels.
 ReadKernel ReadAnswer(std::string_view answer, bool cut_off, const Candidate& model);
 
 }  // namespace kernelcast::orchestrator

@@ -7,7 +7,7 @@
 
 namespace kernelcast::orchestrator {
 
-// The files below prompts/.
+// The files under prompts/.
 std::span<const EmbeddedFile> EmbeddedPromptFiles();
 
 }  // namespace kernelcast::orchestrator

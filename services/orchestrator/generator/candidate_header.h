@@ -5,7 +5,7 @@
 
 namespace kernelcast::orchestrator {
 
-// The text of <kernelcast/candidate.h>, as it was when the program was built.
+// The text of <kernelcast/candidate.h> at build time.
 std::string_view CandidateHeader();
 
 }  // namespace kernelcast::orchestrator

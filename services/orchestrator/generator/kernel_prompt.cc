@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bounded_json.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/domain/text.h"
@@ -15,7 +16,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// Changes when this file or common/prompt give other bytes for the same input.
+// Must change when this file or common/prompt produce different bytes for the same input.
 constexpr std::string_view kRenderingVersion = "1";
 
 constexpr std::string_view kKinds[] = {"cpu", "cuda", "cuda_host"};
@@ -28,19 +29,19 @@ constexpr std::string_view kKindNames[] = {"abi", "flags"};
 constexpr std::string_view kUserNames[] = {"hardware", "task",     "shapes", "reference",
                                            "setbacks", "unusable", "best",   "parent"};
 
-// Setbacks whose source is shown, and how long that may be.
+// Number of setbacks whose source is shown, and the maximum size of a source.
 constexpr size_t kSourcesShown = 2;
 constexpr size_t kMaxShownSourceBytes = 12 << 10;
 constexpr size_t kMaxLineBytes = 400;
 
-// What is left out, more with each step.
+// How much is left out, in increasing order.
 enum class Detail { kAll, kNoSetbackSources, kNoSetbacks, kNoBest };
 constexpr Detail kDetails[] = {Detail::kAll, Detail::kNoSetbackSources, Detail::kNoSetbacks,
                                Detail::kNoBest};
 
 absl::StatusOr<std::string> ParseVersion(std::string_view text) {
   using nlohmann::json;
-  const json object = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  const json object = ParseBoundedJson(text);
   if (!object.is_object()) return absl::InvalidArgumentError("no JSON object");
   for (const auto& [key, value] : object.items()) {
     if (key != "version") {

@@ -19,7 +19,7 @@ inline constexpr std::string_view kDefaultKernelPrompt = "kernel-writer/1";
 
 // Where kernels of a target run.
 struct KernelSite {
-  DeviceInfo device;  // an empty model where it is not known
+  DeviceInfo device;  // empty model: unknown
   std::string toolchain;
   std::vector<std::string> allowed_flags;
 };
@@ -29,31 +29,34 @@ struct KernelPromptText {
   std::string user;
 };
 
-// The prompt that kernels are asked for with, as a folder of files: prompt.json with "version";
-// system.txt; user.txt; and for each kind of kernel, cpu, cuda (device code) and cuda_host,
-// KIND.txt, what a kernel must be, and KIND_answer.txt, how to answer.
+// The prompt for writing kernels, as a folder of files: prompt.json with "version"; system.txt;
+// user.txt; and for each kind of kernel, cpu, cuda (device code) and cuda_host, KIND.txt
+// (requirements) and KIND_answer.txt (answer format).
 //
-// The system text may use contract and answer_form, which stand for those two; they may use abi and
-// flags; the user text hardware, task, shapes, reference, setbacks, unusable, best and parent.
+// The system text may use the placeholders contract and answer_form, which stand for those two
+// files. They in turn may use abi and flags. The user text may use hardware, task, shapes,
+// reference, setbacks, unusable, best and parent.
 //
-// Rendering is the same bytes for the same input. Immutable; thread-safe.
+// Rendering gives the same bytes for the same input. Immutable and thread-safe.
 class KernelPrompt {
  public:
-  // Compiled in. NOT_FOUND, listing the known versions.
+  // A prompt compiled into the binary. NOT_FOUND: unknown version; the message lists the known
+  // ones.
   [[nodiscard]] static absl::StatusOr<KernelPrompt> Builtin(std::string_view version);
   static std::vector<std::string> BuiltinVersions();
-  // From a folder. NOT_FOUND: a file is missing. INVALID_ARGUMENT: "FILE: line 3: what is wrong".
+  // A prompt from a folder. NOT_FOUND: a file is missing. INVALID_ARGUMENT: "FILE: line 3: what is
+  // wrong".
   [[nodiscard]] static absl::StatusOr<KernelPrompt> Load(const std::string& directory);
-  // `where` is put before the names of files in messages.
+  // `where` is prepended to file names in messages.
   [[nodiscard]] static absl::StatusOr<KernelPrompt> Parse(const std::string& where,
                                                           const PromptFiles& files);
 
-  // "kernel-writer/1@0123abcd": the version, and the first digits of a hash over all files, the
-  // candidates' header and the version of the rendering.
+  // "kernel-writer/1@0123abcd": the version and the first digits of a hash over all files, the
+  // candidates' header and the rendering version.
   const std::string& version() const { return version_; }
 
-  // Where it would be longer than `max_bytes`, sources of setbacks are left out, then setbacks,
-  // then the fastest. RESOURCE_EXHAUSTED: it is too long even then.
+  // If the prompt exceeds `max_bytes`, leaves out the sources of setbacks, then the setbacks, then
+  // the fastest kernel. RESOURCE_EXHAUSTED: still too long.
   [[nodiscard]] absl::StatusOr<KernelPromptText> Render(const GenerationQuery& query,
                                                         const KernelSite& site,
                                                         size_t max_bytes) const;

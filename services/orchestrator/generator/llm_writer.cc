@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/utf8.h"
 #include "common/domain/problem.h"
 
@@ -11,19 +12,27 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr std::string_view kContextLengthCode = "context_length_exceeded";
-// Where a prompt was too long for the endpoint it is halved, down to this.
+// A prompt that is too long for the endpoint is halved, down to this size.
 constexpr size_t kLeastPromptBytes = 8 << 10;
-// For endpoints that tell no figures.
+// Estimate for endpoints that report no token counts.
 constexpr uint64_t kBytesPerToken = 3;
 constexpr size_t kMaxNameBytes = 80;
 
-// A name that strangers chose, fit for an origin: one word.
+// A name chosen by others as a single word, for use in an origin.
 std::string Word(std::string_view name) {
   std::string word;
   for (const char c : TruncateUtf8(name, kMaxNameBytes)) {
     word += c > ' ' && c <= '~' ? c : '_';
   }
   return word;
+}
+
+constexpr std::string_view kSetAside =
+    "set aside: reading the answers to this request crashed the orchestrator twice";
+
+// Name of reading a request's answer, for the crash journal.
+std::string AnswerName(const GenerationQuery& query) {
+  return absl::StrCat("answer:", query.request_id);
 }
 
 }  // namespace
@@ -38,7 +47,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     GenerationQuery query;
     WriteDone done;
     TraceContext trace;
-    size_t prompt_bytes = 0;  // of the latest
+    size_t prompt_bytes = 0;  // of the latest attempt
     size_t max_bytes = 0;
     int64_t latency_ns = 0;
   };
@@ -49,12 +58,18 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     job->done = std::move(done);
     if (const TraceContext* trace = CurrentTrace()) job->trace = *trace;
     job->max_bytes = options_.max_prompt_bytes;
+    if (CrashJournal::SetsAside(options_.crash_journal, AnswerName(job->query))) {
+      Log(LogLevel::kError, kSetAside, {{"request", job->query.request_id}});
+      return Finish(*job, GenerationReply::Unusable{std::string(kSetAside)}, {});
+    }
     Ask(job);
   }
 
  private:
   void Ask(const std::shared_ptr<Job>& job) {
-    const KernelSite site = options_.site_for ? options_.site_for(job->query.target) : KernelSite();
+    const KernelSite site = options_.site_for
+                                ? options_.site_for(job->query.target, job->query.device_model)
+                                : KernelSite();
     const absl::StatusOr<KernelPromptText> prompt =
         options_.prompt.Render(job->query, site, job->max_bytes);
     if (!prompt.ok()) {
@@ -69,9 +84,9 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     request.deadline_ns = job->query.deadline_ns;
     request.stop = job->query.stop;
     request.trace = job->trace;
-    // Code may well hold so many blanks.
+    // Code may contain this many consecutive white-space characters.
     request.max_whitespace_run = 512;
-    // A second request for the same would be a second kernel.
+    // A hedge would produce a second kernel.
     request.may_hedge = false;
     const absl::StatusOr<llm::CallId> call = client_->Submit(
         std::move(request), [core = shared_from_this(), job](const llm::ChatOutcome& outcome) {
@@ -103,6 +118,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
   }
 
   void Read(const Job& job, const llm::ChatOutcome& outcome) {
+    const CrashJournal::Hold hold(options_.crash_journal, AnswerName(job.query));
     Candidate model;
     if (job.query.parent.has_value()) {
       model = job.query.parent->candidate;
@@ -114,7 +130,7 @@ class LlmWriter::Core : public std::enable_shared_from_this<Core> {
     const llm::ChatAnswer& answer = outcome.answer;
     const bool cut_off = answer.finish_reason == llm::FinishReason::kLength ||
                          answer.finish_reason == llm::FinishReason::kWhitespaceLoop;
-    // Some servers take all of an answer for reasoning.
+    // Some servers report the whole answer as reasoning.
     const bool silent = answer.content.find_first_not_of(" \n\r\t") == std::string::npos;
     ReadKernel read = ReadAnswer(silent ? answer.reasoning : answer.content, cut_off, model);
     if (read.fault != ReadFault::kNone) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/crash_journal.h"
 #include "common/llm/chat_client.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/generator/kernel_prompt.h"
@@ -19,23 +20,25 @@ struct LlmWriterOptions {
   explicit LlmWriterOptions(KernelPrompt asked_with) : prompt(std::move(asked_with)) {}
 
   KernelPrompt prompt;
-  // Of one answer, reasoning included; 0: as many as the endpoint gives.
+  // Limit for one answer, including reasoning. 0: the endpoint's default.
   int max_answer_tokens = 32'768;
-  // Nothing: the endpoint's own.
+  // Empty: the endpoint's default.
   std::optional<double> temperature;
   size_t max_prompt_bytes = 192 << 10;
-  // Where kernels of a target run. Thread-safe and quick; may be empty.
-  std::function<KernelSite(const std::string& target)> site_for;
+  // An answer that crashed the process twice is set aside. Null: disabled. Must outlive the writer.
+  CrashJournal* crash_journal = nullptr;
+  // Where kernels of a target run. Must be thread-safe and quick. May be empty.
+  std::function<KernelSite(const std::string& target, const std::string& device_model)> site_for;
 };
 
-// Has kernels written by language models: one request a kernel, without samples, tools or schemas,
-// which every endpoint understands. Where a prompt is too long for the endpoint, it is asked again
-// with less of what was tried. Prompts are rendered on the caller's thread, answers read on the
+// Lets language models write kernels. Each kernel takes one plain request without samples, tools or
+// schemas, which every endpoint supports. If a prompt is too long for the endpoint, it is repeated
+// with fewer earlier attempts. Prompts are rendered on the caller's thread, answers are read on the
 // client's.
 class LlmWriter final : public KernelWriter {
  public:
-  // `metrics` may be null. Both must outlive this object and the calls that it has made, which the
-  // client's shutdown ends.
+  // `metrics` may be null. Both pointers must outlive this object and its calls, which end with the
+  // client's shutdown.
   LlmWriter(LlmWriterOptions options, llm::ChatClient* client, WriterMetrics* metrics);
   ~LlmWriter() override;
 
@@ -43,7 +46,7 @@ class LlmWriter final : public KernelWriter {
 
  private:
   class Core;
-  // Shared with the calls, which may end when this object is gone.
+  // Shared with calls, which may end after this object is destroyed.
   const std::shared_ptr<Core> core_;
 };
 

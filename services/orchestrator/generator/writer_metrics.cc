@@ -32,7 +32,7 @@ WriterMetrics::WriterMetrics(MetricsRegistry& registry, const std::vector<std::s
     : EndpointMetrics(registry, kEndpointNames, endpoints) {
   for (const ReadFault fault : kReadFaults) {
     faults_[fault] = &registry.Counter("kernelcast_orchestrator_generation_faults_total",
-                                       "Answers that no kernel could be read from.",
+                                       "Answers from which no kernel could be read.",
                                        {{"fault", std::string(Name(fault))}});
   }
 }

@@ -11,7 +11,7 @@
 
 namespace kernelcast::orchestrator {
 
-// Metrics of answers that no kernel came of and, as an observer, of the client. Thread-safe.
+// Metrics of answers without a kernel and, as an observer, of the client. Thread-safe.
 class WriterMetrics final : public llm::EndpointMetrics {
  public:
   WriterMetrics(MetricsRegistry& registry, const std::vector<std::string>& endpoints);

@@ -13,7 +13,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// What could not be opened is tried again so much later, by this orchestrator.
+// Delay before this orchestrator tries again to open a shard that it could not open.
 constexpr int64_t kOpenPauseNs = 5'000'000'000;
 constexpr absl::Duration kMaxLook = absl::Seconds(1);
 
@@ -29,20 +29,20 @@ absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions
                                                            MergedObserver* observer) {
   std::unique_ptr<ShardSet> set(new ShardSet(options, std::move(start), observer));
   const std::string holder = RandomId("o_");
-  // First, for it may make the tables, or wait for another that does.
+  // First, because it may have to create the tables or wait for another orchestrator that does.
   {
     const std::lock_guard lock(set->catalogue_mutex_);
     KC_ASSIGN_OR_RETURN(set->catalogue_, PostgresqlLeases::Open(options.database, holder,
                                                                 options.shards, &set->stop_));
   }
-  // The leases run out while a statement is waited for: better to try again.
+  // Leases expire while a statement waits, so it fails early and is retried.
   PostgresqlOptions impatient = options.database;
   impatient.statement_timeout = std::max(options.lease / 2, absl::Seconds(1));
   KC_ASSIGN_OR_RETURN(set->leases_,
                       PostgresqlLeases::Open(impatient, holder, options.shards, &set->stop_));
   set->shards_ = set->leases_->shards();
   if (set->shards_ != options.shards) {
-    Log(LogLevel::kInfo, "the log keeps the shards that it was made with",
+    Log(LogLevel::kInfo, "the log keeps its original number of shards",
         {{"shards", set->shards_}, {"asked_for", options.shards}});
   }
   const std::lock_guard lock(set->mutex_);
@@ -81,7 +81,7 @@ void ShardSet::Stop() {
   stop_ = true;
   Wake();
   thread_.join();
-  opener_.reset();  // drops what has not begun
+  opener_.reset();  // drops tasks that have not started
   std::vector<int> held;
   std::vector<std::shared_ptr<HeldShard>> rest;
   {
@@ -102,7 +102,7 @@ void ShardSet::Stop() {
   for (const int shard : held) {
     if (!leases_->Release(shard).ok()) return;
   }
-  leases_->Leave().IgnoreError();
+  leases_->Withdraw().IgnoreError();
 }
 
 int ShardSet::ShardOf(std::string_view id) const {
@@ -117,7 +117,7 @@ ShardSet::Place ShardSet::Find(int shard) const {
   const std::lock_guard lock(mutex_);
   if (index >= slots_.size()) return {};
   const Slot& slot = slots_[index];
-  // Not even a read is served on what may be another's by now.
+  // The shard may belong to another by now, so not even reads are served.
   if (slot.phase == Phase::kHeld && !slot.failed && NowNs() < valid_until_ns_) {
     return {slot.held, ""};
   }
@@ -227,7 +227,7 @@ void ShardSet::Act(const PostgresqlLeases::View& view) {
       const bool mine = known.holder == leases_->holder();
       switch (slot.phase) {
         case Phase::kNone:
-          // Taken by a call whose answer was lost.
+          // Acquired by a call whose reply was lost.
           if (mine) release.push_back(shard);
           if (!mine && !known.valid && now_ns >= slot.not_before_ns) free.push_back(shard);
           break;
@@ -254,9 +254,10 @@ void ShardSet::Act(const PostgresqlLeases::View& view) {
     }
   }
   for (const auto& [shard, why] : close) Close(shard, why);
-  for (const int shard : release) leases_->Release(shard).IgnoreError();  // the next look tells
+  // The next Look shows the result.
+  for (const int shard : release) leases_->Release(shard).IgnoreError();
   if (draining || stop_) return;
-  // Every replica begins elsewhere, so that they do not run after the same ones.
+  // Each replica starts at a different shard, so that they do not compete for the same ones.
   std::sort(free.begin(), free.end(), [&](int a, int b) {
     const auto key = [&](int shard) {
       ContentHasher hasher;
@@ -320,7 +321,7 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
     Wake();
   });
   {
-    // Before calls come.
+    // Before calls arrive.
     const std::lock_guard lock(listener_mutex_);
     listener_->OnOpened(held);
   }
@@ -328,7 +329,7 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
     const std::lock_guard lock(mutex_);
     Slot& slot = slots_[static_cast<size_t>(shard)];
     slot.held = held;
-    // It may be on its way out again, and its engine may have failed before it was known.
+    // The shard may already be closing, and its engine may have failed before it was registered.
     slot.failed = !held->engine->failure().ok();
     if (slot.phase == Phase::kOpening) slot.phase = Phase::kHeld;
     ++figures_.taken;
@@ -350,7 +351,7 @@ void ShardSet::Close(int shard, const char* why) {
   }
   Log(graceful ? LogLevel::kInfo : LogLevel::kWarning, "shard given up",
       {{"shard", shard}, {"because", why}});
-  // An append that waits for the database would be in vain.
+  // An append that waits for the database would be useless.
   if (!graceful && held != nullptr) held->store->Stop();
   opener_->Post([this, shard] { CloseNow(shard); });
 }

@@ -27,65 +27,67 @@
 
 namespace kernelcast::orchestrator {
 
-// A shard that this orchestrator has, with the engine that runs on it. Shared by the calls that it
-// serves: they end in their own time. Once it is given away the engine has stopped, and the store
-// can only be read.
+// A shard that this orchestrator holds, with its engine. Shared by the calls that it serves, which
+// may outlive the holding. After the shard is given back, the engine is stopped and the store is
+// read-only.
 struct HeldShard {
   int shard = 0;
   std::unique_ptr<PostgresqlEventStore> store;
   std::unique_ptr<EngineObserver> observer;
-  std::unique_ptr<Engine> engine;  // last: it uses the others
+  std::unique_ptr<Engine> engine;  // last: uses the other members
 
-  // Problems that the engine is known to know.
+  // Problems that the engine has.
   std::mutex problems_mutex;
   std::set<std::string, std::less<>> problems ABSL_GUARDED_BY(problems_mutex);
 };
 
-// Called from threads of the set's, one call at a time. Must not call the set but for Find.
+// Called on the set's threads, one call at a time. Of the set, implementations may call only Find.
 class ShardListener {
  public:
   virtual ~ShardListener() = default;
-  // Calls for it may come from now on.
+  // Calls for the shard may arrive from now on.
   virtual void OnOpened(const std::shared_ptr<HeldShard>& held) = 0;
-  // No more calls come; the engine is stopped when this returns.
+  // No more calls arrive. The engine is stopped when this returns.
   virtual void OnClosing(const std::shared_ptr<HeldShard>& held) = 0;
-  // After each look at the leases, and after a shard was opened: Find may say something else.
+  // Called after each check of the leases, and after a shard was opened: Find may return something
+  // else.
   virtual void OnChanged() = 0;
 };
 
 struct ShardSetOptions {
   PostgresqlOptions database;
-  // Of a log that does not exist yet; another one keeps its number.
+  // Number of shards for a new log. An existing log keeps its number.
   int shards = 8;
-  // How long this orchestrator's silence is waited for before others take its shards.
+  // How long other orchestrators wait before they take the shards of a silent one.
   absl::Duration lease = absl::Seconds(10);
 };
 
 struct ShardFigures {
   int held = 0;
-  // Of all shards, those that nobody holds, as the database said last, or that this orchestrator
-  // does and does not serve: it is still opening them, or could not keep its leases.
+  // Shards that nobody holds according to the last reply of the database, and shards that this
+  // orchestrator holds without serving them, because it is opening them or could not renew its
+  // leases.
   int unserved = 0;
-  int replicas = 0;  // orchestrators that are alive and not leaving, as the database said last
+  int replicas = 0;  // replicas that are alive and not leaving, from the last reply of the database
   // Since the start:
   uint64_t taken = 0;   // shards opened
-  uint64_t lost = 0;    // those that another took, or may have, while they were held
-  uint64_t failed = 0;  // those that could not be opened, or whose engine could not go on
+  uint64_t lost = 0;    // shards taken, or possibly taken, by another while they were held
+  uint64_t failed = 0;  // shards that could not be opened, or whose engine failed
   uint64_t renewals = 0;
-  uint64_t failed_renewals = 0;  // the database did not answer in time, or with an error
-  int64_t renewed_wall_ns = 0;   // the last renewal; of none, the start
+  uint64_t failed_renewals = 0;  // the database returned an error or no reply in time
+  int64_t renewed_wall_ns = 0;   // last renewal; if none, the start
 };
 
-// The shards of a log in PostgreSQL that this orchestrator holds, out of all that there are:
+// The shards of a log in PostgreSQL that this orchestrator holds:
 //
-//   nobody's, or run out  --lease--> opening --replayed--> held --+--> closing --> given back
-//                                                                 |
-//                   surplus, drain, lost lease, failed engine ----+
+//   free, or lease expired  --lease--> opening --replayed--> held --+--> closing --> given back
+//                                                                   |
+//                     surplus, drain, lost lease, failed engine ----+
 //
-// A thread renews the leases, five times in the life of one, takes what nobody has up to an equal
-// share (shards over live replicas, rounded up), and gives up what is beyond. Another opens shards,
-// by replay, and closes them. That a lease was lost is noticed by the fence of the store at the
-// latest: nothing is written by two.
+// One thread renews the leases, five times per lease duration, takes free shards up to an equal
+// share (shards over live replicas, rounded up), and gives up shards beyond that. Another thread
+// opens shards, by replay, and closes them. The store's fencing detects a lost lease at the latest:
+// two orchestrators never both write.
 //
 // Thread-safe.
 class ShardSet {
@@ -93,36 +95,37 @@ class ShardSet {
   using StartEngine = std::function<absl::StatusOr<std::unique_ptr<Engine>>(EventStore* store,
                                                                             EngineObserver* with)>;
 
-  // Connects, and makes the log if it is missing. `start` and `observer` must outlive the set.
+  // Connects, and creates the log if it is missing. `start` and `observer` must outlive the set.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ShardSet>> Create(
       const ShardSetOptions& options, StartEngine start, MergedObserver* observer);
   ~ShardSet();
 
-  // Begins to take shards. `address`: where other orchestrators reach this one.
+  // Starts taking shards. `address` is where other orchestrators reach this one.
   void Start(const std::string& address, ShardListener* listener);
-  // Gives all shards back, one after the other, and takes no more.
+  // Gives all shards back, one after another, and takes no more.
   void BeginDrain();
-  // Ends the threads; what is held still is given back, where the database answers. The listener
-  // is not called any more.
+  // Ends the threads. Gives back the remaining shards if the database responds. The listener gets
+  // no more calls.
   void Stop();
 
   int shards() const { return shards_; }
-  // Where whatever goes by this id belongs; the same for ever.
+  // The shard of an id. Never changes.
   int ShardOf(std::string_view id) const;
 
   struct Place {
-    // Not null: here. Shared: see HeldShard.
+    // Not null: the shard is held here. Shared: see HeldShard.
     std::shared_ptr<HeldShard> held;
-    // Not empty: there. Else, and not here: nobody's at the moment.
+    // Not empty: the address of another holder. If both are empty, nobody holds the shard now.
     std::string address;
   };
   Place Find(int shard) const;
   std::vector<std::shared_ptr<HeldShard>> Held() const;
-  // Whether there are other orchestrators that take shards.
+  // Whether other orchestrators are taking shards.
   bool HasOthers() const;
   ShardFigures figures() const;
 
-  // Problems of the whole log. They wait for the database: not for threads that must not block.
+  // Problems of the whole log. These calls wait for the database, so threads that must not block
+  // must not make them.
   [[nodiscard]] absl::Status PutProblem(const std::string& problem_id,
                                         const std::vector<ProblemFile>& files);
   [[nodiscard]] absl::StatusOr<std::optional<std::vector<ProblemFile>>> GetProblem(
@@ -133,16 +136,16 @@ class ShardSet {
   struct Slot {
     Phase phase = Phase::kNone;
     std::shared_ptr<HeldShard> held;
-    bool failed = false;        // its engine cannot go on
-    int64_t not_before_ns = 0;  // it could not be opened: not tried again so soon
+    bool failed = false;        // its engine has failed
+    int64_t not_before_ns = 0;  // when to try again to open it
   };
 
   ShardSet(const ShardSetOptions& options, StartEngine start, MergedObserver* observer);
 
   void Run();
-  // One look at the leases; what is to be opened and closed is handed to the other thread.
+  // Checks the leases once. Passes shards to be opened and closed to the other thread.
   void Look();
-  // What Look found is true: closes, gives back and takes.
+  // Acts on the result of Look: closes shards, gives them back and takes them.
   void Act(const PostgresqlLeases::View& view);
   void Open(int shard, const std::string& writer);
   void OpenNow(int shard, const std::string& writer);
@@ -158,7 +161,7 @@ class ShardSet {
   ShardListener* listener_ = nullptr;
   std::atomic<bool> stop_ = false;
 
-  // Used by the thread of the leases alone, but for its construction.
+  // Used by the lease thread only, except during construction.
   std::unique_ptr<PostgresqlLeases> leases_;
   bool away_ = false;
 
@@ -171,7 +174,7 @@ class ShardSet {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   PostgresqlLeases::View view_ ABSL_GUARDED_BY(mutex_);
-  // Until when the leases are ours, by the monotonic clock, if nobody renews them.
+  // End of our leases on the monotonic clock, if they are not renewed.
   int64_t valid_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   ShardFigures figures_ ABSL_GUARDED_BY(mutex_);
 

@@ -1,11 +1,16 @@
 #include "services/orchestrator/rpc/log_streams.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "common/convert/convert.h"
 #include "common/rpc/stream_writer.h"
 #include "services/orchestrator/convert/convert.h"
@@ -18,7 +23,7 @@ namespace {
 
 constexpr size_t kEventsPerPage = 256;
 
-// A stream whose messages a cursor makes.
+// A stream that is fed by a cursor.
 template <class Message, class CursorType>
 class CursorStream final : public WriteStream<Message> {
  public:
@@ -35,11 +40,21 @@ class CursorStream final : public WriteStream<Message> {
 
   // Shared with the other streams.
   const std::shared_ptr<LogStreams> streams_;
-  // Shared with the background thread, which may still be reading for a stream that is gone.
+  // Shared with the background thread, which may still read for a stream that is gone.
   const std::shared_ptr<CursorType> cursor_;
 };
 
-// The search's events as its watcher sees them.
+// OUT_OF_RANGE: the number is beyond that of the log's next event.
+absl::Status CheckFromSequence(const EventStore& store, uint64_t from_sequence) {
+  if (from_sequence <= 1) return absl::OkStatus();
+  KC_ASSIGN_OR_RETURN(const uint64_t last, store.LastSequence());
+  if (from_sequence <= last + 1) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("from_sequence: ", from_sequence,
+                                            " is beyond the end of the log; from 0 to ", last + 1,
+                                            " is allowed"));
+}
+
+// The event in the form sent to watchers of the search. Empty for events that are not sent.
 std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State& before) {
   v1::SearchEvent event;
   const EventBody& body = stored.event.body;
@@ -49,7 +64,8 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
     auto* proposed = event.mutable_proposed();
     proposed->set_request_id(accepted->request_id);
     proposed->set_candidate_id(accepted->candidate.candidate_id);
-    proposed->set_origin(ToProto(accepted->candidate).origin());
+    proposed->set_origin(SanitizeUtf8(accepted->candidate.origin));
+    proposed->set_name(SanitizeUtf8(accepted->candidate.name));
   } else if (const auto* forecast = std::get_if<EvaluationForecast>(&body)) {
     const auto* value = std::get_if<Forecast>(&forecast->result);
     if (value == nullptr) return std::nullopt;
@@ -83,11 +99,21 @@ std::optional<v1::SearchEvent> WatchEvent(const StoredEvent& stored, const State
   return event;
 }
 
+// The searches on several device models that `id` stands for. Empty: none.
+std::vector<std::string> SearchIdsOf(Engine* engine, const std::string& id) {
+  std::vector<std::string> ids;
+  engine->Inspect([&](const State& state) {
+    for (const Search* search : state.FindSeveral(id)) ids.push_back(search->search_id);
+  });
+  return ids;
+}
+
 class WatchCursor final : public LogStreams::Cursor {
  public:
-  WatchCursor(StreamSender<v1::SearchEvent> sender, const EventStore* store, std::string search_id,
-              uint64_t from_sequence)
+  WatchCursor(StreamSender<v1::SearchEvent> sender, Engine* engine, const EventStore* store,
+              std::string search_id, uint64_t from_sequence)
       : sender_(std::move(sender)),
+        engine_(engine),
         store_(store),
         search_id_(std::move(search_id)),
         from_sequence_(from_sequence) {}
@@ -96,6 +122,12 @@ class WatchCursor final : public LogStreams::Cursor {
   void End(const absl::Status& status) override { sender_.FinishWith(status); }
 
   bool SendPage() override {
+    if (next_sequence_ == 1) {
+      if (const absl::Status valid = CheckFromSequence(*store_, from_sequence_); !valid.ok()) {
+        End(valid);
+        return true;
+      }
+    }
     bool sent = false;
     while (!sent) {
       auto events = store_->ReadSearch(search_id_, next_sequence_, kEventsPerPage);
@@ -105,7 +137,7 @@ class WatchCursor final : public LogStreams::Cursor {
       }
       if (events->empty()) {
         if (next_sequence_ == 1) {
-          End(absl::NotFoundError(absl::StrCat("search_id: '", search_id_, "' is not known")));
+          End(NoSuchSearch());
           return true;
         }
         return false;
@@ -123,7 +155,17 @@ class WatchCursor final : public LogStreams::Cursor {
   }
 
  private:
-  // The state is folded from the search's beginning, so that each event carries the counts of its
+  absl::Status NoSuchSearch() const {
+    const std::vector<std::string> several = SearchIdsOf(engine_, search_id_);
+    if (several.empty()) {
+      return absl::NotFoundError(absl::StrCat("search_id: '", search_id_, "' is not known"));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "search_id: '", search_id_, "' is a search on several device models; watch one of ",
+        absl::StrJoin(several, ", ")));
+  }
+
+  // Events are applied from the search's beginning, so that each one is sent with the counts of its
   // time.
   bool SendEvent(const StoredEvent& stored) {
     std::optional<v1::SearchEvent> event = WatchEvent(stored, state_);
@@ -169,6 +211,7 @@ class WatchCursor final : public LogStreams::Cursor {
   }
 
   const StreamSender<v1::SearchEvent> sender_;
+  Engine* const engine_;
   const EventStore* const store_;
   const std::string search_id_;
   const uint64_t from_sequence_;
@@ -185,21 +228,27 @@ class ExportCursor final : public LogStreams::Cursor {
         store_(store),
         search_id_(request.search_id()),
         include_sources_(request.include_sources()),
-        next_sequence_(std::max<uint64_t>(1, request.from_sequence())) {}
+        from_sequence_(std::max<uint64_t>(1, request.from_sequence())) {}
 
   bool open() const override { return sender_.open(); }
   void End(const absl::Status& status) override { sender_.FinishWith(status); }
 
   bool SendPage() override {
+    if (parts_.empty()) {
+      if (const absl::Status valid = CheckFromSequence(*store_, from_sequence_); !valid.ok()) {
+        End(valid);
+        return true;
+      }
+      FindParts();
+    }
     bool sent = false;
     while (!sent) {
-      auto events = store_->ReadSearch(search_id_, next_sequence_, kEventsPerPage);
+      auto events = NextEvents();
       if (!events.ok() || events->empty()) {
         End(events.status());
         return true;
       }
       for (const StoredEvent& stored : *events) {
-        next_sequence_ = stored.sequence + 1;
         const auto* settled = std::get_if<EvaluationSettled>(&stored.event.body);
         if (settled == nullptr) continue;
         auto whole = store_->ReadEvaluation(settled->request_id);
@@ -208,7 +257,7 @@ class ExportCursor final : public LogStreams::Cursor {
           return true;
         }
         if (std::optional<EvaluationRecord> record = FoldEvaluation(*whole)) {
-          const Context* const context = ContextOf(record->candidate);
+          const Context* const context = ContextOf(record->candidate, record->device_model);
           if (context == nullptr) {
             End(absl::UnavailableError("the orchestrator is stopping; export again"));
             return true;
@@ -226,6 +275,62 @@ class ExportCursor final : public LogStreams::Cursor {
     std::string problem_name;
     CompileFacts reference_facts;
   };
+  // A search, and its events that were read but not sent.
+  struct Part {
+    std::string search_id;
+    uint64_t next_sequence = 0;
+    std::deque<StoredEvent> read;
+    bool ended = false;
+  };
+
+  // Finds one search, those on several device models, or everything.
+  void FindParts() {
+    std::vector<std::string> ids;
+    if (!search_id_.empty()) ids = SearchIdsOf(engine_, search_id_);
+    if (ids.empty()) ids = {search_id_};
+    for (std::string& id : ids) parts_.push_back({std::move(id), from_sequence_, {}, false});
+  }
+
+  // The next events in the order of the log. Empty: no more.
+  absl::StatusOr<std::vector<StoredEvent>> NextEvents() {
+    std::vector<StoredEvent> events;
+    while (events.size() < kEventsPerPage) {
+      KC_RETURN_IF_ERROR(ReadPages());
+      Part* first = nullptr;
+      for (Part& part : parts_) {
+        if (part.read.empty()) continue;
+        if (first == nullptr || part.read.front().sequence < first->read.front().sequence) {
+          first = &part;
+        }
+      }
+      if (first == nullptr) break;
+      events.push_back(std::move(first->read.front()));
+      first->read.pop_front();
+    }
+    return events;
+  }
+
+  // Reads the next page of each part that has nothing left. If any part had events, parts without
+  // new events are read again, so that no earlier event is skipped: the client resumes after the
+  // last record it has seen.
+  absl::Status ReadPages() {
+    for (bool found = true; found;) {
+      found = false;
+      for (Part& part : parts_) {
+        if (!part.read.empty() || part.ended) continue;
+        KC_ASSIGN_OR_RETURN(std::vector<StoredEvent> page,
+                            store_->ReadSearch(part.search_id, part.next_sequence, kEventsPerPage));
+        part.ended = page.empty();
+        if (page.empty()) continue;
+        found = true;
+        for (Part& other : parts_) other.ended = false;
+        part.next_sequence = page.back().sequence + 1;
+        part.read.assign(std::make_move_iterator(page.begin()),
+                         std::make_move_iterator(page.end()));
+      }
+    }
+    return absl::OkStatus();
+  }
 
   v1::ExportRecord ToRecord(const EvaluationRecord& record, const Context& context) const {
     v1::ExportRecord message;
@@ -242,16 +347,21 @@ class ExportCursor final : public LogStreams::Cursor {
   }
 
   // Null once the engine has stopped.
-  const Context* ContextOf(const Candidate& candidate) {
-    auto [entry, inserted] = contexts_.try_emplace({candidate.problem_id, candidate.target});
+  const Context* ContextOf(const Candidate& candidate, const std::string& device_model) {
+    auto [entry, inserted] =
+        contexts_.try_emplace({candidate.problem_id, candidate.target, device_model});
     if (inserted) {
       const bool inspected = engine_->Inspect([&, &context = entry->second](const State& state) {
         if (auto problem = state.FindProblem(candidate.problem_id)) {
           context.problem_name = problem->name;
         }
-        if (const auto* reference = state.FindReference(candidate.problem_id, candidate.target)) {
-          context.reference_facts = reference->facts;
+        // Logs of releases before device models have one reference for all.
+        const ReferenceDescribed* reference =
+            state.FindReference(candidate.problem_id, candidate.target, device_model);
+        if (reference == nullptr) {
+          reference = state.FindReference(candidate.problem_id, candidate.target, "");
         }
+        if (reference != nullptr) context.reference_facts = reference->facts;
       });
       if (!inspected) {
         contexts_.erase(entry);
@@ -266,8 +376,9 @@ class ExportCursor final : public LogStreams::Cursor {
   const EventStore* const store_;
   const std::string search_id_;
   const bool include_sources_;
-  uint64_t next_sequence_;
-  std::map<std::pair<std::string, std::string>, Context> contexts_;
+  const uint64_t from_sequence_;
+  std::vector<Part> parts_;  // empty before the first page
+  std::map<std::tuple<std::string, std::string, std::string>, Context> contexts_;
 };
 
 }  // namespace
@@ -282,8 +393,8 @@ LogStreams::~LogStreams() { engine_->RemoveListener(listener_); }
 grpc::ServerWriteReactor<v1::SearchEvent>* LogStreams::Watch(grpc::CallbackServerContext* context,
                                                              const std::string& search_id,
                                                              uint64_t from_sequence) {
-  return new CursorStream<v1::SearchEvent, WatchCursor>(context, shared_from_this(), store_,
-                                                        search_id, from_sequence);
+  return new CursorStream<v1::SearchEvent, WatchCursor>(context, shared_from_this(), engine_,
+                                                        store_, search_id, from_sequence);
 }
 
 grpc::ServerWriteReactor<v1::ExportRecord>* LogStreams::Export(grpc::CallbackServerContext* context,
@@ -306,7 +417,7 @@ void LogStreams::Feed(const std::shared_ptr<Cursor>& cursor) {
       cursor->End(absl::UnavailableError(
           "the orchestrator is draining; watch again from the last sequence number seen"));
     } else if (engine_->figures().events != events_before) {
-      // A commit came between the read and the registration.
+      // A commit happened between the read and the registration.
       WakeWaiting();
     }
   });

@@ -20,36 +20,38 @@
 
 namespace kernelcast::orchestrator {
 
-// The streams that are fed from the log: a page at a time, on a thread of its own, whenever
-// everything sent before has been written, so that a slow reader costs a page of memory.
-// Thread-safe. Held by each of its streams too; whoever made it must be the last to let it go.
+// Streams that read from the log. Each reads one page at a time on a background thread, whenever
+// everything sent before has been written, so a slow reader costs one page of memory. Thread-safe.
+// Each stream holds a reference to this object, but its creator must release it last.
 class LogStreams : public std::enable_shared_from_this<LogStreams> {
  public:
-  // Both must outlive the streams, for which `owner`, which may be null, is held.
+  // `engine` and `store` must outlive the streams, which hold `owner` (may be null) for that
+  // purpose.
   LogStreams(Engine* engine, const EventStore* store, std::shared_ptr<const void> owner = nullptr);
   ~LogStreams();
   LogStreams(const LogStreams&) = delete;
   LogStreams& operator=(const LogStreams&) = delete;
 
-  // The events of a search from a sequence number on, live until the search is closed.
+  // Streams the events of a search from a sequence number on, then new ones until the search is
+  // closed. OUT_OF_RANGE: the sequence number is beyond that of the log's next event.
   grpc::ServerWriteReactor<v1::SearchEvent>* Watch(grpc::CallbackServerContext* context,
                                                    const std::string& search_id,
                                                    uint64_t from_sequence);
-  // The records settled so far.
+  // Streams the records settled so far. OUT_OF_RANGE as Watch.
   grpc::ServerWriteReactor<v1::ExportRecord>* Export(grpc::CallbackServerContext* context,
                                                      const v1::ExportRequest& request);
 
-  // Streams that wait for new events end with UNAVAILABLE, now and from now on.
+  // Ends streams that wait for new events with UNAVAILABLE, now and in the future.
   void BeginDrain();
 
   // Runs a task on the thread.
   void Post(std::function<void()> task) { thread_.Post(std::move(task)); }
 
-  // One stream's place in the log. Used on the thread alone.
+  // Position of one stream in the log. Used on the background thread only.
   class Cursor {
    public:
     virtual ~Cursor() = default;
-    // Sends the next page, or the end. False if there is nothing to send now.
+    // Sends the next page, or ends the stream. Returns false if there is nothing to send now.
     virtual bool SendPage() = 0;
     virtual void End(const absl::Status& status) = 0;
     virtual bool open() const = 0;
@@ -62,18 +64,19 @@ class LogStreams : public std::enable_shared_from_this<LogStreams> {
  private:
   void WakeWaiting();
 
-  // Shared with whoever runs the engine: streams end in their own time.
+  // Shared with the owner of the engine, because streams may outlive it.
   const std::shared_ptr<const void> owner_;
   Engine* const engine_;
   const EventStore* const store_;
   int listener_ = -1;
 
   std::mutex mutex_;
-  // Shared with the streams and the thread's tasks: a stream ends while its page is being read.
+  // Shared with the streams and the thread's tasks, because a stream may end while its page is
+  // read.
   std::set<std::shared_ptr<Cursor>> waiting_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
 
-  BackgroundThread thread_;  // last: its tasks use the others
+  BackgroundThread thread_;  // last: its tasks use the other members
 };
 
 }  // namespace kernelcast::orchestrator

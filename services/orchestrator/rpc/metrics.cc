@@ -12,14 +12,32 @@ namespace {
 
 constexpr const char* kOutcomes[] = {"ok",      "wrong_result",         "crash",  "timeout",
                                      "exploit", "environment_unstable", "pruned", "rejected"};
-constexpr DecisionReason kReasons[] = {
-    DecisionReason::kLowConfidence, DecisionReason::kPromising,    DecisionReason::kAudit,
-    DecisionReason::kNoForecast,    DecisionReason::kRequested,    DecisionReason::kBootstrap,
-    DecisionReason::kReused,        DecisionReason::kUnpromising,  DecisionReason::kBudgetPace,
-    DecisionReason::kLikelyFailure, DecisionReason::kForecastOnly, DecisionReason::kCompileError,
-    DecisionReason::kDuplicate,     DecisionReason::kBudget,       DecisionReason::kCancelled,
-    DecisionReason::kUnavailable,
-};
+constexpr DecisionKind kKinds[] = {DecisionKind::kMeasure, DecisionKind::kPrune,
+                                   DecisionKind::kReject};
+// Phases of device time. "screen" is measuring candidates, without preparation.
+constexpr const char* kScreen = "screen";
+constexpr const char* kPrepare = "prepare";
+constexpr const char* kConfirm = "confirm";
+
+// A spent budget prunes candidates with a forecast and rejects those without one.
+bool MayDecide(DecisionKind kind, DecisionReason reason) {
+  return kind == kernelcast::KindOf(reason) ||
+         (kind == DecisionKind::kPrune && reason == DecisionReason::kBudget);
+}
+
+// The kind in the series that counts the decision.
+DecisionKind KindOf(const Decision& decision) {
+  return MayDecide(decision.kind, decision.reason) ? decision.kind
+                                                   : kernelcast::KindOf(decision.reason);
+}
+
+// Whether the forecast alone would prune the candidate, as defined by RouteHistory.
+bool IsPrunable(const Decision& decision) {
+  if (decision.audit_propensity <= 0) return false;
+  const DecisionReason reason = decision.audited_reason.value_or(decision.reason);
+  return reason == DecisionReason::kUnpromising || reason == DecisionReason::kLikelyFailure ||
+         reason == DecisionReason::kAudit;
+}
 
 constexpr std::pair<Stage, const char*> kStages[] = {{Stage::kCompile, "compile"},
                                                      {Stage::kForecast, "forecast"},
@@ -36,40 +54,40 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
     : registry_(registry),
       look_at_peers_(std::move(look_at_peers)),
       in_flight_(registry->Gauge("kernelcast_orchestrator_candidates_in_flight",
-                                 "Evaluations accepted and not settled.")),
+                                 "Evaluations accepted and not yet settled.")),
       events_(registry->Gauge("kernelcast_orchestrator_log_events", "Events in the log.")),
-      running_searches_(registry->Gauge("kernelcast_orchestrator_running_searches",
-                                        "Searches that have not ended.")),
+      running_searches_(
+          registry->Gauge("kernelcast_orchestrator_running_searches", "Searches in progress.")),
       pending_labels_(registry->Gauge("kernelcast_orchestrator_pending_labels",
-                                      "Labels that the forecaster has not acknowledged.")),
+                                      "Labels not yet acknowledged by the forecaster.")),
       generations_in_flight_(registry->Gauge("kernelcast_orchestrator_generations_in_flight",
-                                             "Kernels that a model is being asked for.")),
+                                             "Requests to a model for kernels in progress.")),
       workers_ready_(registry->Gauge("kernelcast_orchestrator_workers",
-                                     "Workers that it was told of, by whether they answer.",
+                                     "Configured or discovered workers, by state.",
                                      {{"state", "ready"}})),
       workers_away_(registry->Gauge("kernelcast_orchestrator_workers",
-                                    "Workers that it was told of, by whether they answer.",
+                                    "Configured or discovered workers, by state.",
                                     {{"state", "away"}})),
       workers_ejected_(registry->Gauge("kernelcast_orchestrator_workers",
-                                       "Workers that it was told of, by whether they answer.",
+                                       "Configured or discovered workers, by state.",
                                        {{"state", "ejected"}})),
       forecasters_ready_(registry->Gauge("kernelcast_orchestrator_forecasters",
-                                         "Forecasters that it was told of, by whether they answer.",
+                                         "Configured or discovered forecasters, by state.",
                                          {{"state", "ready"}})),
       forecasters_away_(registry->Gauge("kernelcast_orchestrator_forecasters",
-                                        "Forecasters that it was told of, by whether they answer.",
+                                        "Configured or discovered forecasters, by state.",
                                         {{"state", "away"}})),
       ejections_(registry->Counter("kernelcast_orchestrator_worker_ejections_total",
-                                   "Times that a worker was left out, since its calls failed.")) {
+                                   "Ejections of a worker because its calls failed.")) {
   for (const char* reason : kRepeatReasons) {
     repeated_calls_[reason] =
         &registry->Counter("kernelcast_orchestrator_worker_calls_repeated_total",
-                           "Calls to workers that were made again, by why.", {{"reason", reason}});
+                           "Repeated calls to workers, by reason.", {{"reason", reason}});
   }
   for (const GenerationOutcome outcome : kGenerationOutcomes) {
     generations_[outcome] =
         &registry->Counter("kernelcast_orchestrator_generations_total",
-                           "Requests to a model for a kernel, by what came of them.",
+                           "Requests to a model for a kernel, by outcome.",
                            {{"outcome", std::string(orchestrator::Name(outcome))}});
   }
   for (const char* kind : {"input", "cached_input", "output"}) {
@@ -80,13 +98,20 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
   for (const std::string_view known : kGpuModels) {
     PerModel& series = models_[known];
     const std::string model(known);
-    for (DecisionReason reason : kReasons) {
-      series.decisions[reason] = &registry->Counter(
-          "kernelcast_orchestrator_decisions_total", "Decisions by kind and reason.",
-          {{"gpu_model", model},
-           {"decision", std::string(Name(KindOf(reason)))},
-           {"reason", std::string(Name(reason))}});
+    for (const DecisionKind kind : kKinds) {
+      for (const DecisionReason reason : kAllDecisionReasons) {
+        if (!MayDecide(kind, reason)) continue;
+        series.decisions[{kind, reason}] =
+            &registry->Counter("kernelcast_orchestrator_decisions_total",
+                               "Decisions on candidates by kind and reason, without confirmations.",
+                               {{"gpu_model", model},
+                                {"decision", std::string(Name(kind))},
+                                {"reason", std::string(Name(reason))}});
+      }
     }
+    series.candidates_decided = &registry->Counter(
+        "kernelcast_orchestrator_candidates_decided_total",
+        "Candidates decided on, each counted once per search.", {{"gpu_model", model}});
     for (const char* outcome : kOutcomes) {
       series.settled[outcome] = &registry->Counter("kernelcast_orchestrator_candidates_total",
                                                    "Evaluations settled, by outcome.",
@@ -96,81 +121,85 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
       const Labels queue = {{"gpu_model", model}, {"stage", name}};
       series.queues[stage] = {
           &registry->Gauge("kernelcast_orchestrator_queue_depth",
-                           "Evaluations accepted and not settled, by what they wait for.", queue),
+                           "Evaluations accepted and not yet settled, by what they wait for.",
+                           queue),
           &registry->Gauge("kernelcast_orchestrator_queue_oldest_age_seconds",
-                           "Time since the oldest of them was accepted; 0: there are none.",
-                           queue)};
+                           "Time since the oldest of them was accepted; 0: none.", queue)};
     }
     const Labels labels = {{"gpu_model", model}};
     series.risk = &registry->Gauge(
         "kernelcast_orchestrator_selective_risk_ratio",
-        "Share of winners among what running searches pruned or would have, estimated.", labels);
+        "Estimated share of winners among candidates that running searches pruned or audited.",
+        labels);
     series.risk_low = &registry->Gauge(
         "kernelcast_orchestrator_selective_risk_low_ratio",
-        "Lower end of its 95% interval, in the running search where that is highest.", labels);
+        "Lower end of the 95% interval of the estimated risk, highest of the running searches.",
+        labels);
     series.risk_target =
         &registry->Gauge("kernelcast_orchestrator_selective_risk_target_ratio",
-                         "What it may be at most: the least that a running search wants.", labels);
+                         "Risk limit: the lowest of the running searches.", labels);
     series.prune_threshold = &registry->Gauge(
         "kernelcast_orchestrator_prune_threshold_ratio",
         "Highest win probability below which a running search is certified to prune.", labels);
-    series.risk_alarms =
-        &registry->Counter("kernelcast_orchestrator_risk_alarms_total",
-                           "Times that a search found its certificates void.", labels);
-    series.device_seconds_spent =
-        &registry->Counter("kernelcast_orchestrator_gpu_seconds_spent_total",
-                           "Time that timing leases were held.", labels);
-    series.device_seconds_avoided = &registry->Counter(
-        "kernelcast_orchestrator_gpu_seconds_avoided_total",
-        "Pruned evaluations times the mean cost of a measured one so far.", labels);
+    series.risk_alarms = &registry->Counter("kernelcast_orchestrator_risk_alarms_total",
+                                            "Certificates withdrawn by searches.", labels);
+    for (const char* phase : {kScreen, kPrepare, kConfirm}) {
+      series.device_seconds_spent[phase] =
+          &registry->Counter("kernelcast_orchestrator_gpu_seconds_spent_total",
+                             "Time that timing leases were held, by phase: measuring candidates, "
+                             "preparing problems, confirming the best of searches.",
+                             {{"gpu_model", model}, {"phase", phase}});
+    }
+    series.device_seconds_avoided =
+        &registry->Counter("kernelcast_orchestrator_gpu_seconds_avoided_total",
+                           "Estimated time of measuring the candidates that searches pruned, at "
+                           "the marginal cost of measured candidates.",
+                           labels);
     series.prunable =
         &registry->Counter("kernelcast_orchestrator_prunable_total",
                            "Candidates that were pruned, or audited instead.", labels);
     series.prunable_winners = &registry->Counter(
         "kernelcast_orchestrator_prunable_winners_total",
-        "Those of them that were faster than the incumbent, estimated from audits.", labels);
-    series.audits =
-        &registry->Counter("kernelcast_orchestrator_audits_total",
-                           "Candidates measured although they would be pruned.", labels);
+        "Estimated number of those that were faster than the incumbent, from audits.", labels);
+    series.audits = &registry->Counter(
+        "kernelcast_orchestrator_audits_total",
+        "Candidates measured by an audit although the policy would prune them.", labels);
   }
 }
 
-std::string_view OrchestratorMetrics::ModelOf(std::string_view target) const {
-  return GpuModelOf(target, cuda_device_);
+OrchestratorMetrics::PerModel& OrchestratorMetrics::For(std::string_view target,
+                                                        std::string_view device_model) {
+  return models_.find(GpuModelOf(target, device_model))->second;
 }
 
 void OrchestratorMetrics::OnDecided(const Evaluation& evaluation, const Decision& decision) {
-  PerModel& series = For(evaluation.candidate.target);
-  series.decisions.at(decision.reason)->Increment();
+  if (evaluation.mode == EvaluateMode::kFinal && evaluation.generated) return;
+  PerModel& series = For(evaluation.candidate.target, evaluation.device_model);
+  series.decisions.at({KindOf(decision), decision.reason})->Increment();
+  if (!evaluation.repeated) series.candidates_decided->Increment();
   if (decision.reason == DecisionReason::kAudit) series.audits->Increment();
-  if (decision.reason == DecisionReason::kAudit ||
-      decision.reason == DecisionReason::kUnpromising ||
-      decision.reason == DecisionReason::kLikelyFailure) {
-    series.prunable->Increment();
-  }
+  if (IsPrunable(decision)) series.prunable->Increment();
 }
 
 void OrchestratorMetrics::OnSettled(const Evaluation& evaluation,
                                     const EvaluationSettled& settled) {
-  PerModel& series = For(evaluation.candidate.target);
+  PerModel& series = For(evaluation.candidate.target, evaluation.device_model);
   if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
     series.settled.at(std::string(OutcomeName(measurement->outcome)))->Increment();
     if (settled.reused) return;
-    const double seconds = static_cast<double>(measurement->device_time_ns) * 1e-9;
-    series.device_seconds_spent->Increment(seconds);
-    series.measured += 1;
-    series.device_seconds += seconds;
+    const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
+    const double preparing = static_cast<double>(measurement->preparation_time_ns) * 1e-9;
+    series.device_seconds_spent.at(kPrepare)->Increment(preparing);
+    series.device_seconds_spent.at(confirmation ? kConfirm : kScreen)
+        ->Increment(static_cast<double>(measurement->device_time_ns) * 1e-9 - preparing);
     const Decision& decision = *evaluation.decision;
     const Ratio* const speedup = MeasuredSpeedup(*measurement);
-    if (decision.reason == DecisionReason::kAudit && speedup != nullptr &&
+    if (decision.reason == DecisionReason::kAudit && IsPrunable(decision) && speedup != nullptr &&
         speedup->value > decision.incumbent_speedup) {
       series.prunable_winners->Increment(1 / decision.audit_propensity);
     }
   } else if (std::holds_alternative<Pruned>(settled.result)) {
     series.settled.at("pruned")->Increment();
-    if (series.measured > 0) {
-      series.device_seconds_avoided->Increment(series.device_seconds / series.measured);
-    }
   } else {
     series.settled.at("rejected")->Increment();
   }
@@ -206,10 +235,9 @@ void OrchestratorMetrics::OnOverview(const EngineOverview& overview) {
       prometheus::Counter& counter = *repeated_calls_.at(reason);
       counter.Increment(static_cast<double>(times) - counter.Value());
     }
-    // One that goes away is still the one that the last measurements were made on.
-    if (!peers.cuda_device.empty()) cuda_device_ = peers.cuda_device;
   }
   ShowQueues(overview);
+  CountAvoided(overview);
   ShowRisks(overview);
   ShowBest(overview);
 }
@@ -217,7 +245,8 @@ void OrchestratorMetrics::OnOverview(const EngineOverview& overview) {
 void OrchestratorMetrics::ShowQueues(const EngineOverview& overview) {
   std::map<std::pair<std::string_view, Stage>, EngineOverview::Queue> merged;
   for (const EngineOverview::Queue& queue : overview.queues) {
-    EngineOverview::Queue& sum = merged[{ModelOf(queue.target), queue.stage}];
+    EngineOverview::Queue& sum =
+        merged[{GpuModelOf(queue.target, queue.device_model), queue.stage}];
     sum.oldest_accepted_ns = sum.depth == 0
                                  ? queue.oldest_accepted_ns
                                  : std::min(sum.oldest_accepted_ns, queue.oldest_accepted_ns);
@@ -233,6 +262,26 @@ void OrchestratorMetrics::ShowQueues(const EngineOverview& overview) {
   }
 }
 
+void OrchestratorMetrics::CountAvoided(const EngineOverview& overview) {
+  std::set<std::string_view> running;
+  for (const EngineOverview::SearchFigures& search : overview.searches) {
+    const auto seconds = static_cast<double>(search.counts.device_time_avoided_ns) * 1e-9;
+    // Savings from before the process started were counted by the previous process.
+    const auto [counted, is_new] =
+        avoided_.try_emplace(search.search_id, overviews_ == 1 ? seconds : 0);
+    const bool ended = search.ended_ns != 0;
+    if (!ended) running.insert(search.search_id);
+    // A search that selects first prunes everything and then measures the best. It has saved what
+    // remains when it ends.
+    if ((ended || !search.selects) && seconds > counted->second) {
+      For(search.target, search.device_model)
+          .device_seconds_avoided->Increment(seconds - counted->second);
+      counted->second = seconds;
+    }
+  }
+  std::erase_if(avoided_, [&](const auto& entry) { return !running.contains(entry.first); });
+}
+
 void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
   struct Pooled {
     double winners = 0;
@@ -245,15 +294,16 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
   std::set<std::string_view> running;
   for (const EngineOverview::SearchFigures& search : overview.searches) {
     const RiskReport& risk = search.risk;
-    // What a search had raised before it was first seen is not news.
+    // Alarms from before the search was first seen do not count.
     const auto [alarms, is_new] = alarms_.try_emplace(search.search_id, risk.alarms);
     if (risk.alarms > alarms->second) {
-      For(search.target).risk_alarms->Increment(static_cast<double>(risk.alarms - alarms->second));
+      For(search.target, search.device_model)
+          .risk_alarms->Increment(static_cast<double>(risk.alarms - alarms->second));
       alarms->second = risk.alarms;
     }
     if (search.ended_ns != 0) continue;
     running.insert(search.search_id);
-    Pooled& pool = pooled[ModelOf(search.target)];
+    Pooled& pool = pooled[GpuModelOf(search.target, search.device_model)];
     const auto pruned = static_cast<double>(risk.selective_risk.pruned);
     pool.winners += risk.selective_risk.estimate * pruned;
     pool.pruned += pruned;
@@ -273,12 +323,14 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
 }
 
 void OrchestratorMetrics::ShowBest(const EngineOverview& overview) {
-  // Of several searches of a problem the best one that still runs counts, or the best that ended.
+  // If a problem has several searches, the best running one counts, or else the best that has
+  // ended.
   std::map<std::pair<std::string, std::string_view>, std::pair<bool, double>> best;
   for (const EngineOverview::SearchFigures& search : overview.searches) {
     const std::string& name = search.problem_name;
     if (name.empty()) continue;
-    auto& entry = best[{RoomFor(name) ? name : kOtherProblem, ModelOf(search.target)}];
+    auto& entry = best[{RoomFor(name) ? name : kOtherProblem,
+                        GpuModelOf(search.target, search.device_model)}];
     entry = std::max(entry, {search.ended_ns == 0, search.best.value});
   }
   for (const auto& [key, entry] : best) {
@@ -288,7 +340,7 @@ void OrchestratorMetrics::ShowBest(const EngineOverview& overview) {
     if (gauge == nullptr) {
       gauge = &registry_->Gauge(kBestSpeedup,
                                 "Speedup of the best kernel of the problem's running searches, or "
-                                "of the last ones that ended; 0: none yet.",
+                                "of the last searches that ended; 0: none yet.",
                                 {{"gpu_model", std::string(model)}, {"problem", name}});
     }
     gauge->Set(entry.second);
@@ -299,7 +351,8 @@ bool OrchestratorMetrics::RoomFor(const std::string& name) {
   if (name == kOtherProblem) return false;
   const auto known = problems_.find(name);
   if (known == problems_.end() && problems_.size() >= kMaxProblems) {
-    // The one that has not been searched for longest goes, unless all are being searched.
+    // Removes the problem that was not searched for the longest time, unless all are being
+    // searched.
     const auto oldest = std::min_element(
         problems_.begin(), problems_.end(),
         [](const auto& a, const auto& b) { return a.second.searched_at < b.second.searched_at; });

@@ -14,7 +14,7 @@
 
 namespace kernelcast::orchestrator {
 
-// Workers and forecasters, as far as metrics tell of them.
+// Workers or forecasters, as reported in metrics.
 struct PeerFigures {
   uint64_t ready = 0;
   uint64_t away = 0;
@@ -24,19 +24,17 @@ struct PeerFigures {
   // Since the process started.
   uint64_t ejections = 0;
   std::map<std::string, uint64_t> repeated_calls;  // by reason
-  // Of the workers that measure on the target cuda, as the driver names it; empty: not known.
-  std::string cuda_device;
 };
 
-// The orchestrator's Prometheus metrics; docs/metrics.md is the table of record. Every combination
-// of labels exists from the start, but for those of problems, which come with their searches.
+// The orchestrator's Prometheus metrics; docs/reference/metrics.md is the reference. All label
+// combinations exist from the start, except those of problems, which appear with their searches.
 // Thread-safe.
 class OrchestratorMetrics final : public EngineObserver {
  public:
-  // More problems than these share one series, as "other".
+  // Maximum number of problems with their own series. The rest share one, "other".
   static constexpr size_t kMaxProblems = 32;
 
-  // `look_at_peers` is called with each overview, on the engine's thread; null: nobody knows.
+  // `look_at_peers` is called with each overview, on the engine's thread. May be null.
   explicit OrchestratorMetrics(MetricsRegistry* registry,
                                std::function<PeerFigures()> look_at_peers = nullptr);
 
@@ -52,9 +50,10 @@ class OrchestratorMetrics final : public EngineObserver {
     prometheus::Gauge* oldest_age_seconds = nullptr;
   };
   struct PerModel {
-    std::map<DecisionReason, prometheus::Counter*> decisions;
+    std::map<std::pair<DecisionKind, DecisionReason>, prometheus::Counter*> decisions;
+    prometheus::Counter* candidates_decided = nullptr;
     std::map<std::string, prometheus::Counter*> settled;
-    prometheus::Counter* device_seconds_spent = nullptr;
+    std::map<std::string_view, prometheus::Counter*> device_seconds_spent;  // by phase
     prometheus::Counter* device_seconds_avoided = nullptr;
     prometheus::Counter* audits = nullptr;
     prometheus::Counter* prunable = nullptr;
@@ -65,22 +64,18 @@ class OrchestratorMetrics final : public EngineObserver {
     prometheus::Gauge* risk_target = nullptr;
     prometheus::Gauge* prune_threshold = nullptr;
     prometheus::Counter* risk_alarms = nullptr;
-    // For the estimate of what a pruned candidate would have cost. The engine's thread alone.
-    double measured = 0;
-    double device_seconds = 0;
   };
   struct Problem {
-    uint64_t searched_at = 0;                                     // the number of an overview
+    uint64_t searched_at = 0;                                     // number of the overview
     std::map<std::string_view, prometheus::Gauge*> best_speedup;  // by GPU model
   };
 
-  // Targets that are no known model share one set of series.
-  std::string_view ModelOf(std::string_view target) const;
-  PerModel& For(std::string_view target) { return models_.find(ModelOf(target))->second; }
+  PerModel& For(std::string_view target, std::string_view device_model);
   void ShowQueues(const EngineOverview& overview);
+  void CountAvoided(const EngineOverview& overview);
   void ShowRisks(const EngineOverview& overview);
   void ShowBest(const EngineOverview& overview);
-  // Whether a problem has series of its own, for which another may have to make room.
+  // Whether the problem has its own series or can get them, possibly in place of another.
   bool RoomFor(const std::string& name);
 
   MetricsRegistry* const registry_;
@@ -101,12 +96,12 @@ class OrchestratorMetrics final : public EngineObserver {
   std::map<GenerationOutcome, prometheus::Counter*> generations_;
   std::map<std::string, prometheus::Counter*, std::less<>> generation_tokens_;
 
-  // The engine's thread alone.
-  std::string cuda_device_;
+  // Used by the engine's thread only.
   uint64_t overviews_ = 0;
   std::map<std::string, Problem, std::less<>> problems_;
   Problem other_problems_;
   std::map<std::string, uint64_t, std::less<>> alarms_;  // of running searches
+  std::map<std::string, double, std::less<>> avoided_;   // of running searches, as counted
 };
 
 }  // namespace kernelcast::orchestrator

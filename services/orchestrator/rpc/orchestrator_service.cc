@@ -22,12 +22,12 @@ using ::kernelcast::ToProto;
 
 namespace {
 
-// The answer to one of a stream's requests.
+// Sends the answer to one request of a stream.
 template <class Sender>
 Engine::EvaluateDone AnswerOn(Sender sender, std::string request_id) {
   return [sender = std::move(sender),
           id = std::move(request_id)](const absl::StatusOr<EvaluationRecord>& record) {
-    sender.Send(record.ok() ? ReplyFromRecord(*record) : ReplyFromError(id, record.status()));
+    sender.Send(record.ok() ? ReplyFromRecord(id, *record) : ReplyFromError(id, record.status()));
   };
 }
 
@@ -150,14 +150,14 @@ grpc::ServerUnaryReactor* OrchestratorService::Evaluate(grpc::CallbackServerCont
   }
   command->trace = IncomingTrace(*context);
   auto* call = new AsyncUnary<v1::EvaluateReply>(context, response);
-  engine_->Evaluate(*std::move(command),
-                    [reply = call->reply()](const absl::StatusOr<EvaluationRecord>& record) {
-                      if (record.ok()) {
-                        reply.Send(ReplyFromRecord(*record));
-                      } else {
-                        reply.Fail(WithRetryHint(record.status()));
-                      }
-                    });
+  engine_->Evaluate(*std::move(command), [reply = call->reply(), id = request->request_id()](
+                                             const absl::StatusOr<EvaluationRecord>& record) {
+    if (record.ok()) {
+      reply.Send(ReplyFromRecord(id, *record));
+    } else {
+      reply.Fail(WithRetryHint(record.status()));
+    }
+  });
   return call;
 }
 
@@ -173,7 +173,7 @@ OrchestratorService::EvaluateBatches(grpc::CallbackServerContext* context) {
 
 namespace {
 
-// The three calls that answer with a search.
+// For the three calls that return a search.
 template <class Reply>
 Engine::SearchDone AnswerWithSearch(const UnaryReply<Reply>& reply) {
   return [reply](const absl::StatusOr<SearchSnapshot>& search) {
@@ -181,9 +181,7 @@ Engine::SearchDone AnswerWithSearch(const UnaryReply<Reply>& reply) {
       reply.Fail(search.status());
       return;
     }
-    Reply message;
-    *message.mutable_search() = ToProto(*search);
-    reply.Send(std::move(message));
+    reply.Send(ReplyFromSearch<Reply>(*search));
   };
 }
 

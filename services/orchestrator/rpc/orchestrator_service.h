@@ -14,16 +14,16 @@
 
 namespace kernelcast::orchestrator {
 
-// The gRPC face of the engine. Handlers validate, hand over and return; the log is read on a thread
-// of the service's own. Thread-safe.
+// The gRPC interface of the engine. Handlers validate, pass the request on and return. The log is
+// read on a background thread. Thread-safe.
 class OrchestratorService final : public v1::Orchestrator::CallbackService {
  public:
-  // All must outlive the service, and the service the server that it is registered with.
+  // All pointers must outlive the service, and the service must outlive its server.
   OrchestratorService(Engine* engine, const EventStore* store, const WorkerPool* workers,
                       const ForecasterPool* forecasters);
   ~OrchestratorService() override;
 
-  // Evaluations and searches are refused from now on; watchers' streams end.
+  // Refuses evaluations and searches from now on, and ends the streams of watchers.
   void BeginDrain();
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,

@@ -13,22 +13,24 @@ prometheus::Counter& Renewals(MetricsRegistry* registry, const std::string& resu
 ReplicaMetrics::ReplicaMetrics(MetricsRegistry* registry)
     : held_(registry->Gauge("kernelcast_orchestrator_shards_held",
                             "Shards of the log that this orchestrator holds.")),
-      unserved_(registry->Gauge("kernelcast_orchestrator_shards_unserved",
-                                "Shards that nobody holds, or this one without serving them.")),
+      unserved_(registry->Gauge(
+          "kernelcast_orchestrator_shards_unserved",
+          "Shards that nobody holds, or that this orchestrator holds without serving them.")),
       replicas_(registry->Gauge("kernelcast_orchestrator_replicas",
-                                "Orchestrators of the log that are alive and not leaving.")),
+                                "Live orchestrators of the log, without those that are leaving.")),
       renewed_(registry->Gauge("kernelcast_orchestrator_leases_renewed_timestamp_seconds",
-                               "When the leases were renewed last, since the epoch.")),
+                               "Time of the last lease renewal, since the epoch.")),
       taken_(registry->Counter("kernelcast_orchestrator_shards_taken_total",
-                               "Shards that it has taken, from nobody or from one that is gone.")),
-      lost_(registry->Counter("kernelcast_orchestrator_shards_lost_total",
-                              "Shards that another took while it still believed to hold them.")),
+                               "Shards that this orchestrator has taken.")),
+      lost_(registry->Counter(
+          "kernelcast_orchestrator_shards_lost_total",
+          "Shards taken by another orchestrator while this one still held them.")),
       failed_(registry->Counter("kernelcast_orchestrator_shards_failed_total",
                                 "Shards that could not be opened, or whose engine failed.")),
       renewals_ok_(Renewals(registry, "ok")),
       renewals_failed_(Renewals(registry, "failed")),
       forwarded_(registry->Counter("kernelcast_orchestrator_forwarded_calls_total",
-                                   "Calls passed on to the orchestrator that holds their shard.")) {
+                                   "Calls forwarded to the orchestrator that holds their shard.")) {
 }
 
 void ReplicaMetrics::Show(const ShardFigures& figures) {

@@ -8,14 +8,14 @@
 
 namespace kernelcast::orchestrator {
 
-// What is told of several orchestrators on one log; all zero for one that is alone.
+// Metrics of several orchestrators on one log. All zero for a single one.
 class ReplicaMetrics {
  public:
   explicit ReplicaMetrics(MetricsRegistry* registry);
 
-  // One thread at a time.
+  // Must be called by one thread at a time.
   void Show(const ShardFigures& figures);
-  // Any thread.
+  // Thread-safe.
   void CountForwarded() { forwarded_.Increment(); }
 
  private:

@@ -25,7 +25,7 @@ absl::Status NotHeld() {
   return UnavailableFor("this orchestrator does not hold the shard any more", absl::Seconds(1));
 }
 
-// The parts of a call that is answered by several shards.
+// The partial replies of a call to several shards.
 template <class Reply>
 struct Gathered {
   explicit Gathered(int parts) : replies(static_cast<size_t>(parts)), missing(parts) {}
@@ -163,11 +163,11 @@ void ReplicaService::WithProblem(const std::shared_ptr<HeldShard>& held,
     then(absl::OkStatus());
     return;
   }
-  // What waits behind others may be dropped when the service ends: by then nobody waits for it.
+  // Queued tasks may be dropped when the service ends; by then nobody waits for them.
   catalogue_.Post([this, held, problem_id, then = std::move(then)] {
     auto files = shards_->GetProblem(problem_id);
     if (!files.ok() || !files->has_value()) {
-      then(files.status());  // where nobody knows it, the engine says so
+      then(files.status());  // if the problem is unknown, the engine reports it
       return;
     }
     held->engine->PutProblem(
@@ -186,7 +186,9 @@ void ReplicaService::WithProblem(const std::shared_ptr<HeldShard>& held,
 std::shared_ptr<ReplicaService::Evaluation> ReplicaService::RouteEvaluation(
     const CallOrigin& origin, const v1::EvaluateRequest& request, std::function<bool()> open,
     Evaluation::Done done) {
-  const std::string& id = request.search_id().empty() ? request.request_id() : request.search_id();
+  // Searches on several device models are in the same shard.
+  const std::string id(request.search_id().empty() ? std::string_view(request.request_id())
+                                                   : IdOfSeveral(request.search_id()));
   Evaluation::Handlers handlers;
   handlers.here = [this](const std::shared_ptr<HeldShard>& held, const v1::EvaluateRequest& asked,
                          const Evaluation::Done& answer) {
@@ -202,9 +204,10 @@ std::shared_ptr<ReplicaService::Evaluation> ReplicaService::RouteEvaluation(
                     return;
                   }
                   held->engine->Evaluate(command,
-                                         [answer](const absl::StatusOr<EvaluationRecord>& record) {
+                                         [answer, id = command.request_id](
+                                             const absl::StatusOr<EvaluationRecord>& record) {
                                            if (record.ok()) {
-                                             answer(ReplyFromRecord(*record));
+                                             answer(ReplyFromRecord(id, *record));
                                            } else {
                                              answer(record.status());
                                            }
@@ -313,9 +316,7 @@ grpc::ServerUnaryReactor* ReplicaService::RouteSearchCall(
         answer(search.status());
         return;
       }
-      Reply reply;
-      *reply.mutable_search() = ToProto(*search);
-      answer(std::move(reply));
+      answer(ReplyFromSearch<Reply>(*search));
     });
   };
   handlers.there = there;
@@ -325,7 +326,8 @@ grpc::ServerUnaryReactor* ReplicaService::RouteSearchCall(
   };
   const CallOrigin origin(*context);
   auto route = RoutedCall<Request, Reply>::Make(
-      &router_, origin, ShardOf(origin, request.search_id()), request, std::move(handlers));
+      &router_, origin, ShardOf(origin, std::string(IdOfSeveral(request.search_id()))), request,
+      std::move(handlers));
   call->set_on_cancel([route] { route->Cancel(); });
   route->Start();
   return call;
@@ -338,7 +340,7 @@ grpc::ServerUnaryReactor* ReplicaService::StartSearch(grpc::CallbackServerContex
     return FinishNow(context, valid);
   }
   v1::StartSearchRequest named = *request;
-  // The name says which shard it is of.
+  // The id determines the shard.
   if (named.search_id().empty()) named.set_search_id(RandomId("s_"));
   return RouteSearchCall<v1::StartSearchRequest, v1::StartSearchReply>(
       context, named, response,
@@ -452,10 +454,11 @@ grpc::ServerWriteReactor<v1::SearchEvent>* ReplicaService::WatchSearch(
     if (streams == nullptr) return new EndedStream<v1::SearchEvent>(context, NotHeld());
     return streams->Watch(context, request->search_id(), request->from_sequence());
   }
-  // By way of the network also where the shard is held here: where it is may change before the
+  // Uses the network even if the shard is held here, because the holder may change before the
   // stream begins.
   auto* stream = new RelayStream<v1::WatchSearchRequest, v1::SearchEvent>(
-      context, &router_, {shards_->ShardOf(request->search_id())}, /*endless=*/true, *request,
+      context, &router_, {shards_->ShardOf(IdOfSeveral(request->search_id()))}, /*endless=*/true,
+      *request,
       [](v1::Orchestrator::Stub& peer, grpc::ClientContext* to, const v1::WatchSearchRequest* asked,
          grpc::ClientReadReactor<v1::SearchEvent>* reader) {
         peer.async()->WatchSearch(to, asked, reader);
@@ -472,7 +475,7 @@ grpc::ServerWriteReactor<v1::ExportRecord>* ReplicaService::Export(
     if (streams == nullptr) return new EndedStream<v1::ExportRecord>(context, NotHeld());
     return streams->Export(context, *request);
   }
-  std::vector<int> shards = {shards_->ShardOf(request->search_id())};
+  std::vector<int> shards = {shards_->ShardOf(IdOfSeveral(request->search_id()))};
   if (request->search_id().empty()) {
     if (request->from_sequence() > 1 && shards_->shards() > 1) {
       return new EndedStream<v1::ExportRecord>(

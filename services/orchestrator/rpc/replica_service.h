@@ -24,22 +24,23 @@
 
 namespace kernelcast::orchestrator {
 
-// The gRPC face of one orchestrator out of several on one log: what OrchestratorService does, for
-// every search and evaluation whoever holds them. A call goes to the shard of its search, or of its
-// request where it belongs to no search; what is about all searches goes to every shard.
-// Thread-safe.
+// The gRPC interface of one of several orchestrators on one log. Same service as
+// OrchestratorService, for all searches and evaluations regardless of their holder. A call goes to
+// the shard of its search, or of its request if it has no search. A call about all searches goes to
+// every shard. Thread-safe.
 class ReplicaService final : public v1::Orchestrator::CallbackService, public ShardListener {
  public:
-  // All must outlive the service, and the service the server that it is registered with. `patience`
-  // is how long a call waits for somebody to hold its shard.
+  // All pointers must outlive the service, and the service must outlive its server. `patience` is
+  // how long a call waits for a holder of its shard.
   ReplicaService(ShardSet* shards, const WorkerPool* workers, const ForecasterPool* forecasters,
                  const ChannelOptions& channel, absl::Duration patience, ReplicaMetrics* metrics);
-  // The server must have been shut down, and the set stopped.
+  // The server must be shut down and the set stopped before.
   ~ReplicaService() override;
 
-  // Where other orchestrators, and this one, reach this one. Before calls come.
+  // The address at which other orchestrators, and this one, reach this one. Set before calls
+  // arrive.
   void set_address(const std::string& address) { router_.set_own_address(address); }
-  // Calls go on as long as there are others to take the shards.
+  // Calls continue as long as other orchestrators can take the shards.
   void BeginDrain();
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -85,21 +86,21 @@ class ReplicaService final : public v1::Orchestrator::CallbackService, public Sh
   std::shared_ptr<Evaluation> RouteEvaluation(const CallOrigin& origin,
                                               const v1::EvaluateRequest& request,
                                               std::function<bool()> open, Evaluation::Done done);
-  // One request of a stream, which it is answered on.
+  // Handles one request of a stream and answers on the stream.
   template <class Sender>
   void EvaluateOn(const Sender& sender, const CallOrigin& origin,
                   const v1::EvaluateRequest& request);
-  // Has the shard's engine know the problem, if the log does, and goes on.
+  // Makes sure that the shard's engine has the problem, if the log does, and continues with `then`.
   void WithProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
                    std::function<void(const absl::Status&)> then);
-  // The three calls that are about one search. `here` asks the engine.
+  // For the three calls about one search. `here` asks the local engine.
   template <class Request, class Reply, class There>
   grpc::ServerUnaryReactor* RouteSearchCall(
       grpc::CallbackServerContext* context, const Request& request, Reply* response,
       std::function<void(const std::shared_ptr<HeldShard>&, const Request&, Engine::SearchDone)>
           here,
       There there);
-  // The streams of a shard that was passed on to us; null where it is not held any more.
+  // The streams of a shard. Null if the shard is no longer held.
   Streams StreamsOf(int shard) const;
   int ShardOf(const CallOrigin& origin, const std::string& id) const;
 
@@ -111,11 +112,11 @@ class ReplicaService final : public v1::Orchestrator::CallbackService, public Sh
   Router router_;
 
   mutable std::mutex streams_mutex_;
-  // Shared with their streams; this is the last to let go.
+  // Shared with their streams, but released here last.
   std::map<int, Streams> streams_ ABSL_GUARDED_BY(streams_mutex_);
   std::vector<Streams> closed_streams_ ABSL_GUARDED_BY(streams_mutex_);
 
-  BackgroundThread catalogue_;  // reads and writes problems; last: its tasks use the others
+  BackgroundThread catalogue_;  // reads and writes problems; last: its tasks use the other members
 };
 
 }  // namespace kernelcast::orchestrator

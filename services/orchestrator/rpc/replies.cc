@@ -43,13 +43,18 @@ absl::StatusOr<Engine::EvaluateCommand> CommandFromProto(const v1::EvaluateReque
   }
   KC_ASSIGN_OR_RETURN(command.mode, FromProto(request.mode()));
   KC_ASSIGN_OR_RETURN(command.candidate, FromProto(request.candidate()));
+  KC_ASSIGN_OR_RETURN(command.device_models,
+                      DeviceModelsFromProto("device_models", request.device_models()));
   return command;
 }
 
-v1::EvaluateReply ReplyFromRecord(const EvaluationRecord& record) {
+v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record) {
   v1::EvaluateReply reply;
-  reply.set_request_id(record.request_id);
+  reply.set_request_id(request_id);
   *reply.mutable_evaluation() = ToProto(record, /*with_feedback=*/true);
+  for (const EvaluationRecord& other : record.further) {
+    *reply.add_further() = ToProto(other, /*with_feedback=*/true);
+  }
   return reply;
 }
 
@@ -94,6 +99,13 @@ v1::OrchestratorDescription MakeDescription(const WorkerPool& workers,
     forecaster->set_healthy(view.healthy);
     forecaster->set_unhealthy_reason(view.unhealthy_reason);
     forecaster->set_pending_labels(view.pending_labels);
+    if (view.model_use) *forecaster->mutable_model_use() = *view.model_use;
+  }
+  for (const Workers::Device& device : workers.Devices()) {
+    auto* measurable = description.add_devices();
+    measurable->set_target(device.target);
+    measurable->set_device_model(device.model);
+    measurable->set_measure_slots(device.measure_slots);
   }
   description.set_events(figures.events);
   description.set_evaluations_in_flight(figures.live_evaluations);
@@ -111,7 +123,7 @@ absl::Status CheckPage(const v1::ListSearchesRequest& request) {
 v1::ListSearchesReply MakePage(const v1::ListSearchesRequest& request,
                                const std::vector<SearchSnapshot>& searches) {
   v1::ListSearchesReply page;
-  // The token is the last id given.
+  // The page token is the last id returned.
   for (const SearchSnapshot& search : searches) {
     if (search.search_id <= request.page_token()) continue;
     if (request.status() != v1::SEARCH_STATUS_UNSPECIFIED &&
@@ -138,8 +150,7 @@ v1::ListSearchesReply JoinPages(const v1::ListSearchesRequest& request,
   std::sort(all.begin(), all.end(), [](const v1::Search* a, const v1::Search* b) {
     return a->search_id() < b->search_id();
   });
-  // A part that has more gave as many as a page holds, so that no id beyond its last is among those
-  // that come first.
+  // A part that has more returned a full page, so none of its later ids belongs on this page.
   more |= all.size() > PageSize(request);
   all.resize(std::min(all.size(), PageSize(request)));
   v1::ListSearchesReply page;

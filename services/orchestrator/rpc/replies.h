@@ -11,21 +11,32 @@
 #include "kernelcast/v1/orchestrator.pb.h"
 #include "services/orchestrator/clients/forecaster_pool.h"
 #include "services/orchestrator/clients/worker_pool.h"
+#include "services/orchestrator/convert/convert.h"
 #include "services/orchestrator/core/engine.h"
 
 namespace kernelcast::orchestrator {
 
 inline constexpr size_t kEvaluationsPerStream = 1024;
 
-// The engine's commands and answers as messages, for whoever serves them.
+// Converts between the engine's commands and results and messages.
 [[nodiscard]] absl::StatusOr<Engine::EvaluateCommand> CommandFromProto(
     const v1::EvaluateRequest& request);
-v1::EvaluateReply ReplyFromRecord(const EvaluationRecord& record);
+// The reply to the request with this id.
+v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record);
+// A reply with `search` and `searches`.
+template <class Reply>
+Reply ReplyFromSearch(const SearchSnapshot& search) {
+  Reply reply;
+  *reply.mutable_search() = ToProto(search);
+  *reply.add_searches() = reply.search();
+  for (const SearchSnapshot& other : search.further) *reply.add_searches() = ToProto(other);
+  return reply;
+}
 // For streams, where an error is a reply.
 v1::EvaluateReply ReplyFromError(const std::string& request_id, const absl::Status& error);
-// What the engine refuses for lack of room is told with the time to come back.
+// Adds a retry delay to RESOURCE_EXHAUSTED errors of the engine.
 absl::Status WithRetryHint(const absl::Status& status);
-// UNAVAILABLE, with the time to come back.
+// UNAVAILABLE with a retry delay.
 absl::Status UnavailableFor(const std::string& message, absl::Duration pause);
 
 v1::OrchestratorDescription MakeDescription(const WorkerPool& workers,
@@ -33,10 +44,10 @@ v1::OrchestratorDescription MakeDescription(const WorkerPool& workers,
                                             const EngineFigures& figures, bool draining);
 
 [[nodiscard]] absl::Status CheckPage(const v1::ListSearchesRequest& request);
-// `searches` in the order of their ids.
+// `searches` must be ordered by id.
 v1::ListSearchesReply MakePage(const v1::ListSearchesRequest& request,
                                const std::vector<SearchSnapshot>& searches);
-// One page of all, out of one page of each part, each for the same request.
+// Merges the pages of all parts, each made for the same request, into one page.
 v1::ListSearchesReply JoinPages(const v1::ListSearchesRequest& request,
                                 const std::vector<v1::ListSearchesReply>& parts);
 

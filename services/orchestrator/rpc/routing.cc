@@ -8,7 +8,7 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr const char* kTraceKeys[] = {"traceparent", "tracestate"};
-// Addresses of replicas that have come and gone.
+// Limit of stubs kept, including those of replicas that are gone.
 constexpr size_t kMaxPeers = 64;
 
 }  // namespace
@@ -43,7 +43,7 @@ std::shared_ptr<v1::Orchestrator::Stub> Router::Peer(const std::string& address)
   if (const auto found = peers_.find(address); found != peers_.end()) return found->second;
   auto channel = MakeChannel(address, channel_);
   if (!channel.ok()) {
-    Log(LogLevel::kError, "another orchestrator cannot be spoken to",
+    Log(LogLevel::kError, "another orchestrator cannot be called",
         {{"address", address}, {"error", std::string(channel.status().message())}});
     return nullptr;
   }

@@ -31,61 +31,61 @@
 
 namespace kernelcast::orchestrator {
 
-// Metadata of a call that one orchestrator passes on to another: the shard that it is for. Such a
-// call is not passed on again.
+// Metadata of a call that one orchestrator forwards to another: the shard it is for. A forwarded
+// call is never forwarded again.
 inline constexpr char kShardKey[] = "kernelcast-shard";
 
-// What of a call goes with it to another orchestrator.
+// The parts of a call that are forwarded with it.
 struct CallOrigin {
   explicit CallOrigin(const grpc::CallbackServerContext& context);
 
   std::chrono::system_clock::time_point deadline;
   std::vector<std::pair<std::string, std::string>> trace;  // traceparent, tracestate
-  std::optional<int> shard;                                // of a call that was passed on
+  std::optional<int> shard;                                // set for a forwarded call
 };
 
-// A call that is on its way to its shard.
+// A call on its way to its shard.
 class Routed {
  public:
   virtual ~Routed() = default;
-  // The leases were looked at: goes on if it waits for somebody to hold the shard, and leaves whom
-  // it was passed on to if that is somebody else by now.
+  // The leases were checked. Continues if the call waits for a holder of its shard, and abandons a
+  // forwarded attempt if the holder has changed.
   virtual void Look() = 0;
 };
 
-// Where calls go: the shards, the channels to other orchestrators, and the calls that are under
-// way to them or wait. Thread-safe.
+// Routes calls: knows the shards, the channels to other orchestrators, and the calls that are
+// forwarded or waiting. Thread-safe.
 class Router {
  public:
-  // All must outlive the router.
+  // All pointers must outlive the router.
   Router(const ShardSet* shards, ChannelOptions channel, absl::Duration patience,
          ReplicaMetrics* metrics);
-  // Ends the calls that were passed on; nobody must wait for them any more.
+  // Ends forwarded calls. Nobody may wait for them any more.
   ~Router();
 
   const ShardSet& shards() const { return *shards_; }
-  // How long a call waits for somebody to hold its shard.
+  // How long a call waits for a holder of its shard.
   absl::Duration patience() const { return patience_; }
-  // Before calls come.
+  // Set before calls arrive.
   void set_own_address(const std::string& address) { own_address_ = address; }
   const std::string& own_address() const { return own_address_; }
 
-  // This orchestrator gives its shards back.
+  // This orchestrator is giving its shards back.
   void BeginDrain() { draining_ = true; }
   bool draining() const { return draining_; }
-  // Nobody will hold what nobody holds now.
+  // Whether nobody will take the shards that are free now.
   bool hopeless() const { return draining_ && !shards_->HasOthers(); }
 
-  // Null: the address is none.
+  // Null: invalid address.
   std::shared_ptr<v1::Orchestrator::Stub> Peer(const std::string& address);
   void Prepare(grpc::ClientContext& context, const CallOrigin& origin, int shard) const;
 
-  // Between these the call is told to Look.
+  // Between Add and Remove, LookAll calls the call's Look.
   void Add(const std::shared_ptr<Routed>& call);
   void Remove(const std::shared_ptr<Routed>& call);
   void LookAll();
 
-  // Around each call that is passed on.
+  // Call PassedOn before and CameBack after each forwarded call.
   void PassedOn();
   void CameBack();
 
@@ -94,7 +94,7 @@ class Router {
   const ChannelOptions channel_;
   const absl::Duration patience_;
   ReplicaMetrics* const metrics_;
-  std::string own_address_;  // constant once calls come
+  std::string own_address_;  // constant once calls arrive
   std::atomic<bool> draining_ = false;
 
   std::mutex mutex_;
@@ -102,11 +102,11 @@ class Router {
   int passed_on_ ABSL_GUARDED_BY(mutex_) = 0;
   // Shared with the calls that use them.
   std::map<std::string, std::shared_ptr<v1::Orchestrator::Stub>> peers_ ABSL_GUARDED_BY(mutex_);
-  // Shared with whoever answers the calls.
+  // Shared with those who answer the calls.
   std::set<std::shared_ptr<Routed>> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Calls back with UNAVAILABLE where nobody else does, as when an engine stops that was asked.
+// Wraps `done` so that it gets UNAVAILABLE if nobody calls it, e.g. when an engine stops.
 template <class Result>
 std::function<void(absl::StatusOr<Result>)> AnsweredAnyway(
     std::function<void(absl::StatusOr<Result>)> done) {
@@ -126,16 +126,16 @@ std::function<void(absl::StatusOr<Result>)> AnsweredAnyway(
   };
 }
 
-// One request on its way to the shard that it is for: answered here where the shard is held, else
-// by whoever holds it, else after waiting for somebody to hold it. Every request may be sent again:
-// they are idempotent by their ids. Thread-safe.
+// One request on its way to its shard: answered here if the shard is held here, otherwise forwarded
+// to its holder; waits if there is none. Requests are idempotent by their ids, so each may be sent
+// again. Thread-safe.
 template <class Request, class Reply>
 class RoutedCall final : public Routed,
                          public std::enable_shared_from_this<RoutedCall<Request, Reply>> {
  public:
   using Done = std::function<void(absl::StatusOr<Reply>)>;
   struct Handlers {
-    // Answers a request for a shard that is held here.
+    // Answers a request for a shard held here.
     std::function<void(const std::shared_ptr<HeldShard>&, const Request&, Done)> here;
     // Asks another orchestrator.
     std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*, Reply*,
@@ -229,7 +229,7 @@ class RoutedCall final : public Routed,
     const std::shared_ptr<v1::Orchestrator::Stub> peer =
         origin_.shard || place.address.empty() ? nullptr : router_->Peer(place.address);
     if (peer == nullptr) {
-      OnResult(absl::UnavailableError("nobody holds the shard at the moment"), nullptr);
+      OnResult(absl::UnavailableError("no orchestrator holds the shard at the moment"), nullptr);
       return;
     }
     auto attempt = std::make_shared<Attempt>();
@@ -268,7 +268,7 @@ class RoutedCall final : public Routed,
           wait_until_ns_ = now_ns + absl::ToInt64Nanoseconds(router_->patience());
         }
         if (now_ns < wait_until_ns_ && handlers_.open() && !router_->hopeless()) {
-          phase_ = Phase::kWaiting;  // for the next look
+          phase_ = Phase::kWaiting;  // until the next Look
           return;
         }
         result = UnavailableFor(std::string(result.status().message()), absl::Seconds(1));
@@ -291,9 +291,9 @@ class RoutedCall final : public Routed,
   int64_t wait_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// A stream of messages from whoever holds a shard, or from one shard after the other, to a client
-// of this orchestrator: a message is read when the one before is written. A shard that nobody holds
-// is waited for; a stream that breaks off ends with UNAVAILABLE, for the client to ask again.
+// Relays a stream of messages from the holder of a shard, or from one shard after another, to a
+// client of this orchestrator. Reads a message when the previous one is written. Waits for a holder
+// if a shard has none. A broken stream ends with UNAVAILABLE, and the client must retry.
 // Thread-safe.
 template <class Request, class Message>
 class Relay final : public Routed, public std::enable_shared_from_this<Relay<Request, Message>> {
@@ -301,7 +301,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
   using Open = std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*,
                                   grpc::ClientReadReactor<Message>*)>;
 
-  // `endless`: has no end of its own, and so ends when this orchestrator drains.
+  // `endless`: the stream has no end of its own, so it ends when this orchestrator drains.
   Relay(Router* router, CallOrigin origin, std::vector<int> shards, bool endless, Request request,
         Open open, StreamSender<Message> sender)
       : router_(router),
@@ -367,13 +367,13 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
     Reader(std::shared_ptr<Relay> relay, std::string address)
         : relay_(std::move(relay)), address_(std::move(address)) {}
 
-    // Keeps itself until the call has ended.
+    // Keeps itself alive until the call has ended.
     void Begin(const std::shared_ptr<Reader>& self, std::shared_ptr<v1::Orchestrator::Stub> peer) {
       self_ = self;
       peer_ = std::move(peer);
       relay_->router_->Prepare(context_, relay_->origin_, relay_->shards_[relay_->next_]);
       relay_->open_(*peer_, &context_, &relay_->request_, this);
-      this->AddHold();  // reads are started from elsewhere
+      this->AddHold();  // reads are started outside of reactions
       this->StartCall();
     }
 
@@ -464,7 +464,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
           wait_until_ns_ = now_ns + absl::ToInt64Nanoseconds(router_->patience());
         }
         expired = now_ns >= wait_until_ns_ || router_->hopeless();
-        if (!expired) return;  // until the next look
+        if (!expired) return;  // until the next Look
         done_ = true;
       } else {
         reader_ = std::make_shared<Reader>(this->shared_from_this(), holder);
@@ -476,7 +476,8 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
     }
     if (expired) {
       router_->Remove(this->shared_from_this());
-      sender_.FinishWith(UnavailableFor("nobody holds the shard at the moment", absl::Seconds(1)));
+      sender_.FinishWith(
+          UnavailableFor("no orchestrator holds the shard at the moment", absl::Seconds(1)));
     } else if (wanted) {
       reader->Want();
     }
@@ -500,11 +501,11 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
         more = true;
       } else if (status.code() == absl::StatusCode::kUnavailable && !received &&
                  (wait_until_ns_ == 0 || now_ns < wait_until_ns_)) {
-        // It has not begun yet: the shard was on its way to another.
+        // The call has not begun: the shard was moving to another holder.
         if (wait_until_ns_ == 0) {
           wait_until_ns_ = now_ns + absl::ToInt64Nanoseconds(router_->patience());
         }
-        return;  // until the next look
+        return;  // until the next Look
       } else {
         done_ = true;
       }
@@ -514,7 +515,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
       return;
     }
     router_->Remove(this->shared_from_this());
-    // Nobody here has cancelled it, so it broke off.
+    // This orchestrator did not cancel it, so the connection broke.
     sender_.FinishWith(status.code() == absl::StatusCode::kCancelled
                            ? absl::UnavailableError("the shard has gone to another orchestrator; "
                                                     "ask again from the last sequence number seen")
@@ -530,14 +531,14 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
   const StreamSender<Message> sender_;
 
   std::mutex mutex_;
-  size_t next_ = 0;  // of shards_; changes only while there is no reader
+  size_t next_ = 0;  // index into shards_; changes only while there is no reader
   bool wanted_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Reader> reader_ ABSL_GUARDED_BY(mutex_);  // shared with its call
   int64_t wait_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The client's end of a Relay.
+// The client's side of a Relay.
 template <class Request, class Message>
 class RelayStream final : public WriteStream<Message> {
  public:
@@ -557,7 +558,7 @@ class RelayStream final : public WriteStream<Message> {
   const std::shared_ptr<Relay<Request, Message>> relay_;  // shared with its reader
 };
 
-// A stream that has nothing but an end.
+// A stream that ends at once with a status.
 template <class Message>
 class EndedStream final : public WriteStream<Message> {
  public:

@@ -6,7 +6,6 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// The later first.
 bool StartedLater(const EngineOverview::SearchFigures& a, const EngineOverview::SearchFigures& b) {
   return a.started_ns > b.started_ns;
 }
@@ -17,6 +16,7 @@ bool EndedLater(const EngineOverview::SearchFigures& a, const EngineOverview::Se
 }  // namespace
 
 void StatusBoard::OnDecided(const Evaluation& evaluation, const Decision& decision) {
+  if (evaluation.mode == EvaluateMode::kFinal && evaluation.generated) return;
   const std::lock_guard lock(mutex_);
   auto found = view_.decisions.find(evaluation.candidate.target);
   if (found == view_.decisions.end()) {
@@ -24,6 +24,7 @@ void StatusBoard::OnDecided(const Evaluation& evaluation, const Decision& decisi
     found = view_.decisions.try_emplace(room ? evaluation.candidate.target : "other").first;
   }
   ++found->second[decision.reason];
+  if (!evaluation.repeated) ++view_.candidates[found->first];
 }
 
 void StatusBoard::OnFigures(const EngineFigures& figures) {
@@ -48,7 +49,7 @@ void StatusBoard::OnOverview(const EngineOverview& overview) {
   view_.running = std::move(running);
   view_.running_left_out = left_out;
   if (ended.empty()) return;
-  // One that ended in the very moment of the last overview is told of twice.
+  // A search that ended at the moment of the last overview is reported twice.
   for (EngineOverview::SearchFigures& known : view_.ended) {
     const bool again = std::any_of(ended.begin(), ended.end(), [&](const auto& search) {
       return search.search_id == known.search_id;

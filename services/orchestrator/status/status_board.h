@@ -14,25 +14,26 @@
 
 namespace kernelcast::orchestrator {
 
-// What the engine has told lately.
+// The latest notifications of the engine.
 struct StatusView {
   EngineFigures figures;
-  int64_t overview_ns = 0;  // when the following was so, by the wall clock; 0: not known yet
+  int64_t overview_ns = 0;  // wall clock time of the data below; 0: no data yet
   std::vector<EngineOverview::Queue> queues;
-  std::vector<EngineOverview::SearchFigures> running;  // the latest first
+  std::vector<EngineOverview::SearchFigures> running;  // latest first
   uint64_t running_left_out = 0;
-  std::vector<EngineOverview::SearchFigures> ended;  // the latest first
-  // Since the process started, by target.
+  std::vector<EngineOverview::SearchFigures> ended;  // latest first
+  // By target, since the process started: decisions without confirmations, and the candidates they
+  // are about, each counted once per search.
   std::map<std::string, std::map<DecisionReason, uint64_t>> decisions;
+  std::map<std::string, uint64_t> candidates;
 };
 
-// Remembers what the engine tells, so that whoever wants to see it need not ask the engine.
-// Bounded. Thread-safe.
+// Keeps what the engine reports, so that readers need not ask the engine. Bounded. Thread-safe.
 class StatusBoard final : public EngineObserver {
  public:
   static constexpr size_t kMaxRunning = 100;
   static constexpr size_t kMaxEnded = 50;
-  static constexpr size_t kMaxTargets = 16;  // further ones count as "other"
+  static constexpr size_t kMaxTargets = 16;  // further targets count as "other"
 
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation&, const EvaluationSettled&) override {}

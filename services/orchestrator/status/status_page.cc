@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,48 +16,43 @@ namespace kernelcast::orchestrator {
 namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int kBarWidth = 120;
+constexpr int kBarWidth = 110;
 
-// Where candidates go, in the order in which they are drawn.
-struct Route {
-  const char* name;  // also the class of its colour
-  uint64_t count = 0;
-};
-using Routes = std::array<Route, 6>;
-
-constexpr Routes kNoRoutes = {
-    {{"deferred"}, {"promoted"}, {"audited"}, {"measured"}, {"pruned"}, {"rejected"}}};
+// Routes that are drawn, in drawing order.
+constexpr std::array kDrawn = {Route::kSelected,   Route::kPromoted,  Route::kDeferred,
+                               Route::kAudited,    Route::kBootstrap, Route::kRequested,
+                               Route::kUnforecast, Route::kReused,    Route::kPruned,
+                               Route::kRejected,   Route::kDuplicate};
+using Routes = std::map<Route, uint64_t>;
 
 uint64_t Total(const Routes& routes) {
   uint64_t total = 0;
-  for (const Route& route : routes) total += route.count;
+  for (const auto& [route, count] : routes) total += count;
   return total;
 }
 
+uint64_t CountOf(const Routes& routes, Route route) {
+  const auto found = routes.find(route);
+  return found == routes.end() ? 0 : found->second;
+}
+
 Routes RoutesOf(const std::map<DecisionReason, uint64_t>& decisions) {
-  Routes routes = kNoRoutes;
-  for (const auto& [reason, count] : decisions) {
-    size_t index = 3;
-    if (reason == DecisionReason::kLowConfidence) index = 0;
-    if (reason == DecisionReason::kPromising) index = 1;
-    if (reason == DecisionReason::kAudit) index = 2;
-    if (KindOf(reason) == DecisionKind::kPrune) index = 4;
-    if (KindOf(reason) == DecisionKind::kReject) index = 5;
-    routes[index].count += count;
-  }
+  Routes routes;
+  for (const auto& [reason, count] : decisions) routes[RouteOf(reason)] += count;
   return routes;
 }
 
 Routes RoutesOf(const SearchCounts& counts) {
-  Routes routes = kNoRoutes;
-  routes[0].count = counts.deferred;
-  routes[1].count = counts.promoted;
-  routes[2].count = counts.audited;
-  routes[4].count = counts.pruned;
-  routes[5].count = counts.rejected;
-  const uint64_t told = Total(routes);
-  routes[3].count = counts.decided > told ? counts.decided - told : 0;
-  return routes;
+  return {{Route::kSelected, counts.selected},     {Route::kPromoted, counts.promoted},
+          {Route::kDeferred, counts.deferred},     {Route::kAudited, counts.audited},
+          {Route::kBootstrap, counts.bootstrap},   {Route::kRequested, counts.requested},
+          {Route::kUnforecast, counts.unforecast}, {Route::kPruned, counts.pruned},
+          {Route::kRejected, counts.rejected}};
+}
+
+absl::string_view NameOf(Route route) {
+  const std::string_view name = Name(route);
+  return {name.data(), name.size()};
 }
 
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
@@ -99,22 +95,23 @@ std::string Bar(const Routes& routes) {
   std::string label;
   std::string parts;
   uint64_t before = 0;
-  for (const Route& route : routes) {
-    if (route.count == 0) continue;
-    const auto at = [total](uint64_t count) {
-      return kBarWidth * static_cast<double>(count) / static_cast<double>(total);
+  for (const Route route : kDrawn) {
+    const uint64_t count = CountOf(routes, route);
+    if (count == 0) continue;
+    const auto at = [total](uint64_t part) {
+      return kBarWidth * static_cast<double>(part) / static_cast<double>(total);
     };
     absl::StrAppend(&parts, absl::StrFormat("<rect class=\"%s\" x=\"%.2f\" y=\"0\" width=\"%.2f\" "
                                             "height=\"12\"/>",
-                                            route.name, at(before), at(route.count)));
-    absl::StrAppend(&label, label.empty() ? "" : ", ", route.count, " ", route.name);
-    before += route.count;
+                                            NameOf(route), at(before), at(count)));
+    absl::StrAppend(&label, label.empty() ? "" : ", ", count, " ", NameOf(route));
+    before += count;
   }
   return absl::StrCat("<svg role=\"img\" width=\"", kBarWidth, "\" height=\"12\"><title>", label,
                       "</title>", parts, "</svg>");
 }
 
-// A table that grows row by row. Cells are HTML.
+// A table built row by row. Cells are HTML.
 class Table {
  public:
   struct Column {
@@ -157,7 +154,7 @@ std::string BestCell(const Ratio& best) {
 std::string RiskCell(const RiskReport& risk) {
   const SelectiveRisk& selective = risk.selective_risk;
   if (selective.labels == 0) return "–";
-  // Of a handful of audits the estimate alone would mislead.
+  // With only a few audits the estimate alone would mislead.
   if (selective.low <= 0 && selective.high >= 1) {
     return absl::StrCat("<span class=\"faint\">not known yet, of ", Percent(risk.options.alpha),
                         "</span>");
@@ -169,10 +166,7 @@ std::string RiskCell(const RiskReport& risk) {
 }
 
 std::string Searches(const std::vector<EngineOverview::SearchFigures>& searches, int64_t now_ns) {
-  Table table({{"Search", "text"},
-               {"Problem", "text"},
-               {"Target"},
-               {"Policy"},
+  Table table({{"Search"},
                {"Status", "text"},
                {"Best"},
                {"Decided", "number"},
@@ -181,25 +175,25 @@ std::string Searches(const std::vector<EngineOverview::SearchFigures>& searches,
                {"Pruned", "number"},
                {"Measured", "number"},
                {"Selective risk"},
-               {"Device time spent", "number"},
-               {"avoided", "number"},
+               {"Device time", "number"},
                {"Age", "number"}});
   for (const EngineOverview::SearchFigures& search : searches) {
     const SearchCounts& counts = search.counts;
-    std::string status =
-        absl::StrCat("<span class=\"", search.status == SearchStatus::kFailed ? "bad" : "", "\">",
-                     NameOf(search.status), "</span>");
-    if (!search.end_reason.empty()) {
-      absl::StrAppend(&status, " <span class=\"faint\">", EscapedForPage(search.end_reason),
-                      "</span>");
-    }
-    table.Row({EscapedForPage(search.search_id), EscapedForPage(search.problem_name),
-               EscapedForPage(search.target), EscapedForPage(search.policy), status,
-               BestCell(search.best), absl::StrCat(counts.decided), Bar(RoutesOf(counts)),
-               Share(counts.deferred, counts.decided), Share(counts.pruned, counts.decided),
-               absl::StrCat(counts.measured), RiskCell(search.risk),
-               Duration(counts.device_time_spent_ns), Duration(DeviceTimeAvoidedNs(counts)),
-               Duration(now_ns - (search.ended_ns == 0 ? search.started_ns : search.ended_ns))});
+    const std::string id = EscapedForPage(search.search_id);
+    std::string status = absl::StrCat(
+        "<span class=\"", search.status == SearchStatus::kFailed ? "bad" : "", "\">",
+        NameOf(search.status), "</span> <span class=\"faint\">", EscapedForPage(search.end_reason),
+        "<br>", EscapedForPage(search.policy), "</span>");
+    table.Row(
+        {absl::StrCat("<span class=\"id\" title=\"", id, "\">", id,
+                      "</span><br><span class=\"faint\">", EscapedForPage(search.problem_name),
+                      ", ", EscapedForPage(search.target), "</span>"),
+         status, BestCell(search.best), absl::StrCat(counts.decided()), Bar(RoutesOf(counts)),
+         Share(counts.deferred, counts.decided()), Share(counts.pruned, counts.decided()),
+         absl::StrCat(counts.measured), RiskCell(search.risk),
+         absl::StrCat(Duration(counts.device_time_spent_ns), "<br><span class=\"faint\">",
+                      Duration(counts.device_time_avoided_ns), " avoided</span>"),
+         Duration(now_ns - (search.ended_ns == 0 ? search.started_ns : search.ended_ns))});
   }
   return table.End();
 }
@@ -249,8 +243,8 @@ std::string Queues(const StatusView& view, int64_t now_ns) {
 
 std::string DecisionsByTarget(const StatusView& view) {
   std::string html = "<p>";
-  for (const Route& route : kNoRoutes) {
-    absl::StrAppend(&html, "<span class=\"key ", route.name, "\"></span>", route.name);
+  for (const Route route : kDrawn) {
+    absl::StrAppend(&html, "<span class=\"key ", NameOf(route), "\"></span>", NameOf(route));
   }
   html += "</p>\n";
   Table table({{"Target"},
@@ -262,14 +256,16 @@ std::string DecisionsByTarget(const StatusView& view) {
   for (const auto& [target, decisions] : view.decisions) {
     const Routes routes = RoutesOf(decisions);
     const uint64_t total = Total(routes);
+    const auto found = view.candidates.find(target);
+    const uint64_t candidates = found == view.candidates.end() ? 0 : found->second;
     std::vector<std::string> reasons;
     for (const auto& [reason, count] : decisions) {
       const std::string_view name = Name(reason);
       reasons.push_back(absl::StrCat(absl::string_view(name.data(), name.size()), "&nbsp;", count));
     }
     table.Row({EscapedForPage(target), absl::StrCat(total), Bar(routes),
-               Share(routes[0].count, total), Share(routes[4].count, total),
-               absl::StrJoin(reasons, ", ")});
+               Share(CountOf(routes, Route::kDeferred), candidates),
+               Share(CountOf(routes, Route::kPruned), total), absl::StrJoin(reasons, ", ")});
   }
   return html + table.End();
 }
@@ -295,12 +291,13 @@ std::string EscapedForPage(std::string_view text) {
 }
 
 std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns) {
-  Routes routes = kNoRoutes;
+  Routes routes;
   for (const auto& [target, decisions] : view.decisions) {
-    const Routes one = RoutesOf(decisions);
-    for (size_t i = 0; i < routes.size(); ++i) routes[i].count += one[i].count;
+    for (const auto& [route, count] : RoutesOf(decisions)) routes[route] += count;
   }
   const uint64_t decided = Total(routes);
+  uint64_t candidates = 0;
+  for (const auto& [target, count] : view.candidates) candidates += count;
   const auto ready = std::count_if(peers.workers.begin(), peers.workers.end(),
                                    [](const StatusPeer& worker) { return worker.healthy; });
 
@@ -312,13 +309,15 @@ std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, i
       "orchestrator</h1>\n"
       "<p class=\"faint\">version ",
       EscapedForPage(Version()), ", revision ", EscapedForPage(Revision()), ", ",
-      view.overview_ns == 0 ? std::string("starting")
-                            : absl::StrCat("as of ", Duration(now_ns - view.overview_ns),
-                                           " ago, shown anew every 5 s"),
+      view.overview_ns == 0
+          ? std::string("starting")
+          : absl::StrCat("as of ", Duration(now_ns - view.overview_ns), " ago, updated every 5 s"),
       "</p>\n<div class=\"tiles\">\n");
   absl::StrAppend(
-      &html, Tile("Defer rate", Share(routes[0].count, decided), "of decisions since start"),
-      Tile("Pruned", Share(routes[4].count, decided), "settled without a device"),
+      &html,
+      Tile("Defer rate", Share(CountOf(routes, Route::kDeferred), candidates),
+           "of candidates since start"),
+      Tile("Pruned", Share(CountOf(routes, Route::kPruned), decided), "settled without a device"),
       Tile("Searches", absl::StrCat(view.figures.running_searches), "running"),
       Tile("Candidates", absl::StrCat(view.figures.live_evaluations), "in flight"),
       Tile("Workers",

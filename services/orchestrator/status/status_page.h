@@ -11,15 +11,15 @@
 
 namespace kernelcast::orchestrator {
 
-// Another process, as the orchestrator sees it.
+// Another process, as seen by the orchestrator.
 struct StatusPeer {
   std::string address;
   bool healthy = false;
   bool draining = false;
-  bool left_out = false;  // healthy, and not asked all the same where there are others
+  bool left_out = false;  // healthy, but not used while there are others
   std::string reason;     // why it is not healthy
   std::string name;
-  // "cuda on NVIDIA H200", one for each target.
+  // One per target: "cuda on NVIDIA H200".
   std::vector<std::string> targets;
 };
 
@@ -28,16 +28,17 @@ struct StatusPeers {
   std::vector<StatusPeer> forecasters;
 };
 
-// The page, in HTML: no scripts, no style but that of kStatusStylePath, nothing from elsewhere. Of
-// each list at most kMaxPeers and what StatusBoard keeps; every text is escaped and cut.
+// Renders the page as HTML without scripts, with no style sheet other than kStatusStylePath, and
+// without external resources. Lists are limited to kMaxPeers and to what StatusBoard keeps. Every
+// text is truncated and escaped.
 std::string RenderStatusPage(const StatusView& view, const StatusPeers& peers, int64_t now_ns);
 
 inline constexpr size_t kMaxPeers = 200;
 inline constexpr size_t kMaxTextBytes = 300;
 inline constexpr const char kStatusStylePath[] = "/style.css";
-std::string_view StatusStyle();
+std::string StatusStyle();
 
-// The text as HTML shows it, of at most kMaxTextBytes before it is escaped.
+// The text escaped for HTML, after truncation to kMaxTextBytes.
 std::string EscapedForPage(std::string_view text);
 
 }  // namespace kernelcast::orchestrator

@@ -27,7 +27,7 @@ constexpr const char kHtml[] = "text/html; charset=utf-8";
 constexpr const char kCss[] = "text/css; charset=utf-8";
 constexpr const char kPlain[] = "text/plain; charset=utf-8";
 
-// Nothing but the page's own style; nobody may frame it.
+// Allows only the page's own style sheet, and no framing.
 constexpr const char kSecurityHeaders[] =
     "Content-Security-Policy: default-src 'none'; style-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'\r\n"
@@ -54,12 +54,12 @@ absl::StatusOr<HostAndPort> Parse(const std::string& address) {
   if (colon == std::string::npos || !host_is_fine ||
       !absl::SimpleAtoi(address.substr(colon + 1), &parsed.port) || parsed.port < 0 ||
       parsed.port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is no host:port"));
+    return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not of the form host:port"));
   }
   return parsed;
 }
 
-// Of a Host header.
+// The host in a Host header.
 std::string_view HostOf(std::string_view header) {
   if (!header.empty() && header.front() == '[') return header.substr(0, header.find(']') + 1);
   return header.substr(0, header.find(':'));
@@ -88,7 +88,7 @@ class StatusServer::Impl {
     mg_callbacks callbacks = {};
     callbacks.begin_request = &Impl::OnRequest;
     callbacks.log_message = &Impl::OnMessage;
-    // Four readers that take nothing hold the page for five seconds, and nothing else.
+    // Four clients that do not read can block the page for five seconds, and nothing else.
     std::array<const char*, 11> settings = {"listening_ports",
                                             listen.c_str(),
                                             "num_threads",
@@ -118,7 +118,7 @@ class StatusServer::Impl {
   const std::string& address() const { return address_; }
 
  private:
-  // The library looks whether it is to stop when somebody knocks, and else every two seconds.
+  // The library checks for a stop request on each connection, otherwise every two seconds.
   void Stop() {
     std::mutex mutex;
     std::condition_variable changed;
@@ -147,7 +147,7 @@ class StatusServer::Impl {
       const std::lock_guard lock(self->mutex_);
       self->message_ = message;
     }
-    return 1;  // not to be printed
+    return 1;  // suppresses the library's output
   }
 
   static int OnRequest(mg_connection* connection) {
@@ -197,7 +197,7 @@ class StatusServer::Impl {
     return page_;
   }
 
-  // Constant once it serves.
+  // Constant once serving.
   const std::string host_;
   const std::function<std::string()> render_;
   int port_ = 0;
@@ -207,7 +207,7 @@ class StatusServer::Impl {
   std::mutex mutex_;
   std::string page_ ABSL_GUARDED_BY(mutex_);
   int64_t rendered_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string message_ ABSL_GUARDED_BY(mutex_);  // the last one of the library's
+  std::string message_ ABSL_GUARDED_BY(mutex_);  // the library's last message
 };
 
 absl::StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(

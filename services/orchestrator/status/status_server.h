@@ -9,18 +9,19 @@
 
 namespace kernelcast::orchestrator {
 
-// Serves the status page by HTTP, to GET and HEAD, without asking who it is: on an address that
-// only those reach who may see it. Requests must name the server by an address, by localhost or by
-// the host that it listens on; others, which a web page elsewhere may have brought about by a name
-// of its own, get 421. Thread-safe.
+// Serves the status page over HTTP, for GET and HEAD, without authentication, so the address must
+// be reachable only by those allowed to see it. Requests must name the server by an address, by
+// localhost or by its listen host. Others get 421, which prevents DNS rebinding by web pages.
+// Thread-safe.
 class StatusServer {
  public:
-  // `render` makes the page, at most once in half a second, on a thread of the server's; it must
-  // not wait for long, and must be callable until the server is gone. `address` is host:port; port
-  // 0 picks one. INVALID_ARGUMENT: that is no address. UNAVAILABLE: it cannot be bound.
+  // `render` returns the page. It is called at most every half second on a thread of the server,
+  // must be quick, and must be callable until the server is destroyed. `address` is host:port; port
+  // 0 picks a free port. INVALID_ARGUMENT: invalid address. UNAVAILABLE: the address cannot be
+  // bound.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<StatusServer>> Start(
       const std::string& address, std::function<std::string()> render);
-  // Waits for requests under way.
+  // Waits for running requests.
   ~StatusServer();
 
   // host:port, as bound.

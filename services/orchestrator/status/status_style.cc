@@ -1,9 +1,11 @@
+#include "common/domain/route_palette.h"
 #include "services/orchestrator/status/status_page.h"
 
 namespace kernelcast::orchestrator {
 
-std::string_view StatusStyle() {
-  return R"(:root { color-scheme: light dark; --text: #1c2430; --faint: #66707f; --line: #d8dde4;
+std::string StatusStyle() {
+  return RoutePaletteCss() +
+         R"(:root { color-scheme: light dark; --text: #1c2430; --faint: #66707f; --line: #d8dde4;
   --page: #f4f6f8; --card: #ffffff; --bad: #c3312f; --good: #1f7a3f; }
 @media (prefers-color-scheme: dark) { :root { --text: #e4e8ee; --faint: #93a0b0; --line: #333c48;
   --page: #12161c; --card: #1b2129; --bad: #ff7b72; --good: #56d17f; } }
@@ -27,12 +29,12 @@ th, td { text-align: left; padding: .35rem .55rem; border-bottom: 1px solid var(
 tr:last-child td { border-bottom: 0; }
 th { color: var(--faint); font-weight: 500; white-space: normal; }
 td.number, th.number { text-align: right; }
-td.text { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; max-width: 26rem; }
+td.text { white-space: normal; overflow-wrap: break-word; min-width: 7rem; max-width: 18rem; }
+.id { display: inline-block; max-width: 21rem; overflow: hidden; text-overflow: ellipsis;
+  vertical-align: bottom; font: 12.5px ui-monospace, Menlo, Consolas, monospace; }
 svg { display: block; }
-.deferred { fill: #e07b1f; background: #e07b1f; } .promoted { fill: #3a9d5d; background: #3a9d5d; }
-.audited { fill: #8e5bd0; background: #8e5bd0; } .measured { fill: #d6b32a; background: #d6b32a; }
-.pruned { fill: #3b7dd8; background: #3b7dd8; } .rejected { fill: #8b94a0; background: #8b94a0; }
-.key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin: 0 .3rem 0 .9rem; }
+rect { fill: var(--c); }
+.key { display: inline-block; width: .7rem; height: .7rem; border-radius: 2px; margin: 0 .3rem 0 .9rem; background: var(--c); }
 )";
 }
 

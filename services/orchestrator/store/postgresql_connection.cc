@@ -20,7 +20,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// Object ids of PostgreSQL's own types, which never change.
+// Object ids of PostgreSQL's built-in types, which never change.
 constexpr uint32_t kBytea = 17;
 constexpr uint32_t kInt8 = 20;
 constexpr uint32_t kText = 25;
@@ -28,7 +28,7 @@ constexpr uint32_t kByteaArray = 1001;
 constexpr uint32_t kTextArray = 1009;
 
 constexpr int kBinary = 1;
-// How soon it is seen that somebody wants an end.
+// How quickly a stop request is noticed.
 constexpr int kSliceMs = 50;
 constexpr auto kReopenPause = std::chrono::milliseconds(100);
 
@@ -57,7 +57,7 @@ std::string ArrayBytes(uint32_t type, std::span<const Value> values, bool empty_
   return bytes;
 }
 
-// libpq ends its messages with a newline.
+// libpq's messages end with a newline.
 std::string Message(const char* text) {
   return std::string(absl::StripTrailingAsciiWhitespace(text != nullptr ? text : ""));
 }
@@ -90,7 +90,7 @@ struct FreeOptions {
 };
 
 void LogNotice(void*, const char* message) {
-  Log(LogLevel::kWarning, "the database says", {{"notice", Message(message)}});
+  Log(LogLevel::kWarning, "notice from the database", {{"notice", Message(message)}});
 }
 
 }  // namespace
@@ -102,9 +102,9 @@ absl::Status CheckPostgresqlUri(const std::string& uri) {
   char* error = nullptr;
   const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(PQconninfoParse(uri.c_str(), &error));
   if (parsed == nullptr) {
-    // The message may repeat what stands where a password is meant.
+    // The message may contain a misplaced password.
     PQfreemem(error);
-    return absl::InvalidArgumentError("it is no URI that libpq can read");
+    return absl::InvalidArgumentError("libpq cannot parse this URI");
   }
   for (const PQconninfoOption* option = parsed.get(); option->keyword != nullptr; ++option) {
     const std::string_view keyword = option->keyword;
@@ -118,7 +118,7 @@ absl::Status CheckPostgresqlUri(const std::string& uri) {
 }
 
 int64_t PostgresqlInt(std::string_view bytes) {
-  // Sign-extended from its first byte.
+  // Sign-extends from the first byte.
   auto value = static_cast<uint64_t>(
       bytes.empty() ? 0 : static_cast<int64_t>(static_cast<signed char>(bytes.front())));
   for (const char byte : bytes.substr(std::min<size_t>(1, bytes.size()))) {
@@ -180,8 +180,8 @@ absl::StatusOr<std::unique_ptr<PostgresqlConnection>> PostgresqlConnection::Open
   if (!options.password_file.empty()) {
     KC_ASSIGN_OR_RETURN(password, ReadPassword(options.password_file));
   }
-  // Of a keyword that comes twice the last one counts, so that the URI overrides what stands before
-  // it. A server that has gone without a word is noticed within seconds.
+  // The last occurrence of a keyword counts, so the URI overrides the settings before it. The
+  // keepalive settings detect a vanished server within seconds.
   std::vector<std::pair<const char*, const char*>> settings = {
       {"application_name", "kernelcast-orchestrator"},
       {"connect_timeout", "5"},
@@ -232,7 +232,7 @@ absl::StatusOr<std::unique_ptr<PostgresqlConnection>> PostgresqlConnection::Reop
     auto connection = Open(options, stop);
     if (connection.ok() || Clock::Real().MonotonicNs() >= limit_ns) return connection;
     if (stop != nullptr && *stop) return absl::CancelledError("event log: stopped");
-    // There is nothing to wait on: a server that comes back does not call.
+    // Nothing signals the server's return, so this polls.
     std::this_thread::sleep_for(kReopenPause);
   }
 }
@@ -280,7 +280,7 @@ absl::Status PostgresqlConnection::Flush(int64_t deadline_ns) {
     if (left == 0) return absl::OkStatus();
     if (left < 0) return Error(nullptr, "send");
     KC_RETURN_IF_ERROR(Wait(/*for_writing=*/true, deadline_ns));
-    // What the server says meanwhile must be taken, or both sides wait for each other.
+    // Reads what the server sends in the meantime; otherwise both sides could wait for each other.
     if (PQconsumeInput(connection_.get()) == 0) return Error(nullptr, "send");
   }
 }
@@ -327,7 +327,7 @@ absl::StatusOr<PostgresqlRows> PostgresqlConnection::Execute(
   }
   const std::vector<int> formats(values.size(), kBinary);
   const auto count = static_cast<int>(values.size());
-  // Statement names are cut at 63 bytes.
+  // Statement names are limited to 63 bytes.
   const std::string name = absl::StrCat("k", std::hash<std::string>()(sql));
   if (!prepared_.contains(sql)) {
     if (PQsendPrepare(connection_.get(), name.c_str(), sql.c_str(), count, types.data()) == 0) {
@@ -349,7 +349,7 @@ absl::Status PostgresqlConnection::Script(const std::string& sql) {
 }
 
 absl::Status PostgresqlConnection::CopyOut(const std::string& sql, const RowVisitor& visit) {
-  // "PGCOPY\n\377\r\n\0", flags, and the length of an extension, which there is none of.
+  // "PGCOPY\n\377\r\n\0", flags, and the length of an extension, which is empty.
   constexpr size_t kHeaderBytes = 19;
   if (PQsendQuery(connection_.get(), sql.c_str()) == 0) return Error(nullptr, "send");
   KC_RETURN_IF_ERROR(Flush(Deadline()));
@@ -358,7 +358,7 @@ absl::Status PostgresqlConnection::CopyOut(const std::string& sql, const RowVisi
     const PostgresqlRows begun(result);
     if (PQresultStatus(result) != PGRES_COPY_OUT) {
       absl::Status status = Error(result, "read");
-      // Takes what else the server has to say, so that the connection may be used again.
+      // Reads the rest of the server's reply, so that the connection can be reused.
       if (usable()) Finished().IgnoreError();
       return status;
     }
@@ -387,14 +387,14 @@ absl::Status PostgresqlConnection::CopyOut(const std::string& sql, const RowVisi
     };
     if (rest.empty()) continue;
     const int64_t count = PostgresqlInt(take(2));
-    if (count < 0) continue;  // the end
+    if (count < 0) continue;  // end of data
     fields.clear();
     for (int64_t i = 0; i < count; ++i) {
       const int64_t bytes = PostgresqlInt(take(4));
       fields.push_back(take(static_cast<size_t>(std::max<int64_t>(0, bytes))));
     }
     if (absl::Status status = visit(fields); !status.ok()) {
-      given_up_ = true;  // the rest is not waited for
+      given_up_ = true;  // do not read the rest
       return status;
     }
   }

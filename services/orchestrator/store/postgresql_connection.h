@@ -21,28 +21,30 @@ struct pg_result;
 namespace kernelcast::orchestrator {
 
 struct PostgresqlOptions {
-  // "postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE", or whatever else
-  // libpq takes in such a URI, but for a password.
+  // "postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE", or any other URI
+  // that libpq accepts, but without a password.
   std::string uri;
-  // File whose first line is the password, read anew for each connection; empty: none, or libpq's
+  // File whose first line is the password, read again for each connection. Empty: none, or libpq's
   // own password file.
   std::string password_file;
-  // A statement that takes longer has failed, and its connection with it.
+  // A statement that takes longer fails, together with its connection.
   absl::Duration statement_timeout = absl::Seconds(30);
-  // How long a server that is away is waited for, by those who have a connection already.
+  // How long an existing user waits for an unavailable server.
   absl::Duration reconnect_timeout = absl::Seconds(30);
+  // Opens a shard that has lost events, keeping those before the first loss.
+  bool accept_loss = false;
 };
 
-// INVALID_ARGUMENT: it is no such URI, or holds a password, which every process of the machine
-// could read on the command line.
+// INVALID_ARGUMENT: not such a URI, or it contains a password. Every process of the machine could
+// read a password on the command line.
 [[nodiscard]] absl::Status CheckPostgresqlUri(const std::string& uri);
 
-// A parameter of a statement in PostgreSQL's binary form.
+// A statement parameter in PostgreSQL's binary format.
 class PostgresqlValue {
  public:
   static PostgresqlValue Int(int64_t value);
   static PostgresqlValue Text(std::string_view value);
-  // One-dimensional; empty elements become NULL where asked for.
+  // One-dimensional arrays. With `empty_is_null`, empty elements become NULL.
   static PostgresqlValue TextArray(std::span<const std::string_view> values, bool empty_is_null);
   static PostgresqlValue BytesArray(std::span<const std::string> values);
 
@@ -55,18 +57,18 @@ class PostgresqlValue {
   std::string bytes_;
 };
 
-// What a statement returned, in binary form.
+// Rows returned by a statement, in binary format.
 class PostgresqlRows {
  public:
   explicit PostgresqlRows(pg_result* result) : result_(result) {}
 
   int count() const;
-  // Rows that were inserted, updated or deleted.
+  // Number of rows inserted, updated or deleted.
   int64_t affected() const;
   bool IsNull(int row, int column) const;
-  int64_t Int(int row, int column) const;  // of smallint, integer or bigint
+  int64_t Int(int row, int column) const;  // smallint, integer or bigint
   bool Bool(int row, int column) const;
-  // Of text or bytea; valid as long as the rows are.
+  // text or bytea. Valid as long as the rows.
   std::string_view Bytes(int row, int column) const;
   std::string Text(int row, int column) const { return std::string(Bytes(row, column)); }
 
@@ -77,38 +79,38 @@ class PostgresqlRows {
   std::unique_ptr<pg_result, Clear> result_;
 };
 
-// One connection to a PostgreSQL server. Every call is bounded in time. Errors have the code of
-// their SQLSTATE: UNAVAILABLE (connection lost, server shutting down, ...), RESOURCE_EXHAUSTED
-// (disk full, too many connections), DATA_LOSS (damaged), PERMISSION_DENIED, else UNAVAILABLE.
+// A connection to a PostgreSQL server. Every call has a time limit. The error code follows the
+// SQLSTATE: RESOURCE_EXHAUSTED (disk full, too many connections), DATA_LOSS (damaged),
+// PERMISSION_DENIED, otherwise UNAVAILABLE (connection lost, server shutting down, ...).
 //
 // Not thread-safe.
 class PostgresqlConnection {
  public:
-  // Whoever sets `stop` (which may be null and must outlive the connection) ends what is under way
-  // with CANCELLED. The session commits durably, isolates as READ COMMITTED and ends itself when it
+  // Setting `stop` ends running calls with CANCELLED; it may be null and must outlive the
+  // connection. The session commits durably, uses READ COMMITTED isolation, and ends itself if it
   // leaves a transaction open.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PostgresqlConnection>> Open(
       const PostgresqlOptions& options, const std::atomic<bool>* stop);
-  // As Open, again and again until the server answers or options.reconnect_timeout has passed.
+  // Retries Open until the server responds or options.reconnect_timeout has passed.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PostgresqlConnection>> Reopen(
       const PostgresqlOptions& options, const std::atomic<bool>* stop);
   ~PostgresqlConnection();
   PostgresqlConnection(const PostgresqlConnection&) = delete;
   PostgresqlConnection& operator=(const PostgresqlConnection&) = delete;
 
-  // Runs one statement, prepared under its own text the first time.
+  // Runs one statement. Prepares it on first use, under its own text.
   [[nodiscard]] absl::StatusOr<PostgresqlRows> Execute(
       const std::string& sql, std::span<const PostgresqlValue> values = {});
-  // Runs statements without parameters or results.
+  // Runs statements without parameters and results.
   [[nodiscard]] absl::Status Script(const std::string& sql);
-  // Runs "COPY (...) TO STDOUT (FORMAT binary)" and calls back for each row, whose fields are valid
-  // for the time of the call, while the server sends the next ones. An error of the callback's ends
-  // the statement.
+  // Runs "COPY (...) TO STDOUT (FORMAT binary)" and calls `visit` for each row while the server
+  // sends the next ones. The fields are valid during the call. An error from `visit` ends the
+  // statement.
   using RowVisitor = std::function<absl::Status(std::span<const std::string_view> fields)>;
   [[nodiscard]] absl::Status CopyOut(const std::string& sql, const RowVisitor& visit);
 
-  // False once it is lost: whether a statement that failed had an effect is then not known. One
-  // that failed on a connection that stands had none.
+  // False once the connection is lost. Whether a failed statement took effect is then unknown. A
+  // statement that failed on a usable connection had no effect.
   bool usable() const;
 
  private:
@@ -120,12 +122,12 @@ class PostgresqlConnection {
       : connection_(connection), statement_timeout_(options.statement_timeout), stop_(stop) {}
 
   absl::Status Configure();
-  // Waits until the socket can be read, or, if asked for, written.
+  // Waits until the socket is readable or, with `for_writing`, writable.
   absl::Status Wait(bool for_writing, int64_t deadline_ns);
   absl::Status Flush(int64_t deadline_ns);
-  // The next result, null after the last one.
+  // The next result, or null after the last one.
   absl::StatusOr<pg_result*> NextResult(int64_t deadline_ns);
-  // The last result of what was sent, once there are no more.
+  // The last result of the statement, after reading all of them.
   absl::StatusOr<PostgresqlRows> Finished();
   absl::Status Error(const pg_result* result, std::string_view doing) const;
   int64_t Deadline() const;
@@ -137,7 +139,7 @@ class PostgresqlConnection {
   bool given_up_ = false;
 };
 
-// Big-endian, as PostgreSQL sends numbers; of 2, 4 or 8 bytes.
+// Decodes a big-endian number of 2, 4 or 8 bytes, as sent by PostgreSQL.
 int64_t PostgresqlInt(std::string_view bytes);
 
 }  // namespace kernelcast::orchestrator

@@ -16,7 +16,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// An append beyond this goes in several statements of one transaction.
+// A larger append is split into several statements of one transaction.
 constexpr size_t kMaxStatementBytes = size_t{32} << 20;
 
 constexpr char kAppend[] =
@@ -28,11 +28,25 @@ constexpr char kAppend[] =
     "  FROM fence, unnest($5::text[], $6::text[], $7::bytea[])"
     "    WITH ORDINALITY AS e(request_id, search_id, payload, number)";
 
+constexpr char kRows[] =
+    "SELECT sequence, COALESCE(request_id, ''), COALESCE(search_id, ''), payload"
+    " FROM kernelcast_events";
+
+// Takes effect only if nobody else has taken the shard.
+constexpr char kCut[] =
+    "WITH fence AS ("
+    "  UPDATE kernelcast_shards SET last_sequence = $3 WHERE shard = $1 AND writer = $2"
+    "  RETURNING shard), "
+    "cut AS ("
+    "  DELETE FROM kernelcast_events USING fence"
+    "  WHERE kernelcast_events.shard = fence.shard AND sequence > $3)"
+    "SELECT shard FROM fence";
+
 constexpr char kBecomeWriter[] =
     "UPDATE kernelcast_shards SET writer = $3 WHERE shard = $1 AND writer IN ($2, $3)"
     " RETURNING last_sequence";
 
-// A part of an append.
+// One statement's part of an append.
 struct Chunk {
   std::vector<std::string_view> request_ids;
   std::vector<std::string_view> search_ids;
@@ -40,11 +54,12 @@ struct Chunk {
   size_t bytes = 0;
 };
 
-std::vector<Chunk> MakeChunks(std::span<const AppendEntry> entries) {
+// Splits events that follow event `last_sequence`.
+std::vector<Chunk> MakeChunks(uint64_t last_sequence, std::span<const AppendEntry> entries) {
   std::vector<Chunk> chunks(1);
   for (const AppendEntry& entry : entries) {
     std::string payload;
-    EncodeEvent(*entry.event, payload);
+    EncodeEvent(++last_sequence, entry, payload);
     if (!chunks.back().payloads.empty() &&
         chunks.back().bytes + payload.size() > kMaxStatementBytes) {
       chunks.emplace_back();
@@ -66,8 +81,8 @@ struct PostgresqlEventStore::Impl {
         absl::StrCat("event log: another orchestrator has taken shard ", shard, " over"));
   }
 
-  // One attempt. FAILED_PRECONDITION: fenced off. Another error on a connection that stands: there
-  // is nothing of it in the log.
+  // One attempt. FAILED_PRECONDITION: fenced off. After another error on a usable connection,
+  // nothing was written.
   absl::Status TryAppend(const std::vector<Chunk>& chunks) {
     const bool several = chunks.size() > 1;
     if (several) KC_RETURN_IF_ERROR(connection->Script("BEGIN"));
@@ -96,8 +111,8 @@ struct PostgresqlEventStore::Impl {
     return status;
   }
 
-  // After a connection was lost: whether the shard's newest event is `after` (true) or still
-  // `before` (false). No statement of an earlier connection has an effect any more.
+  // Call after a lost connection. Returns whether the shard's newest event is `after` (true) or
+  // still `before` (false). Statements of earlier connections can no longer take effect.
   absl::StatusOr<bool> Decide(uint64_t before, uint64_t after) {
     const int64_t limit_ns =
         Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(options.reconnect_timeout);
@@ -123,8 +138,49 @@ struct PostgresqlEventStore::Impl {
     }
   }
 
-  // Reads by a connection of its own, and once more where that is lost, unless `ended` says that
-  // the read has failed for good.
+  // Reads the rows of the shard from a sequence number on. `visit` gets an EventRow.
+  template <class Visit>
+  absl::Status CopyRows(PostgresqlConnection& on, uint64_t from_sequence, const Visit& visit) {
+    return on.CopyOut(absl::StrCat("COPY (", kRows, " WHERE shard = ", shard, " AND sequence >= ",
+                                   from_sequence, " ORDER BY sequence) TO STDOUT (FORMAT binary)"),
+                      [&visit](std::span<const std::string_view> fields) -> absl::Status {
+                        if (fields.size() != 4)
+                          return absl::DataLossError("event log: a row is cut short");
+                        return visit(EventRow{static_cast<uint64_t>(PostgresqlInt(fields[0])),
+                                              fields[1], fields[2], fields[3]});
+                      });
+  }
+
+  // Deletes the events after the last valid one.
+  absl::Status CutAfterFirstLoss() {
+    uint64_t whole = 0;
+    absl::Status loss = CopyRows(*connection, 1, [&whole](const EventRow& row) -> absl::Status {
+      if (row.sequence != whole + 1) return MissingEventError(whole + 1);
+      KC_RETURN_IF_ERROR(CheckRow(row));
+      whole = row.sequence;
+      return absl::OkStatus();
+    });
+    if (loss.ok() && whole >= last_sequence) return absl::OkStatus();
+    if (loss.ok()) loss = MissingEventError(whole + 1);
+    if (!absl::IsDataLoss(loss)) return loss;
+    if (!connection->usable()) {
+      KC_ASSIGN_OR_RETURN(connection, PostgresqlConnection::Reopen(options, &stop));
+    }
+    Log(LogLevel::kWarning, "the loss of events is accepted",
+        {{"shard", shard},
+         {"events_kept", whole},
+         {"events_lost", std::max(last_sequence, whole) - whole},
+         {"reason", std::string(loss.message())}});
+    const PostgresqlValue values[] = {PostgresqlValue::Int(shard), PostgresqlValue::Text(writer),
+                                      PostgresqlValue::Int(static_cast<int64_t>(whole))};
+    KC_ASSIGN_OR_RETURN(PostgresqlRows rows, connection->Execute(kCut, values));
+    if (rows.count() != 1) return Fenced();
+    last_sequence = whole;
+    return absl::OkStatus();
+  }
+
+  // Reads on a separate connection. Retries once if the connection is lost, unless `ended` says
+  // that the read has failed permanently.
   template <class Read>
   absl::Status Reading(const Read& read, const bool& ended = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex) {
@@ -146,8 +202,9 @@ struct PostgresqlEventStore::Impl {
       events.clear();
       events.reserve(static_cast<size_t>(rows.count()));
       for (int row = 0; row < rows.count(); ++row) {
-        KC_ASSIGN_OR_RETURN(StoredEvent event, DecodeEvent(static_cast<uint64_t>(rows.Int(row, 0)),
-                                                           rows.Bytes(row, 1)));
+        KC_ASSIGN_OR_RETURN(StoredEvent event, DecodeEvent({static_cast<uint64_t>(rows.Int(row, 0)),
+                                                            rows.Bytes(row, 1), rows.Bytes(row, 2),
+                                                            rows.Bytes(row, 3)}));
         events.push_back(std::move(event));
       }
       return absl::OkStatus();
@@ -161,11 +218,12 @@ struct PostgresqlEventStore::Impl {
 
   std::atomic<bool> stop = false;
 
-  // Used by Append alone.
+  // Used by Append only.
   std::string writer;
   std::unique_ptr<PostgresqlConnection> connection;
   uint64_t last_sequence = 0;
-  absl::Status failed;  // a store whose last append failed does not know where the log ends
+  uint64_t first_unseen = 1;  // the event after those that Open found; then constant
+  absl::Status failed;        // after a failed append the store does not know where the log ends
 
   std::mutex reader_mutex;
   std::unique_ptr<PostgresqlConnection> reader ABSL_GUARDED_BY(reader_mutex);
@@ -192,11 +250,14 @@ absl::StatusOr<std::unique_ptr<PostgresqlEventStore>> PostgresqlEventStore::Open
     return absl::NotFoundError(absl::StrCat("event log: there is no shard ", shard));
   }
   if (rows.Bytes(0, 1) != writer) return impl->Fenced();
-  if (rows.Int(0, 0) != rows.Int(0, 2)) {
-    return absl::DataLossError(absl::StrCat("event log: shard ", shard, " ends with event ",
-                                            rows.Int(0, 2), " instead of ", rows.Int(0, 0)));
-  }
   impl->last_sequence = static_cast<uint64_t>(rows.Int(0, 0));
+  if (options.accept_loss) {
+    KC_RETURN_IF_ERROR(impl->CutAfterFirstLoss());
+  } else if (rows.Int(0, 0) != rows.Int(0, 2)) {
+    return LossError(absl::StrCat("shard ", shard, " ends with event ", rows.Int(0, 2), ", but ",
+                                  rows.Int(0, 0), " events were acknowledged"));
+  }
+  impl->first_unseen = impl->last_sequence + 1;
   return std::unique_ptr<PostgresqlEventStore>(new PostgresqlEventStore(std::move(impl)));
 }
 
@@ -204,14 +265,14 @@ absl::StatusOr<uint64_t> PostgresqlEventStore::Append(std::span<const AppendEntr
   KC_RETURN_IF_ERROR(impl_->failed);
   const uint64_t before = impl_->last_sequence;
   if (entries.empty()) return before + 1;
-  const std::vector<Chunk> chunks = MakeChunks(entries);
+  const std::vector<Chunk> chunks = MakeChunks(before, entries);
   const uint64_t after = before + entries.size();
   const int64_t limit_ns =
       Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(impl_->options.reconnect_timeout);
   while (true) {
     absl::Status status = impl_->TryAppend(chunks);
     if (!status.ok() && !impl_->connection->usable()) {
-      Log(LogLevel::kWarning, "the database was lost while an append was under way",
+      Log(LogLevel::kWarning, "the database connection was lost during an append",
           {{"shard", impl_->shard}, {"error", std::string(status.message())}});
       absl::StatusOr<bool> applied = impl_->Decide(before, after);
       if (applied.ok()) {
@@ -238,26 +299,24 @@ absl::Status PostgresqlEventStore::Replay(uint64_t from_sequence, const Visitor&
   const uint64_t last_possible = static_cast<uint64_t>(INT64_MAX);
   if (next > last_possible) return absl::OkStatus();
   bool ended = false;
-  return impl_->Reading(
+  KC_RETURN_IF_ERROR(impl_->Reading(
       [&](PostgresqlConnection& on) {
-        return on.CopyOut(
-            absl::StrCat("COPY (SELECT sequence, payload FROM kernelcast_events WHERE shard = ",
-                         impl_->shard, " AND sequence >= ", next,
-                         " ORDER BY sequence) TO STDOUT (FORMAT binary)"),
-            [&](std::span<const std::string_view> fields) -> absl::Status {
-              if (fields.size() != 2) return absl::DataLossError("event log: a row is cut short");
-              absl::StatusOr<StoredEvent> event =
-                  DecodeEvent(static_cast<uint64_t>(PostgresqlInt(fields[0])), fields[1]);
-              absl::Status status = event.status();
-              if (status.ok()) {
-                next = event->sequence + 1;
-                status = visit(*std::move(event));
-              }
-              ended = !status.ok();
-              return status;
-            });
+        return impl_->CopyRows(on, next, [&](const EventRow& row) {
+          absl::Status status = row.sequence == next ? absl::OkStatus() : MissingEventError(next);
+          if (status.ok()) {
+            absl::StatusOr<StoredEvent> event = DecodeEvent(row);
+            status = event.status();
+            if (status.ok()) {
+              ++next;
+              status = visit(*std::move(event));
+            }
+          }
+          ended = !status.ok();
+          return status;
+        });
       },
-      ended);
+      ended));
+  return next < impl_->first_unseen ? MissingEventError(next) : absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<StoredEvent>> PostgresqlEventStore::ReadEvaluation(
@@ -265,9 +324,7 @@ absl::StatusOr<std::vector<StoredEvent>> PostgresqlEventStore::ReadEvaluation(
   const PostgresqlValue values[] = {PostgresqlValue::Int(impl_->shard),
                                     PostgresqlValue::Text(request_id)};
   return impl_->ReadEvents(
-      "SELECT sequence, payload FROM kernelcast_events WHERE shard = $1 AND request_id = $2"
-      " ORDER BY sequence",
-      values);
+      absl::StrCat(kRows, " WHERE shard = $1 AND request_id = $2 ORDER BY sequence"), values);
 }
 
 absl::StatusOr<std::vector<StoredEvent>> PostgresqlEventStore::ReadSearch(
@@ -280,14 +337,14 @@ absl::StatusOr<std::vector<StoredEvent>> PostgresqlEventStore::ReadSearch(
                                          PostgresqlValue::Int(bounded(limit))};
   if (search_id.empty()) {
     return impl_->ReadEvents(
-        "SELECT sequence, payload FROM kernelcast_events WHERE shard = $1 AND sequence >= $2"
-        " ORDER BY sequence LIMIT $3",
+        absl::StrCat(kRows, " WHERE shard = $1 AND sequence >= $2 ORDER BY sequence LIMIT $3"),
         values);
   }
   values.push_back(PostgresqlValue::Text(search_id));
   return impl_->ReadEvents(
-      "SELECT sequence, payload FROM kernelcast_events WHERE shard = $1 AND search_id = $4"
-      " AND sequence >= $2 ORDER BY sequence LIMIT $3",
+      absl::StrCat(kRows,
+                   " WHERE shard = $1 AND search_id = $4 AND sequence >= $2 ORDER BY sequence"
+                   " LIMIT $3"),
       values);
 }
 

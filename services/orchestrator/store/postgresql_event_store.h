@@ -14,29 +14,31 @@
 
 namespace kernelcast::orchestrator {
 
-// One shard of a log in PostgreSQL, for whom PostgresqlLeases has given it to.
+// One shard of a log in PostgreSQL, for the holder of its lease (PostgresqlLeases).
 //
-// An append is one statement, which writes only where the shard's row still names this store as its
-// writer, and no other wrote since: who lost the shard can never write to it again, however late it
-// learns of it. It is durable when the server says so (synchronous_commit is on).
+// An append is one statement. It writes only if the shard's row still names this store as its
+// writer and no other has written since. So an orchestrator that has lost the shard can never write
+// to it again, however late it notices. An append is durable when the server confirms it
+// (synchronous_commit is on).
 //
-// A connection that is lost while an append is under way leaves it undecided. The store then
-// connects again, names itself as the writer anew, which ends whatever of the old connection may
-// still be on its way, and looks at the shard's newest sequence number: it tells whether the append
-// is there. Only where it is not, it is made again. Nothing is lost and nothing written twice; the
-// caller notices a delay. Reads are simply asked again.
+// If the connection is lost during an append, its outcome is unknown. The store then reconnects and
+// registers itself as the writer again, which cancels pending statements of the old connection. The
+// shard's newest sequence number then shows whether the append was written; if not, the append is
+// repeated. Nothing is lost or written twice; the caller only sees a delay. Reads are simply
+// repeated.
 class PostgresqlEventStore final : public EventStore {
  public:
-  // `writer` is what the lease was given for. UNAVAILABLE: the server is away. DATA_LOSS: events
-  // are missing. FAILED_PRECONDITION: somebody else has the shard.
+  // `writer` is the value that the lease was granted for. UNAVAILABLE: the server is unavailable.
+  // DATA_LOSS: the shard has fewer events than its row acknowledges. FAILED_PRECONDITION: another
+  // orchestrator has the shard.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PostgresqlEventStore>> Open(
       const PostgresqlOptions& options, int shard, const std::string& writer);
   ~PostgresqlEventStore() override;
 
-  // FAILED_PRECONDITION: another has taken the shard over; nothing was or will be written. After
-  // this and every other error the store is of no use but for reading.
+  // FAILED_PRECONDITION: another orchestrator has taken the shard; nothing was or will be written.
+  // After any error the store can only be read.
   absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) override;
-  // Memory is bounded by one event.
+  // Memory use is bounded by one event.
   absl::Status Replay(uint64_t from_sequence, const Visitor& visit) const override;
   absl::StatusOr<std::vector<StoredEvent>> ReadEvaluation(
       std::string_view request_id) const override;
@@ -45,7 +47,7 @@ class PostgresqlEventStore final : public EventStore {
                                                       size_t limit) const override;
   absl::StatusOr<uint64_t> LastSequence() const override;
 
-  // Calls that wait for the server end with CANCELLED, now and from now on. Any thread.
+  // Ends calls that wait for the server with CANCELLED, now and in the future. Thread-safe.
   void Stop();
 
  private:

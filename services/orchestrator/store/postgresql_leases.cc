@@ -55,7 +55,7 @@ absl::StatusOr<PostgresqlLeases::View> PostgresqlLeases::Renew(const std::string
                              " WHERE holder = $1",
                              held)
                          .status());
-  // Those that died long ago are of no interest to anybody.
+  // Removes replicas that died long ago.
   KC_RETURN_IF_ERROR(Execute("DELETE FROM kernelcast_replicas"
                              " WHERE expires_at < clock_timestamp() - interval '1 hour'",
                              {})
@@ -112,7 +112,7 @@ absl::Status PostgresqlLeases::Release(int shard) {
       .status();
 }
 
-absl::Status PostgresqlLeases::Leave() {
+absl::Status PostgresqlLeases::Withdraw() {
   const PostgresqlValue values[] = {PostgresqlValue::Text(holder_)};
   return Execute("DELETE FROM kernelcast_replicas WHERE holder = $1", values).status();
 }
@@ -120,7 +120,8 @@ absl::Status PostgresqlLeases::Leave() {
 absl::Status PostgresqlLeases::PutProblem(const std::string& problem_id,
                                           const std::vector<ProblemFile>& files) {
   std::string payload[1];
-  EncodeEvent(Event{0, ProblemPut{files}}, payload[0]);
+  const Event event{0, ProblemPut{files}};
+  EncodeEvent(0, {&event, problem_id, ""}, payload[0]);
   const PostgresqlValue values[] = {PostgresqlValue::Text(problem_id),
                                     PostgresqlValue::BytesArray(payload)};
   return Execute(
@@ -137,7 +138,7 @@ absl::StatusOr<std::optional<std::vector<ProblemFile>>> PostgresqlLeases::GetPro
       PostgresqlRows rows,
       Execute("SELECT payload FROM kernelcast_problems WHERE problem_id = $1", values));
   if (rows.count() == 0) return std::nullopt;
-  absl::StatusOr<StoredEvent> stored = DecodeEvent(0, rows.Bytes(0, 0));
+  absl::StatusOr<StoredEvent> stored = DecodeEvent({0, problem_id, "", rows.Bytes(0, 0)});
   auto* const put = stored.ok() ? std::get_if<ProblemPut>(&stored->event.body) : nullptr;
   if (put == nullptr) {
     return absl::DataLossError(absl::StrCat("event log: problem ", problem_id, " cannot be read"));

@@ -15,28 +15,28 @@
 
 namespace kernelcast::orchestrator {
 
-// Which orchestrator has which shard of a log in PostgreSQL, by the database's clock. A lease says
-// who should write, and PostgresqlEventStore that nobody else can.
+// Leases on the shards of a log in PostgreSQL, timed by the database's clock. A lease determines
+// who should write; PostgresqlEventStore ensures that nobody else can.
 //
-// Not thread-safe. A connection that was lost is made anew by the next call.
+// Not thread-safe. A lost connection is reopened by the next call.
 class PostgresqlLeases {
  public:
   struct Shard {
     int shard = 0;
-    std::string holder;  // empty: nobody
+    std::string holder;  // empty: free
     std::string address;
-    std::string writer;  // what PostgresqlEventStore::Open wants
-    int64_t epoch = 0;   // how often it was given away
-    bool valid = false;  // the lease has not run out
+    std::string writer;  // pass this to PostgresqlEventStore::Open
+    int64_t epoch = 0;   // how many times it was granted
+    bool valid = false;  // the lease has not expired
   };
   struct View {
     std::vector<Shard> shards;  // all, in order
-    int replicas = 0;           // those that are alive and not leaving
-    int others = 0;             // without this one
+    int replicas = 0;           // alive and not leaving
+    int others = 0;             // the same without this one
   };
 
-  // Makes the tables where they are missing, see EnsureSchema. `holder` is this orchestrator, and
-  // no other one ever. `stop` as for PostgresqlConnection.
+  // Creates missing tables, see EnsureSchema. `holder` must be unique to this orchestrator forever.
+  // `stop` as in PostgresqlConnection.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PostgresqlLeases>> Open(
       const PostgresqlOptions& options, std::string holder, int shards,
       const std::atomic<bool>* stop);
@@ -44,25 +44,25 @@ class PostgresqlLeases {
   int shards() const { return shards_; }
   const std::string& holder() const { return holder_; }
 
-  // Says that this orchestrator is alive at `address` for `duration` from now, and all that it
-  // holds is held for as long. `leaving`: it takes no more.
+  // Announces that this orchestrator is alive at `address`, and extends all its leases, for
+  // `duration` from now. `leaving`: it takes no more shards.
   [[nodiscard]] absl::StatusOr<View> Renew(const std::string& address, absl::Duration duration,
                                            bool leaving);
-  // Takes a shard that nobody holds, or whose lease has run out. Nothing: somebody was quicker.
-  // Returns the writer. After an error it may be held: the next View tells.
+  // Takes a shard that is free or whose lease has expired. Returns the writer, or nothing if
+  // another orchestrator was faster. After an error the shard may be held; the next View shows it.
   [[nodiscard]] absl::StatusOr<std::optional<std::string>> Acquire(int shard,
                                                                    const std::string& address,
                                                                    absl::Duration duration);
-  // Gives a shard back, so that another may take it at once. What this orchestrator would still
-  // write to it fails. OK if it had been lost.
+  // Gives a shard back, so that another orchestrator can take it at once. Further writes of this
+  // orchestrator to it fail. OK if the lease had already been lost.
   [[nodiscard]] absl::Status Release(int shard);
-  // Forgets this orchestrator, once it holds nothing.
-  [[nodiscard]] absl::Status Leave();
+  // Removes this orchestrator once it holds nothing.
+  [[nodiscard]] absl::Status Withdraw();
 
-  // Problems are kept beside the shards, for those that come to need them.
+  // Problems are stored outside the shards, for every shard that needs them.
   [[nodiscard]] absl::Status PutProblem(const std::string& problem_id,
                                         const std::vector<ProblemFile>& files);
-  // Nothing: it was never put.
+  // Empty: it was never put.
   [[nodiscard]] absl::StatusOr<std::optional<std::vector<ProblemFile>>> GetProblem(
       const std::string& problem_id);
 

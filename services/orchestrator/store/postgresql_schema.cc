@@ -8,9 +8,9 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
-// Replicas that start together make the tables one after the other.
+// Serialises replicas that start together while they create the tables.
 constexpr char kLock[] = "SELECT pg_advisory_xact_lock(7741528618905100)";
 
 constexpr char kTables[] = R"(
@@ -51,16 +51,19 @@ absl::StatusOr<int> ReadShards(PostgresqlConnection& connection) {
   KC_ASSIGN_OR_RETURN(PostgresqlRows rows,
                       connection.Execute("SELECT version, shards FROM kernelcast_log"));
   if (rows.count() != 1) return absl::DataLossError("event log: kernelcast_log has no row");
-  if (rows.Int(0, 0) > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("event log: the database has schema version ",
-                                                      rows.Int(0, 0), "; this build knows up to ",
-                                                      kSchemaVersion));
+  if (rows.Int(0, 0) != kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "event log: the database has schema version ", rows.Int(0, 0), "; this build knows ",
+        kSchemaVersion,
+        rows.Int(0, 0) < kSchemaVersion ? ". Export it with the release that wrote it, and start "
+                                          "with an empty database"
+                                        : ""));
   }
   return static_cast<int>(rows.Int(0, 1));
 }
 
 absl::StatusOr<bool> Exists(PostgresqlConnection& connection) {
-  // By the table of tables: to_regclass may not know yet what another session has just made.
+  // Queries pg_class, because to_regclass may not see tables that another session has just created.
   KC_ASSIGN_OR_RETURN(PostgresqlRows rows,
                       connection.Execute("SELECT EXISTS (SELECT FROM pg_class WHERE relname ="
                                          " 'kernelcast_log' AND pg_table_is_visible(oid))"));

@@ -13,15 +13,21 @@
 
 namespace kernelcast::orchestrator {
 
-// The log in one SQLite file: write-ahead log, synchronous=FULL, one transaction an append. The
-// file is locked for this process; a second orchestrator on it is refused.
+struct SqliteOptions {
+  // Opens a log that has lost events, keeping those before the first loss.
+  bool accept_loss = false;
+};
+
+// The log in one SQLite file: write-ahead log, synchronous=FULL, one transaction per append. The
+// file is locked, so a second orchestrator cannot open it. FILE.mark records how far the log was
+// acknowledged. A log with fewer or different events is rejected and left unchanged.
 class SqliteEventStore final : public EventStore {
  public:
-  // Creates the file if it is missing. FAILED_PRECONDITION: another process has it, or it was
-  // written by a newer version. DATA_LOSS: it is not a database or damaged. UNAVAILABLE: it cannot
-  // be opened.
+  // Creates the file if neither the file nor the mark exists. FAILED_PRECONDITION: another process
+  // has it open, or it was written by another version. DATA_LOSS: it is not a database, is damaged,
+  // or has fewer events than were acknowledged. UNAVAILABLE: it cannot be opened.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<SqliteEventStore>> Open(
-      const std::string& path);
+      const std::string& path, const SqliteOptions& options = {});
   ~SqliteEventStore() override;
 
   absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) override;

@@ -24,7 +24,7 @@ constexpr std::string_view kMagic = "kernelcast artifact 2\n";
 constexpr size_t kHashBytes = 32;
 constexpr const char* kSuffix = ".entry";
 constexpr const char* kTemporarySuffix = ".new";
-// A temporary file this old was left by a process that is gone.
+// Temporary files older than this belong to a process that has ended.
 constexpr auto kTemporaryAge = std::chrono::hours(1);
 
 std::string Hash(std::string_view payload) { return ContentHasher().Add(payload).Hex128(); }
@@ -267,7 +267,7 @@ void ArtifactCache::Evict() {
     by_age.emplace_back(entry.last_used, name);
   }
   std::sort(by_age.begin(), by_age.end());
-  // Some more than needed, so that not every compile evicts.
+  // Evict more than needed, so that not every compile evicts.
   const int64_t goal = max_bytes_ - max_bytes_ / 10;
   for (const auto& [age, name] : by_age) {
     if (bytes_ <= goal) {

@@ -13,21 +13,20 @@
 
 namespace kernelcast::worker {
 
-// Results of compiling, on disk, by artefact id: objects with their facts, and errors that
-// compiling again would only repeat. Bounded in size; the least recently used go first. Entries
-// appear by rename and carry a hash of themselves, so that whatever happens to the process or the
-// file, what is read is what was written or nothing. Several processes may share a folder.
-// Thread-safe.
+// Compile results on disk, by artefact id: objects with their facts, and errors that recompiling
+// would repeat. Bounded in size; evicts the least recently used entries. Entries are written by
+// rename and carry a hash of their content, so a crash or a damaged file can lose an entry but
+// never corrupt a result. Several processes may share a folder. Thread-safe.
 class ArtifactCache {
  public:
-  // Makes the folder. UNAVAILABLE: it cannot be made or written to.
+  // Creates the folder. UNAVAILABLE: it cannot be created or written to.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ArtifactCache>> Open(
       const std::string& directory, int64_t max_bytes);
 
-  // Marks the entry as used. A damaged entry is removed and is nothing.
+  // Marks the entry as used. Removes a damaged entry and returns nullopt.
   std::optional<CompileResult> Get(const std::string& artifact_id);
 
-  // Does nothing when the disk is full, and for errors of the limit stage, which may pass.
+  // Does nothing if the disk is full, and for errors of the limit stage, which may be transient.
   void Put(const std::string& artifact_id, const CompileResult& result);
 
   int64_t bytes() const;
@@ -53,7 +52,7 @@ class ArtifactCache {
   int64_t clock_ = 0;
 };
 
-// What an entry's file holds; nothing if damaged. For the cache and its tests.
+// Content of an entry's file. Decode returns nullopt if it is damaged. For the cache and its tests.
 std::string EncodeCacheEntry(const CompileResult& result);
 std::optional<CompileResult> DecodeCacheEntry(const std::string& file);
 

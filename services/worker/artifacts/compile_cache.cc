@@ -8,7 +8,7 @@
 namespace kernelcast::worker {
 namespace {
 
-// A caller that has left is noticed this late at most.
+// Maximum delay until a stopped token is noticed.
 constexpr std::chrono::milliseconds kLook(5);
 
 }  // namespace

@@ -17,21 +17,21 @@
 
 namespace kernelcast::worker {
 
-// Compiles each artefact once, however many threads ask for it and however often: what was compiled
-// is taken from disk, and who asks while it is being compiled waits for it. Thread-safe.
+// Compiles each artefact once. Results are read from disk, and concurrent requests for an artefact
+// wait for the one that compiles it. Thread-safe.
 class CompileCache {
  public:
   explicit CompileCache(std::unique_ptr<ArtifactCache> artifacts)
       : artifacts_(std::move(artifacts)) {}
 
-  // `compile` makes the artefact of that id; it is called on this thread, at most once. Its status
-  // is returned as it is, and not remembered. CANCELLED, DEADLINE_EXCEEDED: the token was stopped
-  // while another thread compiled.
+  // Returns the cached result, or calls `compile`, which makes the artefact with this id, at most
+  // once and on this thread. An error status from `compile` is returned and not cached. CANCELLED,
+  // DEADLINE_EXCEEDED: the token was stopped while another thread compiled.
   [[nodiscard]] absl::StatusOr<CompileResult> GetOrCompile(
       const std::string& artifact_id, const CancelToken& cancel,
       const std::function<absl::StatusOr<CompileResult>()>& compile);
 
-  // What is on disk; nothing where it is not, or where compiling it failed.
+  // Returns the artefact on disk, or nullopt if there is none or compiling it failed.
   std::optional<Artifact> Find(const std::string& artifact_id);
 
  private:

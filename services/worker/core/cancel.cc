@@ -15,11 +15,11 @@ absl::Status CancelToken::Check() const {
   {
     const std::lock_guard lock(mutex_);
     if (cancelled_) {
-      return absl::CancelledError("the caller left");
+      return absl::CancelledError("the caller cancelled");
     }
   }
   if (deadline_ns_ != kNoDeadline && clock_.MonotonicNs() >= deadline_ns_) {
-    return absl::DeadlineExceededError("the caller's deadline passed");
+    return absl::DeadlineExceededError("the caller's deadline has passed");
   }
   return absl::OkStatus();
 }

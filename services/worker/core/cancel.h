@@ -10,13 +10,12 @@
 
 namespace kernelcast::worker {
 
-// Tells work that nobody waits for it any more: the caller left, or the caller's deadline passed.
-// Thread-safe.
+// Stops work when the caller has cancelled or its deadline has passed. Thread-safe.
 class CancelToken {
  public:
   static constexpr int64_t kNoDeadline = INT64_MAX;
 
-  // `deadline_ns` is a time of `clock`'s monotonic clock.
+  // `deadline_ns` is on `clock`'s monotonic clock.
   explicit CancelToken(int64_t deadline_ns = kNoDeadline, const Clock& clock = Clock::Real())
       : clock_(clock), deadline_ns_(deadline_ns) {}
   CancelToken(const CancelToken&) = delete;
@@ -24,7 +23,7 @@ class CancelToken {
 
   void Cancel();
 
-  // OK, CANCELLED or DEADLINE_EXCEEDED.
+  // Returns OK, CANCELLED or DEADLINE_EXCEEDED.
   absl::Status Check() const;
   bool stopped() const { return !Check().ok(); }
   int64_t deadline_ns() const { return deadline_ns_; }

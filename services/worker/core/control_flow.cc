@@ -9,7 +9,7 @@
 namespace kernelcast::worker {
 namespace {
 
-// Basic blocks of a function, and which of them dominate which.
+// Basic blocks of a function and their dominators.
 class ControlFlow {
  public:
   explicit ControlFlow(std::span<const FlowStep> function) : end_(function.size()) {
@@ -133,7 +133,7 @@ class ControlFlow {
 
   bool Dominates(size_t head, size_t block) const {
     if (dominators_[block] == kNone) {
-      return false;  // not reached from the function's start
+      return false;  // not reachable from the start of the function
     }
     while (block != head && block != 0) {
       block = dominators_[block];
@@ -141,7 +141,7 @@ class ControlFlow {
     return block == head;
   }
 
-  // The blocks that reach `tail` without passing `head`.
+  // The blocks that reach `tail` without passing through `head`.
   void Collect(size_t head, size_t tail, std::set<size_t>& blocks) const {
     blocks.insert(head);
     std::vector<size_t> open;

@@ -7,16 +7,16 @@
 
 namespace kernelcast::worker {
 
-// What control does after an instruction of a function.
+// Where control can go after one instruction of a function.
 struct FlowStep {
-  std::vector<size_t> targets;  // instructions of the same function that it may jump to
-  bool falls_through = true;    // it may go on with the next
-  bool branches = false;        // a branch, also where its target is not of this function
+  std::vector<size_t> targets;  // jump targets within the function
+  bool falls_through = true;    // may continue with the next instruction
+  bool branches = false;        // a branch, even if its target is outside the function
 
   bool ends_block() const { return branches || !falls_through; }
 };
 
-// A natural loop: the instructions from which its head is reached again, in their order.
+// A natural loop: all instructions from which its head is reached again, in program order.
 struct Loop {
   size_t head = 0;
   std::vector<size_t> instructions;
@@ -25,8 +25,8 @@ struct Loop {
 
 struct LoopNest {
   std::vector<Loop> loops;
-  std::vector<int> depth;   // loops around each instruction
-  std::vector<bool> inner;  // whether one of those is an inner loop
+  std::vector<int> depth;   // number of loops around each instruction
+  std::vector<bool> inner;  // whether any of those loops is an inner loop
   int max_depth = 0;
 };
 

@@ -9,70 +9,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "services/worker/core/narrow_float.h"
+#include "services/worker/core/sampler.h"
 
 namespace kernelcast::worker {
 namespace {
 
 constexpr double kLargeFactor = 1e3;
 constexpr double kExtremeValue = 1e4;
-// One entry in so many is extreme.
+// One entry in this many is extreme.
 constexpr int64_t kExtremeEvery = 256;
-// One value in so many is replaced where inputs are altered.
+// One value in this many is replaced in altered inputs.
 constexpr size_t kAlteredEvery = 128;
-
-// Draws values of a declared distribution.
-class Sampler {
- public:
-  static absl::StatusOr<Sampler> Make(const InitDistribution& init, const AxisValues& axes) {
-    Sampler sampler;
-    if (const auto* normal = std::get_if<Normal>(&init)) {
-      sampler.kind_ = Kind::kNormal;
-      sampler.a_ = normal->mean;
-      sampler.b_ = normal->stddev;
-    } else if (const auto* uniform = std::get_if<Uniform>(&init)) {
-      sampler.kind_ = Kind::kUniform;
-      sampler.a_ = uniform->low;
-      sampler.b_ = uniform->high;
-    } else if (const auto* integers = std::get_if<Integers>(&init)) {
-      sampler.kind_ = Kind::kIntegers;
-      const Variables variables = ToVariables(axes);
-      constexpr int64_t kLimit = int64_t{1} << 53;
-      KC_ASSIGN_OR_RETURN(sampler.low_, integers->low.EvaluateInteger(variables, -kLimit, kLimit));
-      KC_ASSIGN_OR_RETURN(sampler.high_,
-                          integers->high.EvaluateInteger(variables, sampler.low_, kLimit));
-    } else {
-      sampler.kind_ = Kind::kConstant;
-      sampler.a_ = std::get<Constant>(init).value;
-    }
-    return sampler;
-  }
-
-  double Real(Random& random) const {
-    switch (kind_) {
-      case Kind::kNormal: return a_ + b_ * random.Normal();
-      case Kind::kUniform: return a_ + (b_ - a_) * random.Uniform();
-      case Kind::kIntegers: return static_cast<double>(Whole(random));
-      case Kind::kConstant: return a_;
-    }
-    return 0;
-  }
-
-  int64_t Whole(Random& random) const {
-    if (kind_ == Kind::kIntegers) {
-      return low_ + static_cast<int64_t>(random.Below(static_cast<uint64_t>(high_ - low_) + 1));
-    }
-    return static_cast<int64_t>(std::llround(Real(random)));
-  }
-
- private:
-  enum class Kind { kNormal, kUniform, kIntegers, kConstant };
-
-  Kind kind_ = Kind::kConstant;
-  double a_ = 0;
-  double b_ = 0;
-  int64_t low_ = 0;
-  int64_t high_ = 0;
-};
 
 template <class T>
 T Draw(const Sampler& sampler, Random& random) {
@@ -86,9 +33,8 @@ T Draw(const Sampler& sampler, Random& random) {
 }
 
 template <class T>
-void FillTyped(const Sampler& sampler, std::optional<Adversarial> adversarial, int64_t row_elements,
-               Random& random, std::span<std::byte> data) {
-  const std::span<T> values(reinterpret_cast<T*>(data.data()), data.size() / sizeof(T));
+void FillDrawn(const Sampler& sampler, std::optional<Adversarial> adversarial, int64_t row_elements,
+               Random& random, std::span<T> values) {
   if (adversarial == Adversarial::kEqualRows) {
     const int64_t row = std::max<int64_t>(1, row_elements);
     T value{};
@@ -103,7 +49,7 @@ void FillTyped(const Sampler& sampler, std::optional<Adversarial> adversarial, i
   for (T& value : values) {
     value = Draw<T>(sampler, random);
   }
-  // Whole numbers are positions and counts: out of their declared range they would not be inputs.
+  // Whole numbers are positions and counts: values outside the declared range would be invalid.
   if (!adversarial || (!std::is_floating_point_v<T> && *adversarial != Adversarial::kZeros)) {
     return;
   }
@@ -133,16 +79,98 @@ void FillTyped(const Sampler& sampler, std::optional<Adversarial> adversarial, i
   }
 }
 
-int64_t DrawHeldOut(const Axis& axis, Random& random) {
+template <class T>
+void FillTyped(const Sampler& sampler, const Quantiser& quantise,
+               std::optional<Adversarial> adversarial, int64_t row_elements, Random& random,
+               std::span<std::byte> data) {
+  const std::span<T> values(reinterpret_cast<T*>(data.data()), data.size() / sizeof(T));
+  FillDrawn<T>(sampler, adversarial, row_elements, random, values);
+  if (!std::is_floating_point_v<T> || !quantise.active()) {
+    return;
+  }
+  for (T& value : values) {
+    value = static_cast<T>(quantise(static_cast<double>(value)));
+  }
+}
+
+// Adversarial cases do not apply to files: a file states exactly what an input may hold.
+absl::Status FillFromFile(const FileValues& file, size_t element_bytes, Random& random,
+                          std::span<std::byte> data) {
+  const std::string& elements = *file.elements;
+  const size_t held = elements.size() / element_bytes * element_bytes;
+  if (held == 0 || (!file.random_start && held < data.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("file ", file.path, " has ", elements.size(),
+                                                   " bytes of values, a tensor ", data.size()));
+  }
+  size_t at = file.random_start ? random.Below(held / element_bytes) * element_bytes : 0;
+  for (size_t done = 0; done < data.size();) {
+    const size_t part = std::min(held - at, data.size() - done);
+    std::memcpy(data.data() + done, elements.data() + at, part);
+    done += part;
+    at = 0;
+  }
+  return absl::OkStatus();
+}
+
+// Kinds of sizes that kernels often handle in separate code.
+enum SizeKind { kOdd, kEven, kMultiple, kPower, kBelowPower, kAbovePower, kSizeKinds };
+
+// Returns a random element of first, first + step, ... up to last, or nullopt if there is none.
+std::optional<int64_t> DrawStep(int64_t first, int64_t step, int64_t last, SecretRandom& random) {
+  if (first > last) {
+    return std::nullopt;
+  }
+  const auto count = static_cast<uint64_t>((last - first) / step) + 1;
+  return first + step * static_cast<int64_t>(random.Below(count));
+}
+
+// The smallest number >= `low` that leaves `rest` when divided by `step`.
+int64_t FirstWith(int64_t low, int64_t step, int64_t rest) {
+  return low + ((rest - low) % step + step) % step;
+}
+
+// In units of the axis's multiple. Returns nullopt if the range has no size of this kind.
+std::optional<int64_t> DrawKind(SizeKind kind, int64_t first, int64_t last, SecretRandom& random) {
+  switch (kind) {
+    case kOdd: return DrawStep(FirstWith(first, 2, 1), 2, last, random);
+    case kEven: return DrawStep(FirstWith(first, 2, 0), 2, last, random);
+    case kMultiple: {
+      const int64_t step = int64_t{4} << random.Below(4);
+      return DrawStep(FirstWith(first, step, 0), step, last, random);
+    }
+    default: break;
+  }
+  const int64_t shift = kind == kPower ? 0 : kind == kBelowPower ? -1 : 1;
+  std::vector<int64_t> sizes;
+  for (int64_t power = 2; power <= last + 1; power *= 2) {
+    if (power + shift >= first && power + shift <= last) {
+      sizes.push_back(power + shift);
+    }
+  }
+  if (sizes.empty()) {
+    return std::nullopt;
+  }
+  return sizes[random.Below(sizes.size())];
+}
+
+int64_t DrawHeldOut(const Axis& axis, SizeKind kind, SecretRandom& random) {
   const int64_t multiple = std::max<int64_t>(1, axis.multiple_of);
   const int64_t first = (axis.held_out_low + multiple - 1) / multiple;
   const int64_t last = std::max(first, axis.held_out_high / multiple);
-  int64_t value =
-      first + static_cast<int64_t>(random.Below(static_cast<uint64_t>(last - first) + 1));
-  if (multiple == 1 && value % 2 == 0) {
-    value = value < last ? value + 1 : std::max(first, value - 1);
+  const std::optional<int64_t> drawn = DrawKind(kind, first, last, random);
+  return multiple * (drawn ? *drawn : *DrawStep(first, 1, last, random));
+}
+
+// Returns the kind of size that an axis has in each held-out shape.
+std::vector<SizeKind> DrawKinds(int shapes, SecretRandom& random) {
+  std::vector<SizeKind> kinds;
+  for (int i = 0; i < shapes; ++i) {
+    kinds.push_back(static_cast<SizeKind>(i % kSizeKinds));
   }
-  return value * multiple;
+  for (size_t i = 0; i + 1 < kinds.size(); ++i) {
+    std::swap(kinds[i], kinds[i + random.Below(kinds.size() - i)]);
+  }
+  return kinds;
 }
 
 }  // namespace
@@ -157,7 +185,11 @@ std::string CaseSpec::distribution() const {
 
 absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, const CaseSpec& spec,
                        Random& random, std::span<std::byte> data) {
+  if (const auto* file = std::get_if<FileValues>(&tensor.init)) {
+    return FillFromFile(*file, static_cast<size_t>(SizeBytes(layout.dtype)), random, data);
+  }
   KC_ASSIGN_OR_RETURN(const Sampler sampler, Sampler::Make(tensor.init, spec.axes));
+  const Quantiser quantise(tensor.quantisation);
   std::optional<Adversarial> adversarial;
   if (spec.adversarial && std::find(tensor.adversarial.begin(), tensor.adversarial.end(),
                                     *spec.adversarial) != tensor.adversarial.end()) {
@@ -166,29 +198,29 @@ absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, con
   const int64_t row = layout.row_elements();
   switch (layout.dtype) {
     case DataType::kFloat32:
-      FillTyped<float>(sampler, adversarial, row, random, data);
+      FillTyped<float>(sampler, quantise, adversarial, row, random, data);
       return absl::OkStatus();
     case DataType::kFloat64:
-      FillTyped<double>(sampler, adversarial, row, random, data);
+      FillTyped<double>(sampler, quantise, adversarial, row, random, data);
       return absl::OkStatus();
     case DataType::kInt32:
-      FillTyped<int32_t>(sampler, adversarial, row, random, data);
+      FillTyped<int32_t>(sampler, quantise, adversarial, row, random, data);
       return absl::OkStatus();
     case DataType::kInt64:
-      FillTyped<int64_t>(sampler, adversarial, row, random, data);
+      FillTyped<int64_t>(sampler, quantise, adversarial, row, random, data);
       return absl::OkStatus();
     case DataType::kInt8:
-      FillTyped<int8_t>(sampler, adversarial, row, random, data);
+      FillTyped<int8_t>(sampler, quantise, adversarial, row, random, data);
       return absl::OkStatus();
     case DataType::kUint8:
-      FillTyped<uint8_t>(sampler, adversarial, row, random, data);
+      FillTyped<uint8_t>(sampler, quantise, adversarial, row, random, data);
       return absl::OkStatus();
     case DataType::kFloat16:
     case DataType::kBfloat16:
     case DataType::kFloat8E4m3:
     case DataType::kFloat8E5m2: {
       std::vector<float> values(static_cast<size_t>(layout.elements()));
-      FillTyped<float>(sampler, adversarial, row, random,
+      FillTyped<float>(sampler, quantise, adversarial, row, random,
                        std::as_writable_bytes(std::span(values)));
       const auto size = static_cast<size_t>(SizeBytes(layout.dtype));
       for (size_t i = 0; i < values.size(); ++i) {
@@ -198,7 +230,7 @@ absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout, con
       return absl::OkStatus();
     }
   }
-  return absl::InternalError("a dtype of no kind");
+  return absl::InternalError("unknown dtype");
 }
 
 void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::string>& other,
@@ -214,7 +246,7 @@ void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::
 }
 
 std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const ProblemTarget& target,
-                                       const MeasureOptions& options, Random& random) {
+                                       const MeasureOptions& options, SecretRandom& random) {
   std::vector<Adversarial> adversarial;
   for (const TensorSpec& input : problem.inputs) {
     for (const Adversarial distribution : input.adversarial) {
@@ -231,10 +263,15 @@ std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const ProblemTarg
       cases.push_back({.axes = shape, .adversarial = distribution});
     }
   }
+  std::vector<std::vector<SizeKind>> kinds;
+  for (size_t axis = 0; axis < problem.axes.size(); ++axis) {
+    kinds.push_back(DrawKinds(options.held_out_shapes, random));
+  }
   for (int i = 0; i < options.held_out_shapes; ++i) {
     CaseSpec held_out{.held_out = true};
-    for (const Axis& axis : problem.axes) {
-      held_out.axes[axis.name] = DrawHeldOut(axis, random);
+    for (size_t axis = 0; axis < problem.axes.size(); ++axis) {
+      held_out.axes[problem.axes[axis].name] =
+          DrawHeldOut(problem.axes[axis], kinds[axis][static_cast<size_t>(i)], random);
     }
     if (i > 0 && !adversarial.empty() && i == options.held_out_shapes - 1) {
       held_out.adversarial = adversarial[random.Below(adversarial.size())];

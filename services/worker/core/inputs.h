@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/options.h"
 #include "services/worker/core/random.h"
@@ -16,38 +17,42 @@
 
 namespace kernelcast::worker {
 
-// One way of calling a problem's entry: sizes, and which values the inputs have.
+// One way to call a problem's entry: axis values and the distribution of the inputs.
 struct CaseSpec {
   AxisValues axes = {};
   // Absent: the declared distributions.
   std::optional<Adversarial> adversarial = std::nullopt;
   bool held_out = false;
 
-  // "declared", "large", "held_out", "held_out large", ...
+  // Returns "declared", "large", "held_out", "held_out large", ...
   std::string distribution() const;
 };
 
-// Writes the values of an input: deterministic in the generator's state. Adversarial cases change
-// the declared distribution of the tensors that list them and leave the others as declared.
+// Writes the values of an input. The same generator state gives the same values. An adversarial
+// case changes only the tensors that list it; the others keep their declared distribution.
 // INVALID_ARGUMENT: an expression of the distribution has no value, or the dtype cannot be
 // generated.
 [[nodiscard]] absl::Status FillInput(const TensorSpec& tensor, const TensorLayout& layout,
                                      const CaseSpec& spec, Random& random,
                                      std::span<std::byte> data);
 
-// Replaces a few values of each input, at random positions, with those of `other`, which holds as
-// many tensors of the same sizes.
+// Replaces a few values of each input, at random positions, by the values of `other` at the same
+// positions. `other` holds the same number of tensors of the same sizes.
 void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::string>& other,
                  Random& random, std::vector<std::string>& inputs);
 
-// The correctness cases of one sitting: every check shape with the declared and each adversarial
-// distribution, held-out shapes drawn from the axes' ranges (odd where any value is legal), every
-// bench shape once; more draws of the check shapes until there are `min_seeds` cases. The shapes
-// are those of `target`, which is one of the problem's.
+// Returns the correctness cases of one sitting: every check shape with the declared distribution
+// and with each adversarial one, held-out shapes drawn from the axes' ranges, and every bench shape
+// once. Check shapes are repeated with new seeds until there are `min_seeds` cases. `target` is one
+// of the problem's targets and gives the shapes.
+//
+// Held-out sizes are of six kinds, where an axis has such values: odd, even, a multiple of a power
+// of two, a power of two, one less and one more. Each axis gets every kind equally often, in its
+// own random order.
 std::vector<CaseSpec> CorrectnessCases(const Problem& problem, const ProblemTarget& target,
-                                       const MeasureOptions& options, Random& random);
+                                       const MeasureOptions& options, SecretRandom& random);
 
-// Sizes of all inputs or outputs for given axes.
+// Shapes of all inputs or outputs for the given axis values.
 [[nodiscard]] absl::StatusOr<std::vector<TensorLayout>> Layouts(
     const std::vector<TensorSpec>& tensors, const AxisValues& axes);
 

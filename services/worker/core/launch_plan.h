@@ -19,11 +19,14 @@ namespace kernelcast::worker {
 struct KernelArgument {
   enum class Kind { kTensor, kWorkspace, kScalar };
   Kind kind = Kind::kScalar;
-  // Tensors: index into the problem's inputs, then its outputs.
+  // Tensors: index into the problem's inputs followed by its outputs.
   int tensor = 0;
-  // Scalars: the value as the kernel reads it, in the first `bytes`.
+  // Workspace: offset in bytes from its start.
+  int64_t offset = 0;
+  // Scalars: the value as the kernel reads it, in the first `bytes` bytes.
+  ScalarType type = ScalarType::kInt64;
   std::array<std::byte, 8> bits = {};
-  // What the kernel is given: 4 or 8. Tensors and the workspace are passed as 8-byte addresses.
+  // Size of the argument: 1, 2, 4 or 8. Tensors and the workspace are passed as addresses.
   size_t bytes = 8;
 };
 
@@ -32,25 +35,25 @@ struct PlannedLaunch : LaunchGeometry {
   std::vector<KernelArgument> arguments;
 };
 
-// Launches with every number in place.
+// Launches with all expressions evaluated.
 struct LaunchPlan {
   std::vector<PlannedLaunch> launches;
   int64_t workspace_bytes = 0;
 };
 
-// Launches of a device CUDA program at one shape. Pure. INVALID_ARGUMENT naming launches[i].field,
-// the value and what is allowed: what is not an expression over axes and integer tunables, has a
-// value beyond CUDA's limits, or is no argument that the problem has; too many launches or
-// arguments.
+// Evaluates the launches of a device CUDA program at one shape. Pure. Returns INVALID_ARGUMENT with
+// launches[i].field, the value and what is allowed when a field is not an expression over axes and
+// integer tunables, its value is beyond CUDA's limits, an argument does not exist in the problem,
+// or there are too many launches or arguments.
 [[nodiscard]] absl::StatusOr<LaunchPlan> PlanLaunches(const Problem& problem,
                                                       const std::vector<Launch>& launches,
                                                       const std::string& workspace_bytes,
                                                       const std::vector<Tunable>& tunables,
                                                       const AxisValues& axes);
 
-// Whether there is a plan at every shape that the program may be run at: the target's check and
-// bench shapes, and the corners of the ranges that held-out shapes are drawn from. The error is
-// that of PlanLaunches and names the shape.
+// Checks that PlanLaunches succeeds at every shape that the program may be run at: the target's
+// check and bench shapes, and the corners of the ranges of held-out shapes. Returns the error of
+// PlanLaunches and names the shape.
 [[nodiscard]] absl::Status CheckPlans(const Problem& problem, const ProblemTarget& target,
                                       const std::vector<Launch>& launches,
                                       const std::string& workspace_bytes,

@@ -46,7 +46,7 @@ uint32_t EncodeNarrow(DataType dtype, double value) {
   }
   int exponent = 0;
   std::frexp(magnitude, &exponent);
-  // Of one unit in the last place.
+  // Exponent of one unit in the last place.
   int unit = std::max(exponent - 1, 1 - format.bias()) - format.mantissa_bits;
   auto mantissa = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, -unit)));
   if (mantissa >> (format.mantissa_bits + 1) != 0) {

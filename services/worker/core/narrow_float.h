@@ -7,11 +7,11 @@
 
 namespace kernelcast::worker {
 
-// Whether the type has fewer than 32 bits: float16, bfloat16 and the two float8.
+// Whether the type has fewer than 32 bits: float16, bfloat16 and both float8 types.
 bool IsNarrowFloat(DataType dtype);
 
-// The bits of the nearest value of a narrow type, ties to even. Beyond the largest: infinity, or,
-// for float8_e4m3, which has none, the largest.
+// Returns the bits of the nearest value of a narrow type, ties to even. Values beyond the largest
+// become infinity, or the largest value for float8_e4m3, which has no infinity.
 uint32_t EncodeNarrow(DataType dtype, double value);
 
 double DecodeNarrow(DataType dtype, uint32_t bits);

@@ -3,35 +3,62 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "common/domain/measurement.h"
 
 namespace kernelcast::worker {
 
-// Version of the measuring protocol; a change of what a number means makes a new one.
-inline constexpr std::string_view kProtocolVersion = "cpu/1";
-inline constexpr std::string_view kCudaProtocolVersion = "cuda/1";
+// Version of the measuring protocol. Change it whenever the meaning of a number changes.
+inline constexpr std::string_view kProtocolVersion = "cpu/3";
+inline constexpr std::string_view kCudaProtocolVersion = "cuda/3";
 
-// How precise, and at what cost.
+// Precision targets of one measurement level, and their limits in time.
 struct PrecisionOptions {
   // Fresh candidate processes, each paired with a reference process.
   int runners = 1;
-  // Half-width of the interval of the ratio, relative to it, at which sampling ends.
+  // Sampling ends at this half-width of the interval of the noise within a runner, relative to the
+  // ratio.
   double half_width = 0.01;
-  // Time of one block of calls of one side.
+  // Duration of one block of calls of one side.
   int64_t block_ns = 4'000'000;
-  int64_t min_samples = 30;  // a side
+  int64_t min_samples = 30;  // per side
   int64_t min_time_ns = 50'000'000;
   int min_groups = 8;
-  // Limit for one bench shape in one runner.
+  // Time limit for one bench shape in one runner.
   int64_t cap_ns = 1'000'000'000;
-  // A kernel whose interval lies below this ratio need not be known as well.
+  // A kernel whose interval lies below this ratio is measured with the looser bounds that follow.
   double slow_ratio = 0.7;
   double slow_half_width = 0.03;
   int slow_min_groups = 4;
 };
 
-// Every value of the measuring protocol.
+// How measurements of one kernel differ besides noise, as standard deviations of log(speedup). See
+// speedup_interval.h. Degrees of freedom are the weight of a prior relative to the observations.
+struct SpreadOptions {
+  // Between runners: the prior of the device model.
+  double runner_deviation = 0;
+  // Between measurements: common to all runners of one measurement.
+  double sitting_deviation = 0;
+  // State of the machine, observed through the reference's time: the prior of the standard
+  // deviation of its logarithm, the weight of that prior, and the share of it that ratios show.
+  double state_deviation = 0;
+  double state_degrees = 1;
+  double state_share = 0;
+  // Weight of the device model's prior for a device, and of the device's estimate for a problem.
+  double device_degrees = 0;
+  double problem_degrees = 0;
+  // Weight of the problem's estimate for one of its kernels.
+  double kernel_degrees = 0;
+  // Lower bound for the noise of one group: few groups may agree by chance.
+  double least_group_noise = 0;
+
+  // Measured values for processors and for GPUs.
+  static SpreadOptions Cpu();
+  static SpreadOptions Cuda();
+};
+
+// All parameters of the measuring protocol.
 struct MeasureOptions {
   PrecisionOptions screen;
   PrecisionOptions final{.runners = 5,
@@ -44,63 +71,74 @@ struct MeasureOptions {
                          .slow_ratio = 0};
 
   double confidence = 0.95;
+  SpreadOptions spread = SpreadOptions::Cpu();
   int bootstrap_resamples = 1000;
-  // Speedups within 1 +- margin are the same.
+  // Speedups within 1 +- margin count as the same.
   double equivalence_margin = 0.02;
 
-  // Warm-up of each side before it is timed.
+  // Warm-up of each side before timing.
   int warm_up_calls = 10;
   int64_t warm_up_ns = 10'000'000;
 
   // Sampling has plateaued when this many groups have not narrowed the interval by a tenth.
   int plateau_groups = 16;
 
-  // A block is discarded when every call of it was disturbed, or when its median is this many times
-  // the side's.
+  // A block is discarded when all its calls were disturbed, or when its mean exceeds this many
+  // times the typical mean of its side.
   double wild_factor = 2;
-  // No number is given when more than this share of the blocks was discarded and the interval is
-  // wider than the bound.
+  // The result is "environment unstable" when more than this share of the blocks was discarded and
+  // the interval is wider than the bound.
   double max_discarded_share = 0.2;
   double unstable_half_width = 0.1;
 
-  // Input sets that the timed calls rotate through, bounded by their memory.
+  // Number of input sets that timed calls rotate through, bounded by their memory.
   int input_sets = 8;
   int64_t input_sets_bytes = int64_t{64} << 20;
-  // Outputs overwritten with wrong values before, and looked at after, every timed call.
+  // Number of output elements overwritten with wrong values before every timed call and checked
+  // after it.
   int sentinels = 16;
-  // Calls on values of which a few were replaced may be slower than repeated ones by this factor
-  // more than the reference's are; calls on values that are new altogether by that one, because
-  // branches that depend on them are then new too.
+  // Calls on new values are compared with repeated calls. It is an exploit when they are slower by
+  // this factor more than the reference's. `altered_slowdown` is for inputs with a few values
+  // replaced, `new_slowdown` for entirely new inputs, on which data-dependent branches are new too.
+  // A smaller slowdown is charged to the candidate's time.
   double altered_slowdown = 1.5;
   double new_slowdown = 8;
-  // Calls on memory that was just written elsewhere, with known values, may take longer by as much
-  // as reading all of it at this speed takes.
+  // Calls on memory that was just written elsewhere, with known values, may take longer by the time
+  // needed to read all of it at this speed.
   double cold_bytes_per_second = 1.2e10;
 
-  int held_out_shapes = 3;
+  // By default one for each kind of size that CorrectnessCases knows.
+  int held_out_shapes = 6;
   int min_seeds = 5;
 
-  // A call may take this many times what the reference takes, and never less than the minimum.
+  // One call, or all correctness cases together, may take this many times the reference's time,
+  // clamped to the bounds.
   double call_limit_factor = 100;
   int64_t min_call_limit_ns = 1'000'000'000;
   int64_t max_call_limit_ns = 20'000'000'000;
   int64_t load_limit_ns = 5'000'000'000;
-  // Of one call of a problem's oracle or reference while it is prepared; it is at fault beyond.
+  // Limit for one call of a problem's oracle or reference during preparation. Beyond it the problem
+  // is at fault.
   int64_t problem_call_limit_ns = 120'000'000'000;
 
-  // Candidates after which inputs and seeds are drawn anew.
+  // New inputs and seeds are drawn after this many candidates.
   int candidates_a_pool = 64;
 
-  // No core moves more than this; a time below bytes / this is not a kernel's.
-  double max_bytes_per_second = 1.5e12;
+  // Peaks for rooflines. Empty where they are not known.
+  std::vector<DevicePeak> peaks = {};
+  // A time below bytes / (largest memory peak * this factor) is taken for an exploit. The factor
+  // leaves room for caches, which may hold what a call reads and writes.
+  double implausible_bandwidth_factor = 8;
+  // Used instead of the largest memory peak while none is known.
+  double fallback_bytes_per_second = 1.875e11;
 
   const PrecisionOptions& Precision(MeasureLevel level) const {
     return level == MeasureLevel::kFinal ? final : screen;
   }
 };
 
-// The values for GPUs: events time kernels to a fraction of a microsecond, and every call starts
-// with a cold L2 cache, so that fewer calls tell as much.
+// Values for GPUs. Events time kernels to a fraction of a microsecond and every call starts with a
+// cold L2 cache, so fewer calls suffice.
 inline MeasureOptions CudaMeasureOptions() {
   MeasureOptions options;
   options.screen = {.runners = 1,
@@ -121,14 +159,18 @@ inline MeasureOptions CudaMeasureOptions() {
                    .min_groups = 8,
                    .cap_ns = 3'000'000'000,
                    .slow_ratio = 0};
+  options.spread = SpreadOptions::Cuda();
   options.warm_up_calls = 10;
   options.warm_up_ns = 25'000'000;
   options.input_sets_bytes = int64_t{8} << 30;
-  // The cache is cold for every call, known values or new ones.
+  // The cache is cold for every call, on known and on new values.
   options.new_slowdown = 1.5;
-  // Beyond what any device's memory moves; below it a time is not a kernel's.
-  options.max_bytes_per_second = 9e12;
-  options.min_call_limit_ns = 2'000'000'000;
+  // The cache is flushed before each call and can only keep what the call writes.
+  options.implausible_bandwidth_factor = 2;
+  options.fallback_bytes_per_second = 4.5e12;
+  // A kernel that hangs costs its time limit and a runner.
+  options.min_call_limit_ns = 1'000'000'000;
+  options.max_call_limit_ns = 2'000'000'000;
   return options;
 }
 

@@ -33,15 +33,16 @@ class Random {
     return result;
   }
 
-  // In [0, bound); 0 where bound is 0. The bias is below 2^-32 for the sizes in use here.
+  // Returns a value in [0, bound), or 0 if bound is 0. The bias is below 2^-32 for bounds used
+  // here.
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }
 
-  // In [0, 1).
+  // Returns a value in [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
 
-  // Mean 0, standard deviation 1.
+  // Returns a normal value with mean 0 and standard deviation 1.
   double Normal() {
     if (has_spare_) {
       has_spare_ = false;

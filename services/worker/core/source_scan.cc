@@ -8,10 +8,13 @@
 namespace kernelcast::worker {
 namespace {
 
+// `#pragma GCC` names that open files.
+constexpr std::string_view kFilePragmas[] = {"dependency", "pch_preprocess"};
+
 bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// As the compiler's second phase: a backslash, blanks and a newline join two lines.
+// Like translation phase 2: a backslash, optional blanks and a newline join two lines.
 std::string JoinLines(std::string_view source) {
   std::string joined;
   joined.reserve(source.size());
@@ -31,8 +34,8 @@ std::string JoinLines(std::string_view source) {
   return joined;
 }
 
-// Position after blanks and /* comments */ from `at` on; newlines count as blanks, because a
-// comment may hold them.
+// Returns the position after blanks and /* comments */ from `at` on. Newlines count as blanks
+// because a comment may contain them.
 size_t SkipBlanks(std::string_view text, size_t at) {
   for (;;) {
     while (at < text.size() && IsSpace(text[at])) {
@@ -57,7 +60,7 @@ std::string_view Word(std::string_view text, size_t at) {
   return text.substr(at, end - at);
 }
 
-// Relative and without "..".
+// Whether the name is relative and without "..".
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name[0] != '/' && name.find("..") == std::string_view::npos &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -70,8 +73,8 @@ bool IsNumber(std::string_view word) {
          std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Compilers print lines of the file that a #line or a line marker names. `at` is after the
-// directive's name or, of a marker, its number.
+// Checks the file that a #line or a line marker names: compilers print lines of that file in
+// messages. `at` is the position after the directive's name, or after the number of a marker.
 std::optional<std::string> CheckLineOperand(std::string_view text, size_t at, bool marker) {
   if (!marker) {
     at = SkipBlanks(text, at);
@@ -97,7 +100,7 @@ std::optional<std::string> CheckLineOperand(std::string_view text, size_t at, bo
   return std::nullopt;
 }
 
-// The file that an #include names, its mark '<' or '"', and what is wrong with it.
+// The file that an #include names, whether it is quoted, and what is wrong with it.
 struct Operand {
   IncludedFile file;
   std::optional<std::string> problem;
@@ -127,8 +130,8 @@ bool IsInclude(std::string_view word) {
   return word == "include" || word == "include_next" || word == "import" || word == "embed";
 }
 
-// Calls `see` with each directive's name and the position after it, until it answers false. What
-// looks like a directive in a string or a comment counts too.
+// Calls `see` with the name of each directive and the position after it, until `see` returns false.
+// Text in strings and comments that looks like a directive counts too.
 template <class See>
 void ForEachDirective(std::string_view text, See see) {
   for (size_t i = 0; i < text.size(); ++i) {
@@ -150,6 +153,40 @@ void ForEachDirective(std::string_view text, See see) {
   }
 }
 
+// Returns the position after each occurrence of `word` as a whole word.
+std::vector<size_t> PlacesAfter(std::string_view text, std::string_view word) {
+  std::vector<size_t> places;
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t after = at + word.size();
+    const bool alone =
+        (at == 0 || !IsWord(text[at - 1])) && (after == text.size() || !IsWord(text[after]));
+    if (alone) places.push_back(after);
+  }
+  return places;
+}
+
+// Checks operators that query or open a file without a directive.
+std::optional<std::string> CheckOperators(std::string_view text, std::string_view allowed) {
+  for (const std::string_view word : {"__has_include", "__has_include_next", "__has_embed"}) {
+    for (size_t at : PlacesAfter(text, word)) {
+      at = SkipBlanks(text, at);
+      if (at >= text.size() || text[at] != '(') continue;  // only tests whether the operator exists
+      if (ReadOperand(text, at + 1, allowed).problem) {
+        return absl::StrCat(std::string(word), " must name a header literally, by a relative path");
+      }
+    }
+  }
+  for (size_t at : PlacesAfter(text, "_Pragma")) {
+    const std::string_view operand = text.substr(at, text.find(')', at) - at);
+    for (const std::string_view name : kFilePragmas) {
+      if (operand.find(name) != std::string_view::npos) {
+        return absl::StrCat("_Pragma of GCC ", std::string(name), " is not allowed");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> CheckIncludeDirectives(std::string_view source,
@@ -164,17 +201,17 @@ std::optional<std::string> CheckIncludeDirectives(std::string_view source,
     } else if (IsNumber(word)) {
       problem = CheckLineOperand(text, at, true);
     } else if (word == "pragma") {
-      // `#pragma GCC dependency` and its kin open files.
       const size_t next = SkipBlanks(text, at);
       const std::string_view space = Word(text, next);
       const std::string_view name = Word(text, SkipBlanks(text, next + space.size()));
-      if (space == "GCC" && (name == "dependency" || name == "pch_preprocess")) {
+      if (space == "GCC" && std::find(std::begin(kFilePragmas), std::end(kFilePragmas), name) !=
+                                std::end(kFilePragmas)) {
         problem = absl::StrCat("#pragma GCC ", std::string(name), " is not allowed");
       }
     }
     return !problem.has_value();
   });
-  return problem;
+  return problem ? problem : CheckOperators(text, allowed);
 }
 
 std::optional<std::string> CheckNoDirective(std::string_view source,

@@ -9,17 +9,19 @@
 
 namespace kernelcast::worker {
 
-// What a C++ or CUDA source may not say, checked before a compiler reads it, because the compiler's
-// messages and output would otherwise carry files of the host to whoever sent the source. Looks
-// into strings and comments too: it would rather refuse an odd source than miss a directive. The
-// checks return what is wrong, in one sentence, or nothing.
+// Checks of what a C++ or CUDA source must not contain. They run before the compiler and reject a
+// source that includes files of the host. Macros can hide an include from these checks; the
+// compiler's sandbox blocks those. Strings and comments are checked too, so an unusual source may
+// be rejected but no directive is missed. Each check returns one sentence that says what is wrong,
+// or nullopt.
 
-// Every #include must name its file literally, relative and without "..", and so must every #line
-// and line marker that names one. `allowed` completes "only ... are allowed".
+// Every #include, #line, line marker and __has_include must name its file literally, with a
+// relative path without "..". No pragma may open a file. `allowed` completes the message "only ...
+// are allowed".
 std::optional<std::string> CheckIncludeDirectives(std::string_view source,
                                                   std::string_view allowed);
 
-// None of the directives, e.g. "embed".
+// Rejects each of these directives, e.g. "embed".
 std::optional<std::string> CheckNoDirective(std::string_view source,
                                             std::span<const std::string_view> forbidden);
 
@@ -29,7 +31,8 @@ struct IncludedFile {
   friend bool operator==(const IncludedFile&, const IncludedFile&) = default;
 };
 
-// Those that the source names literally, in their order, whatever conditions stand around them.
+// Returns the files that the source names literally, in their order, including those in disabled
+// conditional sections.
 std::vector<IncludedFile> IncludedFiles(std::string_view source);
 
 }  // namespace kernelcast::worker

@@ -10,10 +10,10 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr uint64_t kBootstrapSeed = 0x5eed0fb007;
-// What the first of several calls may take to wake a process.
+// Time that the first of several calls may take to wake a process.
 constexpr double kWakingNs = 200'000;
 
-// Destroys the order of `values`.
+// Reorders `values`.
 double MedianInPlace(std::vector<double>& values) {
   const size_t middle = values.size() / 2;
   std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
@@ -23,39 +23,6 @@ double MedianInPlace(std::vector<double>& values) {
   }
   return 0.5 * (upper +
                 *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle)));
-}
-
-ShapeRatios WithoutEmptyRunners(const ShapeRatios& shape) {
-  ShapeRatios kept;
-  for (const std::vector<double>& runner : shape) {
-    if (!runner.empty()) {
-      kept.push_back(runner);
-    }
-  }
-  return kept;
-}
-
-double ShapeMedian(const ShapeRatios& shape) {
-  std::vector<double> medians;
-  for (const std::vector<double>& runner : shape) {
-    medians.push_back(Median(runner));
-  }
-  return MedianInPlace(medians);
-}
-
-double ResampledMedian(const ShapeRatios& shape, Random& random, std::vector<double>& groups,
-                       std::vector<double>& medians) {
-  medians.clear();
-  for (size_t r = 0; r < shape.size(); ++r) {
-    const std::vector<double>& runner =
-        shape.size() == 1 ? shape[0] : shape[random.Below(shape.size())];
-    groups.clear();
-    for (size_t i = 0; i < runner.size(); ++i) {
-      groups.push_back(runner[random.Below(runner.size())]);
-    }
-    medians.push_back(MedianInPlace(groups));
-  }
-  return MedianInPlace(medians);
 }
 
 }  // namespace
@@ -78,6 +45,17 @@ double Mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+double TrimmedMean(std::span<const double> values, size_t per_outlier) {
+  std::vector<double> kept(values.begin(), values.end());
+  const size_t outliers = kept.size() / per_outlier;
+  if (outliers > 0) {
+    const auto end = kept.end() - static_cast<ptrdiff_t>(outliers);
+    std::nth_element(kept.begin(), end, kept.end());
+    kept.erase(end, kept.end());
+  }
+  return Mean(kept);
+}
+
 TimeStatistics Summarise(std::span<const double> times_ns, std::span<const double> cold_times_ns) {
   TimeStatistics statistics;
   statistics.samples = times_ns.size();
@@ -93,34 +71,21 @@ TimeStatistics Summarise(std::span<const double> times_ns, std::span<const doubl
   return statistics;
 }
 
-Ratio BootstrapSpeedup(std::span<const ShapeRatios> shapes, double confidence, int resamples) {
+Ratio MedianInterval(std::span<const double> ratios, double confidence, int resamples) {
   Ratio ratio{.confidence = confidence};
-  std::vector<ShapeRatios> kept;
-  double log_sum = 0;
-  for (const ShapeRatios& shape : shapes) {
-    kept.push_back(WithoutEmptyRunners(shape));
-    if (kept.back().empty()) {
-      return ratio;
-    }
-    log_sum += std::log(ShapeMedian(kept.back()));
-  }
-  if (kept.empty()) {
+  if (ratios.empty()) {
     return ratio;
   }
-  const auto count = static_cast<double>(kept.size());
-  ratio.value = std::exp(log_sum / count);
-
+  ratio.value = Median(ratios);
   Random random(kBootstrapSeed);
   std::vector<double> draws;
-  std::vector<double> groups;
-  std::vector<double> medians;
+  std::vector<double> sample(ratios.size());
   draws.reserve(static_cast<size_t>(resamples));
   for (int i = 0; i < resamples; ++i) {
-    double sum = 0;
-    for (const ShapeRatios& shape : kept) {
-      sum += std::log(ResampledMedian(shape, random, groups, medians));
+    for (double& value : sample) {
+      value = ratios[random.Below(ratios.size())];
     }
-    draws.push_back(std::exp(sum / count));
+    draws.push_back(MedianInPlace(sample));
   }
   const double tail = 0.5 * (1 - confidence);
   ratio.low = std::min(ratio.value, Quantile(draws, tail));
@@ -166,7 +131,7 @@ bool LooksCached(std::span<const double> candidate_repeated,
   const double allowed = factor *
                          std::max(1.0, Median(reference_fresh) / Median(reference_repeated)) *
                          Median(candidate_repeated);
-  // Caches and neighbours may slow some down, but hardly all.
+  // Caches and other processes may slow some calls down, but hardly all.
   if (*std::min_element(candidate_fresh.begin(), candidate_fresh.end()) > allowed) {
     return true;
   }

@@ -1,6 +1,7 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CORE_STATISTICS_H_
 #define KERNELCAST_SERVICES_WORKER_CORE_STATISTICS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,38 +12,37 @@ namespace kernelcast::worker {
 
 // All functions are deterministic; bootstraps use a fixed seed.
 
-// Linear interpolation between order statistics; q in [0, 1]. `values` is not empty,
-// here and below.
+// Linear interpolation between order statistics; q is in [0, 1]. `values` must not be empty, here
+// and below.
 double Quantile(std::span<const double> values, double q);
 double Median(std::span<const double> values);
 double Mean(std::span<const double> values);
+// Mean without the largest value of every `per_outlier` values.
+double TrimmedMean(std::span<const double> values, size_t per_outlier);
 
-// Of times in nanoseconds; zeros where there are none.
+// Times are in nanoseconds. The statistics of an empty list are zero.
 TimeStatistics Summarise(std::span<const double> times_ns, std::span<const double> cold_times_ns);
 
-// Ratios of one shape: by runner, then one for each ABBA group of that runner.
-using ShapeRatios = std::vector<std::vector<double>>;
+// Median of one runner's ratios (one per group) and its percentile bootstrap interval, which covers
+// only the noise within the runner. All fields are 0 if there are no ratios.
+Ratio MedianInterval(std::span<const double> ratios, double confidence, int resamples);
 
-// The speedup over several shapes: the geometric mean over shapes of the median over runners of the
-// median over groups. The interval is the percentile bootstrap of that statistic, which resamples
-// runners, then groups within a runner, shapes being fixed. A runner without groups does not count;
-// value and interval are 0 where a shape has none at all.
-Ratio BootstrapSpeedup(std::span<const ShapeRatios> shapes, double confidence, int resamples);
-
-// Half of the interval's width relative to the value; infinite where there is no value.
+// Half of the interval's width relative to the value; infinite if there is no value.
 double RelativeHalfWidth(const Ratio& ratio);
 
 // Same: the whole interval is within 1 / (1 + margin) .. 1 + margin. Faster or slower: the interval
 // excludes 1. Ambiguous otherwise.
 Comparison Compare(const Ratio& ratio, double margin);
 
-// Whether `history`, the relative half-width after each group, has stopped to shrink: over the last
-// `window` groups it lost less than a tenth, where independent samples would lose more.
+// Whether the relative half-width has stopped shrinking. `history` holds it after each group. True
+// if it shrank by less than a tenth over the last `window` groups; independent samples would shrink
+// it more.
 bool HasPlateaued(std::span<const double> history, int window);
 
-// Whether calls on values seen for the first time are slower than repeated ones by `factor` more
-// than those of the reference: not even one is as quick, or one of them took as long as all others
-// together, as when it did their work. All four are times in nanoseconds.
+// Whether a candidate is slower on values seen for the first time than on repeated ones, by
+// `factor` more than the reference. True if even the fastest first call is slower by that, or if
+// one call took as long as all the others together, as if it did their work. All times are in
+// nanoseconds.
 bool LooksCached(std::span<const double> candidate_repeated,
                  std::span<const double> candidate_fresh,
                  std::span<const double> reference_repeated,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/status.h"
 
 namespace kernelcast::worker {
 
@@ -27,6 +28,46 @@ Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
   measurement.outcome = std::move(outcome);
   return measurement;
 }
+
+absl::Status CheckModel(const TargetInfo& target, const std::string& device_model) {
+  const bool known =
+      device_model.empty() || target.device.model == device_model ||
+      std::any_of(target.devices.begin(), target.devices.end(),
+                  [&](const TargetDevice& device) { return device.info.model == device_model; });
+  return known ? absl::OkStatus()
+               : absl::FailedPreconditionError(absl::StrCat(
+                     "target ", target.target, " has no device of model '", device_model, "'"));
+}
+
+absl::StatusOr<CompileResult> Target::CompileFor(const std::string& device_model,
+                                                 const Problem& problem, const Candidate& candidate,
+                                                 const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(CheckModel(Describe(), device_model));
+  return Compile(problem, candidate, cancel);
+}
+
+absl::StatusOr<CompileResult> Target::CompileReferenceFor(const std::string& device_model,
+                                                          const Problem& problem,
+                                                          const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(CheckModel(Describe(), device_model));
+  return CompileReference(problem, cancel);
+}
+
+void Target::Announce(const Problem&, const CancelToken&) {}
+
+absl::StatusOr<Measurement> Target::MeasureOn(size_t, const Problem& problem,
+                                              const Candidate& candidate, const Artifact& artifact,
+                                              MeasureLevel level, const CancelToken& cancel) {
+  return Measure(problem, candidate, artifact, level, cancel);
+}
+
+absl::StatusOr<Profile> Target::ProfileOn(size_t, const Problem& problem,
+                                          const Candidate& candidate, const Artifact& artifact,
+                                          const CancelToken& cancel) {
+  return ProfileCandidate(problem, candidate, artifact, cancel);
+}
+
+bool Target::Revive(size_t) { return true; }
 
 absl::StatusOr<Profile> Target::ProfileCandidate(const Problem&, const Candidate&, const Artifact&,
                                                  const CancelToken&) {

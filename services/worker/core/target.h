@@ -17,25 +17,38 @@
 
 namespace kernelcast::worker {
 
+// A device of a target. It measures one candidate at a time.
+struct TargetDevice {
+  DeviceInfo info;
+  std::string architecture;
+  bool can_measure = true;
+  std::string unavailable_reason = {};
+  std::vector<DevicePeak> peaks = {};
+};
+
 struct TargetInfo {
   std::string target;
   bool can_compile = false;
   bool can_measure = false;
+  // Info of the first device.
   DeviceInfo device;
   std::string architecture;
+  // Empty if nothing is measured. The number and models of the devices never change.
+  std::vector<TargetDevice> devices = {};
   std::string toolchain;
   std::string fact_schema;
   std::vector<std::string> allowed_flags;
   bool hardware_counters = false;
   std::string unavailable_reason;
   std::vector<std::string> missing_protections;
+  std::vector<DevicePeak> peaks = {};
 };
 
 struct CompileSuccess {
   CompileFacts facts;
   Artifact artifact;
   std::string log;
-  // Of device CUDA, for as long as the target works on it: what facts of launches are read from.
+  // Device CUDA only, and only inside the target: PTX from which launch facts are computed.
   std::string ptx = {};
 };
 
@@ -45,69 +58,101 @@ struct CompileResult {
   int64_t compile_ns = 0;
 };
 
-// What a profiler saw of a candidate.
+// Profiler results of a candidate.
 struct Profile {
-  // Of the bench shapes in their order, or empty.
+  // One per bench shape, in their order, or empty.
   std::vector<ShapeProfile> shapes;
-  // Why counters, or all of it, are missing; or "".
+  // Why counters or the whole profile are missing, or "".
   std::string unavailable_reason;
   int64_t device_time_ns = 0;
 };
 
-// What candidates run on. The calls block: they run on threads that the worker owns, and return
-// soon after the token is stopped, with its status. Thread-safe.
+// What candidates run on. Calls block, so the worker runs them on its own threads. They return soon
+// after the token is stopped, with its status. Thread-safe.
 class Target {
  public:
   virtual ~Target() = default;
 
   virtual TargetInfo Describe() const = 0;
 
-  // Deterministic; identical calls at one time compile once. A source that does not compile is a
-  // result, and so are launches that have no plan at some shape of the problem. INVALID_ARGUMENT: a
-  // candidate of a kind that the target does not take.
+  // Deterministic. Identical concurrent calls compile once. A source that does not compile is a
+  // result; so are launches that have no plan at some shape of the problem. INVALID_ARGUMENT: the
+  // target does not take this kind of candidate.
   [[nodiscard]] virtual absl::StatusOr<CompileResult> Compile(const Problem& problem,
                                                               const Candidate& candidate,
                                                               const CancelToken& cancel) = 0;
 
-  // The same for the problem's own reference. NOT_FOUND: the problem has none for this target.
+  // Compile for the problem's own reference. NOT_FOUND: the problem has none for this target.
   [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReference(
       const Problem& problem, const CancelToken& cancel) = 0;
 
-  // The artefact to measure: `sent`, with its content from the cache where it has none.
+  // Returns the artefact to measure: `sent`, with its content from the cache if it has none.
   // INVALID_ARGUMENT: not made from this candidate. FAILED_PRECONDITION: made for another
   // architecture, or neither sent nor cached.
   [[nodiscard]] virtual absl::StatusOr<Artifact> Resolve(const Candidate& candidate,
                                                          const Artifact& sent) = 0;
 
-  // Verifies and times. Waits for the timing lease. FAILED_PRECONDITION: the problem itself is at
-  // fault, its oracle or reference does not compile, run or agree. UNAVAILABLE: the machine could
-  // not start a process.
+  // Verifies and times a candidate. Waits for the timing lease. FAILED_PRECONDITION: the problem
+  // itself is at fault: its oracle or reference does not compile, run or agree. UNAVAILABLE: the
+  // machine could not start a process.
   [[nodiscard]] virtual absl::StatusOr<Measurement> Measure(const Problem& problem,
                                                             const Candidate& candidate,
                                                             const Artifact& artifact,
                                                             MeasureLevel level,
                                                             const CancelToken& cancel) = 0;
 
-  // Profiles what Measure has found to be ok. Waits for the timing lease. Whatever keeps the
-  // profiler from its work is in the result; errors are those of Measure, and UNIMPLEMENTED where
-  // the target has no profiler, as it is unless overridden.
+  // Compile and CompileReference for devices of one model. An empty model means the first device.
+  // FAILED_PRECONDITION: the target has no device of this model.
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileFor(const std::string& device_model,
+                                                                 const Problem& problem,
+                                                                 const Candidate& candidate,
+                                                                 const CancelToken& cancel);
+  [[nodiscard]] virtual absl::StatusOr<CompileResult> CompileReferenceFor(
+      const std::string& device_model, const Problem& problem, const CancelToken& cancel);
+
+  // Compiles in advance what measuring candidates of a problem needs besides the candidates. The
+  // default does nothing.
+  virtual void Announce(const Problem& problem, const CancelToken& cancel);
+
+  // Measure and ProfileCandidate on one of Describe().devices. Candidates on different devices may
+  // be measured concurrently. UNAVAILABLE with the device's can_measure false: the device has
+  // failed. Targets with one device need not override them.
+  [[nodiscard]] virtual absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
+                                                              const Candidate& candidate,
+                                                              const Artifact& artifact,
+                                                              MeasureLevel level,
+                                                              const CancelToken& cancel);
+  [[nodiscard]] virtual absl::StatusOr<Profile> ProfileOn(size_t device, const Problem& problem,
+                                                          const Candidate& candidate,
+                                                          const Artifact& artifact,
+                                                          const CancelToken& cancel);
+  // Retries a failed device. Returns whether it measures again.
+  virtual bool Revive(size_t device);
+
+  // Profiles a candidate that Measure has found to be ok. Waits for the timing lease. A reason that
+  // prevents profiling is part of the result. Errors are those of Measure, and UNIMPLEMENTED if the
+  // target has no profiler, which is the default.
   [[nodiscard]] virtual absl::StatusOr<Profile> ProfileCandidate(const Problem& problem,
                                                                  const Candidate& candidate,
                                                                  const Artifact& artifact,
                                                                  const CancelToken& cancel);
 };
 
-// Puts the profile into the measurement, if that is an ok one. An error is why there is none.
+// FAILED_PRECONDITION: the target has no device of this model. An empty model matches any.
+[[nodiscard]] absl::Status CheckModel(const TargetInfo& target, const std::string& device_model);
+
+// Adds the profile to the measurement if the measurement is ok. An error becomes the reason why
+// there is no profile.
 void AddProfile(absl::StatusOr<Profile> profile, Measurement& measurement);
 
-// The record of a judgement that began at `start_ns` of the machine's monotonic clock and ends now.
+// Makes the record of a judgement that began at `start_ns` of the monotonic clock and ends now.
 Measurement RecordOf(const TargetInfo& target, const std::string& worker_id,
                      std::string_view protocol_version, const Candidate& candidate,
                      const Artifact& artifact, MeasureLevel level, int64_t start_ns,
                      MeasureOutcome outcome);
 
-// Whether an artefact that was sent is one of `target`, made from what has the id `artifact_id`.
-// Errors as of Target::Resolve.
+// Checks that an artefact that was sent belongs to `target` and has the id `artifact_id`. Errors
+// are those of Target::Resolve.
 [[nodiscard]] absl::Status CheckSent(const TargetInfo& target, const std::string& artifact_id,
                                      const Artifact& sent);
 

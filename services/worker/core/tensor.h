@@ -10,7 +10,7 @@
 
 namespace kernelcast::worker {
 
-// A dense row-major tensor, without its data.
+// Type and shape of a dense row-major tensor.
 struct TensorLayout {
   DataType dtype = DataType::kFloat32;
   std::vector<int64_t> shape = {};
@@ -23,14 +23,14 @@ struct TensorLayout {
     return product;
   }
   int64_t bytes() const { return elements() * SizeBytes(dtype); }
-  // Elements that follow each other on the last axis.
+  // Elements along the last axis, which are contiguous.
   int64_t row_elements() const { return shape.empty() ? 1 : shape.back(); }
 };
 
-// "rows=3, cols=5", for messages.
+// Formats axis values for messages, e.g. "rows=3, cols=5".
 std::string ShapeText(const AxisValues& axes);
 
-// For evaluating expressions over the axes.
+// Converts axis values to variables for expressions.
 Variables ToVariables(const AxisValues& axes);
 
 }  // namespace kernelcast::worker

@@ -12,12 +12,15 @@ namespace {
 constexpr std::array<Side, 4> kGroup = {Side::kCandidate, Side::kReference, Side::kReference,
                                         Side::kCandidate};
 constexpr int kMaxCallsInBlock = 4096;
-// What an interval of the median needs at the very least.
+// An interval of the median needs at least this many.
 constexpr int kFewestRatios = 3;
-// Intervals while sampling need not be as smooth as the one that is reported.
+// Intervals during sampling need not be as smooth as the reported one.
 constexpr int kRunningResamples = 200;
-// The cap is for undisturbed time; so many times of it may pass in all.
+// The cap bounds undisturbed time. Wall time is bounded by this many caps.
 constexpr int kWallTimesCap = 4;
+
+// The longest call of every this many in a block is excluded.
+constexpr size_t kCallsPerOutlier = 64;
 
 int Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
 
@@ -29,7 +32,7 @@ bool TimingSession::Group::clean() const {
 }
 
 double TimingSession::Group::ratio() const {
-  return (blocks[1].median + blocks[2].median) / (blocks[0].median + blocks[3].median);
+  return (blocks[1].mean + blocks[2].mean) / (blocks[0].mean + blocks[3].mean);
 }
 
 TimingSession::TimingSession(const MeasureOptions& options, const PrecisionOptions& precision,
@@ -45,7 +48,7 @@ TimingSession::Block TimingSession::Next() const {
   const Side side = kGroup[position_];
   const double call_ns = std::max(1.0, call_ns_[Index(side)]);
   const auto block_ns = static_cast<double>(precision_.block_ns);
-  // A median wants three calls, if that does not make the block much longer.
+  // A block wants three calls if that does not make it much longer.
   const double calls = std::max(block_ns / call_ns, std::min(3.0, 4 * block_ns / call_ns));
   Block block;
   block.side = side;
@@ -55,9 +58,9 @@ TimingSession::Block TimingSession::Next() const {
   return block;
 }
 
-bool TimingSession::IsWild(Side side, double median) const {
-  const std::vector<double>& medians = clean_medians_[Index(side)];
-  return medians.size() >= 4 && median > options_.wild_factor * Median(medians);
+bool TimingSession::IsWild(Side side, double mean) const {
+  const std::vector<double>& means = clean_means_[Index(side)];
+  return means.size() >= 4 && mean > options_.wild_factor * Median(means);
 }
 
 void TimingSession::Add(const BlockTimes& block) {
@@ -65,11 +68,11 @@ void TimingSession::Add(const BlockTimes& block) {
   TimedBlock& timed = open_.blocks[position_];
   const bool disturbed = block.calls_ns.empty();
   timed.calls_ns = disturbed ? block.disturbed_calls_ns : block.calls_ns;
-  timed.median = timed.calls_ns.empty() ? 0 : Median(timed.calls_ns);
-  timed.clean = !disturbed && !IsWild(side, timed.median);
+  timed.mean = timed.calls_ns.empty() ? 0 : TrimmedMean(timed.calls_ns, kCallsPerOutlier);
+  timed.clean = !disturbed && !IsWild(side, timed.mean);
   if (timed.clean) {
-    clean_medians_[Index(side)].push_back(timed.median);
-    call_ns_[Index(side)] = Median(clean_medians_[Index(side)]);
+    clean_means_[Index(side)].push_back(timed.mean);
+    call_ns_[Index(side)] = Median(clean_means_[Index(side)]);
   }
   ++blocks_;
   discarded_blocks_ += timed.clean ? 0 : 1;
@@ -89,7 +92,7 @@ void TimingSession::Add(const BlockTimes& block) {
 
 void TimingSession::FinishGroup() {
   const bool timed = std::all_of(open_.blocks.begin(), open_.blocks.end(),
-                                 [](const TimedBlock& block) { return block.median > 0; });
+                                 [](const TimedBlock& block) { return block.mean > 0; });
   if (timed) {
     groups_.push_back(std::move(open_));
   }
@@ -119,7 +122,7 @@ void TimingSession::FinishGroup() {
 }
 
 bool TimingSession::capped() const {
-  // A kernel so slow that the cap comes at once is timed a few times nevertheless.
+  // A kernel so slow that it reaches the cap at once is still timed a few times.
   return elapsed_ns_ >= kWallTimesCap * precision_.cap_ns ||
          (useful_ns_ >= precision_.cap_ns && std::ssize(groups_) >= kFewestRatios);
 }
@@ -140,15 +143,17 @@ std::vector<double> TimingSession::RatiosBy(Basis basis) const {
       ratios.push_back(group.ratio());
     } else if (basis == Basis::kCleanPairs) {
       if (first.clean && second.clean) {
-        ratios.push_back(second.median / first.median);
+        ratios.push_back(second.mean / first.mean);
       }
       if (third.clean && fourth.clean) {
-        ratios.push_back(third.median / fourth.median);
+        ratios.push_back(third.mean / fourth.mean);
       }
     }
   }
   return ratios;
 }
+
+double TimingSession::call_ns(Side side) const { return call_ns_[Index(side)]; }
 
 std::vector<double> TimingSession::Ratios() const { return RatiosBy(basis()); }
 
@@ -169,8 +174,7 @@ std::vector<double> TimingSession::CallTimes(Side side) const {
 }
 
 Ratio TimingSession::Estimate() const {
-  const ShapeRatios one = {Ratios()};
-  return BootstrapSpeedup({&one, 1}, options_.confidence, kRunningResamples);
+  return MedianInterval(Ratios(), options_.confidence, kRunningResamples);
 }
 
 }  // namespace kernelcast::worker

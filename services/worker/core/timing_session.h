@@ -14,26 +14,27 @@ namespace kernelcast::worker {
 
 enum class Side { kCandidate, kReference };
 
-// Decides how one bench shape is timed in one pair of runners: which side runs next and how often,
-// which blocks count, and when it is enough. Pure: it is told the times and never looks at a clock.
+// Controls how one bench shape is timed in one pair of runners: which side runs next and how often,
+// which blocks count, and when to stop. Pure: the caller runs the blocks and adds their times.
 //
-//   Next() -> block to run -> Add(its times) -> ... -> Next() says finished
+// Next() -> block to run -> Add(its times) -> ... -> Next() says finished
 //
-// Blocks come in groups of four, candidate, reference, reference, candidate, so that a drift that
-// is linear over a group cancels in its ratio. A block stands for the median of those of its calls
-// during which neither the kernel nor the judge had to wait for a core; what else lengthens a call
-// now and then does not move the median.
+// Blocks come in groups of four (candidate, reference, reference, candidate), so that a drift that
+// is linear over a group cancels in its ratio. The value of a block is the mean of its undisturbed
+// calls (neither the kernel nor the judge waited for a core) without the longest one in 64. The
+// mean charges a call that does the work of others. Other rare slow calls move the mean of a block,
+// but hardly the median over groups.
 class TimingSession {
  public:
-  // Estimates of one undisturbed call's time, from the warm-up.
+  // The estimates are the times of one undisturbed call in the warm-up.
   TimingSession(const MeasureOptions& options, const PrecisionOptions& precision,
                 double candidate_call_ns, double reference_call_ns);
 
   struct Block {
     bool finished = false;
     Side side = Side::kCandidate;
-    // Undisturbed calls wanted; when to end the block although there are fewer; and when although
-    // there are none.
+    // Number of undisturbed calls wanted; the time after which to end the block with fewer; and the
+    // time after which to end it even with none.
     int calls = 0;
     int64_t max_ns = 0;
     int64_t give_up_ns = 0;
@@ -41,21 +42,26 @@ class TimingSession {
   Block Next() const;
 
   struct BlockTimes {
-    // Undisturbed calls, and the others, which count where there are no undisturbed ones.
+    // Undisturbed calls, and disturbed ones, which are used only if there are no undisturbed ones.
     std::vector<double> calls_ns;
     std::vector<double> disturbed_calls_ns;
-    // Wall time of the block with everything around the calls.
+    // Wall time of the block, including everything around the calls.
     int64_t elapsed_ns = 0;
   };
-  // Times of the block that Next named.
+  // Adds the times of the block that Next returned.
   void Add(const BlockTimes& block);
 
-  // One a clean group. Where the cap came before there were enough of them: one a pair of clean
-  // neighbours in a group, or, where even these are too few, one for each group whatever befell it.
+  // One ratio per clean group. If the cap came before there were enough of them: one per pair of
+  // clean neighbours in a group, or, if even these are too few, one per group, clean or not.
   std::vector<double> Ratios() const;
-  // Of the blocks that the ratios come from.
+  // Call times of the blocks that the ratios are computed from.
   std::vector<double> CallTimes(Side side) const;
+  // The median of the ratios with the noise within this runner, which more blocks can narrow.
+  // Sampling ends by this estimate alone.
   Ratio Estimate() const;
+
+  // The median of the means of a side's clean blocks; the warm-up's estimate before there is one.
+  double call_ns(Side side) const;
 
   uint32_t blocks() const { return blocks_; }
   uint32_t discarded_blocks() const { return discarded_blocks_; }
@@ -64,11 +70,11 @@ class TimingSession {
 
  private:
   struct TimedBlock {
-    double median = 0;  // 0: no call ended
+    double mean = 0;  // 0: no call finished
     bool clean = false;
     std::vector<double> calls_ns;
   };
-  // Candidate, reference, reference, candidate.
+  // Blocks in the order candidate, reference, reference, candidate.
   struct Group {
     std::array<TimedBlock, 4> blocks;
 
@@ -77,11 +83,11 @@ class TimingSession {
   };
   enum class Basis {
     kCleanGroups,
-    kCleanPairs,  // neighbouring blocks of a group, where too few whole groups are clean
+    kCleanPairs,  // neighbouring blocks of a group, used when too few whole groups are clean
     kAllGroups,
   };
 
-  bool IsWild(Side side, double median) const;
+  bool IsWild(Side side, double mean) const;
   bool capped() const;
   Basis basis() const;
   std::vector<double> RatiosBy(Basis basis) const;
@@ -90,7 +96,7 @@ class TimingSession {
   const MeasureOptions options_;
   const PrecisionOptions precision_;
   double call_ns_[2];
-  std::vector<double> clean_medians_[2];  // by side
+  std::vector<double> clean_means_[2];  // by side
   std::vector<Group> groups_;
   Group open_;
   size_t position_ = 0;  // within the open group

@@ -1,18 +1,88 @@
 #include "services/worker/core/verdict.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/worker/core/roofline.h"
+#include "services/worker/core/statistics.h"
 
 namespace kernelcast::worker {
+namespace {
 
-void TimedShape::Add(const TimingSession& session) {
-  ratios.push_back(session.Ratios());
+// Variance of a median of normal values relative to that of their mean.
+constexpr double kMedianVariance = 1.57;
+
+// Runners without a group are left out.
+std::vector<RunnerValue> RunnerValues(const TimedShape& shape, const MeasureOptions& options) {
+  std::vector<RunnerValue> values;
+  for (const std::vector<double>& ratios : shape.ratios) {
+    const Ratio median = MedianInterval(ratios, options.confidence, options.bootstrap_resamples);
+    if (!(median.value > 0)) {
+      continue;
+    }
+    const double bootstrap =
+        std::log(median.high / median.low) / (2 * TwoSidedQuantile(options.confidence, HUGE_VAL));
+    const double least = options.spread.least_group_noise * options.spread.least_group_noise *
+                         kMedianVariance / static_cast<double>(ratios.size());
+    values.push_back({std::log(median.value), std::max(bootstrap * bootstrap, least)});
+  }
+  return values;
+}
+
+// Geometric mean over shapes, by runner: as many runners as every shape has values for.
+std::vector<RunnerValue> OverShapes(std::span<const std::vector<RunnerValue>> shapes) {
+  std::vector<RunnerValue> runners;
+  if (shapes.empty()) {
+    return runners;
+  }
+  size_t count = shapes[0].size();
+  for (const std::vector<RunnerValue>& shape : shapes) count = std::min(count, shape.size());
+  const auto share = 1 / static_cast<double>(shapes.size());
+  for (size_t i = 0; i < count; ++i) {
+    RunnerValue& runner = runners.emplace_back();
+    for (const std::vector<RunnerValue>& shape : shapes) {
+      runner.log_speedup += share * shape[i].log_speedup;
+      runner.noise_variance += share * share * shape[i].noise_variance;
+    }
+  }
+  return runners;
+}
+
+void LearnState(std::span<const TimedShape> shapes, const std::string& problem_id,
+                RunnerSpread& spread) {
+  double log_time = 0;
+  for (const TimedShape& shape : shapes) {
+    if (shape.reference_ns.empty()) {
+      return;
+    }
+    log_time += std::log(Median(shape.reference_ns)) / static_cast<double>(shapes.size());
+  }
+  spread.AddReferenceTime(problem_id, log_time);
+}
+
+void Learn(std::span<const RunnerValue> runners, const std::string& problem_id,
+           RunnerSpread& spread) {
+  std::vector<double> values;
+  double noise = 0;
+  for (const RunnerValue& runner : runners) {
+    values.push_back(runner.log_speedup);
+    noise += runner.noise_variance / static_cast<double>(runners.size());
+  }
+  spread.Add(problem_id, values, noise);
+}
+
+}  // namespace
+
+void TimedShape::Add(const TimingSession& session, double charge) {
+  std::vector<double>& added = ratios.emplace_back(session.Ratios());
+  for (double& ratio : added) ratio /= charge;
   for (const auto& [side, all] :
        {std::pair{Side::kCandidate, &candidate_ns}, std::pair{Side::kReference, &reference_ns}}) {
-    const std::vector<double> calls = session.CallTimes(side);
-    all->insert(all->end(), calls.begin(), calls.end());
+    for (const double call_ns : session.CallTimes(side)) {
+      all->push_back(side == Side::kCandidate ? charge * call_ns : call_ns);
+    }
   }
   blocks += session.blocks();
   discarded_blocks += session.discarded_blocks();
@@ -26,10 +96,25 @@ Exploit MakeExploit(Exploit::Kind kind, std::string evidence) {
   return exploit;
 }
 
+void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome) {
+  std::visit(
+      [&](auto& held) {
+        if constexpr (requires { held.distribution; }) {
+          if (!held.shape.empty() || !held.distribution.empty()) return;
+          held.shape = shape;
+          held.distribution = distribution;
+        }
+      },
+      outcome);
+}
+
 MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions& options,
-                        MeasureLevel level, uint32_t correctness_cases) {
+                        const std::string& problem_id, uint32_t correctness_cases,
+                        RunnerSpread& spread) {
   MeasuredOk ok;
-  std::vector<ShapeRatios> all_ratios;
+  LearnState(shapes, problem_id, spread);
+  const Spread expected = spread.Of(problem_id);
+  std::vector<std::vector<RunnerValue>> values;
   uint32_t blocks = 0;
   uint32_t discarded = 0;
   bool noisy = false;
@@ -39,36 +124,42 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     timing.shape = shape.axes;
     timing.candidate = Summarise(shape.candidate_ns, shape.candidate_cold_ns);
     timing.reference = Summarise(shape.reference_ns, shape.reference_cold_ns);
-    timing.speedup =
-        BootstrapSpeedup({&shape.ratios, 1}, options.confidence, options.bootstrap_resamples);
+    values.push_back(RunnerValues(shape, options));
+    timing.speedup = SpeedupInterval(values.back(), expected, options.spread, options.confidence);
     timing.blocks = shape.blocks;
     timing.discarded_blocks = shape.discarded_blocks;
     timing.stop_reason = shape.stop_reason;
     timing.bytes = shape.bytes;
     timing.flops = shape.flops;
     timing.call_overhead_ns = shape.overhead_ns;
-    timing.roofline_floor_ns = 1e9 * shape.bytes / options.max_bytes_per_second;
+    timing.implausible_below_ns = ImplausibleBelowNs(options, shape.bytes);
+    timing.roofline = RooflineOf(options.peaks, shape.compute, shape.bytes, shape.flops,
+                                 timing.candidate.median_ns, timing.reference.median_ns);
     blocks += shape.blocks;
     discarded += shape.discarded_blocks;
-    if (timing.candidate.median_ns + timing.call_overhead_ns < timing.roofline_floor_ns) {
-      return MakeExploit(
-          Exploit::Kind::kBelowRoofline,
+    if (timing.candidate.median_ns + timing.call_overhead_ns < timing.implausible_below_ns) {
+      MeasureOutcome exploit = MakeExploit(
+          Exploit::Kind::kImplausiblyFast,
           absl::StrCat("takes ", std::llround(timing.candidate.median_ns), " ns where moving the ",
                        "declared ", std::llround(shape.bytes), " bytes takes at least ",
-                       std::llround(timing.roofline_floor_ns), " ns"));
+                       std::llround(timing.implausible_below_ns), " ns"));
+      NameCase(shape.axes, "declared", exploit);
+      return exploit;
     }
-    if (timing.candidate.median_ns < timing.roofline_floor_ns) {
+    if (timing.candidate.median_ns < timing.implausible_below_ns) {
       too_short = absl::StrCat(
           "a call took ", std::llround(timing.call_overhead_ns), " ns without the kernel and ",
           std::llround(timing.candidate.median_ns), " ns more with it, where ",
           "moving the declared ", std::llround(shape.bytes), " bytes takes at least ",
-          std::llround(timing.roofline_floor_ns), " ns");
+          std::llround(timing.implausible_below_ns), " ns");
     }
-    noisy |= RelativeHalfWidth(timing.speedup) > options.unstable_half_width;
-    all_ratios.push_back(shape.ratios);
+    noisy |= timing.speedup.value == 0 ||
+             TwoSidedQuantile(options.confidence, HUGE_VAL) * timing.speedup.within_deviation >
+                 options.unstable_half_width;
     ok.shapes.push_back(std::move(timing));
   }
-  ok.speedup = BootstrapSpeedup(all_ratios, options.confidence, options.bootstrap_resamples);
+  const std::vector<RunnerValue> runners = OverShapes(values);
+  ok.speedup = SpeedupInterval(runners, expected, options.spread, options.confidence);
   EnvironmentUnstable unstable;
   unstable.discarded_blocks = discarded;
   unstable.blocks = blocks;
@@ -84,7 +175,13 @@ MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions
     return unstable;
   }
   ok.comparison = Compare(ok.speedup, options.equivalence_margin);
-  ok.runners = static_cast<uint32_t>(options.Precision(level).runners);
+  ok.runners = static_cast<uint32_t>(runners.size());
+  for (const RunnerValue& runner : runners) {
+    ok.runner_speedups.push_back(std::exp(runner.log_speedup));
+  }
+  for (const std::vector<RunnerValue>& shape : values) {
+    Learn(shape, problem_id, spread);
+  }
   ok.correctness_cases = correctness_cases;
   return ok;
 }

@@ -8,17 +8,18 @@
 
 #include "common/domain/measurement.h"
 #include "services/worker/core/options.h"
-#include "services/worker/core/statistics.h"
+#include "services/worker/core/speedup_interval.h"
 #include "services/worker/core/timing_session.h"
 
 namespace kernelcast::worker {
 
-// What timing one bench shape of a correct candidate has given, over all its runners.
+// Timing results of one bench shape of a correct candidate, over all its runners.
 struct TimedShape {
   AxisValues axes = {};
   double bytes = 0;  // declared traffic and work; 0: not declared
   double flops = 0;
-  ShapeRatios ratios = {};
+  std::string compute = {};  // name of the peak that bounds the arithmetic, see ComputePeak
+  std::vector<std::vector<double>> ratios = {};  // by runner, one per group
   std::vector<double> candidate_ns = {};
   std::vector<double> reference_ns = {};
   std::vector<double> candidate_cold_ns = {};
@@ -28,16 +29,22 @@ struct TimedShape {
   std::string stop_reason = {};
   double overhead_ns = 0;
 
-  // Takes over what one runner's session has given.
-  void Add(const TimingSession& session);
+  // Adds the results of one runner's session. The candidate's times are multiplied by `charge`, the
+  // factor by which its calls on new values are slower than the timed ones.
+  void Add(const TimingSession& session, double charge = 1);
 };
 
 Exploit MakeExploit(Exploit::Kind kind, std::string evidence);
 
-// The outcome: ok, below what moving the declared bytes takes, or too noisy to tell. Everything of
-// MeasuredOk is set but the environment.
+// Records the case in which something was seen, in outcomes that have fields for it and name none.
+void NameCase(const AxisValues& shape, const std::string& distribution, MeasureOutcome& outcome);
+
+// Returns the outcome: ok, implausibly fast (below the time needed to move the declared bytes), or
+// too noisy to tell. Sets everything of MeasuredOk except the environment. `spread` is that of the
+// device; it learns from an ok outcome with several runners.
 MeasureOutcome Conclude(std::span<const TimedShape> shapes, const MeasureOptions& options,
-                        MeasureLevel level, uint32_t correctness_cases);
+                        const std::string& problem_id, uint32_t correctness_cases,
+                        RunnerSpread& spread);
 
 }  // namespace kernelcast::worker
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "services/worker/core/narrow_float.h"
+#include "services/worker/core/random.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -35,7 +36,7 @@ void Store(std::span<std::byte> data, int64_t i, T value) {
   std::memcpy(data.data() + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T));
 }
 
-// Calls f with a value of the C++ type of the dtype.
+// Calls f with a value of the C++ type of `dtype`.
 template <class F>
 decltype(auto) WithType(DataType dtype, F&& f) {
   switch (dtype) {
@@ -84,7 +85,7 @@ uint64_t Bits(T value) {
   return bits;
 }
 
-// Positions that disagree, and the squared error over finite elements.
+// Number of positions that disagree, and the squared error over finite elements.
 struct Pass {
   uint64_t bad = 0;
   double error_squares = 0;
@@ -162,7 +163,7 @@ bool ExpectedTensor::AgreesAt(int64_t i, std::span<const std::byte> output) cons
   return WithType(layout_.dtype, [&]<class T>(T) {
     const int64_t want = integer_[static_cast<size_t>(i)];
     const auto got = static_cast<int64_t>(Load<T>(output, i));
-    // Exact also where a double is not.
+    // Exact even where a double is not.
     const uint64_t error = got > want ? static_cast<uint64_t>(got) - static_cast<uint64_t>(want)
                                       : static_cast<uint64_t>(want) - static_cast<uint64_t>(got);
     return static_cast<double>(error) <=
@@ -214,7 +215,7 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
     }
   }
 
-  // Something disagrees, or is an expected infinity: look at each.
+  // Something disagrees or is an expected infinity: check each element.
   bool all_unwritten = poison.has_value();
   bool any_unwritten = false;
   uint64_t first_unwritten = 0;
@@ -264,7 +265,7 @@ TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std:
   return verdict;
 }
 
-void Sentinels::Plant(const ExpectedTensor& expected, int count, Random& random,
+void Sentinels::Plant(const ExpectedTensor& expected, int count, SecretRandom& random,
                       std::span<std::byte> output) {
   planted_.clear();
   const auto n = static_cast<uint64_t>(expected.elements());
@@ -295,7 +296,7 @@ void Sentinels::Plant(const ExpectedTensor& expected, int count, Random& random,
         wrong = static_cast<T>(static_cast<int64_t>(other));
       }
       Store<T>(output, i, wrong);
-      // Rounding to the dtype may have brought it back within the tolerance.
+      // Rounding to the dtype may have moved it back within the tolerance.
       for (int attempt = 1; expected.AgreesAt(i, output) && attempt < 64; ++attempt) {
         if constexpr (std::is_floating_point_v<T>) {
           wrong = static_cast<T>(right + std::ldexp(scale, attempt - 4) * (1 + random.Uniform()));
@@ -335,6 +336,22 @@ double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i) {
     return DecodeNarrow(dtype, bits);
   }
   return WithType(dtype, [&]<class T>(T) { return static_cast<double>(Load<T>(output, i)); });
+}
+
+std::vector<double> Elements(DataType dtype, std::span<const std::byte> output) {
+  std::vector<double> values(output.size() / static_cast<size_t>(SizeBytes(dtype)));
+  if (IsNarrowFloat(dtype)) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = ElementAt(dtype, output, static_cast<int64_t>(i));
+    }
+    return values;
+  }
+  WithType(dtype, [&]<class T>(T) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<double>(Load<T>(output, static_cast<int64_t>(i)));
+    }
+  });
+  return values;
 }
 
 double RoundForReport(double value) { return RoundTo(value, kReportedDigits); }

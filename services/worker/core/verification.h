@@ -7,18 +7,18 @@
 #include <span>
 #include <vector>
 
+#include "common/base/secret_random.h"
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
-#include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
 
 namespace kernelcast::worker {
 
-// What an output must hold, from the oracle. Immutable.
+// Expected value of an output, computed by the oracle. Immutable.
 class ExpectedTensor {
  public:
   // `oracle` holds float64 for float outputs and the declared type for integer ones. Values beyond
-  // the range of the declared dtype become infinite, as a correct candidate's do.
+  // the range of the declared dtype become infinite, as they do in a correct candidate.
   ExpectedTensor(const TensorLayout& layout, const Tolerance& tolerance,
                  std::span<const std::byte> oracle);
 
@@ -36,9 +36,9 @@ class ExpectedTensor {
   double norm() const { return norm_; }
   bool has_nan() const { return has_nan_; }
 
-  // Whether a float value agrees at position i, by the element rule.
+  // Whether the float value `got` agrees at position i, by the element rule.
   bool Agrees(int64_t i, double got) const;
-  // Whether the element at position i of an output agrees.
+  // Whether the element at position i of `output` agrees.
   bool AgreesAt(int64_t i, std::span<const std::byte> output) const;
 
  private:
@@ -56,11 +56,12 @@ class ExpectedTensor {
 enum class PoisonKind {
   // NaN with random payloads; random bits in integers.
   kNonFinite,
-  // Finite values of the size of the right ones, so that a kernel cannot tell poison from data.
+  // Finite values of the same magnitude as the expected ones, so that a kernel cannot tell poison
+  // from data.
   kPlausible,
 };
 
-// Deterministic in the seed, so that what is left of it can be recognised.
+// Deterministic in the seed, so that unwritten elements can be recognised.
 void FillPoison(PoisonKind kind, uint64_t seed, const ExpectedTensor& expected,
                 std::span<std::byte> output);
 
@@ -75,11 +76,11 @@ struct TensorVerdict {
 };
 
 // Compares a whole output. An element agrees when |got - expected| <= atol * max(1, rms(expected))
-// + rtol * |expected|; NaN agrees with nothing, an infinity with the same infinity. The tensor
+// + rtol * |expected|. NaN agrees with nothing, an infinity only with the same infinity. The tensor
 // agrees when all elements do and ||got - expected|| <= normwise * ||expected|| over the finite
-// elements, unless the expected values are within atol of zero. Integers are compared exactly
-// unless a tolerance is given. `poison` is what the output held before the call, for telling "not
-// written" from "wrong".
+// elements; the norm is not checked if the expected values are within atol of zero. Integers are
+// compared exactly if no tolerance is given. `poison` is what the output held before the call; it
+// distinguishes "not written" from "wrong".
 struct Poison {
   PoisonKind kind = PoisonKind::kNonFinite;
   uint64_t seed = 0;
@@ -87,17 +88,17 @@ struct Poison {
 TensorVerdict CompareTensor(const ExpectedTensor& expected, std::span<const std::byte> output,
                             std::optional<Poison> poison);
 
-// Wrong values planted in an output before a call and looked at after it.
+// Wrong values planted in an output before a call and checked after it.
 class Sentinels {
  public:
-  // Plants at most `count` values at random positions; each differs from the right value by more
+  // Plants at most `count` values at random positions. Each differs from the right value by more
   // than the tolerance and looks like data.
-  void Plant(const ExpectedTensor& expected, int count, Random& random,
+  void Plant(const ExpectedTensor& expected, int count, SecretRandom& random,
              std::span<std::byte> output);
 
   struct Check {
     int wrong = 0;
-    // Of those: still hold what was planted.
+    // Wrong elements that still hold the planted value.
     int untouched = 0;
     int64_t first_wrong = -1;
   };
@@ -113,12 +114,14 @@ class Sentinels {
   std::vector<Planted> planted_;
 };
 
-// The value at position i of an output as a double.
+// Returns element i of an output as a double.
 double ElementAt(DataType dtype, std::span<const std::byte> output, int64_t i);
+// The values of all elements of an output.
+std::vector<double> Elements(DataType dtype, std::span<const std::byte> output);
 
-// Rounded to four significant digits: enough to understand, too little to copy.
+// Rounds to four significant digits: enough to understand a failure, too few to copy the answer.
 double RoundForReport(double value);
-// The two values of a mismatch, with as many digits more as it takes to tell them apart.
+// Rounds both values of a mismatch, with as many extra digits as needed to make them differ.
 void RoundForReport(double& got, double& expected);
 
 }  // namespace kernelcast::worker

@@ -9,9 +9,9 @@
 
 namespace kernelcast::worker {
 
-// Compiler flags that a candidate for the cpu target may ask for.
+// Compiler flags that a candidate for the cpu target may request.
 std::span<const std::string_view> AllowedCpuFlags();
-// What is wrong with `flags`, in one sentence, or nothing.
+// Returns one sentence that says what is wrong with `flags`, or nullopt.
 std::optional<std::string> CheckFlags(const std::vector<std::string>& flags);
 
 }  // namespace kernelcast::worker

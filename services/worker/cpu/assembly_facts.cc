@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "services/worker/core/control_flow.h"
+#include "services/worker/native/assembly_text.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -80,7 +81,7 @@ struct Instruction {
   bool stack_access = false;
   bool accumulates = false;
   int accumulator = -1;
-  int vector_bytes = 0;  // of the registers that take part
+  int vector_bytes = 0;  // of the registers used
   int load_bytes = 0;
   int store_bytes = 0;
   int64_t frame_bytes = 0;
@@ -143,7 +144,7 @@ int VectorBytes(std::string_view operand) {
   return Contains(operand, "%xmm") ? 16 : 0;
 }
 
-// Number of the vector register that the operand starts with, or -1.
+// Returns the number of the vector register that the operand starts with, or -1.
 int VectorRegister(std::string_view operand) {
   if (operand.size() < 5 || operand[0] != '%' || operand.substr(2, 2) != "mm") {
     return -1;
@@ -218,8 +219,8 @@ CallKind ClassifyCall(std::string_view target) {
   return CallKind::kOther;
 }
 
-// Mnemonic of an SSE or AVX float instruction without its "v" and its type, e.g. "add" of "vaddps";
-// empty when it is none.
+// Mnemonic of an SSE or AVX float instruction without its "v" and its type, e.g. "add" for
+// "vaddps". Empty for other instructions.
 struct FloatForm {
   std::string_view stem;
   bool packed = false;
@@ -468,7 +469,7 @@ Instruction ParseInstruction(std::string_view mnemonic, std::string_view rest) {
   return instruction;
 }
 
-// A file's instructions with loops marked.
+// The instructions of a file, with loops marked.
 class Listing {
  public:
   explicit Listing(std::string_view assembly) {
@@ -511,13 +512,18 @@ class Listing {
     if (line[0] == '.') {
       return;
     }
+    if (line[0] == '{') {  // encoding hint of the instruction
+      AddLine(line.substr(std::min(line.find('}'), line.size() - 1) + 1));
+      return;
+    }
     size_t space = 0;
     while (space < line.size() && !IsSpace(line[space])) {
       ++space;
     }
     const std::string_view mnemonic = line.substr(0, space);
     const std::string_view rest = Trim(line.substr(space));
-    if (mnemonic == "rep" || mnemonic == "lock" || mnemonic == "notrack" || mnemonic == "bnd") {
+    if (mnemonic == "rep" || mnemonic == "lock" || mnemonic == "notrack" || mnemonic == "bnd" ||
+        (IsInstructionPrefix(mnemonic) && !rest.empty())) {
       AddLine(rest);
       return;
     }
@@ -756,7 +762,7 @@ CompileFacts ExtractAssemblyFacts(std::string_view assembly, int64_t text_bytes)
   for (const std::string_view name : (*FindFactSchema(kCpuAssemblySchemaId))->names) {
     facts.values.push_back(counts[name]);
   }
-  assert(counts.size() == facts.values.size());  // every name counted is a name of the schema
+  assert(counts.size() == facts.values.size());  // the schema has every counted name
   return facts;
 }
 

@@ -8,9 +8,9 @@
 
 namespace kernelcast::worker {
 
-// Facts of schema "cpu-asm/1" from x86-64 assembly in AT&T syntax, as g++ and clang++ -S write it.
-// `text_bytes` is the size of the machine code. What is not understood is counted as an instruction
-// and nothing else.
+// Returns facts of schema "cpu-asm/1" from x86-64 assembly in AT&T syntax, as g++ and clang++ -S
+// write it. `text_bytes` is the size of the machine code. Unknown instructions count only as
+// instructions.
 CompileFacts ExtractAssemblyFacts(std::string_view assembly, int64_t text_bytes);
 
 }  // namespace kernelcast::worker

@@ -10,6 +10,7 @@
 #include "services/worker/core/source_scan.h"
 #include "services/worker/cpu/admission.h"
 #include "services/worker/cpu/assembly_facts.h"
+#include "services/worker/native/assembly_text.h"
 #include "services/worker/native/compiler_output.h"
 #include "services/worker/native/compiler_step.h"
 #include "services/worker/native/shared_object.h"
@@ -21,6 +22,7 @@ constexpr std::string_view kAllowedHeaders = "headers of the toolchain and kerne
 constexpr const char* kSourceName = "kernel.cc";
 constexpr const char* kAssemblyName = "kernel.s";
 constexpr const char* kDependencyName = "kernel.d";
+constexpr const char* kRelocatableName = "kernel.o";
 constexpr const char* kObjectName = "kernel.so";
 
 CompileResult Refused(CompileStage stage, std::string log) {
@@ -31,10 +33,23 @@ CompileResult Refused(CompileStage stage, std::string log) {
 
 }  // namespace
 
+CpuCompiler::CpuCompiler(Toolchain toolchain, CompilerOptions options)
+    : toolchain_(std::move(toolchain)), options_(std::move(options)), sandbox_(options_.sandbox) {
+  for (const auto* paths : {&toolchain_.read_only, &options_.include_directories}) {
+    sandbox_.read_only.insert(sandbox_.read_only.end(), paths->begin(), paths->end());
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> CpuCompiler::MissingProtections() const {
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, sandbox_.uid));
+  return worker::MissingProtections(sandbox_, folder.path());
+}
+
 std::string CpuCompiler::ArtifactId(const std::string& source,
                                     const std::vector<std::string>& flags) const {
   ContentHasher hasher;
-  hasher.Add("cpu artifact 1").Add(toolchain_.description).Add(toolchain_.architecture).Add(source);
+  hasher.Add("cpu artifact 2").Add(toolchain_.description).Add(toolchain_.architecture).Add(source);
   hasher.Add(flags.size());
   for (const std::string& flag : flags) {
     hasher.Add(flag);
@@ -47,7 +62,8 @@ absl::StatusOr<CompilerStep> CpuCompiler::Run(const std::vector<std::string>& ar
                                               const CancelToken& cancel) const {
   std::vector<std::string> argv = {toolchain_.compiler};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  return RunCompilerStep(argv, CompilerEnvironment(directory), directory, options_.limits, cancel);
+  return RunCompilerStep(sandbox_, argv, CompilerEnvironment(directory), directory, options_.limits,
+                         cancel);
 }
 
 absl::StatusOr<CompileResult> CpuCompiler::Compile(const std::string& source,
@@ -61,7 +77,8 @@ absl::StatusOr<CompileResult> CpuCompiler::Compile(const std::string& source,
     return Refused(CompileStage::kAdmission, *problem);
   }
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  KC_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::Make(options_.work_directory));
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, sandbox_.uid));
   auto result = CompileIn(folder, source, flags, cancel);
   if (result.ok()) {
     result->compile_ns = Clock::Real().MonotonicNs() - start_ns;
@@ -77,8 +94,9 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
 
   std::vector<std::string> arguments = BaseFlags();
   arguments.insert(arguments.end(), flags.begin(), flags.end());
-  for (const char* argument : {"-S", "-MD", "-MF", kDependencyName, "-fdiagnostics-color=never",
-                               "-fmax-errors=20", "-o", kAssemblyName}) {
+  for (const char* argument :
+       {"-S", "-fno-lto", "-MD", "-MF", kDependencyName, "-fdiagnostics-color=never",
+        "-fmax-errors=20", "-o", kAssemblyName}) {
     arguments.emplace_back(argument);
   }
   std::vector<std::string> allowed = toolchain_.include_directories;
@@ -101,16 +119,28 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   if (!assembly) {
     return absl::UnavailableError(absl::StrCat("the compiler left no ", kAssemblyName));
   }
-  if (auto problem = CheckAssembly(*assembly)) {
-    return Refused(CompileStage::kAdmission, *problem);
+  const auto text = CanonicalAssembly(*assembly);
+  if (!text.ok()) {
+    return Refused(CompileStage::kAdmission, std::string(text.status().message()));
+  }
+  KC_ASSIGN_OR_RETURN(const CompilerStep assembled,
+                      Run({"-c", "-Wa,--noexecstack", kAssemblyName, "-o", kRelocatableName},
+                          folder.path(), cancel));
+  if (!assembled.ok) {
+    return Refused(assembled.limit ? CompileStage::kLimit : CompileStage::kCompiler, assembled.log);
+  }
+  const auto relocatable = ReadRelocatable(folder.Read(kRelocatableName).value_or(""));
+  if (!relocatable.ok()) {
+    return Refused(CompileStage::kAdmission, std::string(relocatable.status().message()));
   }
 
-  // The flags are left out on purpose: with -ffast-math the driver would link code that changes the
-  // rounding of the whole process.
-  KC_ASSIGN_OR_RETURN(const CompilerStep linked,
-                      Run({"-shared", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--as-needed", kAssemblyName,
-                           "-o", kObjectName, "-lm"},
-                          folder.path(), cancel));
+  // The candidate's flags are not passed here: with -ffast-math the driver would link code that
+  // changes the rounding mode of the whole process.
+  std::vector<std::string> link = LinkArguments({kRelocatableName, "-o", kObjectName, "-lm"});
+  if (!relocatable->needs_cxx_library) {
+    link.insert(link.end(), {"-nodefaultlibs", "-lc", "-lgcc", "-lgcc_s"});
+  }
+  KC_ASSIGN_OR_RETURN(const CompilerStep linked, Run(link, folder.path(), cancel));
   if (!linked.ok) {
     return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }
@@ -124,7 +154,7 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   }
 
   CompileSuccess success;
-  success.facts = ExtractAssemblyFacts(*assembly, object->text_bytes);
+  success.facts = ExtractAssemblyFacts(*text, object->text_bytes);
   success.artifact.artifact_id = ArtifactId(source, flags);
   success.artifact.format = ArtifactFormat::kSharedObject;
   success.artifact.architecture = toolchain_.architecture;

@@ -15,27 +15,32 @@
 namespace kernelcast::worker {
 
 struct CompilerOptions {
-  std::string work_directory;  // a folder of its own for each compile is made in it
-  // Folders that hold kernelcast/candidate.h and dlpack/dlpack.h.
+  std::string work_directory;  // each compile makes its own folder in it
+  // Folders that contain kernelcast/candidate.h and dlpack/dlpack.h.
   std::vector<std::string> include_directories;
+  // The toolchain and include_directories are added to read_only if missing.
+  CompilerSandbox sandbox;
   CompilerLimits limits = {};
   int64_t max_warning_bytes = 16 << 10;
 };
 
-// Turns a source into a shared object and its facts: to assembly, of which the facts are read, and
-// from there to the object, so that the compiler proper runs once. Immutable; thread-safe.
+// Compiles a source to a shared object and its facts, in sandboxed steps: assembly (facts are read
+// from it), relocatable object, shared object. Each output is checked before the next step. The
+// compiler proper runs once. Immutable; thread-safe.
 class CpuCompiler {
  public:
-  CpuCompiler(Toolchain toolchain, CompilerOptions options)
-      : toolchain_(std::move(toolchain)), options_(std::move(options)) {}
+  CpuCompiler(Toolchain toolchain, CompilerOptions options);
 
   const Toolchain& toolchain() const { return toolchain_; }
+  // Returns the protections of the compiler sandbox that this machine does not permit. UNAVAILABLE:
+  // the sandbox does not work.
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> MissingProtections() const;
 
-  // "a_" and 32 hex digits over source, flags, toolchain and architecture.
+  // Returns "a_" and 32 hex digits: a hash of source, flags, toolchain and architecture.
   std::string ArtifactId(const std::string& source, const std::vector<std::string>& flags) const;
 
   // A source that does not compile is a result. CANCELLED, DEADLINE_EXCEEDED: the token was
-  // stopped. UNAVAILABLE: no process or disk space to be had.
+  // stopped. UNAVAILABLE: no process can be started, or the disk is full.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
                                                       const std::vector<std::string>& flags,
                                                       const CancelToken& cancel) const;
@@ -49,6 +54,7 @@ class CpuCompiler {
 
   const Toolchain toolchain_;
   const CompilerOptions options_;
+  CompilerSandbox sandbox_;  // constant after construction
 };
 
 }  // namespace kernelcast::worker

@@ -11,11 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "services/worker/cpu/admission.h"
 #include "services/worker/cpu/judge.h"
+#include "services/worker/cpu/peaks.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -26,6 +26,8 @@ constexpr const char* kTrivialKernel =
     "void*) "
     "{ return 0; }\n";
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
+// Other processes may hold the timing lease when this worker starts.
+constexpr int64_t kPeaksLimitNs = 10'000'000'000;
 
 std::string CpuModel() {
   std::ifstream file("/proc/cpuinfo");
@@ -39,7 +41,7 @@ std::string CpuModel() {
   return "unknown";
 }
 
-// Of one core, or 0 where the system does not say.
+// Clock of one core, or 0 if the system does not report it.
 double ClockHz(int cpu) {
   std::ifstream file(
       absl::StrCat("/sys/devices/system/cpu/cpu", std::max(0, cpu), "/cpufreq/scaling_cur_freq"));
@@ -98,6 +100,10 @@ void CpuTarget::ProbeToolchain() {
   CompilerOptions compiler;
   compiler.work_directory = options_.cache_directory;
   compiler.include_directories = options_.include_directories;
+  compiler.sandbox.program = options_.compiler_sandbox.empty()
+                                 ? CompilerSandboxBeside(options_.runner.path)
+                                 : options_.compiler_sandbox;
+  compiler.sandbox.uid = options_.runner.uid;
   compiler_ = std::make_unique<CpuCompiler>(*std::move(toolchain), std::move(compiler));
   const auto trivial = CompileTrusted(kTrivialKernel, {}, "trial kernel", CancelToken());
   if (!trivial.ok()) {
@@ -130,6 +136,11 @@ void CpuTarget::ProbeRunner() {
       return absl::UnavailableError(MeasurementFeedback(trial));
     }
     info_.missing_protections = process->missing_protections();
+    KC_ASSIGN_OR_RETURN(const auto of_compilers, compiler_->MissingProtections());
+    for (const std::string& name : of_compilers) {
+      auto& missing = info_.missing_protections;
+      if (std::find(missing.begin(), missing.end(), name) == missing.end()) missing.push_back(name);
+    }
     return absl::OkStatus();
   };
   const absl::Status tried = try_out();
@@ -138,6 +149,20 @@ void CpuTarget::ProbeRunner() {
     return;
   }
   info_.can_measure = true;
+  const auto measure = [this]() -> absl::StatusOr<std::vector<DevicePeak>> {
+    KC_ASSIGN_OR_RETURN(const LoadableObject object,
+                        CompileTrusted(std::string(CpuPeaksSource()), {}, "peaks", CancelToken()));
+    const CancelToken limit(Clock::Real().MonotonicNs() + kPeaksLimitNs);
+    return MeasureCpuPeaks(object, options_.runner, placement_, *lease_, limit);
+  };
+  auto peaks = measure();
+  if (!peaks.ok()) {
+    Log(LogLevel::kWarning, "no rooflines: the peaks of a core were not measured",
+        {{"reason", std::string(peaks.status().message())}});
+    return;
+  }
+  info_.peaks = *std::move(peaks);
+  options_.measure.peaks = info_.peaks;
 }
 
 TargetInfo CpuTarget::Describe() const { return info_; }
@@ -211,7 +236,7 @@ absl::StatusOr<PreparedProblem*> CpuTarget::Prepare(const Problem& problem,
   const int64_t start_ns = Clock::Real().MonotonicNs();
   KC_ASSIGN_OR_RETURN(auto prepared,
                       PreparedProblem::Make(problem, oracle, reference, options_.measure,
-                                            options_.runner, placement_, SecretSeed(), cancel));
+                                            options_.runner, placement_, NewSecretKey(), cancel));
   Log(LogLevel::kDebug, "prepared a problem",
       {{"problem", problem.name},
        {"cases", prepared->check_cases().size()},
@@ -238,6 +263,13 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   if (!object.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("artifact: ", object.status().message()));
   }
+  if (object->memory_bytes > static_cast<uint64_t>(options_.runner.max_memory_bytes)) {
+    // The runner's limit counts only memory allocated after loading.
+    Crash crash;
+    crash.cause = Crash::Cause::kMemoryLimit;
+    return RecordOf(info_, options_.worker_id, kProtocolVersion, candidate, artifact, level,
+                    Clock::Real().MonotonicNs(), std::move(crash));
+  }
   KC_ASSIGN_OR_RETURN(
       const LoadableObject reference,
       CompileTrusted(target->second.reference.source, target->second.reference.flags,
@@ -252,26 +284,28 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
   JudgeTimes times;
   int64_t prepare_ns = 0;
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
-  // The second time because the reference's process, which is kept, may have come to harm
-  // meanwhile.
+  // The second attempt covers the reference's process, which is kept and may have died in the
+  // meantime.
   for (int attempt = 0; attempt < 2 && absl::IsUnavailable(outcome.status()); ++attempt) {
     const int64_t prepare_start_ns = Clock::Real().MonotonicNs();
     KC_ASSIGN_OR_RETURN(PreparedProblem* const prepared,
                         Prepare(problem, oracle, reference, cancel));
     prepare_ns += Clock::Real().MonotonicNs() - prepare_start_ns;
     ++prepared->candidates_served;
-    outcome = Judge(*prepared, *object, level, cancel, times);
+    outcome = Judge(*prepared, *object, level, spread_, cancel, times);
     if (!outcome.ok()) {
       prepared_.pop_front();
     }
   }
   KC_RETURN_IF_ERROR(outcome.status());
+  KC_RETURN_IF_ERROR(held.Check());
   if (auto* ok = std::get_if<MeasuredOk>(&*outcome)) {
     ok->environment.clock_start_hz = clock_start_hz;
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
   }
   Measurement measurement = RecordOf(info_, options_.worker_id, kProtocolVersion, candidate,
                                      artifact, level, start_ns, *std::move(outcome));
+  measurement.preparation_time_ns = prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
        {"outcome", OutcomeName(measurement.outcome)},

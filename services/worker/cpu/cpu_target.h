@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/speedup_interval.h"
 #include "services/worker/core/target.h"
 #include "services/worker/cpu/compiler.h"
 #include "services/worker/cpu/placement.h"
@@ -23,22 +24,23 @@ struct CpuTargetOptions {
   std::string compiler = "g++";
   std::string cache_directory;
   int64_t max_cache_bytes = int64_t{1} << 30;
-  // Folders with the headers that candidates may include besides the toolchain's.
+  // Folders with headers that candidates may include in addition to the toolchain's.
   std::vector<std::string> include_directories;
-  // Lock shared by the workers of this machine; "": this process only.
+  // Lock file shared by the workers of this machine. "": the lease covers only this process.
   std::string lease_file;
   std::string worker_id;
   RunnerOptions runner;
+  std::string compiler_sandbox;  // kernelcast-compiler-sandbox; "": the one in the runner's folder
   MeasureOptions measure;
-  // Problems whose inputs and reference are kept ready.
+  // Number of problems whose inputs and reference are kept ready.
   int prepared_problems = 4;
 };
 
-// Candidates that are C++ sources for this machine's processor.
+// Target for C++ candidates on this machine's processor.
 class CpuTarget final : public Target {
  public:
-  // Tries out compiler and runner on a trivial kernel; what is missing is said by Describe.
-  // UNAVAILABLE: the cache folder cannot be used. INTERNAL: the lease file cannot.
+  // Tests compiler and runner on a trivial kernel; Describe reports what is missing. UNAVAILABLE:
+  // the cache folder is unusable. INTERNAL: the lease file is unusable.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CpuTarget>> Make(CpuTargetOptions options);
   ~CpuTarget() override;
 
@@ -53,7 +55,8 @@ class CpuTarget final : public Target {
                                       const CancelToken& cancel) override;
 
  private:
-  explicit CpuTarget(CpuTargetOptions options) : options_(std::move(options)) {}
+  explicit CpuTarget(CpuTargetOptions options)
+      : options_(std::move(options)), spread_(options_.measure.spread) {}
 
   void ProbeToolchain();
   void ProbeRunner();
@@ -67,16 +70,16 @@ class CpuTarget final : public Target {
                                            const LoadableObject& reference,
                                            const CancelToken& cancel);
 
-  const CpuTargetOptions options_;
-  // Constant after construction.
+  CpuTargetOptions options_;  // constant once made
   TargetInfo info_;
   Placement placement_;
   std::unique_ptr<CpuCompiler> compiler_;
   std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<TimingLease> lease_;
 
-  // Used under the timing lease; most recently used first.
+  // Used under the timing lease. Most recently used first.
   std::list<std::unique_ptr<PreparedProblem>> prepared_;
+  RunnerSpread spread_;
 };
 
 }  // namespace kernelcast::worker

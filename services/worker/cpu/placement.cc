@@ -23,7 +23,8 @@
 namespace kernelcast::worker {
 namespace {
 
-// "0,64" or "0-1": which logical processors share the core. Empty where the system does not say.
+// Returns the logical processors that share the core, e.g. "0,64" or "0-1". Empty if the system
+// does not report them.
 std::string CoreOf(int cpu) {
   std::ifstream file(
       absl::StrCat("/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
@@ -49,7 +50,7 @@ Placement Placement::Choose() {
   if (cpus.empty()) {
     return {};
   }
-  // The last one: interrupts and other programs prefer the first.
+  // Prefer the last core: interrupts and other programs use the first.
   Placement placement{.judge_cpu = cpus.front(), .runner_cpu = cpus.back()};
   for (const int cpu : cpus) {
     const std::string core = CoreOf(cpu);
@@ -112,7 +113,7 @@ WaitMeter& WaitMeter::operator=(WaitMeter&& other) noexcept {
 }
 
 int64_t WaitMeter::WaitedNs() const {
-  // "time on a core, time ready without one, slices"
+  // Format: "time on a core, time ready without one, slices".
   std::array<char, 128> text;
   const ssize_t got = fd_ >= 0 ? pread(fd_, text.data(), text.size(), 0) : ssize_t{-1};
   if (got <= 0) {

@@ -7,18 +7,18 @@
 
 namespace kernelcast::worker {
 
-// Which cores the judge and its runners are on; -1: wherever the scheduler puts them.
+// Cores of the judge and its runners. -1: any core.
 struct Placement {
   int judge_cpu = -1;
   int runner_cpu = -1;
 
-  // Two cores of those that this process may use, not threads of one core where there is a choice.
-  // With one core the two share it, and the judge sleeps while a call runs.
+  // Chooses two of the cores that this process may use, if possible not two threads of one core.
+  // With only one core the two share it, and the judge sleeps while a call runs.
   static Placement Choose();
   bool alone() const { return runner_cpu < 0 || judge_cpu == runner_cpu; }
 };
 
-// Pins the calling thread and raises its priority while it lives, as far as that is permitted.
+// Pins the calling thread and raises its priority during its lifetime, as far as permitted.
 class TimingPriority {
  public:
   explicit TimingPriority(const Placement& placement);
@@ -31,8 +31,8 @@ class TimingPriority {
   std::unique_ptr<Saved> saved_;
 };
 
-// How long a task was ready to run but had no core: whatever it was doing meanwhile took longer by
-// that. Not thread-safe.
+// Measures how long a task was ready to run but had no core, which lengthens the times measured in
+// it. Not thread-safe.
 class WaitMeter {
  public:
   static WaitMeter OfProcess(int pid);
@@ -42,7 +42,7 @@ class WaitMeter {
   WaitMeter(WaitMeter&& other) noexcept;
   WaitMeter& operator=(WaitMeter&& other) noexcept;
 
-  // So far; 0 where the system does not say.
+  // Total so far, or 0 if the system does not report it.
   int64_t WaitedNs() const;
 
  private:
@@ -50,7 +50,7 @@ class WaitMeter {
   int fd_ = -1;
 };
 
-// Priority of what is being timed, and of compilers, as nice values.
+// Nice value of the processes and threads that are being timed.
 inline constexpr int kTimingNice = -10;
 
 }  // namespace kernelcast::worker

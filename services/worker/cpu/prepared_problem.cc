@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "common/process/available_memory.h"
+#include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
 #include "services/worker/native/dlpack_type.h"
 
@@ -17,13 +20,13 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kGuardBytes = 1024;
 constexpr auto kGuardPattern = static_cast<std::byte>(0xa7);
-// The trusted programs of a problem have this long for one call.
+// Limit for one call of the problem's oracle or reference.
 constexpr int64_t kOracleLimitNs = 60'000'000'000;
-// Takes of the reference's time on a check case; the least counts.
+// The reference is timed this many times on a check case; the minimum counts.
 constexpr int kReferenceCalls = 2;
 
-// Out of all caches. What this core has written or read lately another one would have to fetch from
-// here, or to take away from here before it could write, call after call.
+// Evicts the data from all caches. Otherwise another core would have to fetch or invalidate the
+// lines that this core has written or read recently, in every call.
 void Flush(std::span<const std::byte> data) {
   for (size_t at = 0; at < data.size(); at += kAlignment) {
     _mm_clflush(data.data() + at);
@@ -32,7 +35,7 @@ void Flush(std::span<const std::byte> data) {
 
 int64_t AlignUp(int64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Gives tensors their places, one behind the other, with room for guards around each.
+// Places tensors one after the other, with room for guards around each.
 class Arranger {
  public:
   explicit Arranger(int64_t start) : end_(start) {}
@@ -63,7 +66,7 @@ std::string Describe(const MeasureOutcome& outcome) {
   return MeasurementFeedback(measurement);
 }
 
-// The status of a trusted process that did not finish a call.
+// Status for a trusted process that did not finish a call.
 absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, const std::string& who,
                             const std::string& what, const CancelToken& cancel) {
   if (end == RunnerProcess::End::kStopped) {
@@ -79,9 +82,9 @@ absl::Status TrustedFailure(RunnerProcess& process, RunnerProcess::End end, cons
 absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Make(
     const Problem& problem, const LoadableObject& oracle, const LoadableObject& reference,
     const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
-    uint64_t seed, const CancelToken& cancel) {
+    const SecretKey& key, const CancelToken& cancel) {
   std::unique_ptr<PreparedProblem> prepared(
-      new PreparedProblem(problem, reference, options, runner, placement, seed));
+      new PreparedProblem(problem, reference, options, runner, placement, key));
   KC_RETURN_IF_ERROR(prepared->PlanCases());
   KC_RETURN_IF_ERROR(prepared->FillCases());
   KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, cancel));
@@ -100,7 +103,7 @@ absl::Status PreparedProblem::PlanCases() {
     return absl::FailedPreconditionError("the problem has no reference for target cpu");
   }
   Arranger inputs(0);
-  // Correctness cases run one after the other and share a place for their outputs.
+  // Correctness cases run one after the other and share the memory of their outputs.
   int64_t check_outputs_end = 0;
   int64_t check_oracle_end = 0;
 
@@ -136,7 +139,7 @@ absl::Status PreparedProblem::PlanCases() {
     return static_cast<uint32_t>(table_.size() - 1);
   };
 
-  for (CaseSpec& spec : CorrectnessCases(problem_, target->second, options_, random_)) {
+  for (CaseSpec& spec : CorrectnessCases(problem_, target->second, options_, shapes_random_)) {
     Arranger outputs(0);
     Arranger oracle_outputs(0);
     CheckCase check;
@@ -177,8 +180,33 @@ absl::Status PreparedProblem::PlanCases() {
   inputs_bytes_ = inputs.end();
   outputs_bytes_ = outputs.end();
   oracle_outputs_bytes_ = oracle_outputs.end();
+  KC_RETURN_IF_ERROR(CheckMemory());
   KC_ASSIGN_OR_RETURN(inputs_, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
                                                   MemoryFile::Sharing::kReadOnly));
+  return absl::OkStatus();
+}
+
+absl::Status PreparedProblem::CheckMemory() const {
+  // Inputs exist twice while processes are renewed. Outputs exist for the reference and the
+  // candidate. The oracle's results exist together with the expected tensors made from them.
+  double bytes = 2.0 * static_cast<double>(inputs_bytes_) +
+                 2.0 * static_cast<double>(outputs_bytes_) +
+                 2.0 * static_cast<double>(oracle_outputs_bytes_);
+  for (const BenchShape& shape : bench_shapes_) {
+    // Two banks and their altered copies.
+    for (const uint32_t slot : shape.slots) {
+      for (const runner::TensorRecord& tensor : oracle_table_[slot].tensors) {
+        bytes += 4.0 * static_cast<double>(tensor.bytes);
+      }
+    }
+  }
+  const int64_t available_bytes = AvailableMemoryBytes();
+  if (bytes > static_cast<double>(available_bytes)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the problem's inputs, outputs and expected outputs need %.0f bytes of memory; this worker "
+        "has %d",
+        bytes, available_bytes));
+  }
   return absl::OkStatus();
 }
 
@@ -187,7 +215,8 @@ absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawInputs(const CaseS
   std::vector<std::string> inputs;
   for (size_t i = 0; i < layouts.size(); ++i) {
     std::string data(static_cast<size_t>(layouts[i].bytes()), '\0');
-    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], spec, random_,
+    Random random(values_random_.Next());
+    KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], spec, random,
                                  std::as_writable_bytes(std::span(data))));
     inputs.push_back(std::move(data));
   }
@@ -220,7 +249,8 @@ absl::Status PreparedProblem::FillCases() {
       for (size_t i = 0; i < shape.slots.size(); ++i) {
         std::vector<std::string>& altered = shape.altered[bank][i].inputs;
         altered = shape.banks[bank][i].inputs;
-        AlterInputs(problem_.inputs, shape.banks[1 - bank][i].inputs, random_, altered);
+        Random random(values_random_.Next());
+        AlterInputs(problem_.inputs, shape.banks[1 - bank][i].inputs, random, altered);
       }
     }
   }
@@ -260,7 +290,8 @@ absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const Canc
     expected.clear();
     for (size_t i = 0; i < problem_.outputs.size(); ++i) {
       const auto& record = oracle_table_[index].tensors[problem_.inputs.size() + i];
-      expected.emplace_back(output_layouts_[index][i], problem_.outputs[i].tolerance,
+      KC_ASSIGN_OR_RETURN(const Tolerance tolerance, ToleranceAt(problem_.outputs[i], spec.axes));
+      expected.emplace_back(output_layouts_[index][i], tolerance,
                             outputs.Span(record.offset, static_cast<int64_t>(record.bytes)));
       if (expected.back().has_nan()) {
         return absl::FailedPreconditionError(
@@ -276,7 +307,7 @@ absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const Canc
   }
   for (BenchShape& shape : bench_shapes_) {
     const CaseSpec spec{.axes = shape.axes};
-    // Bank 0 stays in the slots.
+    // Bank 0 is placed last and stays in the slots.
     for (std::vector<Set>* const bank :
          {&shape.altered[1], &shape.altered[0], &shape.banks[1], &shape.banks[0]}) {
       for (size_t i = 0; i < shape.slots.size(); ++i) {
@@ -292,6 +323,11 @@ absl::Status PreparedProblem::RunOracle(const LoadableObject& oracle, const Canc
 
 absl::Status PreparedProblem::RenewProcesses(const CancelToken& cancel) {
   reference_.reset();
+  KC_ASSIGN_OR_RETURN(MemoryFile inputs, MemoryFile::Create("kernelcast-inputs", inputs_bytes_,
+                                                            MemoryFile::Sharing::kReadOnly));
+  std::memcpy(inputs.data(), inputs_.data(), static_cast<size_t>(inputs_bytes_));
+  Flush(inputs.Span(0, inputs_bytes_));
+  inputs_ = std::move(inputs);
   KC_ASSIGN_OR_RETURN(candidate_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
                                                              MemoryFile::Sharing::kReadWrite));
   KC_ASSIGN_OR_RETURN(reference_outputs_, MemoryFile::Create("kernelcast-outputs", outputs_bytes_,
@@ -344,43 +380,28 @@ absl::Status PreparedProblem::RunReference(const CancelToken& cancel) {
   return absl::OkStatus();
 }
 
-const std::vector<PreparedProblem::Set>& PreparedProblem::Put(const BenchShape& shape,
-                                                              NewValues values) {
-  const std::vector<Set>& sets =
-      values == NewValues::kAltered ? shape.altered_current() : shape.other();
-  for (size_t i = 0; i < shape.slots.size(); ++i) {
-    Place(shape.slots[i], sets[i].inputs);
-  }
-  return sets;
+absl::StatusOr<std::vector<std::string>> PreparedProblem::DrawUnseen(const BenchShape& shape) {
+  return DrawInputs({.axes = shape.axes});
 }
 
-absl::Status PreparedProblem::PutUnseen(const BenchShape& shape, NewValues values) {
-  const CaseSpec spec{.axes = shape.axes};
-  for (size_t i = 0; i < shape.slots.size(); ++i) {
-    KC_ASSIGN_OR_RETURN(std::vector<std::string> inputs, DrawInputs(spec));
-    if (values == NewValues::kAltered) {
-      const std::vector<std::string> other = std::move(inputs);
-      inputs = shape.current()[i].inputs;
-      AlterInputs(problem_.inputs, other, random_, inputs);
-    }
-    Place(shape.slots[i], inputs);
-  }
-  return absl::OkStatus();
-}
-
-void PreparedProblem::Restore(const BenchShape& shape) {
-  for (size_t i = 0; i < shape.slots.size(); ++i) {
-    Place(shape.slots[i], shape.current()[i].inputs);
-  }
+std::vector<std::string> PreparedProblem::Altered(const BenchShape& shape, size_t slot,
+                                                  const std::vector<std::string>& unseen) {
+  std::vector<std::string> inputs = shape.current()[slot].inputs;
+  Random random(values_random_.Next());
+  AlterInputs(problem_.inputs, unseen, random, inputs);
+  return inputs;
 }
 
 void PreparedProblem::Swap(BenchShape& shape) {
   shape.current_bank = 1 - shape.current_bank;
-  Restore(shape);
+  for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
+    Put(shape, slot, shape.current()[slot].inputs);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(
     const LoadableObject& object) {
+  ClearOutputs();
   for (const BenchShape& shape : bench_shapes_) {
     for (const uint32_t slot : shape.slots) {
       ResetGuards(slot);
@@ -388,6 +409,12 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> PreparedProblem::StartCandidate(
   }
   return RunnerProcess::Start(runner_options_, placement_, object, table_, inputs_,
                               candidate_outputs_);
+}
+
+// Fills with NaN for every floating-point type, and -1 for integers.
+void PreparedProblem::ClearOutputs() {
+  std::memset(candidate_outputs_.data(), 0xff, static_cast<size_t>(outputs_bytes_));
+  Flush(candidate_outputs_.Span(0, outputs_bytes_));
 }
 
 std::span<std::byte> PreparedProblem::Output(Owner owner, uint32_t case_index,

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "common/process/memory_file.h"
 #include "services/worker/core/cancel.h"
@@ -22,13 +23,15 @@
 
 namespace kernelcast::worker {
 
-// Everything about a problem that candidates have in common: secret inputs, what the outputs must
-// hold, and a warm process with the reference. Kept for some candidates, then drawn anew.
+// What all candidates of a problem share: secret inputs, expected outputs, and a warm process with
+// the reference. Kept for a number of candidates, then drawn anew.
 //
-// One memory file holds all inputs, which runners can read only. Each correctness case has its
-// place in it. Each bench shape has slots that timed calls rotate through, and two banks of
-// contents for them: one is in the slots, the other is what a candidate sees for the first time
-// after it was timed, at the same addresses. Expected outputs are in this process only.
+// One memory file holds all inputs, read-only for runners. Files of tensors use huge pages where
+// the system grants them, so that the same offsets collide in the caches of every process. Each
+// correctness case has its place in the file. Each bench shape has slots that timed calls rotate
+// through, and two banks of contents for them. One bank is in the slots; a candidate sees the other
+// for the first time after timing, at the same addresses. Expected outputs exist only in this
+// process.
 //
 // Not thread-safe: used under the timing lease.
 class PreparedProblem {
@@ -41,7 +44,7 @@ class PreparedProblem {
 
   struct CheckCase {
     CaseSpec spec;
-    uint32_t index = 0;  // in the case table
+    uint32_t index = 0;  // index in the case table
     std::vector<ExpectedTensor> expected;
     int64_t reference_ns = 0;
   };
@@ -63,13 +66,14 @@ class PreparedProblem {
     const std::vector<Set>& altered_current() const { return altered[current_bank]; }
   };
 
-  // Draws inputs, runs the oracle and the reference over all of them, and checks the one by the
-  // other. FAILED_PRECONDITION: oracle or reference crash, disagree, or the oracle yields NaN.
-  // RESOURCE_EXHAUSTED: the tensors do not fit. The token's status when it is stopped.
+  // Draws inputs, runs the oracle and the reference on all of them, and checks the reference
+  // against the oracle. FAILED_PRECONDITION: oracle or reference crash, they disagree, or the
+  // oracle yields NaN. RESOURCE_EXHAUSTED: the tensors do not fit into memory. Returns the token's
+  // status when it is stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<PreparedProblem>> Make(
       const Problem& problem, const LoadableObject& oracle, const LoadableObject& reference,
       const MeasureOptions& options, const RunnerOptions& runner, const Placement& placement,
-      uint64_t seed, const CancelToken& cancel);
+      const SecretKey& key, const CancelToken& cancel);
 
   const Problem& problem() const { return problem_; }
   std::vector<CheckCase>& check_cases() { return check_cases_; }
@@ -77,40 +81,42 @@ class PreparedProblem {
   RunnerProcess& reference() { return *reference_; }
   const std::vector<std::string>& missing_protections() const { return missing_protections_; }
 
-  // What the slots of a bench shape hold besides their current bank.
+  // What slots of a bench shape may hold instead of their current bank.
   enum class NewValues {
-    // The current bank but for a few values: as predictable as it to branches, but a kernel that
-    // goes by
-    // what it has seen has not seen it.
+    // The current bank with a few values replaced. Branches are as predictable as on the current
+    // bank, but a kernel that looks up what it has seen has not seen this.
     kAltered,
     kOther,  // the other bank
   };
-  // Puts new values into the slots and returns what they call for.
-  const std::vector<Set>& Put(const BenchShape& shape, NewValues values);
-  // The same kind of values, drawn on the spot, that nobody has seen; nobody knows their outputs.
-  [[nodiscard]] absl::Status PutUnseen(const BenchShape& shape, NewValues values);
-  // Puts the current bank's inputs back.
-  void Restore(const BenchShape& shape);
+  // Draws inputs that nobody has seen, for one slot.
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> DrawUnseen(const BenchShape& shape);
+  // The current inputs of a slot, with a few values replaced by those of `unseen`.
+  std::vector<std::string> Altered(const BenchShape& shape, size_t slot,
+                                   const std::vector<std::string>& unseen);
+  // Puts inputs into a slot.
+  void Put(const BenchShape& shape, size_t slot, const std::vector<std::string>& inputs) {
+    Place(shape.slots[slot], inputs);
+  }
   // Makes the other bank the current one, for the next candidate.
   void Swap(BenchShape& shape);
 
-  // A runner for a candidate on fresh output memory, or on the memory that all screenings share so
-  // that they have the same placement.
+  // Starts a runner for a candidate. Its output memory is fresh, or shared by all screenings so
+  // that they have the same placement; nothing written by an earlier candidate is left in it.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<RunnerProcess>> StartCandidate(
       const LoadableObject& object);
-  // Ends the reference's process and starts another, on fresh output memory; and gives candidates
-  // fresh output memory. No candidate may be running.
+  // Replaces the reference's process by a new one with inputs and outputs in fresh memory, and
+  // gives candidates fresh memory. No candidate may be running.
   [[nodiscard]] absl::Status RenewProcesses(const CancelToken& cancel);
 
   // The outputs of a case, as the candidate or the reference left them.
   enum class Owner { kCandidate, kReference };
   std::span<std::byte> Output(Owner owner, uint32_t case_index, size_t output) const;
-  // Whether the bytes around the candidate's outputs of a case are as they were.
+  // Whether the bytes around the candidate's outputs of a case are unchanged.
   bool GuardsHold(uint32_t case_index) const;
-  // Correctness cases share a place for their outputs, so guards are set before each.
+  // Correctness cases share the memory of their outputs, so guards are set before each.
   void ResetGuards(uint32_t case_index);
 
-  // Limit for one call of a candidate.
+  // Time limit for one call of a candidate.
   int64_t CallLimitNs(int64_t reference_ns) const;
 
   const MeasureOptions& options() const { return options_; }
@@ -120,19 +126,23 @@ class PreparedProblem {
  private:
   PreparedProblem(const Problem& problem, const LoadableObject& reference,
                   const MeasureOptions& options, const RunnerOptions& runner,
-                  const Placement& placement, uint64_t seed)
+                  const Placement& placement, const SecretKey& key)
       : problem_(problem),
         reference_object_(reference),
         options_(options),
         runner_options_(runner),
         placement_(placement),
-        random_(seed) {}
+        shapes_random_(key, "held-out shapes"),
+        values_random_(key, "input values") {}
 
   absl::Status PlanCases();
+  // FAILED_PRECONDITION: the planned cases do not fit into this worker's memory.
+  absl::Status CheckMemory() const;
   absl::Status FillCases();
   absl::Status RunOracle(const LoadableObject& oracle, const CancelToken& cancel);
   absl::Status RunReference(const CancelToken& cancel);
   absl::StatusOr<std::vector<std::string>> DrawInputs(const CaseSpec& spec);
+  void ClearOutputs();
   std::array<std::span<std::byte>, 2> Guards(uint32_t case_index, size_t output) const;
   void Place(uint32_t case_index, const std::vector<std::string>& inputs);
   absl::StatusOr<std::unique_ptr<RunnerProcess>> StartReady(
@@ -144,7 +154,10 @@ class PreparedProblem {
   const MeasureOptions options_;
   const RunnerOptions runner_options_;
   const Placement placement_;
-  Random random_;
+  // Candidates see both sizes and values. Separate streams keep one from revealing the other, and
+  // every tensor's values have their own seed so that no tensor reveals another.
+  SecretRandom shapes_random_;
+  SecretRandom values_random_;
 
   std::vector<CheckCase> check_cases_;
   std::vector<BenchShape> bench_shapes_;

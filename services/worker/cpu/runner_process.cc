@@ -68,6 +68,10 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
       MemoryFile::Create("kernelcast-control",
                          static_cast<int64_t>(runner::kCaseTableOffset) + table_bytes,
                          MemoryFile::Sharing::kReadWrite));
+  KC_ASSIGN_OR_RETURN(process->start_,
+                      MemoryFile::Create("kernelcast-start", sizeof(runner::StartBlock),
+                                         MemoryFile::Sharing::kReadWrite));
+  new (process->start_.data()) runner::StartBlock();
   KC_ASSIGN_OR_RETURN(const MemoryFile content,
                       MemoryFile::FromContent("kernelcast-object", object.content));
   process->inputs_bytes_ = inputs.size();
@@ -97,7 +101,8 @@ absl::StatusOr<std::unique_ptr<RunnerProcess>> RunnerProcess::Start(
   child.descriptors = {{process->control_.fd(), runner::kControlFd},
                        {inputs.fd(), runner::kInputsFd},
                        {outputs.fd(), runner::kOutputsFd},
-                       {content.fd(), runner::kObjectFd}};
+                       {content.fd(), runner::kObjectFd},
+                       {process->start_.fd(), runner::kStartFd}};
   child.max_output_bytes = options.max_output_bytes;
   child.kept_output_bytes = kKeptOutputBytes;
   auto spawned = ChildProcess::Spawn(child);
@@ -164,8 +169,7 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
 RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken& cancel) {
   const int64_t start_ns = NowNs();
   for (;;) {
-    const uint32_t state = block().state.load();
-    if (state == runner::kReady) {
+    if (block().ready.load() != 0) {
       return End::kDone;
     }
     if (child_->Poll()) {
@@ -179,7 +183,7 @@ RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken&
       child_->Kill();
       return End::kStopped;
     }
-    FutexWait(&block().state, state, kSleepNs);
+    FutexWait(&block().ready, 0, kSleepNs);
   }
 }
 
@@ -199,6 +203,7 @@ RunnerProcess::Result RunnerProcess::Call(runner::Command command, uint32_t case
   }
   int64_t end_ns = start_ns;
   result.end = Await(sequence, start_ns, limit_ns, cancel, end_ns);
+  result.start_ns = start_ns;
   result.ns = end_ns - start_ns;
   result.status = shared.entry_status.load();
   return result;
@@ -218,8 +223,8 @@ absl::StatusOr<MeasureOutcome> RunnerProcess::Failure(End end, const std::string
   if (end == End::kLate || exit.signal == SIGXCPU) {
     return Timeout{.limit_ns = limit_ns, .stage = stage};
   }
-  if (shared.state.load() < runner::kConstructing) {
-    if (shared.failure.load() == runner::kLoadFailed) {
+  if (start_block().state.load() < runner::kConstructing) {
+    if (start_block().failure.load() == runner::kLoadFailed) {
       Crash crash;
       crash.cause = Crash::Cause::kLoad;
       crash.exit_code = exit.exit_code;
@@ -298,7 +303,7 @@ std::vector<std::string> RunnerProcess::missing_protections() const {
       {runner::kUnprivilegedUser, "unprivileged_user"},
       {runner::kParentDeathSignal, "parent_death_signal"},
   };
-  const uint32_t had = block().protections.load();
+  const uint32_t had = start_block().protections.load();
   std::vector<std::string> missing;
   for (const auto& [bit, name] : kNames) {
     if ((had & bit) == 0) {

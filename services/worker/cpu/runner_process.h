@@ -36,8 +36,8 @@ struct RunnerOptions {
 //   Start -> WaitReady -> Call, Call, ... -> (after kDied or kLate) Failure
 class RunnerProcess {
  public:
-  // The memory files must outlive the process. UNAVAILABLE: no process, memory or descriptor to be
-  // had.
+  // The memory files must outlive the process. UNAVAILABLE: no process, memory or descriptor is
+  // available.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RunnerProcess>> Start(
       const RunnerOptions& options, const Placement& placement, const LoadableObject& object,
       std::span<const runner::CaseRecord> cases, const MemoryFile& inputs,
@@ -53,7 +53,8 @@ class RunnerProcess {
 
   struct Result {
     End end = End::kDone;
-    // From just before the command was given until its end was seen.
+    // From just before the command was given, on the monotonic clock, until its end was seen.
+    int64_t start_ns = 0;
     int64_t ns = 0;
     int32_t status = 0;
   };
@@ -78,6 +79,9 @@ class RunnerProcess {
  private:
   RunnerProcess() = default;
 
+  runner::StartBlock& start_block() const {
+    return *reinterpret_cast<runner::StartBlock*>(start_.data());
+  }
   runner::ControlBlock& block() const {
     return *reinterpret_cast<runner::ControlBlock*>(control_.data());
   }
@@ -85,6 +89,7 @@ class RunnerProcess {
             int64_t& end_ns);
 
   MemoryFile control_;
+  MemoryFile start_;
   int64_t inputs_bytes_ = 0;
   std::unique_ptr<ChildProcess> child_;
   bool judge_may_spin_ = true;

@@ -47,20 +47,4 @@ std::optional<std::string> CheckDependencies(std::string_view depfile, std::stri
   return std::nullopt;
 }
 
-std::optional<std::string> CheckAssembly(std::string_view assembly) {
-  static constexpr std::string_view kForbidden[] = {
-      ".incbin", ".include",      ".macro",  ".altmacro", ".irp",   ".rept",
-      ".rep ",   ".rep\t",        ".symver", ".print",    ".reloc", "gnu_indirect_function",
-      ".dtors",  ".preinit_array"};
-  std::string lower(assembly);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const std::string_view word : kForbidden) {
-    if (lower.find(word) != std::string::npos) {
-      return absl::StrCat("the assembly says '", std::string(word), "', which is not allowed");
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace kernelcast::worker

@@ -1,16 +1,19 @@
 #include "services/worker/native/compiler_step.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/process/child_process.h"
 
@@ -18,18 +21,54 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int64_t kPollNs = 1'000'000;
-// Exit code of GCC's driver when the compiler proper was ended by a signal.
+constexpr int64_t kMaxFileBytes = 256 << 20;
+// Exit code of GCC's driver when a signal ended the compiler proper.
 constexpr int kDriverSawSignal = 4;
+constexpr int64_t kReportLimitNs = 10'000'000'000;
+
+std::vector<std::string> SandboxArguments(const CompilerSandbox& sandbox,
+                                          const std::string& directory) {
+  std::vector<std::string> arguments = {sandbox.program, absl::StrCat(sandbox.uid),
+                                        std::filesystem::absolute(directory).string()};
+  arguments.insert(arguments.end(), sandbox.read_only.begin(), sandbox.read_only.end());
+  return arguments;
+}
 
 }  // namespace
 
-absl::StatusOr<CompilerStep> RunCompilerStep(const std::vector<std::string>& argv,
+std::string CompilerSandboxBeside(const std::string& other_program) {
+  return (std::filesystem::path(other_program).parent_path() / "kernelcast-compiler-sandbox")
+      .string();
+}
+
+absl::StatusOr<std::vector<std::string>> MissingProtections(const CompilerSandbox& sandbox,
+                                                            const std::string& directory) {
+  ChildOptions child;
+  child.argv = SandboxArguments(sandbox, directory);
+  child.argv.emplace_back("--report");
+  child.working_directory = directory;
+  const auto spawned = ChildProcess::Spawn(child);
+  if (!spawned.ok()) {
+    return absl::UnavailableError(spawned.status().message());
+  }
+  const ChildExit exit = (*spawned)->Wait(kReportLimitNs);
+  if (!exit.exited || exit.exit_code != 0) {
+    return absl::UnavailableError(
+        absl::StrCat(sandbox.program, " does not work: ", exit.output.substr(0, 500)));
+  }
+  return absl::StrSplit(exit.output, '\n', absl::SkipEmpty());
+}
+
+absl::StatusOr<CompilerStep> RunCompilerStep(const CompilerSandbox& sandbox,
+                                             const std::vector<std::string>& argv,
                                              const std::vector<std::string>& environment,
                                              const std::string& directory,
                                              const CompilerLimits& limits,
                                              const CancelToken& cancel) {
   ChildOptions child;
-  child.argv = argv;
+  child.argv = SandboxArguments(sandbox, directory);
+  child.argv.emplace_back("--");
+  child.argv.insert(child.argv.end(), argv.begin(), argv.end());
   child.environment = environment;
   child.working_directory = directory;
   child.max_output_bytes = 8 << 20;
@@ -71,13 +110,18 @@ absl::StatusOr<CompilerStep> RunCompilerStep(const std::vector<std::string>& arg
   return step;
 }
 
-absl::StatusOr<WorkFolder> WorkFolder::Make(const std::string& parent) {
+absl::StatusOr<WorkFolder> WorkFolder::Make(const std::string& parent, uint32_t owner) {
   std::string path = absl::StrCat(parent, "/compile-XXXXXX");
   if (mkdtemp(path.data()) == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("cannot make a folder in ", parent, ": ", std::strerror(errno)));
   }
-  return WorkFolder(path);
+  WorkFolder folder(path, geteuid() == 0 ? owner : 0);
+  if (folder.owner_ != 0 && chown(path.c_str(), folder.owner_, folder.owner_) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot give away ", path, ": ", std::strerror(errno)));
+  }
+  return folder;
 }
 
 WorkFolder::~WorkFolder() {
@@ -88,16 +132,35 @@ WorkFolder::~WorkFolder() {
 }
 
 std::optional<std::string> WorkFolder::Read(const std::string& name) const {
-  absl::StatusOr<std::string> content = ReadFile(absl::StrCat(path_, "/", name));
-  if (!content.ok()) return std::nullopt;
-  return *std::move(content);
+  const int fd = open(absl::StrCat(path_, "/", name).c_str(),
+                      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  struct stat info {};
+  std::string content;
+  bool whole = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= kMaxFileBytes;
+  if (whole) {
+    content.resize(static_cast<size_t>(info.st_size));
+    size_t size = 0;
+    while (size < content.size()) {
+      const ssize_t got = read(fd, content.data() + size, content.size() - size);
+      if (got <= 0) break;
+      size += static_cast<size_t>(got);
+    }
+    whole = size == content.size();
+  }
+  close(fd);
+  if (!whole) return std::nullopt;
+  return content;
 }
 
 absl::Status WorkFolder::Write(const std::string& name, const std::string& content) const {
-  std::ofstream file(absl::StrCat(path_, "/", name), std::ios::binary);
+  const std::string path = absl::StrCat(path_, "/", name);
+  std::ofstream file(path, std::ios::binary);
   file << content;
   file.close();
-  return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write to ", path_));
+  const bool written = file && (owner_ == 0 || chown(path.c_str(), owner_, owner_) == 0);
+  return written ? absl::OkStatus()
+                 : absl::UnavailableError(absl::StrCat("cannot write to ", path_));
 }
 
 }  // namespace kernelcast::worker

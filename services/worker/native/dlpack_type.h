@@ -9,9 +9,9 @@
 
 namespace kernelcast::worker {
 
-// DLDataType::code of a data type, for candidates of host code.
+// Returns the DLDataType::code of a data type, for host-code candidates.
 inline uint8_t DlpackCode(DataType dtype) {
-  // Of DLPack 1.1; distributions' headers are older.
+  // From DLPack 1.1; headers in distributions are older.
   constexpr uint8_t kFloat8E4m3fn = 10;
   constexpr uint8_t kFloat8E5m2 = 12;
   switch (dtype) {

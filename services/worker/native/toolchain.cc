@@ -1,6 +1,7 @@
 #include "services/worker/native/toolchain.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -36,7 +37,7 @@ std::string Normal(const std::string& path) {
   return std::filesystem::weakly_canonical(path, ignored).string();
 }
 
-// Name of the processor that -march=native stands for, as the driver hands it to the compiler
+// Returns the processor name that -march=native stands for, as the driver passes it to the compiler
 // proper.
 std::string NativeArchitecture(const std::string& output) {
   for (const std::string mark : {" -march=", "\"-target-cpu\" \"", " -target-cpu "}) {
@@ -52,11 +53,83 @@ std::string NativeArchitecture(const std::string& output) {
   return "native";
 }
 
+// Wrappers that would run the compiler elsewhere, or read files of its user.
+bool IsWrapper(const std::filesystem::path& program) {
+  std::error_code ignored;
+  const std::string name = std::filesystem::canonical(program, ignored).filename().string();
+  return name == "ccache" || name == "distcc" || name == "icecc" || name == "sccache";
+}
+
+// Finds a program on PATH and returns its absolute path. Returns `name` if it is not found.
+std::string FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    return std::filesystem::absolute(name).lexically_normal().string();
+  }
+  const char* path = getenv("PATH");
+  for (const auto folder : absl::StrSplit(path != nullptr ? path : "", ':', absl::SkipEmpty())) {
+    const auto program = std::filesystem::path(std::string(folder)) / name;
+    if (program.is_absolute() && access(program.c_str(), X_OK) == 0 && !IsWrapper(program)) {
+      return program.string();
+    }
+  }
+  return name;
+}
+
+// Folders after "libraries: =" in the output of -print-search-dirs.
+std::vector<std::string> LibraryFolders(const std::string& output) {
+  constexpr std::string_view kMark = "libraries: =";
+  std::vector<std::string> folders;
+  const size_t at = output.find(kMark);
+  if (at == std::string::npos) return folders;
+  const size_t start = at + kMark.size();
+  const std::string line = output.substr(start, output.find('\n', start) - start);
+  for (const auto folder : absl::StrSplit(line, ':', absl::SkipEmpty())) {
+    const std::string path = Normal(std::string(folder));
+    std::error_code ignored;
+    // Skip system roots: a compiler without a library folder of its own prints "/".
+    if (path.size() > 1 && path != "/usr" && std::filesystem::is_directory(path, ignored)) {
+      folders.push_back(path);
+    }
+  }
+  return folders;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadOnlyPaths(const Toolchain& toolchain) {
+  std::vector<std::string> paths = toolchain.include_directories;
+  KC_ASSIGN_OR_RETURN(const std::string folders, Ask(toolchain.compiler, {"-print-search-dirs"}));
+  for (std::string& folder : LibraryFolders(folders)) paths.push_back(std::move(folder));
+  for (const char* program : {"cc1plus", "collect2", "as", "ld"}) {
+    KC_ASSIGN_OR_RETURN(const std::string answer,
+                        Ask(toolchain.compiler, {absl::StrCat("-print-prog-name=", program)}));
+    paths.push_back(FindProgram(answer.substr(0, answer.find('\n'))));
+  }
+  // Needed to start any program.
+  for (const char* path : {"/lib64/ld-linux-x86-64.so.2", "/etc/ld.so.cache"}) {
+    paths.emplace_back(path);
+  }
+  paths.push_back(toolchain.compiler);
+  std::erase_if(paths, [](const std::string& path) { return path.empty() || path[0] != '/'; });
+  std::sort(paths.begin(), paths.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
 }  // namespace
 
 const std::vector<std::string>& BaseFlags() {
   static const std::vector<std::string> flags = {"-std=c++20", "-fPIC", "-O3", "-march=native"};
   return flags;
+}
+
+std::vector<std::string> LinkArguments(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {
+      "-shared",        "-fno-lto",     "-fno-use-linker-plugin", "-Wl,-z,defs",
+      "-Wl,-z,now",     "-Wl,-z,relro", "-Wl,-z,noexecstack",     "-Wl,-z,text",
+      "-Wl,--as-needed"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
 }
 
 std::vector<std::string> CompilerEnvironment(const std::string& temporary_directory) {
@@ -67,13 +140,13 @@ std::vector<std::string> CompilerEnvironment(const std::string& temporary_direct
 
 absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
   Toolchain toolchain;
-  toolchain.compiler = compiler;
-  KC_ASSIGN_OR_RETURN(const std::string version, Ask(compiler, {"--version"}));
+  toolchain.compiler = FindProgram(compiler);
+  KC_ASSIGN_OR_RETURN(const std::string version, Ask(toolchain.compiler, {"--version"}));
   std::vector<std::string> arguments = BaseFlags();
   for (const char* argument : {"-E", "-dM", "-v", "-x", "c++", "/dev/null"}) {
     arguments.emplace_back(argument);
   }
-  KC_ASSIGN_OR_RETURN(const std::string output, Ask(compiler, arguments));
+  KC_ASSIGN_OR_RETURN(const std::string output, Ask(toolchain.compiler, arguments));
 
   ContentHasher hasher;
   std::vector<std::string> macros;
@@ -109,6 +182,7 @@ absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
   }
   toolchain.description = absl::StrCat(first_line, "; ", flags, "; ", hasher.Hex128().substr(0, 8));
   toolchain.architecture = absl::StrCat("x86-64/", NativeArchitecture(output));
+  KC_ASSIGN_OR_RETURN(toolchain.read_only, ReadOnlyPaths(toolchain));
   return toolchain;
 }
 

@@ -17,24 +17,24 @@
 
 namespace kernelcast::worker {
 
-// What is known of one candidate from an earlier run.
+// Recorded results of one candidate from an earlier run.
 struct ReplayRecord {
   std::string candidate_id;
   std::string problem_id;
   std::string target;
   std::optional<CompileFacts> facts;
   std::optional<CompileFacts> reference_facts;
-  // Nothing where the candidate was not measured.
+  // monostate: the candidate was not measured.
   std::variant<std::monostate, Measurement, CompileError> result;
 };
 
-// Answers from records under the name of the target that they were measured on: for running
-// searches, tests and comparisons without compiling or timing anything. Where a candidate is
-// recorded several times, its last measurement counts. Thread-safe.
+// Target that answers from records, under the name of the target that they were measured on. For
+// running searches, tests and comparisons without compiling or timing. If a candidate is recorded
+// several times, its last measurement counts. Thread-safe.
 class ReplayTarget final : public Target {
  public:
-  // Measurements follow each other and take `pace` times the device time on record, so that labels
-  // come to a search as they did from the device, or `1 / pace` times as fast. 0: all at once.
+  // Measurements run one after the other and take `pace` times the recorded device time. 0: no
+  // delay.
   ReplayTarget(std::string target, const std::vector<ReplayRecord>& records, double pace = 0);
 
   TargetInfo Describe() const override;

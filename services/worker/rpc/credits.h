@@ -8,12 +8,12 @@
 
 namespace kernelcast::worker {
 
-// How many requests of one kind may be in flight. Thread-safe; outlives the holders.
+// Bounds the number of requests of one kind in flight. Thread-safe; must outlive the holders.
 class Credits {
  public:
   explicit Credits(uint32_t limit) : limit_(limit) {}
 
-  // One credit, given back by the destructor.
+  // One credit, returned by the destructor.
   class Held {
    public:
     Held() = default;
@@ -33,7 +33,7 @@ class Credits {
     Credits* credits_ = nullptr;
   };
 
-  // Null where all are taken.
+  // Returns nullptr if all credits are taken.
   std::unique_ptr<Held> Take() {
     uint32_t taken = in_flight_.load();
     while (taken < limit_) {

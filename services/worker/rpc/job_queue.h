@@ -11,22 +11,22 @@
 
 namespace kernelcast::worker {
 
-// Threads that run jobs in order of arrival. What bounds the queue are the credits of whoever
-// submits. Thread-safe.
+// Threads that run jobs in order of arrival. The queue itself is unbounded; the submitter's credits
+// bound it. Thread-safe.
 class JobQueue {
  public:
-  // A job learns how long it waited.
+  // `waited_ns` is the time that the job spent in the queue.
   using Job = std::function<void(int64_t waited_ns)>;
 
   explicit JobQueue(int threads);
-  // Runs what is queued, then joins.
+  // Runs the queued jobs, then joins the threads.
   ~JobQueue();
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
   void Submit(Job job);
-  // Runs what waits here and now, on the caller's thread, and from now on what is submitted on its
-  // submitter's: for jobs that know that they are not to begin any more. What runs goes on.
+  // Runs queued jobs now on the caller's thread, and jobs submitted from now on on the submitter's
+  // thread. These jobs must know that the worker drains and not begin. Running jobs continue.
   void Drain();
 
  private:

@@ -12,14 +12,14 @@
 
 namespace kernelcast::worker {
 
-// Problems that were put, by id; the least recently used are forgotten. Thread-safe.
+// Problems by id. Forgets the least recently used. Thread-safe.
 class ProblemStore {
  public:
   ProblemStore(int64_t max_problems, int64_t max_bytes)
       : max_problems_(max_problems), max_bytes_(max_bytes) {}
 
   void Put(Problem problem);
-  // Null where it is unknown. Shared with calls in flight, which may outlast its stay here.
+  // Returns nullptr if unknown. Shared with calls in flight, which may outlive the entry.
   std::shared_ptr<const Problem> Find(const std::string& problem_id);
   int64_t size() const;
 

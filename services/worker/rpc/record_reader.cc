@@ -2,14 +2,13 @@
 
 #include <google/protobuf/util/json_util.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/convert/convert.h"
+#include "common/convert/finite_numbers.h"
 #include "kernelcast/v1/orchestrator.pb.h"
 
 namespace kernelcast::worker {
@@ -18,11 +17,12 @@ namespace {
 absl::StatusOr<ReplayRecord> FromLine(const std::string& line) {
   v1::ExportRecord message;
   google::protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;  // written by a later version
+  options.ignore_unknown_fields = true;  // a later version may have added fields
   const auto parsed = google::protobuf::util::JsonStringToMessage(line, &message, options);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(parsed.ToString());
   }
+  KC_RETURN_IF_ERROR(CheckFiniteNumbers(message));
   ReplayRecord record;
   record.candidate_id = message.evaluation().candidate_id();
   if (record.candidate_id.empty()) {
@@ -57,23 +57,18 @@ absl::StatusOr<ReplayRecord> FromLine(const std::string& line) {
 }  // namespace
 
 absl::StatusOr<std::vector<ReplayRecord>> ReadRecords(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::NotFoundError(absl::StrCat("cannot open ", path, ": ", std::strerror(errno)));
-  }
   std::vector<ReplayRecord> records;
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) {
-      continue;
-    }
-    auto record = FromLine(line);
-    if (!record.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", number, ": ", record.status().message()));
-    }
-    records.push_back(*std::move(record));
-  }
+  KC_RETURN_IF_ERROR(
+      ForEachGzipLine(path, [&](int64_t number, const std::string& line) -> absl::Status {
+        if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
+        auto record = FromLine(line);
+        if (!record.ok()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(path, ":", number, ": ", record.status().message()));
+        }
+        records.push_back(*std::move(record));
+        return absl::OkStatus();
+      }));
   return records;
 }
 

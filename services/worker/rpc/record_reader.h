@@ -9,9 +9,10 @@
 
 namespace kernelcast::worker {
 
-// Reads a file with the JSON form of one ExportRecord on each line, as `kernelcast export` writes
-// it. Records that are neither measured nor refused by the compiler tell their facts only.
-// NOT_FOUND: no such file. INVALID_ARGUMENT: "FILE:LINE: what is wrong".
+// Reads a file with one ExportRecord in JSON per line, as `kernelcast export` writes it. Records
+// that were neither measured nor rejected by the compiler contribute only facts. The file may be
+// compressed with gzip. Errors as of ForEachGzipLine, and INVALID_ARGUMENT: "FILE:LINE: what is
+// wrong", for numbers that are not finite too.
 [[nodiscard]] absl::StatusOr<std::vector<ReplayRecord>> ReadRecords(const std::string& path);
 
 }  // namespace kernelcast::worker

@@ -25,16 +25,18 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr size_t kMaxRequestIdBytes = 128;
+// Give a candidate up after this many devices failed under it: it may be the cause.
+constexpr int kMaxFailures = 2;
 
 std::shared_ptr<CancelToken> MakeToken(absl::Duration left) {
   const int64_t deadline_ns = left == absl::InfiniteDuration()
                                   ? CancelToken::kNoDeadline
                                   : Clock::Real().MonotonicNs() + absl::ToInt64Nanoseconds(left);
-  // Shared by the call, which may cancel it, and the job, which may outlast the call.
+  // Shared by the call, which may cancel it, and the job, which may outlive the call.
   return std::make_shared<CancelToken>(deadline_ns);
 }
 
-// The caller's deadline as a token.
+// A token with the caller's deadline.
 std::shared_ptr<CancelToken> MakeToken(const grpc::ServerContextBase& context) {
   return MakeToken(RemainingTime(context));
 }
@@ -86,10 +88,41 @@ v1::RequestError ToRequestError(const absl::Status& status) {
   return error;
 }
 
+// Returns the devices of a target. A target that does not list them has one.
+std::vector<TargetDevice> DevicesOf(const TargetInfo& info) {
+  if (!info.devices.empty()) return info.devices;
+  return {{info.device, info.architecture, info.can_measure, info.unavailable_reason, info.peaks}};
+}
+
+// Explains why a target does not measure now, or never does.
+absl::Status CheckMeasures(const TargetInfo& info) {
+  if (info.can_measure) return absl::OkStatus();
+  if (!info.devices.empty()) return NotStartedError(info.unavailable_reason);
+  return absl::UnimplementedError(absl::StrCat("this worker does not measure target ", info.target,
+                                               ": ", info.unavailable_reason));
+}
+
+v1::DevicePeak::Source SourceToProto(PeakSource source) {
+  switch (source) {
+    case PeakSource::kAttributes: return v1::DevicePeak::SOURCE_ATTRIBUTES;
+    case PeakSource::kTable: return v1::DevicePeak::SOURCE_TABLE;
+    case PeakSource::kMeasured: return v1::DevicePeak::SOURCE_MEASURED;
+  }
+  return v1::DevicePeak::SOURCE_UNSPECIFIED;
+}
+
+void SetPeak(const DevicePeak& peak, v1::DevicePeak& proto) {
+  proto.set_name(peak.name);
+  proto.set_per_second(peak.per_second);
+  proto.set_source(SourceToProto(peak.source));
+  proto.set_detail(peak.detail);
+  proto.set_working_set_bytes(static_cast<uint64_t>(peak.working_set_bytes));
+}
+
 }  // namespace
 
-// A request on its way through the queues. Whoever takes it from `queued` acts on it: the thread
-// that runs it next, or the caller's leaving, which gives its credit back at once.
+// A request in the queues. The thread that runs it next and the cancellation compete for `queued`;
+// the winner acts on it. A cancellation returns the credit at once.
 struct WorkerService::Job {
   std::atomic<bool> queued = true;
   std::string request_id;
@@ -97,7 +130,7 @@ struct WorkerService::Job {
   std::unique_ptr<Credits::Held> credit;
   TraceContext trace;
 
-  // What it has waited for its turn, as a span that ends now.
+  // Records the time in the queue as a span that ends now.
   void TraceWait(int64_t waited_ns) const {
     const int64_t now_ns = Clock::Real().WallNs();
     StartSpan("kernelcast.queue", SpanKind::kInternal, &trace, /*may_begin=*/false,
@@ -112,8 +145,11 @@ struct WorkerService::MeasureJob : Job {
   Target* target = nullptr;
   std::shared_ptr<const Problem> problem;
   Candidate candidate;
+  std::string device_model;
   MeasureLevel level = MeasureLevel::kScreen;
   bool wants_counters = false;
+  // Number of devices that failed under it.
+  int failures = 0;
   std::optional<Artifact> artifact;
   bool resolved = false;
   int64_t waited_ns = 0;
@@ -124,12 +160,13 @@ WorkerService::WorkerService(const Options& options, std::map<std::string, Targe
                              MetricsRegistry& metrics)
     : options_(options),
       targets_(std::move(targets)),
+      lanes_(MakeLanes(targets_)),
       metrics_(
           metrics,
           [this] {
-            std::map<std::string, std::string> devices;
+            std::map<std::string, std::vector<TargetDevice>> devices;
             for (const auto& [name, target] : targets_) {
-              devices[name] = target->Describe().device.model;
+              devices[name] = DevicesOf(target->Describe());
             }
             return devices;
           }(),
@@ -137,8 +174,55 @@ WorkerService::WorkerService(const Options& options, std::map<std::string, Targe
       problems_(options.max_problems, options.max_problem_bytes),
       compile_credits_(options.compile_credits),
       measure_credits_(options.measure_credits),
-      measuring_(1),
-      compiling_(options.compile_threads) {}
+      measuring_(DescribeLanes(),
+                 [this](size_t lane) {
+                   const bool revived = lanes_[lane].target->Revive(lanes_[lane].device);
+                   if (revived) {
+                     metrics_.DeviceUp(lanes_[lane].target_name, lanes_[lane].device, true);
+                   }
+                   return revived;
+                 }),
+      compiling_(options.compile_threads) {
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    CloseFailedLane(lane);
+  }
+}
+
+std::vector<WorkerService::Lane> WorkerService::MakeLanes(
+    const std::map<std::string, Target*>& targets) {
+  std::vector<Lane> lanes;
+  for (const auto& [name, target] : targets) {
+    const size_t devices = DevicesOf(target->Describe()).size();
+    for (size_t device = 0; device < devices; ++device) {
+      lanes.push_back({name, target, device});
+    }
+  }
+  return lanes;
+}
+
+std::vector<MeasureLane> WorkerService::DescribeLanes() const {
+  std::vector<MeasureLane> described;
+  for (const Lane& lane : lanes_) {
+    const TargetDevice device = DevicesOf(lane.target->Describe())[lane.device];
+    described.push_back({lane.target_name, device.info.model, device.architecture});
+  }
+  return described;
+}
+
+bool WorkerService::DeviceWorks(const Lane& lane) const {
+  const TargetInfo info = lane.target->Describe();
+  // A target that never measured has no failed device.
+  return info.devices.empty() || info.devices[lane.device].can_measure;
+}
+
+bool WorkerService::CloseFailedLane(size_t lane) {
+  if (DeviceWorks(lanes_[lane])) {
+    return false;
+  }
+  metrics_.DeviceUp(lanes_[lane].target_name, lanes_[lane].device, false);
+  measuring_.Close(lane);
+  return true;
+}
 
 WorkerService::~WorkerService() = default;
 
@@ -168,7 +252,7 @@ absl::StatusOr<Target*> WorkerService::FindTarget(const std::string& name) const
 absl::StatusOr<std::shared_ptr<const Problem>> WorkerService::FindProblem(const std::string& id) {
   auto problem = problems_.Find(id);
   if (problem == nullptr) {
-    return absl::NotFoundError(absl::StrCat("problem '", id, "' is not known here; put it first"));
+    return absl::NotFoundError(absl::StrCat("problem '", id, "' is unknown; put it first"));
   }
   return problem;
 }
@@ -203,6 +287,18 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
     }
     description->set_hardware_counters(info.hardware_counters);
     description->set_unavailable_reason(info.unavailable_reason);
+    uint32_t index = 0;
+    for (const TargetDevice& device : DevicesOf(info)) {
+      if (info.devices.empty() && !info.can_measure) continue;
+      v1::TargetDevice* const listed = description->add_devices();
+      listed->set_index(index++);
+      *listed->mutable_device() = ToProto(device.info);
+      listed->set_architecture(device.architecture);
+      listed->set_can_measure(device.can_measure);
+      if (!device.can_measure) listed->set_unavailable_reason(device.unavailable_reason);
+      for (const DevicePeak& peak : device.peaks) SetPeak(peak, *listed->add_peaks());
+    }
+    for (const DevicePeak& peak : info.peaks) SetPeak(peak, *description->add_peaks());
     missing_protections.insert(info.missing_protections.begin(), info.missing_protections.end());
   }
   response->mutable_missing_protections()->Assign(missing_protections.begin(),
@@ -231,6 +327,7 @@ grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext*
 
 struct WorkerService::CompileJob : Job {
   std::string target_name;
+  std::string device_model;
   Target* target = nullptr;
   std::shared_ptr<const Problem> problem;
   std::optional<Candidate> candidate;
@@ -243,7 +340,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
     const TraceContext& trace, CompileDone done) {
   KC_RETURN_IF_ERROR(Available());
   KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  // Shared by the queue and by the caller's leaving.
+  // Shared by the queue and the call, which cancels it.
   auto job = std::make_shared<CompileJob>();
   KC_ASSIGN_OR_RETURN(job->target, FindTarget(request.target()));
   KC_ASSIGN_OR_RETURN(job->problem, FindProblem(request.problem_id()));
@@ -257,8 +354,12 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
   } else if (!request.reference()) {
     return absl::InvalidArgumentError("subject: neither a candidate nor the reference");
   }
+  if (!request.device_model().empty()) {
+    KC_RETURN_IF_ERROR(CheckModel(job->target->Describe(), request.device_model()));
+  }
   job->request_id = request.request_id();
   job->target_name = request.target();
+  job->device_model = request.device_model();
   job->want_artifact = request.want_artifact();
   job->credit = compile_credits_.Take();
   if (job->credit == nullptr) {
@@ -269,6 +370,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
   job->trace = trace;
   job->done = std::move(done);
   metrics_.CompilesInFlight(compile_credits_.in_flight());
+  Announce(job->target, job->problem);
   compiling_.Submit([this, job](int64_t waited_ns) {
     if (!job->Take()) {
       return;
@@ -285,8 +387,10 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
     const int64_t start_ns = Clock::Real().MonotonicNs();
     const auto compile = [&]() -> absl::StatusOr<CompileResult> {
       KC_RETURN_IF_ERROR(job->cancel->Check());
-      return job->candidate ? job->target->Compile(*job->problem, *job->candidate, *job->cancel)
-                            : job->target->CompileReference(*job->problem, *job->cancel);
+      return job->candidate
+                 ? job->target->CompileFor(job->device_model, *job->problem, *job->candidate,
+                                           *job->cancel)
+                 : job->target->CompileReferenceFor(job->device_model, *job->problem, *job->cancel);
     };
     const absl::StatusOr<CompileResult> result = compile();
     metrics_.Compiled(job->target_name, result, Seconds(Clock::Real().MonotonicNs() - start_ns));
@@ -300,6 +404,17 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
   return job;
 }
 
+void WorkerService::Announce(Target* target, const std::shared_ptr<const Problem>& problem) {
+  {
+    const std::lock_guard lock(announced_mutex_);
+    if (std::ssize(announced_) >= options_.max_problems) announced_.clear();
+    if (!announced_.emplace(target, problem->problem_id).second) return;
+  }
+  compiling_.Submit([this, target, problem](int64_t) {
+    if (!draining_) target->Announce(*problem, CancelToken());
+  });
+}
+
 grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* context,
                                                  const v1::CompileRequest* request,
                                                  v1::CompileReply* response) {
@@ -309,14 +424,14 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
       StartCompile(*request, MakeToken(*context), IncomingTrace(*context),
                    [reply](absl::StatusOr<v1::CompileReply> end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
-    call->set_on_cancel([this, job = *started] { Leave(*job); });
+    call->set_on_cancel([this, job = *started] { Cancel(*job); });
   } else {
     reply.Fail(started.status());
   }
   return call;
 }
 
-// Its requests are dropped together when the client leaves.
+// The stream's requests are dropped together when the client leaves.
 class WorkerService::CompileBatchStream final : public BatchStream<CompileBatches> {
  public:
   CompileBatchStream(grpc::CallbackServerContext* stream_context, WorkerService* service)
@@ -361,7 +476,7 @@ class WorkerService::CompileBatchStream final : public BatchStream<CompileBatche
     }
     jobs_.push_back(job);
     if (left_) {
-      service_->Leave(*job);
+      service_->Cancel(*job);
     }
   }
   void OnCancelled() override {
@@ -369,14 +484,14 @@ class WorkerService::CompileBatchStream final : public BatchStream<CompileBatche
     left_ = true;
     for (const std::weak_ptr<CompileJob>& weak : jobs_) {
       if (const auto job = weak.lock()) {
-        service_->Leave(*job);
+        service_->Cancel(*job);
       }
     }
   }
 
   WorkerService* const service_;
   std::mutex mutex_;
-  // State below is protected by mutex_. Ended jobs are forgotten now and then.
+  // State below is protected by mutex_. Finished jobs are removed from time to time.
   std::vector<std::weak_ptr<CompileJob>> jobs_;
   bool left_ = false;
 };
@@ -386,8 +501,8 @@ WorkerService::CompileStream(grpc::CallbackServerContext* context) {
   return new CompileBatchStream(context, this);
 }
 
-// The job is stopped where it runs, and gives its credit back where it waits.
-void WorkerService::Leave(Job& job) {
+// Stops a running job; a waiting job returns its credit.
+void WorkerService::Cancel(Job& job) {
   job.cancel->Cancel();
   if (job.Take()) {
     Release(job);
@@ -405,24 +520,24 @@ absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartM
     const TraceContext& trace, MeasureDone done) {
   KC_RETURN_IF_ERROR(Available());
   KC_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
-  // Shared by the queues and by the caller's leaving.
+  // Shared by the queues and the call, which cancels it.
   auto job = std::make_shared<MeasureJob>();
   KC_ASSIGN_OR_RETURN(job->candidate, AdmitCandidate(request.candidate()));
   KC_ASSIGN_OR_RETURN(job->target, FindTarget(job->candidate.target));
-  if (const TargetInfo info = job->target->Describe(); !info.can_measure) {
-    return absl::UnimplementedError(absl::StrCat("this worker does not measure target ",
-                                                 info.target, ": ", info.unavailable_reason));
-  }
+  const TargetInfo info = job->target->Describe();
+  KC_RETURN_IF_ERROR(CheckMeasures(info));
+  KC_RETURN_IF_ERROR(CheckModel(info, request.device_model()));
   KC_ASSIGN_OR_RETURN(job->problem, FindProblem(job->candidate.problem_id));
   if (request.has_artifact()) {
     KC_ASSIGN_OR_RETURN(job->artifact, FromProto(request.artifact()));
   }
   job->request_id = request.request_id();
+  job->device_model = request.device_model();
   job->level = FromProto(request.level());
   job->wants_counters = request.want_hardware_counters();
   job->credit = measure_credits_.Take();
   if (job->credit == nullptr) {
-    return OverloadedError("as many measurements as this worker takes are in flight",
+    return OverloadedError("the measure queue is full",
                            absl::Milliseconds(options_.measure_retry_ms));
   }
   job->cancel = cancel;
@@ -456,7 +571,8 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
   const auto compile = [&]() -> absl::StatusOr<CompileResult> {
     KC_RETURN_IF_ERROR(job->cancel->Check());
     const int64_t start_ns = Clock::Real().MonotonicNs();
-    auto result = job->target->Compile(*job->problem, job->candidate, *job->cancel);
+    auto result =
+        job->target->CompileFor(job->device_model, *job->problem, job->candidate, *job->cancel);
     metrics_.Compiled(job->candidate.target, result,
                       Seconds(Clock::Real().MonotonicNs() - start_ns));
     return result;
@@ -482,47 +598,75 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
 }
 
 void WorkerService::QueueMeasure(std::shared_ptr<MeasureJob> job) {
-  measuring_.Submit([this, job = std::move(job)](int64_t waited_ns) {
-    job->waited_ns += waited_ns;
-    if (!job->Take() || HandBack(*job)) {
-      return;
-    }
-    metrics_.MeasureWaited(job->candidate.target, Seconds(job->waited_ns));
-    job->TraceWait(waited_ns);
-    Span span = StartSpan("kernelcast.measure", SpanKind::kInternal, &job->trace);
-    const TraceScope scope(&span.context());
-    const int64_t start_ns = Clock::Real().MonotonicNs();
-    absl::StatusOr<Measurement> measurement = RunMeasure(*job);
-    metrics_.Measured(job->candidate.target, measurement,
-                      Seconds(Clock::Real().MonotonicNs() - start_ns));
-    Release(*job);  // before the reply: the caller may use it at once
-    if (!measurement.ok()) {
-      Log(LogLevel::kInfo, "a measurement ended without an outcome",
-          {{"request_id", job->request_id},
-           {"candidate_id", job->candidate.candidate_id},
-           {"error", std::string(measurement.status().message())}});
-      job->done(measurement.status());
-      return;
-    }
-    v1::MeasureReply reply;
-    reply.set_request_id(job->request_id);
-    *reply.mutable_measurement() = ToProto(*measurement);
-    SetDuration(reply.mutable_queue_time(), job->waited_ns);
-    job->done(std::move(reply));
+  MeasureWish wish{job->candidate.target, job->device_model, "", job->problem->problem_id};
+  // An artefact that no device can run is rejected when it is resolved.
+  for (const TargetDevice& device : DevicesOf(job->target->Describe())) {
+    if (device.architecture == job->artifact->architecture) wish.architecture = device.architecture;
+  }
+  measuring_.Submit(std::move(wish), [this, job = std::move(job)](size_t lane, int64_t waited_ns) {
+    RunOnLane(job, lane, waited_ns);
   });
 }
 
-absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job) {
+void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lane,
+                              int64_t waited_ns) {
+  job->waited_ns += waited_ns;
+  if (!job->Take() || HandBack(*job)) {
+    return;
+  }
+  if (lane == MeasureQueue::kNoLane) {
+    Release(*job);
+    job->done(NotStartedError(absl::StrCat("no device of this worker can measure now",
+                                           job->device_model.empty() ? "" : " that is a ",
+                                           job->device_model)));
+    return;
+  }
+  const Lane& on = lanes_[lane];
+  metrics_.MeasureWaited(on.target_name, Seconds(job->waited_ns));
+  job->TraceWait(waited_ns);
+  Span span = StartSpan("kernelcast.measure", SpanKind::kInternal, &job->trace);
+  const TraceScope scope(&span.context());
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  absl::StatusOr<Measurement> measurement = RunMeasure(*job, on.device);
+  metrics_.Measured(on.target_name, on.device, measurement,
+                    Seconds(Clock::Real().MonotonicNs() - start_ns));
+  if (absl::IsUnavailable(measurement.status()) && CloseFailedLane(lane) &&
+      ++job->failures < kMaxFailures) {
+    // Retry on another device.
+    job->queued = true;
+    QueueMeasure(job);
+    return;
+  }
+  Release(*job);  // before the reply: the caller may use it at once
+  if (!measurement.ok()) {
+    Log(LogLevel::kInfo, "a measurement has no outcome",
+        {{"request_id", job->request_id},
+         {"candidate_id", job->candidate.candidate_id},
+         {"target", on.target_name},
+         {"gpu", on.device},
+         {"error", std::string(measurement.status().message())}});
+    job->done(measurement.status());
+    return;
+  }
+  v1::MeasureReply reply;
+  reply.set_request_id(job->request_id);
+  *reply.mutable_measurement() = ToProto(*measurement);
+  SetDuration(reply.mutable_queue_time(), job->waited_ns);
+  job->done(std::move(reply));
+}
+
+absl::StatusOr<Measurement> WorkerService::RunMeasure(MeasureJob& job, size_t device) {
   KC_RETURN_IF_ERROR(job.cancel->Check());
   if (!job.resolved) {
     KC_ASSIGN_OR_RETURN(job.artifact, job.target->Resolve(job.candidate, *job.artifact));
+    job.resolved = true;
   }
-  KC_ASSIGN_OR_RETURN(
-      Measurement measurement,
-      job.target->Measure(*job.problem, job.candidate, *job.artifact, job.level, *job.cancel));
+  KC_ASSIGN_OR_RETURN(Measurement measurement,
+                      job.target->MeasureOn(device, *job.problem, job.candidate, *job.artifact,
+                                            job.level, *job.cancel));
   if (job.wants_counters && std::holds_alternative<MeasuredOk>(measurement.outcome)) {
     AddProfile(
-        job.target->ProfileCandidate(*job.problem, job.candidate, *job.artifact, *job.cancel),
+        job.target->ProfileOn(device, *job.problem, job.candidate, *job.artifact, *job.cancel),
         measurement);
   }
   return measurement;
@@ -536,14 +680,14 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
   const auto started = StartMeasure(*request, MakeToken(*context), IncomingTrace(*context),
                                     [reply](MeasureEnd end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
-    call->set_on_cancel([this, job = *started] { Leave(*job); });
+    call->set_on_cancel([this, job = *started] { Cancel(*job); });
   } else {
     reply.Fail(started.status());
   }
   return call;
 }
 
-// Its requests are dropped together when the client leaves.
+// The stream's requests are dropped together when the client leaves.
 class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
  public:
   Stream(grpc::CallbackServerContext* stream_context, WorkerService* service)
@@ -577,7 +721,7 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
     }
     jobs_.push_back(*started);
     if (left_) {
-      service_->Leave(**started);
+      service_->Cancel(**started);
     }
   }
   void OnCancelled() override {
@@ -585,14 +729,14 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
     left_ = true;
     for (const std::weak_ptr<MeasureJob>& weak : jobs_) {
       if (const auto job = weak.lock()) {
-        service_->Leave(*job);
+        service_->Cancel(*job);
       }
     }
   }
 
   WorkerService* const service_;
   std::mutex mutex_;
-  // State below is protected by mutex_. Ended jobs are forgotten now and then.
+  // State below is protected by mutex_. Finished jobs are removed from time to time.
   std::vector<std::weak_ptr<MeasureJob>> jobs_;
   bool left_ = false;
 };

@@ -8,7 +8,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,20 +23,21 @@
 #include "services/worker/core/target.h"
 #include "services/worker/rpc/credits.h"
 #include "services/worker/rpc/job_queue.h"
+#include "services/worker/rpc/measure_queue.h"
 #include "services/worker/rpc/problem_store.h"
 #include "services/worker/rpc/worker_metrics.h"
 
 namespace kernelcast::worker {
 
-// The Worker service over any number of targets. Handlers validate, take a credit, queue and
-// return; targets block on the threads of two queues:
+// The Worker service over any number of targets. Handlers validate, take a credit, enqueue and
+// return. Targets block on the threads of two queues; the measure queue has one thread per device:
 //
 //   Compile                              -> compile queue -> reply
 //   Measure without an artefact          -> compile queue -> measure queue -> reply
 //   Measure with an artefact             -> measure queue -> reply
 //
-// A request keeps its credit from admission to reply. When its caller leaves or its deadline passes
-// it is dropped where it waits and stopped where it runs.
+// A request holds its credit from admission to reply. When its caller leaves or its deadline
+// passes, it is dropped if it waits and stopped if it runs.
 class WorkerService final : public v1::Worker::CallbackService {
  public:
   struct Options {
@@ -43,19 +47,19 @@ class WorkerService final : public v1::Worker::CallbackService {
     uint32_t measure_credits = 4;
     int64_t max_problems = 256;
     int64_t max_problem_bytes = int64_t{256} << 20;
-    // What callers who find it full are told to wait.
+    // Retry delay sent to callers when the worker is full.
     int64_t compile_retry_ms = 100;
     int64_t measure_retry_ms = 500;
   };
 
-  // Metrics and targets must outlive the service, and the service its server. One thread measures.
+  // Metrics and targets must outlive the service, and the service must outlive its server.
   WorkerService(const Options& options, std::map<std::string, Target*> targets,
                 MetricsRegistry& metrics);
-  // Waits for the jobs that still run; the server has cancelled them by then.
+  // Waits for running jobs, which the server has cancelled by then.
   ~WorkerService() override;
 
-  // From now on calls end with UNAVAILABLE, and so do at once those that are queued and not begun:
-  // "not started", so that their callers ask another. What runs goes on.
+  // From now on calls fail with UNAVAILABLE. Queued jobs that have not begun fail at once with "not
+  // started", so that their callers ask another worker. Running jobs continue.
   void BeginDrain();
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -81,7 +85,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   struct Job;
   struct CompileJob;
   struct MeasureJob;
-  // A measurement, or why there is none: a source that does not compile, or an error.
+  // A measurement, or the reason why there is none: a source that does not compile, or an error.
   using MeasureEnd = absl::StatusOr<v1::MeasureReply>;
   using MeasureDone = std::function<void(MeasureEnd)>;
 
@@ -91,31 +95,50 @@ class WorkerService final : public v1::Worker::CallbackService {
   absl::StatusOr<Candidate> AdmitCandidate(const v1::Candidate& message) const;
 
   using CompileDone = std::function<void(absl::StatusOr<v1::CompileReply>)>;
-  // As StartMeasure.
+  // See StartMeasure.
   absl::StatusOr<std::shared_ptr<CompileJob>> StartCompile(
       const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
       const TraceContext& trace, CompileDone done);
-  void Leave(Job& job);
+  void Cancel(Job& job);
   void Release(Job& job);
-  // Calls `done` once, on a thread of the queues, unless it returns an error or the caller leaves.
+  // Calls `done` once, on a queue thread, unless it returns an error or the caller leaves.
   absl::StatusOr<std::shared_ptr<MeasureJob>> StartMeasure(
       const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
       const TraceContext& trace, MeasureDone done);
-  // Whether the worker drains, and the job has been given back for that.
+  // If the worker drains, returns the job to its caller and returns true.
   bool HandBack(MeasureJob& job);
   void CompileThenMeasure(std::shared_ptr<MeasureJob> job);
   void QueueMeasure(std::shared_ptr<MeasureJob> job);
-  absl::StatusOr<Measurement> RunMeasure(MeasureJob& job);
+  void RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lane, int64_t waited_ns);
+  absl::StatusOr<Measurement> RunMeasure(MeasureJob& job, size_t device);
+  // Takes the lane out of service if its device has failed. Returns whether it has.
+  bool CloseFailedLane(size_t lane);
+  // Compiles in advance what the problem's candidates need, once per problem.
+  void Announce(Target* target, const std::shared_ptr<const Problem>& problem);
+
+  // A device of a target.
+  struct Lane {
+    std::string target_name;
+    Target* target = nullptr;
+    size_t device = 0;
+  };
+  static std::vector<Lane> MakeLanes(const std::map<std::string, Target*>& targets);
+  std::vector<MeasureLane> DescribeLanes() const;
+  bool DeviceWorks(const Lane& lane) const;
 
   const Options options_;
   const std::map<std::string, Target*> targets_;
+  const std::vector<Lane> lanes_;
   WorkerMetrics metrics_;
   ProblemStore problems_;
   Credits compile_credits_;
   Credits measure_credits_;
   std::atomic<bool> draining_ = false;
-  // Last, so that they end before what their jobs use. Compiling submits to measuring.
-  JobQueue measuring_;
+  std::mutex announced_mutex_;
+  // Targets and problems; protected by announced_mutex_.
+  std::set<std::pair<const Target*, std::string>> announced_;
+  // Last, so that they are destroyed before what their jobs use. Compiling submits to measuring.
+  MeasureQueue measuring_;
   JobQueue compiling_;
 };
 

@@ -25,7 +25,7 @@ void WatchAllocations(std::atomic<uint32_t>* refused) { refused_flag = refused; 
 
 }  // namespace kernelcast::worker::runner
 
-// glibc's own names for what the definitions below stand in front of.
+// glibc's own names for the functions that the definitions below replace.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

@@ -6,9 +6,9 @@
 
 namespace kernelcast::worker::runner {
 
-// Sets `*refused` to 1 when the process is from now on refused memory, by any of malloc, calloc,
-// realloc, aligned_alloc, posix_memalign, operator new or mmap. A candidate's calls resolve to the
-// runner's definitions because the executable comes first in the search order.
+// From now on, sets `*refused` to 1 when malloc, calloc, realloc, aligned_alloc, posix_memalign,
+// operator new or mmap fail for lack of memory. A candidate's calls resolve to the runner's
+// definitions because the executable comes first in the search order.
 void WatchAllocations(std::atomic<uint32_t>* refused);
 
 }  // namespace kernelcast::worker::runner

@@ -5,15 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the judge (in the worker) and the runner share. The judge makes three memory files: this
-// block followed by the table of cases, the inputs (which the runner can only read), and the
-// outputs. It believes nothing that it reads here: a candidate can write all of it. All it takes
-// from the runner is that a call ended, and it then looks at the outputs itself.
+// Memory shared by the judge (in the worker) and the runner. The judge creates three memory files:
+// this block followed by the table of cases, the inputs (read-only for the runner), and the
+// outputs. The judge trusts nothing in them, since a candidate can write to all of it: it only
+// takes from the runner that a call ended, and then checks the outputs itself. The progress of the
+// start is in a separate block, which the runner unmaps before any code of the candidate runs.
 //
 //   judge                                        runner
 //   spawn with the descriptors below             map, load the object, drop privileges, sandbox
 //                                                run the object's constructors
-//                                                state = kReady, wake
+//                                                ready = 1, wake
 //   command, case, then command_sequence += 1    sees it (spins, then sleeps), runs the entry
 //   wake if the runner sleeps                    entry_status, done_sequence = command_sequence
 //   sees it (spins), takes the time
@@ -21,26 +22,30 @@ namespace kernelcast::worker::runner {
 
 inline constexpr uint32_t kMagic = 0x4b435231;
 
-// Descriptors that the runner finds open.
+// Descriptors that are open when the runner starts.
 inline constexpr int kControlFd = 3;
 inline constexpr int kInputsFd = 4;
 inline constexpr int kOutputsFd = 5;
 inline constexpr int kObjectFd = 6;
+inline constexpr int kStartFd = 7;
 
 inline constexpr int kMaxDimensions = 8;
 inline constexpr int kMaxTensors = 32;
 
 enum Command : uint32_t {
-  kNop = 1,    // answers at once: what a call costs without the entry
+  kNop = 1,    // returns at once: cost of a call without the entry
   kRun = 2,    // calls the entry on a case
   kTouch = 3,  // reads the case's inputs and outputs, so that the caches are as in repeated calls
+  // kRun after filling the free stack and the memory that malloc returns next with large finite
+  // numbers or NaN. For checked calls, so that reads of uninitialised memory give wrong results.
+  kRunOnFinite = 4,
+  kRunOnNan = 5,
 };
 
 enum State : uint32_t {
   kStarting = 0,
   kLoading = 1,       // reading the object; none of its code has run
-  kConstructing = 2,  // its constructors run
-  kReady = 3,
+  kConstructing = 2,  // its code runs: any failure from now on is the candidate's
 };
 
 // Why the runner gave up before it was ready; also the line that it prints.
@@ -49,10 +54,10 @@ enum Failure : uint32_t {
   kBadArguments = 1,
   kMapFailed = 2,
   kLoadFailed = 3,     // the dynamic loader refused the object
-  kSandboxFailed = 4,  // a protection that was demanded could not be had
+  kSandboxFailed = 4,  // a required protection is unavailable
 };
 
-// Protections that were had.
+// Protections in effect.
 enum Protection : uint32_t {
   kSeccomp = 1,
   kNoNewPrivileges = 2,
@@ -61,6 +66,13 @@ enum Protection : uint32_t {
   kParentDeathSignal = 16,
   kLandlock = 32,
   kNamespaces = 64,
+};
+
+// Progress of the start, written by the runner. In its own memory file.
+struct StartBlock {
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> failure;
+  std::atomic<uint32_t> protections;
 };
 
 struct TensorRecord {
@@ -85,22 +97,22 @@ struct ControlBlock {
   uint32_t case_count;
   uint64_t inputs_bytes;
   uint64_t outputs_bytes;
-  // The object's constructors, which the judge has taken out of its dynamic section so that loading
-  // runs none of its code: addresses relative to where the object is loaded.
+  // The object's constructors, as addresses relative to its load address. The judge has removed
+  // them from the dynamic section so that loading runs none of its code.
   uint64_t init_function;  // 0: none
   uint64_t init_array;
   uint64_t init_array_entries;
   uint64_t max_address_space_bytes;
   uint64_t max_cpu_seconds;
-  uint32_t run_as_uid;  // 0: stay who we are
-  int32_t cpu;          // to run on; -1: any
-  uint32_t spin_us;     // for a next command, before sleeping
+  uint32_t run_as_uid;  // 0: keep the current user
+  int32_t cpu;          // core to run on; -1: any
+  uint32_t spin_us;     // time to spin for the next command before sleeping
 
   // Written by the judge.
   alignas(64) std::atomic<uint32_t> command_sequence;
   std::atomic<uint32_t> command;
   std::atomic<uint32_t> case_index;
-  // Whether the runner is to wait for the next command awake.
+  // Whether the runner stays awake while it waits for the next command.
   std::atomic<uint32_t> linger;
   std::atomic<uint32_t> judge_sleeps;  // the runner must wake it
 
@@ -108,9 +120,7 @@ struct ControlBlock {
   alignas(64) std::atomic<uint32_t> done_sequence;
   std::atomic<int32_t> entry_status;
   alignas(64) std::atomic<uint32_t> runner_sleeps;  // the judge must wake it
-  std::atomic<uint32_t> state;
-  std::atomic<uint32_t> failure;
-  std::atomic<uint32_t> protections;
+  std::atomic<uint32_t> ready;                      // waits for commands
   std::atomic<uint32_t> allocation_refused;
   std::atomic<int32_t> trapped_system_call;  // -1: none
   std::atomic<uint32_t> fault_signal;

@@ -1,5 +1,5 @@
-// The process that a candidate runs in: loads one shared object, gives up everything that a kernel
-// does not need, and calls the entry when the judge says so. Never started by hand.
+// The process that a candidate runs in: loads one shared object, drops everything that a kernel
+// does not need, and calls the entry on the judge's commands. Not meant to be started by hand.
 #include <dlfcn.h>
 #include <dlpack/dlpack.h>
 #include <immintrin.h>
@@ -17,6 +17,7 @@
 
 #include "services/worker/runner/allocation_watch.h"
 #include "services/worker/runner/control.h"
+#include "services/worker/runner/hostile_memory.h"
 #include "services/worker/runner/sandbox.h"
 
 namespace kernelcast::worker::runner {
@@ -32,11 +33,11 @@ struct Case {
   int32_t outputs;
 };
 
-[[noreturn]] void GiveUp(ControlBlock* block, Failure failure, const char* why) {
+[[noreturn]] void GiveUp(StartBlock* start, Failure failure, const char* why) {
   fprintf(stderr, "runner: %s\n", why);
   fflush(stderr);
-  if (block != nullptr) {
-    block->failure.store(failure);
+  if (start != nullptr) {
+    start->failure.store(failure);
   }
   _exit(kGiveUpExitCode);
 }
@@ -55,7 +56,7 @@ int64_t NowNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Waits for a command other than the one last served.
+// Waits for a command newer than `served`.
 uint32_t AwaitCommand(ControlBlock* block, uint32_t served, bool linger) {
   uint32_t sequence = block->command_sequence.load(std::memory_order_acquire);
   if (linger) {
@@ -85,7 +86,7 @@ uint32_t AwaitCommand(ControlBlock* block, uint32_t served, bool linger) {
   return sequence;
 }
 
-// Reads a byte of every cache line.
+// Reads one byte of every cache line.
 void Touch(const DLTensor& tensor) {
   int64_t bytes = tensor.dtype.bits / 8;
   for (int32_t d = 0; d < tensor.ndim; ++d) {
@@ -98,7 +99,7 @@ void Touch(const DLTensor& tensor) {
 }
 
 [[noreturn]] void Serve(ControlBlock* block, const Case* cases, Entry entry) {
-  uint32_t served = 0;  // the first command may be there already
+  uint32_t served = 0;  // the first command may already be there
   bool linger = true;
   for (;;) {
     served = AwaitCommand(block, served, linger);
@@ -107,7 +108,12 @@ void Touch(const DLTensor& tensor) {
     const uint32_t command = block->command.load(std::memory_order_relaxed);
     if (command != kNop) {
       const Case& c = cases[block->case_index.load(std::memory_order_relaxed)];
-      if (command == kRun) {
+      if (command != kTouch) {
+        if (command != kRun) {
+          const uint32_t word = command == kRunOnNan ? kNanWord : kFiniteWord;
+          FillHeap(word);
+          FillStack(word);
+        }
         status = entry(c.tensors, c.inputs, c.tensors + c.inputs, c.outputs, nullptr);
       } else {
         for (int32_t i = 0; i < c.inputs + c.outputs; ++i) {
@@ -128,7 +134,7 @@ void* Map(int fd, size_t bytes, int protection) {
   return address == MAP_FAILED ? nullptr : address;
 }
 
-// Descriptions of all cases, so that a call needs nothing but its number.
+// Builds the tensors of all cases in advance, so that a call only needs its index.
 Case* BuildCases(ControlBlock* block, char* inputs, char* outputs) {
   const auto* records =
       reinterpret_cast<const CaseRecord*>(reinterpret_cast<const char*>(block) + kCaseTableOffset);
@@ -153,7 +159,7 @@ Case* BuildCases(ControlBlock* block, char* inputs, char* outputs) {
   return cases;
 }
 
-// The object's own constructors, which loading did not run.
+// Runs the object's constructors, which loading skipped.
 void RunConstructors(const ControlBlock& block, uintptr_t base, int argc, char** argv) {
   using Function = void (*)(int, char**, char**);
   static char* no_environment[] = {nullptr};
@@ -178,12 +184,16 @@ int Run(int argc, char** argv) {
   if (block == nullptr || block->magic != kMagic) {
     GiveUp(nullptr, kBadArguments, "no control block");
   }
+  auto* start = static_cast<StartBlock*>(Map(kStartFd, sizeof(StartBlock), PROT_READ | PROT_WRITE));
+  if (start == nullptr) {
+    GiveUp(nullptr, kBadArguments, "no start block");
+  }
   char* inputs = static_cast<char*>(Map(kInputsFd, block->inputs_bytes, PROT_READ));
   char* outputs = static_cast<char*>(Map(kOutputsFd, block->outputs_bytes, PROT_READ | PROT_WRITE));
   if (inputs == nullptr || outputs == nullptr) {
-    GiveUp(block, kMapFailed, "cannot map the tensors");
+    GiveUp(start, kMapFailed, "cannot map the tensors");
   }
-  // Page tables now rather than in the first calls.
+  // Populate page tables now rather than in the first calls.
   madvise(inputs, block->inputs_bytes, MADV_POPULATE_READ);
   madvise(outputs, block->outputs_bytes, MADV_POPULATE_WRITE);
   block->inputs_address.store(reinterpret_cast<uint64_t>(inputs));
@@ -195,31 +205,33 @@ int Run(int argc, char** argv) {
     sched_setaffinity(0, sizeof(set), &set);
   }
 
-  block->state.store(kLoading);
+  start->state.store(kLoading);
   char path[32];
   snprintf(path, sizeof(path), "/proc/self/fd/%d", kObjectFd);
   void* object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   const auto entry =
       object == nullptr ? nullptr : reinterpret_cast<Entry>(dlsym(object, "kernelcast_run"));
   if (entry == nullptr) {
-    GiveUp(block, kLoadFailed, dlerror());
+    GiveUp(start, kLoadFailed, dlerror());
   }
   link_map* map = nullptr;
   if (dlinfo(object, RTLD_DI_LINKMAP, &map) != 0) {
-    GiveUp(block, kLoadFailed, dlerror());
+    GiveUp(start, kLoadFailed, dlerror());
   }
   const Case* cases = BuildCases(block, inputs, outputs);
   close_range(STDERR_FILENO + 1, ~0u, 0);
 
-  setvbuf(stdout, nullptr, _IONBF, 0);  // what was printed before a crash is seen
+  setvbuf(stdout, nullptr, _IONBF, 0);  // keep output printed before a crash
   WatchAllocations(&block->allocation_refused);
   InstallFaultReporters(block);
-  block->protections.store(EnterSandbox(*block));
+  start->protections.store(EnterSandbox(*block));
 
-  block->state.store(kConstructing);
+  start->state.store(kConstructing);
+  // Its descriptor is closed, so no code in this process can change it any more.
+  munmap(start, sizeof(StartBlock));
   RunConstructors(*block, map->l_addr, argc, argv);
-  block->state.store(kReady);
-  FutexWake(&block->state);
+  block->ready.store(1);
+  FutexWake(&block->ready);
   Serve(block, cases, entry);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "services/worker/sandbox/landlock.h"
@@ -26,20 +27,20 @@ void Report(int signal, siginfo_t* info, void*) {
   reported_to->fault_signal.store(static_cast<uint32_t>(signal));
   if (signal == SIGSYS) {
     reported_to->trapped_system_call.store(info->si_syscall);
-    // The call was not made. The disposition is the default again, and this ends the process when
-    // the handler returns.
+    // The call was not made. The default disposition is restored, so this ends the process when the
+    // handler returns.
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSYS);
     return;
   }
   reported_to->fault_address.store(reinterpret_cast<uint64_t>(info->si_addr));
-  // Returning repeats the faulting instruction, which is fatal this time.
+  // Returning repeats the faulting instruction, which is now fatal.
 }
 
 scmp_datum_t Address(const std::atomic<uint32_t>* word) {
   return static_cast<scmp_datum_t>(reinterpret_cast<uintptr_t>(word));
 }
 
-// Rules are added to a filter that traps what no rule names.
+// A filter that traps every call without a rule.
 class Filter {
  public:
   Filter() : context_(seccomp_init(SCMP_ACT_TRAP)) {}
@@ -78,19 +79,23 @@ class Filter {
   bool ok_ = true;
 };
 
-// What memory allocation, abort(), printing and the runner's own loop need. Nothing of it sleeps
-// but the runner's wait for its next command: a kernel cannot make itself look disturbed.
-// Everything else traps: files, processes, threads, signals to others, handlers, timers, sockets,
-// executable memory.
+// Allows what memory allocation, abort(), printing and the runner's own loop need. None of these
+// calls sleeps except the runner's wait for its next command, so a kernel cannot make itself look
+// disturbed. Everything else traps: files, processes, threads, signals to others, handlers, timers,
+// sockets, executable memory.
 bool LoadFilter(const ControlBlock& block) {
   const auto self = static_cast<scmp_datum_t>(getpid());
   Filter filter;
   for (const int call :
        {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(exit),
         SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask), SCMP_SYS(getpid),
-        SCMP_SYS(gettid), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(clock_getres),
-        SCMP_SYS(time), SCMP_SYS(getrandom), SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)}) {
+        SCMP_SYS(gettid), SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(getrandom),
+        SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)}) {
     filter.Allow(call);
+  }
+  // Larger ids are clocks of other processes and of devices.
+  for (const int call : {SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres)}) {
+    filter.Allow(call, SCMP_A0(SCMP_CMP_LE, CLOCK_TAI));
   }
   filter.Allow(SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
                SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS));
@@ -108,8 +113,8 @@ bool LoadFilter(const ControlBlock& block) {
     filter.Refuse(ENOTTY, SCMP_SYS(ioctl), SCMP_A0(SCMP_CMP_EQ, number));
     filter.Refuse(ESPIPE, SCMP_SYS(lseek), SCMP_A0(SCMP_CMP_EQ, number));
   }
-  filter.Refuse(0, SCMP_SYS(sched_yield));  // does nothing, and says that it did
-  // Asked by libraries out of curiosity.
+  filter.Refuse(0, SCMP_SYS(sched_yield));  // has no effect and reports success
+  // Optional queries by libraries.
   filter.Refuse(EPERM, SCMP_SYS(sched_getaffinity));
   filter.Refuse(EPERM, SCMP_SYS(sysinfo));
   filter.Refuse(EPERM, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
@@ -134,7 +139,7 @@ void InstallFaultReporters(ControlBlock* block) {
 
 uint32_t EnterSandbox(const ControlBlock& block) {
   uint32_t had = 0;
-  // What does not fit into the pipe is lost rather than waited for.
+  // Output that does not fit into the pipe is dropped, so that writing never blocks.
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
   }
@@ -142,14 +147,13 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   if (sandbox::LeaveRoot(block.run_as_uid)) {
     had |= kUnprivilegedUser;
   }
-  // What root may not, where a machine has taken its capabilities away, other users may.
+  // On machines that restrict root's capabilities, other users may still create namespaces.
   alone = alone || (sandbox::LeaveNamespaces() && sandbox::EmptyRoot());
   if (alone && sandbox::DropCapabilities()) {
     had |= kNamespaces;
   }
-  // After the change of user, which clears it. A parent that is gone already is seen by the judge's
-  // end of the pipe being closed: the runner then has nobody to wait for and sleeps for ever, so
-  // look.
+  // Set after the change of user, which clears it. A parent that has already exited sends no
+  // signal, and the runner would sleep for ever, so compare the parent before and after.
   const pid_t parent = getppid();
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && parent != 0) {
     had |= kParentDeathSignal;
@@ -157,7 +161,7 @@ uint32_t EnterSandbox(const ControlBlock& block) {
   if (sandbox::GiveUpNewPrivileges()) {
     had |= kNoNewPrivileges;
   }
-  // Should the filter below be refused, or leak, files and networks are still out of reach.
+  // A second barrier: files and networks stay denied if the filter below is rejected or has a gap.
   if (sandbox::DenyFilesAndNetwork()) {
     had |= kLandlock;
   }

@@ -7,13 +7,13 @@
 
 namespace kernelcast::worker::runner {
 
-// Handlers that write to the block what a fatal signal was about, and then let it be fatal. They
-// run on a stack of their own, so that an overflown stack is reported too.
+// Installs handlers that write the cause of a fatal signal to the block and then let it be fatal.
+// They run on their own stack, so that a stack overflow is reported too.
 void InstallFaultReporters(ControlBlock* block);
 
-// Gives up what a kernel does not need: other users' identity, privileges, files, processes, memory
-// beyond the limit, and every system call but a few. Nothing of it can be undone. Returns the bits
-// of Protection that were had.
+// Drops what a kernel does not need: other users' identity, privileges, files, processes, memory
+// beyond the limit, and almost all system calls. Irreversible. Returns the Protection bits in
+// effect.
 uint32_t EnterSandbox(const ControlBlock& block);
 
 }  // namespace kernelcast::worker::runner

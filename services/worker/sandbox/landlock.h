@@ -1,13 +1,22 @@
 #ifndef KERNELCAST_SERVICES_WORKER_SANDBOX_LANDLOCK_H_
 #define KERNELCAST_SERVICES_WORKER_SANDBOX_LANDLOCK_H_
 
+#include <span>
+#include <string>
+
 namespace kernelcast::worker::sandbox {
 
-// By Landlock: from now on this thread, and what it starts, opens, makes and runs no file, and, as
-// far as the kernel has it, neither binds nor connects TCP sockets nor reaches abstract sockets and
-// processes outside. Descriptors that are open stay. Needs no_new_privs, and a free descriptor for
-// a moment. False where the kernel does not have it.
+// Uses Landlock: from now on this thread and its children cannot open, create or run files. As far
+// as the kernel supports it, they also cannot bind or connect TCP sockets, or reach abstract
+// sockets and processes outside. Open descriptors stay usable. Requires no_new_privs and one free
+// descriptor during the call. Returns false if the kernel does not support it.
 bool DenyFilesAndNetwork();
+
+// Like DenyFilesAndNetwork, but files beneath `read_only` can be read and run, and files beneath
+// `writable` can be read and changed (regular files and folders only, and they cannot be run).
+// Skips paths that cannot be opened.
+bool DenyNetworkAndFilesExcept(std::span<const std::string> read_only,
+                               std::span<const std::string> writable);
 
 }  // namespace kernelcast::worker::sandbox
 

@@ -8,7 +8,7 @@
 namespace kernelcast::worker::sandbox {
 namespace {
 
-// Where the empty root is made; it is there on every system.
+// Where the empty root is made; exists on every system.
 constexpr const char* kPlace = "/tmp";
 
 }  // namespace
@@ -20,7 +20,7 @@ bool LeaveNamespaces() {
 }
 
 bool EmptyRoot() {
-  // Nothing of what follows is to reach the mounts of others.
+  // Keep the following mounts from propagating to other namespaces.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("none", kPlace, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=555") != 0) {
     return false;
@@ -31,7 +31,7 @@ bool EmptyRoot() {
     umount2(kPlace, MNT_DETACH);
     return false;
   }
-  // The old root lies over the new one.
+  // The old root is mounted over the new one.
   return umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
 }
 

@@ -3,17 +3,17 @@
 
 namespace kernelcast::worker::sandbox {
 
-// What Linux calls namespaces: this process gets a network without interfaces and mounts, System V
-// IPC and a host name of its own; as a user other than root a user namespace besides, in which it
-// has all capabilities until it drops them (privileges.h). No PID namespace: its first process
-// could not be ended by its own faults, and landlock.h keeps others from being reached.
+// Moves this process into new Linux namespaces: a network without interfaces, and its own mounts,
+// System V IPC and host name. Unless it is root it also gets a user namespace, in which it has all
+// capabilities until it drops them (privileges.h). There is no PID namespace: its first process
+// would survive its own fatal signals, and landlock.h already keeps other processes out of reach.
 //
-// Only while the process has one thread. Files are as before. False where the machine does not
-// permit all of it, and then nothing has changed.
+// Call it only while the process has one thread. Files are as before. Returns false if the machine
+// does not permit all of it; then nothing has changed.
 bool LeaveNamespaces();
 
-// After LeaveNamespaces, for all threads: "/" becomes an empty directory that cannot be written.
-// What is open or mapped stays. False, and files are as before, where that cannot be had.
+// Call it after LeaveNamespaces. For all threads, "/" becomes an empty read-only directory. What is
+// open or mapped stays. Returns false, with files as before, if this is not possible.
 bool EmptyRoot();
 
 }  // namespace kernelcast::worker::sandbox

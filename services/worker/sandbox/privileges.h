@@ -7,17 +7,18 @@
 
 namespace kernelcast::worker::sandbox {
 
-// Root becomes `uid`, with the group of the same number and no other, for good; 0, or another user,
-// stays who he is. True when the process is not root after that.
+// Changes root to user `uid`, with the group of the same number and no other groups, permanently.
+// With 0, or when not root, the user stays the same. Returns whether the process is not root
+// afterwards.
 bool LeaveRoot(uint32_t uid);
 
-// This thread's capabilities. For good once there are no new privileges.
+// Drops this thread's capabilities. Permanent once GiveUpNewPrivileges was called.
 bool DropCapabilities();
 
-// No program gives this process, or what it starts, more than it has.
+// Sets no_new_privs: programs run by this process or its children gain no privileges.
 bool GiveUpNewPrivileges();
 
-// Both limits, soft and hard.
+// Sets both the soft and the hard limit.
 bool Limit(__rlimit_resource resource, rlim_t value);
 
 }  // namespace kernelcast::worker::sandbox

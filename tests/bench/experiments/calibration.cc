@@ -1,16 +1,15 @@
-// What calibration does to forecasts of a problem while its labels arrive.
+// Measures how calibration changes a problem's forecasts as its labels arrive.
 //
 //   bench_calibration [--target cuda] [--hold-out family] [--seeds 5] [--output FILE]
 //
-// For each problem of the recorded spaces a shared model learns from other families (or problems)
-// alone; the problem's points are labelled in an order drawn by the seed. Models are trained at 0,
-// 5, 10, 20 and 50 labels; each forecasts the labels up to the next, and these forecasts, made
-// before their labels came, are what calibration learns from: those of the other families what all
-// problems start from, the problem's own how it departs from that. Scored are the forecasts of all
-// points that have no label yet. Beside each calibration error stands the one that the same
-// forecasts would have, at the same number, if they were right about themselves: once with errors
-// that have nothing to do with each other, once with errors of a problem that go together as far as
-// they were seen to.
+// For each problem of the recorded spaces, a shared model learns only from other families (or
+// problems). The problem's points are labelled in an order drawn by the seed. Models are trained at
+// 0, 5, 10, 20 and 50 labels, and each forecasts the labels up to the next stage. Calibration
+// learns from these forecasts, made before their labels arrived: those of other families give the
+// common starting point, the problem's own give its deviation. The forecasts of all unlabelled
+// points are scored. Each calibration error is printed with the error that the same number of
+// perfectly calibrated forecasts would have by chance, with independent errors and with errors as
+// correlated within a problem as observed.
 
 #include "services/forecaster/core/calibration.h"
 
@@ -54,10 +53,10 @@ constexpr size_t kStages = std::size(kLabelCounts);
 constexpr int kFloorDraws = 100;
 constexpr double kPull = 20;
 
-// One order in which a problem's points are labelled.
+// One labelling order of a problem's points.
 struct Run {
-  // Of stage s: the forecasts, by the model of so many labels, of the points that have none yet;
-  // the first `next[s]` of them get their labels before the next stage.
+  // The forecasts of stage s for the points that have no label yet. The first `next[s]` of them are
+  // labelled before the next stage.
   std::vector<PrequentialRecord> forecasts[kStages];
   size_t next[kStages] = {};
   bool reached[kStages] = {};
@@ -75,8 +74,8 @@ int TrueBin(const PrequentialRecord& record) {
 // Standard normal quantile of a probability.
 double Normal(double p) { return StudentTQuantile(std::clamp(p, 1e-9, 1 - 1e-9), 1e6); }
 
-// The calibration error of forecasts that are right about themselves. `together`: the correlation
-// of the normal scores of two errors of one problem; each forecast is right by itself all the same.
+// The calibration error of perfectly calibrated forecasts. `together` is the correlation of the
+// normal scores of two errors of one problem; each forecast alone stays calibrated.
 double ErrorByChance(std::vector<ScoredForecast> items, double together, uint64_t seed) {
   Random random(seed);
   const auto normal = [&random] {
@@ -103,8 +102,8 @@ double ErrorByChance(std::vector<ScoredForecast> items, double together, uint64_
   return sum / kFloorDraws;
 }
 
-// How far the errors of one problem go together: the share of the variance of their normal scores
-// that lies between problems.
+// The correlation of errors within a problem: the share of the variance of their normal scores that
+// lies between problems.
 double Together(const std::vector<std::vector<PrequentialRecord>>& problems) {
   double within = 0, between = 0, count = 0, total = 0;
   std::vector<std::vector<double>> scores;
@@ -137,14 +136,14 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
-// What calibration knows when it is asked: forecasts with their labels, of other problems and of
-// the problem itself, made with no label of their problem or with some.
+// The data available to calibration: labelled forecasts of other problems and of the problem
+// itself, made without labels of their problem (cold) or with some (warm).
 struct Known {
   std::vector<PrequentialRecord> others_cold;
   std::vector<PrequentialRecord> others_warm;
   std::vector<PrequentialRecord> own_cold;
   std::vector<PrequentialRecord> own_warm;
-  bool cold = false;  // the forecasts to be calibrated are made without a label
+  bool cold = false;  // the forecasts to calibrate are made without labels
 
   const std::vector<PrequentialRecord>& others() const { return cold ? others_cold : others_warm; }
 };
@@ -269,7 +268,8 @@ class Experiment {
     return absl::OkStatus();
   }
 
-  // Adds what was forecast before its label came, of the stages before `stage`, to cold and warm.
+  // Adds the forecasts made before their labels arrived, from the stages before `stage`, to cold
+  // and warm.
   static void AddRecords(const forecaster::Run& run, size_t stage,
                          std::vector<PrequentialRecord>& cold,
                          std::vector<PrequentialRecord>& warm) {
@@ -285,7 +285,7 @@ class Experiment {
     known.cold = kLabelCounts[stage] == 0;
     for (size_t other = 0; other < tasks_.size(); ++other) {
       if (!options_.Apart(tasks_[t], tasks_[other])) continue;
-      // Searches of other problems are over: their last models forecast all that was left.
+      // Searches of other problems are finished: their last models forecast all remaining points.
       const forecaster::Run& run = runs_.at(other)[seed];
       AddRecords(run, kStages, known.others_cold, known.others_warm);
       if (known.cold) {
@@ -306,9 +306,9 @@ class Experiment {
       for (const auto& [t, runs] : runs_) problems.push_back(runs[seed].forecasts[stage]);
       together += Together(problems) / options_.seeds;
     }
-    std::printf("errors of a problem go together: %.2f\n\n", together);
+    std::printf("correlation of errors within a problem: %.2f\n\n", together);
     std::printf(
-        "| calibration | ECE, median problem | by chance | by chance, errors together | worst "
+        "| calibration | ECE, median problem | by chance | by chance, correlated errors | worst "
         "problem | pooled | by chance | negative log likelihood | half-Brier | 8-bin accuracy "
         "|\n|---|---|---|---|---|---|---|---|---|---|\n");
     Json rows = Json::array();

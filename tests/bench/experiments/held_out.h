@@ -14,17 +14,17 @@
 
 namespace kernelcast::forecaster {
 
-// Of experiments with models that have not seen what they forecast.
+// Options of experiments with held-out models.
 struct HeldOutOptions {
   std::string problems = KERNELCAST_SOURCE_DIR "/examples/problems";
   std::string target = std::string(kCudaTargetName);
-  std::string records;  // empty: those of the tree, of the target
+  std::string records;  // empty: the target's records in the tree
   std::string hold_out = "family";
   std::string output;
   int seeds = 5;
 
   bool by_family() const { return hold_out == "family"; }
-  // What a model for the problem must not have seen: itself, or its family.
+  // What a model for the problem must not have seen: the problem, or its family.
   const std::string& Without(const MeasuredProblem& problem) const {
     return by_family() ? problem.family : problem.name;
   }
@@ -35,18 +35,19 @@ struct HeldOutOptions {
 
 void AddHeldOutOptions(CLI::App& app, HeldOutOptions& options, const std::string& seeds);
 
-// The problems that were measured. Errors as of ReadMeasuredProblems.
+// Reads the measured problems. Errors are those of ReadMeasuredProblems.
 [[nodiscard]] absl::StatusOr<std::vector<MeasuredProblem>> ReadMeasured(
     const HeldOutOptions& options);
 
-// Shared models by what they have not seen, each trained once.
+// Shared models by held-out name, each trained once.
 class HeldOutModels {
  public:
-  // Both outlive it.
+  // Both arguments must outlive this object.
   HeldOutModels(const HeldOutOptions& options, const std::vector<MeasuredProblem>& problems)
       : options_(options), problems_(problems) {}
 
-  // Of all that is apart from the problem. INVALID_ARGUMENT and others as of SharedModel::Train.
+  // Returns the model trained without the problem's held-out group. Errors are those of
+  // SharedModel::Train, such as INVALID_ARGUMENT.
   [[nodiscard]] absl::StatusOr<std::shared_ptr<const SharedModel>> For(
       const MeasuredProblem& problem);
 
@@ -56,7 +57,7 @@ class HeldOutModels {
   std::map<std::string, std::shared_ptr<const SharedModel>> models_;
 };
 
-// Writes the figures to the options' output, if there is one, and makes its folder.
+// Writes the figures to the output option's file, if set, and creates its folder.
 void WriteFigures(const HeldOutOptions& options, const std::string& figures);
 
 }  // namespace kernelcast::forecaster

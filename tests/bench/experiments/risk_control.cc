@@ -1,24 +1,24 @@
-// What the policies lose and save, on streams of candidates whose speedups are those of recorded
-// spaces and whose forecasts err in a way that is known.
+// Measures what the policies lose and save on streams of candidates with recorded speedups and
+// forecasts with known errors.
 //
 //   bench_risk_control --records DIR [--only NAME ...] [--replays 100] [--candidates 1000]
 //                      [--policy risk] [--alpha 0.01 0.05 0.1] [--json FILE]
 //
-// DIR holds NAME.jsonl as `kernelcast export` writes it. A replay draws candidates from the correct
-// points of a space, each with a noise of 2% of its own, and decides on them in turn as the
-// orchestrator does, with the production policy and history; what is measured ends at once.
-// Forecasts, by name:
+// DIR holds NAME.jsonl as written by `kernelcast export`. A replay draws candidates from the
+// correct points of a space, each with its own noise of 2%, and decides on them in order like the
+// orchestrator, with the production policy and history. Measurements end immediately. Forecasts by
+// name:
 //
 //   honest        the truth in log2 with an error of 0.35, which they state
 //   vague         the same with an error of 1
 //   confident     an error of 0.7, of which they state 0.1
-//   constant      nothing is told from anything
+//   constant      the same forecast for every candidate
 //   inverted      the negative of the truth
-//   breaks        honest, and of another candidate after the first half
+//   breaks        honest, then another candidate's forecast after the first half
 //
-// Printed: the mean share pruned, the share of winners among what was pruned (its mean over all
-// pruned of all replays, and how many replays exceed alpha), how often the best found falls short
-// of the stream's best by more than 2%, and by how much in the mean.
+// Prints the mean share pruned, the share of winners among the pruned (the mean over all pruned
+// candidates of all replays, and the number of replays above alpha), how often the best found is
+// more than 2% below the stream's best, and the mean shortfall.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -228,15 +228,16 @@ int Run(const Options& options) {
 int main(int argc, char** argv) {
   kernelcast::orchestrator::Options options;
   CLI::App app{"What the policies lose and save under forecasts that err in known ways"};
-  app.add_option("--records", options.records, "Folder of records, one file a problem")
+  app.add_option("--records", options.records, "Folder of records, one file per problem")
       ->required()
       ->check(CLI::ExistingDirectory);
   app.add_option("--only", options.only, "Names of problems");
-  app.add_option("--replays", options.replays, "Streams")->capture_default_str();
-  app.add_option("--candidates", options.candidates, "Candidates a stream")->capture_default_str();
+  app.add_option("--replays", options.replays, "Number of streams")->capture_default_str();
+  app.add_option("--candidates", options.candidates, "Candidates per stream")
+      ->capture_default_str();
   app.add_option("--policy", options.policy, "Policy")->capture_default_str();
-  app.add_option("--alpha", options.alphas, "Shares of winners that are allowed");
-  app.add_option("--json", options.json, "File for a line of each figure");
+  app.add_option("--alpha", options.alphas, "Allowed shares of winners");
+  app.add_option("--json", options.json, "File for one line per figure");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::orchestrator::Run(options);
 }

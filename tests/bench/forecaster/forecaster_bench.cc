@@ -1,5 +1,5 @@
-// What a forecast costs: in the model alone, and over gRPC beside a service of the same plumbing
-// that answers the same request with a forecast made beforehand.
+// Measures the cost of a forecast: in the model alone, and over gRPC compared with an echo service
+// that answers the same request with a precomputed forecast.
 
 #include <grpcpp/grpcpp.h>
 
@@ -37,7 +37,7 @@ double SecondsSince(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
 
-// Answers every request with one forecast.
+// Answers every request with the same forecast.
 class Echo final : public v1::Forecaster::CallbackService {
  public:
   explicit Echo(v1::ForecastReply reply) : reply_(std::move(reply)) {}
@@ -87,7 +87,7 @@ void Print(const char* what, const Figures& figures) {
   std::fflush(stdout);
 }
 
-// `in_flight` calls at a time for `seconds`.
+// Makes calls for `seconds`, `in_flight` at a time.
 Figures Unary(v1::Forecaster::Stub& stub, const std::vector<v1::ForecastRequest>& requests,
               int in_flight, double seconds) {
   std::mutex mutex;
@@ -182,7 +182,7 @@ int Run(int labels, double seconds, int in_flight) {
       {problem.context(), static_cast<uint64_t>(labels) + 1, std::move(one_more), false, {}});
   backend.Observe(std::move(last));
   backend.WaitUntilTrained();
-  std::printf("one more label is served after %.0f ms\n\n", 1e3 * SecondsSince(start));
+  std::printf("one more label takes effect after %.0f ms\n\n", 1e3 * SecondsSince(start));
 
   std::vector<ForecastInput> inputs;
   std::vector<v1::ForecastRequest> requests;
@@ -254,13 +254,13 @@ int Run(int labels, double seconds, int in_flight) {
 }  // namespace kernelcast::forecaster
 
 int main(int argc, char** argv) {
-  CLI::App app("Prints what a forecast costs, beside an echo of the same messages.");
+  CLI::App app("Prints the cost of a forecast, compared with an echo of the same messages.");
   int labels = 60;
   double seconds = 2;
   int in_flight = 32;
-  app.add_option("--labels", labels, "Labels learnt before forecasting")->capture_default_str();
-  app.add_option("--seconds", seconds, "Time for each figure")->capture_default_str();
-  app.add_option("--in-flight", in_flight, "Unary calls at a time")->capture_default_str();
+  app.add_option("--labels", labels, "Labels to learn before forecasting")->capture_default_str();
+  app.add_option("--seconds", seconds, "Seconds per figure")->capture_default_str();
+  app.add_option("--in-flight", in_flight, "Concurrent unary calls")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   return kernelcast::forecaster::Run(labels, seconds, in_flight);
 }

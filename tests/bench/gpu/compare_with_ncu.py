@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares bench_gpu_warm_times with Nsight Compute, kernel by kernel.
 
-  compare_with_ncu.py BENCH [--ncu PATH] [--runs N] [--jsonl FILE] [ARGUMENT ...]
+    compare_with_ncu.py BENCH [--ncu PATH] [--runs N] [--jsonl FILE] [ARGUMENT ...]
 
-Runs BENCH by itself, for our times, and under ncu, which launches each kernel a few times, in turn
-N times; ARGUMENTs go to both. The clocks are left alone, and so is the cache. Compared are the
-medians over the runs: events as they are, and less the launch, which BENCH measures too. ncu counts
-cycles besides, which tell its clock. Needs the permission to read counters.
+Runs BENCH alone for our times, and under ncu, which launches each kernel a few times,
+alternating N times. ARGUMENTs go to both. Clocks and cache are not controlled. Compares medians
+over the runs: raw event times, and event times minus the launch time, which BENCH also measures.
+ncu also counts cycles, which give its clock. Needs permission to read counters.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 FEW = 24
-WARM_UP = 4  # of them
+WARM_UP = 4  # launches
 LEAST_US = 20
 LIMIT = 0.01
 PATTERNS = ("busy", "idle")
@@ -34,7 +34,7 @@ def our_times(bench, arguments):
 
 
 def ncu_times(ncu, bench, arguments):
-    """All launches in their order: the kernel, with its microseconds and thousands of cycles."""
+    """All launches in order: kernel, microseconds and thousands of cycles."""
     command = [ncu, "--target-processes", "application-only", "--clock-control", "none",
                "--cache-control", "none", "--metrics", ",".join(NCU), "--csv",
                "--print-units", "base", bench, "--few", str(FEW), *arguments]
@@ -72,7 +72,7 @@ def compare_once(options, arguments):
 
 
 def merged(rows):
-    """The medians of one kernel's rows, and how far the runs lie apart."""
+    """The medians of one kernel's rows, and the spread between runs."""
     row = {"problem": rows[0]["problem"], "kernel": rows[0]["kernel"], "runs": len(rows)}
     for figure in (*OURS, *NCU.values()):
         values = [one[figure] for one in rows]
@@ -83,7 +83,8 @@ def merged(rows):
 
 
 def difference(row, pattern, launch_us):
-    """Of events around calls in that pattern, less the launch, from ncu's duration."""
+    """Error of event times for calls in that pattern, minus the launch time, relative to ncu's
+    duration."""
     return (row[f"{pattern}_us"] - launch_us) / row["ncu_us"] - 1
 
 

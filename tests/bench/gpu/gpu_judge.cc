@@ -1,15 +1,15 @@
-// How many candidates of device CUDA are judged a second, and how well a figure repeats.
+// Measures the throughput of judging device CUDA candidates and the repeatability of results.
 //
 //   bench_gpu_judge [--problems DIR] [--only NAME ...] [--candidates 40] [--json FILE]
 //   bench_gpu_judge --repeat 20 [--kernels 30] ...
 //   bench_gpu_judge --soak 600 ...
 //
-// The first compiles, verifies and times points of the problems' spaces, none of them seen before:
-// compilers run ahead of the one thread that measures. The second measures each kernel again and
-// again, every time in a fresh runner, and prints the coefficient of variation of its speedup, and
-// that of its time beside it. The third judges candidates in random order, among them some that
-// trap, write where they may not or never end, for so many seconds; it compares each verdict and
-// figure with the first that the candidate got, and prints how much memory is in use.
+// The first form compiles, verifies and times points of the problems' spaces, each for the first
+// time; compilers run ahead of the single measuring thread. The second measures each kernel
+// repeatedly, each time in a fresh runner, and prints the coefficient of variation of its speedup
+// and of its time. The third judges candidates in random order for this many seconds, including
+// some that trap, write out of bounds or never end. It compares each verdict and figure with the
+// candidate's first one and prints the memory in use.
 
 #include <unistd.h>
 
@@ -63,11 +63,11 @@ struct Options {
 struct Item {
   const Problem* problem = nullptr;
   Candidate candidate;
-  std::optional<Artifact> artifact;  // nothing: does not compile
+  std::optional<Artifact> artifact;  // empty: does not compile
   int64_t compile_ns = 0;
 };
 
-// Relative to the mean.
+// The coefficient of variation.
 double Variation(const std::vector<double>& values) {
   double sum = 0;
   double squares = 0;
@@ -139,7 +139,7 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
     std::vector<Item> items =
         DrawCandidates(problem, static_cast<size_t>(options.candidates) + 1, 1);
     if (items.size() < 2) continue;
-    // The first candidate pays for drawing inputs and running the oracle, and is not counted.
+    // The first candidate pays for drawing inputs and running the oracle, so it is excluded.
     KC_RETURN_IF_ERROR(CompileOne(target, items[0]));
     const CancelToken cancel;
     int64_t prepare_ns = Clock::Real().MonotonicNs();
@@ -220,7 +220,7 @@ absl::Status Throughput(const Options& options, CudaTarget& target,
     all_ns += elapsed_ns;
     all += items.size() - 1;
   }
-  std::printf("all: %zu candidates in %.2f s, %.1f a second\n", all,
+  std::printf("all: %zu candidates in %.2f s, %.1f per second\n", all,
               1e-9 * static_cast<double>(all_ns),
               1e9 * static_cast<double>(all) / static_cast<double>(all_ns));
   return absl::OkStatus();
@@ -292,7 +292,7 @@ absl::Status Repeatability(const Options& options, CudaTarget& target,
   return absl::OkStatus();
 }
 
-// The problem's reference, spoiled.
+// The problem's reference with a planted fault.
 Candidate Hostile(const Problem& problem, const std::string& deed) {
   Candidate candidate = ReferenceCandidate(problem, kCudaTargetName).value();
   const size_t kernel = candidate.source.find("__global__");
@@ -302,7 +302,7 @@ Candidate Hostile(const Problem& problem, const std::string& deed) {
   return candidate;
 }
 
-// Of this process and all its children.
+// Memory of this process and all its children.
 double ResidentMib() {
   double pages = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -371,7 +371,7 @@ absl::Status Soak(const Options& options, CudaTarget& target, const std::vector<
     }
     for (Item& item : items) KC_RETURN_IF_ERROR(CompileOne(target, item));
     for (int i = 0; i < 50 && seconds() < options.soak_seconds; ++i) {
-      // The last, which hangs, at most once.
+      // The last one, which hangs, is used at most once.
       const Item& item = items[i == 0 ? items.size() - 1 : random.Below(14)];
       if (!item.artifact) continue;
       const CancelToken cancel;
@@ -413,7 +413,7 @@ absl::Status Soak(const Options& options, CudaTarget& target, const std::vector<
              deviations[static_cast<size_t>(share * static_cast<double>(deviations.size() - 1))];
     };
     std::printf(
-        "\n%d judged in %.0f s, %.1f a second; %d compared with the first time: %d with "
+        "\n%d judged in %.0f s, %.1f per second; %d compared with the first time: %d with "
         "another verdict; speedups differ by %.2f%% (median), %.2f%% (95th percentile), "
         "%.2f%% (most)\n",
         judged, seconds(), judged / seconds(), compared, other_verdict, at(0.5), at(0.95), at(1));
@@ -459,23 +459,24 @@ absl::Status Run(const Options& options) {
 }  // namespace kernelcast::worker
 
 int main(int argc, char** argv) {
-  CLI::App app{"How many candidates are judged a second, and how well a figure repeats"};
+  CLI::App app{"Throughput of judging, and repeatability of its figures"};
   kernelcast::worker::Options options;
   options.problems = kernelcast::testing::SourcePath("examples/problems");
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
   app.add_option("--only", options.only, "Names of problems");
-  app.add_option("--candidates", options.candidates, "Candidates a problem")->capture_default_str();
-  app.add_option("--repeat", options.repeat, "Measure each kernel so often, in fresh runners");
+  app.add_option("--candidates", options.candidates, "Candidates per problem")
+      ->capture_default_str();
+  app.add_option("--repeat", options.repeat, "Measurements of each kernel, in fresh runners");
   app.add_option("--soak", options.soak_seconds,
-                 "Judge all kinds of candidates for so many seconds");
-  app.add_option("--kernels", options.kernels, "Kernels that are repeated")->capture_default_str();
+                 "Seconds for which to judge all kinds of candidates");
+  app.add_option("--kernels", options.kernels, "Kernels to repeat")->capture_default_str();
   app.add_option("--level", options.level, "screen or final")
       ->check(CLI::IsMember({"screen", "final"}))
       ->capture_default_str();
   app.add_option("--half-width", options.half_width,
-                 "Half-width of the interval, relative to the speedup, that screening is to reach")
+                 "Target half-width of screening intervals, relative to the speedup")
       ->capture_default_str();
-  app.add_option("--json", options.json, "File that a line for each figure is appended to");
+  app.add_option("--json", options.json, "File to append one line per figure to");
   CLI11_PARSE(app, argc, argv);
   if (absl::Status status = kernelcast::worker::Run(options); !status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());

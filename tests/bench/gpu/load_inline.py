@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a harness in Python takes for kernels that Kernelcast has judged: a yardstick.
+"""Baseline: the time a Python harness takes for kernels that Kernelcast has judged.
 
-  load_inline.py [--count 3] [--problems DIR] [--records FILE]
+    load_inline.py [--count 3] [--problems DIR] [--records FILE]
 
-Takes kernels of row_softmax's space at random, and for each of them does what such harnesses do:
-torch.utils.cpp_extension.load_inline, allclose against torch's own result, ten calls to warm up and
-a hundred between events. No flush, no second set of values. Prints seconds a stage.
+Takes random kernels of row_softmax's space and does what such harnesses do for each:
+torch.utils.cpp_extension.load_inline, allclose against torch's own result, ten warm-up calls and a hundred calls
+between events. No flush and no other set of values. Prints seconds per stage.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def source_of(folder, record):
 
 
 def launcher(record, tunables, shape):
-    """The host code of the candidate's one launch."""
+    """The host code of the candidate's single launch."""
     names = {**{name: int(value) for name, value in tunables.items() if value.isdigit()}, **shape,
              "ceildiv": lambda a, b: -(-a // b), "min": min, "max": max}
     value = lambda text: int(eval(text, {"__builtins__": {}}, names))
@@ -101,7 +101,7 @@ def main():
         print(f"{record['candidate']['origin'][9:]:14} {'right' if right else 'WRONG'}: "
               f"{built - start:6.2f} s to build, {ended - built:5.2f} s to check and time; "
               f"{median_us:.1f} us, here {timing['candidate']['median_ns'] / 1000:.1f} us")
-    print(f"{statistics.median(totals):.1f} s a candidate, {1 / statistics.mean(totals):.3f} a second")
+    print(f"{statistics.median(totals):.1f} s per candidate, {1 / statistics.mean(totals):.3f} per second")
 
 
 if __name__ == "__main__":

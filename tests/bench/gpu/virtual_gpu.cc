@@ -1,12 +1,14 @@
-// What the virtual GPU makes of every point of the example problems' CUDA spaces: how many it
-// follows, how long that takes, and how its estimates rank beside what an H200 measured. Nothing
+// Runs the virtual GPU on every point of the example problems' CUDA spaces. Reports how many it
+// covers, how long that takes, and how its estimates rank compared with H200 measurements. Nothing
 // here is fitted to the measurements.
 //
 //   bench_virtual_gpu [--problems DIR] [--only NAME ...] [--records DIR] [--ptx DIR]
-//                     [--gpu "NVIDIA H200"] [--list] [--add]
+//                     [--gpu "NVIDIA H200"] [--list] [--findings] [--add]
 //
-// DIR of --ptx keeps what NVRTC makes of the sources, so that a second run needs no compiler. --add
-// writes the simulations into the records that they belong to, as compiling now tells them.
+// Findings on points that are correct on an H200 are false positives and are listed.
+//
+// --ptx DIR keeps NVRTC's output, so that another run needs no compiler. --add writes the
+// simulations into their records, as compiling now reports them.
 
 #include <time.h>
 #include <zlib.h>
@@ -29,6 +31,7 @@
 #include "common/base/file.h"
 #include "common/base/gzip_file.h"
 #include "common/base/status.h"
+#include "common/domain/facts.h"
 #include "common/domain/problem.h"
 #include "common/domain/scoring.h"
 #include "services/worker/core/source_scan.h"
@@ -52,10 +55,11 @@ struct Options {
   std::string architecture = "sm_90a";
   std::vector<std::string> only;
   bool list = false;
+  bool findings = false;
   bool add = false;
 };
 
-// Of this process; other processes of the machine do not count.
+// CPU time of this process; other processes do not count.
 double ProcessorMs() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -68,7 +72,7 @@ std::string KeyOf(const std::vector<std::pair<std::string, std::string>>& tunabl
   return key;
 }
 
-// Medians in ns of the points that were found right, by their tunables.
+// Medians in ns of the correct points, by their tunables.
 absl::StatusOr<std::map<std::string, double>> ReadMeasured(const std::string& path) {
   KC_ASSIGN_OR_RETURN(const std::string content, ReadGzipFile(path));
   std::map<std::string, double> measured;
@@ -97,7 +101,7 @@ class PtxSource {
 
   struct Compiled {
     std::string ptx;
-    Cubin cubin;  // registers and shared memory of its kernels, by ptxas
+    Cubin cubin;  // its kernels' registers and shared memory, from ptxas
   };
 
   absl::StatusOr<Compiled> Compile(const std::string& problem, const Candidate& candidate) {
@@ -122,6 +126,7 @@ class PtxSource {
       kernel.name = function.name;
       kernel.registers = function.registers;
       kernel.shared_bytes = function.shared_bytes;
+      kernel.stack_bytes = function.stack_bytes;
       compiled.cubin.kernels.push_back(kernel);
     }
     compiled.ptx = std::move(ptx);
@@ -169,18 +174,21 @@ class PtxSource {
 
 struct Point {
   std::string key;
-  double measured_ns = 0;  // 0: was not right
+  double measured_ns = 0;  // 0: was not correct
   double estimated_ns = 0;
-  double largest_ns = 0;  // of the resources alone, summed over launches
+  double largest_ns = 0;  // of the single resources, summed over launches
   std::string not_covered;
   double simulated_ms = 0;
+  double checked_ms = 0;
+  std::vector<std::string> findings;
+  bool checked = false;  // all launches, for at least one shape
   int64_t steps = 0;
   std::vector<ptx::LaunchEstimate> launches;
   std::vector<ptx::LaunchCounts> counts;
   nlohmann::ordered_json simulations = nlohmann::ordered_json::array();  // as in CompileFacts
 };
 
-// Five digits are more than an estimate is good for, and pack well.
+// Five digits exceed the accuracy of an estimate and pack well.
 double Rounded(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.5g", value);
@@ -232,10 +240,32 @@ absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
     }
     point.simulations.push_back(SimulationJson(gpu, point));
   }
+  const ptx::Program program = ptx::ParseProgram(compiled.ptx);
+  int64_t steps = ptx::kCheckSteps;
+  const double start_ms = ProcessorMs();
+  for (const AxisValues& axes :
+       ShapesToCheck(problem, problem.targets.at(std::string(kCudaTargetName)))) {
+    const auto plan = PlanSimulation(problem, candidate.launches, candidate.workspace_bytes,
+                                     candidate.tunables, axes, compiled.cubin);
+    if (!plan.ok()) continue;
+    bool all = true;
+    for (const ptx::LaunchCheck& check :
+         ptx::Check(program, plan->buffers, plan->launches, ptx::CheckLimits(steps))) {
+      steps -= check.steps;
+      all = all && check.not_checked.empty();
+      for (const ptx::LaunchFinding& finding : check.findings) {
+        point.findings.push_back(
+            absl::StrCat(std::string(FindingName(static_cast<FindingKind>(finding.fault))), " at ",
+                         plan->shape, ": ", finding.detail));
+      }
+    }
+    point.checked = point.checked || all;
+  }
+  point.checked_ms = ProcessorMs() - start_ms;
   return point;
 }
 
-// Puts what was simulated of the candidates and of the reference into the records at `path`.
+// Writes the simulations of the candidates and the reference into the records at `path`.
 absl::Status AddToRecords(const std::string& path, const std::vector<Point>& points,
                           const Point& reference) {
   using Json = nlohmann::ordered_json;
@@ -252,7 +282,7 @@ absl::Status AddToRecords(const std::string& path, const std::vector<Point>& poi
       tunables.emplace_back(tunable.at("name"), tunable.at("value"));
     }
     const auto found = simulations.find(KeyOf(tunables));
-    // What did not compile has no facts.
+    // A point that did not compile has no facts.
     if (found != simulations.end() && record.contains("facts") &&
         record.contains("reference_facts")) {
       record["facts"]["simulations"] = *found->second;
@@ -308,9 +338,9 @@ double Median(std::vector<double> values) {
 }
 
 void List(const Point& point) {
-  std::printf("  %9.1f %9.1f us %6.2f ms %7lld  %s %s\n", point.measured_ns / 1e3,
-              point.estimated_ns / 1e3, point.simulated_ms, static_cast<long long>(point.steps),
-              point.key.c_str(), point.not_covered.c_str());
+  std::printf("  %9.1f %9.1f us %6.2f ms, checks %6.2f ms %7lld  %s %s\n", point.measured_ns / 1e3,
+              point.estimated_ns / 1e3, point.simulated_ms, point.checked_ms,
+              static_cast<long long>(point.steps), point.key.c_str(), point.not_covered.c_str());
   for (size_t k = 0; k < point.launches.size(); ++k) {
     std::printf("      %s:", point.counts[k].kernel.c_str());
     for (int r = 0; r < ptx::kResources; ++r) {
@@ -343,6 +373,12 @@ int Run(const Options& options) {
   }
   std::sort(names.begin(), names.end());
   std::map<std::string, int> reasons;
+  int right_points = 0;
+  int wrong_points = 0;
+  int right_found = 0;
+  int wrong_found = 0;
+  int checked = 0;
+  double most_checked_ms = 0;
   for (const std::string& name : names) {
     if (!options.only.empty() &&
         std::find(options.only.begin(), options.only.end(), name) == options.only.end()) {
@@ -379,6 +415,18 @@ int Run(const Options& options) {
           AddToRecords(absl::StrCat(options.records, "/", name, ".jsonl.gz"), points, *simulated);
       if (!added.ok()) return Fail(added);
     }
+    for (const Point& point : points) {
+      const bool right = point.measured_ns > 0;
+      checked += point.checked ? 1 : 0;
+      most_checked_ms = std::max(most_checked_ms, point.checked_ms);
+      (right ? right_points : wrong_points) += 1;
+      if (point.findings.empty()) continue;
+      (right ? right_found : wrong_found) += 1;
+      if (right || options.findings) {
+        std::printf("  %s, %s: %s\n", right ? "right" : "not right", point.key.c_str(),
+                    point.findings.front().c_str());
+      }
+    }
     std::vector<double> truth;
     std::vector<double> estimates;
     std::vector<double> largest;
@@ -398,7 +446,7 @@ int Run(const Options& options) {
       largest.push_back(point.largest_ns);
       errors.push_back(std::abs(std::log2(point.estimated_ns / point.measured_ns)));
     }
-    // The best that is found if only the tenth that is estimated fastest is measured.
+    // The best point found when only the tenth with the fastest estimates is measured.
     double top = 0;
     if (!truth.empty()) {
       std::vector<size_t> order(truth.size());
@@ -426,6 +474,10 @@ int Run(const Options& options) {
   std::printf("median Spearman %.3f, least %.3f; ms: median %.2f, most %.2f\n",
               Median(correlations), *std::min_element(correlations.begin(), correlations.end()),
               Median(times), *std::max_element(times.begin(), times.end()));
+  std::printf(
+      "findings: %d of %d correct points, %d of %d incorrect points; %d checked completely, "
+      "most %.2f ms\n",
+      right_found, right_points, wrong_found, wrong_points, checked, most_checked_ms);
   for (const auto& [reason, count] : reasons) {
     std::printf("not covered, %d points: %s\n", count, reason.c_str());
   }
@@ -439,13 +491,14 @@ int main(int argc, char** argv) {
   kernelcast::worker::Options options;
   CLI::App app("Prints how the virtual GPU's estimates rank the points of the CUDA spaces.");
   app.add_option("--problems", options.problems, "Folder of problems");
-  app.add_option("--records", options.records, "Folder of PROBLEM.jsonl.gz, measured");
-  app.add_option("--ptx", options.ptx, "Keeps PTX there");
-  app.add_option("--gpu", options.gpu, "Model");
-  app.add_option("--architecture", options.architecture, "As NVRTC names them");
+  app.add_option("--records", options.records, "Folder of measured PROBLEM.jsonl.gz");
+  app.add_option("--ptx", options.ptx, "Folder to keep PTX in");
+  app.add_option("--gpu", options.gpu, "GPU model");
+  app.add_option("--architecture", options.architecture, "Architecture by NVRTC's name");
   app.add_option("--only", options.only, "Problems");
   app.add_flag("--add", options.add, "Write the simulations into the records");
-  app.add_flag("--list", options.list, "Every point, with what bounds it");
+  app.add_flag("--findings", options.findings, "Also list findings of incorrect points");
+  app.add_flag("--list", options.list, "List every point with its bound");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::worker::Run(options);
 }

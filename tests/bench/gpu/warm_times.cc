@@ -1,16 +1,15 @@
-// Durations of the kernels of the example problems' references by three clocks: events as the judge
-// takes them, CUPTI's activity records, and, with compare_with_ncu.py, Nsight Compute. Warm: each
-// kernel on the same inputs again and again. By events twice: with nothing in between, and, as
-// Nsight Compute launches, on a device that has been idle for a while. Events see the launch of a
-// kernel besides its execution; how long that takes is what they and the counters of the range
-// profiler differ by for a kernel that does nothing.
+// Kernel durations of the example problems' references by three clocks: events as the judge uses
+// them, CUPTI activity records, and, with compare_with_ncu.py, Nsight Compute. Warm: each kernel
+// runs repeatedly on the same inputs. Events are taken twice: back to back, and on a device that
+// was idle for a while, as Nsight Compute launches. Events include a kernel's launch; the launch
+// time is the difference between events and the range profiler's counters for an empty kernel.
 //
 //   bench_gpu_warm_times [--problems DIR] [--only NAME ...] [--rounds 5] [--idle-us 1000]
 //                        [--csv FILE]
 //   bench_gpu_warm_times --few 12 ...
 //
-// Everything runs in this one process, so that a profiler can be put over it. The second launches
-// all kernels of a problem once, and then each of them so many times, and measures nothing.
+// Everything runs in one process, so that a profiler can be attached. The second form launches all
+// kernels of a problem once, then each of them this many times, and measures nothing.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -54,8 +53,7 @@ constexpr uint32_t kTracedCalls = 100;
 constexpr int kWarmUpCalls = 20;
 constexpr uint64_t kAlignment = 512;
 
-// One thread keeps the device from what follows, and the rest of it idle, until all of it is
-// queued.
+// One thread blocks the device, otherwise idle, until everything is queued.
 constexpr const char* kToolsSource = R"(
 extern "C" __global__ void nothing() {}
 extern "C" __global__ void wait() {
@@ -66,7 +64,7 @@ extern "C" __global__ void wait() {
   } while (now - start < 1000ull * IDLE_US);
 }
 )";
-// They are where references are otherwise.
+// They use the slot of references.
 constexpr uint32_t kTools = kReference;
 enum Tool : uint32_t { kNothing, kWait, kNoLaunch };
 
@@ -197,7 +195,7 @@ class InProcess {
   Runner runner_;
 };
 
-// A reference at one bench shape, mapped and loaded into the runner as long as this lives.
+// A reference at one bench shape, mapped and loaded into the runner for this object's lifetime.
 class Loaded {
  public:
   static absl::StatusOr<std::unique_ptr<Loaded>> Make(const Problem& problem,
@@ -208,10 +206,10 @@ class Loaded {
     const KernelProgram& reference = problem.targets.at(std::string(kCudaTargetName)).reference;
     const CudaProgram program{cubin, reference.launches, reference.workspace_bytes, {}};
     KC_RETURN_IF_ERROR(loaded->PlaceTensors(problem, axes, device));
-    KC_ASSIGN_OR_RETURN(CudaPreparedProblem::PlannedProgram planned,
-                        CudaPreparedProblem::MakeProgram(problem, program, loaded->case_,
-                                                         CudaPreparedProblem::kCandidateOutputs,
-                                                         loaded->case_.outputs));
+    KC_ASSIGN_OR_RETURN(
+        CudaPreparedProblem::PlannedProgram planned,
+        CudaPreparedProblem::MakeProgram(problem, program, loaded->case_,
+                                         CudaPreparedProblem::kOutputs, loaded->case_.outputs));
     KC_RETURN_IF_ERROR(loaded->Map(CudaPreparedProblem::kScratch, planned.workspace_bytes, device));
     const std::vector<std::string> kernels = program.KernelNames();
     Program& whole = planned.program;
@@ -223,7 +221,7 @@ class Loaded {
     programs.push_back(std::move(whole));
     KC_RETURN_IF_ERROR(runner.Load(kCandidate, cubin, kernels));
     KC_RETURN_IF_ERROR(runner.SetPrograms(kCandidate, programs));
-    // Kernels that read what others have written shall find it.
+    // Provides the data for kernels that read what earlier ones wrote.
     KC_RETURN_IF_ERROR(runner.Run({kCandidate, loaded->whole(), 0, 0}, 1));
     return loaded;
   }
@@ -234,7 +232,7 @@ class Loaded {
   Loaded(const Loaded&) = delete;
   Loaded& operator=(const Loaded&) = delete;
 
-  // Of the launches, each of which is the program of the same number.
+  // The kernel of each launch; each is the program of the same number.
   const std::vector<std::string>& kernels() const { return kernels_; }
   uint32_t whole() const { return static_cast<uint32_t>(kernels_.size()); }
 
@@ -264,7 +262,7 @@ class Loaded {
       outputs_end = RoundUp(outputs_end + static_cast<uint64_t>(layout.bytes()));
     }
     KC_RETURN_IF_ERROR(Map(CudaPreparedProblem::kInputs, inputs_end, device));
-    KC_RETURN_IF_ERROR(Map(CudaPreparedProblem::kCandidateOutputs, outputs_end, device));
+    KC_RETURN_IF_ERROR(Map(CudaPreparedProblem::kOutputs, outputs_end, device));
     Random random(1);
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::string data(static_cast<size_t>(inputs[i].bytes()), '\0');
@@ -297,10 +295,10 @@ class Bench {
                                       const std::vector<std::string>& flags,
                                       const std::vector<LaunchShape>& shapes);
   absl::Status LoadTools();
-  // Unmapping a problem's memory forgets them.
+  // Unmapping a problem's memory clears them.
   absl::Status SetToolPrograms();
-  // Median microseconds of a call by events, less what they take around nothing; each directly
-  // after the one before, or after the device has been `idle`.
+  // Median microseconds of a call by events minus the time of empty events, either back to back or
+  // after the device was `idle`.
   absl::StatusOr<double> TimeCalls(const SampleRecord& call, bool idle);
   absl::Status MeasureLaunch();
   absl::Status MeasureKernel(const std::string& problem, const SampleRecord& call,
@@ -322,7 +320,7 @@ class Bench {
 absl::Status Bench::Open() {
   KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit,
                       FindCudaToolkit(CudaHomes("", testing::ProgramFolder())));
-  // A profiler over this process does not like another one in it.
+  // A profiler attached to this process conflicts with another one inside it.
   profiler_ = options_.few > 0 ? NoProfiler(absl::UnavailableError("not asked for"))
                                : OpenProfiler(toolkit.cupti_library);
   KC_ASSIGN_OR_RETURN(api_, LoadCudaApi());
@@ -386,7 +384,7 @@ absl::StatusOr<double> Bench::TimeCalls(const SampleRecord& call, bool idle) {
   add(empty, kEmptySamples / share);
   const size_t first_call = samples.size();
   add(call, (kMaxSamples - kEmptySamples) / share);
-  // The median of rounds: what disturbs one of them is not the kernel's.
+  // The median of rounds, so that a disturbed round does not count.
   std::vector<double> rounds_us;
   for (int round = 0; round < options_.rounds; ++round) {
     KC_ASSIGN_OR_RETURN(const std::vector<double> times_us, runner_->Time(samples));
@@ -409,7 +407,7 @@ absl::Status Bench::MeasureLaunch() {
       KC_ASSIGN_OR_RETURN(const double us, runner_->Count(nothing));
       counted_us.push_back(us);
     }
-    std::printf("a kernel that does nothing takes %.3f us by counters\n", Median(counted_us));
+    std::printf("an empty kernel takes %.3f us by counters\n", Median(counted_us));
   }
   KC_RETURN_IF_ERROR(runner_->Run(nothing, 1));
   return MeasureKernel("none", nothing, "nothing", 0);
@@ -486,8 +484,8 @@ int Main(int argc, char** argv) {
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
   app.add_option("--only", options.only, "Names of problems");
   app.add_option("--rounds", options.rounds, "Rounds of up to 112 calls")->capture_default_str();
-  app.add_option("--few", options.few, "Launch each kernel so many times and measure nothing");
-  app.add_option("--idle-us", options.idle_us, "Microseconds for which the device idles")
+  app.add_option("--few", options.few, "Launches of each kernel, without measuring");
+  app.add_option("--idle-us", options.idle_us, "Microseconds of idle time before a launch")
       ->check(CLI::Range(10, 1000000))
       ->capture_default_str();
   app.add_option("--csv", options.csv, "Write the figures to this file");

@@ -1,6 +1,6 @@
-// What the LLM client gets from an endpoint, beside two plain load generators that ask the same
-// endpoint the same thing in turn: h2load, where it is installed, and a bare epoll loop that looks
-// at nothing but the end of each answer.
+// Measures the LLM client's throughput on an endpoint, compared with two plain load generators that
+// send the same requests in turn: h2load, if installed, and a bare epoll loop that only looks for
+// the end of each answer.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -337,13 +337,16 @@ int Run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   kernelcast::llm::Settings settings;
-  CLI::App app("Rate and latency of the LLM client beside plain load generators.");
-  app.add_option("--seconds", settings.seconds, "Of each measurement")->capture_default_str();
-  app.add_option("--rounds", settings.rounds, "Of all three")->capture_default_str();
-  app.add_option("--in-flight", settings.in_flight, "Requests at once")->capture_default_str();
-  app.add_option("--latency-ms", settings.latency_ms, "Of the endpoint")->capture_default_str();
-  app.add_option("--prompt-bytes", settings.prompt_bytes, "Of each request")->capture_default_str();
-  app.add_option("--pieces", settings.pieces, "Events of text in an answer")->capture_default_str();
+  CLI::App app("Rate and latency of the LLM client, compared with plain load generators.");
+  app.add_option("--seconds", settings.seconds, "Duration of each measurement")
+      ->capture_default_str();
+  app.add_option("--rounds", settings.rounds, "Rounds of all three")->capture_default_str();
+  app.add_option("--in-flight", settings.in_flight, "Concurrent requests")->capture_default_str();
+  app.add_option("--latency-ms", settings.latency_ms, "Latency of the endpoint")
+      ->capture_default_str();
+  app.add_option("--prompt-bytes", settings.prompt_bytes, "Length of each prompt")
+      ->capture_default_str();
+  app.add_option("--pieces", settings.pieces, "Text events per answer")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   return kernelcast::llm::Run(settings);
 }

@@ -1,9 +1,9 @@
-// What routing costs: candidates a second through three real processes, what they add to a call's
-// latency, how their memory grows, and how long a log takes to be replayed. Beside each what it
-// rests on, in the same run: a bare gRPC echo of the same messages, bare writes to the same disk,
-// and bare SQLite over the same rows.
+// Measures the cost of routing: candidates per second through three real processes, added latency
+// per call, memory growth, and log replay time. Each is compared with its baseline in the same run:
+// a bare gRPC echo of the same messages, bare writes to the same disk, and bare SQLite over the
+// same rows.
 //
-//   bench_orchestrator [throughput] [batches] [latency] [memory] [replay]     all unless told
+//   bench_orchestrator [throughput] [batches] [latency] [memory] [replay]     default: all
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -52,7 +52,7 @@ struct Options {
   int blocks = 128;
   int unrolls = 64;
   int source_bytes = 2048;
-  // At 10,000 candidates a second it is what ten GPUs measure.
+  // At 10,000 candidates per second this is the rate of ten GPUs.
   double measured_share = 0.02;
   int rounds = 3;
   uint64_t candidates = 60'000;
@@ -80,8 +80,8 @@ double LoadAverage() {
   return load;
 }
 
-// Time of this machine's processors so far, in ticks, and the part of it that they were ready to
-// run and its host gave to others: what is measured meanwhile is slower by that.
+// CPU time of this machine so far in ticks, and the part stolen by its host while the CPUs were
+// ready to run, which slows concurrent measurements by that share.
 struct ProcessorTime {
   double all = 0;
   double stolen = 0;
@@ -137,7 +137,7 @@ class Bench {
     return RoutedCluster::Start(options_.blocks, options_.unrolls, options_.source_bytes);
   }
 
-  // An echo that answers with what the services answered.
+  // An echo that returns the services' answer.
   absl::StatusOr<std::unique_ptr<EchoProcess>> StartEcho(const RoutedCluster& cluster) const {
     CandidateSource source(cluster.recorded, "echo");
     v1::EvaluateRequest request = source.Next();
@@ -159,7 +159,7 @@ class Bench {
     std::ofstream(options_.jsonl, std::ios::app) << record.dump() << "\n";
   }
 
-  // With processor time by process, in microseconds a request.
+  // With CPU time per process, in microseconds per request.
   void Report(const std::string& what, LoadFigures& figures,
               const std::map<std::string, double>& cpu_seconds, double stolen_share) const {
     std::printf("%-16s %8.0f /s   p50 %7.2f ms   p99 %7.2f ms  ", what.c_str(),
@@ -206,7 +206,7 @@ class Bench {
            {"cpu_us_per_request", cpu}});
   }
 
-  // Runs a load on the cluster and says what it took of each process.
+  // Runs a load on the cluster and reports the resources used by each process.
   absl::Status Routed(RoutedCluster& cluster, const std::string& what,
                       const std::function<absl::StatusOr<LoadFigures>()>& load) const {
     const auto before = cluster.Cpu();
@@ -270,8 +270,8 @@ class Bench {
     return absl::OkStatus();
   }
 
-  // What answers wait for at the least: a write of the size of a small commit, until the disk has
-  // it, as often as a commit comes at such a rate, in a file that is as long already.
+  // The minimum that answers wait for: a write of a small commit's size until it is on disk, at the
+  // rate of commits, in a file that already has its final length.
   absl::Status Disk(const std::string& file) const {
     constexpr int kWrites = 1000;
     constexpr auto kPause = std::chrono::milliseconds(2);
@@ -298,7 +298,7 @@ class Bench {
     if (error != 0) return absl::ErrnoToStatus(error, absl::StrCat("write ", file));
     const double p50_ms = PercentileMs(took_ns, 0.5);
     const double p99_ms = PercentileMs(took_ns, 0.99);
-    std::printf("%-16s %8s      p50 %7.2f ms   p99 %7.2f ms   longest %.1f ms   load %.1f\n",
+    std::printf("%-16s %8s      p50 %7.2f ms   p99 %7.2f ms   maximum %.1f ms   load %.1f\n",
                 "disk, 16 KiB", "", p50_ms, p99_ms, PercentileMs(took_ns, 1), LoadAverage());
     std::fflush(stdout);
     Write({{"what", "disk"}, {"p50_ms", p50_ms}, {"p99_ms", p99_ms}});
@@ -363,7 +363,7 @@ class Bench {
     if (log.empty()) {
       KC_ASSIGN_OR_RETURN(auto cluster, StartCluster());
       const auto stub = cluster->Stub();
-      // Five events a candidate; three where the search's budget is spent.
+      // Five events per candidate; three where the search's budget is spent.
       const uint64_t count = options_.replay_events * 2 / 9 + 1;
       CandidateSource source(cluster->recorded, "p", options_.measured_share);
       KC_RETURN_IF_ERROR(Routed(*cluster, "routed, for a log", [&] {
@@ -375,7 +375,10 @@ class Bench {
       }));
       cluster->orchestrator->Terminate();
       log = folder.File("orchestrator.db");
-      std::filesystem::copy_file(cluster->LogPath(), log);
+      for (const char* const part : {"", "-wal", ".mark"}) {
+        if (!std::filesystem::exists(cluster->LogPath() + part)) continue;
+        std::filesystem::copy_file(cluster->LogPath() + part, log + part);
+      }
     }
     for (int round = 0; round < options_.rounds; ++round) KC_RETURN_IF_ERROR(ReplayOnce(log));
     return absl::OkStatus();
@@ -429,7 +432,7 @@ class Bench {
     const double replay_seconds = seconds_since(start_ns);
     const double per_million = replay_seconds / static_cast<double>(state.last_sequence()) * 1e6;
     std::printf(
-        "replay of %llu events, %.0f MiB: %.2f s, %.2f s a million; at most %.1f MiB more "
+        "replay of %llu events, %.0f MiB: %.2f s, %.2f s per million; at most %.1f MiB more "
         "resident   bare sqlite3 %.2f s   file %.2f s   load %.1f\n",
         static_cast<unsigned long long>(state.last_sequence()), file_mib, replay_seconds,
         per_million, static_cast<double>(resident_most - resident_before) / kMiB, sqlite_seconds,
@@ -456,36 +459,35 @@ class Bench {
 
 int Main(int argc, char** argv) {
   CLI::App app{
-      "Routing, measured: candidates a second through three processes, latency, memory and "
+      "Routing, measured: candidates per second through three processes, latency, memory and "
       "replay."};
   Options options;
   const std::vector<std::string> all = {"throughput", "batches", "latency", "memory", "replay"};
-  app.add_option("what", options.what, "What to measure; all unless told")
-      ->check(CLI::IsMember(all));
+  app.add_option("what", options.what, "What to measure; default: all")->check(CLI::IsMember(all));
   app.add_option("--blocks", options.blocks, "Points of the space are blocks * unrolls")
       ->capture_default_str();
   app.add_option("--unrolls", options.unrolls, "See --blocks")->capture_default_str();
   app.add_option("--source-bytes", options.source_bytes, "Length of each candidate's source")
       ->capture_default_str();
   app.add_option("--measured-share", options.measured_share,
-                 "Share of a search's candidates that its measurements are paced by")
+                 "Share of a search's candidates by which measurements are paced")
       ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "How often each is measured")->capture_default_str();
-  app.add_option("--candidates", options.candidates, "Of a round of throughput")
+  app.add_option("--rounds", options.rounds, "Number of repetitions")->capture_default_str();
+  app.add_option("--candidates", options.candidates, "Candidates per throughput round")
       ->capture_default_str();
-  app.add_option("--in-flight", options.in_flight, "Candidates unanswered at once; at most 1024")
+  app.add_option("--in-flight", options.in_flight, "Unanswered candidates; at most 1024")
       ->capture_default_str();
-  app.add_option("--rate", options.rate, "Candidates a second where latency is measured")
+  app.add_option("--rate", options.rate, "Candidates per second for latency")
       ->capture_default_str();
-  app.add_option("--latency-seconds", options.latency_seconds, "Length of a round of latency")
+  app.add_option("--latency-seconds", options.latency_seconds, "Length of a latency round")
       ->capture_default_str();
-  app.add_option("--memory-candidates", options.memory_candidates, "How many are sent for memory")
+  app.add_option("--memory-candidates", options.memory_candidates, "Candidates for the memory test")
       ->capture_default_str();
-  app.add_option("--keep-log", options.keep_log, "Where memory leaves its event log");
-  app.add_option("--replay-events", options.replay_events, "Length of the log that is replayed")
+  app.add_option("--keep-log", options.keep_log, "File for the event log of the memory test");
+  app.add_option("--replay-events", options.replay_events, "Length of the replayed log")
       ->capture_default_str();
-  app.add_option("--log", options.log, "Event log to replay, instead of one that is made for it");
-  app.add_option("--jsonl", options.jsonl, "File that the figures are appended to");
+  app.add_option("--log", options.log, "Event log to replay instead of a generated one");
+  app.add_option("--jsonl", options.jsonl, "File to append the figures to");
   app.add_flag("--skip-echo", options.skip_echo, "Throughput without the echo, for profiling");
   std::vector<std::string> echo;
   app.add_option("--serve-echo", echo)->expected(2)->group("");

@@ -246,7 +246,7 @@ class Echo final : public v1::Orchestrator::CallbackService {
 
 namespace {
 
-// From a file such as /proc/PID/stat; only of what runs at a niceness above 0, where asked for.
+// Reads a file such as /proc/PID/stat; optionally only threads with a niceness above 0.
 double CpuSecondsOf(const std::string& stat_file, bool only_nice) {
   std::ifstream in(stat_file);
   std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -304,7 +304,7 @@ CandidateSource::CandidateSource(const RecordedProblem& recorded, std::string ru
                                  double measured_share)
     : run_(std::move(run)), with_searches_(measured_share > 0), measured_share_(measured_share) {
   requests_.resize(recorded.candidates.size());
-  // Neighbours in the space are far apart in the stream.
+  // Spreads neighbours in the space across the stream.
   size_t at = 0;
   auto step = static_cast<size_t>(0.618 * static_cast<double>(requests_.size()));
   while (std::gcd(step, requests_.size()) != 1) ++step;
@@ -330,8 +330,9 @@ absl::Status CandidateSource::StartSearches(v1::Orchestrator::Stub& stub, uint64
     request.mutable_spec()->set_target(candidate.target());
     request.mutable_spec()->set_generator(v1::GENERATOR_EXTERNAL);
     request.mutable_spec()->mutable_budget()->set_max_candidates(per_search());
-    // The share is what the policy paces. The budget itself ends a search, and promising candidates
-    // are measured whatever the pace: how many there are depends on when the models were trained.
+    // The policy paces measurements by the share. The budget itself ends a search, and promising
+    // candidates are measured regardless of the pace; how many there are depends on when the models
+    // were trained.
     constexpr double kHeadroom = 5;
     const double share = measured_share_;
     request.mutable_spec()->mutable_budget()->set_max_measurements(std::max<uint64_t>(
@@ -393,7 +394,7 @@ absl::StatusOr<std::unique_ptr<RoutedCluster>> RoutedCluster::Start(
   std::vector<std::string> arguments = {"--state-dir", folder.File("orchestrator"), "--worker",
                                         cluster->worker->address(), "--forecaster",
                                         cluster->forecaster->address(), "--confirm", "0",
-                                        // A load is one stream, however long.
+                                        // A load is one stream of any length.
                                         "--max-connection-age-grace-seconds", "86400"};
   arguments.insert(arguments.end(), orchestrator_arguments.begin(), orchestrator_arguments.end());
   cluster->orchestrator =

@@ -19,31 +19,30 @@
 
 namespace kernelcast::testing {
 
-// Processor time of a process so far, in seconds; 0 where it is not running.
+// CPU time of a process so far, in seconds; 0 if it is not running.
 double CpuSeconds(pid_t pid);
-// The part of it that threads of a niceness above 0 took, such as a forecaster's training.
+// The part used by threads with a niceness above 0, such as a forecaster's training.
 double NiceCpuSeconds(pid_t pid);
-// Memory of a process that is its own, resident now.
+// Private resident memory of a process.
 int64_t ResidentBytes(pid_t pid);
 
-// Candidates of a recorded problem as requests that are written one after the other, each candidate
-// once a search: after the last one the next search begins. Not thread-safe.
+// Candidates of a recorded problem as a sequence of requests, each candidate once per search; after
+// the last one the next search begins. Not thread-safe.
 class CandidateSource {
  public:
-  // `run` goes into the ids of searches and requests. `measured_share`: of a
-  // search's candidates, what its policy paces measurements by; 0: there are no searches, for an
-  // echo.
+  // `run` is part of the ids of searches and requests. `measured_share` is the share of a search's
+  // candidates by which its policy paces measurements; 0: no searches, for an echo.
   CandidateSource(const RecordedProblem& recorded, std::string run, double measured_share = 0);
 
-  // Starts the searches that so many requests belong to.
+  // Starts the searches of the first `requests` requests.
   [[nodiscard]] absl::Status StartSearches(v1::Orchestrator::Stub& stub, uint64_t requests);
-  // Stops those whose candidates are all among the first `answered`.
+  // Stops the searches whose candidates are all among the first `answered`.
   void StopSearches(v1::Orchestrator::Stub& stub, uint64_t answered);
 
   // The next request, valid until the next call.
   const v1::EvaluateRequest& Next();
   uint64_t per_search() const { return requests_.size(); }
-  // Number of a request from its id.
+  // The request's number, from its id.
   static uint64_t NumberOf(const std::string& request_id);
 
  private:
@@ -57,7 +56,7 @@ class CandidateSource {
   uint64_t stopped_ = 0;
 };
 
-// The three services as processes, the worker with records of every candidate.
+// The three services as processes; the worker has records of every candidate.
 struct RoutedCluster {
   // `source_bytes`: length of each candidate's source.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<RoutedCluster>> Start(
@@ -65,7 +64,7 @@ struct RoutedCluster {
       std::vector<std::string> orchestrator_arguments = {});
 
   std::unique_ptr<v1::Orchestrator::Stub> Stub() const;
-  // Processor time and memory of each, by name.
+  // CPU time and memory of each, by name.
   std::map<std::string, double> Cpu() const;
   std::map<std::string, int64_t> Resident() const;
   std::string LogPath() const { return folder.File("orchestrator") + "/orchestrator.db"; }
@@ -75,16 +74,15 @@ struct RoutedCluster {
   std::unique_ptr<Service> worker, forecaster, orchestrator;
 };
 
-// What came of some load.
 struct LoadFigures {
   uint64_t requests = 0;
   uint64_t measured = 0;
   uint64_t pruned = 0;
-  uint64_t rejected = 0;  // for want of a worker or a forecast, too
+  uint64_t rejected = 0;  // includes candidates without a worker or a forecast
   uint64_t errors = 0;
   std::map<v1::DecisionReason, uint64_t> reasons;  // of the decisions
   double seconds = 0;
-  // In no order; of those that were measured, which takes the measurement's time, apart.
+  // Unordered. Measured candidates, which wait for the measurement, are separate.
   std::vector<int64_t> latencies_ns;
   std::vector<int64_t> measured_latencies_ns;
 
@@ -93,10 +91,10 @@ struct LoadFigures {
   std::map<std::string, uint64_t> Reasons() const;
 };
 
-// 0 where there are none. Changes their order.
+// 0 if there are none. Reorders its argument.
 double PercentileMs(std::vector<int64_t>& latencies_ns, double share);
 
-// Called on the thread that waits for the load to end, whenever `every` more are answered.
+// Called on the thread that waits for the load, after every `every` answers.
 struct Progress {
   uint64_t every = 0;
   std::function<void(uint64_t answered)> report;
@@ -108,14 +106,14 @@ struct Progress {
                                                            size_t in_flight,
                                                            const Progress& progress = {});
 
-// The same over one EvaluateBatches, each message with as many as there is room for, up to 64.
+// The same over one EvaluateBatches, up to 64 per message as room allows.
 [[nodiscard]] absl::StatusOr<LoadFigures> BatchClosedLoop(v1::Orchestrator::Stub& stub,
                                                           CandidateSource& source, uint64_t count,
                                                           size_t in_flight,
                                                           const Progress& progress = {});
 
-// `count` candidates over one stream, `per_second` of them. Each latency is counted from when its
-// request was due, not from when it could be written: what waits for a slow one counts as waiting.
+// `count` candidates over one stream at `per_second`. Each latency counts from when its request was
+// due, not from when it was written, so waiting behind a slow request is included.
 [[nodiscard]] absl::StatusOr<LoadFigures> StreamOpenLoop(v1::Orchestrator::Stub& stub,
                                                          CandidateSource& source, uint64_t count,
                                                          double per_second);
@@ -125,11 +123,11 @@ struct Progress {
                                                           CandidateSource& source, uint64_t count,
                                                           size_t in_flight);
 
-// Answers Evaluate and EvaluateStream with one reply, which it reads from a file, until it is
-// killed: what gRPC alone costs. Writes its address into a file.
+// Answers Evaluate and EvaluateStream with one reply read from a file until it is killed: the cost
+// of gRPC alone. Writes its address into a file.
 int ServeEcho(const std::string& reply_file, const std::string& address_file);
 
-// That server as a process of its own: `program --serve-echo REPLY_FILE ADDRESS_FILE`.
+// Runs that server as a separate process: `program --serve-echo REPLY_FILE ADDRESS_FILE`.
 class EchoProcess {
  public:
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<EchoProcess>> Start(

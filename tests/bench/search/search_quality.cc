@@ -1,17 +1,21 @@
-// How near the best of a template space a search comes on a fifth of the measurements.
+// Measures how close to the best of a template space a search gets with a fifth of the
+// measurements.
 //
 //   bench_search_quality --records DIR [--problems DIR] [--only NAME ...] [--seeds 5]
 //                        [--budget-share 0.2] [--pace 0.1] [--measure] [--keep DIR]
 //                        [--prior FILE | --prior-records DIR ...] [--jsonl FILE]
 //
-// --measure first measures every point of every space that has no record in DIR yet, with the real
-// worker. The searches then run against those records, through three real processes, each seed with
-// a forecaster that has seen nothing; a measurement takes --pace times what it took on the device,
-// since a search that hears of its labels too late is another search. Beside each: what as many
-// points drawn at random would find, which is the same search without a surrogate.
+// --measure first measures every point without a record in DIR, with the real worker. The searches
+// then run against those records through three real processes, each seed with an untrained
+// forecaster. A measurement takes --pace times its time on the device, because late labels change a
+// search. Each figure is compared with the same number of random points, which is the same search
+// without a surrogate.
 //
-// With --prior-records each problem's forecaster starts from a prior that is trained there and then
-// on the records of all other families of problems.
+// With --routed the points are streamed in random order, as by `kernelcast evaluate --mode route`,
+// instead of searched. There is no budget, and the share that the policy measured is printed.
+//
+// With --prior-records each problem's forecaster starts from a prior trained on the records of all
+// other families of problems.
 
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
@@ -27,6 +31,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -45,6 +50,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kTrainingLimitNs = 1'800'000'000'000;
+// As `kernelcast evaluate --in-flight`, scaled to the size of the spaces.
+constexpr size_t kRoutedInFlight = 8;
 
 struct Options {
   std::string problems = testing::SourcePath("examples/problems");
@@ -55,6 +62,7 @@ struct Options {
   double budget_share = 0.2;
   double pace = 0.1;
   bool measure = false;
+  bool routed = false;
   std::string keep;
   std::string prior = "none";
   std::vector<std::string> prior_records;
@@ -132,6 +140,45 @@ struct Cluster {
     return reply.search();
   }
 
+  struct RoutedStream {
+    size_t candidates = 0;
+    size_t measured = 0;
+    size_t audited = 0;
+    double best_speedup = 0;
+  };
+  // Streams in every point of the space with a limited number in flight.
+  absl::StatusOr<RoutedStream> Route(const Problem& problem, const std::string& target, int seed) {
+    const Space& space = *problem.targets.at(target).space;
+    std::vector<SpacePoint> points = EnumeratePoints(space);
+    std::shuffle(points.begin(), points.end(), std::mt19937_64(static_cast<uint64_t>(seed)));
+    grpc::ClientContext context;
+    auto stream = stub->EvaluateStream(&context);
+    RoutedStream routed;
+    size_t sent = 0;
+    const auto send = [&] {
+      v1::EvaluateRequest request;
+      request.set_request_id(absl::StrCat("routed/", sent + 1));
+      *request.mutable_candidate() =
+          ToProto(CandidateFromPoint(space, points[sent++], problem.problem_id));
+      stream->Write(request);
+    };
+    while (sent < std::min(points.size(), kRoutedInFlight)) send();
+    v1::EvaluateReply reply;
+    while (routed.candidates < points.size() && stream->Read(&reply)) {
+      ++routed.candidates;
+      if (sent < points.size()) send();
+      const v1::Evaluation& evaluation = reply.evaluation();
+      if (evaluation.decision().reason() == v1::DECISION_REASON_AUDIT) ++routed.audited;
+      if (!evaluation.has_measured()) continue;
+      ++routed.measured;
+      routed.best_speedup =
+          std::max(routed.best_speedup, evaluation.measured().ok().speedup().value());
+    }
+    stream->WritesDone();
+    KC_RETURN_IF_ERROR(FromStatus(stream->Finish()));
+    return routed;
+  }
+
   absl::Status Export(const std::string& search_id, const std::string& path) {
     grpc::ClientContext context;
     v1::ExportRequest request;
@@ -166,7 +213,7 @@ v1::SearchSpec Spec(const Problem& problem, const std::string& target, uint64_t 
   return spec;
 }
 
-// What a file of records says of a space.
+// A space's records.
 struct Pool {
   std::vector<double> speedups;  // of the correct candidates, ascending
   size_t points = 0;
@@ -203,7 +250,7 @@ absl::StatusOr<Pool> ReadPool(const std::string& path) {
   return pool;
 }
 
-// The best of `draws` points at random, of all that compile; failures count as nothing found.
+// The best of `draws` random points that compile; failures count as no result.
 LargestDrawn BestOfRandom(const Pool& pool, size_t draws) {
   std::vector<double> speedups = pool.speedups;
   speedups.resize(speedups.size() + pool.failures, 0);
@@ -211,7 +258,7 @@ LargestDrawn BestOfRandom(const Pool& pool, size_t draws) {
   return LargestOfDraws(std::move(speedups), draws);
 }
 
-// Trains a prior on the records of the problems that are not of this one's family.
+// Trains a prior on the records of problems of other families.
 absl::StatusOr<std::string> TrainPrior(const Options& options, const Problem& problem,
                                        const testing::TemporaryFolder& folder) {
   std::vector<std::string> arguments = {"--train-problems", options.problems, "--train-output",
@@ -242,6 +289,59 @@ double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+absl::Status RunRouted(const Options& options, const std::vector<Problem>& problems,
+                       std::ofstream& jsonl) {
+  std::printf("%-20s %6s | %9s %9s %9s\n", "problem", "points", "measured", "audited", "found");
+  size_t candidates = 0, measured = 0;
+  double worst = 1, sum = 0;
+  int streams = 0;
+  for (const Problem& problem : problems) {
+    const std::string path = (fs::path(options.records) / (problem.name + ".jsonl")).string();
+    if (!fs::exists(path)) continue;
+    KC_ASSIGN_OR_RETURN(const Pool pool, ReadPool(path));
+    const testing::TemporaryFolder training("search-prior");
+    std::string prior = options.prior;
+    if (!options.prior_records.empty()) {
+      KC_ASSIGN_OR_RETURN(prior, TrainPrior(options, problem, training));
+    }
+    for (int seed = 1; seed <= options.seeds; ++seed) {
+      Cluster cluster;
+      KC_RETURN_IF_ERROR(cluster.Start(path, options.pace, prior));
+      KC_RETURN_IF_ERROR(cluster.PutProblem(problem));
+      KC_ASSIGN_OR_RETURN(const auto routed, cluster.Route(problem, options.target, seed));
+      const double found = routed.best_speedup / pool.speedups.back();
+      const double share =
+          static_cast<double>(routed.measured) / static_cast<double>(routed.candidates);
+      std::printf("%-20s %6zu | %8.1f%% %9zu %8.1f%%\n", problem.name.c_str(), routed.candidates,
+                  100 * share, routed.audited, 100 * found);
+      std::fflush(stdout);
+      candidates += routed.candidates;
+      measured += routed.measured;
+      worst = std::min(worst, found);
+      sum += found;
+      ++streams;
+      if (jsonl.is_open()) {
+        jsonl << nlohmann::json{{"problem", problem.name},
+                                {"target", options.target},
+                                {"seed", seed},
+                                {"routed", routed.candidates},
+                                {"measured", routed.measured},
+                                {"audited", routed.audited},
+                                {"prior",
+                                 options.prior_records.empty() ? options.prior : "other families"},
+                                {"found", found}}
+              << std::endl;
+      }
+    }
+  }
+  if (streams == 0) return absl::NotFoundError("no problem has a record");
+  std::printf(
+      "measured %.1f%% of %zu candidates; found %.3f of the best on average, %.3f at worst\n",
+      100.0 * static_cast<double>(measured) / static_cast<double>(candidates), candidates,
+      sum / streams, worst);
+  return absl::OkStatus();
 }
 
 absl::Status Run(const Options& options) {
@@ -286,6 +386,7 @@ absl::Status Run(const Options& options) {
   if (options.seeds == 0) return absl::OkStatus();
   std::ofstream jsonl;
   if (!options.jsonl.empty()) jsonl.open(options.jsonl, std::ios::app);
+  if (options.routed) return RunRouted(options, problems, jsonl);
   int better = 0, equal = 0, worse = 0;
   std::printf("%-20s %6s %6s %6s %6s %8s %7s | %7s %7s %7s | %7s %7s\n", "problem", "points", "ok",
               "fail", "error", "best", "budget", "median", "worst", "spent", "random", "median");
@@ -369,25 +470,26 @@ int Main(int argc, char** argv) {
   Options options;
   app.add_option("--problems", options.problems, "Folder of problems")->capture_default_str();
   app.add_option("--target", options.target, "Target of the spaces")->capture_default_str();
-  app.add_option("--records", options.records, "Folder of records, one file a problem")->required();
+  app.add_option("--records", options.records, "Folder of records, one file per problem")
+      ->required();
   app.add_option("--only", options.only, "Names of problems");
-  app.add_option("--seeds", options.seeds, "Searches a problem; 0: only measure")
+  app.add_option("--seeds", options.seeds, "Searches per problem; 0: only measure")
       ->capture_default_str();
   app.add_option("--budget-share", options.budget_share, "Measurements as a share of the space")
       ->capture_default_str();
-  app.add_option("--pace", options.pace, "Share of the recorded device time that a replay takes")
+  app.add_option("--pace", options.pace, "Replay time as a share of the recorded device time")
       ->capture_default_str();
   std::vector<std::pair<std::string, double>> parameters;
   app.add_option("--policy-parameter", parameters, "NAME VALUE: a parameter of the policy");
   app.add_option("--keep", options.keep,
                  "Folder for the records of the searches, PROBLEM-SEED.jsonl");
-  app.add_option("--prior", options.prior, "What forecasters start from, as of the forecaster")
-      ->capture_default_str();
+  app.add_option("--prior", options.prior, "The forecaster's --prior")->capture_default_str();
   app.add_option("--prior-records", options.prior_records,
                  "Folders of records to train priors on, without the problem's family")
       ->excludes("--prior");
-  app.add_option("--jsonl", options.jsonl, "File that a line for each problem is appended to");
-  app.add_flag("--measure", options.measure, "Measure what has no record yet");
+  app.add_option("--jsonl", options.jsonl, "File to append one line per problem to");
+  app.add_flag("--measure", options.measure, "Measure points without a record");
+  app.add_flag("--routed", options.routed, "Stream the points instead of searching");
   CLI11_PARSE(app, argc, argv);
   options.parameters.insert(parameters.begin(), parameters.end());
   if (absl::Status status = Run(options); !status.ok()) {

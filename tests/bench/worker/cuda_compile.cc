@@ -1,5 +1,5 @@
-// What compiling device CUDA costs: starting a compiler, the first compile and later ones, and the
-// memory of a compiler's process.
+// Measures the cost of compiling device CUDA: starting a compiler, the first and later compiles,
+// and the memory of a compiler process.
 //
 //   bench_worker_cuda_compile [--compiles N] [--architecture sm_90a] [--uid N]
 #include <unistd.h>
@@ -58,7 +58,7 @@ double Median(std::vector<int64_t> values) {
   return Ms(values[values.size() / 2]);
 }
 
-// Of the only child: "Rss", "Pss", "Private_Dirty" of all its mappings, in MiB.
+// Sum of "Rss", "Pss" or "Private_Dirty" over all mappings of the only child, in MiB.
 double ChildMemoryMib(const std::string& name) {
   std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
   int pid = 0;
@@ -123,9 +123,10 @@ int Run(const Flags& flags) {
       around_ns.push_back(sent_ns - start_ns + clock.MonotonicNs() - compiled_ns);
     }
     std::printf(
-        "%s (%zu headers): start %.1f ms, first %.1f ms, later %.1f ms, least %.1f ms, headers and "
+        "%s (%zu headers): start %.1f ms, first %.1f ms, later %.1f ms, minimum %.1f ms, headers "
+        "and "
         "facts %.2f ms; "
-        "resident %.0f MiB fresh, %.0f MiB after %d, of which its own %.0f MiB; cubin %zu, PTX %zu "
+        "resident %.0f MiB fresh, %.0f MiB after %d, of which private %.0f MiB; cubin %zu, PTX %zu "
         "bytes\n",
         name, reached, started_ms, Ms(compile_ns[0]), Median(compile_ns),
         Ms(*std::min_element(compile_ns.begin(), compile_ns.end())), Median(around_ns), fresh_mib,
@@ -141,9 +142,10 @@ int Run(const Flags& flags) {
 int main(int argc, char** argv) {
   kernelcast::worker::Flags flags;
   CLI::App app("Prints what compiling device CUDA costs.");
-  app.add_option("--compiles", flags.compiles, "Of each source")->check(CLI::PositiveNumber);
-  app.add_option("--architecture", flags.architecture, "As NVRTC names them");
-  app.add_option("--uid", flags.uid, "User of the compiler where this runs as root; 0: the same");
+  app.add_option("--compiles", flags.compiles, "Compiles of each source")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--architecture", flags.architecture, "Architecture by NVRTC's name");
+  app.add_option("--uid", flags.uid, "User of the compiler when run as root; 0: the same");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::worker::Run(flags);
 }

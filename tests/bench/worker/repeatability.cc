@@ -1,5 +1,5 @@
-// How well a measurement repeats: the same candidate in many fresh runners, the coefficient of
-// variation of the ratio to the reference, and beside it that of the absolute time.
+// Measures repeatability: the same candidate in many fresh runners, with the coefficient of
+// variation of the ratio to the reference and of the absolute time.
 //
 //   bench_worker_repeatability [--problem FOLDER] [--candidate FILE] [--runs N] [--final]
 #include <CLI/CLI.hpp>
@@ -140,7 +140,7 @@ int Run(const Flags& flags) {
     status = MeasureOnce(**target, *problem, candidate, level, kept);
   }
   for (int i = 0; status.ok() && i < flags.runs; ++i) {
-    // Another reference process, other memory, other inputs.
+    // A new reference process, new memory and new inputs.
     target = CpuTarget::Make(Options(cache.string()));
     status =
         target.ok() ? MeasureOnce(**target, *problem, candidate, level, fresh) : target.status();
@@ -164,10 +164,9 @@ int main(int argc, char** argv) {
   kernelcast::worker::Flags flags;
   CLI::App app("How well a measurement repeats.");
   app.add_option("--problem", flags.problem, "Problem folder")->capture_default_str();
-  app.add_option("--candidate", flags.candidate,
-                 "Source; the first point of the space unless given");
+  app.add_option("--candidate", flags.candidate, "Source; default: the first point of the space");
   app.add_option("--runs", flags.runs, "Measurements of each kind")->capture_default_str();
-  app.add_flag("--final", flags.final_level, "At the final level");
+  app.add_flag("--final", flags.final_level, "Measure at final level");
   app.add_flag("--verbose", flags.verbose, "Log the stages of each measurement");
   CLI11_PARSE(app, argc, argv);
   return kernelcast::worker::Run(flags);

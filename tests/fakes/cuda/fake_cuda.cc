@@ -1,5 +1,6 @@
 #include "tests/fakes/cuda/fake_cuda.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,8 +9,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
+#include "services/worker/cuda/judge/judge_kernels.h"
 #include "tests/fakes/cuda/fake_kernels.h"
 
 namespace kernelcast::testing {
@@ -18,16 +21,38 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 512;
 
-thread_local bool is_current = false;
+// The device whose context is current on this thread; -1: none.
+thread_local CUdevice current = -1;
 
-CUcontext TheContext() { return reinterpret_cast<CUcontext>(1); }
+CUcontext ContextOf(CUdevice device) { return reinterpret_cast<CUcontext>(intptr_t{device} + 1); }
+CUdevice DeviceOf(CUcontext context) {
+  return static_cast<CUdevice>(reinterpret_cast<intptr_t>(context)) - 1;
+}
 
-// What `map` holds under a key that it makes of a new object.
+// Stores a new object in `map` under a key made from it.
 template <class Key, class Object>
 Key Keep(std::map<Key, std::unique_ptr<Object>>& map, std::unique_ptr<Object> object) {
   const auto key = reinterpret_cast<Key>(object.get());
   map[key] = std::move(object);
   return key;
+}
+
+// The text of a fake cubin, or of a real one: the text in its device code, or the judge's kernels.
+std::string CubinText(const char* image) {
+  if (std::memcmp(image, ELFMAG, SELFMAG) != 0) {
+    return image;
+  }
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof(header));
+  const std::string_view all(image, header.e_shoff + size_t{header.e_shentsize} * header.e_shnum);
+  if (const size_t at = all.find("fake cubin\n"); at != std::string_view::npos) {
+    return image + at;
+  }
+  const std::vector<worker::JudgeModule> modules = worker::JudgeModules();
+  for (size_t i = 0; i < modules.size(); ++i) {
+    if (all.find(modules[i].kernels.front()) != std::string_view::npos) return FakeJudgeCubins()[i];
+  }
+  return "";
 }
 
 [[noreturn]] void NeverReturn() {
@@ -50,9 +75,11 @@ void FakeCuda::Reset() {
     }
   }
   for (const auto& [number, handle] : handles_) close(handle.fd);
-  is_current = false;
-  retained_ = 0;
-  lost_ = CUDA_SUCCESS;
+  current = -1;
+  retained_.clear();
+  lost_.clear();
+  devices_ = {{}};
+  real_time_ = false;
   device_ns_ = 0;
   left_ns_ = 0;
   memory_bytes_ = uint64_t{1} << 30;
@@ -83,7 +110,9 @@ std::map<std::string, int> FakeCuda::Held() const {
   for (const auto& [address, block] : blocks_) {
     ++(!block.shared ? buffers : block.mapped ? mapped : reserved);
   }
-  count("contexts", static_cast<size_t>(retained_));
+  int contexts = 0;
+  for (const auto& [device, number] : retained_) contexts += number;
+  count("contexts", static_cast<size_t>(contexts));
   count("streams", streams_.size());
   count("events", events_.size());
   count("modules", modules_.size());
@@ -111,17 +140,28 @@ CUresult FakeCuda::Enter(const char* function, bool needs_context) {
       case Effect::kFail: break;
     }
     if (worker::IsSticky(met.error)) {
-      lost_ = met.error;
+      lost_[current] = met.error;
     }
     return met.error;
   }
   if (!needs_context) {
     return CUDA_SUCCESS;
   }
-  if (retained_ == 0 || !is_current) {
+  if (current < 0 || retained_[current] == 0) {
     return Misuse(std::string(function) + " without a context", CUDA_ERROR_INVALID_CONTEXT);
   }
-  return lost_;
+  if (const CUresult broken = Broken(current); broken != CUDA_SUCCESS) {
+    return broken;
+  }
+  return lost_[current];
+}
+
+CUresult FakeCuda::Broken(CUdevice device) const {
+  const auto at = static_cast<size_t>(device);
+  return at < devices_.size() && !devices_[at].broken_while.empty() &&
+                 access(devices_[at].broken_while.c_str(), F_OK) == 0
+             ? CUDA_ERROR_DEVICE_UNAVAILABLE
+             : CUDA_SUCCESS;
 }
 
 CUresult FakeCuda::Misuse(const std::string& what, CUresult result) {
@@ -164,7 +204,8 @@ CUdeviceptr FakeCuda::InNextArena(CUdeviceptr address) const {
       next = &other;
     }
   }
-  return next == nullptr ? 0 : next->first + (address - own->first);
+  // Arenas begin at different offsets in their memory.
+  return next == nullptr ? 0 : next->first + (address - own->first) % (next->second.bytes / 2);
 }
 
 void FakeCuda::Work(double device_ns, double host_only_ns) {
@@ -184,12 +225,12 @@ CUresult FakeCuda::Launch(CUfunction function, void** parameters) {
     on_launch({kernel->name, start_ns, device_ns_ - start_ns});
   }
   if (lost != CUDA_SUCCESS) {
-    lost_ = lost;
+    lost_[current] = lost;
   }
   return result;
 }
 
-// The functions of the table, which know the fake from the inside.
+// The functions of the table, with access to the fake's internals.
 class FakeDriver {
  public:
   static worker::CudaApi Table();
@@ -203,7 +244,7 @@ class FakeDriver {
     }
     std::byte* const data = fake().Memory(address, unit_bytes * count, true);
     if (data == nullptr) {
-      return fake().lost_ = CUDA_ERROR_ILLEGAL_ADDRESS;
+      return fake().lost_[current] = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     for (size_t i = 0; i < count; ++i) std::memcpy(data + i * unit_bytes, unit, unit_bytes);
     fake().Work(std::exchange(fake().left_ns_, 0) + 1000 +
@@ -233,9 +274,12 @@ class FakeDriver {
   static CUresult Unmap(CUdeviceptr address, size_t bytes);
 };
 
+#define FAKE_LOCK() const std::lock_guard<std::recursive_mutex> locked(fake().mutex_)
 #define FAKE_ENTER(function) \
+  FAKE_LOCK();               \
   if (const CUresult entered = fake().Enter(#function); entered != CUDA_SUCCESS) return entered
 #define FAKE_ENTER_FREELY(function)                                                     \
+  FAKE_LOCK();                                                                          \
   if (const CUresult entered = fake().Enter(#function, false); entered != CUDA_SUCCESS) \
   return entered
 
@@ -342,12 +386,15 @@ worker::CudaApi FakeDriver::Table() {
   api.GetErrorString = [](CUresult, const char**) { return CUDA_ERROR_INVALID_VALUE; };
   api.DeviceGetCount = [](int* count) -> CUresult {
     FAKE_ENTER_FREELY(DeviceGetCount);
-    *count = 1;
+    *count = static_cast<int>(fake().devices_.size());
     return CUDA_SUCCESS;
   };
-  api.DeviceGet = [](CUdevice* device, int) -> CUresult {
+  api.DeviceGet = [](CUdevice* device, int ordinal) -> CUresult {
     FAKE_ENTER_FREELY(DeviceGet);
-    *device = 0;
+    if (ordinal < 0 || static_cast<size_t>(ordinal) >= fake().devices_.size()) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *device = ordinal;
     return CUDA_SUCCESS;
   };
   api.DeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) -> CUresult {
@@ -361,14 +408,16 @@ worker::CudaApi FakeDriver::Table() {
     }
     return CUDA_SUCCESS;
   };
-  api.DeviceGetName = [](char* name, int bytes, CUdevice) -> CUresult {
+  api.DeviceGetName = [](char* name, int bytes, CUdevice device) -> CUresult {
     FAKE_ENTER_FREELY(DeviceGetName);
-    std::strncpy(name, "Fake GPU", static_cast<size_t>(bytes));
+    const FakeDevice& asked = fake().devices_.at(static_cast<size_t>(device));
+    std::strncpy(name, asked.model.c_str(), static_cast<size_t>(bytes));
     return CUDA_SUCCESS;
   };
-  api.DeviceGetUuid = [](CUuuid* uuid, CUdevice) -> CUresult {
+  api.DeviceGetUuid = [](CUuuid* uuid, CUdevice device) -> CUresult {
     FAKE_ENTER_FREELY(DeviceGetUuid);
     for (size_t i = 0; i < sizeof(uuid->bytes); ++i) uuid->bytes[i] = static_cast<char>(17 * i);
+    uuid->bytes[0] = static_cast<char>(fake().devices_.at(static_cast<size_t>(device)).number);
     return CUDA_SUCCESS;
   };
   api.DeviceTotalMem = [](size_t* bytes, CUdevice) -> CUresult {
@@ -376,26 +425,27 @@ worker::CudaApi FakeDriver::Table() {
     *bytes = fake().memory_bytes_;
     return CUDA_SUCCESS;
   };
-  api.DevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) -> CUresult {
+  api.DevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) -> CUresult {
     FAKE_ENTER_FREELY(DevicePrimaryCtxRetain);
-    ++fake().retained_;
-    *context = TheContext();
+    if (const CUresult broken = fake().Broken(device); broken != CUDA_SUCCESS) return broken;
+    ++fake().retained_[device];
+    *context = ContextOf(device);
     return CUDA_SUCCESS;
   };
-  api.DevicePrimaryCtxRelease = [](CUdevice) -> CUresult {
+  api.DevicePrimaryCtxRelease = [](CUdevice device) -> CUresult {
     FAKE_ENTER_FREELY(DevicePrimaryCtxRelease);
-    if (fake().retained_ == 0) {
+    if (fake().retained_[device] == 0) {
       return fake().Misuse("released a context that is not there");
     }
-    if (--fake().retained_ == 0) {
-      fake().lost_ = CUDA_SUCCESS;
+    if (--fake().retained_[device] == 0) {
+      fake().lost_[device] = CUDA_SUCCESS;
     }
     return CUDA_SUCCESS;
   };
   api.DevicePrimaryCtxSetFlags = [](CUdevice, unsigned int) { return CUDA_SUCCESS; };
   api.CtxSetCurrent = [](CUcontext context) -> CUresult {
     FAKE_ENTER_FREELY(CtxSetCurrent);
-    is_current = context != nullptr;
+    current = DeviceOf(context);
     return CUDA_SUCCESS;
   };
   api.CtxSynchronize = []() -> CUresult {
@@ -412,9 +462,12 @@ worker::CudaApi FakeDriver::Table() {
   };
   api.ModuleLoadData = [](CUmodule* module, const void* image) -> CUresult {
     FAKE_ENTER(ModuleLoadData);
-    auto kernels = ParseFakeCubin(static_cast<const char*>(image));
+    auto kernels = ParseFakeCubin(CubinText(static_cast<const char*>(image)));
     if (!kernels) {
       return CUDA_ERROR_INVALID_IMAGE;
+    }
+    for (const auto& kernel : *kernels) {
+      while (kernel->Option("hang_load") != 0) pause();
     }
     auto made = std::make_unique<FakeCuda::Module>();
     made->kernels = *std::move(kernels);
@@ -425,6 +478,7 @@ worker::CudaApi FakeDriver::Table() {
     return CUDA_SUCCESS;
   };
   api.ModuleUnload = [](CUmodule module) -> CUresult {
+    FAKE_LOCK();
     const CUresult entered = fake().Enter("ModuleUnload");
     const auto found = fake().modules_.find(module);
     if (found == fake().modules_.end()) {
@@ -484,9 +538,9 @@ worker::CudaApi FakeDriver::Table() {
     return CUDA_SUCCESS;
   };
   api.StreamDestroy = [](CUstream stream) -> CUresult {
+    FAKE_LOCK();
     fake().streams_.erase(stream);
-    FAKE_ENTER(StreamDestroy);
-    return CUDA_SUCCESS;
+    return fake().Enter("StreamDestroy");
   };
   api.StreamSynchronize = [](CUstream) -> CUresult {
     FAKE_ENTER(StreamSynchronize);
@@ -498,13 +552,14 @@ worker::CudaApi FakeDriver::Table() {
     return CUDA_SUCCESS;
   };
   api.EventDestroy = [](CUevent event) -> CUresult {
+    FAKE_LOCK();
     fake().events_.erase(event);
-    FAKE_ENTER(EventDestroy);
-    return CUDA_SUCCESS;
+    return fake().Enter("EventDestroy");
   };
   api.EventRecord = [](CUevent event, CUstream) -> CUresult {
     FAKE_ENTER(EventRecord);
-    fake().events_.at(event)->device_ns = fake().device_ns_;
+    fake().events_.at(event)->device_ns =
+        fake().real_time_ ? static_cast<double>(Clock::Real().MonotonicNs()) : fake().device_ns_;
     return CUDA_SUCCESS;
   };
   api.EventElapsedTime = [](float* milliseconds, CUevent first, CUevent second) -> CUresult {
@@ -518,6 +573,7 @@ worker::CudaApi FakeDriver::Table() {
     return MakeBuffer(address, bytes);
   };
   api.MemFree = [](CUdeviceptr address) -> CUresult {
+    FAKE_LOCK();
     const CUresult entered = fake().Enter("MemFree");
     const auto found = fake().blocks_.find(address);
     if (found == fake().blocks_.end() || found->second.shared) {
@@ -561,6 +617,7 @@ worker::CudaApi FakeDriver::Table() {
     return MakeShared(handle, bytes);
   };
   api.MemRelease = [](CUmemGenericAllocationHandle number) -> CUresult {
+    FAKE_LOCK();
     const CUresult entered = fake().Enter("MemRelease", false);
     const auto found = fake().handles_.find(number);
     if (found == fake().handles_.end()) {
@@ -598,6 +655,7 @@ worker::CudaApi FakeDriver::Table() {
     return Reserve(address, bytes);
   };
   api.MemAddressFree = [](CUdeviceptr address, size_t bytes) -> CUresult {
+    FAKE_LOCK();
     const CUresult entered = fake().Enter("MemAddressFree", false);
     const auto found = fake().blocks_.find(address);
     if (found == fake().blocks_.end() || !found->second.shared || found->second.mapped ||
@@ -614,6 +672,7 @@ worker::CudaApi FakeDriver::Table() {
     return MapShared(address, bytes, handle);
   };
   api.MemUnmap = [](CUdeviceptr address, size_t bytes) -> CUresult {
+    FAKE_LOCK();
     const CUresult entered = fake().Enter("MemUnmap", false);
     const CUresult unmapped = Unmap(address, bytes);
     return unmapped == CUDA_SUCCESS ? entered : unmapped;
@@ -640,6 +699,7 @@ worker::CudaApi FakeDriver::Table() {
   return api;
 }
 
+#undef FAKE_LOCK
 #undef FAKE_ENTER
 #undef FAKE_ENTER_FREELY
 

@@ -8,9 +8,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -20,13 +22,21 @@ namespace kernelcast::testing {
 
 struct FakeKernel;
 
-// A driver with one device whose memory is this process's and whose streams run at once. Memory
-// that is shared lives in memory files, so that a fake in another process can map it. There is one
-// to a process, as there is of the real one; for one thread at a time.
+// A device of the fake driver.
+struct FakeDevice {
+  std::string model = "Fake GPU";
+  // Of the UUID; names the device outside this process.
+  int number = 0;
+  // A file; while it exists, the device fails every operation. Empty: none.
+  std::string broken_while = {};
+};
+
+// A driver whose device memory is this process's memory and whose streams run immediately. Shared
+// memory lives in memory files, so that a fake in another process can map it. There is one per
+// process, like the real one. Its functions are thread-safe; the class is not.
 //
-// A "cubin" is text (see fake_kernels.h) that says which built-in functions stand for its kernels.
-// Time passes only by work: on the device, which events read, and on the host, whose clock this
-// is.
+// A "cubin" is text (see fake_kernels.h) that names the built-in functions for its kernels. Time
+// advances only by work: on the device, which events read, and on the host, whose clock this is.
 class FakeCuda {
  public:
   static constexpr int kL2Bytes = 4096;
@@ -35,40 +45,47 @@ class FakeCuda {
   // Functions that the project does not call are null.
   static const worker::CudaApi& Api();
 
-  // A driver as new. What was held of the one before must be gone.
+  // Resets to a new driver. Everything held by the previous one must have been released.
   void Reset();
 
-  // The call number `nth` from now, from 1, of a function (a member of CudaApi) and all after it do
-  // not do what they should: they fail, or end the process, or never return.
+  // Makes a function (a member of CudaApi) misbehave from its `nth` call (counted from 1) on: it
+  // fails, ends the process, or never returns.
   enum class Effect { kFail, kFailOnce, kExit, kHang };
   void Inject(const std::string& function, int nth, Effect effect,
               CUresult error = CUDA_ERROR_UNKNOWN);
-  // Bytes that buffers and shared memory can have in all.
+  // Total bytes available to buffers and shared memory.
   void set_memory_bytes(uint64_t bytes) { memory_bytes_ = bytes; }
+
+  // One device by default.
+  void set_devices(std::vector<FakeDevice> devices) { devices_ = std::move(devices); }
+  // Events report real time.
+  void set_real_time() { real_time_ = true; }
 
   FakeClock& clock() { return clock_; }
 
-  // What has been made and not been given back: contexts retained, streams, events, modules,
-  // buffers, handles and mappings of shared memory, reserved addresses.
+  // Objects created and not released: contexts retained, streams, events, modules, buffers, handles
+  // and mappings of shared memory, reserved addresses.
   std::map<std::string, int> Held() const;
-  // Calls that no correct program makes: memory freed twice or without a context, ...
+  // Calls that no correct program makes, such as memory freed twice or without a context.
   const std::vector<std::string>& misuse() const { return misuse_; }
   int calls(const std::string& function) const;
 
-  // For kernels. The memory at `address`, or null where it is not all there or cannot be written.
+  // For kernels. The memory at `address`, or null if it is not fully mapped or not writable.
   std::byte* Memory(CUdeviceptr address, size_t bytes, bool to_write);
-  // The address as far into the arena that was mapped next as `address` is into its own.
+  // The address at the same offset in the arena that was mapped next.
   CUdeviceptr InNextArena(CUdeviceptr address) const;
-  // Time passes: on the device and so on the host, and on the host alone.
+  // Advances time: on both the device and the host, and on the host alone.
   void Work(double device_ns, double host_only_ns = 0);
-  // For profilers: told of every kernel that was launched, with when it began and what it took.
+  // For profilers: called for every launched kernel with its start and duration.
   struct Launched {
     std::string name;
     double start_ns = 0;
     double duration_ns = 0;
   };
   std::function<void(const Launched&)> on_launch;
-  // Time that passes on the device before memory is next filled.
+  // What shared memory holds before the next kernel; 0 after one has run.
+  uint32_t shared_word = 0;
+  // Device time that passes before memory is next filled.
   void Leave(double device_ns) { left_ns_ += device_ns; }
 
  private:
@@ -80,7 +97,7 @@ class FakeCuda {
     bool readable = true;
     bool writable = true;
     bool mapped = true;
-    uint64_t number = 0;  // in the order of their making
+    uint64_t number = 0;  // in creation order
   };
   struct Handle {
     int fd = -1;
@@ -100,14 +117,19 @@ class FakeCuda {
   };
 
   FakeCuda() = default;
-  // Counts the call; what it is to return at once, or success.
+  // Counts the call. Returns the result to return immediately, or success.
   CUresult Enter(const char* function, bool needs_context = true);
   CUresult Misuse(const std::string& what, CUresult result = CUDA_ERROR_INVALID_VALUE);
   CUresult Launch(CUfunction function, void** parameters);
   uint64_t UsedBytes() const;
+  CUresult Broken(CUdevice device) const;
 
-  int retained_ = 0;
-  CUresult lost_ = CUDA_SUCCESS;
+  // Held while a driver function runs.
+  std::recursive_mutex mutex_;
+  std::vector<FakeDevice> devices_ = {{}};
+  bool real_time_ = false;
+  std::map<CUdevice, int> retained_;
+  std::map<CUdevice, CUresult> lost_;
   double device_ns_ = 0;
   double left_ns_ = 0;
   FakeClock clock_;

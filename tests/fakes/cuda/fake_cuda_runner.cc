@@ -1,11 +1,12 @@
-// The runner of device code on the fake driver. Arguments make it misbehave:
+// The device code runner on the fake driver. Arguments make it misbehave:
 //
 //   --inject=FUNCTION:NTH:fail|once|exit|hang[:ERROR]   as FakeCuda::Inject
-//   --answer=short|command|values|samples|nothing|exit[:NTH]  the answer to its NTH request, or to
-//                                                       the first, is garbage, or never comes
-//   --print                                             fills its output without end
-//   --profile=WHAT                                      profiles; WHAT, which stands for the path
-//                                                       of the library, is "good", "absent", or
+//   --answer=short|command|values|samples|nothing|exit[:NTH]  the answer to its NTH request
+//   (default
+//                                                       the first) is garbage or never comes
+//   --print                                             prints endlessly
+//   --profile=WHAT                                      profiles; WHAT replaces the library's path
+//                                                       and is "good", "absent", or
 //                                                       FUNCTION:fail|hang|exit[:ERROR] of it
 
 #include <signal.h>
@@ -28,8 +29,8 @@
 #include "tests/fakes/cuda/fake_cupti.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// The search for leaks at exit traces its own process, which the sandbox refuses; and what a
-// candidate dies of is for the worker to see.
+// The leak check at exit traces its own process, which the sandbox refuses. Signals of candidates
+// must reach the worker.
 extern "C" const char* __asan_default_options() { return "detect_leaks=0:handle_segv=0"; }
 #endif
 
@@ -86,7 +87,7 @@ std::unique_ptr<Profiler> MakeProfiler(const std::string& what) {
 #endif
 }
 
-// Serves until the request that is answered wrongly.
+// Serves until the request with the wrong answer.
 void ServeWrongly(Runner& runner, const std::string& how, int nth) {
   std::vector<std::byte> packet(kMaxPacketBytes);
   for (int number = 1;; ++number) {

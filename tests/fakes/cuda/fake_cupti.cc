@@ -45,7 +45,7 @@ void FakeCupti::Watch() {
   };
 }
 
-// The functions of the table, which know the fake from the inside.
+// The functions of the table, with access to the fake's internals.
 class FakeCuptiTable {
  public:
   static worker::CuptiApi Make();

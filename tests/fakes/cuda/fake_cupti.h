@@ -15,7 +15,7 @@
 
 namespace kernelcast::testing {
 
-// CUPTI over the fake driver. There is one to a process. Calls that come out of order fail with
+// CUPTI over the fake driver, one per process. Calls out of order fail with
 // CUPTI_ERROR_INVALID_OPERATION.
 class FakeCupti {
  public:
@@ -26,7 +26,7 @@ class FakeCupti {
   static FakeCupti& Instance();
   static worker::CuptiApi Api();
 
-  // As new.
+  // Resets to a new library.
   void Reset();
 
   // Calls of a member of CuptiApi fail, never return, or end the process.
@@ -35,9 +35,9 @@ class FakeCupti {
     faults_[function] = {effect, error};
   }
 
-  // Metrics that the device has not.
+  // Metrics that the device lacks.
   std::set<std::string> unknown;
-  // Of a metric of a kernel; 1 unless told. gpu__time_duration.sum is what it is.
+  // Value of a metric for a kernel; 1 by default. gpu__time_duration.sum is always the real one.
   std::function<double(const std::string& metric, const FakeCuda::Launched& kernel)> value;
   CUpti_Profiler_Support_Level virtual_gpu = CUPTI_PROFILER_CONFIGURATION_SUPPORTED;
   // Passes over all calls so far, and whether counting is over.

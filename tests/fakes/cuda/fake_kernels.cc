@@ -3,13 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/domain/problem.h"
+#include "services/worker/core/draw_plan.h"
 #include "services/worker/core/verification.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
 
@@ -23,7 +26,6 @@ struct LaunchError {
   CUresult error;
 };
 
-// The parameters of one launch.
 class Parameters {
  public:
   Parameters(FakeCuda& cuda, void** values) : cuda_(cuda), values_(values) {}
@@ -72,6 +74,15 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   }
   if (does("exit")) _exit(3);
 
+  const uint32_t found = std::exchange(cuda.shared_word, 0);
+  const float shared = std::bit_cast<float>(found);
+  const bool unfilled = found == 0 && kernel.all_calls++ < kernel.Option("wants_fill");
+  if (found != 0) ++kernel.all_calls;
+  if (n == kernel.Option("fault_at_n", -1)) throw Fault{CUDA_ERROR_ILLEGAL_ADDRESS};
+  if (n == kernel.Option("hang_at_n", -1)) {
+    for (;;) pause();
+  }
+
   std::byte* const in = parameters.Memory(x, in_bytes, false);
   std::byte* const out = parameters.Memory(y, bytes, true);
   if (does("write_input")) *parameters.Memory(x, 4, true) = std::byte{1};
@@ -82,7 +93,10 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   for (int64_t i = 0; i < n && !does("skip"); ++i) {
     double value = kernel.Option("scale", 1) * As<const float>(in)[i] + kernel.Option("add");
     if (does("noise") && i % 2 == 0) value *= 1 + kernel.Option("noise");
-    if (does("wrong")) value = value * 1.5 + 1;
+    if (does("wrong") || unfilled) value = value * 1.5 + 1;
+    // Like fmaxf, which hides NaN.
+    if (does("reads_shared") && shared > value) value = shared;
+    if (does("adds_shared")) value += 0 * shared;
     if (does("nan")) value = std::numeric_limits<double>::quiet_NaN();
     As<Value>(out)[i] = static_cast<Value>(value);
   }
@@ -98,7 +112,8 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
     std::memset(parameters.Memory(cuda.InNextArena(y), bytes, true), 1, static_cast<size_t>(bytes));
 
   const double ns_new = kernel.Option("ns_new");
-  const double ns = is_new && ns_new > 0 ? ns_new : kernel.Option("ns");
+  const double ns = (is_new && ns_new > 0 ? ns_new : kernel.Option("ns")) +
+                    kernel.Option("place_ns") * static_cast<double>((y >> 9) & 63);
   cuda.Leave(kernel.Option("leaves_ns"));
   double host_ns = odd ? kernel.Option("host_ns") : 0;
   const auto stall_every = static_cast<int>(kernel.Option("stall_every"));
@@ -106,7 +121,7 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   cuda.Work(ns * (1 + kernel.Option("jitter") * Jitter(kernel.jitter_state)), host_ns);
 }
 
-// The judge's own kernels, with the meaning of their CUDA source.
+// The judge's own kernels, with the semantics of their CUDA source.
 
 double Largest(DataType dtype) {
   switch (dtype) {
@@ -197,10 +212,37 @@ void Fingerprint(const Parameters& parameters) {
   }
 }
 
-void Judge(const std::string& name, const Parameters& parameters) {
+void Draw(const Parameters& parameters) {
+  const DataType dtype = worker::NumberedType(parameters.Get<int32_t>(4));
+  const int64_t bytes = parameters.Get<int64_t>(1) * SizeBytes(dtype);
+  worker::DrawByCounter(
+      dtype, parameters.Get<worker::DrawPlan>(3), parameters.Get<uint64_t>(2),
+      {parameters.Memory(parameters.Get<CUdeviceptr>(0), bytes, true), static_cast<size_t>(bytes)});
+}
+
+void Alter(const Parameters& parameters) {
+  const auto size = static_cast<size_t>(parameters.Get<int32_t>(3));
+  const int64_t bytes = parameters.Get<int64_t>(2) * parameters.Get<int32_t>(3);
+  const auto length = static_cast<size_t>(bytes);
+  worker::AlterByCounter(size, parameters.Get<uint64_t>(4),
+                         {parameters.Memory(parameters.Get<CUdeviceptr>(1), bytes, false), length},
+                         {parameters.Memory(parameters.Get<CUdeviceptr>(0), bytes, true), length});
+}
+
+// One word of shared memory represents all of the filled memory.
+void Hostile(FakeCuda& cuda, const std::string& name, const Parameters& parameters) {
+  if (name != "hostile_shared") return;
+  cuda.shared_word = parameters.Get<uint32_t>(0);
+  ++*As<uint32_t>(parameters.Memory(parameters.Get<CUdeviceptr>(2), 4, true));
+}
+
+void Judge(FakeCuda& cuda, const std::string& name, const Parameters& parameters) {
   const size_t end = name.find('_');
+  if (name.starts_with("hostile_")) return Hostile(cuda, name, parameters);
   if (name == "count_changed") return CountChanged(parameters);
   if (name == "fingerprint") return Fingerprint(parameters);
+  if (name == "alter") return Alter(parameters);
+  if (name.substr(0, end) == "draw") return Draw(parameters);
   const DataType dtype = ParseDataType(name.substr(end + 1)).value();
   return name[0] == 'd' ? Describe(dtype, parameters) : Compare(dtype, parameters);
 }
@@ -209,6 +251,10 @@ std::vector<size_t> ParameterBytes(const FakeKernel& kernel) {
   if (kernel.function == "judge") {
     if (kernel.name == "count_changed") return {8, 8, 4, 8};
     if (kernel.name == "fingerprint") return {8, 8, 8, 8};
+    if (kernel.name == "alter") return {8, 8, 8, 4, 8};
+    if (kernel.name.substr(0, 5) == "draw_") return {8, 8, 8, sizeof(worker::DrawPlan), 4};
+    if (kernel.name == "hostile_shared") return {4, 4, 8};
+    if (kernel.name == "hostile_local") return {4, 4};
     if (kernel.name[0] == 'd') return {8, 8, 8};
     return {8, 8, 8, 8, 8, 4, 8};
   }
@@ -228,10 +274,14 @@ std::string FakeCubin(const std::vector<std::string>& kernels) {
   return cubin + "end\n";
 }
 
-std::string FakeJudgeCubin() {
-  std::vector<std::string> kernels;
-  for (const std::string& name : worker::JudgeKernelNames()) kernels.push_back(name + " judge");
-  return FakeCubin(kernels);
+std::vector<std::string> FakeJudgeCubins() {
+  std::vector<std::string> cubins;
+  for (const worker::JudgeModule& module : worker::JudgeModules()) {
+    std::vector<std::string> kernels;
+    for (const std::string& name : module.kernels) kernels.push_back(name + " judge");
+    cubins.push_back(FakeCubin(kernels));
+  }
+  return cubins;
 }
 
 double FakeKernel::Option(std::string_view option, double otherwise) const {
@@ -243,7 +293,7 @@ CUresult FakeKernel::Run(FakeCuda& cuda, void** values, CUresult& lost) {
   const Parameters parameters(cuda, values);
   try {
     if (function == "judge") {
-      Judge(name, parameters);
+      Judge(cuda, name, parameters);
     } else if (function == "nothing") {
       cuda.Work(1000);
     } else if (Option("double") != 0) {

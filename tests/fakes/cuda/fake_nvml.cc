@@ -20,6 +20,12 @@ const worker::NvmlApi& FakeNvml::Api() {
       *mhz = Instance().clock_mhz();
       return *mhz > 0 ? nvml::kSuccess : nvml::kNotSupported;
     };
+    table->DeviceGetMaxClockInfo = [](nvml::DeviceHandle, int clock,
+                                      unsigned int* mhz) -> nvml::Return {
+      *mhz =
+          clock == nvml::kClockMemory ? Instance().max_memory_clock_mhz : Instance().max_clock_mhz;
+      return *mhz > 0 ? nvml::kSuccess : nvml::kNotSupported;
+    };
     table->DeviceGetClocksEventReasons = [](nvml::DeviceHandle,
                                             unsigned long long* bits) -> nvml::Return {
       *bits = Instance().reasons;

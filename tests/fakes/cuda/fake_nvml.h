@@ -7,10 +7,12 @@
 
 namespace kernelcast::testing {
 
-// One device that says what it is told to. There is one to a process.
+// One device with values set by the test. There is one per process.
 struct FakeNvml {
-  // Called at each look; 0: the library cannot tell.
+  // Called for each sample; 0: the library cannot tell.
   std::function<unsigned int()> clock_mhz = [] { return 1980u; };
+  unsigned int max_clock_mhz = 2000;         // 0: the library cannot tell
+  unsigned int max_memory_clock_mhz = 3200;  // as above
   unsigned long long reasons = 0;
   bool knows_device = true;
 

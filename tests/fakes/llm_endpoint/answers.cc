@@ -32,7 +32,7 @@ std::string LastMessage(const nlohmann::json& request) {
              : "";
 }
 
-// A tool that the request offers: its name, and the schema of its parameters.
+// A tool offered by the request: its name, and the schema of its parameters.
 struct Tool {
   std::string name;
   nlohmann::json schema;
@@ -73,7 +73,7 @@ std::vector<double> Probabilities(size_t count, const std::string& prompt, Fault
   return weights;
 }
 
-// An object that fits the schema's properties; `text` is what strings get.
+// An object that fits the schema's properties; strings get `text`.
 std::string Fill(const nlohmann::json& schema, const std::string& prompt, const std::string& text,
                  Fault fault, std::mt19937_64& random) {
   std::vector<std::pair<std::string, nlohmann::json>> properties;
@@ -86,7 +86,7 @@ std::string Fill(const nlohmann::json& schema, const std::string& prompt, const 
     for (const std::string& name : ProbabilityNames()) properties.emplace_back(name, nullptr);
     properties.emplace_back("reasoning", nlohmann::json{{"type", "string"}});
   }
-  // The published order, where these are the published names: nlohmann sorts.
+  // Published names need the published order, because nlohmann sorts.
   std::vector<std::string> bins = ProbabilityNames();
   std::vector<std::string> named;
   for (const auto& [name, unused] : properties) {

@@ -20,24 +20,24 @@ struct FakeAnswer {
   std::string content;
   std::string reasoning;
   std::vector<FakeToolCall> tool_calls;
-  std::string finish_reason;  // empty: "tool_calls" or "stop", as fits
+  std::string finish_reason;  // empty: "tool_calls" or "stop", whichever fits
 };
 
-// Makes the answer to a chat completion request; `fault` is kNone or one of its content. Called on
-// the endpoint's thread.
+// Makes the answer to a chat completion request; `fault` is kNone or a content fault. Called on the
+// endpoint's thread.
 using AnswerSource =
     std::function<FakeAnswer(const nlohmann::json& request, Fault fault, std::mt19937_64& random)>;
 
-// A forecast in the form that the request asks for: a call of an offered tool, JSON by the schema
-// of response_format, or else fenced JSON. Properties named "p_..." get the probabilities, with a
-// peak that follows from the last message; "predicted_bin" says which is the largest.
+// A forecast in the requested form: a call of an offered tool, JSON by the schema of
+// response_format, or fenced JSON. Properties named "p_..." get the probabilities, with a peak
+// derived from the last message; "predicted_bin" names the largest.
 AnswerSource ForecastAnswers();
 
 // A fenced kernel: the last code block of the last message with a comment that differs each time,
-// or a small one of its own where there is none. Faults: none, prose, half a block, two blocks.
+// or a small built-in one if there is none. Faults: none, prose, half a block, two blocks.
 AnswerSource KernelAnswers();
 
-// The text, whatever is asked.
+// Always answers with this text.
 AnswerSource FixedAnswer(std::string content);
 
 // The names of the published tool schema, for requests without one.

@@ -7,7 +7,7 @@
 
 namespace kernelcast::testing {
 
-// What an endpoint can do to its clients, one thing a request.
+// Faults of an endpoint, at most one per request.
 enum class Fault {
   kNone,
   // Instead of an answer.
@@ -18,35 +18,35 @@ enum class Fault {
   kServerError,          // 500
   kUnavailable,          // 503
   kBadRequest,           // 400
-  kUnauthorized,         // 401, naming the key that was sent
+  kUnauthorized,         // 401 with the key that was sent
   kNotFound,             // 404
   kRedirect,             // 307
-  kErrorInStream,        // 200, and an error object as the first event
-  kEmptyBody,            // 200 and nothing
-  kHtml,                 // 200 and a page of a captive portal
-  kGarbage,              // what is not HTTP
+  kErrorInStream,        // 200 with an error object as the first event
+  kEmptyBody,            // 200 with an empty body
+  kHtml,                 // 200 with the page of a captive portal
+  kGarbage,              // not HTTP
   kReset,                // connection reset before an answer
-  kHang,                 // never an answer
-  kHangAfterHead,        // head of an answer, and then nothing
+  kHang,                 // never answers
+  kHangAfterHead,        // head of an answer, then nothing
   // During an answer.
-  kStall,            // half of it, and then nothing
-  kResetInStream,    // half of it, and a reset
-  kHalfClosed,       // half of it, and the end of the connection
-  kTruncatedStream,  // half of its events, and a proper end of the response
-  kTruncatedJson,    // an event that is half a JSON object
+  kStall,            // half of it, then nothing
+  kResetInStream,    // half of it, then a reset
+  kHalfClosed,       // half of it, then the end of the connection
+  kTruncatedStream,  // half of its events, then a proper end of the response
+  kTruncatedJson,    // an event with half a JSON object
   kSlowLoris,        // byte by byte
   kHugeAnswer,       // 10 MB of text
   kHugeEvent,        // 10 MB in one event
-  kWhitespaceLoop,   // an answer, then blanks without end
-  // An answer all the same.
-  kResetAfter,   // a proper answer, and a reset where the next request would go
-  kCloseAfter,   // the same with a quiet end
-  kPlainJson,    // no stream although one was asked for
-  kOddFraming,   // CRLF, comments, events over several data lines, bytes one by one in a few pieces
+  kWhitespaceLoop,   // an answer, then endless blanks
+  // With a complete answer.
+  kResetAfter,   // a proper answer, and a reset at the next request
+  kCloseAfter,   // the same with a normal close
+  kPlainJson,    // no stream although requested
+  kOddFraming,   // CRLF, comments, events over several data lines, bytes split at random
   kNoDone,       // no [DONE]
   kNoUsage,      // no token figures
-  kStallsAtEnd,  // all of the answer, and the response never ends
-  // What the answer says.
+  kStallsAtEnd,  // the whole answer, but the response never ends
+  // In the content of the answer.
   kWrongTool,       // calls a tool that was not offered
   kBothTools,       // calls every tool offered
   kNoTool,          // prose
@@ -54,13 +54,13 @@ enum class Fault {
   kDefers,          // calls the tool whose name begins with "defer"
   kTruncatedArguments,
   kSumLow,   // probabilities that sum to 0.75
-  kSumHigh,  // and to 1.10
+  kSumHigh,  // or to 1.10
   kNan,      // NaN in a JSON text
   kNegative,
   kStringNumbers,
   kMissingBins,
   kArgmaxMismatch,
-  kUnicodeJunk,  // bytes that are no UTF-8, half surrogates, directional marks
+  kUnicodeJunk,  // invalid UTF-8, lone surrogates, directional marks
 };
 inline constexpr int kFaultCount = static_cast<int>(Fault::kUnicodeJunk) + 1;
 
@@ -69,7 +69,7 @@ std::string_view FaultName(Fault fault);
 std::optional<Fault> ParseFault(std::string_view name);
 // All but kNone.
 std::vector<Fault> AllFaults();
-// Whether the content of the answer is where the fault is.
+// Whether the fault is in the content of the answer.
 bool IsContentFault(Fault fault);
 
 }  // namespace kernelcast::testing

@@ -47,7 +47,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// What a response does next: waits, sends, and then perhaps something unfriendly.
+// The next action of a response: waits, sends, and then possibly misbehaves.
 struct Step {
   enum class Then { kGoOn, kDone, kClose, kReset, kHalfClose, kHang, kRepeat };
   int64_t wait_us = 0;
@@ -125,7 +125,7 @@ class FakeLlmEndpoint::Impl {
     epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
     wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     Add(wake_fd_, EPOLLIN);
-    // Keeps the port while nobody listens on it.
+    // Reserves the port while nothing listens on it.
     reserve_fd_ = Bind(port);
     if (reserve_fd_ < 0) return absl::UnavailableError(absl::StrCat("cannot bind port ", port));
     sockaddr_in address{};
@@ -139,7 +139,7 @@ class FakeLlmEndpoint::Impl {
 
   int port() const { return port_; }
 
-  // Runs on the thread; returns when it has run.
+  // Runs the task on the thread. Returns when it is done.
   void Post(std::function<void()> task) {
     std::unique_lock<std::mutex> lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -189,7 +189,7 @@ class FakeLlmEndpoint::Impl {
     bool answering = false;
     bool keep_alive = true;
     Step::Then after_output = Step::Then::kGoOn;
-    bool reset_on_next = false;  // of kResetAfter
+    bool reset_on_next = false;  // for kResetAfter
     bool wants_write = false;
     std::multimap<int64_t, int>::iterator timer;
     bool has_timer = false;
@@ -316,7 +316,7 @@ class FakeLlmEndpoint::Impl {
     close(fd);
   }
 
-  // Takes a request out of what came, if it is whole. False: the connection is gone.
+  // Parses a request from the received bytes if it is complete. False: the connection is gone.
   bool ReadRequest(Connection& connection) {
     const size_t head_end = connection.in.find("\r\n\r\n");
     if (head_end == std::string::npos) return true;
@@ -378,7 +378,7 @@ class FakeLlmEndpoint::Impl {
     return Arm(connection);
   }
 
-  // Sets the timer of the next step, or goes on at once.
+  // Sets the timer of the next step, or continues immediately.
   bool Arm(Connection& connection) {
     if (!connection.script.empty() && connection.script.front().wait_us > 0) {
       const int64_t at_ns = Clock::Real().MonotonicNs() + connection.script.front().wait_us * 1000;
@@ -389,7 +389,7 @@ class FakeLlmEndpoint::Impl {
     return Advance(connection);
   }
 
-  // Does the step that is due. False: the connection is gone.
+  // Runs the due step. False: the connection is gone.
   bool Advance(Connection& connection) {
     Step& step = connection.script.front();
     connection.out.append(step.bytes);
@@ -575,7 +575,7 @@ class FakeLlmEndpoint::Impl {
     return script;
   }
 
-  // Faults that leave no answer.
+  // Faults without an answer.
   std::optional<Script> Instead(Fault fault, const Request& http) {
     const int64_t wait = options_.latency_us;
     const auto plain = [wait](std::string bytes, Step::Then then = Step::Then::kDone) {
@@ -660,7 +660,7 @@ class FakeLlmEndpoint::Impl {
     return {Step{options_.latency_us, Plain(200, Dump(body)), Step::Then::kDone}};
   }
 
-  // The events of an answer, each as its data.
+  // The data of an answer's events.
   std::vector<std::string> Events(Fault fault, const nlohmann::json& request,
                                   const FakeAnswer& answer, const Json& usage,
                                   const std::string& model) {
@@ -749,7 +749,7 @@ class FakeLlmEndpoint::Impl {
         if (fault == Fault::kStall) return end(Step::Then::kHang);
         if (fault == Fault::kHalfClosed) return end(Step::Then::kHalfClose);
         if (fault == Fault::kResetInStream) {
-          // Later, for a reset also takes away what has not been read.
+          // Delayed, because a reset also discards unread data.
           script.push_back({10'000, "", Step::Then::kReset});
           return script;
         }
@@ -786,7 +786,7 @@ class FakeLlmEndpoint::Impl {
         std::string all = "\xEF\xBB\xBF: hello\r\nretry: 100\r\n\r\n";
         for (size_t i = 0; i < events.size(); ++i) {
           const std::string& event = events[i];
-          // JSON may be cut between tokens: after the first comma, for one.
+          // JSON may be cut between tokens, such as after the first comma.
           const size_t comma = i % 2 == 0 ? event.find(',') : std::string::npos;
           absl::StrAppend(&all, i % 3 == 0 ? ": keep-alive\r\n\r\n" : "", "event: message\r\n");
           if (comma == std::string::npos) {
@@ -796,7 +796,7 @@ class FakeLlmEndpoint::Impl {
                             "\r\ndata: ", event.substr(comma + 1), "\r\n\r\n");
           }
         }
-        // Pieces that respect nothing.
+        // Arbitrary pieces.
         for (size_t at = 0; at < all.size();) {
           const size_t size = 1 + random_() % 7;
           send(Chunk(std::string_view(all).substr(at, size)));
@@ -826,7 +826,7 @@ class FakeLlmEndpoint::Impl {
   uint64_t posted_ = 0;
   uint64_t ran_ = 0;
 
-  // Used by the thread, and by tasks, which it runs.
+  // Used by the thread and the tasks it runs.
   FakeEndpointOptions options_;
   std::mt19937_64 random_;
   int listen_fd_ = -1;

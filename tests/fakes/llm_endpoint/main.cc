@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"forecast", "kernel"}));
   app.add_flag("--no-json-schema", no_json_schema, "Refuse response_format");
   app.add_flag("--no-tools", no_tools, "Refuse tools");
-  app.add_flag("--no-named-tool-choice", no_named_tool_choice, "Refuse to be told which tool");
+  app.add_flag("--no-named-tool-choice", no_named_tool_choice,
+               "Refuse a tool_choice that names a tool");
   app.add_flag("--repeat-first-answer", options.repeat_first_answer,
                "Answer every request with the first one's answer, as fast as can be");
   CLI11_PARSE(app, argc, argv);
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
     } else if (fault.has_value()) {
       options.faults[*fault] = share;
     } else {
-      std::fprintf(stderr, "'%s' is no fault; there are:", name.c_str());
+      std::fprintf(stderr, "'%s' is not a fault; the faults are:", name.c_str());
       for (const Fault each : AllFaults()) {
         std::fprintf(stderr, " %s", std::string(FaultName(each)).c_str());
       }

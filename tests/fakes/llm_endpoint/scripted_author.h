@@ -13,8 +13,8 @@
 
 namespace kernelcast::testing {
 
-// Answers an endpoint's n-th request, from 1, with what a test says, and keeps what was asked. Must
-// outlive the endpoint that it answers for. Thread-safe.
+// Gives scripted answers to an endpoint's n-th request, counted from 1, and records the prompts.
+// Must outlive its endpoint. Thread-safe.
 class ScriptedAuthor {
  public:
   explicit ScriptedAuthor(std::function<std::string(int number)> write)

@@ -1,4 +1,4 @@
-// The forecaster as a process of its own.
+// Tests the forecaster as a separate process.
 
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -113,7 +113,7 @@ class Forecaster {
     REQUIRE(Call(&v1::Forecaster::Stub::Describe, v1::ForecasterDescribeRequest(), reply).ok());
     return reply;
   }
-  // Asks until a forecast rests on so many labels of the problem.
+  // Polls until a forecast uses this many labels of the problem.
   void WaitForLabels(const PlantedProblem& problem, uint64_t labels) {
     const auto limit = std::chrono::steady_clock::now() + kCallLimit;
     while (Forecast(RequestFor(problem, 0)).forecast().labels_seen() != labels) {
@@ -121,7 +121,7 @@ class Forecaster {
       std::this_thread::yield();
     }
   }
-  // What is the same each time that the same is known.
+  // The fields that are equal whenever the same labels are known.
   std::vector<std::string> Forecasts(const PlantedProblem& problem) {
     std::vector<std::string> forecasts;
     for (size_t i = 0; i < problem.size(); i += 11) {
@@ -167,7 +167,7 @@ TEST_CASE("Labels and forecasts survive a kill", "[forecaster][integration]") {
 
   forecaster.service().Kill();
   forecaster.Start();
-  // No PutProblem: what has labels is known.
+  // No PutProblem: a problem with labels is known.
   forecaster.WaitForLabels(problem, 25);
   CHECK(forecaster.Forecasts(problem) == before);
   const v1::ForecasterDescription description = forecaster.Describe();
@@ -181,8 +181,7 @@ TEST_CASE("Labels and forecasts survive a kill", "[forecaster][integration]") {
   CHECK(again.duplicates() == 25);
 }
 
-TEST_CASE("A label that was acknowledged is there after a kill at any moment",
-          "[forecaster][integration]") {
+TEST_CASE("An acknowledged label survives a kill at any moment", "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
   forecaster.Put(problem);
@@ -195,7 +194,7 @@ TEST_CASE("A label that was acknowledged is there after a kill at any moment",
   }
 }
 
-TEST_CASE("Before any label a forecast is wide, after some it is not",
+TEST_CASE("Forecasts are wide before any label and narrower after some",
           "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
@@ -212,7 +211,7 @@ TEST_CASE("Before any label a forecast is wide, after some it is not",
   CHECK_THAT(later.calibrator_version(), StartsWith("scale/1;"));
 }
 
-TEST_CASE("A stream answers each of five thousand requests once", "[forecaster][integration]") {
+TEST_CASE("A stream answers each of 5000 requests once", "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
   forecaster.Put(problem);
@@ -253,7 +252,7 @@ TEST_CASE("A stream answers each of five thousand requests once", "[forecaster][
   CHECK(errors == 1);
 }
 
-TEST_CASE("Batches answer each of their requests once, and say what is wrong with one",
+TEST_CASE("Batches answer each request once and report which one is wrong",
           "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
@@ -301,7 +300,8 @@ TEST_CASE("Batches answer each of their requests once, and say what is wrong wit
   CHECK(errors == 1);
 }
 
-TEST_CASE("Bad input has the right code and names what is wrong", "[forecaster][integration]") {
+TEST_CASE("Bad input gets the right code and a message that names the fault",
+          "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
   forecaster.Put(problem);
@@ -335,7 +335,7 @@ TEST_CASE("Bad input has the right code and names what is wrong", "[forecaster][
     }
   }
 
-  SECTION("labels: none of a batch with a malformed one is kept") {
+  SECTION("a batch with a malformed label keeps none of its labels") {
     v1::ObserveRequest request;
     for (const Label& label : SomeLabels(problem, 0, 3)) *request.add_labels() = ToProto(label);
     request.mutable_labels(1)->mutable_speedup()->set_value(-1);
@@ -384,7 +384,7 @@ TEST_CASE("Bad input has the right code and names what is wrong", "[forecaster][
   }
 }
 
-TEST_CASE("A stream left open ends with its deadline", "[forecaster][integration]") {
+TEST_CASE("A stream left open ends at its deadline", "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
   forecaster.Put(problem);
@@ -396,7 +396,7 @@ TEST_CASE("A stream left open ends with its deadline", "[forecaster][integration
   CHECK(stream->Read(&reply));
   CHECK_FALSE(stream->Read(&reply));
   CHECK(stream->Finish().error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
-  // The service is none the worse for it.
+  // The service still works.
   CHECK(forecaster.Forecast(RequestFor(problem, 1)).has_forecast());
 }
 
@@ -432,7 +432,7 @@ TEST_CASE("Scores are a pure function of the request", "[forecaster][integration
   CHECK_THAT(status.error_message(), StartsWith("items[1].truth:"));
 }
 
-TEST_CASE("It describes itself", "[forecaster][integration]") {
+TEST_CASE("The service describes itself", "[forecaster][integration]") {
   Forecaster forecaster;
   const v1::ForecasterDescription description = forecaster.Describe();
   CHECK_FALSE(description.forecaster_id().empty());
@@ -449,7 +449,7 @@ TEST_CASE("It describes itself", "[forecaster][integration]") {
   CHECK_FALSE(description.draining());
 }
 
-TEST_CASE("It ends by itself when asked to", "[forecaster][integration]") {
+TEST_CASE("The service exits when asked to", "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
   forecaster.Put(problem);
@@ -459,7 +459,8 @@ TEST_CASE("It ends by itself when asked to", "[forecaster][integration]") {
   CHECK(forecaster.Describe().labels() == 15);
 }
 
-TEST_CASE("State in use, or damaged, is a clear error at the start", "[forecaster][integration]") {
+TEST_CASE("State that is in use or damaged is a clear error at startup",
+          "[forecaster][integration]") {
   Forecaster forecaster;
   const std::string state = forecaster.folder().File("state");
   SECTION("in use") {
@@ -470,7 +471,7 @@ TEST_CASE("State in use, or damaged, is a clear error at the start", "[forecaste
     CHECK_THAT(std::string(started.message()), Contains("in use by another process"));
   }
   SECTION("damaged") {
-    // Ended by itself: a journal left by a killed one would mend the file.
+    // Stop cleanly: the journal of a killed process would repair the file.
     REQUIRE(forecaster.service().Terminate() == 0);
     std::ofstream(state + "/forecaster.db") << std::string(8192, 'x');
     const absl::Status started = forecaster.service().Start();
@@ -479,7 +480,7 @@ TEST_CASE("State in use, or damaged, is a clear error at the start", "[forecaste
   }
 }
 
-TEST_CASE("A forecaster with a model has three backends, and says what it asks",
+TEST_CASE("A forecaster with a model has three backends and describes its prompt",
           "[forecaster][llm]") {
   const auto endpoint = FakeLlmEndpoint::Start({}).value();
   Forecaster forecaster({"--llm", endpoint->url(), "--backend", "pool"});
@@ -489,7 +490,7 @@ TEST_CASE("A forecaster with a model has three backends, and says what it asks",
   const v1::ForecasterDescription description = forecaster.Describe();
   REQUIRE(description.backends_size() == 3);
   CHECK(description.backends(0).name() == "pool");
-  // The pool and the model have one prompt between them.
+  // The pool and the model share one prompt.
   REQUIRE(description.prompts_size() == 1);
   CHECK_THAT(description.prompts(0).version(), StartsWith("speedup-bins/2@"));
   CHECK(description.prompts(0).sha256().size() == 32);
@@ -513,7 +514,7 @@ TEST_CASE("A forecaster with a model has three backends, and says what it asks",
   CHECK(embedded.forecast().backend() == "embedded");
   CHECK_FALSE(embedded.has_prompt());
 
-  // What was pooled weighs again after a restart: the label brought it back.
+  // A label with its pooled forecast restores the weights after a restart.
   Label label = problem.MakeLabel(0);
   label.forecast = kernelcast::FromProto(pooled.forecast());
   v1::ObserveRequest observe;

@@ -1,6 +1,6 @@
-// The llm backend against llama.cpp's own server. The model is chance, so that nothing is said
-// about what it answers: only that every question ends, in a form that is valid, for each way in
-// which an answer can be asked for.
+// Tests the llm backend against the real llama.cpp server. The model is random, so the tests do not
+// check the content of its answers. They check that every question ends in a valid form for each
+// way of asking.
 
 #include "tests/support/llama_server.h"
 
@@ -39,7 +39,7 @@ using Cause = Abstention::Cause;
 
 constexpr auto kLimit = std::chrono::seconds(90);
 constexpr int64_t kSecondNs = 1'000'000'000;
-// The model's answers end by themselves after about 200 tokens.
+// The model's answers end on their own after about 200 tokens.
 constexpr int kMaxTokens = 600;
 
 ForecastInput Input(int number) {
@@ -79,7 +79,7 @@ struct Fixture {
                                            /*cache=*/nullptr, &metrics);
   }
 
-  // The default prompt, asking in these forms only.
+  // The default prompt restricted to these forms.
   std::string PromptWith(const std::vector<Rung>& rungs) const {
     const std::string builtin =
         testing::SourcePath("services/forecaster/llm/prompts/speedup-bins-2/");
@@ -130,7 +130,7 @@ struct Fixture {
   std::unique_ptr<LlmBackend> backend;
 };
 
-// What became of a question: a valid forecast, or a word for the cause of its deferral.
+// The outcome of a question: a valid forecast, or the cause of its deferral.
 std::string Ending(const ForecastResult& result) {
   if (const auto* forecast = std::get_if<Forecast>(&result)) {
     const absl::Status valid = ValidateForecast(*forecast);
@@ -148,14 +148,13 @@ std::string Ending(const ForecastResult& result) {
     case Cause::kUnparsable: CHECK_FALSE(abstention.reason.empty()); return "unparsable";
     default: break;
   }
-  // What the server does not understand of its own model it reports inside the stream.
+  // The server reports inside the stream what it cannot parse of its model's output.
   CHECK(abstention.cause == Cause::kEndpointUnavailable);
   CHECK_THAT(abstention.reason, Catch::Contains("server_error"));
   return "server_error";
 }
 
-TEST_CASE("llama.cpp answers in every form that is asked for, or the question is deferred",
-          "[llm][llama]") {
+TEST_CASE("llama.cpp answers in every requested form or the question is deferred", "[llm][llama]") {
   KERNELCAST_NEEDS_LLAMA();
   constexpr int kQuestions = 8;
   constexpr int kMostQuestions = 60;
@@ -163,7 +162,7 @@ TEST_CASE("llama.cpp answers in every form that is asked for, or the question is
   Fixture fixture({rung});
   std::map<std::string, int> endings;
   int asked = 0;
-  // What the server makes of a form with a grammar is readable; what it makes of none is noise.
+  // Answers in a form with a grammar are readable; without a grammar they are noise.
   const bool readable = rung != Rung::kText;
   while (asked < kQuestions ||
          (readable && asked < kMostQuestions && fixture.Answers(rung, "answered") == 0)) {
@@ -183,26 +182,26 @@ TEST_CASE("llama.cpp answers in every form that is asked for, or the question is
   CHECK(fixture.server->Alive());
   CHECK(fixture.Answers(rung, "refused") == 0);
   if (readable) CHECK(fixture.Answers(rung, "answered") > 0);
-  // No form but this one was asked for.
+  // No other form was requested.
   double answers = 0;
   for (const char* outcome : {"answered", "unparsable"}) answers += fixture.Answers(rung, outcome);
   CHECK(answers ==
         MetricsPage(fixture.registry.Text()).Sum("kernelcast_forecaster_llm_answers_total"));
 }
 
-TEST_CASE("llama.cpp's answers come from the top of the ladder", "[llm][llama]") {
+TEST_CASE("llama.cpp answers at the top rung of the ladder", "[llm][llama]") {
   KERNELCAST_NEEDS_LLAMA();
   Fixture fixture({std::begin(kRungs), std::end(kRungs)});
   constexpr int kQuestions = 8;
   for (int number = 0; number < kQuestions; ++number) fixture.Ask(number);
   for (int number = 0; number < kQuestions; ++number) Ending(fixture.Result(number));
   CHECK(2 * fixture.Answers(Rung::kJsonSchema, "answered") >= kQuestions);
-  // The beginning, which all questions share, is in the server's cache.
+  // The prefix that all questions share is in the server's cache.
   CHECK(fixture.Metric(
             R"(kernelcast_forecaster_llm_tokens_total{endpoint="llama",kind="cached_input"})") > 0);
 }
 
-TEST_CASE("A prompt that is too long for llama.cpp's context is not covered", "[llm][llama]") {
+TEST_CASE("A prompt too long for llama.cpp's context is not covered", "[llm][llama]") {
   KERNELCAST_NEEDS_LLAMA();
   Fixture fixture({std::begin(kRungs), std::end(kRungs)}, {/*context_tokens=*/512, /*slots=*/1});
   fixture.Ask(0);
@@ -211,7 +210,7 @@ TEST_CASE("A prompt that is too long for llama.cpp's context is not covered", "[
   const auto& abstention = std::get<Abstention>(result);
   CHECK(abstention.cause == Cause::kNotCovered);
   CHECK_THAT(abstention.reason, Catch::Contains("exceeds the available context size"));
-  // That is no reason to ask in other forms from now on.
+  // This does not change the form of later questions.
   CHECK(MetricsPage(fixture.registry.Text())
             .Sum(R"(kernelcast_forecaster_llm_answers_total{outcome="refused")") == 0);
 }

@@ -1,4 +1,4 @@
-// The llm backend and the pool against an endpoint that misbehaves, over real sockets.
+// Tests the llm backend and the pool against a misbehaving endpoint over real sockets.
 
 #include "services/forecaster/llm/llm_backend.h"
 
@@ -50,7 +50,7 @@ const PlantedProblem& Planted() {
   return problem;
 }
 
-// A candidate of its own for each number.
+// A different candidate for each number.
 ForecastInput Input(int number) {
   ForecastInput input;
   input.problem = Planted().context();
@@ -83,7 +83,7 @@ class Tally {
       changed_.notify_all();
     };
   }
-  // Whether so many numbers were answered before the limit.
+  // Returns whether this many numbers were answered within the limit.
   bool Wait(size_t count) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kLimit, [&] { return answers_.size() >= count; });
@@ -142,7 +142,7 @@ class Tally {
   size_t unexplained_ = 0;
 };
 
-// With `stubborn`, an endpoint that fails a third of the time is asked on and on.
+// With `stubborn`, an endpoint that fails a third of the time is retried indefinitely.
 llm::LlmConfig ConfigFor(const FakeLlmEndpoint& endpoint, bool stubborn) {
   llm::LlmConfig config = llm::ConfigForUrl(endpoint.url(), "fake").value();
   config.connect_timeout_ns = 500 * kMillisecondNs;
@@ -163,7 +163,7 @@ llm::LlmConfig ConfigFor(const FakeLlmEndpoint& endpoint, bool stubborn) {
   return config;
 }
 
-// Backend and client on an endpoint, and a cache on disk.
+// Backend and client of one endpoint, with a cache on disk.
 struct Fixture {
   explicit Fixture(FakeEndpointOptions endpoint_options = {}, int samples = 1,
                    uint64_t max_problem_tokens = 0, bool stubborn = false)
@@ -205,7 +205,7 @@ size_t EntriesOf(const char* folder) {
   return count;
 }
 
-// That the metrics of the client say what its own figures say.
+// Checks that the client's metrics match its own statistics.
 void CheckMetrics(const Fixture& fixture) {
   const llm::ClientStats stats = fixture.client->Stats();
   const MetricsPage page(fixture.registry.Text());
@@ -261,18 +261,19 @@ void CheckMetrics(const Fixture& fixture) {
   check("breaker_changes_total", changes("closed"), static_cast<double>(endpoint.breaker_closed));
 }
 
-// Allocated and not freed. What is resident depends on how many threads met in the allocator.
+// Bytes allocated and not freed. Resident memory depends on how many threads contended in the
+// allocator.
 int64_t BytesInUse() {
   const struct mallinfo2 info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the endpoint does",
+TEST_CASE("Every candidate ends as a forecast or an abstention under every endpoint fault",
           "[llm]") {
   constexpr int kCandidates = kSanitized ? 1'500 : 10'000;
   constexpr int kInFlight = 256;
   {
-    // What a sanitizer or a library starts once is there already when counting begins.
+    // Warms up the one-time allocations of sanitizers and libraries before counting begins.
     Fixture first;
     first.Ask(0);
     REQUIRE(first.tally.Wait(1));
@@ -281,11 +282,11 @@ TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the end
   const size_t files_before = EntriesOf("/proc/self/fd");
   {
     FakeEndpointOptions options;
-    // A third of the requests meet one of all faults.
+    // A third of the requests get a fault, chosen from all of them.
     for (const Fault fault : testing::AllFaults()) {
       options.faults[fault] = 1.0 / (3 * testing::kFaultCount);
     }
-    // Each of these keeps the whole endpoint from being asked for up to a second.
+    // Each of these blocks the whole endpoint for up to one second.
     options.faults[Fault::kRateLimitDate] /= 20;
     options.retry_after = "0";
     options.loris_interval_us = 2'000;
@@ -315,7 +316,7 @@ TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the end
     CHECK(fixture.tally.invalid() == 0);
     CHECK(fixture.tally.unexplained() == 0);
     CHECK(fixture.tally.forecasts() > kCandidates / 2);
-    // Every fault was met.
+    // Every fault occurred.
     const testing::FakeEndpointSeen seen = fixture.endpoint->Seen();
     for (const Fault fault : testing::AllFaults()) {
       INFO(std::string(testing::FaultName(fault)));
@@ -338,9 +339,9 @@ TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the end
       std::printf(", %s: %zu", reason.c_str(), count);
     }
     std::printf("; %lld KiB more than after a quarter\n", static_cast<long long>(grown / 1024));
-    // Nothing is kept of a question that is settled.
+    // A settled question leaves nothing in memory.
     if (!kSanitized) {
-      CHECK(early_bytes > 0);  // it is this allocator that is asked
+      CHECK(early_bytes > 0);  // checks that this allocator is measured
       CHECK(grown < int64_t{8} << 20);
     }
     CHECK(fixture.Metric(R"(kernelcast_forecaster_llm_questions_total{result="forecast"})") ==
@@ -350,7 +351,7 @@ TEST_CASE("Every candidate ends as a forecast or an abstention, whatever the end
   CHECK(EntriesOf("/proc/self/fd") <= files_before);
 }
 
-TEST_CASE("The ladder finds what an endpoint understands", "[llm]") {
+TEST_CASE("The ladder finds the best form that an endpoint supports", "[llm]") {
   FakeEndpointOptions options;
   Rung expected = Rung::kJsonSchema;
   SECTION("everything") {}
@@ -375,14 +376,14 @@ TEST_CASE("The ladder finds what an endpoint understands", "[llm]") {
     INFO(fixture.tally.last_reason());
     REQUIRE(std::holds_alternative<Forecast>(result));
   }
-  // Only the first question was asked in a form that is refused.
+  // Only the first question used a refused form.
   CHECK(fixture.endpoint->Seen().requests == 20 + static_cast<int>(expected));
   CHECK(fixture.Metric(
             absl::StrCat(R"(kernelcast_forecaster_llm_answers_total{outcome="answered",rung=")",
                          std::string(Name(expected)), "\"}")) == 20);
 }
 
-TEST_CASE("The same question asked by many costs one request", "[llm]") {
+TEST_CASE("A question asked by many callers costs one request", "[llm]") {
   FakeEndpointOptions options;
   options.latency_us = 200'000;
   Fixture fixture(options);
@@ -403,7 +404,7 @@ TEST_CASE("Samples are one request each", "[llm]") {
   CHECK(fixture.endpoint->Seen().requests == 4);
 }
 
-TEST_CASE("An endpoint that dies and returns is felt and forgotten", "[llm]") {
+TEST_CASE("An endpoint outage is noticed and then forgotten", "[llm]") {
   Fixture fixture;
   fixture.Ask(0);
   REQUIRE(std::holds_alternative<Forecast>(fixture.tally.Result(0)));
@@ -414,7 +415,7 @@ TEST_CASE("An endpoint that dies and returns is felt and forgotten", "[llm]") {
     REQUIRE(std::holds_alternative<Abstention>(result));
     CHECK(std::get<Abstention>(result).cause == Cause::kEndpointUnavailable);
   }
-  // What is known is still known.
+  // Cached answers are still available.
   fixture.backend->Forecast(Input(0), {}, fixture.tally.Slot(100));
   CHECK(std::holds_alternative<Forecast>(fixture.tally.Result(100)));
   CHECK(fixture.Metric(
@@ -422,7 +423,7 @@ TEST_CASE("An endpoint that dies and returns is felt and forgotten", "[llm]") {
         1);
   CheckMetrics(fixture);
   fixture.endpoint->Return();
-  // Failures were not remembered as answers.
+  // Failures were not cached as answers.
   int attempt = 1000;
   CHECK(Eventually([&] {
     fixture.backend->Forecast(Input(1), {}, fixture.tally.Slot(++attempt));
@@ -430,7 +431,7 @@ TEST_CASE("An endpoint that dies and returns is felt and forgotten", "[llm]") {
   }));
 }
 
-TEST_CASE("Callers that leave close the streams of the endpoint", "[llm]") {
+TEST_CASE("Callers that leave close the endpoint's streams", "[llm]") {
   FakeEndpointOptions options;
   options.faults[Fault::kHang] = 1;
   Fixture fixture(options);
@@ -444,11 +445,11 @@ TEST_CASE("Callers that leave close the streams of the endpoint", "[llm]") {
   leaving.request_stop();
   REQUIRE(fixture.tally.Wait(kCalls));
   CHECK(Eventually([&] { return fixture.endpoint->Seen().live == 0; }));
-  // The endpoint may see the end of the last one before the client has counted it.
+  // The endpoint may see the end of the last call before the client counts it.
   CHECK(Eventually([&] { return fixture.client->Stats().calls_pending == 0; }));
 }
 
-TEST_CASE("A budget of tokens is kept", "[llm]") {
+TEST_CASE("A token budget is kept", "[llm]") {
   Fixture fixture({}, 1, /*max_problem_tokens=*/20'000);
   for (int number = 0; number < 200; ++number) fixture.Ask(number);
   REQUIRE(fixture.tally.Wait(200));
@@ -461,7 +462,7 @@ TEST_CASE("A budget of tokens is kept", "[llm]") {
   CHECK(tokens <= 20'000);
 }
 
-TEST_CASE("The pool goes on without its model and with it again", "[llm][pool]") {
+TEST_CASE("The pool continues without its model and resumes using it", "[llm][pool]") {
   Fixture fixture;
   EmbeddedBackend embedded({});
   PoolBackend pool({}, &embedded, fixture.backend.get(), nullptr);
@@ -474,7 +475,7 @@ TEST_CASE("The pool goes on without its model and with it again", "[llm][pool]")
     CHECK(forecast.backend == "pool");
     return forecast.components.size();
   };
-  // Nothing was learnt yet: everything is open.
+  // Nothing was learnt yet, so every question is open.
   CHECK(ask(0) == 2);
   fixture.endpoint->Die();
   CHECK(ask(1) == 1);

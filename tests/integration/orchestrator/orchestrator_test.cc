@@ -1,5 +1,5 @@
-// The orchestrator as a process, with a worker that replays and a real forecaster, as a client sees
-// it.
+// Tests the orchestrator process from a client's view, with a replaying worker and a real
+// forecaster.
 
 #include <grpcpp/grpcpp.h>
 
@@ -87,7 +87,7 @@ struct Cluster {
   std::unique_ptr<v1::Orchestrator::Stub> stub;
 };
 
-TEST_CASE("a search is watched from its first event to its end, and exported") {
+TEST_CASE("A search is watched from its first event to its end and exported") {
   Cluster cluster;
   v1::StartSearchReply started;
   REQUIRE(cluster
@@ -120,7 +120,7 @@ TEST_CASE("a search is watched from its first event to its end, and exported") {
   CHECK(last.has_ended());
   CHECK(last.status() == v1::SEARCH_STATUS_DONE);
   CHECK(proposed == settled);
-  CHECK(last.counts().distinct_candidates() == cluster.recorded.candidates.size());
+  CHECK(last.counts().considered() == cluster.recorded.candidates.size());
   CHECK(last.counts().measured() <= 40);
   CHECK(last.ended().best_speedup().value() >= 0.95 * cluster.recorded.best_speedup);
 
@@ -149,9 +149,50 @@ TEST_CASE("a search is watched from its first event to its end, and exported") {
   }
   CHECK(records->Finish().ok());
   CHECK(exported == settled);
+
+  // From the end of the log on there is nothing; further on there is no number to begin at.
+  v1::OrchestratorDescription description;
+  REQUIRE(cluster.Call([&](auto* c) { return cluster.stub->Describe(c, {}, &description); }).ok());
+  const uint64_t next = description.events() + 1;
+  const auto exported_from = [&](const std::string& search_id, uint64_t sequence) {
+    return cluster.Call([&](grpc::ClientContext* c) {
+      v1::ExportRequest request;
+      request.set_search_id(search_id);
+      request.set_from_sequence(sequence);
+      auto reader = cluster.stub->Export(c, request);
+      while (reader->Read(&record)) CHECK(record.sequence() >= sequence);
+      return reader->Finish();
+    });
+  };
+  const auto watched_from = [&](uint64_t sequence) {
+    return cluster.Call([&](grpc::ClientContext* c) {
+      v1::WatchSearchRequest request;
+      request.set_search_id("s1");
+      request.set_from_sequence(sequence);
+      auto reader = cluster.stub->WatchSearch(c, request);
+      while (reader->Read(&event)) CHECK(event.sequence() >= sequence);
+      return reader->Finish();
+    });
+  };
+  for (const char* search_id : {"", "s1"}) {
+    CHECK(exported_from(search_id, next).ok());
+  }
+  CHECK(watched_from(next).ok());
+  // The last two are -5 and INT64_MIN for those whose integers are signed.
+  for (const uint64_t beyond :
+       {next + 1, uint64_t{1} << 62, static_cast<uint64_t>(-5), uint64_t{1} << 63}) {
+    const std::string message = "from_sequence: " + std::to_string(beyond) +
+                                " is beyond the end of the log; from 0 to " + std::to_string(next) +
+                                " is allowed";
+    for (const grpc::Status& status :
+         {exported_from("", beyond), exported_from("s1", beyond), watched_from(beyond)}) {
+      CHECK(status.error_code() == grpc::StatusCode::OUT_OF_RANGE);
+      CHECK(status.error_message() == message);
+    }
+  }
 }
 
-TEST_CASE("a stream answers every request once, good and bad, and ends when half-closed") {
+TEST_CASE("A stream answers every request once, good or bad, and ends when half-closed") {
   Cluster cluster;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
@@ -184,14 +225,14 @@ TEST_CASE("a stream answers every request once, good and bad, and ends when half
   CHECK(invalid == kRequests / 10);
 }
 
-TEST_CASE("batches are answered once for each request, good and bad, and end when half-closed") {
+TEST_CASE("A batch stream answers each request once, good or bad, and ends when half-closed") {
   Cluster cluster;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   auto stream = cluster.stub->EvaluateBatches(&context);
   constexpr int kBatches = 5;
   constexpr int kEach = 30;
-  REQUIRE(stream->Write(v1::EvaluateBatch()));  // asks for nothing
+  REQUIRE(stream->Write(v1::EvaluateBatch()));  // an empty batch
   for (int batch = 0; batch < kBatches; ++batch) {
     v1::EvaluateBatch message;
     for (int i = 0; i < kEach; ++i) {
@@ -228,7 +269,7 @@ TEST_CASE("batches are answered once for each request, good and bad, and end whe
   CHECK(invalid == kRequests / 10);
 }
 
-TEST_CASE("bad input gets the right code and names the field") {
+TEST_CASE("Bad input gets the right code and names the field") {
   Cluster cluster;
   auto status_of = [&](const v1::EvaluateRequest& request) {
     v1::EvaluateReply reply;
@@ -312,7 +353,7 @@ TEST_CASE("bad input gets the right code and names the field") {
   CHECK_FALSE(stream->Read(&event));
   CHECK(stream->Finish().error_code() == grpc::StatusCode::NOT_FOUND);
 
-  // None of it left a trace.
+  // Nothing of it was recorded.
   v1::OrchestratorDescription description;
   REQUIRE(
       cluster.Call([&](auto* context) { return cluster.stub->Describe(context, {}, &description); })
@@ -320,7 +361,7 @@ TEST_CASE("bad input gets the right code and names the field") {
   CHECK(description.events() == 1);
 }
 
-TEST_CASE("a search can be stopped, is then confirmed, and its end is remembered") {
+TEST_CASE("A stopped search is confirmed and its end is remembered") {
   Cluster cluster;
   v1::StartSearchRequest request = cluster.Search("s1", 10'000);
   request.mutable_spec()->set_measure_everything(true);
@@ -336,7 +377,7 @@ TEST_CASE("a search can be stopped, is then confirmed, and its end is remembered
   REQUIRE(
       cluster.Call([&](auto* context) { return cluster.stub->StopSearch(context, stop, &stopped); })
           .ok());
-  // Watching until the stream ends is waiting for the search's end.
+  // Watching until the stream ends waits for the search to end.
   grpc::ClientContext context;
   v1::WatchSearchRequest watch;
   watch.set_search_id("s1");

@@ -1,6 +1,6 @@
-// Several orchestrators as processes on one log in a real PostgreSQL, with a worker that replays
-// and a real forecaster: calls to any of them, and what becomes of searches when one of them, or
-// the database, goes away.
+// Tests several orchestrator processes on one log in a real PostgreSQL, with a replaying worker and
+// a real forecaster. Covers calls to any replica, and searches during the loss of a replica or the
+// database.
 
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ void Require(const absl::Status& status) {
   REQUIRE(status.ok());
 }
 
-// Calls until a service answers; one that is away is not an answer.
+// Retries until a service answers; an unavailable service is not an answer.
 template <class Call>
 grpc::Status Insist(const Call& call) {
   const auto limit = std::chrono::steady_clock::now() + kTestLimit;
@@ -73,8 +73,8 @@ grpc::Status Insist(const Call& call) {
   return status;
 }
 
-// Certificates and tokens of a cluster that lets in nobody without both. Clients hold a token of
-// role submit that only orchestrators know, and orchestrators one of their own.
+// Certificates and tokens of a cluster that requires both. Clients hold a submit token that only
+// orchestrators know, and orchestrators have their own.
 class Site {
  public:
   explicit Site(const testing::TemporaryFolder& folder) : folder_(folder) {
@@ -89,7 +89,7 @@ class Site {
     Write("outer.yaml", "tokens:\n" + client + own);
   }
 
-  // What a service is started with; the tokens that it knows are in a file.
+  // Start arguments of a service; its known tokens are in a file.
   std::vector<std::string> Server(std::vector<std::string> arguments,
                                   const std::string& tokens) const {
     arguments.insert(arguments.end(),
@@ -156,7 +156,7 @@ class Cluster {
                                                             std::move(arguments), *folders.back()));
       Require(replicas.back()->Start());
     }
-    // Until everybody has an equal share.
+    // Wait until every replica has an equal share.
     REQUIRE(Eventually([&] {
       return Number(
                  "SELECT count(*) FROM (SELECT address FROM kernelcast_shards WHERE expires_at >"
@@ -180,7 +180,7 @@ class Cluster {
     return site != nullptr ? site->Server(std::move(arguments), tokens) : arguments;
   }
 
-  // For any thread, and so without an assertion: no channel ends the test's process.
+  // Callable from any thread, so it makes no assertions.
   std::unique_ptr<v1::Orchestrator::Stub> Stub(int replica) const {
     return v1::Orchestrator::NewStub(
         MakeChannel(replicas[static_cast<size_t>(replica)]->address(),
@@ -195,7 +195,7 @@ class Cluster {
     return *number;
   }
 
-  // Which replica holds the shard of a search; -1: none of them.
+  // The replica that holds the shard of a search; -1 if none does.
   int HolderOf(const std::string& search_id) {
     auto connection = PostgresqlConnection::Open(database.Options(), nullptr);
     REQUIRE(connection.ok());
@@ -211,8 +211,8 @@ class Cluster {
     return -1;
   }
 
-  // A search that measures everything there is, so that its best does not depend on luck; one
-  // candidate after the other, so that it takes its time.
+  // A search that measures the whole space, so that its best does not depend on chance, one
+  // candidate at a time, so that it takes a while.
   void StartSearch(int replica, const std::string& search_id,
                    v1::Generator generator = v1::GENERATOR_TEMPLATE) {
     auto stub = Stub(replica);
@@ -251,20 +251,20 @@ class Cluster {
     REQUIRE(Eventually([&] { return GetSearch(replica, search_id).counts().measured() >= count; }));
   }
 
-  // Ends with the best that there is, after measuring each candidate once.
+  // Checks that the search ends with the best of the space and measured each candidate once.
   void CheckUndisturbed(int replica, const std::string& search_id) {
     INFO(search_id);
     REQUIRE(Eventually(
         [&] { return GetSearch(replica, search_id).status() == v1::SEARCH_STATUS_DONE; }));
     const v1::Search search = GetSearch(replica, search_id);
-    CHECK(search.counts().distinct_candidates() == recorded.candidates.size());
+    CHECK(search.counts().considered() == recorded.candidates.size());
     CHECK(search.counts().measured() == recorded.candidates.size());
     REQUIRE(search.has_confirmed_best());
     CHECK(search.confirmed_best().measurement().ok().speedup().value() ==
           Approx(recorded.best_speedup).epsilon(0.001));
   }
 
-  // What the log says in the end: every shard can be folded, and what was accepted is settled once.
+  // Checks the final log: every shard can be folded, and every accepted request is settled once.
   std::map<std::string, int> CheckLog() {
     std::map<std::string, int> accepted, settled;
     for (int shard = 0; shard < kShards; ++shard) {
@@ -311,7 +311,7 @@ class Cluster {
   }
 
   testing::TemporaryFolder folder;
-  std::unique_ptr<Site> site;  // null: nobody is asked who he is
+  std::unique_ptr<Site> site;  // null: no authentication
   testing::RecordedProblem recorded;
   PostgresqlServer database;
   testing::Service worker;
@@ -320,7 +320,7 @@ class Cluster {
   std::vector<std::unique_ptr<testing::Service>> replicas;
 };
 
-TEST_CASE("any orchestrator answers for any search") {
+TEST_CASE("Any orchestrator answers for any search") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   std::vector<std::string> ids;
@@ -332,7 +332,7 @@ TEST_CASE("any orchestrator answers for any search") {
   }
   CHECK(holders.size() > 1);
   {
-    // One without a name gets one.
+    // A search without a name gets one.
     v1::StartSearchRequest request;
     request.mutable_spec()->set_problem_id(cluster.recorded.problem.problem_id);
     request.mutable_spec()->set_target("cpu");
@@ -355,7 +355,7 @@ TEST_CASE("any orchestrator answers for any search") {
 
   for (int replica = 0; replica < kReplicas; ++replica) {
     auto stub = cluster.Stub(replica);
-    // Page by page, in order, each search once.
+    // Pages are in order, with each search once.
     std::vector<std::string> listed;
     v1::ListSearchesRequest list;
     list.set_page_size(4);
@@ -366,7 +366,7 @@ TEST_CASE("any orchestrator answers for any search") {
       list.set_page_token(page.next_page_token());
     } while (!list.page_token().empty());
     CHECK(listed == ids);
-    // What nobody knows is nobody's.
+    // An unknown search belongs to no replica.
     v1::GetSearchRequest unknown;
     unknown.set_search_id("nobody");
     v1::GetSearchReply reply;
@@ -375,7 +375,7 @@ TEST_CASE("any orchestrator answers for any search") {
           }).error_code() == grpc::StatusCode::NOT_FOUND);
   }
 
-  // Followed from elsewhere to its end.
+  // Followed to its end from another replica.
   const int elsewhere = (cluster.HolderOf("search-0") + 1) % kReplicas;
   {
     auto stub = cluster.Stub(elsewhere);
@@ -402,7 +402,7 @@ TEST_CASE("any orchestrator answers for any search") {
   }
   for (int i = 0; i < 9; ++i) cluster.CheckUndisturbed(i % kReplicas, absl::StrCat("search-", i));
 
-  // Everything, or one search, from anywhere.
+  // A full export, or one of a search, works on every replica.
   for (int replica = 0; replica < kReplicas; ++replica) {
     auto stub = cluster.Stub(replica);
     for (const std::string one : {"", "search-3"}) {
@@ -434,7 +434,7 @@ TEST_CASE("any orchestrator answers for any search") {
     CHECK(refused.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
     CHECK_THAT(refused.error_message(), Catch::StartsWith("from_sequence: "));
     CHECK_THAT(refused.error_message(), Catch::Contains("search_id"));
-    // Of one search it is well.
+    // An export of one search is valid.
     grpc::ClientContext again;
     request.set_search_id("search-3");
     auto one = stub->Export(&again, request);
@@ -456,7 +456,7 @@ TEST_CASE("any orchestrator answers for any search") {
   for (const auto& replica : cluster.replicas) CHECK(replica->Terminate() == 0);
 }
 
-TEST_CASE("a request that several orchestrators get is settled once") {
+TEST_CASE("A request received by several orchestrators is settled once") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   constexpr int kRequests = 40;
@@ -481,7 +481,7 @@ TEST_CASE("a request that several orchestrators get is settled once") {
         }
         return;
       }
-      // The same over a stream, all at once, or in one message.
+      // The same over a stream, as single requests and as one batch.
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
       const auto settled = [&](const v1::EvaluateReply& reply) {
@@ -523,7 +523,7 @@ TEST_CASE("a request that several orchestrators get is settled once") {
   CHECK(cluster.CheckLog().size() == kRequests);
 }
 
-TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
+TEST_CASE("Calls are forwarded over TLS with the orchestrator's own token") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster(/*lease_seconds=*/2, /*secured=*/true);
   for (int i = 0; i < kReplicas; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
@@ -538,7 +538,7 @@ TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
             return stub->ListSearches(context, v1::ListSearchesRequest(), &page);
           }).ok());
   CHECK(page.searches_size() == kReplicas);
-  // Who is not let in is not passed on either.
+  // An unauthenticated request is not forwarded either.
   auto nobody = cluster.site->Channel();
   nobody.token_file.clear();
   auto channel = MakeChannel(cluster.replicas[0]->address(), nobody);
@@ -551,7 +551,7 @@ TEST_CASE("calls are passed on over TLS, with the orchestrator's own token") {
   CHECK(cluster.CheckLog().size() == kReplicas * (cluster.recorded.candidates.size() + 1));
 }
 
-TEST_CASE("what an orchestrator that is killed held is taken over and goes on") {
+TEST_CASE("A killed orchestrator's work is taken over and continues") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 5; ++i) cluster.StartSearch(i % kReplicas, absl::StrCat("search-", i));
@@ -560,7 +560,7 @@ TEST_CASE("what an orchestrator that is killed held is taken over and goes on") 
   REQUIRE(victim >= 0);
   const int other = (victim + 1) % kReplicas;
 
-  // A call that is under way by another orchestrator when its shard's holder dies is answered.
+  // A call forwarded by another replica is answered even if the shard's holder dies.
   std::atomic<int> unanswered = 0;
   std::vector<std::thread> calls;
   for (int i = 0; i < 20; ++i) {
@@ -569,7 +569,7 @@ TEST_CASE("what an orchestrator that is killed held is taken over and goes on") 
       context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
       v1::EvaluateReply reply;
       const grpc::Status status = cluster.Stub(other)->Evaluate(
-          &context, cluster.Evaluation(absl::StrCat("beside-", i), static_cast<size_t>(i)), &reply);
+          &context, cluster.Evaluation(absl::StrCat("extra-", i), static_cast<size_t>(i)), &reply);
       if (!status.ok() || !reply.evaluation().has_measured()) ++unanswered;
     });
   }
@@ -580,7 +580,7 @@ TEST_CASE("what an orchestrator that is killed held is taken over and goes on") 
   CHECK(cluster.HolderOf("search-0") != victim);
   CHECK(cluster.Metric(other, "kernelcast_orchestrator_shards_held") == kShards / 2);
 
-  // It comes back and gets its share.
+  // The restarted replica gets its share.
   Require(cluster.replicas[static_cast<size_t>(victim)]->Start());
   CHECK(Eventually([&] {
     return cluster.Metric(victim, "kernelcast_orchestrator_shards_held") == kShards / kReplicas;
@@ -589,7 +589,7 @@ TEST_CASE("what an orchestrator that is killed held is taken over and goes on") 
   cluster.CheckLog();
 }
 
-TEST_CASE("an orchestrator that sleeps through its lease writes nothing and joins again") {
+TEST_CASE("An orchestrator that sleeps through its lease writes nothing and rejoins") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
@@ -601,7 +601,7 @@ TEST_CASE("an orchestrator that sleeps through its lease writes nothing and join
   REQUIRE(kill(pid, SIGSTOP) == 0);
   const uint64_t before = cluster.GetSearch(other, "search-0").counts().measured();
   CHECK(Eventually([&] { return cluster.HolderOf("search-0") != sleeper; }));
-  // The others go on meanwhile, and what it thinks it has must not count when it wakes.
+  // The others continue meanwhile, and its stale ownership must not count when it wakes.
   CHECK(Eventually(
       [&] { return cluster.GetSearch(other, "search-0").counts().measured() > before; }));
   REQUIRE(kill(pid, SIGCONT) == 0);
@@ -616,7 +616,7 @@ TEST_CASE("an orchestrator that sleeps through its lease writes nothing and join
   }
 }
 
-TEST_CASE("searches survive the database's end, by a crash and by an administrator") {
+TEST_CASE("Searches survive a database crash and an administrator's shutdown") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
@@ -638,7 +638,7 @@ TEST_CASE("searches survive the database's end, by a crash and by an administrat
   }
 }
 
-TEST_CASE("metrics tell of a database that is away and of shards that nobody serves") {
+TEST_CASE("Metrics show that the database is away and which shards are unserved") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   const std::string failed = "kernelcast_orchestrator_lease_renewals_total{result=\"failed\"}";
@@ -654,7 +654,7 @@ TEST_CASE("metrics tell of a database that is away and of shards that nobody ser
   cluster.database.Stop();
   const double failures = cluster.Metric(0, failed);
   CHECK(Eventually([&] { return cluster.Metric(0, failed) > failures + 2; }));
-  // Its leases run out; what the others serve it does not know.
+  // Its leases expire, and it does not know what the others serve.
   CHECK(Eventually([&] {
     return cluster.Metric(0, "kernelcast_orchestrator_shards_unserved") == kShards / kReplicas;
   }));
@@ -663,21 +663,22 @@ TEST_CASE("metrics tell of a database that is away and of shards that nobody ser
   Require(cluster.database.Start());
   for (int i = 0; i < kReplicas; ++i) CHECK(Eventually([&] { return all_well(i, kReplicas); }));
   CHECK(cluster.Metric(0, renewed) > last);
-  // One that is gone is missed once its leases have run out.
+  // A lost replica is noticed once its leases have expired.
   cluster.replicas[2]->Kill();
   for (int i = 0; i < 2; ++i) CHECK(Eventually([&] { return all_well(i, 2); }));
 }
 
-TEST_CASE("an orchestrator that is told to stop hands over at once") {
+TEST_CASE("A stopping orchestrator hands over immediately") {
   if (PostgresqlServer::Missing()) return;
-  // Nobody would live to see these leases run out.
+  // The leases are too long to expire during the test.
   Cluster cluster(/*lease_seconds=*/600);
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
   cluster.WaitMeasured(0, "search-0", 40);
   const int leaver = cluster.HolderOf("search-0");
   REQUIRE(leaver >= 0);
   const int other = (leaver + 1) % kReplicas;
-  // Who follows searches from there does not keep it, wherever they are; these do not end.
+  // Clients watching there do not keep a shard, wherever the searches are. These searches do not
+  // end.
   std::vector<std::string> followed;
   for (int i = 0; i < 6; ++i) {
     followed.push_back(absl::StrCat("open-", i));
@@ -704,7 +705,7 @@ TEST_CASE("an orchestrator that is told to stop hands over at once") {
   CHECK(Eventually([&] { return following == followed.size(); }));
   const auto told = std::chrono::steady_clock::now();
   CHECK(cluster.replicas[static_cast<size_t>(leaver)]->Terminate() == 0);
-  CHECK(std::chrono::steady_clock::now() - told < std::chrono::seconds(20));  // it may drain for 30
+  CHECK(std::chrono::steady_clock::now() - told < std::chrono::seconds(20));  // drain limit: 30 s
   for (std::thread& follower : followers) follower.join();
   for (const grpc::StatusCode end : ends) CHECK(end == grpc::StatusCode::UNAVAILABLE);
   for (int i = 0; i < 3; ++i) cluster.CheckUndisturbed(other, absl::StrCat("search-", i));
@@ -712,7 +713,7 @@ TEST_CASE("an orchestrator that is told to stop hands over at once") {
   cluster.CheckLog();
 }
 
-TEST_CASE("orchestrators and the database go away in any order, and nothing is lost or done twice",
+TEST_CASE("Orchestrators and the database go away in any order without loss or duplication",
           "[chaos]") {
   if (PostgresqlServer::Missing()) return;
   const auto seed =
@@ -729,8 +730,8 @@ TEST_CASE("orchestrators and the database go away in any order, and nothing is l
     for (int i = 0; i < kReplicas; ++i) stubs.push_back(cluster.Stub(i));
     for (int i = 0; i < kRequests; ++i) {
       const auto request = cluster.Evaluation(
-          absl::StrCat("beside-", i), static_cast<size_t>(i) % cluster.recorded.candidates.size());
-      // Asked twice, of different orchestrators: the same answer.
+          absl::StrCat("extra-", i), static_cast<size_t>(i) % cluster.recorded.candidates.size());
+      // Two requests to different orchestrators get the same answer.
       v1::EvaluateReply replies[2];
       for (int ask = 0; ask < 2; ++ask) {
         const auto& stub = stubs[static_cast<size_t>((i + ask) % kReplicas)];
@@ -786,7 +787,7 @@ TEST_CASE("orchestrators and the database go away in any order, and nothing is l
   CHECK(failures == 0);
   for (int i = 0; i < 5; ++i) cluster.CheckUndisturbed(i % kReplicas, absl::StrCat("search-", i));
   const std::map<std::string, int> accepted = cluster.CheckLog();
-  for (int i = 0; i < kRequests; ++i) CHECK(accepted.contains(absl::StrCat("beside-", i)));
+  for (int i = 0; i < kRequests; ++i) CHECK(accepted.contains(absl::StrCat("extra-", i)));
   for (const auto& replica : cluster.replicas) CHECK(replica->Terminate() == 0);
   std::string told;
   for (const auto& [what, count] : ends) absl::StrAppend(&told, what, " ", count, ", ");

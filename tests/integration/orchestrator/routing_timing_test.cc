@@ -1,4 +1,4 @@
-// The figures of bench_orchestrator in short, with bounds that a busy machine keeps.
+// A short version of bench_orchestrator with limits that a busy machine can meet.
 
 #include <unistd.h>
 
@@ -31,12 +31,12 @@ void CheckAllSettled(const LoadFigures& figures, uint64_t count) {
   CHECK(figures.measured + figures.pruned == count);
 }
 
-TEST_CASE("Thousands of candidates are routed, at a rate, in bounded memory, and replayed") {
+TEST_CASE("Thousands of candidates are routed at speed in bounded memory and replayed") {
   const auto cluster = StartCluster();
   const auto stub = cluster->Stub();
   constexpr uint64_t kCount = 16'000;
   CandidateSource source(cluster->recorded, "t", kMeasuredShare);
-  int64_t settled_bytes = 0;  // once caches and pools are there
+  int64_t settled_bytes = 0;  // after caches and pools are filled
   auto figures = StreamClosedLoop(*stub, source, kCount, 256,
                                   {kCount / 2, [&](uint64_t) {
                                      if (settled_bytes == 0) {

@@ -1,4 +1,4 @@
-// The orchestrator with several workers and forecasters, all as processes.
+// Tests the orchestrator with several worker and forecaster processes.
 
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ grpc::Status Call(const Stub&, const F& call) {
 
 class Cluster {
  public:
-  // Measurements of the workers take `pace` times half a second, one at a time.
+  // Each worker measures one candidate at a time, taking `pace` times half a second.
   Cluster(const std::vector<int>& measure_credits, int forecasters, const std::string& pace)
       : folder_("scale-out"), recorded_(testing::MakeRecordedProblem(12, 8)) {
     testing::WriteRecords(recorded_, folder_.File("records.jsonl"));
@@ -120,7 +120,7 @@ class Cluster {
   std::unique_ptr<v1::Orchestrator::Stub> stub_;
 };
 
-// Asks for measurements of the first `count` candidates on one stream.
+// Requests measurements of the first `count` candidates on one stream.
 class Evaluations {
  public:
   Evaluations(Cluster& cluster, int count) {
@@ -135,7 +135,7 @@ class Evaluations {
     }
     stream_->WritesDone();
   }
-  // How many were measured, once each.
+  // Returns how many were measured exactly once.
   size_t WaitForAll() {
     std::set<std::string> measured;
     v1::EvaluateReply reply;
@@ -151,27 +151,28 @@ class Evaluations {
   std::unique_ptr<grpc::ClientReaderWriter<v1::EvaluateRequest, v1::EvaluateReply>> stream_;
 };
 
-TEST_CASE("workers have as much under way as they have credits, whatever waits") {
+TEST_CASE("Workers have as many jobs under way as credits, however long the queue is") {
   Cluster cluster({2, 6}, 1, "0.5");
   Evaluations evaluations(cluster, 24);
   CHECK(Eventually([&] { return cluster.InFlight(0) == 2 && cluster.InFlight(1) == 6; }));
   CHECK(evaluations.WaitForAll() == 24);
 }
 
-TEST_CASE("a worker that is told to stop hands back what it has queued, which others measure") {
+TEST_CASE("A stopping worker hands back its queued jobs and others measure them") {
   Cluster cluster({6, 6}, 1, "1");
   Evaluations evaluations(cluster, 14);
   REQUIRE(Eventually([&] { return cluster.InFlight(0) == 6 && cluster.InFlight(1) == 6; }));
   CHECK(cluster.workers_[0]->Terminate() == 0);
   CHECK(evaluations.WaitForAll() == 14);
-  // What it was at it finished; the figures are looked at once a second.
+  // It finished its running job. Metrics are polled once per second.
   const std::string repeated = "kernelcast_orchestrator_worker_calls_repeated_total{reason=";
   CHECK(Eventually([&] { return cluster.Metric(repeated + "\"handed_back\"}") >= 4; }));
   CHECK(cluster.Metric(repeated + "\"lost\"}") == 0);
   CHECK(cluster.Metric(repeated + "\"failed\"}") == 0);
 }
 
-TEST_CASE("every forecaster has every label, also one that was away, and a search has its own") {
+TEST_CASE(
+    "Every forecaster gets every label, including one that was away, and a search keeps its own") {
   Cluster cluster({4, 4}, 3, "0");
   cluster.forecasters_[1]->Kill();
   v1::StartSearchRequest request;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs examples/python/evaluate_stream.py against real services, with stubs made from the protos.
+"""Runs examples/python/evaluate_stream.py against real services, with stubs generated from the protos.
 
     evaluate_stream_test.py SOURCE_DIR BIN_DIR
 """
@@ -27,7 +27,7 @@ extern "C" int32_t kernelcast_run(const DLTensor*, int32_t, const DLTensor*, int
 
 @contextlib.contextmanager
 def service(binaries, folder, name, *arguments):
-    """Starts a service on a port that the kernel picks, and gives its address once it serves."""
+    """Starts a service on an ephemeral port and returns its address once it serves."""
     ready = folder / f"{name}.json"
     with open(folder / f"{name}.log", "wb") as log:
         process = subprocess.Popen(

@@ -45,7 +45,7 @@ class Fixture {
     auto result = compiler_.Compile(source, flags, CancelToken());
     INFO(result.status().ToString());
     REQUIRE(result.ok());
-    // Nothing stays behind, however it ended.
+    // Every compile leaves the folder empty.
     CHECK(std::filesystem::is_empty(folder_.path()));
     return *std::move(result);
   }
@@ -67,6 +67,8 @@ class Fixture {
     CompilerOptions options;
     options.work_directory = folder_.path().string();
     options.include_directories = {absl::StrCat(KERNELCAST_SOURCE_DIR, "/common/candidate_abi")};
+    options.sandbox.program = KERNELCAST_BIN_DIR "/kernelcast-compiler-sandbox";
+    options.sandbox.uid = 65534;
     options.limits.timeout_ns = timeout_ns;
     options.limits.max_memory_bytes = memory_bytes;
     return options;
@@ -91,7 +93,7 @@ TEST_CASE("A kernel compiles to an object with an entry and facts of the schema"
   CHECK(result.compile_ns > 0);
 }
 
-TEST_CASE("Facts follow from what the compiler made of the source") {
+TEST_CASE("Facts follow from the compiler's output") {
   Fixture fixture;
   const std::string loop = absl::StrCat(
       "#include <kernelcast/candidate.h>\n"
@@ -118,9 +120,16 @@ TEST_CASE("Facts follow from what the compiler made of the source") {
   CHECK(value({}, "inner_packed_share") > 0.4);
   CHECK(value({"-mprefer-vector-width=128"}, "widest_vector_bytes") == 16);
   CHECK(value({}, "loop_depth") == 1);
+  // Instructions are counted anywhere on a line of inline assembly.
+  const CompileResult inlined = fixture.Compile(Kernel(
+      "", "__asm__ volatile(\"nop; vmulps %%ymm0, %%ymm0, %%ymm0\" ::: \"xmm0\"); return 0;"));
+  const auto& facts = std::get<CompileSuccess>(inlined.result).facts;
+  const auto& names = (*FindFactSchema(facts.schema))->names;
+  const auto at = std::find(names.begin(), names.end(), "packed_float_multiply") - names.begin();
+  CHECK(facts.values[static_cast<size_t>(at)] == 1);
 }
 
-TEST_CASE("What a source may not say is refused before the compiler's words could tell a secret") {
+TEST_CASE("Forbidden source text is refused before compiler messages could reveal a secret") {
   Fixture fixture;
   const std::vector<std::string> sources = {
       Kernel("#include \"/etc/passwd\""),
@@ -136,7 +145,17 @@ TEST_CASE("What a source may not say is refused before the compiler's words coul
       Kernel("#line 1 \"/etc/passwd\"\nint x = nonsense;"),
       Kernel("# 1 \"/etc/passwd\"\nint x = nonsense;"),
       Kernel("#define FILE_NAME \"/etc/passwd\"\n#line 1 FILE_NAME\nint x = nonsense;"),
+      Kernel("_Pragma(\"GCC dependency \\\"/etc/passwd\\\"\")"),
+      Kernel("#if __has_include(\"/etc/passwd\")\n#error there\n#endif"),
+      Kernel("#define H(x) __has_include(x)\n#if H(\"/etc/passwd\")\n#error there\n#endif"),
       Kernel("__asm__(\".incbin \\\"/etc/passwd\\\"\");"),
+      Kernel("__asm__(\".inc/**/bin \\\"/etc/passwd\\\"\");"),
+      Kernel("__asm__(\"nop;.inc/*\\n*/bin \\\"/etc/passwd\\\"\");"),
+      Kernel("__asm__(\".section .gnu.lto_.opts,\\\"e\\\",@progbits\\n.byte 1\\n.text\");"),
+      Kernel("__asm__(\".byte 0xc3\");"),
+      Kernel("__attribute__((section(\".mine\"))) int x = 1;"),
+      Kernel("__asm__(\".section .data.x,\\\"awx\\\",@progbits\\nnop\\n.text\");"),
+      Kernel("__asm__(\".section .note.GNU-stack,\\\"x\\\",@progbits\\n.text\");"),
       Kernel("__asm__(\".InClUdE \\\"/etc/passwd\\\"\");"),
       Kernel("__asm__(\".macro m a\\n.inc\\\\a \\\"/etc/passwd\\\"\\n.endm\\nm bin\");"),
       Kernel("extern \"C\" { int one() { return 1; }\n"
@@ -151,7 +170,27 @@ TEST_CASE("What a source may not say is refused before the compiler's words coul
   }
 }
 
-TEST_CASE("Flags outside the allow-list are refused and named") {
+TEST_CASE("A source that evades the check with macros finds no host file") {
+  Fixture fixture;
+  const auto asked = [&](const std::string& path) {
+    return fixture
+        .Refusal(Kernel(absl::StrCat("#define PASTE(a, b) a##b\n#if PASTE(__has_, include)(\"",
+                                     path, "\")\n#error there\n#else\n#error absent\n#endif")))
+        .log;
+  };
+  const TemporaryFolder folder("secret");
+  std::ofstream(folder.File("secret.h")) << "int a_line_of_the_host;\n";
+  // As root without a namespace, or with Landlock alone, access is refused.
+  CHECK(asked("/etc/passwd").find("there") == std::string::npos);
+  CHECK(asked(folder.File("secret.h")).find("there") == std::string::npos);
+  const CompileError error = fixture.Refusal(
+      Kernel(absl::StrCat("#define PRAGMA(x) _Pragma(#x)\nPRAGMA(GCC dependency \"",
+                          folder.File("secret.h"), "\")\nint nonsense = undeclared;")));
+  CHECK(error.log.find("a_line_of_the_host") == std::string::npos);
+  CHECK(error.log.find("current file is older") == std::string::npos);
+}
+
+TEST_CASE("Flags outside the allow-list are refused by name") {
   Fixture fixture;
   for (const char* flag : {"-fplugin=/tmp/x.so", "-I/etc", "@/etc/passwd", "-Wl,-T,/etc/passwd", "",
                            "-O0", "-march=i386", "-ffast-math -O3"}) {
@@ -163,7 +202,7 @@ TEST_CASE("Flags outside the allow-list are refused and named") {
       fixture.Compile(Kernel(""), {"-ffast-math", "-funroll-loops"}).result));
 }
 
-TEST_CASE("A source without the entry, or with one that is not a function, is refused") {
+TEST_CASE("A source whose entry is missing or not a function is refused") {
   Fixture fixture;
   CHECK(fixture.Refusal("int x = 1;\n").stage == CompileStage::kAdmission);
   CHECK(fixture.Refusal("").stage == CompileStage::kAdmission);
@@ -171,7 +210,7 @@ TEST_CASE("A source without the entry, or with one that is not a function, is re
         CompileStage::kAdmission);
 }
 
-TEST_CASE("What is missing at link time is a linker error") {
+TEST_CASE("An undefined symbol is a linker error") {
   Fixture fixture;
   const CompileError error = fixture.Refusal(
       Kernel("extern \"C\" int nowhere_to_be_found();", "return nowhere_to_be_found();"));
@@ -189,7 +228,7 @@ TEST_CASE("A source that keeps the compiler busy hits the time limit") {
   CHECK(error.stage == CompileStage::kLimit);
 }
 
-TEST_CASE("A source that wants more memory than the compiler may have hits the limit") {
+TEST_CASE("A source that needs too much compiler memory hits the memory limit") {
   Fixture fixture(15'000'000'000, int64_t{160} << 20);
   std::string macros = "#define S0 \"sixteen letters.\"\n";
   for (int i = 1; i <= 8; ++i) {
@@ -201,7 +240,7 @@ TEST_CASE("A source that wants more memory than the compiler may have hits the l
   CHECK(error.stage == CompileStage::kLimit);
 }
 
-TEST_CASE("Endless errors are cut") {
+TEST_CASE("Endless compiler errors are truncated") {
   Fixture fixture;
   std::string source;
   for (int i = 0; i < 20'000; ++i) {
@@ -212,7 +251,7 @@ TEST_CASE("Endless errors are cut") {
   CHECK(error.log.size() <= 64 << 10);
 }
 
-TEST_CASE("A stopped token ends the compiler") {
+TEST_CASE("A cancelled token stops the compiler") {
   Fixture fixture;
   const CancelToken cancel(Clock::Real().MonotonicNs() + 200'000'000);
   const auto result = fixture.compiler().Compile(
@@ -224,7 +263,7 @@ TEST_CASE("A stopped token ends the compiler") {
   CHECK(absl::IsDeadlineExceeded(result.status()));
 }
 
-TEST_CASE("Identical compiles at one time run once, and later ones come from the cache") {
+TEST_CASE("Concurrent identical compiles run once, and later ones come from the cache") {
   CpuFixture fixture;
   const Candidate candidate = fixture.MakeCandidate(Kernel("// distinct"));
   std::vector<std::thread> threads;
@@ -243,7 +282,7 @@ TEST_CASE("Identical compiles at one time run once, and later ones come from the
   CHECK(std::count(outcome.begin(), outcome.end(), 1) == 1);
 }
 
-TEST_CASE("A damaged cache entry is made again") {
+TEST_CASE("A damaged cache entry is rebuilt") {
   const TemporaryFolder folder("cache");
   const auto measure = [&](bool expect_cached) {
     auto target = CpuTarget::Make(CpuFixture::Options(folder.path().string()));

@@ -9,7 +9,7 @@
 
 namespace kernelcast::testing {
 
-// Called on any thread, where Catch's assertions are not allowed: no such file throws.
+// Called on any thread, where Catch's assertions are not allowed. Throws if the file is missing.
 std::string SourceFile(const std::string& path) {
   return ReadFile(absl::StrCat(KERNELCAST_SOURCE_DIR, "/", path)).value();
 }

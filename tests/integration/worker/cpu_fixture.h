@@ -14,14 +14,13 @@
 
 namespace kernelcast::testing {
 
-// A problem folder, parsed. Fails the test where it is malformed.
+// Parses a problem folder. Fails the test if it is malformed.
 Problem LoadProblem(const std::string& folder);
 
-// The content of a file below the sources.
+// Returns the content of a file in the source tree.
 std::string SourceFile(const std::string& path);
 
-// The cpu target with a cache of its own and the real compiler and runner; limits short enough for
-// a test.
+// The cpu target with its own cache, the real compiler and runner, and short limits.
 class CpuFixture {
  public:
   // `change` may change the options.
@@ -33,11 +32,11 @@ class CpuFixture {
   static worker::CpuTargetOptions Options(const std::string& cache_directory);
 
   Candidate MakeCandidate(const std::string& source, std::vector<std::string> flags = {}) const;
-  // Of tests/candidates/iterated_map/candidates, with "#define NAME value" lines in front.
+  // Loads from tests/candidates/iterated_map/candidates, with "#define NAME value" lines prepended.
   Candidate Load(const std::string& name,
                  const std::vector<std::pair<std::string, std::string>>& defines = {}) const;
 
-  // Compiles, which must succeed, and measures, which must have an outcome.
+  // Compiles and measures. Requires the compile to succeed and the measurement to have an outcome.
   Measurement Measure(const Candidate& candidate, MeasureLevel level = MeasureLevel::kScreen);
   CompileError CompileFailure(const Candidate& candidate);
 

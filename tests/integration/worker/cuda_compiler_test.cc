@@ -46,7 +46,7 @@ const std::vector<LaunchShape> kScaleLaunch = {{"scale", 256, 0}};
 bool HaveNvrtc() {
   const bool have = FindCudaToolkit({KERNELCAST_CUDA_HOME}).ok();
   if (!have) {
-    WARN("no NVRTC beside the headers that this was built with: nothing is tried");
+    WARN("no NVRTC next to the headers of this build: nothing is tested");
   }
   return have;
 }
@@ -106,7 +106,7 @@ double Fact(const CompileFacts& facts, std::string_view name) {
   return facts.values.at(static_cast<size_t>(at - names.begin()));
 }
 
-// Of the compilers that this process has started, which are its children.
+// The compilers started by this process, which are its children.
 std::vector<pid_t> CompilerProcesses() {
   std::vector<pid_t> found;
   std::ifstream children(absl::StrCat("/proc/self/task/", gettid(), "/children"));
@@ -121,8 +121,7 @@ std::vector<pid_t> CompilerProcesses() {
   return found;
 }
 
-TEST_CASE("What was compiled is followed on the virtual GPU, also from the cache",
-          "[integration]") {
+TEST_CASE("A compiled kernel runs on the virtual GPU, also from the cache", "[integration]") {
   if (!HaveNvrtc()) return;
   auto files = ReadProblemFolder(KERNELCAST_SOURCE_DIR "/examples/problems/transpose");
   REQUIRE(files.ok());
@@ -142,8 +141,8 @@ TEST_CASE("What was compiled is followed on the virtual GPU, also from the cache
     auto plan = worker::PlanSimulation(*problem, reference.launches, reference.workspace_bytes,
                                        reference.tunables, axes, *cubin);
     REQUIRE(plan.ok());
-    const auto simulations =
-        fixture.compiler().Simulate(success.ptx, {*plan}, "NVIDIA H200", "sm_90a", CancelToken());
+    const auto simulations = fixture.compiler().Simulate(success.ptx, {*plan}, {}, "NVIDIA H200",
+                                                         "sm_90a", CancelToken());
     REQUIRE(simulations.ok());
     REQUIRE(simulations->size() == 1);
     CHECK((*simulations)[0].gpu == "NVIDIA H200");
@@ -166,7 +165,7 @@ TEST_CASE("What was compiled is followed on the virtual GPU, also from the cache
   CHECK(fact("estimated_ns") > 1000);
 }
 
-TEST_CASE("A kernel becomes a cubin with facts, once", "[integration]") {
+TEST_CASE("A kernel is compiled once to a cubin with facts", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const CompileResult first = fixture.Compile(kScale, {}, kScaleLaunch);
@@ -184,7 +183,7 @@ TEST_CASE("A kernel becomes a cubin with facts, once", "[integration]") {
   CHECK(Fact(success.facts, "launch_occupancy") == Approx(1));
   CHECK(Fact(success.facts, "conversions") >= 1);
 
-  // Another launch is other facts of the same cubin.
+  // Another launch gives other facts for the same cubin.
   const CompileResult second = fixture.Compile(kScale, {}, {{"scale", 32, 0}});
   CHECK(second.cached);
   const auto& shared = std::get<CompileSuccess>(second.result);
@@ -195,7 +194,7 @@ TEST_CASE("A kernel becomes a cubin with facts, once", "[integration]") {
   CHECK(found->content == success.artifact.content);
 }
 
-TEST_CASE("The sandbox is complete where this machine allows it", "[integration]") {
+TEST_CASE("The sandbox is complete where the machine allows it", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   CHECK(fixture.compiler().missing_protections().empty());
@@ -207,8 +206,7 @@ TEST_CASE("The sandbox is complete where this machine allows it", "[integration]
   CHECK_FALSE(toolchain.ArchitectureOf(3, 5).has_value());
 }
 
-TEST_CASE("Every architecture that NVRTC says it knows compiles inside the sandbox",
-          "[integration]") {
+TEST_CASE("Every architecture that NVRTC reports compiles in the sandbox", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   for (const std::string& architecture : fixture.compiler().toolchain().architectures) {
@@ -221,7 +219,7 @@ TEST_CASE("Every architecture that NVRTC says it knows compiles inside the sandb
   CHECK_THAT(unknown.log, Catch::Contains("does not compile for sm_42"));
 }
 
-TEST_CASE("What sources for nvcc include is there", "[integration]") {
+TEST_CASE("The headers that nvcc sources include are available", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const std::string body =
@@ -245,7 +243,7 @@ TEST_CASE("What sources for nvcc include is there", "[integration]") {
   }
 }
 
-TEST_CASE("Every allowed flag is one that NVRTC takes", "[integration]") {
+TEST_CASE("NVRTC accepts every allowed flag", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   for (const char* flag : {"-std=c++17",
@@ -277,14 +275,14 @@ TEST_CASE("Every allowed flag is one that NVRTC takes", "[integration]") {
                            "-maxrregcount=32",
                            "-DTILE=32"}) {
     INFO(flag);
-    // The assembler's report must survive other options for it.
+    // The assembler's report must survive other assembler options.
     CHECK(Fact(fixture.Success(kScale, {flag}, kScaleLaunch).facts, "registers") >= 4);
   }
   const CompileError refused = fixture.Refusal(kScale, {"-I/etc"}, kScaleLaunch);
   CHECK(refused.stage == CompileStage::kAdmission);
 }
 
-TEST_CASE("A macro of the command line reaches the source", "[integration]") {
+TEST_CASE("A command-line macro reaches the source", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const std::string source =
@@ -295,7 +293,7 @@ TEST_CASE("A macro of the command line reaches the source", "[integration]") {
   CHECK(Fact(fixture.Success(source, {"-DTILE=128"}).facts, "static_shared_bytes") == 512);
 }
 
-TEST_CASE("What does not compile is a result with the compiler's words", "[integration]") {
+TEST_CASE("A compile failure is a result with the compiler's messages", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const CompileError error = fixture.Refusal("__global__ void k() { nonsense; }\n");
@@ -310,11 +308,11 @@ TEST_CASE("What does not compile is a result with the compiler's words", "[integ
       "extern \"C\" __global__ void k(float* y) { __shared__ float s[90000]; s[y[0] > 0] = 1; "
       "__syncthreads(); y[0] = s[1]; }\n");
   CHECK_THAT(shared.log, Catch::Contains("shared data"));
-  // The process that refused goes on.
+  // The process that refused still works.
   fixture.Success(kScale, {}, kScaleLaunch);
 }
 
-TEST_CASE("A kernel that is launched must be in the source", "[integration]") {
+TEST_CASE("A launched kernel must be in the source", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const std::string source =
@@ -328,7 +326,7 @@ TEST_CASE("A kernel that is launched must be in the source", "[integration]") {
                             Catch::Contains("_Z7mangledPi") && Catch::Contains("extern \"C\""));
 }
 
-TEST_CASE("A source reads no file of the host", "[integration]") {
+TEST_CASE("A source cannot read host files", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const std::string kernel = "\nextern \"C\" __global__ void k(int* p) { *p = 1; }\n";
@@ -337,16 +335,16 @@ TEST_CASE("A source reads no file of the host", "[integration]") {
         "#define F \"/etc/passwd\"\n#include F", "#embed \"/etc/passwd\"", "#import <x>",
         "#include \"etc/passwd\"", "#include <stdlib.hpp>", "#line 1 \"/etc/passwd\"",
         "# 1 \"/etc/passwd\"", "%:include \"/etc/passwd\"", "#include_next <mma.h>",
-        "#pragma GCC dependency \"/etc/passwd\""}) {
+        "#pragma GCC dependency \"/etc/passwd\"", "#if __has_include(\"/etc/passwd\")\n#endif",
+        "#if __has_include(</etc/passwd>)\n#endif"}) {
     INFO(line);
     const CompileError error = fixture.Refusal(line + kernel);
     CHECK(error.stage == CompileStage::kAdmission);
     CHECK(error.log.find("root:") == std::string::npos);
   }
-  // A file that is there looks to the compiler as if it were not.
+  // The compiler cannot see an existing host file.
   const CompileError there = fixture.Refusal(
-      "#if __has_include(\"/etc/passwd\") || __has_include(</etc/passwd>) || "
-      "__has_include(\"etc/passwd\")\n#error there\n#else\n#error not there\n#endif\n" +
+      "#if __has_include(\"etc/passwd\")\n#error there\n#else\n#error not there\n#endif\n" +
       kernel);
   CHECK_THAT(there.log, Catch::Contains("not there"));
   const CompileError assembly = fixture.Refusal(
@@ -354,7 +352,7 @@ TEST_CASE("A source reads no file of the host", "[integration]") {
   CHECK(assembly.log.find("root:") == std::string::npos);
 }
 
-// Something of an example problem that is to compile.
+// A program of an example problem to compile.
 struct ExampleProgram {
   std::string description;
   std::string source;
@@ -369,8 +367,8 @@ ExampleProgram FromProgram(const std::string& description, const KernelProgram& 
           LaunchShapesOf(program.launches, {}), architecture};
 }
 
-// References, oracles and the first and the last point of each template for sm_90a; references,
-// oracles and the last point for sm_80, and for sm_89 those that may differ in between.
+// References, oracles, and the first and last point of each template for sm_90a; references,
+// oracles and the last point for sm_80; for sm_89 those that may differ in between.
 std::vector<ExampleProgram> ExamplePrograms() {
   std::vector<ExampleProgram> programs;
   for (const auto& folder :
@@ -421,7 +419,7 @@ std::vector<ExampleProgram> ExamplePrograms() {
   return programs;
 }
 
-TEST_CASE("What the example problems have for cuda compiles for every architecture",
+TEST_CASE("The CUDA parts of the example problems compile for every architecture",
           "[integration]") {
   if (!HaveNvrtc()) return;
   CudaCompilerOptions options;
@@ -483,8 +481,7 @@ TEST_CASE("Threads compile in parallel, each source once", "[integration]") {
   CHECK(cached == 9);
 }
 
-TEST_CASE("A source that compiles for ever is stopped, and the next has a fresh compiler",
-          "[integration]") {
+TEST_CASE("An endless compile is stopped and the next one gets a fresh compiler", "[integration]") {
   if (!HaveNvrtc()) return;
   CudaCompilerOptions options;
   options.timeout_ns = 1'500'000'000;
@@ -507,7 +504,7 @@ TEST_CASE("A source that compiles for ever is stopped, and the next has a fresh 
   CHECK(after[0] != before[0]);
 }
 
-TEST_CASE("A source that wants all memory is stopped", "[integration]") {
+TEST_CASE("A source that exhausts memory is stopped", "[integration]") {
   if (!HaveNvrtc()) return;
   CudaCompilerOptions options;
   options.process.max_memory_bytes = 600 << 20;
@@ -524,8 +521,7 @@ TEST_CASE("A source that wants all memory is stopped", "[integration]") {
   fixture.Success(kScale, {}, kScaleLaunch);
 }
 
-TEST_CASE("A compiler that is killed while it waits is replaced, and nobody notices",
-          "[integration]") {
+TEST_CASE("A compiler killed while idle is replaced unnoticed", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const std::vector<pid_t> before = CompilerProcesses();
@@ -538,15 +534,14 @@ TEST_CASE("A compiler that is killed while it waits is replaced, and nobody noti
   CHECK(CompilerProcesses()[0] != before[0]);
 }
 
-TEST_CASE("A compiler that is killed at work is a limit that was hit, and not remembered",
-          "[integration]") {
+TEST_CASE("A compiler killed at work counts as a limit hit and is not cached", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   const pid_t victim = CompilerProcesses().at(0);
   kill(victim, SIGSTOP);
   bool killed = false;
   std::thread killer([&] {
-    // It cannot answer, so what is compiling waits for this.
+    // A stopped process cannot answer, so the running compile waits.
     killed = kill(victim, SIGKILL) == 0;
   });
   const CompileResult unlucky = fixture.Compile(kScale, {}, kScaleLaunch);
@@ -559,7 +554,7 @@ TEST_CASE("A compiler that is killed at work is a limit that was hit, and not re
   fixture.Success(kScale, {}, kScaleLaunch);
 }
 
-TEST_CASE("A compiler is replaced after so many compiles", "[integration]") {
+TEST_CASE("A compiler is replaced after a fixed number of compiles", "[integration]") {
   if (!HaveNvrtc()) return;
   CudaCompilerOptions options;
   options.compiles_per_process = 2;
@@ -573,7 +568,7 @@ TEST_CASE("A compiler is replaced after so many compiles", "[integration]") {
   CHECK(CompilerProcesses().at(0) != first);
 }
 
-TEST_CASE("Who has left gets no answer, and his compiler is stopped", "[integration]") {
+TEST_CASE("A caller that left gets no answer and its compile is stopped", "[integration]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   CancelToken gone;
@@ -591,7 +586,7 @@ TEST_CASE("Who has left gets no answer, and his compiler is stopped", "[integrat
   CHECK(CompilerProcesses().empty());
 }
 
-TEST_CASE("The same source gives the same cubin in another process", "[integration]") {
+TEST_CASE("A source gives the same cubin in another process", "[integration]") {
   if (!HaveNvrtc()) return;
   const std::string source =
       "namespace { __device__ int hidden; template <class T> __device__ T f(T t) { return t + "
@@ -603,7 +598,7 @@ TEST_CASE("The same source gives the same cubin in another process", "[integrati
   CHECK(one.Success(source).artifact.content == two.Success(source).artifact.content);
 }
 
-TEST_CASE("What is missing is said", "[integration]") {
+TEST_CASE("Missing tools are reported", "[integration]") {
   const TemporaryFolder folder("cuda");
   const auto make = [&](const CudaCompilerOptions& options) {
     auto artifacts = ArtifactCache::Open(folder.File("artifacts"), 1 << 20);

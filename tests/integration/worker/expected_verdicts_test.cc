@@ -1,4 +1,4 @@
-// What verification makes of the template spaces of the example problems on the cpu target.
+// Verification outcomes of the example problems' template spaces on the cpu target.
 #include "common/domain/expected_verdicts.h"
 
 #include <catch2/catch.hpp>
@@ -26,10 +26,10 @@ std::string Outcome(CpuFixture& fixture, const Candidate& candidate) {
   return std::string(OutcomeName(measurement->outcome));
 }
 
-TEST_CASE("Points of the cpu template spaces get the verdicts that are expected", "[integration]") {
+TEST_CASE("Points of the cpu template spaces get their expected verdicts", "[integration]") {
   const auto folder = GENERATE(from_range(ProblemsWithVerdicts(kCpuTargetName)));
   CpuFixture fixture(folder, [](worker::CpuTargetOptions& options) {
-    // Nobody looks at the times.
+    // The times are not used.
     options.measure.screen = {.runners = 1,
                               .half_width = 1,
                               .block_ns = 1'000'000,
@@ -40,7 +40,7 @@ TEST_CASE("Points of the cpu template spaces get the verdicts that are expected"
     options.measure.warm_up_ns = 0;
     options.measure.warm_up_calls = 1;
     options.measure.unstable_half_width = 10;
-    // And the machine may have other things to do.
+    // The machine may be busy.
     options.measure.min_call_limit_ns = 60'000'000'000;
     options.measure.max_call_limit_ns = 60'000'000'000;
     options.measure.load_limit_ns = 60'000'000'000;

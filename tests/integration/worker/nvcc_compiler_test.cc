@@ -39,6 +39,8 @@ class Fixture {
     options.work_directory = folder_.path().string();
     options.include_directories = {KERNELCAST_SOURCE_DIR "/common/candidate_abi"};
     options.limits = limits;
+    options.sandbox.program = KERNELCAST_BIN_DIR "/kernelcast-compiler-sandbox";
+    options.sandbox.uid = 65534;
     auto compiler = NvccCompiler::Make(options, *cache_);
     INFO(compiler.status().ToString());
     REQUIRE(compiler.ok());
@@ -69,12 +71,12 @@ bool HaveNvcc() {
   const auto toolkit = FindCudaToolkit({KERNELCAST_CUDA_HOME});
   const bool have = toolkit.ok() && !toolkit->nvcc.empty();
   if (!have) {
-    WARN("no nvcc beside the headers that this was built with: nothing is tried");
+    WARN("no nvcc next to the headers of this build: nothing is tested");
   }
   return have;
 }
 
-TEST_CASE("nvcc makes an object with the entry, and facts of its device code", "[integration]") {
+TEST_CASE("nvcc produces an object with the entry and facts of its device code", "[integration]") {
   if (!HaveNvcc()) return;
   Fixture fixture;
   const CompileResult result = fixture.Compile(kGood);
@@ -88,7 +90,7 @@ TEST_CASE("nvcc makes an object with the entry, and facts of its device code", "
   CHECK(success.artifact.artifact_id == fixture.compiler().ArtifactId(kGood, {}, "sm_90a"));
   const auto object = PrepareObject(success.artifact.content);
   REQUIRE(object.ok());
-  // That of the runtime, which registers the device code.
+  // The runtime's initialiser, which registers the device code.
   CHECK(object->init_array_entries > 0);
   CHECK(success.facts.schema == kCudaPtxSchemaId);
   CHECK(result.compile_ns > 0);
@@ -96,7 +98,7 @@ TEST_CASE("nvcc makes an object with the entry, and facts of its device code", "
   CHECK(fixture.Compile(kGood, {}, "sm_80").cached == false);
 }
 
-TEST_CASE("A host-launched source that does not compile says where", "[integration]") {
+TEST_CASE("A host-launched compile error reports its location", "[integration]") {
   if (!HaveNvcc()) return;
   Fixture fixture;
   const CompileError device = fixture.Error("__global__ void k() { undeclared = 1; }\n");
@@ -111,7 +113,7 @@ TEST_CASE("A host-launched source that does not compile says where", "[integrati
   CHECK_THAT(linked.log, Catch::Contains("nowhere"));
 }
 
-TEST_CASE("A host-launched source reads no file of the host", "[integration]") {
+TEST_CASE("A host-launched source cannot read host files", "[integration]") {
   if (!HaveNvcc()) return;
   Fixture fixture;
   const auto refused = [&](const std::string& source, const std::vector<std::string>& flags = {}) {
@@ -123,15 +125,18 @@ TEST_CASE("A host-launched source reads no file of the host", "[integration]") {
   refused("#include \"/etc/passwd\"\n");
   refused("#include \"../../../../etc/passwd\"\n");
   refused(std::string("#define F \"/etc/passwd\"\n#include F\n") + kGood);
-  // In pieces, so that no look at the source finds it.
+  // Split into pieces so that scanning the source does not find it.
   refused(std::string(kGood) + "asm(\".inc\" \"bin \\\"/etc/passwd\\\"\");\n");
   refused(std::string(kGood) + "asm(\".inc\" \"lude \\\"/etc/passwd\\\"\");\n");
   refused(std::string(kGood) +
           "__global__ void k() { asm(\".inc\" \"lude \\\"/etc/passwd\\\"\"); }\n");
+  refused(std::string(kGood) + "__asm__(\".inc/**/bin \\\"/etc/passwd\\\"\");\n");
+  refused(std::string(kGood) +
+          "__asm__(\".section .gnu.lto_.opts,\\\"e\\\",@progbits\\n.byte 1\\n.text\");\n");
   refused(kGood, {"-Xcompiler=-include/etc/passwd"});
 }
 
-TEST_CASE("An nvcc that takes too long is stopped", "[integration]") {
+TEST_CASE("A slow nvcc is stopped", "[integration]") {
   if (!HaveNvcc()) return;
   CompilerLimits limits = NvccOptions().limits;
   limits.timeout_ns = 200'000'000;
@@ -140,7 +145,7 @@ TEST_CASE("An nvcc that takes too long is stopped", "[integration]") {
   CHECK(error.stage == CompileStage::kLimit);
 }
 
-TEST_CASE("What host-launched candidates lack is said", "[integration]") {
+TEST_CASE("Missing requirements of host-launched candidates are reported", "[integration]") {
   const TemporaryFolder folder("nvcc");
   auto artifacts = ArtifactCache::Open(folder.File("artifacts"), 1 << 20);
   REQUIRE(artifacts.ok());
@@ -154,6 +159,8 @@ TEST_CASE("What host-launched candidates lack is said", "[integration]") {
   if (!HaveNvcc()) return;
   options.toolkit = *FindCudaToolkit({KERNELCAST_CUDA_HOME});
   options.toolkit.nvcc = "/bin/true";
+  options.work_directory = folder.path().string();
+  options.sandbox.program = KERNELCAST_BIN_DIR "/kernelcast-compiler-sandbox";
   CHECK(absl::StartsWith(NvccCompiler::Make(options, cache).status().message(),
                          "/bin/true does not work"));
 }

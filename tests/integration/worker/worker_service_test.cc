@@ -32,7 +32,7 @@ using std::chrono::seconds;
 constexpr auto kCallLimit = seconds(60);
 constexpr const char* kCandidates = "tests/candidates/iterated_map/candidates/";
 
-// The worker as a process of its own, with a stub.
+// The worker as a separate process, with a stub.
 class Worker {
  public:
   explicit Worker(std::vector<std::string> arguments = {})
@@ -112,7 +112,7 @@ std::string Hanging() {
                       SourceFile(absl::StrCat(kCandidates, "crash.cc")));
 }
 
-// Takes the compiler far longer than any deadline here.
+// Takes the compiler far longer than any deadline in this test.
 std::string CompilesForEver() {
   return R"(#include <kernelcast/candidate.h>
 template <int N, int M> struct Bomb {
@@ -142,7 +142,7 @@ v1::CompileRequest CompileOf(const Candidate& candidate) {
   return request;
 }
 
-// Processes whose parent is `parent`, by name.
+// Child processes of `parent` with this name.
 std::vector<pid_t> Children(pid_t parent, const std::string& name) {
   std::vector<pid_t> found;
   std::error_code ignored;
@@ -165,6 +165,10 @@ std::vector<pid_t> Children(pid_t parent, const std::string& name) {
   return found;
 }
 
+int64_t Ns(const google::protobuf::Duration& duration) {
+  return duration.seconds() * 1'000'000'000 + duration.nanos();
+}
+
 TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
   Worker worker;
   const v1::WorkerDescription description = worker.Describe();
@@ -180,6 +184,17 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
   CHECK(target.architecture().find("x86-64/") == 0);
   CHECK_FALSE(target.toolchain().empty());
   CHECK_FALSE(target.device().model().empty());
+  REQUIRE(target.peaks_size() == 5);
+  for (const v1::DevicePeak& peak : target.peaks()) {
+    INFO(peak.DebugString());
+    CHECK_FALSE(peak.name().empty());
+    CHECK(peak.per_second() > 0);
+    CHECK(peak.source() == v1::DevicePeak::SOURCE_MEASURED);
+    CHECK_FALSE(peak.detail().empty());
+  }
+  CHECK(target.peaks(0).working_set_bytes() == 32 << 10);
+  REQUIRE(target.devices_size() == 1);
+  CHECK(target.devices(0).peaks_size() == target.peaks_size());
   CHECK(description.measure_credits() > 0);
   CHECK_FALSE(description.draining());
   CHECK(description.protocol_version() == kProtocolVersion);
@@ -214,7 +229,7 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
   REQUIRE(worker.Compile(reference, &reference_reply).ok());
   CHECK(reference_reply.has_success());
 
-  // With the artefact as sent, by its name only, and not at all.
+  // With the artefact as sent, by name only, and without it.
   for (int way = 0; way < 3; ++way) {
     INFO("way " << way);
     v1::MeasureRequest request = MeasureOf(candidate, absl::StrCat("m", way));
@@ -233,12 +248,16 @@ TEST_CASE("A worker describes itself, takes a problem, compiles and measures") {
     }
     CHECK(reply.request_id() == absl::StrCat("m", way));
     CHECK(reply.measurement().candidate_id() == candidate.candidate_id);
-    CHECK(reply.measurement().protocol_version() == "cpu/1");
+    CHECK(reply.measurement().protocol_version() == "cpu/3");
+    // The first candidate of a problem pays for its preparation.
+    const int64_t preparing_ns = Ns(reply.measurement().preparation_time());
+    CHECK((preparing_ns > 1'000'000) == (way == 0));
+    CHECK(preparing_ns < Ns(reply.measurement().device_time()));
     CHECK((reply.measurement().has_ok() || reply.measurement().has_environment_unstable()));
   }
 }
 
-TEST_CASE("Requests that cannot be served are answered with the right code") {
+TEST_CASE("Requests that cannot be served get the right code") {
   Worker worker;
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   const Candidate candidate = MakeCandidate(problem, Good());
@@ -277,7 +296,7 @@ TEST_CASE("Requests that cannot be served are answered with the right code") {
   CHECK(worker.Measure(no_artifact, &measured).error_code() ==
         grpc::StatusCode::FAILED_PRECONDITION);
 
-  // A source that does not compile is a reply of either call.
+  // A source that does not compile is a reply of both calls.
   const Candidate broken = MakeCandidate(problem, "int x = ;\n");
   REQUIRE(worker.Compile(CompileOf(broken), &compiled).ok());
   CHECK(compiled.error().stage() == v1::CompileError::STAGE_COMPILER);
@@ -286,7 +305,7 @@ TEST_CASE("Requests that cannot be served are answered with the right code") {
   CHECK(measured.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
 }
 
-TEST_CASE("A deadline stops what runs, and the next request is served") {
+TEST_CASE("A deadline stops running work and the next request is served") {
   Worker worker;
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -325,7 +344,7 @@ TEST_CASE("A caller that leaves frees the worker for others") {
   CHECK(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &good).ok());
 }
 
-TEST_CASE("A full worker says when to come back") {
+TEST_CASE("A full worker gives a retry delay") {
   Worker worker({"--measure-credits", "1", "--compile-credits", "1"});
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -349,7 +368,7 @@ TEST_CASE("A full worker says when to come back") {
   first.join();
 }
 
-TEST_CASE("A stream answers every request by its id, whatever becomes of it") {
+TEST_CASE("A stream answers every request by its id, whatever the outcome") {
   Worker worker({"--measure-credits", "8"});
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -379,7 +398,7 @@ TEST_CASE("A stream answers every request by its id, whatever becomes of it") {
   CHECK(replies["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
 }
 
-TEST_CASE("A stream of compiles answers every request by its id, whatever becomes of it") {
+TEST_CASE("A compile stream answers every request by its id, whatever the outcome") {
   Worker worker({"--compile-credits", "8"});
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -420,7 +439,7 @@ TEST_CASE("A stream of compiles answers every request by its id, whatever become
   CHECK(results["empty"].error().code() == static_cast<int>(grpc::StatusCode::UNIMPLEMENTED));
 }
 
-TEST_CASE("A runner that is killed from outside harms nobody else") {
+TEST_CASE("Killing a runner from outside affects no other candidate") {
   Worker worker;
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -435,7 +454,7 @@ TEST_CASE("A runner that is killed from outside harms nobody else") {
   INFO(status.error_message());
   CHECK(status.ok());
 
-  // A candidate's process, in the middle of a call.
+  // A candidate's process in the middle of a call.
   grpc::Status killed;
   v1::MeasureReply killed_reply;
   std::thread caller([&] {
@@ -452,7 +471,7 @@ TEST_CASE("A runner that is killed from outside harms nobody else") {
   REQUIRE(worker.Measure(MeasureOf(MakeCandidate(problem, Good())), &reply).ok());
 }
 
-TEST_CASE("A worker that is killed leaves no runner behind and starts again on its cache") {
+TEST_CASE("A killed worker leaves no runner behind and restarts on its cache") {
   Worker worker;
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -472,7 +491,7 @@ TEST_CASE("A worker that is killed leaves no runner behind and starts again on i
   CHECK(compiled.cached());
 }
 
-TEST_CASE("A draining worker ends what it has begun and takes nothing more") {
+TEST_CASE("A draining worker finishes its running jobs and accepts no more") {
   Worker worker;
   const Problem problem = LoadProblem("tests/candidates/iterated_map");
   worker.Put(problem);
@@ -482,7 +501,7 @@ TEST_CASE("A draining worker ends what it has begun and takes nothing more") {
   v1::MeasureReply reply;
   std::thread caller(
       [&] { status = worker.Measure(MeasureOf(MakeCandidate(problem, Hanging())), &reply); });
-  // Its process runs beside the reference's: it has begun, and is not only being compiled.
+  // Its process runs next to the reference's, so it is past compilation.
   CHECK(
       Eventually([&] { return Children(worker.service().pid(), "kernelcast-runn").size() >= 2; }));
   CHECK(worker.service().Terminate() == 0);
@@ -492,7 +511,7 @@ TEST_CASE("A draining worker ends what it has begun and takes nothing more") {
   CHECK(reply.measurement().has_timeout());
 }
 
-TEST_CASE("A draining worker hands back at once what it has queued and not begun") {
+TEST_CASE("A draining worker hands back its queued jobs immediately") {
   const TemporaryFolder folder("records");
   const RecordedProblem recorded = MakeRecordedProblem(6, 5);
   WriteRecords(recorded, folder.File("records.jsonl"));
@@ -523,13 +542,13 @@ TEST_CASE("A draining worker hands back at once what it has queued and not begun
     const Outcome handed_back = calls[i].get();
     CHECK(absl::IsUnavailable(handed_back.status));
     CHECK(IsNotStarted(handed_back.status));
-    // Before the one that was running had ended, and so before its turn.
+    // Handed back before the running one ended, so before its turn.
     CHECK(handed_back.time < first.time);
     CHECK(handed_back.time - begun < seconds(2));
   }
 }
 
-TEST_CASE("Recorded measurements are replayed under the name of their target") {
+TEST_CASE("Recorded measurements are replayed under their target's name") {
   const TemporaryFolder folder("records");
   const RecordedProblem recorded = MakeRecordedProblem(6, 5);
   WriteRecords(recorded, folder.File("records.jsonl"));
@@ -561,7 +580,7 @@ TEST_CASE("Recorded measurements are replayed under the name of their target") {
   CHECK(reply.error().log().find("not recorded") != std::string::npos);
 }
 
-TEST_CASE("Thousands of recorded measurements a second go over one stream") {
+TEST_CASE("One stream carries thousands of recorded measurements per second") {
   const TemporaryFolder folder("records");
   const RecordedProblem recorded = MakeRecordedProblem(40, 25);
   WriteRecords(recorded, folder.File("records.jsonl"));
@@ -591,7 +610,7 @@ TEST_CASE("Thousands of recorded measurements a second go over one stream") {
   CHECK(answered.size() == kRounds * recorded.candidates.size());
   const double elapsed =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  // Far below what is seen on an idle machine, so that a busy one passes.
+  // Far below the rate of an idle machine, so that a busy one passes.
   CHECK(static_cast<double>(answered.size()) / elapsed > 500);
 }
 

@@ -15,6 +15,8 @@
   const body = list.tBodies[0];
   const rows = [...body.rows];
   const candidates = data.candidates;
+  // The page's rows are candidates; `i` of each is the evaluation that stands.
+  const rowOf = new Map(data.rows.map((row) => [row.candidate, row]));
   const initial = rows.slice();
 
   // Everything reaches the page as text, never as markup.
@@ -91,32 +93,52 @@
     const bins = data.bin_schemes[f.scheme] || [];
     const grid = el('div', { class: 'bins' });
     const add = (label, p, style) => grid.append(el('span', {}, label), el('i', { class: style, style: (p * 100).toFixed(1) + '%' }), el('span', {}, percent(p)));
-    f.p.forEach((p, i) => add(bins[i] ? bins[i].interval : 'bin ' + (i + 1), p, i + 1 === f.predicted_bin ? 'defer' : 'boot'));
-    add('fails', f.failure, 'reject');
+    f.p.forEach((p, i) => add(bins[i] ? bins[i].interval : 'bin ' + (i + 1), p, i + 1 === f.predicted_bin ? 'deferred' : 'bootstrap'));
+    add('fails', f.failure, 'rejected');
     return part('Forecast', grid, definitions([
       ['expected', times(2 ** f.log2) + ', one deviation ' + times(2 ** (f.log2 - f.sd)) + ' to ' + times(2 ** (f.log2 + f.sd))],
       ['made by', f.backend], ['calibrator', f.calibrator], ['labels seen', f.labels], ['relative to', f.baseline], ['rationale', f.rationale]]));
   };
 
-  const story = (candidate) => {
+  const measurementPart = (candidate, title) => {
+    const m = candidate.measurement;
+    return part(title, definitions([
+      ['outcome', candidate.failure || m.outcome.replace(/_/g, ' ')], ['speedup', m.speedup ? ratio(m.speedup) : ''], ['verdict', m.comparison],
+      ['level', m.level], ['device time', m.device_ms === null ? '' : time(m.device_ms * 1e6) + (candidate.reused ? ' (earlier, reused)' : '')],
+      ['processes', m.runners], ['checks', m.cases]]));
+  };
+
+  const timings = (candidate, title) => {
+    const m = candidate.measurement;
+    if (!m || !m.shapes || !m.shapes.length) return [];
+    const table = el('table', {}, el('tr', {}, el('th', {}, 'shape'), el('th', { class: 'n' }, 'median'), el('th', { class: 'n' }, 'reference'),
+      el('th', {}, 'speedup'), el('th', { class: 'n' }, 'blocks'), el('th', {}, 'ended by')));
+    for (const s of m.shapes) {
+      table.append(el('tr', {}, el('td', {}, s.shape), el('td', { class: 'n' }, time(s.candidate_ns)), el('td', { class: 'n' }, time(s.reference_ns)),
+        el('td', {}, ratio(s.speedup)), el('td', { class: 'n' }, s.blocks + (s.discarded ? ' + ' + s.discarded + ' discarded' : '')), el('td', {}, s.stop)));
+    }
+    return [el('h3', {}, title), table];
+  };
+
+  const story = (row) => {
+    const candidate = candidates[row.candidate];
+    const finals = (row.confirmations || []).map((i) => candidates[i]);
     const box = el('div', { class: 'story' });
     const d = candidate.decision;
     box.append(part('Decision', definitions([
       ['decided', d ? d.kind + ': ' + d.reason.replace(/_/g, ' ') : '–'],
       ['P(beats the best)', d ? percent(d.win) : ''], ['threshold', d ? percent(d.threshold) : ''],
       ['audit propensity', d ? percent(d.propensity) : ''], ['best at the time', d && d.incumbent ? times(d.incumbent) : 'none'],
-      ['policy', d ? d.policy : ''], ['candidate', candidate.id], ['derived from', candidate.parent], ['request', candidate.request_id],
+      ['before', (row.others || []).map((i) => candidates[i].decision ? candidates[i].decision.reason.replace(/_/g, ' ') : candidates[i].fate).join(', ')],
+      ['policy', d ? d.policy : ''], ['candidate', candidate.id], ['origin', candidate.origin], ['derived from', candidate.parent], ['request', candidate.request_id],
       ['flags', (candidate.flags || []).join(' ')],
       ['took', candidate.settled_ms && candidate.accepted_ms ? ((candidate.settled_ms - candidate.accepted_ms) / 1000).toFixed(2) + ' s from accepted to settled' : '']])));
     box.append(forecastPart(candidate));
-    const m = candidate.measurement;
-    if (m) {
-      const measured = part('Measurement', definitions([
-        ['outcome', candidate.failure || m.outcome.replace(/_/g, ' ')], ['speedup', m.speedup ? ratio(m.speedup) : ''], ['verdict', m.comparison],
-        ['level', m.level + (candidate.confirmation ? ', confirms an earlier measurement' : '')],
-        ['device time', m.device_ms === null ? '' : time(m.device_ms * 1e6) + (candidate.reused ? ' (earlier, reused)' : '')],
-        ['processes', m.runners], ['checks', m.cases]]));
-      box.append(measured);
+    if (candidate.measurement) {
+      const box2 = measurementPart(candidate, finals.length ? 'Screening' : 'Measurement');
+      for (const final of finals) box2.append(...measurementPart(final, 'Final').childNodes);
+      if (row.final && !finals.length) box2.append(el('h3', {}, 'Final'), definitions([['speedup', ratio(row.final)]]));
+      box.append(box2);
     } else {
       box.append(part('Measurement', el('p', { class: 'muted' }, candidate.fate === 'pruned' ? 'not measured: settled on the forecast'
         : candidate.rejection ? 'not measured: ' + candidate.rejection : 'not measured: ' + (candidate.failure || 'rejected'))));
@@ -125,15 +147,8 @@
     const facts = factTable(candidate);
     if (facts) box.append(facts);
     const outcome = el('div', { class: facts ? 'two' : 'full' });
-    if (m && m.shapes && m.shapes.length) {
-      const table = el('table', {}, el('tr', {}, el('th', {}, 'shape'), el('th', { class: 'n' }, 'median'), el('th', { class: 'n' }, 'reference'),
-        el('th', {}, 'speedup'), el('th', { class: 'n' }, 'blocks'), el('th', {}, 'ended by')));
-      for (const s of m.shapes) {
-        table.append(el('tr', {}, el('td', {}, s.shape), el('td', { class: 'n' }, time(s.candidate_ns)), el('td', { class: 'n' }, time(s.reference_ns)),
-          el('td', {}, ratio(s.speedup)), el('td', { class: 'n' }, s.blocks + (s.discarded ? ' + ' + s.discarded + ' discarded' : '')), el('td', {}, s.stop)));
-      }
-      outcome.append(el('h3', {}, 'Timings'), table);
-    }
+    outcome.append(...timings(candidate, finals.length ? 'Timings, screening' : 'Timings'));
+    for (const final of finals) outcome.append(...timings(final, 'Timings, final'));
     if (words) outcome.append(el('h3', {}, candidate.log ? 'The compiler’s words' : 'Feedback'), el('pre', { class: 'log' }, words));
     if (outcome.childNodes.length) box.append(outcome);
     const source = el('div', { class: 'full' }, el('h3', {}, 'Source'));
@@ -152,7 +167,7 @@
     const button = row.querySelector('.open');
     if (button.getAttribute('aria-expanded') === 'true') { close(row); return; }
     button.setAttribute('aria-expanded', 'true');
-    const cell = el('td', { colspan: 6 }, story(candidates[Number(row.dataset.i)]));
+    const cell = el('td', { colspan: row.cells.length }, story(rowOf.get(Number(row.dataset.i))));
     row.after(el('tr', { class: 'more' }, cell));
   };
   body.addEventListener('click', (event) => {
@@ -160,35 +175,40 @@
     if (row && !String(window.getSelection())) toggle(row);
   });
 
-  const reasons = { low_confidence: 'deferred', promising: 'promoted', audit: 'audited' };
-  const texts = candidates.map((c) => [c.origin, c.id, c.request_id, c.failure, c.rejection, c.decision && c.decision.reason.replace(/_/g, ' '),
+  const texts = candidates.map((c) => [c.name, c.origin, c.id, c.request_id, c.failure, c.rejection, c.decision && c.decision.reason.replace(/_/g, ' '),
     c.fate, (c.flags || []).join(' '), Object.entries(c.tunables || {}).map(([k, v]) => k + '=' + v).join(' ')].join(' ').toLowerCase());
   const kinds = candidates.map((c) => {
-    const kind = new Set(c.superseded ? ['all'] : ['all', c.fate]);
-    if (c.confirmation || c.superseded) return kind;
+    const kind = new Set(['all', c.fate]);
     if (c.failure) kind.add('failed');
-    if (c.measurement && !c.reused) kind.add('measured');
-    if (c.measurement && c.decision && reasons[c.decision.reason]) kind.add(reasons[c.decision.reason]);
+    if (c.measurement) kind.add('measured').add(c.route);
     if (c.measurement && c.measurement.speedup && c.measurement.speedup[1] > 1) kind.add('faster');
     return kind;
   });
+  const more = document.getElementById('more');
+  let unfolded = !more;
   const find = document.getElementById('find');
   const shown = document.getElementById('shown');
   const filters = [...document.querySelectorAll('[data-filter]')];
   let active = 'all';
+  // Folded rows are shown once they are asked for, by the button, a filter or a search.
   const apply = () => {
     const wanted = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const asked = unfolded || active !== 'all' || wanted.length > 0;
     let count = 0;
     for (const row of rows) {
       const i = Number(row.dataset.i);
       const show = kinds[i].has(active) && wanted.every((word) => texts[i].includes(word));
-      if (!show) close(row);
+      row.classList.toggle('shown', show && asked);
+      const visible = show && (asked || !row.classList.contains('fold'));
+      if (!visible) close(row);
       row.hidden = !show;
-      if (show) ++count;
+      if (visible) ++count;
     }
     shown.textContent = count === rows.length ? '' : count + ' of ' + rows.length + ' shown';
+    if (more) more.hidden = asked;
     for (const button of filters) button.classList.toggle('on', button.dataset.filter === active);
   };
+  if (more) more.addEventListener('click', () => { unfolded = true; apply(); });
   find.addEventListener('input', apply);
   for (const button of filters) {
     button.addEventListener('click', () => { active = active === button.dataset.filter ? 'all' : button.dataset.filter; apply(); });
@@ -196,10 +216,11 @@
 
   const keys = {
     sequence: (c) => c.sequence,
-    origin: (c) => c.origin,
+    name: (c) => c.name,
     forecast: (c) => c.forecast ? -c.forecast.log2 : Infinity,
     decision: (c) => c.decision ? c.decision.reason : '~',
-    result: (c) => c.measurement && c.measurement.speedup ? -c.measurement.speedup[0] : Infinity,
+    final: (c, row) => row.final ? -row.final[0] : Infinity,
+    screening: (c, row) => row.screening ? -row.screening[0] : Infinity,
     device: (c) => c.measurement && !c.reused ? -c.measurement.device_ms : Infinity
   };
   for (const button of list.querySelectorAll('[data-sort]')) {
@@ -209,7 +230,7 @@
       button.classList.add(up ? 'asc' : 'desc');
       for (const row of rows) close(row);
       const key = keys[button.dataset.sort];
-      const value = new Map(rows.map((row) => [row, key(candidates[Number(row.dataset.i)])]));
+      const value = new Map(rows.map((row) => [row, key(candidates[Number(row.dataset.i)], rowOf.get(Number(row.dataset.i)))]));
       const place = new Map(initial.map((row, index) => [row, index]));
       rows.sort((a, b) => {
         const x = value.get(a), y = value.get(b);
@@ -219,10 +240,16 @@
       body.append(...rows);
     });
   }
-  if (location.hash.startsWith('#k_')) {
-    const index = candidates.findIndex((c) => c.id === location.hash.slice(1));
-    const row = rows.find((r) => Number(r.dataset.i) === index);
-    if (row) { toggle(row); row.scrollIntoView(); }
-  }
+  // #k_... opens the candidate of that id.
+  const follow = () => {
+    const id = location.hash.slice(1);
+    const row = id.startsWith('k_') && rows.find((r) => candidates[Number(r.dataset.i)].id === id);
+    if (!row) return;
+    if (row.classList.contains('fold')) { unfolded = true; apply(); }
+    if (row.querySelector('.open').getAttribute('aria-expanded') !== 'true') toggle(row);
+    row.scrollIntoView();
+  };
   apply();
+  follow();
+  window.addEventListener('hashchange', follow);
 })();

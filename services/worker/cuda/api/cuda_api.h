@@ -12,9 +12,8 @@
 
 namespace kernelcast::worker {
 
-// Member of CudaApi, function of the driver. cuda.h renames many of the latter by macro to the
-// version that its declaration is of (cuMemAlloc is cuMemAlloc_v2); the symbol that is looked up is
-// the renamed one.
+// Member of CudaApi, function of the driver. cuda.h renames many functions by macro to the version
+// that it declares (cuMemAlloc is cuMemAlloc_v2); the renamed symbol is looked up.
 #define KERNELCAST_CUDA_FUNCTIONS(X)                                                        \
   X(Init, cuInit)                                                                           \
   X(DriverGetVersion, cuDriverGetVersion)                                                   \
@@ -75,24 +74,25 @@ namespace kernelcast::worker {
   X(MemSetAccess, cuMemSetAccess)                                                           \
   X(MemGetAllocationGranularity, cuMemGetAllocationGranularity)
 
-// The driver's functions. Thread-safe as the driver is; contexts are current by thread.
+// The driver's functions. As thread-safe as the driver; the current context is per thread.
 struct CudaApi {
 #define KERNELCAST_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   KERNELCAST_CUDA_FUNCTIONS(KERNELCAST_CUDA_MEMBER)
 #undef KERNELCAST_CUDA_MEMBER
 };
 
-// Opens the driver's library at the first call; does not initialise it. NOT_FOUND: there is none.
-// UNIMPLEMENTED: it lacks functions, which the message names. Lives as long as the process.
+// Opens the driver's library at the first call, without initialising it. NOT_FOUND: no driver.
+// UNIMPLEMENTED: the driver lacks functions, which the message names. The table lives as long as
+// the process.
 [[nodiscard]] absl::StatusOr<const CudaApi*> LoadCudaApi();
 
-// The table that `lookup` yields. UNIMPLEMENTED as above.
+// Fills the table from `lookup`. UNIMPLEMENTED: as above.
 [[nodiscard]] absl::StatusOr<CudaApi> FillCudaApi(const SymbolLookup& lookup);
 
-// OK, or "`what`: CUDA_ERROR_NAME: text" with
-//   RESOURCE_EXHAUSTED    no memory left
-//   INVALID_ARGUMENT      what was asked for can never work: arguments, image, launch too large
-//   ABORTED               a kernel failed; the context is of no more use (see IsSticky)
+// Returns OK, or "`what`: CUDA_ERROR_NAME: text" with
+//   RESOURCE_EXHAUSTED    out of memory
+//   INVALID_ARGUMENT      the request can never work: arguments, image, launch too large
+//   ABORTED               a kernel failed; the context is unusable (see IsSticky)
 //   NOT_FOUND             no such symbol
 //   PERMISSION_DENIED     not permitted
 //   UNIMPLEMENTED         not supported here
@@ -100,10 +100,10 @@ struct CudaApi {
 //   INTERNAL              anything else
 [[nodiscard]] absl::Status CudaStatus(const CudaApi& api, CUresult result, std::string_view what);
 
-// "GPU-01234567-89ab-...", as NVIDIA's tools write it.
+// Formats a UUID as NVIDIA's tools do: "GPU-01234567-89ab-...".
 std::string UuidText(const CUuuid& uuid);
 
-// Whether every later call in the context fails with it too.
+// Whether every later call in the context fails with the same error.
 bool IsSticky(CUresult result);
 
 }  // namespace kernelcast::worker

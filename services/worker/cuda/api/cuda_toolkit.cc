@@ -18,7 +18,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The file in one of the folders that starts with `prefix` and whose version is the highest.
+// Returns the file with the highest version, among those in the folders that start with `prefix`.
 std::string FindLibrary(const std::vector<fs::path>& folders, const std::string& prefix) {
   for (const fs::path& folder : folders) {
     fs::path best;
@@ -29,7 +29,7 @@ std::string FindLibrary(const std::vector<fs::path>& folders, const std::string&
       if (name.rfind(prefix, 0) != 0) {
         continue;
       }
-      // "13.0.88" of "libnvrtc.so.13.0.88"; a plain ".so" is version 0.
+      // "13.0.88" for "libnvrtc.so.13.0.88". A plain ".so" is version 0.
       const std::string version = name.substr(prefix.size());
       if (!version.empty() &&
           (version[0] != '.' || version.find_first_not_of(".0123456789") != std::string::npos)) {
@@ -105,7 +105,7 @@ absl::StatusOr<CudaToolkit> FindCudaToolkit(const std::vector<std::string>& home
         FindFolderWith({root / "include", root / "targets/x86_64-linux/include"}, "cuda_fp16.h");
     if (toolkit.nvrtc_builtins.empty() || toolkit.include_directory.empty()) {
       absl::StrAppend(&complaints, complaints.empty() ? "" : "; ", home, ": libnvrtc, but no ",
-                      toolkit.nvrtc_builtins.empty() ? "libnvrtc-builtins.so beside it"
+                      toolkit.nvrtc_builtins.empty() ? "libnvrtc-builtins.so next to it"
                                                      : "include/cuda_fp16.h");
       continue;
     }

@@ -12,7 +12,7 @@ namespace kernelcast::worker {
 namespace {
 
 #if CUPTI_API_VERSION >= 130000
-// What is read of a record lies where it always has.
+// The fields that are read have not moved in newer records.
 static_assert(offsetof(CUpti_ActivityKernel10, name) == offsetof(CuptiKernelRecord, name) &&
               offsetof(CUpti_ActivityKernel10, end) == offsetof(CuptiKernelRecord, end));
 #endif
@@ -63,7 +63,7 @@ absl::StatusOr<CuptiApi> FillCuptiApi(const SymbolLookup& lookup) {
 absl::StatusOr<CuptiApi> LoadCuptiApi(const std::string& path) {
   const std::string host[] = {
       (std::filesystem::path(path).parent_path() / "libnvperf_host.so").string()};
-  // Tracing kernels does without.
+  // Optional: tracing kernels works without it.
   (void)OpenLibrary(host);
   const std::string names[] = {path};
   KC_ASSIGN_OR_RETURN(const SharedLibrary library, OpenLibrary(names));

@@ -1,8 +1,8 @@
 #ifndef KERNELCAST_SERVICES_WORKER_CUDA_API_CUPTI_API_H_
 #define KERNELCAST_SERVICES_WORKER_CUDA_API_CUPTI_API_H_
 
-// NVIDIA's profiling library. Its headers may be missing where the rest of CUDA's are there; then
-// this one declares nothing, and what is built reads no counters.
+// NVIDIA's profiling library. Its headers may be missing even if the other CUDA headers exist. Then
+// this header declares nothing, and the build reads no counters.
 #if defined(KERNELCAST_HAS_CUPTI_HEADERS)
 
 #include <cuda.h>
@@ -52,7 +52,7 @@ namespace kernelcast::worker {
   X(RangeDecodeData, cuptiRangeProfilerDecodeData)                                 \
   X(RangeGetCounterDataInfo, cuptiRangeProfilerGetCounterDataInfo)
 
-// For one thread at a time.
+// Use from one thread at a time.
 struct CuptiApi {
   std::string path;  // of the library
 #define KERNELCAST_CUPTI_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
@@ -60,22 +60,23 @@ struct CuptiApi {
 #undef KERNELCAST_CUPTI_MEMBER
 };
 
-// Opens the library at `path`, as CudaToolkit has it, and before it libnvperf_host beside it, which
-// it would otherwise look for in the system's folders. NOT_FOUND, UNIMPLEMENTED: as LoadCudaApi.
+// Opens the library at `path`, the one in CudaToolkit. Opens libnvperf_host from the same folder
+// first, because the library would otherwise search the system's folders for it. NOT_FOUND,
+// UNIMPLEMENTED: as LoadCudaApi.
 [[nodiscard]] absl::StatusOr<CuptiApi> LoadCuptiApi(const std::string& path);
 
 [[nodiscard]] absl::StatusOr<CuptiApi> FillCuptiApi(const SymbolLookup& lookup);
 
-// OK, or "`what`: CUPTI_ERROR_NAME" and what that means to whoever runs the machine:
-//   PERMISSION_DENIED     counters are for administrators
-//   UNIMPLEMENTED         never on this device: MIG, a virtual GPU, ...
-//   UNAVAILABLE           another profiler has them now
+// Returns OK, or "`what`: CUPTI_ERROR_NAME" and what it means to the operator:
+//   PERMISSION_DENIED     counters are restricted to administrators
+//   UNIMPLEMENTED         never available on this device: MIG, a virtual GPU, ...
+//   UNAVAILABLE           another profiler uses the counters now
 //   INVALID_ARGUMENT      the device has no such metric
 //   INTERNAL              anything else
 [[nodiscard]] absl::Status CuptiStatus(const CuptiApi& api, CUptiResult result,
                                        std::string_view what);
 
-// The record of a kernel. Newer libraries append to it.
+// The record of a kernel. Newer library versions append fields.
 using CuptiKernelRecord = CUpti_ActivityKernel9;
 
 }  // namespace kernelcast::worker

@@ -11,8 +11,8 @@
 
 namespace kernelcast::worker {
 
-// NVIDIA's management library, as far as it is used. Declared here because nvml.h comes with
-// neither the driver nor the headers of the run-time; names and values are those of that header.
+// The used part of NVIDIA's management library. Declared here because neither the driver nor the
+// runtime headers include nvml.h. Names and values are those of that header.
 namespace nvml {
 
 struct Device;
@@ -29,7 +29,7 @@ inline constexpr Return kInsufficientSize = 7;
 enum ClockType : int { kClockGraphics = 0, kClockSm = 1, kClockMemory = 2 };
 inline constexpr int kTemperatureGpu = 0;
 
-// Bits of what slows the clocks down.
+// Bits of the reasons for reduced clocks.
 inline constexpr unsigned long long kReasonIdle = 0x1;
 inline constexpr unsigned long long kReasonApplicationClocks = 0x2;
 inline constexpr unsigned long long kReasonPowerCap = 0x4;
@@ -48,14 +48,14 @@ struct Memory {  // bytes
 
 struct ProcessInfo {
   unsigned int pid;
-  unsigned long long used_memory_bytes;  // all ones: not known
+  unsigned long long used_memory_bytes;  // all ones: unknown
   unsigned int gpu_instance_id;
   unsigned int compute_instance_id;
 };
 
 }  // namespace nvml
 
-// Thread-safe as the library is.
+// As thread-safe as the library.
 struct NvmlApi {
   nvml::Return (*Init)() = nullptr;
   nvml::Return (*Shutdown)() = nullptr;
@@ -74,7 +74,7 @@ struct NvmlApi {
   nvml::Return (*DeviceGetTemperature)(nvml::DeviceHandle, int sensor,
                                        unsigned int* celsius) = nullptr;
   nvml::Return (*DeviceGetPowerUsage)(nvml::DeviceHandle, unsigned int* milliwatts) = nullptr;
-  // `count` is the capacity of the array before and the number of processes after.
+  // `count` is the capacity of the array on entry and the number of processes on return.
   nvml::Return (*DeviceGetComputeRunningProcesses)(nvml::DeviceHandle, unsigned int* count,
                                                    nvml::ProcessInfo*) = nullptr;
   nvml::Return (*DeviceGetMigMode)(nvml::DeviceHandle, unsigned int* current,
@@ -82,18 +82,19 @@ struct NvmlApi {
   nvml::Return (*DeviceGetPersistenceMode)(nvml::DeviceHandle, int* enabled) = nullptr;
 };
 
-// Opens the library and initialises it, once. NOT_FOUND: there is none. UNIMPLEMENTED: it lacks
-// functions. UNAVAILABLE: it says that it cannot work. Lives as long as the process.
+// Opens and initialises the library, once. NOT_FOUND: no library. UNIMPLEMENTED: it lacks
+// functions. UNAVAILABLE: initialisation failed. The table lives as long as the process.
 [[nodiscard]] absl::StatusOr<const NvmlApi*> LoadNvmlApi();
 
 [[nodiscard]] absl::StatusOr<NvmlApi> FillNvmlApi(const SymbolLookup& lookup);
 
-// OK, UNIMPLEMENTED (not supported by this device), PERMISSION_DENIED, NOT_FOUND, INVALID_ARGUMENT
-// or UNAVAILABLE.
+// Returns OK, UNIMPLEMENTED (not supported by this device), PERMISSION_DENIED, NOT_FOUND,
+// INVALID_ARGUMENT or UNAVAILABLE.
 [[nodiscard]] absl::Status NvmlStatus(const NvmlApi& api, nvml::Return result,
                                       std::string_view what);
 
-// "power_cap", "hardware_thermal", ...: what slows the clocks down, without idleness.
+// Returns the reasons for reduced clocks, e.g. "power_cap", "hardware_thermal". Idleness is left
+// out.
 std::vector<std::string> ClockReasons(unsigned long long bits);
 
 }  // namespace kernelcast::worker

@@ -26,7 +26,7 @@ namespace kernelcast::worker {
   X(GetCubinSize, nvrtcGetCUBINSize)                 \
   X(GetCubin, nvrtcGetCUBIN)
 
-// The run-time compiler. One program is compiled by one thread at a time.
+// The run-time compiler. A program must be compiled by one thread at a time.
 struct NvrtcApi {
   std::string path;  // of the library
 #define KERNELCAST_NVRTC_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
@@ -34,8 +34,9 @@ struct NvrtcApi {
 #undef KERNELCAST_NVRTC_MEMBER
 };
 
-// Opens the toolkit's library and, before it, the library of built-ins beside it, which it would
-// otherwise look for in the system's folders. NOT_FOUND, UNIMPLEMENTED: as LoadCudaApi.
+// Opens the toolkit's library. Opens its built-ins library from the same folder first, because
+// NVRTC would otherwise search the system's folders for it. NOT_FOUND, UNIMPLEMENTED: as
+// LoadCudaApi.
 [[nodiscard]] absl::StatusOr<NvrtcApi> LoadNvrtcApi(const CudaToolkit& toolkit);
 
 [[nodiscard]] absl::StatusOr<NvrtcApi> FillNvrtcApi(const SymbolLookup& lookup);

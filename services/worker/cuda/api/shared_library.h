@@ -11,20 +11,20 @@
 
 namespace kernelcast::worker {
 
-// Address of a symbol, or nullptr. Tests hand in their own.
+// Returns the address of a symbol, or nullptr. Tests pass their own.
 using SymbolLookup = std::function<void*(const char* symbol)>;
 
-// A library that is opened once and stays open: NVIDIA's do not survive being closed.
+// A library that is opened once and never closed: NVIDIA's libraries do not support closing.
 struct SharedLibrary {
   std::string path;  // where the loader found it
   SymbolLookup lookup;
 };
 
-// Opens the first of `names`, sonames or paths, that can be. NOT_FOUND, with what the loader says
-// of each.
+// Opens the first of `names` (sonames or paths) that loads. NOT_FOUND: the loader's message for
+// each.
 [[nodiscard]] absl::StatusOr<SharedLibrary> OpenLibrary(std::span<const std::string> names);
 
-// Fills tables of function pointers and remembers what was missing.
+// Fills tables of function pointers and records missing symbols.
 class TableFiller {
  public:
   explicit TableFiller(const SymbolLookup& lookup) : lookup_(lookup) {}
@@ -36,7 +36,7 @@ class TableFiller {
       Miss(symbol);
     }
   }
-  // The first of two names that there is.
+  // Uses `older_symbol` if `symbol` does not exist.
   template <class Function>
   void Fill(Function*& function, const char* symbol, const char* older_symbol) {
     function = reinterpret_cast<Function*>(lookup_(symbol));
@@ -44,7 +44,7 @@ class TableFiller {
       Fill(function, older_symbol);
     }
   }
-  // OK, or UNIMPLEMENTED naming the library and every symbol that it lacks.
+  // Returns OK, or UNIMPLEMENTED with the library and every missing symbol.
   absl::Status Finish(std::string_view library) const;
 
  private:

@@ -65,8 +65,9 @@ bool IsRegisterFlag(std::string_view flag) {
   return value >= kMinRegisters && value <= kMaxRegistersValue;
 }
 
-// -DNAME or -DNAME=VALUE. A name that starts with two underscores or "_X" is the compiler's own; a
-// value is one line of printable ASCII that neither names a file nor starts a directive.
+// -DNAME or -DNAME=VALUE. Names that start with two underscores or "_X" are reserved for the
+// compiler. A value is one line of printable ASCII that neither names a file nor starts a
+// directive.
 bool IsMacroFlag(std::string_view flag) {
   if (flag.substr(0, 2) != "-D" || flag.size() > kMaxMacroBytes) {
     return false;
@@ -109,7 +110,7 @@ std::optional<std::string> CheckCudaFlags(const std::vector<std::string>& flags)
 std::optional<std::string> CheckPtx(std::string_view ptx) {
   for (const std::string_view word : {".include", ".incbin", ".file"}) {
     if (ptx.find(word) != std::string_view::npos) {
-      return absl::StrCat("the PTX says '", std::string(word), "', which is not allowed");
+      return absl::StrCat("the PTX contains '", std::string(word), "', which is not allowed");
     }
   }
   return std::nullopt;

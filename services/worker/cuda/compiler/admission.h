@@ -9,19 +9,19 @@
 
 namespace kernelcast::worker {
 
-// The flags that a device-CUDA candidate may ask for, for people: "-maxrregcount=N" stands for a
-// number, "-DNAME=VALUE" for a macro. All are NVRTC's and change the code, never what is read or
-// written.
+// Human-readable list of the flags that a device-CUDA candidate may request: "-maxrregcount=N"
+// stands for a number, "-DNAME=VALUE" for a macro. All are flags of NVRTC that change the code,
+// never which files are read or written.
 std::span<const std::string_view> AllowedCudaFlags();
 
-// What is wrong with them, in one sentence, or nothing.
+// Returns one sentence that says what is wrong with the flags, or nullopt.
 std::optional<std::string> CheckCudaFlags(const std::vector<std::string>& flags);
 
-// What a source of device code says in PTX, whether it was written as assembly or not: no directive
-// that opens a file. What is wrong, in one sentence, or nothing.
+// Checks the PTX made from a device source, including inline assembly, for directives that open a
+// file. Returns one sentence that says what is wrong, or nullopt.
 std::optional<std::string> CheckPtx(std::string_view ptx);
 
-// Ways to read files that CUDA sources have no use for, for CheckNoDirective.
+// Directives that read files and that CUDA sources do not need. For CheckNoDirective.
 inline constexpr std::string_view kForbiddenDirectives[] = {"embed", "import", "include_next"};
 
 }  // namespace kernelcast::worker

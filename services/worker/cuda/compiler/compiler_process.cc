@@ -20,10 +20,10 @@
 namespace kernelcast::worker {
 namespace {
 
-// A stopped token and a flood of output are noticed this late at most.
+// Maximum delay until a stopped token or excessive output is noticed.
 constexpr int kLookMs = 5;
 constexpr int64_t kKeptOutputBytes = 4096;
-// Like every compile, it yields to what is being timed.
+// Compilers yield to what is being timed.
 constexpr int kNice = 10;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
@@ -194,7 +194,7 @@ CompilerProcess::End CompilerProcess::Exchange(const std::string& frame, int64_t
     if (decode(content)) {
       return end;
     }
-    end = End::kDied;  // it speaks nonsense
+    end = End::kDied;  // malformed reply
   }
   child_->Kill();
   if (end == End::kDied && child_->Wait(kNsPerSecond).output_limit) {

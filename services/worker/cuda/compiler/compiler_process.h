@@ -19,7 +19,7 @@ namespace kernelcast::worker {
 struct CompilerProcessOptions {
   std::string program;  // path of kernelcast-cuda-compiler
   CudaToolkit toolkit;
-  // User that the process becomes when the worker is root; 0: stays root.
+  // User of the process when the worker is root; 0: stay root.
   uint32_t uid = 0;
   int64_t start_timeout_ns = 60'000'000'000;
   int64_t max_memory_bytes = int64_t{4} << 30;  // resident
@@ -27,11 +27,11 @@ struct CompilerProcessOptions {
   int64_t max_output_bytes = 1 << 20;
 };
 
-// The worker's side of one kernelcast-cuda-compiler, which it keeps warm. The destructor kills it.
-// Not thread-safe.
+// The worker's handle of one kernelcast-cuda-compiler process, which it keeps warm. The destructor
+// kills the process. Not thread-safe.
 class CompilerProcess {
  public:
-  // Starts it and waits until it can compile. UNAVAILABLE: it cannot be started, or it cannot
+  // Starts the process and waits until it can compile. UNAVAILABLE: it cannot be started or cannot
   // compile; the message says why. CANCELLED, DEADLINE_EXCEEDED: the token was stopped.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CompilerProcess>> Start(
       const CompilerProcessOptions& options, int headers_fd, const CancelToken& cancel);
@@ -44,41 +44,43 @@ class CompilerProcess {
 
   enum class End {
     kAnswered,
-    kLate,      // it took longer than the limit
-    kTooMuch,   // its answer or its output was too large
-    kTooLarge,  // it took more memory than it may
+    kLate,      // longer than the limit
+    kTooMuch,   // the reply or the output was too large
+    kTooLarge,  // used too much memory
     kDied,
     kStopped,  // the token was stopped
   };
-  // After anything but kAnswered the process is of no more use.
+  // After any result other than kAnswered the process is unusable.
   End Compile(const compiler_wire::CompileRequest& request, int64_t limit_ns,
               const CancelToken& cancel, compiler_wire::CompileReply& reply);
 
-  // The same for the virtual GPU.
+  // Like Compile, for the virtual GPU.
   End Simulate(const compiler_wire::SimulateRequest& request, int64_t limit_ns,
                const CancelToken& cancel, compiler_wire::SimulateReply& reply);
 
-  // Of a process that died, for the log: "signal 11", "exit code 1", and the end of its output.
+  // Describes a process that died, for the log: "signal 11", "exit code 1", and the end of its
+  // output.
   std::string Obituary();
 
-  // Whether it still runs.
+  // Whether the process is still running.
   bool Alive() { return !child_->Poll(); }
 
-  // The most memory that it has had resident.
+  // Peak resident memory.
   int64_t peak_resident_bytes() const;
 
  private:
   explicit CompilerProcess(const CompilerProcessOptions& options) : options_(options) {}
 
-  // One request and its reply, whose content is given to `decode`; false: it makes no sense.
+  // Sends one request and passes the content of the reply to `decode`, which returns false if it is
+  // malformed.
   template <class Decode>
   End Exchange(const std::string& frame, int64_t limit_ns, const CancelToken& cancel,
                Decode decode);
   End Send(const std::string& frame, int64_t deadline_ns, const CancelToken& cancel);
   End Receive(int64_t deadline_ns, const CancelToken& cancel, std::string& content);
-  // Waits until the socket can be used, the process ends or the time is up.
+  // Waits until the socket is ready, the process ends or the deadline passes.
   End Await(short events, int64_t deadline_ns, const CancelToken& cancel);
-  // Lets it use so much more processor time; the kernel ends it beyond.
+  // Extends the limit of processor time by this much. The kernel kills the process beyond it.
   void AllowCpu(int64_t limit_ns);
 
   const CompilerProcessOptions options_;

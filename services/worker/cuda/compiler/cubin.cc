@@ -15,7 +15,7 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr int kMachineCuda = 190;
-constexpr unsigned char kKernelSymbol = 0x10;  // of st_other
+constexpr unsigned char kKernelSymbol = 0x10;  // in st_other
 constexpr size_t kMaxSections = 1 << 16;
 
 // Attributes of .nv.info whose value is {symbol, number}.
@@ -63,7 +63,7 @@ bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-// {symbol, number} pairs of one attribute in the content of .nv.info.
+// Returns the {symbol, number} pairs of one attribute in the content of .nv.info.
 std::map<uint32_t, uint32_t> Attributes(std::string_view info, uint8_t attribute) {
   std::map<uint32_t, uint32_t> values;
   const File file(info);
@@ -74,7 +74,7 @@ std::map<uint32_t, uint32_t> Attributes(std::string_view info, uint8_t attribute
     const uint32_t value = *head >> 16;
     at += 4;
     if (format != kFormatSized) {
-      continue;  // the value is in the head
+      continue;  // the value is in the header
     }
     const auto symbol = file.Read<uint32_t>(at);
     const auto number = file.Read<uint32_t>(at + 4);
@@ -96,7 +96,7 @@ absl::StatusOr<Cubin> ReadCubin(std::string_view content) {
     return Damaged("no ELF header of a GPU");
   }
   if (header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shnum > kMaxSections) {
-    return Damaged("odd section headers");
+    return Damaged("invalid section headers");
   }
   std::vector<Elf64_Shdr> sections;
   for (uint64_t i = 0; i < header->e_shnum; ++i) {
@@ -168,7 +168,7 @@ absl::StatusOr<Cubin> ReadCubin(std::string_view content) {
         kernel.constant_bytes += size_of(absl::StrCat(".nv.constant", bank, ".", kernel.name));
       }
       kernel.shared_bytes = size_of(absl::StrCat(".nv.shared.", kernel.name));
-      // The system's share lies in front of the kernel's own where the architecture has one.
+      // On some architectures, memory reserved by the system precedes the kernel's own.
       if (size_by_name.count(".nv.shared.reserved.0") > 0) {
         kernel.shared_bytes = std::max<int64_t>(0, kernel.shared_bytes - 1024);
       }

@@ -11,22 +11,22 @@
 namespace kernelcast::worker {
 
 struct CubinKernel {
-  std::string name;  // as it is launched by: mangled unless it is extern "C"
+  std::string name;  // launch name: mangled unless extern "C"
   int64_t registers = 0;
-  int64_t stack_bytes = 0;     // a thread
-  int64_t shared_bytes = 0;    // static, a block, without what the system reserves
-  int64_t constant_bytes = 0;  // of its own banks
+  int64_t stack_bytes = 0;     // per thread
+  int64_t shared_bytes = 0;    // static, per block, without the system's reservation
+  int64_t constant_bytes = 0;  // in its own banks
   int64_t code_bytes = 0;
 };
 
 struct Cubin {
-  std::vector<CubinKernel> kernels;  // in order of their names
-  int64_t code_bytes = 0;            // of all functions, kernels or not
+  std::vector<CubinKernel> kernels;  // sorted by name
+  int64_t code_bytes = 0;            // of all functions
   int64_t constant_bytes = 0;        // of all banks
 };
 
-// Reads what a cubin, an ELF file, says of its kernels. Trusts nothing in it. INVALID_ARGUMENT: not
-// a cubin, or damaged.
+// Reads the kernels of a cubin, which is an ELF file. Trusts nothing in it. INVALID_ARGUMENT: not a
+// cubin, or damaged.
 [[nodiscard]] absl::StatusOr<Cubin> ReadCubin(std::string_view content);
 
 }  // namespace kernelcast::worker

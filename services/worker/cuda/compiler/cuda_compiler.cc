@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -19,10 +21,43 @@ namespace kernelcast::worker {
 namespace {
 
 constexpr std::string_view kAllowedHeaders = "headers of the CUDA toolkit";
-// Not for candidates to change; what it is called by here goes into the description.
+// Fixed flags that candidates cannot change. They are part of the toolchain's description.
 constexpr const char* kBaseFlags[] = {"-Xptxas=-v", "--no-source-include", "--no-cache",
                                       "--modify-stack-limit=false"};
 constexpr std::chrono::milliseconds kLook(5);
+
+// Adds the findings of the checks to the launches of the first simulation. Each source line is
+// reported once per kind of fault, at the first shape that shows it.
+void AddFindings(const compiler_wire::SimulateReply& reply, size_t first_check,
+                 const std::vector<std::string>& shapes, ShapeSimulation& simulation) {
+  simulation.findings_schema = std::string(kCudaFindingsSchemaId);
+  for (size_t k = 0; k < simulation.launches.size(); ++k) {
+    LaunchSimulation& launch = simulation.launches[k];
+    bool checked = false;
+    for (size_t check = first_check; check < reply.shapes.size(); ++check) {
+      if (k >= reply.shapes[check].size()) continue;
+      const compiler_wire::SimulateReply::Launch& from = reply.shapes[check][k];
+      checked = checked || from.not_checked.empty();
+      launch.not_checked = from.not_checked;
+      for (const ptx::LaunchFinding& finding : from.findings) {
+        const auto kind = static_cast<FindingKind>(finding.fault);
+        const bool known =
+            std::any_of(launch.findings.begin(), launch.findings.end(), [&](const Finding& other) {
+              return other.kind == kind && other.ptx_line == finding.line;
+            });
+        if (known || static_cast<size_t>(finding.fault) >= kFindingKinds ||
+            launch.findings.size() >= kMaxFindings) {
+          continue;
+        }
+        std::string detail = absl::StrCat("at ", shapes[check - first_check], ": ", finding.detail);
+        detail.resize(std::min(detail.size(), kMaxFindingDetail));
+        launch.findings.push_back({kind, finding.line, finding.source_line, std::move(detail),
+                                   std::max<int64_t>(finding.count, 1)});
+      }
+    }
+    if (checked) launch.not_checked.clear();
+  }
+}
 
 CompileResult Refused(CompileStage stage, std::string log) {
   CompileResult result;
@@ -112,11 +147,31 @@ absl::StatusOr<std::unique_ptr<CompilerProcess>> CudaCompiler::TakeProcess(
     }
     ++processes_;
   }
+  return StartProcess(cancel);
+}
+
+absl::StatusOr<std::unique_ptr<CompilerProcess>> CudaCompiler::StartProcess(
+    const CancelToken& cancel) {
   auto process = CompilerProcess::Start(options_.process, headers_->fd(), cancel);
   if (!process.ok()) {
     ReturnProcess(nullptr);
   }
   return process;
+}
+
+void CudaCompiler::StartProcesses(int count, const CancelToken& cancel) {
+  std::vector<std::jthread> starting;
+  for (int i = 0; i < count; ++i) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (processes_ >= options_.max_processes) break;
+      ++processes_;
+    }
+    starting.emplace_back([this, &cancel] {
+      auto process = StartProcess(cancel);
+      if (process.ok()) ReturnProcess(*std::move(process));
+    });
+  }
 }
 
 void CudaCompiler::ReturnProcess(std::unique_ptr<CompilerProcess> process) {
@@ -166,7 +221,7 @@ absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
   if (success == nullptr) {
     return result;
   }
-  // Of the launches, after the cache: candidates that differ in them share the cubin.
+  // Checked after the cache, because candidates that differ only in their launches share the cubin.
   KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success->artifact.content));
   for (const LaunchShape& launch : launches) {
     const bool found =
@@ -213,7 +268,7 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   compiler_wire::CompileReply reply;
   KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
   const CompilerProcess::End end = process->Compile(request, options_.timeout_ns, cancel, reply);
-  // NVRTC reports memory that it was refused as an error of the source, in words.
+  // NVRTC reports a failed allocation as a text among the source's errors.
   const bool grown = process->peak_resident_bytes() > options_.process.max_memory_bytes / 2;
   if (grown && reply.code == compiler_wire::ReplyCode::kRefused) {
     reply.code = compiler_wire::ReplyCode::kOutOfMemory;
@@ -221,7 +276,7 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
   std::string obituary;
   if (end == CompilerProcess::End::kDied) {
     obituary = process->Obituary();
-    Log(LogLevel::kWarning, "a CUDA compiler died and is replaced", {{"cause", obituary}});
+    Log(LogLevel::kWarning, "a CUDA compiler process died; replacing it", {{"cause", obituary}});
   }
   if (end != CompilerProcess::End::kAnswered || grown ||
       reply.code == compiler_wire::ReplyCode::kOutOfMemory) {
@@ -284,8 +339,9 @@ absl::StatusOr<CompileResult> CudaCompiler::CompileFresh(const std::string& sour
 }
 
 absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
-    const std::string& ptx_text, std::vector<SimulationPlan> plans, const std::string& device,
-    const std::string& architecture, const CancelToken& cancel) {
+    const std::string& ptx_text, std::vector<SimulationPlan> plans,
+    std::vector<SimulationPlan> checks, const std::string& device, const std::string& architecture,
+    const CancelToken& cancel) {
   std::vector<ShapeSimulation> simulations;
   const ptx::GpuModel* gpu = ptx::FindGpuModel(device, architecture);
   if (gpu == nullptr || ptx_text.empty() || plans.empty()) {
@@ -298,12 +354,20 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
     request.shapes.push_back(
         {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources)});
   }
+  const size_t estimated = request.shapes.size();
+  std::vector<std::string> checked_shapes;
+  for (SimulationPlan& plan : checks) {
+    checked_shapes.push_back(std::move(plan.shape));
+    request.shapes.push_back(
+        {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources), true});
+  }
   compiler_wire::SimulateReply reply;
   KC_ASSIGN_OR_RETURN(auto process, TakeProcess(cancel));
   const CompilerProcess::End end =
       process->Simulate(request, options_.simulation_timeout_ns, cancel, reply);
   if (end == CompilerProcess::End::kDied) {
-    Log(LogLevel::kWarning, "a virtual GPU died and is replaced", {{"cause", process->Obituary()}});
+    Log(LogLevel::kWarning, "a virtual GPU process died; replacing it",
+        {{"cause", process->Obituary()}});
   }
   if (end != CompilerProcess::End::kAnswered) {
     process.reset();
@@ -314,7 +378,7 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
   }
   const bool answered =
       end == CompilerProcess::End::kAnswered && reply.shapes.size() == request.shapes.size();
-  for (size_t k = 0; k < request.shapes.size(); ++k) {
+  for (size_t k = 0; k < estimated; ++k) {
     ShapeSimulation& simulation = simulations.emplace_back();
     simulation.schema = std::string(kCudaSimulationSchemaId);
     simulation.gpu = std::string(gpu->name);
@@ -328,6 +392,9 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
       simulation.launches.push_back(
           {std::move(launch.kernel), std::move(launch.values), std::move(launch.not_covered)});
     }
+  }
+  if (answered && !simulations.empty() && !checked_shapes.empty()) {
+    AddFindings(reply, estimated, checked_shapes, simulations.front());
   }
   return simulations;
 }

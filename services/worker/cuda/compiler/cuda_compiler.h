@@ -24,12 +24,13 @@ namespace kernelcast::worker {
 
 struct CudaCompilerOptions {
   CompilerProcessOptions process;
-  // Compiles at one time, each in a process of its own; further callers wait.
+  // Maximum number of concurrent compiles, each in its own process. Further callers wait.
   int max_processes = 1;
-  // A process is replaced by a fresh one after so many.
+  // A process is replaced after this many compiles.
   int compiles_per_process = 500;
   int64_t timeout_ns = 30'000'000'000;
-  // Of the virtual GPU, for all shapes; it is bounded in steps and takes milliseconds.
+  // Limit for the virtual GPU, over all shapes. Simulations are bounded in steps and take
+  // milliseconds.
   int64_t simulation_timeout_ns = 2'000'000'000;
   int64_t max_log_bytes = 64 << 10;
   int64_t max_warning_bytes = 16 << 10;
@@ -38,19 +39,19 @@ struct CudaCompilerOptions {
 struct CudaToolchain {
   std::string description;                 // version, base flags, and a hash of the headers
   std::string nvrtc_version;               // e.g. "13.0.88"
-  std::vector<std::string> architectures;  // "sm_80", ..., and those with suffix 'a' that there are
+  std::vector<std::string> architectures;  // "sm_80", ..., and existing ones with suffix 'a'
 
-  // What to compile for where a device reports a compute capability: the one with all of its
-  // features, e.g. "sm_90a" for 9.0. Nothing where this NVRTC does not know the device.
+  // Returns the architecture to compile for on a device with this compute capability: the one with
+  // all its features, e.g. "sm_90a" for 9.0. nullopt if this NVRTC does not know the device.
   std::optional<std::string> ArchitectureOf(int major, int minor) const;
 };
 
-// Turns device CUDA into cubins and their facts with NVRTC, in processes that are kept warm and
-// can open no file. Needs no GPU. Thread-safe.
+// Compiles device CUDA to cubins and their facts with NVRTC, in processes that are kept warm and
+// cannot open files. Needs no GPU. Thread-safe.
 class CudaCompiler {
  public:
-  // Starts the first process. `cache`, which must outlive the compiler, keeps results. UNAVAILABLE:
-  // what is missing.
+  // Starts the first process. `cache` stores results and must outlive the compiler. UNAVAILABLE:
+  // says what is missing.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaCompiler>> Make(
       CudaCompilerOptions options, CompileCache& cache);
   ~CudaCompiler();
@@ -58,33 +59,39 @@ class CudaCompiler {
   CudaCompiler& operator=(const CudaCompiler&) = delete;
 
   const CudaToolchain& toolchain() const { return toolchain_; }
-  // Protections that this machine does not grant to the compiler's processes.
+  // Protections that this machine does not permit for the compiler's processes.
   const std::vector<std::string>& missing_protections() const { return missing_protections_; }
 
-  // "a_" and 32 hex digits over source, flags, toolchain and architecture; not over launches,
-  // which do not change the cubin.
+  // Returns "a_" and 32 hex digits: a hash of source, flags, toolchain and architecture. Launches
+  // are not included, since they do not change the cubin.
   std::string ArtifactId(const std::string& source, const std::vector<std::string>& flags,
                          const std::string& architecture) const;
 
-  // Blocks. From the cache where it has been compiled before. Every launch's kernel must be in the
-  // cubin; the facts of launches are those of `launches`. A source that does not compile, that
-  // lacks a kernel, or an architecture that NVRTC does not know, is a result. CANCELLED,
-  // DEADLINE_EXCEEDED: the token was stopped. UNAVAILABLE: no process to be had.
+  // Blocks. Uses the cache. The kernel of every launch must be in the cubin; launch facts are those
+  // of `launches`. A source that does not compile or lacks a kernel, or an architecture unknown to
+  // NVRTC, is a result. CANCELLED, DEADLINE_EXCEEDED: the token was stopped. UNAVAILABLE: no
+  // process can be started.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
                                                       const std::vector<std::string>& flags,
                                                       std::span<const LaunchShape> launches,
                                                       const std::string& architecture,
                                                       const CancelToken& cancel);
 
-  // What the virtual GPU makes of a compiled program's launches, a shape after the other, for the
-  // GPU that `device` names, or else one of the architecture. `ptx_text` is that of the result of
-  // Compile. Simulations that take too long or end the process are launches that are not covered.
-  // Empty where there is no such GPU. Errors as of Compile.
+  // Simulates the launches of a compiled program on the virtual GPU, for each shape in `plans`.
+  // Models the GPU named by `device`, or else one of the architecture. `ptx_text` is from the
+  // result of Compile. A simulation that takes too long or ends the process gives launches that are
+  // not covered. The launches of the first simulation also carry the faults found at the shapes of
+  // `checks`. Returns an empty vector if no such GPU is modelled. Errors as Compile.
   [[nodiscard]] absl::StatusOr<std::vector<ShapeSimulation>> Simulate(
-      const std::string& ptx_text, std::vector<SimulationPlan> plans, const std::string& device,
+      const std::string& ptx_text, std::vector<SimulationPlan> plans,
+      std::vector<SimulationPlan> checks, const std::string& device,
       const std::string& architecture, const CancelToken& cancel);
 
-  // What the cache holds of that id.
+  // Starts up to `count` processes in parallel, ahead of the compiles that need them. Returns when
+  // they have started or failed.
+  void StartProcesses(int count, const CancelToken& cancel);
+
+  // Returns the cached artefact with this id.
   std::optional<Artifact> Find(const std::string& artifact_id) { return cache_.Find(artifact_id); }
 
  private:
@@ -92,7 +99,9 @@ class CudaCompiler {
       : options_(std::move(options)), cache_(cache) {}
 
   absl::StatusOr<std::unique_ptr<CompilerProcess>> TakeProcess(const CancelToken& cancel);
-  // nullptr: it is gone.
+  // Starts a process that is already counted in processes_.
+  absl::StatusOr<std::unique_ptr<CompilerProcess>> StartProcess(const CancelToken& cancel);
+  // nullptr: the process has ended.
   void ReturnProcess(std::unique_ptr<CompilerProcess> process);
   absl::StatusOr<CompileResult> CompileFresh(const std::string& source,
                                              const std::vector<std::string>& flags,

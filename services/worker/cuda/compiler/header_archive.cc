@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxHeaderBytes = 8 << 20;
 
-// Parts of the toolkit that device code has no use for.
+// Parts of the toolkit that device code does not need.
 bool IsForHosts(std::string_view name) {
   static constexpr std::string_view kPrefixes[] = {
       "cccl/",   "cupti",        "Open",       "cudaGL",          "cudaEGL",    "cudaVDPAU",
@@ -40,8 +40,8 @@ absl::Status Unavailable(const char* what) {
       absl::StrCat("cannot ", what, " the memory of the CUDA headers: ", std::strerror(errno)));
 }
 
-// Adds what lies below `root` and is of the toolkit, by its path from there. Folders of other
-// packages, where the root is the system's, are left alone.
+// Adds the toolkit's files below `root`, by their relative path. If the root is a system folder,
+// folders of other packages are skipped.
 void Collect(const fs::path& root, bool only_known, std::map<std::string, std::string>& texts) {
   static constexpr std::string_view kFolders[] = {
       "crt", "cooperative_groups", "cuda", "cub", "nv", "thrust"};
@@ -74,7 +74,7 @@ void Collect(const fs::path& root, bool only_known, std::map<std::string, std::s
       continue;
     }
     absl::StatusOr<std::string> content = ReadFile(entry->path());
-    // A NUL ends a header in the archive.
+    // A NUL terminates a header in the archive.
     if (content.ok() && content->find('\0') == std::string::npos) {
       texts.emplace(name, *std::move(content));
     }
@@ -185,8 +185,8 @@ std::optional<size_t> HeaderArchive::Find(const IncludedFile& included,
 std::vector<compiler_wire::NamedHeader> HeaderArchive::Reach(
     std::span<const IncludedFile> included) const {
   std::vector<compiler_wire::NamedHeader> headers;
-  // The compiler knows headers by what the #include says, and by nothing else: a file that is
-  // included by two names is handed over under both.
+  // The compiler finds headers only by the name in the #include, so a file that is included by two
+  // names is passed under both.
   std::set<std::string, std::less<>> names;
   std::set<size_t> seen;
   std::deque<size_t> open;

@@ -18,30 +18,30 @@
 
 namespace kernelcast::worker {
 
-// The toolkit's headers for device code in one piece of memory that compilers map, so that they
-// open no file; and a few headers of the standard library, as far as device code has use for them,
-// for sources that were written for nvcc. Thread-safe.
+// The toolkit's device headers in one block of memory that compilers map, so that they need not
+// open files. Also contains the parts of a few standard headers that device code needs, for sources
+// written for nvcc. Thread-safe.
 class HeaderArchive {
  public:
-  // Reads the headers below a toolkit's include folder. NOT_FOUND: there are none. UNAVAILABLE: no
-  // memory or descriptor to be had.
+  // Reads the headers below a toolkit's include folder. NOT_FOUND: there are none. UNAVAILABLE: out
+  // of memory or descriptors.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<HeaderArchive>> Read(
       const std::string& include_directory);
   ~HeaderArchive();
   HeaderArchive(const HeaderArchive&) = delete;
   HeaderArchive& operator=(const HeaderArchive&) = delete;
 
-  // Of the memory, which nobody can write to any more. Closed by the destructor.
+  // Descriptor of the memory, which is sealed against writing. Closed by the destructor.
   int fd() const { return fd_; }
-  // Names the content: 32 hex digits.
+  // Hash of the content: 32 hex digits.
   const std::string& hash() const { return hash_; }
   size_t size() const { return files_.size(); }
   bool Has(std::string_view name) const { return by_name_.count(name) > 0; }
-  // A header's text.
   std::optional<std::string_view> Text(std::string_view name) const;
 
-  // Those that `included` reach, directly or not and whatever conditions stand in between, under
-  // the names that they are reached by. What is not in the archive is left out.
+  // Returns the headers that `included` reach, directly or indirectly and regardless of conditional
+  // compilation, under each name that includes them. Names that are not in the archive are left
+  // out.
   std::vector<compiler_wire::NamedHeader> Reach(std::span<const IncludedFile> included) const;
 
  private:
@@ -64,7 +64,7 @@ class HeaderArchive {
   std::map<std::string, size_t, std::less<>> by_name_;
 
   mutable std::mutex mutex_;
-  // By file, once they were asked for; protected by mutex_.
+  // By file, computed on demand; protected by mutex_.
   mutable std::map<size_t, std::vector<IncludedFile>> includes_;
 };
 

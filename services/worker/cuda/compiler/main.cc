@@ -1,7 +1,7 @@
-// kernelcast-cuda-compiler: compiles CUDA sources with NVRTC for the worker, and executes what
-// comes out on a virtual GPU; the worker starts it and speaks to it over a socket (wire.h). The
-// sources come from strangers and the compiler is large: it runs in a process that can open
-// nothing, with all headers in memory. Never started by hand.
+// kernelcast-cuda-compiler: compiles CUDA sources with NVRTC and runs the result on a virtual GPU.
+// The worker starts it and talks to it over a socket (wire.h). Sources are untrusted and the
+// compiler is large, so this process can open no files and has all headers in memory. Not meant to
+// be started by hand.
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ using compiler_wire::SimulateRequest;
 constexpr uint64_t kMaxRequestBytes = 64 << 20;
 constexpr rlim_t kStackBytes = 64 << 20;
 constexpr const char* kSourceName = "kernel.cu";
-// Takes the compiler through all of its stages, so that it opens what it opens before the sandbox.
+// Runs the compiler through all its stages, so that it opens its files before the sandbox is
+// entered.
 constexpr const char* kTrial =
     "extern \"C\" __global__ void trial(float* y, int n) {\n"
     "  extern __shared__ float s[];\n"
@@ -73,7 +74,7 @@ bool WriteAll(int fd, const std::string& bytes) {
   return true;
 }
 
-// The headers that the worker keeps for all compilers.
+// The headers that the worker shares with all compiler processes.
 struct Headers {
   const char* memory = nullptr;
   uint64_t bytes = 0;
@@ -150,7 +151,7 @@ class Compiler {
       case NVRTC_ERROR_COMPILATION:
         reply.code = ReplyCode::kRefused;
         if (reply.log.empty()) {
-          reply.log = "NVRTC does not say why it failed";
+          reply.log = "NVRTC failed without a message";
         }
         break;
       default:
@@ -168,7 +169,8 @@ class Compiler {
   const Headers& headers_;
 };
 
-// "13.0.88" of "// Cuda compilation tools, release 13.0, V13.0.88"; the library itself says 13.0.
+// Returns "13.0.88" for "// Cuda compilation tools, release 13.0, V13.0.88". The library's own
+// version is only "13.0".
 std::string VersionIn(const std::string& ptx) {
   const size_t line = ptx.find("Cuda compilation tools");
   const size_t start = line == std::string::npos ? line : ptx.find(", V", line);
@@ -182,11 +184,11 @@ std::string VersionIn(const std::string& ptx) {
 absl::Status Warm(const NvrtcApi& api, const Compiler& compiler, Hello& hello) {
   int count = 0;
   if (api.GetNumSupportedArchs(&count) != NVRTC_SUCCESS || count <= 0) {
-    return absl::UnavailableError("NVRTC does not say what it compiles for");
+    return absl::UnavailableError("NVRTC does not list its architectures");
   }
   std::vector<int> architectures(static_cast<size_t>(count));
   if (api.GetSupportedArchs(architectures.data()) != NVRTC_SUCCESS) {
-    return absl::UnavailableError("NVRTC does not say what it compiles for");
+    return absl::UnavailableError("NVRTC does not list its architectures");
   }
   hello.architectures.assign(architectures.begin(), architectures.end());
   CompileRequest trial;
@@ -206,13 +208,27 @@ absl::Status Warm(const NvrtcApi& api, const Compiler& compiler, Hello& hello) {
   return absl::OkStatus();
 }
 
-// Follows what the compiler made on the virtual GPU.
+// Runs the compiled program on the virtual GPU.
 SimulateReply Simulate(const SimulateRequest& request) {
   SimulateReply reply;
   const auto models = ptx::AllGpuModels();
   const ptx::GpuModel& gpu = models[std::min<size_t>(request.gpu, models.size() - 1)];
   const ptx::Program program = ptx::ParseProgram(request.ptx);
+  int64_t check_steps = ptx::kCheckSteps;
   for (const compiler_wire::SimulatedShape& shape : request.shapes) {
+    if (shape.checks) {
+      auto& launches = reply.shapes.emplace_back();
+      for (ptx::LaunchCheck& check :
+           ptx::Check(program, shape.buffers, shape.launches, ptx::CheckLimits(check_steps))) {
+        check_steps -= check.steps;
+        launches.push_back({std::move(check.kernel),
+                            "",
+                            {},
+                            std::move(check.not_checked),
+                            std::move(check.findings)});
+      }
+      continue;
+    }
     const auto counts = ptx::Simulate(program, shape.buffers, shape.launches);
     const auto estimates = ptx::Estimate(gpu, shape.buffers, counts, shape.resources);
     auto& launches = reply.shapes.emplace_back();
@@ -225,7 +241,7 @@ SimulateReply Simulate(const SimulateRequest& request) {
   return reply;
 }
 
-// Answers requests until there are no more.
+// Answers requests until the socket is closed.
 int Serve(const Compiler& compiler) {
   for (;;) {
     uint64_t size = 0;
@@ -253,7 +269,7 @@ int Serve(const Compiler& compiler) {
     try {
       reply = compiler.Compile(*request);
     } catch (const std::bad_alloc&) {
-      // What the compiler holds at this point cannot be trusted any more.
+      // The compiler's state cannot be trusted after this.
       reply = CompileReply();
       reply.code = ReplyCode::kOutOfMemory;
       WriteAll(compiler_wire::kSocketFd, reply.Encode());
@@ -265,19 +281,19 @@ int Serve(const Compiler& compiler) {
   }
 }
 
-// kernelcast-cuda-compiler NVRTC BUILTINS UID MAX_MEMORY_BYTES
+// Usage: kernelcast-cuda-compiler NVRTC BUILTINS UID MAX_MEMORY_BYTES
 int Run(int argc, char** argv) {
   if (argc != 5) {
     fprintf(stderr, "kernelcast-cuda-compiler is started by the worker only\n");
     return 2;
   }
-  // Deep template recursion; grows as it is used.
+  // Room for deep template recursion; the stack grows on demand.
   rlimit stack{};
   if (getrlimit(RLIMIT_STACK, &stack) == 0) {
     stack.rlim_cur = std::min(stack.rlim_max, kStackBytes);
     setrlimit(RLIMIT_STACK, &stack);
   }
-  // Before the compiler starts threads.
+  // Must precede the compiler's threads.
   const bool own_namespaces = sandbox::LeaveNamespaces();
   CudaToolkit toolkit;
   toolkit.nvrtc_library = argv[1];

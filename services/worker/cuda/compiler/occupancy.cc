@@ -9,8 +9,8 @@ namespace {
 constexpr int kWarpThreads = 32;
 constexpr int kMaxThreadsPerBlock = 1024;
 constexpr int kMaxRegistersPerThread = 255;
-constexpr int kPartitions = 4;  // schedulers of a multiprocessor; a warp lives on one
-constexpr int64_t kRegisterGranularity = 256;  // of a warp
+constexpr int kPartitions = 4;  // schedulers of a multiprocessor; a warp stays on one
+constexpr int64_t kRegisterGranularity = 256;  // per warp
 constexpr int64_t kKib = 1024;
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -70,7 +70,7 @@ Occupancy ComputeOccupancy(const MultiprocessorLimits& limits, int64_t threads, 
   int64_t blocks = std::min<int64_t>(limits.max_blocks, limits.max_warps / warps);
   if (registers > 0) {
     const int64_t warp_registers = RoundUp(registers * kWarpThreads, kRegisterGranularity);
-    // What a block may have, with its warps rounded up to all partitions.
+    // Limit for one block, with its warps rounded up to all partitions.
     if (warp_registers * RoundUp(warps, kPartitions) > limits.registers) {
       return occupancy;
     }

@@ -32,7 +32,7 @@ int64_t NumberAt(std::string_view text) {
   return value;
 }
 
-// The number in front of `words`, or 0.
+// Returns the number before `words`, or 0.
 int64_t NumberBefore(std::string_view line, std::string_view words) {
   const size_t at = line.find(words);
   if (at == std::string_view::npos) {
@@ -58,7 +58,7 @@ void ForEachLine(std::string_view text, See see) {
   }
 }
 
-// Without comments, and without the lines that need no semicolon.
+// Removes comments and the lines that end without a semicolon.
 std::string Strip(std::string_view ptx) {
   constexpr std::string_view kDirectives[] = {".loc\t",   ".loc ",   ".file\t",      ".file ",
                                               ".version", ".target", ".address_size"};
@@ -82,7 +82,7 @@ std::string Strip(std::string_view ptx) {
 }
 
 struct Instruction {
-  std::vector<std::string_view> parts;  // of the opcode, between its dots
+  std::vector<std::string_view> parts;  // of the opcode, split at its dots
   std::string_view operands;
   bool guarded = false;
 
@@ -103,7 +103,7 @@ struct Function {
 };
 
 struct Module {
-  std::string text;  // that the views look into
+  std::string text;  // the views refer to it
   std::vector<Function> functions;
   int64_t bound_threads = 0;
   int64_t bound_blocks = 0;
@@ -135,7 +135,7 @@ Instruction ParseInstruction(std::string_view statement) {
   return instruction;
 }
 
-// The product of the numbers of ".maxntid 128, 2, 1".
+// The product of the numbers, e.g. of ".maxntid 128, 2, 1".
 int64_t DirectiveProduct(std::string_view header, std::string_view directive) {
   const size_t at = header.find(directive);
   if (at == std::string_view::npos) {
@@ -310,7 +310,7 @@ TypeInfo InfoOf(std::string_view part) {
   return {};
 }
 
-// The last type that the opcode names: what is computed, or what is moved.
+// The last type in the opcode: the type that is computed or moved.
 TypeInfo LastType(const Instruction& instruction) {
   for (auto part = instruction.parts.rbegin(); part != instruction.parts.rend(); ++part) {
     const TypeInfo info = InfoOf(*part);
@@ -321,14 +321,14 @@ TypeInfo LastType(const Instruction& instruction) {
   return {};
 }
 
-// Elements of a vector access.
+// Number of elements of a vector access.
 int64_t Lanes(const Instruction& instruction) {
   return instruction.Has("v8") ? 8 : instruction.Has("v4") ? 4 : instruction.Has("v2") ? 2 : 1;
 }
 
 enum class Space { kGlobal, kShared, kLocal, kOther };
 
-// An address without a space is most often one in global memory.
+// A generic address is most often in global memory.
 Space SpaceOf(const Instruction& instruction) {
   if (instruction.HasPrefix("shared")) return Space::kShared;
   if (instruction.Has("local")) return Space::kLocal;
@@ -340,7 +340,7 @@ bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> name
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Counts one instruction; its weight is 16 for each loop around it.
+// Counts one instruction; its weight is 16 to the power of the loops around it.
 class Counter {
  public:
   explicit Counter(Counts& counts) : counts_(counts) {}
@@ -564,7 +564,7 @@ std::vector<PtxasFunction> ReadPtxasInfo(std::string_view log) {
       functions.back().spill_store_bytes = NumberBefore(line, " bytes spill stores");
       functions.back().spill_load_bytes = NumberBefore(line, " bytes spill loads");
     } else if (line.find(" registers") != std::string_view::npos) {
-      // Of the kernel, which need not be the function that was spoken of last.
+      // Belongs to the kernel, which need not be the function named last.
       auto found = std::find_if(functions.rbegin(), functions.rend(),
                                 [&](const PtxasFunction& f) { return f.name == kernel; });
       PtxasFunction& function = found == functions.rend() ? functions.back() : *found;
@@ -631,7 +631,7 @@ CompileFacts ExtractPtxFacts(std::string_view ptx, const Cubin& cubin,
     known += found == counts.end() ? 0 : 1;
     facts.values.push_back(found == counts.end() ? 0 : found->second);
   }
-  assert(known == counts.size());  // every name counted is a name of the schema
+  assert(known == counts.size());  // the schema has every counted name
   static_cast<void>(known);
   return facts;
 }

@@ -14,7 +14,7 @@
 
 namespace kernelcast::worker {
 
-// What ptxas -v says of one function.
+// The output of ptxas -v for one function.
 struct PtxasFunction {
   std::string name;
   bool is_kernel = false;
@@ -25,13 +25,13 @@ struct PtxasFunction {
   int64_t shared_bytes = 0;  // static
 };
 
-// Reads the "ptxas info" lines of a compiler's log.
+// Parses the "ptxas info" lines of a compiler's log.
 std::vector<PtxasFunction> ReadPtxasInfo(std::string_view log);
 
-// The log without those lines: what is left is of interest to the author of a source.
+// Returns the log without those lines, for the author of the source.
 std::string WithoutPtxasInfo(std::string_view log);
 
-// A launch as far as it does not depend on axes.
+// The parts of a launch that do not depend on axes.
 struct LaunchShape {
   std::string kernel;
   std::optional<int64_t> block_threads;
@@ -40,13 +40,12 @@ struct LaunchShape {
 std::vector<LaunchShape> LaunchShapesOf(const std::vector<Launch>& launches,
                                         const std::vector<Tunable>& tunables);
 
-// Facts of schema "cuda-ptx/1" of what NVRTC made of one source, without those of its launches,
-// which stay 0. What is not understood is counted as an instruction and nothing else.
+// Returns facts of schema "cuda-ptx/1" of one source compiled by NVRTC. Launch facts stay 0.
+// Unknown instructions count only as instructions.
 CompileFacts ExtractPtxFacts(std::string_view ptx, const Cubin& cubin,
                              std::span<const PtxasFunction> resources);
 
-// Fills in the facts of the launches. `registers` and `shared_bytes` of the launched kernel are
-// taken from `cubin`.
+// Sets the launch facts. `registers` and `shared_bytes` of the launched kernel come from `cubin`.
 void AddLaunchFacts(std::span<const LaunchShape> launches, const Cubin& cubin,
                     std::string_view architecture, CompileFacts& facts);
 

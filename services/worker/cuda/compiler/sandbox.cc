@@ -16,7 +16,7 @@
 namespace kernelcast::worker {
 namespace {
 
-// Of this process, now; 0 where the system does not say.
+// Current address space of this process, or 0 if the system does not report it.
 rlim_t AddressSpaceBytes() {
   unsigned long long pages = 0;
   FILE* const file = fopen("/proc/self/statm", "re");
@@ -28,14 +28,14 @@ rlim_t AddressSpaceBytes() {
   return read ? static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-// Memory, time, and the descriptors that are open. Everything else is refused rather than fatal:
-// the compiler looks for files that it can do without.
+// Allows memory, time, and the open descriptors. Other calls fail instead of killing the process,
+// because the compiler looks for files that it does not need.
 bool LoadFilter() {
   const scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
   if (filter == nullptr) {
     return false;
   }
-  // The compiler has threads of its own already.
+  // The compiler already has threads of its own.
   bool ok = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
             seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) == 0;
   for (const int call : {SCMP_SYS(brk),           SCMP_SYS(munmap),
@@ -54,8 +54,8 @@ bool LoadFilter() {
                          SCMP_SYS(rseq),          SCMP_SYS(sched_getaffinity)}) {
     ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0) == 0;
   }
-  // The compiler works with several threads where there are several cores. Threads, no processes;
-  // clone3, whose flags no filter sees, is answered as an older kernel would.
+  // The compiler uses several threads if there are several cores. Threads are allowed, processes
+  // are not. A filter cannot see the flags of clone3, so it fails as on an older kernel.
   constexpr scmp_datum_t kThread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
   ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
                               SCMP_A0(SCMP_CMP_MASKED_EQ, kThread, kThread)) == 0;
@@ -77,7 +77,7 @@ bool LoadFilter() {
                               SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
   ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
                               SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid()))) == 0;
-  // A file that cannot be opened is one that is not there.
+  // Opening any file reports that it does not exist.
   for (const int call :
        {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(newfstatat),
         SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2),
@@ -94,8 +94,8 @@ bool LoadFilter() {
 std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes,
                                               bool own_namespaces) {
   std::vector<std::string> missing;
-  // NVRTC reserves a tenth of the machine's memory as addresses, and may do so once more; what it
-  // really uses is watched from outside. Read while files can still be opened.
+  // NVRTC reserves a tenth of the machine's memory as address space, and may do so again; its
+  // actual use is monitored from outside. Read this while files can still be opened.
   const rlim_t address_space_bytes = AddressSpaceBytes();
   const bool alone = own_namespaces && sandbox::EmptyRoot();
   if (!sandbox::LeaveRoot(uid)) {
@@ -107,7 +107,8 @@ std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_b
   if (!sandbox::GiveUpNewPrivileges()) {
     missing.emplace_back("no_new_privileges");
   }
-  // Of this thread and those that it starts. Before descriptors are limited, for it takes one.
+  // Applies to this thread and those it starts. Must precede the limit on descriptors, since it
+  // needs one.
   if (!sandbox::DenyFilesAndNetwork()) {
     missing.emplace_back("landlock");
   }

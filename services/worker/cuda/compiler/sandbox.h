@@ -7,10 +7,10 @@
 
 namespace kernelcast::worker {
 
-// Takes from this process what compiling does not need: files, processes, threads, sockets, its
-// user where that is root. It keeps the descriptors that are open. `uid` 0 leaves the user. Returns
-// the protections that this machine does not grant, by the names that runners use for them.
-// `own_namespaces`: sandbox::LeaveNamespaces was called at start, and did.
+// Drops what compiling does not need: files, processes, threads, sockets, and the user if it is
+// root. Open descriptors stay. `uid` 0 keeps the user. `own_namespaces`: whether
+// sandbox::LeaveNamespaces succeeded at start. Returns the protections that this machine does not
+// permit, by the names that runners use.
 std::vector<std::string> EnterCompilerSandbox(uint32_t uid, int64_t max_memory_bytes,
                                               bool own_namespaces);
 

@@ -1,12 +1,17 @@
 #include "services/worker/cuda/compiler/simulation_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <span>
 #include <variant>
 
 #include "common/base/status.h"
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/launch_plan.h"
+#include "services/worker/core/random.h"
+#include "services/worker/core/tensor.h"
+#include "services/worker/core/verification.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -27,9 +32,33 @@ ptx::ElementType TypeOf(DataType dtype) {
   return ptx::ElementType::kFloat32;
 }
 
-absl::Status SetValues(const InitDistribution& init, const Variables& variables,
+// The virtual GPU draws values instead of reading a file: from the range of its integers, or with
+// the mean and the standard deviation of its real numbers.
+void SetFileValues(const FileValues& file, DataType dtype, ptx::BufferSpec& buffer) {
+  const std::vector<double> values = Elements(dtype, std::as_bytes(std::span(*file.elements)));
+  const auto count = static_cast<double>(values.size());
+  double low = HUGE_VAL;
+  double high = -HUGE_VAL;
+  double sum = 0;
+  double squares = 0;
+  for (const double value : values) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+    sum += value;
+    squares += value * value;
+  }
+  const double mean = sum / count;
+  buffer.values =
+      IsFloat(dtype) ? ptx::BufferSpec::Values::kNormal : ptx::BufferSpec::Values::kIntegers;
+  buffer.first = IsFloat(dtype) ? mean : low;
+  buffer.second = IsFloat(dtype) ? std::sqrt(std::max(0.0, squares / count - mean * mean)) : high;
+}
+
+absl::Status SetValues(const TensorSpec& tensor, const Variables& variables,
                        ptx::BufferSpec& buffer) {
+  const InitDistribution& init = tensor.init;
   using Values = ptx::BufferSpec::Values;
+  constexpr int64_t kMost = int64_t{1} << 53;
   if (const auto* normal = std::get_if<Normal>(&init)) {
     buffer.values = Values::kNormal;
     buffer.first = normal->mean;
@@ -39,13 +68,30 @@ absl::Status SetValues(const InitDistribution& init, const Variables& variables,
     buffer.first = uniform->low;
     buffer.second = uniform->high;
   } else if (const auto* integers = std::get_if<Integers>(&init)) {
-    constexpr int64_t kMost = int64_t{1} << 53;
     buffer.values = Values::kIntegers;
     KC_ASSIGN_OR_RETURN(const int64_t low, integers->low.EvaluateInteger(variables, -kMost, kMost));
     KC_ASSIGN_OR_RETURN(const int64_t high,
                         integers->high.EvaluateInteger(variables, -kMost, kMost));
     buffer.first = static_cast<double>(low);
     buffer.second = static_cast<double>(high);
+  } else if (const auto* zipf = std::get_if<Zipf>(&init)) {
+    // The range matters for addresses; the frequency of each value does not matter to most kernels.
+    buffer.values = Values::kIntegers;
+    KC_ASSIGN_OR_RETURN(const int64_t low, zipf->low.EvaluateInteger(variables, -kMost, kMost));
+    KC_ASSIGN_OR_RETURN(const int64_t high, zipf->high.EvaluateInteger(variables, -kMost, kMost));
+    buffer.first = static_cast<double>(low);
+    buffer.second = static_cast<double>(high);
+  } else if (const auto* log_normal = std::get_if<LogNormal>(&init)) {
+    // Most values lie within one standard deviation of the median.
+    buffer.values = Values::kUniform;
+    buffer.first = std::exp(log_normal->mean - log_normal->stddev);
+    buffer.second = std::exp(log_normal->mean + log_normal->stddev);
+  } else if (const auto* power_law = std::get_if<PowerLaw>(&init)) {
+    buffer.values = Values::kUniform;
+    buffer.first = power_law->low;
+    buffer.second = power_law->high;
+  } else if (const auto* file = std::get_if<FileValues>(&init)) {
+    SetFileValues(*file, tensor.dtype, buffer);
   } else {
     buffer.values = Values::kConstant;
     buffer.first = std::get<Constant>(init).value;
@@ -63,6 +109,7 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
   KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
                       PlanLaunches(problem, launches, workspace_bytes, tunables, axes));
   SimulationPlan simulation;
+  simulation.shape = ShapeText(axes);
   const Variables variables(axes.begin(), axes.end());
   for (const auto* tensors : {&problem.inputs, &problem.outputs}) {
     KC_ASSIGN_OR_RETURN(const std::vector<TensorLayout> layouts, Layouts(*tensors, axes));
@@ -70,15 +117,18 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
       ptx::BufferSpec buffer;
       buffer.type = TypeOf((*tensors)[k].dtype);
       buffer.bytes = layouts[k].bytes();
+      buffer.name = (*tensors)[k].name;
+      buffer.initialised = tensors == &problem.inputs;
       if (tensors == &problem.inputs) {
-        KC_RETURN_IF_ERROR(SetValues((*tensors)[k].init, variables, buffer));
+        KC_RETURN_IF_ERROR(SetValues((*tensors)[k], variables, buffer));
       }
       simulation.buffers.push_back(buffer);
     }
   }
   const auto workspace = static_cast<int>(simulation.buffers.size());
   if (plan.workspace_bytes > 0) {
-    simulation.buffers.push_back({.bytes = plan.workspace_bytes});
+    simulation.buffers.push_back(
+        {.bytes = plan.workspace_bytes, .initialised = false, .name = "the workspace"});
   }
   for (const PlannedLaunch& planned : plan.launches) {
     ptx::LaunchSpec launch;
@@ -92,6 +142,7 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
       to.is_buffer = argument.kind != KernelArgument::Kind::kScalar;
       if (to.is_buffer) {
         to.buffer = argument.kind == KernelArgument::Kind::kTensor ? argument.tensor : workspace;
+        to.bits = static_cast<uint64_t>(argument.offset);
       } else {
         std::memcpy(&to.bits, argument.bits.data(), argument.bytes);
       }
@@ -103,11 +154,50 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
       if (kernel.name != launch.kernel) continue;
       resources.registers = kernel.registers;
       resources.shared_bytes += kernel.shared_bytes;
+      resources.stack_bytes = kernel.stack_bytes;
     }
     simulation.launches.push_back(std::move(launch));
     simulation.resources.push_back(resources);
   }
   return simulation;
+}
+
+// Shapes are drawn at most this far above the smallest value of an axis.
+constexpr int64_t kDrawnAbove = 100;
+
+std::vector<AxisValues> ShapesToCheck(const Problem& problem, const ProblemTarget& target) {
+  // The virtual GPU does not read files, so indices derived from the drawn values could be invalid.
+  for (const TensorSpec& input : problem.inputs) {
+    if (std::holds_alternative<FileValues>(input.init)) return {};
+  }
+  std::vector<AxisValues> shapes = target.check_shapes;
+  // Fixed seed: findings must be reproducible.
+  Random random(1);
+  for (int draw = 0; draw < 3; ++draw) {
+    AxisValues& shape = shapes.emplace_back();
+    for (const Axis& axis : problem.axes) {
+      // Near the low end: small shapes are executed completely.
+      const int64_t low = (axis.held_out_low + axis.multiple_of - 1) / axis.multiple_of;
+      const int64_t high = std::max(low, axis.held_out_high / axis.multiple_of);
+      const int64_t span = std::min<int64_t>(high - low, kDrawnAbove / axis.multiple_of);
+      const auto above = static_cast<int64_t>(random.Below(static_cast<uint64_t>(span) + 1));
+      shape[axis.name] = (low + above) * axis.multiple_of;
+    }
+  }
+  const auto size = [&](const AxisValues& shape) {
+    double bytes = 0;
+    for (const auto* tensors : {&problem.inputs, &problem.outputs}) {
+      const auto layouts = Layouts(*tensors, shape);
+      if (!layouts.ok()) return 1e300;
+      for (const TensorLayout& layout : *layouts) bytes += static_cast<double>(layout.bytes());
+    }
+    return bytes;
+  };
+  std::stable_sort(shapes.begin(), shapes.end(),
+                   [&](const AxisValues& a, const AxisValues& b) { return size(a) < size(b); });
+  shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
+  if (shapes.size() > kMaxCheckedShapes) shapes.resize(kMaxCheckedShapes);
+  return shapes;
 }
 
 }  // namespace kernelcast::worker

@@ -13,17 +13,24 @@
 
 namespace kernelcast::worker {
 
-// What the virtual GPU needs to know of a device CUDA program at one shape, beside its PTX.
+// Input of the virtual GPU for a device CUDA program at one shape, in addition to its PTX.
 struct SimulationPlan {
   // The problem's inputs, its outputs, and the workspace if there is one.
   std::vector<ptx::BufferSpec> buffers;
   std::vector<ptx::LaunchSpec> launches;
-  std::vector<ptx::LaunchResources> resources;  // of each launch, by the cubin
+  std::vector<ptx::LaunchResources> resources;  // per launch, from the cubin
+  std::string shape = {};                       // for messages
 };
 
-// Inputs have values of the problem's declared distributions, whatever else is zero; scalars have
-// their true values. INVALID_ARGUMENT as of PlanLaunches, or where an input's distribution has no
-// value at the shape.
+// Shapes at which launches are checked for faults: the problem's check shapes and some held-out
+// ones, smallest first, because checking infers nothing. Deterministic for a problem. Empty
+// if files give inputs: the virtual GPU does not read them, and other values may be invalid.
+inline constexpr size_t kMaxCheckedShapes = 4;
+std::vector<AxisValues> ShapesToCheck(const Problem& problem, const ProblemTarget& target);
+
+// Inputs are drawn from the problem's declared distributions; other buffers are zero. Scalars have
+// their true values. INVALID_ARGUMENT: as PlanLaunches, or an input's distribution has no value at
+// the shape.
 [[nodiscard]] absl::StatusOr<SimulationPlan> PlanSimulation(
     const Problem& problem, const std::vector<Launch>& launches, const std::string& workspace_bytes,
     const std::vector<Tunable>& tunables, const AxisValues& axes, const Cubin& cubin);

@@ -38,12 +38,12 @@ constexpr const char* kMath =
     "#define M_SQRT1_2 0.70710678118654752440\n"
     "#define M_2_SQRTPI 1.12837916709551257390\n"
     "#endif\n";
-// What nvcc's pulls in from the host's headers; the rest is built into NVRTC.
+// What nvcc's <cuda_runtime.h> includes from the host's headers. The rest is built into NVRTC.
 constexpr const char* kRuntime =
     "#include <cuda/std/cstdint>\n#include <cuda/std/climits>\n#include <float.h>\n"
     "#include <math.h>\n#include <vector_types.h>\n";
 
-// The driver's interface is for hosts; a type of it is an argument of device code.
+// The driver API is for hosts, but device code may take this type as an argument.
 constexpr const char* kDriver =
     "#pragma once\n"
     "typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;\n";

@@ -10,9 +10,9 @@ struct StandardHeader {
   const char* text;
 };
 
-// Headers that sources for nvcc include out of habit and NVRTC does not have: integer types,
-// limits, and empty ones for what is built in. <cuda_runtime.h> and <cuda.h> are among them, since
-// the toolkit's are for hosts.
+// Headers that sources for nvcc often include and NVRTC lacks: integer types, limits, and empty
+// ones for built-in features. They include <cuda_runtime.h> and <cuda.h>, since the toolkit's
+// versions are for hosts.
 std::span<const StandardHeader> StandardHeaders();
 
 }  // namespace kernelcast::worker

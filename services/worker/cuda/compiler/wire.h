@@ -11,14 +11,14 @@
 #include "services/worker/cuda/ptx/estimate.h"
 #include "services/worker/cuda/ptx/simulator.h"
 
-// What the worker and kernelcast-cuda-compiler say to one another over a socket. Each message is a
-// frame: its size in 8 bytes, then its fields. Both run on one machine and are built together.
+// Protocol between the worker and kernelcast-cuda-compiler over a socket. Each message is a frame:
+// its size in 8 bytes, then its fields. Both programs run on one machine and are built together.
 //
 //   worker    --start-->            program
-//             <--Hello--            the compiler works, and what it is
+//             <--Hello--            whether the compiler works, and its version
 //             --CompileRequest or SimulateRequest-->
-//             <--CompileReply or SimulateReply--     one for each request, in turn
-//             --end of file-->      the program ends
+//             <--CompileReply or SimulateReply--     one per request, in order
+//             --end of file-->      the program exits
 
 namespace kernelcast::worker::compiler_wire {
 
@@ -40,7 +40,7 @@ class Encoder {
     bytes_ += text;
     return *this;
   }
-  // The frame.
+  // Returns the frame.
   std::string Take() {
     const uint64_t size = bytes_.size();
     bytes_.insert(0, reinterpret_cast<const char*>(&size), sizeof(size));
@@ -51,8 +51,8 @@ class Encoder {
   std::string bytes_;
 };
 
-// Reads fields of a frame's content, which must outlive it. Once something was missing, every
-// number is 0 and every text empty.
+// Reads the fields of a frame's content, which must outlive the decoder. After a missing field, all
+// numbers read as 0 and all texts as empty.
 class Decoder {
  public:
   explicit Decoder(std::string_view bytes) : bytes_(bytes) {}
@@ -82,7 +82,7 @@ class Decoder {
     bytes_.remove_prefix(size);
     return text;
   }
-  // A number of fields that follow, each of at least 8 bytes.
+  // Reads the number of fields that follow, each of at least 8 bytes.
   uint64_t Count() {
     const uint64_t count = Number();
     if (count > bytes_.size() / sizeof(uint64_t)) {
@@ -91,7 +91,7 @@ class Decoder {
     }
     return count;
   }
-  // All was there, and nothing is left.
+  // Whether all fields were present and nothing is left.
   bool done() const { return ok_ && bytes_.empty(); }
 
  private:
@@ -100,7 +100,7 @@ class Decoder {
 };
 
 struct Hello {
-  std::string error;                    // empty: it works
+  std::string error;                    // empty: no error
   std::string version;                  // e.g. "13.0.88"
   std::vector<uint64_t> architectures;  // 90 is sm_90
   std::vector<std::string> missing_protections;
@@ -132,7 +132,7 @@ struct Hello {
   }
 };
 
-// A header under the name that an #include says. Its text is in the memory of kHeadersFd, from
+// A header under the name used by an #include. Its text is in the memory of kHeadersFd, from
 // `offset` to the next NUL.
 struct NamedHeader {
   std::string name;
@@ -206,11 +206,12 @@ struct CompileReply {
   }
 };
 
-// What the virtual GPU is to execute at one shape.
+// Input of the virtual GPU at one shape.
 struct SimulatedShape {
   std::vector<ptx::BufferSpec> buffers;
   std::vector<ptx::LaunchSpec> launches;
-  std::vector<ptx::LaunchResources> resources;  // as many as launches
+  std::vector<ptx::LaunchResources> resources;  // one per launch
+  bool checks = false;                          // check for faults instead of estimating times
 };
 
 struct SimulateRequest {
@@ -223,11 +224,12 @@ struct SimulateRequest {
     encoder.Number(static_cast<uint64_t>(RequestKind::kSimulate)).Text(ptx).Number(gpu);
     encoder.Number(shapes.size());
     for (const SimulatedShape& shape : shapes) {
-      encoder.Number(shape.buffers.size());
+      encoder.Number(shape.checks ? 1 : 0).Number(shape.buffers.size());
       for (const ptx::BufferSpec& buffer : shape.buffers) {
         encoder.Number(static_cast<uint64_t>(buffer.bytes));
         encoder.Number(static_cast<uint64_t>(buffer.type));
         encoder.Number(static_cast<uint64_t>(buffer.values)).Real(buffer.first).Real(buffer.second);
+        encoder.Number(buffer.initialised ? 1 : 0).Text(buffer.name);
       }
       encoder.Number(shape.launches.size());
       for (size_t k = 0; k < shape.launches.size(); ++k) {
@@ -239,6 +241,7 @@ struct SimulateRequest {
         encoder.Number(static_cast<uint64_t>(launch.dynamic_shared_bytes));
         encoder.Number(static_cast<uint64_t>(shape.resources[k].registers));
         encoder.Number(static_cast<uint64_t>(shape.resources[k].shared_bytes));
+        encoder.Number(static_cast<uint64_t>(shape.resources[k].stack_bytes));
         encoder.Number(launch.arguments.size());
         for (const ptx::LaunchArgument& argument : launch.arguments) {
           encoder.Number(argument.is_buffer ? 1 : 0).Number(static_cast<uint64_t>(argument.buffer));
@@ -258,6 +261,7 @@ struct SimulateRequest {
     request.gpu = decoder.Number();
     for (uint64_t left = decoder.Count(); left > 0; --left) {
       SimulatedShape& shape = request.shapes.emplace_back();
+      shape.checks = decoder.Number() != 0;
       for (uint64_t buffers = decoder.Count(); buffers > 0; --buffers) {
         ptx::BufferSpec& buffer = shape.buffers.emplace_back();
         buffer.bytes = static_cast<int64_t>(decoder.Number());
@@ -265,6 +269,8 @@ struct SimulateRequest {
         buffer.values = static_cast<ptx::BufferSpec::Values>(decoder.Number());
         buffer.first = decoder.Real();
         buffer.second = decoder.Real();
+        buffer.initialised = decoder.Number() != 0;
+        buffer.name = decoder.Text();
       }
       for (uint64_t launches = decoder.Count(); launches > 0; --launches) {
         ptx::LaunchSpec& launch = shape.launches.emplace_back();
@@ -277,6 +283,7 @@ struct SimulateRequest {
         ptx::LaunchResources& resources = shape.resources.emplace_back();
         resources.registers = static_cast<int64_t>(decoder.Number());
         resources.shared_bytes = static_cast<int64_t>(decoder.Number());
+        resources.stack_bytes = static_cast<int64_t>(decoder.Number());
         for (uint64_t arguments = decoder.Count(); arguments > 0; --arguments) {
           ptx::LaunchArgument& argument = launch.arguments.emplace_back();
           argument.is_buffer = decoder.Number() != 0;
@@ -295,6 +302,8 @@ struct SimulateReply {
     std::string kernel;
     std::string not_covered;
     std::vector<double> values;
+    std::string not_checked = {};
+    std::vector<ptx::LaunchFinding> findings = {};
   };
   std::vector<std::vector<Launch>> shapes;
 
@@ -307,6 +316,13 @@ struct SimulateReply {
         encoder.Text(launch.kernel).Text(launch.not_covered).Number(launch.values.size());
         for (const double value : launch.values) {
           encoder.Real(value);
+        }
+        encoder.Text(launch.not_checked).Number(launch.findings.size());
+        for (const ptx::LaunchFinding& finding : launch.findings) {
+          encoder.Number(static_cast<uint64_t>(finding.fault));
+          encoder.Number(static_cast<uint64_t>(finding.line));
+          encoder.Number(static_cast<uint64_t>(finding.source_line));
+          encoder.Text(finding.detail).Number(static_cast<uint64_t>(finding.count));
         }
       }
     }
@@ -323,6 +339,15 @@ struct SimulateReply {
         launch.not_covered = decoder.Text();
         for (uint64_t values = decoder.Count(); values > 0; --values) {
           launch.values.push_back(decoder.Real());
+        }
+        launch.not_checked = decoder.Text();
+        for (uint64_t findings = decoder.Count(); findings > 0; --findings) {
+          ptx::LaunchFinding& finding = launch.findings.emplace_back();
+          finding.fault = static_cast<ptx::Fault>(decoder.Number());
+          finding.line = static_cast<int32_t>(decoder.Number());
+          finding.source_line = static_cast<int32_t>(decoder.Number());
+          finding.detail = decoder.Text();
+          finding.count = static_cast<int64_t>(decoder.Number());
         }
       }
     }

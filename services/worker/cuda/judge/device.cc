@@ -20,22 +20,31 @@ absl::StatusOr<int> Attribute(const CudaApi& api, CUdevice device, CUdevice_attr
   return value;
 }
 
-absl::StatusOr<CUdevice> FirstDevice(const CudaApi& api) {
+absl::StatusOr<CUdevice> DeviceAt(const CudaApi& api, int ordinal) {
+  KC_ASSIGN_OR_RETURN(const int count, CountDevices(api));
+  if (ordinal >= count) {
+    return absl::UnavailableError(
+        absl::StrCat("the driver shows ", count, " devices, and no number ", ordinal));
+  }
+  CUdevice device = 0;
+  KC_RETURN_IF_ERROR(CudaStatus(api, api.DeviceGet(&device, ordinal), "opening the device"));
+  return device;
+}
+
+}  // namespace
+
+absl::StatusOr<int> CountDevices(const CudaApi& api) {
   KC_RETURN_IF_ERROR(CudaStatus(api, api.Init(0), "initialising the driver"));
   int count = 0;
   KC_RETURN_IF_ERROR(CudaStatus(api, api.DeviceGetCount(&count), "counting devices"));
   if (count == 0) {
     return absl::UnavailableError("the driver shows no device to this process");
   }
-  CUdevice device = 0;
-  KC_RETURN_IF_ERROR(CudaStatus(api, api.DeviceGet(&device, 0), "opening the device"));
-  return device;
+  return count;
 }
 
-}  // namespace
-
-absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api) {
-  KC_ASSIGN_OR_RETURN(const CUdevice device, FirstDevice(api));
+absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api, int ordinal) {
+  KC_ASSIGN_OR_RETURN(const CUdevice device, DeviceAt(api, ordinal));
   DeviceFacts facts;
   std::array<char, 256> name{};
   KC_RETURN_IF_ERROR(
@@ -72,9 +81,9 @@ absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api) {
   return facts;
 }
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api) {
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(const CudaApi& api, int ordinal) {
   std::unique_ptr<CudaDevice> device(new CudaDevice(api));
-  KC_ASSIGN_OR_RETURN(device->device_, FirstDevice(api));
+  KC_ASSIGN_OR_RETURN(device->device_, DeviceAt(api, ordinal));
   KC_RETURN_IF_ERROR(device->Check(api.DevicePrimaryCtxRetain(&device->context_, device->device_),
                                    "making a context"));
   KC_RETURN_IF_ERROR(device->Bind());
@@ -140,7 +149,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   return *this;
 }
 
-absl::StatusOr<SharedArena> SharedArena::Create(CudaDevice& device, size_t bytes) {
+absl::StatusOr<SharedArena> SharedArena::Create(CudaDevice& device, size_t bytes, size_t padding) {
   const CudaApi& api = device.api();
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -152,25 +161,28 @@ absl::StatusOr<SharedArena> SharedArena::Create(CudaDevice& device, size_t bytes
       device.Check(api.MemGetAllocationGranularity(&granularity, &properties,
                                                    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                    "asking for the granularity"));
-  if (bytes > SIZE_MAX - granularity) {
+  if (bytes > SIZE_MAX - granularity - padding) {
     return absl::ResourceExhaustedError(absl::StrCat("no device has ", bytes, " bytes"));
   }
   SharedArena arena;
   arena.device_ = &device;
-  arena.bytes_ = std::max<size_t>(1, (bytes + granularity - 1) / granularity) * granularity;
-  KC_RETURN_IF_ERROR(device.Check(api.MemCreate(&arena.handle_, arena.bytes_, &properties, 0),
-                                  absl::StrCat("allocating ", arena.bytes_, " bytes")));
+  arena.padding_ = padding;
+  arena.mapped_bytes_ =
+      std::max<size_t>(1, (bytes + padding + granularity - 1) / granularity) * granularity;
+  KC_RETURN_IF_ERROR(
+      device.Check(api.MemCreate(&arena.handle_, arena.mapped_bytes_, &properties, 0),
+                   absl::StrCat("allocating ", arena.mapped_bytes_, " bytes")));
   KC_RETURN_IF_ERROR(
       device.Check(api.MemExportToShareableHandle(&arena.fd_, arena.handle_,
                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                    "exporting memory"));
   CUdeviceptr address = 0;
-  KC_RETURN_IF_ERROR(
-      device.Check(api.MemAddressReserve(&address, arena.bytes_, 0, 0, 0), "reserving addresses"));
-  if (absl::Status mapped =
-          device.Check(api.MemMap(address, arena.bytes_, 0, arena.handle_, 0), "mapping memory");
+  KC_RETURN_IF_ERROR(device.Check(api.MemAddressReserve(&address, arena.mapped_bytes_, 0, 0, 0),
+                                  "reserving addresses"));
+  if (absl::Status mapped = device.Check(
+          api.MemMap(address, arena.mapped_bytes_, 0, arena.handle_, 0), "mapping memory");
       !mapped.ok()) {
-    api.MemAddressFree(address, arena.bytes_);
+    api.MemAddressFree(address, arena.mapped_bytes_);
     return mapped;
   }
   arena.address_ = address;
@@ -178,7 +190,7 @@ absl::StatusOr<SharedArena> SharedArena::Create(CudaDevice& device, size_t bytes
   access.location = properties.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   KC_RETURN_IF_ERROR(
-      device.Check(api.MemSetAccess(address, arena.bytes_, &access, 1), "opening memory"));
+      device.Check(api.MemSetAccess(address, arena.mapped_bytes_, &access, 1), "opening memory"));
   return arena;
 }
 
@@ -186,8 +198,8 @@ void SharedArena::Release() {
   if (device_ == nullptr) return;
   const CudaApi& api = device_->api();
   if (address_ != 0) {
-    api.MemUnmap(address_, bytes_);
-    api.MemAddressFree(address_, bytes_);
+    api.MemUnmap(address_, mapped_bytes_);
+    api.MemAddressFree(address_, mapped_bytes_);
   }
   if (handle_ != 0) api.MemRelease(handle_);
   if (fd_ >= 0) close(fd_);
@@ -200,7 +212,8 @@ SharedArena::SharedArena(SharedArena&& other) noexcept
     : device_(std::exchange(other.device_, nullptr)),
       handle_(other.handle_),
       address_(other.address_),
-      bytes_(other.bytes_),
+      mapped_bytes_(other.mapped_bytes_),
+      padding_(other.padding_),
       fd_(std::exchange(other.fd_, -1)) {}
 
 SharedArena& SharedArena::operator=(SharedArena&& other) noexcept {
@@ -209,7 +222,8 @@ SharedArena& SharedArena::operator=(SharedArena&& other) noexcept {
     device_ = std::exchange(other.device_, nullptr);
     handle_ = other.handle_;
     address_ = other.address_;
-    bytes_ = other.bytes_;
+    mapped_bytes_ = other.mapped_bytes_;
+    padding_ = other.padding_;
     fd_ = std::exchange(other.fd_, -1);
   }
   return *this;

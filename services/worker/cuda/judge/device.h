@@ -16,30 +16,33 @@
 
 namespace kernelcast::worker {
 
-// What a device says of itself, without a context.
+// Properties of a device that need no context.
 struct DeviceFacts {
   DeviceInfo info;
   int compute_capability_major = 0;
   int compute_capability_minor = 0;
   int64_t l2_bytes = 0;
 };
-// UNAVAILABLE: no device to be used.
-[[nodiscard]] absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api);
+// Returns the number of devices that the driver shows this process. UNAVAILABLE: there are none.
+[[nodiscard]] absl::StatusOr<int> CountDevices(const CudaApi& api);
+// UNAVAILABLE: no usable device.
+[[nodiscard]] absl::StatusOr<DeviceFacts> DescribeDevice(const CudaApi& api, int ordinal = 0);
 
-// The first device that the driver shows this process, with a context and one stream: the judge's
-// own, in which only code of the project runs. Used by one thread at a
-// time, after Bind. Buffers and arenas must not outlive it.
+// One of the devices that the driver shows this process, with the judge's own context and one
+// stream. Only the project's own code runs in this context. Use from one thread at a time, after
+// Bind. Must outlive its buffers and arenas.
 class CudaDevice {
  public:
-  // UNAVAILABLE: no context to be had. `api` must outlive the device.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api);
+  // UNAVAILABLE: no context can be created. `api` must outlive the device.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(const CudaApi& api,
+                                                                        int ordinal = 0);
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
-  // Makes the context the calling thread's.
+  // Makes the context current on the calling thread.
   [[nodiscard]] absl::Status Bind();
-  // Waits for all that was put into the stream.
+  // Waits for all work in the stream.
   [[nodiscard]] absl::Status Synchronize();
   [[nodiscard]] absl::StatusOr<uint64_t> FreeBytes();
   absl::Status Check(CUresult result, std::string_view what) const {
@@ -61,12 +64,12 @@ class CudaDevice {
   int multiprocessors_ = 1;
 };
 
-// Memory of the judge's context that nobody else sees. Movable.
+// Memory of the judge's context that no other process sees. Movable.
 class DeviceBuffer {
  public:
-  // RESOURCE_EXHAUSTED: no memory left.
+  // RESOURCE_EXHAUSTED: out of memory.
   [[nodiscard]] static absl::StatusOr<DeviceBuffer> Allocate(CudaDevice& device, size_t bytes);
-  // Holds a copy of `content`.
+  // Allocates a buffer with a copy of `content`.
   [[nodiscard]] static absl::StatusOr<DeviceBuffer> Copy(CudaDevice& device,
                                                          std::span<const std::byte> content);
   DeviceBuffer() = default;
@@ -83,20 +86,26 @@ class DeviceBuffer {
   size_t bytes_ = 0;
 };
 
-// Memory that is mapped here to read and write, and can be mapped by a runner through the
-// descriptor. It outlives the runner's mapping and context. Movable.
+// Memory mapped here for reading and writing, which a runner can map through the descriptor. It
+// outlives the runner's mapping and context. Movable.
 class SharedArena {
  public:
-  // Rounded up to what the device maps at once. RESOURCE_EXHAUSTED: no memory left.
-  [[nodiscard]] static absl::StatusOr<SharedArena> Create(CudaDevice& device, size_t bytes);
+  // Allocates at least `bytes` after `padding` unused bytes. The sum is rounded up to the device's
+  // mapping granularity. RESOURCE_EXHAUSTED: out of memory.
+  [[nodiscard]] static absl::StatusOr<SharedArena> Create(CudaDevice& device, size_t bytes,
+                                                          size_t padding = 0);
   SharedArena() = default;
   ~SharedArena();
   SharedArena(SharedArena&& other) noexcept;
   SharedArena& operator=(SharedArena&& other) noexcept;
 
-  CUdeviceptr address() const { return address_; }
-  size_t bytes() const { return bytes_; }
+  // Address of the first byte after the padding, and the number of bytes from there.
+  CUdeviceptr address() const { return address_ + padding_; }
+  size_t bytes() const { return mapped_bytes_ - padding_; }
+  // What a runner needs to map the arena.
   int fd() const { return fd_; }
+  size_t mapped_bytes() const { return mapped_bytes_; }
+  size_t padding() const { return padding_; }
 
  private:
   void Release();
@@ -104,7 +113,8 @@ class SharedArena {
   CudaDevice* device_ = nullptr;
   CUmemGenericAllocationHandle handle_ = 0;
   CUdeviceptr address_ = 0;
-  size_t bytes_ = 0;
+  size_t mapped_bytes_ = 0;
+  size_t padding_ = 0;
   int fd_ = -1;
 };
 

@@ -27,6 +27,14 @@ double DeviceMonitor::ClockHz() const {
   return 1e6 * mhz;
 }
 
+double DeviceMonitor::MaxClockHz(nvml::ClockType clock) const {
+  unsigned int mhz = 0;
+  if (nvml_ == nullptr || nvml_->DeviceGetMaxClockInfo(device_, clock, &mhz) != nvml::kSuccess) {
+    return 0;
+  }
+  return 1e6 * mhz;
+}
+
 bool DeviceMonitor::IsWarm() const { return worked_ns_ > clock_.MonotonicNs() - kWarmForNs; }
 
 void DeviceMonitor::NoteWork() { worked_ns_ = clock_.MonotonicNs(); }

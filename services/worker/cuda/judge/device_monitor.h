@@ -10,24 +10,26 @@
 
 namespace kernelcast::worker {
 
-// Watches clocks, temperature and power of one device; changes none of them. Not thread-safe.
+// Watches clocks, temperature and power of one device without changing them. Not thread-safe.
 class DeviceMonitor {
  public:
-  // Where the library is missing or does not know the device, nothing is ever sampled. `nvml` may
-  // be null; it and the clock must outlive the monitor.
+  // `nvml` may be null. It and the clock must outlive the monitor. If the library is missing or
+  // does not know the device, nothing is sampled.
   DeviceMonitor(const NvmlApi* nvml, const std::string& device_uuid,
                 const Clock& clock = Clock::Real());
 
-  // Of the multiprocessors, now; 0 where it is not known. Takes about a microsecond.
+  // Current clock of the multiprocessors, or 0 if unknown. Takes about a microsecond.
   double ClockHz() const;
+  // The maximum of nvml::kClockSm or nvml::kClockMemory, or 0 if unknown.
+  double MaxClockHz(nvml::ClockType clock) const;
 
-  // Whether there has been work within the last second, so that clocks and memory are awake.
+  // Whether there was work within the last second, so that clocks and memory are up to speed.
   bool IsWarm() const;
   void NoteWork();
 
-  // Starts a new record; `environment` is then filled with what was seen since.
+  // Starts a new record. Fill writes what was seen since then.
   void Begin();
-  // One more look at clocks and what slows them; the clock, or 0 where it is not known.
+  // Samples the clock and the reasons for reduced clocks. Returns the clock, or 0 if unknown.
   double Look();
   void Fill(Environment& environment) const;
 

@@ -7,16 +7,18 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/id.h"
+#include "common/base/secret_random.h"
 #include "common/base/status.h"
 #include "services/worker/core/narrow_float.h"
-#include "services/worker/core/random.h"
+#include "services/worker/core/new_values.h"
+#include "services/worker/core/roofline.h"
 #include "services/worker/core/statistics.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/core/verdict.h"
@@ -32,30 +34,33 @@ using End = CudaRunner::End;
 using Bank = CudaPreparedProblem::Bank;
 using Case = CudaPreparedProblem::Case;
 
-// Clock below which a block counts as disturbed, relative to that at the start.
+// A block counts as disturbed if the clock is below this share of the initial one.
 constexpr double kLeastClockShare = 0.95;
-// What the events of a request may fall short of the time that passed on the host: launching, and
-// one flush ahead of the first.
+// Time on the host that the events of a request need not explain: launch overhead, and the flush
+// before the first sample.
 constexpr double kUnexplainedShare = 0.1;
 constexpr double kUnexplainedUs = 500;
 constexpr int kTimingAttempts = 3;
-// How much longer what lies between calls may take beside the candidate than beside the reference.
+// Slack for the time between calls, compared with the reference.
 constexpr double kBetweenSlackShare = 0.3;
 constexpr double kBetweenSlackUs = 10;
-// What the mean time of the calls of a request may be above their median.
+// Calls are uneven if their mean exceeds their median by more than this.
 constexpr double kUnevenShare = 1.25;
 constexpr double kUnevenUs = 2;
 constexpr double kSlowestFillBytesPerUs = 5e5;
+// Standard deviation of the logarithm of a request's mean call, at the clocks before requests are
+// made.
+constexpr double kRoundDeviation = 0.01;
 constexpr size_t kEmptySamples = 16;
-// More requests a block tell little more.
+// More requests per block add little.
 constexpr size_t kMaxRequestsInBlock = 2;
 
 class Judgement {
  public:
   Judgement(CudaPreparedProblem& prepared, const CudaProgram& candidate, MeasureLevel level,
             CudaDevice& device, JudgeKernels& kernels, CudaRunners runners,
-            const RenewRunners& renew, DeviceMonitor& monitor, const CancelToken& cancel,
-            CudaJudgeTimes& times, const Clock& clock)
+            const RenewRunners& renew, DeviceMonitor& monitor, RunnerSpread& spread,
+            const CancelToken& cancel, CudaJudgeTimes& times, const Clock& clock)
       : prepared_(prepared),
         program_(candidate),
         options_(prepared.options()),
@@ -66,32 +71,40 @@ class Judgement {
         runners_(runners),
         renew_(renew),
         monitor_(monitor),
+        spread_(spread),
         cancel_(cancel),
         times_(times),
         clock_(clock),
-        random_(SecretSeed()) {}
+        plan_random_("plan"),
+        patterns_random_("patterns") {}
 
   absl::StatusOr<MeasureOutcome> Run();
 
  private:
-  // One comparison of an output, and where its result lies.
+  // One comparison of an output, and the index of its result.
   struct Looked {
     size_t index;  // of the case
     size_t output;
     const CudaExpected* expected;
   };
 
-  // Each step returns true to go on; false when `outcome_` or `status_` says how it ended.
+  // Each step returns true to go on, or false when `outcome_` or `status_` holds the end.
   bool LoadCandidate();
+  bool LoadReference();
+  bool LoadModule();
   bool NoteInputs();
   bool CheckInputs();
   bool CheckCorrectness();
+  // Calls each check case once on hostile memory, alternating between NaN and finite values.
+  bool RunChecks(bool finite_first, int64_t limit_ns);
+  bool CheckGuards();
   bool TimeShape(size_t shape_index);
   bool WarmUp(size_t shape_index, double& candidate_ns, double& reference_ns);
   bool RunBlock(size_t shape_index, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
-  bool FreshRound(size_t shape_index, Bank bank, TimedShape& result);
-  // One call on each slot, or the first `calls` of them; `pattern` is what their outputs held
+  bool FreshRound(size_t shape_index, Bank bank, const TimingSession& session, TimedShape& result,
+                  std::vector<Slowdown>& found);
+  // Calls each slot once, or only `calls` of them. `pattern` returns what their outputs held
   // before.
   bool TimeCalls(size_t shape_index, Side side, size_t calls, std::vector<double>& calls_ns,
                  uint32_t& pattern);
@@ -105,7 +118,12 @@ class Judgement {
   bool Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
               int64_t limit_ns);
 
+  // Adds the case that ran to the outcome, if it has fields for it and names none.
   bool Settle(MeasureOutcome outcome) {
+    if (running_) {
+      const Case& at = prepared_.cases()[*running_];
+      NameCase(at.axes, at.distribution, outcome);
+    }
     outcome_ = std::move(outcome);
     return false;
   }
@@ -121,16 +139,21 @@ class Judgement {
   const CudaPreparedProblem::Programs& ProgramsOf(Side side) const {
     return side == Side::kCandidate ? programs_ : prepared_.reference_programs();
   }
-  // A word that is NaN in every floating-point type that repeats it, and differs each time.
+  // Returns a word that is NaN in every floating-point type when repeated, and varies between
+  // calls.
   uint32_t NextNanPattern() {
-    return 0x7ff07ff0u | 0x00010001u | static_cast<uint32_t>(random_.Below(7) << 1) |
-           static_cast<uint32_t>(random_.Below(7) << 17);
+    return 0x7ff07ff0u | 0x00010001u | static_cast<uint32_t>(patterns_random_.Below(7) << 1) |
+           static_cast<uint32_t>(patterns_random_.Below(7) << 17);
   }
   uint32_t PlausiblePattern(const CudaExpected& expected);
   CudaRunner& RunnerOf(Side side) const {
     return side == Side::kCandidate ? *runners_.candidate : *runners_.reference;
   }
   bool hosted() const { return program_.host_launched(); }
+  CudaPreparedProblem::Arena OutputsOf(Side side) const {
+    return hosted() && side == Side::kReference ? CudaPreparedProblem::kReferenceOutputs
+                                                : CudaPreparedProblem::kOutputs;
+  }
   // The last program of each side does nothing.
   size_t NothingProgram() const { return prepared_.cases().size(); }
 
@@ -144,18 +167,24 @@ class Judgement {
   CudaRunners runners_;
   const RenewRunners& renew_;
   DeviceMonitor& monitor_;
+  RunnerSpread& spread_;
   const CancelToken& cancel_;
   CudaJudgeTimes& times_;
   const Clock& clock_;
-  Random random_;
+  // Choice of what is called and verified, and contents of memory that candidates can see. Separate
+  // streams, so that the second reveals nothing about the first.
+  SecretRandom plan_random_;
+  SecretRandom patterns_random_;
 
   CudaPreparedProblem::Programs programs_;
   DeviceBuffer comparisons_;
   size_t comparisons_held_ = 0;
   std::vector<TimedShape> results_;
-  // Median time of what comes before a call of the reference.
+  // Median time between calls of the reference.
   double reference_between_us_ = 0;
   uint32_t correctness_cases_ = 0;
+  // Index of the case that runs or ran last; nullopt before any did.
+  std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;
   double clock_hz_ = 0;
   std::optional<MeasureOutcome> outcome_;
@@ -163,21 +192,25 @@ class Judgement {
 };
 
 absl::StatusOr<MeasureOutcome> Judgement::Run() {
-  auto programs = prepared_.MakePrograms(program_, Side::kCandidate);
+  auto programs = prepared_.MakePrograms(program_, CudaPreparedProblem::kOutputs);
   if (!programs.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("candidate: ", programs.status().message()));
   }
   programs_ = *std::move(programs);
   programs_.programs.emplace_back();
   for (const CudaPreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
-    results_.push_back({.axes = shape.axes, .bytes = shape.bytes, .flops = shape.flops});
+    results_.push_back({.axes = shape.axes,
+                        .bytes = shape.bytes,
+                        .flops = shape.flops,
+                        .compute = std::string(ComputePeak(prepared_.problem()))});
   }
   monitor_.Begin();
   clock_hz_ = monitor_.ClockHz();
   bool going = true;
   for (int round = 0; round < precision_.runners && going; ++round) {
     const int64_t start_ns = NowNs();
-    // A final figure spans processes, and with them addresses and the placement of memory.
+    // A final figure spans several processes, and with them different addresses and memory
+    // placement.
     if (level_ == MeasureLevel::kFinal || !runners_.alive()) {
       KC_ASSIGN_OR_RETURN(runners_, renew_());
     }
@@ -196,8 +229,9 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     runners_.candidate->Unload(cuda_runner::kCandidate, cancel_);
   }
   KC_RETURN_IF_ERROR(status_);
-  MeasureOutcome outcome =
-      outcome_ ? *std::move(outcome_) : Conclude(results_, options_, level_, correctness_cases_);
+  MeasureOutcome outcome = outcome_ ? *std::move(outcome_)
+                                    : Conclude(results_, options_, prepared_.problem().problem_id,
+                                               correctness_cases_, spread_);
   if (auto* const ok = std::get_if<MeasuredOk>(&outcome)) {
     monitor_.Look();
     monitor_.Fill(ok->environment);
@@ -205,7 +239,8 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
   return outcome;
 }
 
-// Translates what the runner answered; the times are those of the candidate's own doing.
+// Translates the runner's answer. A failure of the candidate becomes an outcome, a failure of the
+// reference an error.
 bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::string& stage,
                        int64_t limit_ns) {
   switch (answer.end) {
@@ -233,6 +268,7 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   Crash crash;
   crash.cause = stage == "load" ? Crash::Cause::kLoad : Crash::Cause::kDeviceError;
   crash.output_tail = absl::StrCat(text, "\n");
+  crash.stage = stage;
   if (hosted() && answer.reply.failure == cuda_runner::Failure::kEntry) {
     WrongResult wrong;
     wrong.cause = WrongResult::Cause::kEntryStatus;
@@ -257,6 +293,7 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
 bool Judgement::LoadCandidate() {
   const int64_t limit_ns = options_.load_limit_ns;
   CudaRunner& runner = *runners_.candidate;
+  running_.reset();
   const uint64_t workspace_bytes = programs_.max_workspace_bytes;
   absl::Status reserved = prepared_.ReserveScratch(workspace_bytes, *runners_.reference, cancel_);
   if (absl::IsResourceExhausted(reserved)) {
@@ -266,17 +303,15 @@ bool Judgement::LoadCandidate() {
                                      " bytes: ", reserved.message(), "\n");
     return Settle(std::move(crash));
   }
-  if (!Must(std::move(reserved)) || !Must(prepared_.LoadReference(*runners_.reference, cancel_)) ||
-      (hosted() && !NoteInputs())) {
+  // The kernels that fill memory must be loaded before a shared object takes over the process.
+  if (!Must(std::move(reserved)) || !Must(prepared_.ClearOutputs()) ||
+      !Must(kernels_.hostile().Attach(runner, cancel_)) || (hosted() && !NoteInputs())) {
     return false;
   }
-  auto loaded = hosted() ? runner.LoadObject(program_.object, limit_ns, cancel_)
-                         : runner.Load(cuda_runner::kCandidate, program_.cubin,
-                                       program_.KernelNames(), limit_ns, cancel_);
-  if (!loaded.ok()) {
-    return Fail(loaded.status());
-  }
-  if (!Accept(*loaded, Side::kCandidate, "load", limit_ns)) {
+  // The address of code depends on what was loaded before, and affects the kernel's time.
+  const bool reference_first = hosted() || plan_random_.Below(2) == 0;
+  if ((reference_first && !LoadReference()) || !LoadModule() ||
+      (!reference_first && !LoadReference())) {
     return false;
   }
   auto taken = runner.SetPrograms(cuda_runner::kCandidate, programs_.programs, limit_ns, cancel_);
@@ -285,6 +320,22 @@ bool Judgement::LoadCandidate() {
   }
   ++runner.candidates;
   return Accept(*taken, Side::kCandidate, "load", limit_ns);
+}
+
+bool Judgement::LoadReference() {
+  return Must(prepared_.LoadReference(*runners_.reference, OutputsOf(Side::kReference), cancel_));
+}
+
+bool Judgement::LoadModule() {
+  CudaRunner& runner = *runners_.candidate;
+  const int64_t limit_ns = options_.load_limit_ns;
+  auto loaded = hosted() ? runner.LoadObject(program_.object, limit_ns, cancel_)
+                         : runner.Load(cuda_runner::kCandidate, program_.cubin,
+                                       program_.KernelNames(), limit_ns, cancel_);
+  if (!loaded.ok()) {
+    return Fail(loaded.status());
+  }
+  return Accept(*loaded, Side::kCandidate, "load", limit_ns);
 }
 
 bool Judgement::NoteInputs() {
@@ -296,7 +347,7 @@ bool Judgement::NoteInputs() {
   return true;
 }
 
-// Device code finds inputs that it cannot write to; host code can have them mapped otherwise.
+// Device code cannot write to inputs; host code could remap them as writable.
 bool Judgement::CheckInputs() {
   if (!hosted()) {
     return true;
@@ -311,18 +362,19 @@ bool Judgement::CheckInputs() {
 
 uint32_t Judgement::PlausiblePattern(const CudaExpected& expected) {
   const double scale = std::isfinite(expected.rms) && expected.rms > 0 ? expected.rms : 1;
-  const double value = scale * (0.25 + random_.Uniform()) * (random_.Next() & 1 ? 1 : -1);
+  const double value =
+      scale * (0.25 + patterns_random_.Uniform()) * (patterns_random_.Next() & 1 ? 1 : -1);
   switch (expected.dtype) {
     case DataType::kFloat32: {
       return std::bit_cast<uint32_t>(static_cast<float>(value));
     }
-    // The upper half of a double says how large it is.
+    // The upper half of a double determines its magnitude.
     case DataType::kFloat64: return static_cast<uint32_t>(std::bit_cast<uint64_t>(value) >> 32);
     case DataType::kFloat16:
     case DataType::kBfloat16: return EncodeNarrow(expected.dtype, value) * 0x00010001u;
     case DataType::kFloat8E4m3:
     case DataType::kFloat8E5m2: return EncodeNarrow(expected.dtype, value) * 0x01010101u;
-    default: return static_cast<uint32_t>(random_.Below(100)) + 1;
+    default: return static_cast<uint32_t>(patterns_random_.Below(100)) + 1;
   }
 }
 
@@ -341,15 +393,16 @@ bool Judgement::Verify(const std::vector<Looked>& looks, Side side, uint32_t poi
   for (size_t i = 0; i < looks.size(); ++i) {
     const Looked& look = looks[i];
     const CudaExpected& expected = *look.expected;
-    if (!Must(kernels_.Compare(
-            {.dtype = expected.dtype,
-             .got = prepared_.OutputAddress(side, cases[look.index].outputs[look.output]),
-             .expected = expected.values,
-             .count = expected.count,
-             .absolute = expected.absolute,
-             .rtol = expected.tolerance.rtol,
-             .poison = poison,
-             .result = comparisons_.address() + i * sizeof(TensorComparison)}))) {
+    if (!Must(
+            kernels_.Compare({.dtype = expected.dtype,
+                              .got = prepared_.OutputAddress(
+                                  OutputsOf(side), cases[look.index].outputs[look.output]),
+                              .expected = expected.values,
+                              .count = expected.count,
+                              .absolute = expected.absolute,
+                              .rtol = expected.tolerance.rtol,
+                              .poison = poison,
+                              .result = comparisons_.address() + i * sizeof(TensorComparison)}))) {
       return false;
     }
   }
@@ -395,7 +448,8 @@ bool Judgement::Wrong(const Looked& look, const TensorComparison& comparison,
     const auto got_bytes = static_cast<size_t>(SizeBytes(expected.dtype));
     const auto right_bytes = static_cast<size_t>(SizeBytes(kept));
     const CudaApi& api = device_.api();
-    const CUdeviceptr output = prepared_.OutputAddress(Side::kCandidate, at.outputs[look.output]);
+    const CUdeviceptr output =
+        prepared_.OutputAddress(OutputsOf(Side::kCandidate), at.outputs[look.output]);
     if (!Must(device_.Check(api.MemcpyDtoHAsync(got.data(), output + wrong.index * got_bytes,
                                                 got_bytes, device_.stream()),
                             "reading a value")) ||
@@ -421,14 +475,9 @@ bool Judgement::Wrong(const Looked& look, const TensorComparison& comparison,
 
 bool Judgement::CheckCorrectness() {
   const std::vector<Case>& cases = prepared_.cases();
-  const CudaApi& api = device_.api();
-  std::vector<RunRecord> runs;
   std::vector<Looked> looks;
-  int64_t limit_ns = 0;
   int64_t reference_ns = 0;
   for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
-    runs.push_back({cuda_runner::kCandidate, static_cast<uint32_t>(check.index)});
-    limit_ns += prepared_.CallLimitNs(cases[check.index].reference_ns);
     reference_ns += cases[check.index].reference_ns;
     for (size_t i = 0; i < check.expected.size(); ++i) {
       looks.push_back({check.index, i, &check.expected[i]});
@@ -437,60 +486,103 @@ bool Judgement::CheckCorrectness() {
       return false;
     }
   }
-  // A kernel that hangs at once shall not be waited for as long as all cases may take; one that
-  // takes as long as the reference is not to be stopped, however long that is.
-  limit_ns = std::min(limit_ns, std::max(options_.max_call_limit_ns,
-                                         CudaPreparedProblem::kLeastLimitFactor * reference_ns));
-  auto changed = DeviceBuffer::Allocate(device_, 8);
-  if (!changed.ok()) {
-    return Fail(changed.status());
-  }
+  // A kernel as slow as the reference must not be stopped, however long it takes.
+  const int64_t limit_ns = prepared_.CallLimitNs(reference_ns);
   for (const bool plausible : {false, true}) {
     const uint32_t pattern =
         plausible && !looks.empty() ? PlausiblePattern(*looks[0].expected) : NextNanPattern();
-    for (const RunRecord& run : runs) {
-      // Nothing that the reference has left may help.
-      if (!Must(prepared_.FillOutputs(Side::kCandidate, cases[run.program], pattern)) ||
-          !Must(prepared_.FillOutputs(Side::kReference, cases[run.program], pattern))) {
+    for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
+      // Overwrite what the reference has left.
+      if (!Must(prepared_.FillOutputs(OutputsOf(Side::kCandidate), cases[check.index], pattern))) {
         return false;
       }
     }
     if (!Must(prepared_.FillWorkspace(programs_.max_workspace_bytes, pattern)) ||
-        !Must(device_.Synchronize()) ||
-        !Accept(runners_.candidate->Run(runs, limit_ns, cancel_), Side::kCandidate, "check",
-                limit_ns) ||
-        !CheckInputs()) {
+        !RunChecks(/*finite_first=*/!plausible, limit_ns) || !CheckInputs()) {
       return false;
     }
-    correctness_cases_ += static_cast<uint32_t>(runs.size());
+    correctness_cases_ += static_cast<uint32_t>(prepared_.check_cases().size());
     std::vector<TensorComparison> found;
     if (!Verify(looks, Side::kCandidate, pattern, false, found)) {
       return false;
     }
   }
-  if (!Must(device_.Check(api.MemsetD8Async(changed->address(), 0, 8, device_.stream()),
-                          "clearing a counter"))) {
+  return CheckGuards();
+}
+
+// Each case counts the changed words of its guards.
+bool Judgement::CheckGuards() {
+  const std::vector<CudaPreparedProblem::CheckCase>& checks = prepared_.check_cases();
+  std::vector<uint64_t> counts(checks.size());
+  const size_t bytes = counts.size() * sizeof(uint64_t);
+  auto changed = DeviceBuffer::Allocate(device_, bytes);
+  if (!changed.ok()) {
+    return Fail(changed.status());
+  }
+  const CudaApi& api = device_.api();
+  if (!Must(device_.Check(api.MemsetD8Async(changed->address(), 0, bytes, device_.stream()),
+                          "clearing counters"))) {
     return false;
   }
-  for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
-    for (const CudaPreparedProblem::Place& place : cases[check.index].outputs) {
+  for (size_t i = 0; i < checks.size(); ++i) {
+    for (const CudaPreparedProblem::Place& place : prepared_.cases()[checks[i].index].outputs) {
       for (const CUdeviceptr guard : prepared_.GuardAddresses(place)) {
         if (!Must(kernels_.CountChanged(guard, CudaPreparedProblem::kGuardBytes / 4,
-                                        CudaPreparedProblem::kGuardPattern, changed->address()))) {
+                                        CudaPreparedProblem::kGuardPattern,
+                                        changed->address() + i * sizeof(uint64_t)))) {
           return false;
         }
       }
     }
   }
-  uint64_t count = 0;
   if (!Must(device_.Check(
-          api.MemcpyDtoHAsync(&count, changed->address(), sizeof(count), device_.stream()),
-          "reading a counter")) ||
+          api.MemcpyDtoHAsync(counts.data(), changed->address(), bytes, device_.stream()),
+          "reading counters")) ||
       !Must(device_.Synchronize())) {
     return false;
   }
-  return count == 0 || Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
-                                          "wrote beyond the end or before the start of an output"));
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    running_ = checks[i].index;
+    return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
+                              "wrote beyond the end or before the start of an output"));
+  }
+  return true;
+}
+
+bool Judgement::RunChecks(bool finite_first, int64_t limit_ns) {
+  HostileMemory& hostile = kernels_.hostile();
+  std::vector<size_t> indices;
+  std::vector<RunRecord> runs;
+  for (const CudaPreparedProblem::CheckCase& check : prepared_.check_cases()) {
+    const bool finite = (indices.size() % 2 == 0) == finite_first;
+    indices.push_back(check.index);
+    runs.push_back(HostileMemory::Fill(finite ? HostileMemory::kFinite : HostileMemory::kNan));
+    runs.push_back({cuda_runner::kCandidate, static_cast<uint32_t>(check.index)});
+  }
+  if (!Must(hostile.ResetCount()) || !Must(device_.Synchronize())) {
+    return false;
+  }
+  CudaRunner& runner = *runners_.candidate;
+  if (hosted()) {
+    // Host code can fail before the device has begun a call, so run the cases one by one.
+    for (size_t i = 0; i < indices.size(); ++i) {
+      running_ = indices[i];
+      const int64_t call_ns = prepared_.CallLimitNs(prepared_.cases()[indices[i]].reference_ns);
+      if (!Accept(runner.Run(std::span(runs).subspan(2 * i, 2), call_ns, cancel_), Side::kCandidate,
+                  "check", call_ns)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  const CudaRunner::Answer answer = runner.Run(runs, limit_ns, cancel_);
+  if (!answer.ok()) {
+    // Device code could change the count, but it only affects the name of the case in a message.
+    const absl::StatusOr<uint32_t> begun = hostile.Count();
+    if (begun.ok() && *begun >= 1 && *begun <= indices.size()) running_ = indices[*begun - 1];
+  }
+  return Accept(answer, Side::kCandidate, "check", limit_ns);
 }
 
 bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
@@ -499,6 +591,7 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   const CudaPreparedProblem::Programs& programs = ProgramsOf(side);
   std::vector<SampleRecord> samples;
   std::vector<PoisonRecord> poisons;
+  running_ = shape.slots.front();
   calls = std::min(calls, shape.slots.size());
   pattern = NextNanPattern();
   uint64_t poisoned_bytes = 0;
@@ -511,25 +604,29 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   };
   std::vector<size_t> order(calls);
   std::iota(order.begin(), order.end(), size_t{0});
-  // Which call is the last is nobody's to know.
+  // Fill from this process: a candidate's host code controls what its runner writes.
   for (size_t i = 0; i + 1 < calls; ++i) {
-    std::swap(order[i], order[i + random_.Below(calls - i)]);
+    std::swap(order[i], order[i + plan_random_.Below(calls - i)]);
   }
   if (side == Side::kCandidate && hosted()) {
     // From here: what the runner overwrites is the candidate's word.
     for (const size_t slot : order) {
-      if (!Must(prepared_.FillOutputs(side, prepared_.cases()[shape.slots[slot]], pattern))) {
+      if (!Must(prepared_.FillOutputs(OutputsOf(side), prepared_.cases()[shape.slots[slot]],
+                                      pattern))) {
         return false;
       }
     }
     if (!Must(device_.Synchronize())) {
       return false;
     }
-  } else if (side == Side::kCandidate) {
-    // Nothing of the reference's results is left for a candidate to find.
+  } else if (!hosted()) {
+    // A program that does nothing goes first, so that the first call finds the device in the same
+    // state as the others, on both sides. For a candidate it also overwrites the reference's
+    // results.
     add(NothingProgram(), [&] {
       for (const size_t index : shape.slots) {
-        prepared_.AddPoisons(Side::kReference, index, pattern, poisons);
+        if (side == Side::kCandidate)
+          prepared_.AddPoisons(OutputsOf(side), index, pattern, poisons);
       }
     });
   }
@@ -537,9 +634,9 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   for (const size_t slot : order) {
     const size_t index = shape.slots[slot];
     add(index, [&] {
-      prepared_.AddPoisons(side, index, pattern, poisons);
+      prepared_.AddPoisons(OutputsOf(side), index, pattern, poisons);
       poisoned_bytes = CudaPreparedProblem::AddWorkspacePoison(programs.workspace_bytes[index],
-                                                               pattern, random_, poisons);
+                                                               pattern, patterns_random_, poisons);
     });
   }
   const int64_t limit_ns =
@@ -548,9 +645,9 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   double explained_us = 0;
   double wall_us = 0;
   bool explained = false;
-  // The events' times lie in memory that device code could reach, and host code all the more: they
-  // must be times, and add up to what passed on the host. Once they do not where this process had
-  // to wait for a core; never means that the times are not to be believed.
+  // The times of events are in memory that device code might reach and that host code controls.
+  // They must be valid and add up to the time on the host. A single mismatch may mean that this
+  // process waited for a core; repeated ones mean that the times are forged.
   for (int attempt = 0; attempt < kTimingAttempts && !explained; ++attempt) {
     answer = RunnerOf(side).Time(samples, poisons, true, limit_ns, cancel_);
     if (!Accept(answer, side, "timing", limit_ns)) {
@@ -578,8 +675,8 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   if (side == Side::kReference) {
     reference_between_us_ = Median(between_us);
   } else if (reference_between_us_ > 0) {
-    // What lies between calls is the same work for both sides. Where it takes much longer beside
-    // the candidate, that is the candidate's doing, and its calls are charged with it.
+    // The work between calls is the same for both sides. If it takes much longer for the candidate,
+    // the excess is charged to its calls.
     const double expected_us =
         reference_between_us_ + static_cast<double>(poisoned_bytes) / kSlowestFillBytesPerUs;
     const double excess_us = Median(between_us) - expected_us;
@@ -589,7 +686,7 @@ bool Judgement::TimeCalls(size_t shape_index, Side side, size_t calls,
   for (size_t i = first_call; i < samples.size(); ++i) {
     calls_us.push_back(answer.values_us[2 * i + 1] + charged_us);
   }
-  // One call may have done the work of others, whose outputs nobody looks at before.
+  // One call may have done the work of the others, whose outputs are only checked afterwards.
   const double mean_us =
       std::accumulate(calls_us.begin(), calls_us.end(), 0.0) / static_cast<double>(calls_us.size());
   if (mean_us > kUnevenShare * Median(calls_us) + kUnevenUs) {
@@ -677,12 +774,14 @@ bool Judgement::TimeShape(size_t shape_index) {
     }
     session.Add(times);
   }
-  result.Add(session);
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
-  const bool going = FreshRound(shape_index, Bank::kAltered, result) &&
-                     FreshRound(shape_index, Bank::kOther, result);
-  // What is timed next shall not share the device with the copies.
+  std::vector<Slowdown> found;
+  const bool going = FreshRound(shape_index, Bank::kAltered, session, result, found) &&
+                     FreshRound(shape_index, Bank::kOther, session, result, found);
+  // A kernel's time is its time on new values.
+  result.Add(session, ChargeFor(found));
+  // Finish copying, so that it does not overlap with the next timing.
   if (status_.ok() &&
       (!Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase)) ||
        !Must(device_.Synchronize()) || (hosted() && !NoteInputs()))) {
@@ -693,9 +792,10 @@ bool Judgement::TimeShape(size_t shape_index) {
   return going;
 }
 
-// New values at the addresses of those that the timed calls were on. The cache is as cold as
-// before, so that the calls take as long as before unless the kernel remembered.
-bool Judgement::FreshRound(size_t shape_index, Bank bank, TimedShape& result) {
+// Times new values at the addresses of the timed calls. The cache is equally cold, so a kernel that
+// does not cache results takes as long as before.
+bool Judgement::FreshRound(size_t shape_index, Bank bank, const TimingSession& session,
+                           TimedShape& result, std::vector<Slowdown>& found) {
   const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
   const size_t slots = shape.slots.size();
   if (!Must(prepared_.PutBank(shape, bank)) || !Must(device_.Synchronize()) ||
@@ -717,13 +817,20 @@ bool Judgement::FreshRound(size_t shape_index, Bank bank, TimedShape& result) {
                                     reference_ns.end());
   }
   const double factor = bank == Bank::kAltered ? options_.altered_slowdown : options_.new_slowdown;
-  if (!LooksCached(result.candidate_ns, candidate_ns, result.reference_ns, reference_ns, factor)) {
+  Rounds known(kRoundDeviation);
+  known.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
+  Rounds fresh(kRoundDeviation);
+  fresh.Add({Mean(candidate_ns), Mean(reference_ns)});
+  found.push_back(SlowdownOf(known, fresh));
+  const std::vector<double> timed_ns = session.CallTimes(Side::kCandidate);
+  if (!LooksCached(timed_ns, candidate_ns, session.CallTimes(Side::kReference), reference_ns,
+                   factor)) {
     return true;
   }
   return Settle(MakeExploit(
       Exploit::Kind::kCachedOutput,
       absl::StrCat(
-          "calls on inputs seen before take ", std::llround(Median(result.candidate_ns) / 1000),
+          "calls on inputs seen before take ", std::llround(Median(timed_ns) / 1000),
           " us, calls on ",
           bank == Bank::kAltered ? "the same inputs with a few values replaced " : "new ones ",
           std::llround(Median(candidate_ns) / 1000), " us")));
@@ -737,8 +844,9 @@ bool Judgement::VerifySlots(size_t shape_index, Side side, size_t slots, Bank ba
   slots = std::min(slots, shape.slots.size());
   size_t first = 0;
   if (side == Side::kReference && slots > 0) {
-    // Only what a candidate has done to the reference could make it wrong, and that would last.
-    first = random_.Below(slots);
+    // The reference can only be wrong if a candidate has damaged it, which would last. One slot
+    // suffices.
+    first = plan_random_.Below(slots);
     slots = first + 1;
   }
   for (size_t slot = first; slot < slots; ++slot) {
@@ -754,7 +862,7 @@ bool Judgement::VerifySlots(size_t shape_index, Side side, size_t slots, Bank ba
   if (Verify(looks, side, poison, true, found)) {
     return true;
   }
-  // Wrong now, but right for the values before: remembered.
+  // Wrong for the new values but right for the previous ones: the output was cached.
   if (stale && status_.ok() && outcome_) {
     const MeasureOutcome wrong = *std::move(outcome_);
     outcome_.reset();
@@ -774,10 +882,11 @@ absl::StatusOr<MeasureOutcome> JudgeCuda(CudaPreparedProblem& prepared,
                                          const CudaProgram& candidate, MeasureLevel level,
                                          CudaDevice& device, JudgeKernels& kernels,
                                          CudaRunners runners, const RenewRunners& renew,
-                                         DeviceMonitor& monitor, const CancelToken& cancel,
-                                         CudaJudgeTimes& times, const Clock& clock) {
-  return Judgement(prepared, candidate, level, device, kernels, runners, renew, monitor, cancel,
-                   times, clock)
+                                         DeviceMonitor& monitor, RunnerSpread& spread,
+                                         const CancelToken& cancel, CudaJudgeTimes& times,
+                                         const Clock& clock) {
+  return Judgement(prepared, candidate, level, device, kernels, runners, renew, monitor, spread,
+                   cancel, times, clock)
       .Run();
 }
 

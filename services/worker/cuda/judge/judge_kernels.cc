@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -12,36 +14,25 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int kBlocksPerMultiprocessor = 8;
 
-// In the order of the kernels below.
+// In the order in which the drawing kernels number types.
 constexpr DataType kDataTypes[] = {DataType::kFloat64,   DataType::kFloat32, DataType::kFloat16,
                                    DataType::kBfloat16,  DataType::kInt64,   DataType::kInt32,
                                    DataType::kInt8,      DataType::kUint8,   DataType::kFloat8E4m3,
                                    DataType::kFloat8E5m2};
 constexpr size_t kTypes = std::size(kDataTypes);
 
-constexpr std::string_view kSource = R"cuda(
+constexpr std::string_view kPrelude = R"cuda(
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
 typedef unsigned long long u64;
+)cuda";
 
+// Code shared by describing and comparing.
+constexpr std::string_view kCommon = R"cuda(
 struct Statistics { double squares; u64 finite; u64 nan; };
 struct Comparison { u64 mismatches; u64 first; u64 unwritten; u64 non_finite; double error_squares; };
-
-__device__ double ToDouble(double v) { return v; }
-__device__ double ToDouble(float v) { return v; }
-__device__ double ToDouble(__half v) { return __half2float(v); }
-__device__ double ToDouble(__nv_bfloat16 v) { return __bfloat162float(v); }
-__device__ double ToDouble(__nv_fp8_e4m3 v) { return float(v); }
-__device__ double ToDouble(__nv_fp8_e5m2 v) { return float(v); }
-
-template <class T> struct Largest;
-template <> struct Largest<double> { static constexpr double value = 1.7976931348623157e308; };
-template <> struct Largest<float> { static constexpr double value = 3.4028235677973366e38; };
-template <> struct Largest<__half> { static constexpr double value = 65520; };
-template <> struct Largest<__nv_bfloat16> { static constexpr double value = 3.3961775292304601e38; };
-template <> struct Largest<__nv_fp8_e5m2> { static constexpr double value = 61440; };
 
 __device__ double SumOverBlock(double value) {
   __shared__ double parts[32];
@@ -54,6 +45,80 @@ __device__ double SumOverBlock(double value) {
   }
   return value;
 }
+
+template <class T> __device__ unsigned Bits(T value) {
+  if constexpr (sizeof(T) == 1) return *reinterpret_cast<const unsigned char*>(&value);
+  else if constexpr (sizeof(T) == 2) return *reinterpret_cast<const unsigned short*>(&value);
+  else return *reinterpret_cast<const unsigned*>(&value);
+}
+
+// Whether the element holds what the repeated word put there.
+template <class T> __device__ bool IsPoison(T value, long long i, unsigned poison) {
+  if constexpr (sizeof(T) == 1) return Bits(value) == ((poison >> (8 * (i & 3))) & 0xff);
+  else if constexpr (sizeof(T) == 2) return Bits(value) == ((poison >> (16 * (i & 1))) & 0xffff);
+  else if constexpr (sizeof(T) == 4) return Bits(value) == poison;
+  else return *reinterpret_cast<const u64*>(&value) == ((u64)poison << 32 | poison);
+}
+
+__device__ void Report(u64 i, bool poisoned, bool non_finite, Comparison* result) {
+  atomicAdd(&result->mismatches, 1ull);
+  atomicMin(&result->first, i);
+  if (poisoned) atomicAdd(&result->unwritten, 1ull);
+  if (non_finite) atomicAdd(&result->non_finite, 1ull);
+}
+)cuda";
+
+constexpr std::string_view kCompareReal = R"cuda(
+__device__ double ToDouble(double v) { return v; }
+__device__ double ToDouble(float v) { return v; }
+__device__ double ToDouble(__half v) { return __half2float(v); }
+__device__ double ToDouble(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ double ToDouble(__nv_fp8_e4m3 v) { return float(v); }
+__device__ double ToDouble(__nv_fp8_e5m2 v) { return float(v); }
+
+template <class T>
+__device__ void CompareReal(const T* got, const double* expected, long long count, double absolute,
+                            double rtol, unsigned poison, Comparison* result) {
+  double error_squares = 0;
+  const long long stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const T held = got[i];
+    const double g = ToDouble(held), e = expected[i];
+    const bool g_finite = isfinite(g), e_finite = isfinite(e);
+    bool agrees;
+    if (g_finite && e_finite) {
+      const double error = fabs(g - e);
+      error_squares += error * error;
+      agrees = error <= absolute + rtol * fabs(e);
+    } else {
+      agrees = g == e;
+    }
+    if (!agrees) Report(i, IsPoison(held, i, poison), !g_finite, result);
+  }
+  error_squares = SumOverBlock(error_squares);
+  if (threadIdx.x == 0 && error_squares > 0) atomicAdd(&result->error_squares, error_squares);
+}
+
+#define COMPARE(NAME, T)                                                                           \
+  extern "C" __global__ void compare_##NAME(const T* g, const double* e, long long n, double a,   \
+                                            double r, unsigned p, Comparison* c) {                \
+    CompareReal<T>(g, e, n, a, r, p, c);                                                           \
+  }
+COMPARE(float64, double)
+COMPARE(float32, float)
+COMPARE(float16, __half)
+COMPARE(bfloat16, __nv_bfloat16)
+COMPARE(float8_e4m3, __nv_fp8_e4m3)
+COMPARE(float8_e5m2, __nv_fp8_e5m2)
+)cuda";
+
+constexpr std::string_view kDescribe = R"cuda(
+template <class T> struct Largest;
+template <> struct Largest<double> { static constexpr double value = 1.7976931348623157e308; };
+template <> struct Largest<float> { static constexpr double value = 3.4028235677973366e38; };
+template <> struct Largest<__half> { static constexpr double value = 65520; };
+template <> struct Largest<__nv_bfloat16> { static constexpr double value = 3.3961775292304601e38; };
+template <> struct Largest<__nv_fp8_e5m2> { static constexpr double value = 61440; };
 
 template <class T> __device__ double Saturate(double v) {
   if (fabs(v) < Largest<T>::value) return v;
@@ -81,49 +146,16 @@ template <class T> __device__ void DescribeAs(double* values, long long count, S
   if (nan) atomicAdd(&statistics->nan, nan);
 }
 
-template <class T> __device__ unsigned Bits(T value) {
-  if constexpr (sizeof(T) == 1) return *reinterpret_cast<const unsigned char*>(&value);
-  else if constexpr (sizeof(T) == 2) return *reinterpret_cast<const unsigned short*>(&value);
-  else return *reinterpret_cast<const unsigned*>(&value);
-}
-
-// Whether the element holds what the repeated word put there.
-template <class T> __device__ bool IsPoison(T value, long long i, unsigned poison) {
-  if constexpr (sizeof(T) == 1) return Bits(value) == ((poison >> (8 * (i & 3))) & 0xff);
-  else if constexpr (sizeof(T) == 2) return Bits(value) == ((poison >> (16 * (i & 1))) & 0xffff);
-  else if constexpr (sizeof(T) == 4) return Bits(value) == poison;
-  else return *reinterpret_cast<const u64*>(&value) == ((u64)poison << 32 | poison);
-}
-
-__device__ void Report(u64 i, bool poisoned, bool non_finite, Comparison* result) {
-  atomicAdd(&result->mismatches, 1ull);
-  atomicMin(&result->first, i);
-  if (poisoned) atomicAdd(&result->unwritten, 1ull);
-  if (non_finite) atomicAdd(&result->non_finite, 1ull);
-}
-
-template <class T>
-__device__ void CompareReal(const T* got, const double* expected, long long count, double absolute,
-                            double rtol, unsigned poison, Comparison* result) {
-  double error_squares = 0;
-  const long long stride = (long long)gridDim.x * blockDim.x;
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
-    const T held = got[i];
-    const double g = ToDouble(held), e = expected[i];
-    const bool g_finite = isfinite(g), e_finite = isfinite(e);
-    bool agrees;
-    if (g_finite && e_finite) {
-      const double error = fabs(g - e);
-      error_squares += error * error;
-      agrees = error <= absolute + rtol * fabs(e);
-    } else {
-      agrees = g == e;
-    }
-    if (!agrees) Report(i, IsPoison(held, i, poison), !g_finite, result);
+#define DESCRIBE(NAME, T)                                                                          \
+  extern "C" __global__ void describe_##NAME(double* v, long long n, Statistics* s) {             \
+    DescribeAs<T>(v, n, s);                                                                        \
   }
-  error_squares = SumOverBlock(error_squares);
-  if (threadIdx.x == 0 && error_squares > 0) atomicAdd(&result->error_squares, error_squares);
-}
+DESCRIBE(float64, double)
+DESCRIBE(float32, float)
+DESCRIBE(float16, __half)
+DESCRIBE(bfloat16, __nv_bfloat16)
+DESCRIBE(float8_e4m3, __nv_fp8_e4m3)
+DESCRIBE(float8_e5m2, __nv_fp8_e5m2)
 
 template <class T>
 __device__ void CompareWhole(const T* got, const T* expected, long long count, double absolute,
@@ -138,25 +170,11 @@ __device__ void CompareWhole(const T* got, const T* expected, long long count, d
   }
 }
 
-#define REAL(NAME, T)                                                                              \
-  extern "C" __global__ void describe_##NAME(double* v, long long n, Statistics* s) {             \
-    DescribeAs<T>(v, n, s);                                                                        \
-  }                                                                                                \
-  extern "C" __global__ void compare_##NAME(const T* g, const double* e, long long n, double a,   \
-                                            double r, unsigned p, Comparison* c) {                \
-    CompareReal<T>(g, e, n, a, r, p, c);                                                           \
-  }
 #define WHOLE(NAME, T)                                                                             \
   extern "C" __global__ void compare_##NAME(const T* g, const T* e, long long n, double a,        \
                                             double r, unsigned p, Comparison* c) {                \
     CompareWhole<T>(g, e, n, a, r, p, c);                                                          \
   }
-REAL(float64, double)
-REAL(float32, float)
-REAL(float16, __half)
-REAL(bfloat16, __nv_bfloat16)
-REAL(float8_e4m3, __nv_fp8_e4m3)
-REAL(float8_e5m2, __nv_fp8_e5m2)
 WHOLE(int64, long long)
 WHOLE(int32, int)
 WHOLE(int8, signed char)
@@ -190,54 +208,63 @@ size_t TypeIndex(DataType dtype) {
                              std::begin(kDataTypes));
 }
 
-// Position among the names: comparing kernels first, then describing ones, then the others.
-size_t DescribeIndex(DataType dtype) { return kTypes + TypeIndex(dtype); }
-constexpr size_t kCountChanged = 2 * kTypes;
-constexpr size_t kFingerprint = kCountChanged + 1;
+std::string CompareName(DataType dtype) {
+  return absl::StrCat("compare_", std::string(Name(dtype)));
+}
+std::string DescribeName(DataType dtype) {
+  return absl::StrCat("describe_", std::string(Name(dtype)));
+}
 
 }  // namespace
 
-std::string_view JudgeKernelsSource() { return kSource; }
-
-std::vector<std::string> JudgeKernelNames() {
-  std::vector<std::string> names;
+std::vector<JudgeModule> JudgeModules() {
+  const std::string prelude(kPrelude);
+  const std::string common = prelude + std::string(kCommon);
+  JudgeModule compare{common + std::string(kCompareReal), {}};
+  // Integers are compared exactly and need no description.
+  JudgeModule describe{common + std::string(kDescribe), {"count_changed", "fingerprint"}};
   for (const DataType dtype : kDataTypes) {
-    names.push_back(absl::StrCat("compare_", std::string(Name(dtype))));
+    (IsFloat(dtype) ? compare : describe).kernels.push_back(CompareName(dtype));
+    if (IsFloat(dtype)) describe.kernels.push_back(DescribeName(dtype));
   }
-  for (const DataType dtype : kDataTypes) {
-    // Whole numbers are compared as they are.
-    names.push_back(IsFloat(dtype) ? absl::StrCat("describe_", std::string(Name(dtype)))
-                                   : std::string("count_changed"));
-  }
-  names.emplace_back("count_changed");
-  names.emplace_back("fingerprint");
-  return names;
+  return {std::move(compare),
+          std::move(describe),
+          {prelude + DrawKernelsSource(), {"draw_real", "draw_whole", "alter"}},
+          {std::string(HostileKernelsSource()), HostileKernelNames()}};
 }
 
-absl::StatusOr<std::unique_ptr<JudgeKernels>> JudgeKernels::Load(CudaDevice& device,
-                                                                 const std::string& cubin) {
-  std::unique_ptr<JudgeKernels> kernels(new JudgeKernels(device));
-  KC_RETURN_IF_ERROR(device.Check(device.api().ModuleLoadData(&kernels->module_, cubin.data()),
-                                  "loading the judge's kernels"));
-  for (const std::string& name : JudgeKernelNames()) {
-    CUfunction function = nullptr;
-    KC_RETURN_IF_ERROR(device.Check(
-        device.api().ModuleGetFunction(&function, kernels->module_, name.c_str()), name));
-    kernels->functions_.push_back(function);
+DataType NumberedType(int32_t type) { return kDataTypes[type]; }
+
+absl::StatusOr<std::unique_ptr<JudgeKernels>> JudgeKernels::Load(
+    CudaDevice& device, std::span<const std::string> cubins) {
+  const std::vector<JudgeModule> modules = JudgeModules();
+  if (cubins.size() != modules.size()) {
+    return absl::InvalidArgumentError("wrong number of judge modules");
+  }
+  std::unique_ptr<JudgeKernels> kernels(new JudgeKernels(device, cubins.back()));
+  for (size_t i = 0; i < modules.size(); ++i) {
+    CUmodule module = nullptr;
+    KC_RETURN_IF_ERROR(device.Check(device.api().ModuleLoadData(&module, cubins[i].data()),
+                                    "loading the judge's kernels"));
+    kernels->modules_.push_back(module);
+    for (const std::string& name : modules[i].kernels) {
+      KC_RETURN_IF_ERROR(device.Check(
+          device.api().ModuleGetFunction(&kernels->functions_[name], module, name.c_str()), name));
+    }
   }
   return kernels;
 }
 
 JudgeKernels::~JudgeKernels() {
-  if (module_ != nullptr) device_.api().ModuleUnload(module_);
+  for (const CUmodule module : modules_) device_.api().ModuleUnload(module);
 }
 
-absl::Status JudgeKernels::Launch(CUfunction function, int64_t elements, void** parameters) {
+absl::Status JudgeKernels::Launch(const std::string& name, int64_t elements, void** parameters) {
   const int64_t wanted = (elements + kBlock - 1) / kBlock;
   const auto blocks = static_cast<unsigned int>(std::clamp<int64_t>(
       wanted, 1, int64_t{device_.multiprocessors()} * kBlocksPerMultiprocessor));
-  return device_.Check(device_.api().LaunchKernel(function, blocks, 1, 1, kBlock, 1, 1, 0,
-                                                  device_.stream(), parameters, nullptr),
+  return device_.Check(device_.api().LaunchKernel(functions_.at(name), blocks, 1, 1, kBlock, 1, 1,
+                                                  0, device_.stream(), parameters, nullptr),
                        "launching a kernel of the judge");
 }
 
@@ -251,7 +278,7 @@ absl::Status JudgeKernels::Describe(DataType dtype, CUdeviceptr values, int64_t 
   const ExpectedStatistics zero;
   KC_RETURN_IF_ERROR(Fill(statistics, &zero, sizeof(zero)));
   void* parameters[] = {&values, &count, &statistics};
-  return Launch(functions_[DescribeIndex(dtype)], count, parameters);
+  return Launch(DescribeName(dtype), count, parameters);
 }
 
 absl::Status JudgeKernels::Compare(const Comparison& comparison) {
@@ -259,19 +286,34 @@ absl::Status JudgeKernels::Compare(const Comparison& comparison) {
   KC_RETURN_IF_ERROR(Fill(comparison.result, &zero, sizeof(zero)));
   Comparison c = comparison;
   void* parameters[] = {&c.got, &c.expected, &c.count, &c.absolute, &c.rtol, &c.poison, &c.result};
-  return Launch(functions_[TypeIndex(c.dtype)], c.count, parameters);
+  return Launch(CompareName(c.dtype), c.count, parameters);
 }
 
 absl::Status JudgeKernels::CountChanged(CUdeviceptr words, int64_t word_count, uint32_t pattern,
                                         CUdeviceptr count) {
   void* parameters[] = {&words, &word_count, &pattern, &count};
-  return Launch(functions_[kCountChanged], word_count, parameters);
+  return Launch("count_changed", word_count, parameters);
 }
 
 absl::Status JudgeKernels::Fingerprint(CUdeviceptr words, int64_t word_count, uint64_t seed,
                                        CUdeviceptr sum) {
   void* parameters[] = {&words, &word_count, &seed, &sum};
-  return Launch(functions_[kFingerprint], word_count, parameters);
+  return Launch("fingerprint", word_count, parameters);
+}
+
+absl::Status JudgeKernels::Draw(DataType dtype, const DrawPlan& plan, uint64_t seed, CUdeviceptr to,
+                                int64_t count) {
+  DrawPlan passed = plan;
+  auto type = static_cast<int32_t>(TypeIndex(dtype));
+  void* parameters[] = {&to, &count, &seed, &passed, &type};
+  return Launch(IsFloat(dtype) ? "draw_real" : "draw_whole", count, parameters);
+}
+
+absl::Status JudgeKernels::Alter(DataType dtype, uint64_t seed, CUdeviceptr from, CUdeviceptr to,
+                                 int64_t count) {
+  auto size = static_cast<int32_t>(SizeBytes(dtype));
+  void* parameters[] = {&to, &from, &count, &size, &seed};
+  return Launch("alter", count / kAlteredEvery + 1, parameters);
 }
 
 }  // namespace kernelcast::worker

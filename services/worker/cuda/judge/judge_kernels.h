@@ -4,30 +4,43 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/domain/problem.h"
+#include "services/worker/core/draw_plan.h"
 #include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/hostile_memory.h"
 
 namespace kernelcast::worker {
 
-// What the judge runs on the device itself, as CUDA source, and the names of its kernels.
-std::string_view JudgeKernelsSource();
-std::vector<std::string> JudgeKernelNames();
+// The judge's own device kernels. Several modules, which compile in parallel: one compile of
+// everything takes three times as long.
+struct JudgeModule {
+  std::string source;  // CUDA
+  std::vector<std::string> kernels;
+};
+// The last module is that of HostileMemory.
+std::vector<JudgeModule> JudgeModules();
+// Source of the kernels that draw inputs, without the includes.
+std::string DrawKernelsSource();
+// Returns the data type with this number. Kernels that handle several types take the number as an
+// argument.
+DataType NumberedType(int32_t type);
 
-// Of a tensor of right values.
+// Statistics of an expected tensor.
 struct ExpectedStatistics {
   double squares = 0;  // of the finite values
   uint64_t finite = 0;
   uint64_t nan = 0;
 };
 
-// What comparing a whole tensor found. Exactly what the caller reads from the device.
+// Result of comparing a whole tensor, with the layout that the kernels write.
 struct TensorComparison {
   uint64_t mismatches = 0;
   uint64_t first = ~uint64_t{0};  // index of the first mismatch
@@ -36,26 +49,28 @@ struct TensorComparison {
   double error_squares = 0;       // over elements that are finite on both sides
 };
 
-// Puts kernels into the device's stream. The functions return at once; the results are there after
+// Launches kernels on the device's stream. Functions return at once; results are available after
 // CudaDevice::Synchronize.
 class JudgeKernels {
  public:
-  // INVALID_ARGUMENT: the cubin is not for this device.
-  [[nodiscard]] static absl::StatusOr<std::unique_ptr<JudgeKernels>> Load(CudaDevice& device,
-                                                                          const std::string& cubin);
+  // `cubins` are the compiled JudgeModules(). INVALID_ARGUMENT: they are not, or not for this
+  // device.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<JudgeKernels>> Load(
+      CudaDevice& device, std::span<const std::string> cubins);
   ~JudgeKernels();
   JudgeKernels(const JudgeKernels&) = delete;
   JudgeKernels& operator=(const JudgeKernels&) = delete;
 
-  // `values` are `count` doubles. Those beyond what `dtype` can hold become infinite, as a right
-  // candidate's do; the rest is counted into `statistics` on the device, which is zeroed before.
+  // `values` are `count` doubles. Values beyond the range of `dtype` become infinite, as they do in
+  // a correct candidate. The others are counted in `statistics` on the device, which is zeroed
+  // first.
   [[nodiscard]] absl::Status Describe(DataType dtype, CUdeviceptr values, int64_t count,
                                       CUdeviceptr statistics);
 
   // Compares `count` elements of `dtype` with doubles (floating-point types) or elements of the
-  // same type (integers) by |got - expected| <= absolute + rtol * |expected|; NaN agrees with
-  // nothing, an infinity with the same. `poison` is the word that the output was filled with.
-  // `comparison` on the device holds a TensorComparison, which is made new before.
+  // same type (integers) by |got - expected| <= absolute + rtol * |expected|. NaN agrees with
+  // nothing, an infinity only with the same infinity. `poison` is the word that the output was
+  // filled with. `result` points to a TensorComparison on the device, which is reset first.
   struct Comparison {
     DataType dtype = DataType::kFloat32;
     CUdeviceptr got = 0;
@@ -68,24 +83,35 @@ class JudgeKernels {
   };
   [[nodiscard]] absl::Status Compare(const Comparison& comparison);
 
-  // Counts words that differ from `pattern` into the 8 bytes at `count`, which are not zeroed.
+  // Adds the number of words that differ from `pattern` to the 8 bytes at `count`.
   [[nodiscard]] absl::Status CountChanged(CUdeviceptr words, int64_t word_count, uint32_t pattern,
                                           CUdeviceptr count);
 
-  // Adds a hash of `word_count` words of 8 bytes, keyed by `seed`, to the 8 bytes at `sum`. Changes
-  // that leave it as it was are not found without knowing the key. (The finalizer is that of
-  // SplitMix64, Steele et al. 2014.)
+  // Adds a hash of `word_count` 8-byte words, keyed by `seed`, to the 8 bytes at `sum`. Without the
+  // key no change can be constructed that keeps the hash. Uses the finalizer of SplitMix64 (Steele
+  // et al. 2014).
   [[nodiscard]] absl::Status Fingerprint(CUdeviceptr words, int64_t word_count, uint64_t seed,
                                          CUdeviceptr sum);
 
+  // Writes all `count` values of an input; see DrawByCounter.
+  [[nodiscard]] absl::Status Draw(DataType dtype, const DrawPlan& plan, uint64_t seed,
+                                  CUdeviceptr to, int64_t count);
+  // Replaces a few of `count` elements by those at `from`; see AlterByCounter.
+  [[nodiscard]] absl::Status Alter(DataType dtype, uint64_t seed, CUdeviceptr from, CUdeviceptr to,
+                                   int64_t count);
+
+  HostileMemory& hostile() { return hostile_; }
+
  private:
-  explicit JudgeKernels(CudaDevice& device) : device_(device) {}
-  absl::Status Launch(CUfunction function, int64_t elements, void** parameters);
+  JudgeKernels(CudaDevice& device, const std::string& hostile_cubin)
+      : device_(device), hostile_(device, hostile_cubin) {}
+  absl::Status Launch(const std::string& name, int64_t elements, void** parameters);
   absl::Status Fill(CUdeviceptr at, const void* content, size_t bytes);
 
   CudaDevice& device_;
-  CUmodule module_ = nullptr;
-  std::vector<CUfunction> functions_;  // in the order of JudgeKernelNames
+  HostileMemory hostile_;
+  std::vector<CUmodule> modules_;
+  std::map<std::string, CUfunction> functions_;  // by name
 };
 
 }  // namespace kernelcast::worker

@@ -4,13 +4,16 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <thread>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "services/worker/core/draw_plan.h"
 #include "services/worker/core/launch_plan.h"
+#include "services/worker/core/random.h"
 #include "services/worker/core/tensor.h"
 #include "services/worker/core/verification.h"
 #include "services/worker/native/dlpack_type.h"
@@ -26,13 +29,15 @@ using cuda_runner::RunRecord;
 using cuda_runner::TensorRecord;
 
 constexpr uint64_t kAlignment = 512;
+// Arenas begin at a random multiple of kAlignment below this. Larger offsets vary anyway.
+constexpr uint64_t kPaddingRange = uint64_t{1} << 20;
 constexpr int64_t kReferenceLoadLimitNs = 30'000'000'000;
 constexpr int kReferenceCalls = 3;
-constexpr size_t kMaxDrawingThreads = 16;
+constexpr const char* kOracleText = "the problem's oracle";
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// `late` is the code for an answer that does not come in time.
+// `late` is the status code for a timeout.
 absl::Status AnswerStatus(const CudaApi& api, const CudaRunner::Answer& answer,
                           const CancelToken& cancel, const std::string& what,
                           absl::StatusCode late = absl::StatusCode::kUnavailable) {
@@ -98,24 +103,37 @@ CudaVerdict JudgeComparison(const CudaExpected& expected, const TensorComparison
 absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> CudaPreparedProblem::Make(
     const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
     const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
-    uint64_t seed, const CancelToken& cancel) {
+    const SecretKey& key, const CancelToken& cancel) {
   std::unique_ptr<CudaPreparedProblem> prepared(
-      new CudaPreparedProblem(problem, options, device, kernels, seed));
+      new CudaPreparedProblem(problem, options, device, kernels, key));
   prepared->reference_ = std::move(reference);
+  int64_t last_ns = Clock::Real().MonotonicNs();
+  const auto lap = [&last_ns](int64_t& time_ns) {
+    const int64_t now_ns = Clock::Real().MonotonicNs();
+    time_ns = now_ns - std::exchange(last_ns, now_ns);
+  };
   KC_RETURN_IF_ERROR(prepared->Arrange());
+  lap(prepared->times_.arrange_ns);
   KC_RETURN_IF_ERROR(prepared->FillInputs(cancel));
-  auto programs = prepared->MakePrograms(prepared->reference_, Side::kReference);
-  if (!programs.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the problem's reference: ", programs.status().message()));
+  lap(prepared->times_.inputs_ns);
+  for (const auto& [outputs, to] :
+       {std::pair{kOutputs, &prepared->reference_programs_},
+        std::pair{kReferenceOutputs, &prepared->reference_programs_apart_}}) {
+    auto programs = prepared->MakePrograms(prepared->reference_, outputs);
+    if (!programs.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the problem's reference: ", programs.status().message()));
+    }
+    *to = *std::move(programs);
+    to->programs.emplace_back();
   }
-  prepared->reference_programs_ = *std::move(programs);
-  prepared->reference_programs_.programs.emplace_back();
   KC_RETURN_IF_ERROR(prepared->MapArenas(runner, cancel));
   KC_RETURN_IF_ERROR(prepared->RunOracle(oracle, runner, cancel));
+  lap(prepared->times_.oracle_ns);
   KC_RETURN_IF_ERROR(prepared->PlaceReference(runner, cancel));
   KC_RETURN_IF_ERROR(prepared->RunReference(runner, cancel));
   KC_ASSIGN_OR_RETURN(prepared->base_fingerprint_, prepared->InputsFingerprint());
+  lap(prepared->times_.reference_ns);
   return prepared;
 }
 
@@ -141,7 +159,7 @@ absl::Status CudaPreparedProblem::Arrange() {
     return cases_.size() - 1;
   };
 
-  for (CaseSpec& spec : CorrectnessCases(problem_, target(), options_, random_)) {
+  for (CaseSpec& spec : CorrectnessCases(problem_, target(), options_, shapes_random_)) {
     CheckCase check;
     KC_ASSIGN_OR_RETURN(check.index, add_case(spec.axes, spec.distribution(), outputs_bytes_));
     check_cases_.push_back(std::move(check));
@@ -156,11 +174,12 @@ absl::Status CudaPreparedProblem::Arrange() {
     if (problem_.flops) {
       KC_ASSIGN_OR_RETURN(shape.flops, problem_.flops->Evaluate(ToVariables(axes)));
     }
-    // In the arenas, and in each bank.
+    // Memory per set: inputs of two banks in addition to the arena's, and expected outputs of all
+    // banks.
     int64_t set_bytes = 0;
     KC_ASSIGN_OR_RETURN(const auto inputs, Layouts(problem_.inputs, axes));
     for (const TensorLayout& layout : inputs) {
-      set_bytes += layout.bytes() * static_cast<int64_t>(1 + kBanks);
+      set_bytes += 3 * layout.bytes();
     }
     KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, axes));
     for (const TensorLayout& layout : outputs) {
@@ -169,7 +188,7 @@ absl::Status CudaPreparedProblem::Arrange() {
     }
     const int64_t affordable = options_.input_sets_bytes / std::max<int64_t>(1, set_bytes) /
                                std::ssize(target().bench_shapes);
-    // All are timed by one request, and one call of nothing.
+    // One request times all sets and one empty call.
     const int64_t poisons_a_set = 2 * std::ssize(problem_.outputs) + 1;
     const int64_t most = std::min<int64_t>({options_.input_sets, cuda_runner::kMaxSamples - 1,
                                             int64_t{cuda_runner::kMaxPoisons} / poisons_a_set});
@@ -185,7 +204,7 @@ absl::Status CudaPreparedProblem::Arrange() {
     shape.sets.resize(static_cast<size_t>(sets));
     bench_shapes_.push_back(std::move(shape));
   }
-  // One program more does nothing, for the cost of a call.
+  // One extra program does nothing, to measure the overhead of a call.
   if (cases_.size() >= cuda_runner::kMaxPrograms || check_cases_.size() > cuda_runner::kMaxRuns) {
     return absl::FailedPreconditionError(
         absl::StrCat("the problem has ", cases_.size(), " cases, of ", check_cases_.size(),
@@ -193,95 +212,118 @@ absl::Status CudaPreparedProblem::Arrange() {
                      cuda_runner::kMaxRuns));
   }
   inputs_bytes_ = inputs_end;
-  KC_ASSIGN_OR_RETURN(inputs_, SharedArena::Create(device_, inputs_bytes_));
-  KC_ASSIGN_OR_RETURN(candidate_outputs_, SharedArena::Create(device_, outputs_bytes_));
-  KC_ASSIGN_OR_RETURN(reference_outputs_, SharedArena::Create(device_, outputs_bytes_));
-  KC_ASSIGN_OR_RETURN(scratch_, SharedArena::Create(device_, 1));
-  return absl::OkStatus();
+  KC_ASSIGN_OR_RETURN(inputs_, MakeArena(inputs_bytes_));
+  KC_ASSIGN_OR_RETURN(outputs_, MakeArena(outputs_bytes_));
+  KC_ASSIGN_OR_RETURN(reference_outputs_, MakeArena(outputs_bytes_));
+  KC_ASSIGN_OR_RETURN(scratch_, MakeArena(scratch_bytes_));
+  return ArrangeBanks();
 }
 
-absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
-  // One draw of all inputs of one call, independent of the others.
-  const auto draw = [&](const CaseSpec& spec,
-                        uint64_t seed) -> absl::StatusOr<std::vector<std::string>> {
-    Random random(seed);
-    KC_ASSIGN_OR_RETURN(const auto layouts, Layouts(problem_.inputs, spec.axes));
-    std::vector<std::string> inputs;
-    for (size_t i = 0; i < layouts.size(); ++i) {
-      std::string data(static_cast<size_t>(layouts[i].bytes()), '\0');
-      KC_RETURN_IF_ERROR(FillInput(problem_.inputs[i], layouts[i], spec, random,
-                                   std::as_writable_bytes(std::span(data))));
-      inputs.push_back(std::move(data));
-    }
-    return inputs;
-  };
-  const auto upload = [&](const std::string& data, CUdeviceptr to) {
-    return device_.Check(
-        device_.api().MemcpyHtoDAsync(to, data.data(), data.size(), device_.stream()),
-        "copying inputs");
-  };
+absl::StatusOr<SharedArena> CudaPreparedProblem::MakeArena(uint64_t bytes) {
+  KC_ASSIGN_OR_RETURN(
+      SharedArena arena,
+      SharedArena::Create(device_, bytes,
+                          kAlignment * placement_random_.Below(kPaddingRange / kAlignment)));
+  // It may be memory that held results recently.
+  KC_RETURN_IF_ERROR(
+      device_.Check(device_.api().MemsetD8Async(arena.address() - arena.padding(), 0xff,
+                                                arena.mapped_bytes(), device_.stream()),
+                    "clearing memory"));
+  return arena;
+}
 
-  for (size_t i = 0; i < check_cases_.size(); ++i) {
-    KC_RETURN_IF_ERROR(cancel.Check());
-    KC_ASSIGN_OR_RETURN(const auto inputs, draw(check_specs_[i], random_.Next()));
-    const Case& at = cases_[check_cases_[i].index];
-    for (size_t t = 0; t < inputs.size(); ++t) {
-      KC_RETURN_IF_ERROR(upload(inputs[t], inputs_.address() + at.inputs[t].offset));
+absl::Status CudaPreparedProblem::Relocate() {
+  const auto move = [&](SharedArena& arena, uint64_t bytes, bool keep_content) -> absl::Status {
+    // Allocate before freeing the old arena, or the driver would return the same memory.
+    absl::StatusOr<SharedArena> moved = MakeArena(bytes);
+    if (absl::IsResourceExhausted(moved.status())) {
+      return absl::OkStatus();
+    }
+    KC_RETURN_IF_ERROR(moved.status());
+    if (keep_content && bytes > 0) {
+      KC_RETURN_IF_ERROR(device_.Check(
+          device_.api().MemcpyDtoDAsync(moved->address(), arena.address(), bytes, device_.stream()),
+          "moving inputs"));
     }
     KC_RETURN_IF_ERROR(device_.Synchronize());
-  }
+    arena = *std::move(moved);
+    return absl::OkStatus();
+  };
+  KC_RETURN_IF_ERROR(move(inputs_, inputs_bytes_, true));
+  KC_RETURN_IF_ERROR(move(outputs_, outputs_bytes_, false));
+  KC_RETURN_IF_ERROR(move(reference_outputs_, outputs_bytes_, false));
+  return move(scratch_, scratch_bytes_, false);
+}
 
-  // Bench inputs are large: drawn by several threads, and uploaded before the next are.
-  struct Job {
-    Set* to[kBanks];
-    AxisValues axes;
-    uint64_t seeds[kBanks];
-    absl::StatusOr<std::vector<std::string>> banks[kBanks];
-  };
-  std::vector<Job> jobs;
-  for (BenchShape& shape : bench_shapes_) {
-    for (std::array<Set, kBanks>& sets : shape.sets) {
-      Job& job = jobs.emplace_back();
-      job.axes = shape.axes;
-      for (size_t bank = 0; bank < kBanks; ++bank) {
-        job.to[bank] = &sets[bank];
-        job.seeds[bank] = random_.Next();
-      }
-    }
+uint64_t CudaPreparedProblem::bytes() const {
+  uint64_t bytes = banks_.bytes();
+  for (const SharedArena* arena :
+       {&inputs_, &outputs_, &reference_outputs_, &scratch_, &expected_}) {
+    bytes += arena->mapped_bytes();
   }
-  const auto work = [&](Job& job) {
-    const CaseSpec spec{.axes = job.axes};
-    job.banks[kBase] = draw(spec, job.seeds[kBase]);
-    job.banks[kOther] = draw(spec, job.seeds[kOther]);
-    job.banks[kAltered] = job.banks[kBase];
-    if (job.banks[kAltered].ok() && job.banks[kOther].ok()) {
-      Random random(job.seeds[kAltered]);
-      AlterInputs(problem_.inputs, *job.banks[kOther], random, *job.banks[kAltered]);
-    }
-  };
-  const size_t at_once =
-      std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMaxDrawingThreads);
-  for (size_t first = 0; first < jobs.size(); first += at_once) {
-    KC_RETURN_IF_ERROR(cancel.Check());
-    const std::span<Job> part =
-        std::span(jobs).subspan(first, std::min(at_once, jobs.size() - first));
-    {
-      std::vector<std::jthread> threads;
-      for (Job& job : part) threads.emplace_back(work, std::ref(job));
-    }
-    for (Job& job : part) {
-      for (size_t bank = 0; bank < kBanks; ++bank) {
-        KC_ASSIGN_OR_RETURN(const std::vector<std::string> tensors, std::move(job.banks[bank]));
-        for (const std::string& data : tensors) {
-          KC_ASSIGN_OR_RETURN(DeviceBuffer buffer,
-                              DeviceBuffer::Copy(device_, std::as_bytes(std::span(data))));
-          job.to[bank]->inputs.push_back(std::move(buffer));
+  return bytes;
+}
+
+absl::Status CudaPreparedProblem::ArrangeBanks() {
+  uint64_t end = 0;
+  const auto each = [&](const std::function<void(Set&, uint64_t bytes)>& place) {
+    for (BenchShape& shape : bench_shapes_) {
+      for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
+        for (const Bank bank : {kBase, kOther}) {
+          for (const Place& input : cases_[shape.slots[slot]].inputs) {
+            place(shape.sets[slot][bank], input.bytes);
+            end = RoundUp(end + input.bytes);
+          }
         }
       }
     }
-    KC_RETURN_IF_ERROR(device_.Synchronize());
-  }
+  };
+  each([](Set&, uint64_t) {});
+  KC_ASSIGN_OR_RETURN(banks_, DeviceBuffer::Allocate(device_, end));
+  end = 0;
+  each([&](Set& set, uint64_t) { set.inputs.push_back(banks_.address() + end); });
   return absl::OkStatus();
+}
+
+absl::Status CudaPreparedProblem::DrawInput(size_t input, const CaseSpec& spec, uint64_t seed,
+                                            CUdeviceptr to) {
+  const TensorSpec& tensor = problem_.inputs[input];
+  KC_ASSIGN_OR_RETURN(const auto layouts, Layouts({tensor}, spec.axes));
+  KC_ASSIGN_OR_RETURN(const std::optional<DrawPlan> plan, PlanDraw(tensor, layouts[0], spec));
+  if (plan) {
+    return kernels_.Draw(tensor.dtype, *plan, seed, to, layouts[0].elements());
+  }
+  Random random(seed);
+  std::string data(static_cast<size_t>(layouts[0].bytes()), '\0');
+  KC_RETURN_IF_ERROR(
+      FillInput(tensor, layouts[0], spec, random, std::as_writable_bytes(std::span(data))));
+  KC_RETURN_IF_ERROR(
+      device_.Check(device_.api().MemcpyHtoDAsync(to, data.data(), data.size(), device_.stream()),
+                    "copying inputs"));
+  return device_.Synchronize();
+}
+
+absl::Status CudaPreparedProblem::FillInputs(const CancelToken& cancel) {
+  for (size_t i = 0; i < check_cases_.size(); ++i) {
+    KC_RETURN_IF_ERROR(cancel.Check());
+    const Case& at = cases_[check_cases_[i].index];
+    for (size_t t = 0; t < at.inputs.size(); ++t) {
+      KC_RETURN_IF_ERROR(DrawInput(t, check_specs_[i], values_random_.Next(),
+                                   inputs_.address() + at.inputs[t].offset));
+    }
+  }
+  for (BenchShape& shape : bench_shapes_) {
+    const CaseSpec spec{.axes = shape.axes};
+    for (std::array<Set, kBanks>& sets : shape.sets) {
+      KC_RETURN_IF_ERROR(cancel.Check());
+      for (size_t t = 0; t < problem_.inputs.size(); ++t) {
+        KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), sets[kBase].inputs[t]));
+        KC_RETURN_IF_ERROR(DrawInput(t, spec, values_random_.Next(), sets[kOther].inputs[t]));
+        sets[kAltered].seeds.push_back(values_random_.Next());
+      }
+    }
+  }
+  return device_.Synchronize();
 }
 
 absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
@@ -291,7 +333,7 @@ absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
   for (size_t i = 0; i < layouts.size(); ++i) {
     CudaExpected expected;
     expected.dtype = layouts[i].dtype;
-    expected.tolerance = problem_.outputs[i].tolerance;
+    KC_ASSIGN_OR_RETURN(expected.tolerance, ToleranceAt(problem_.outputs[i], axes));
     expected.count = layouts[i].elements();
     const auto bytes =
         static_cast<uint64_t>(IsFloat(expected.dtype) ? expected.count * 8 : layouts[i].bytes());
@@ -302,20 +344,13 @@ absl::StatusOr<std::vector<CudaExpected>> CudaPreparedProblem::PlaceExpected(
   return all;
 }
 
-// The oracle is the problem's own, which may hang or kill a context as anybody's may: it runs in
-// the runner, before any candidate, and what it has written is unmapped before one comes.
+// The oracle may hang or crash a context like any other program. It therefore runs in the runner,
+// before any candidate, and its outputs are unmapped before a candidate runs.
 absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunner& runner,
                                             const CancelToken& cancel) {
-  // One call, and where its results go.
-  struct OracleCall {
-    const Case* at;
-    std::vector<CudaExpected>* expected;
-    std::vector<Place> places;
-  };
-  constexpr const char* kWhat = "the problem's oracle";
   const CudaApi& api = device_.api();
   uint64_t end = 0;
-  // By bank; the check cases are with the first.
+  // By bank; the check cases are in the first one.
   std::array<std::vector<OracleCall>, kBanks> calls;
   const auto add = [&](size_t bank, const Case& at,
                        std::vector<CudaExpected>& expected) -> absl::Status {
@@ -334,7 +369,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     }
   }
   KC_ASSIGN_OR_RETURN(expected_, SharedArena::Create(device_, end));
-  // What the oracle leaves out is NaN, which is found below.
+  // Elements that the oracle does not write stay NaN, which is detected below.
   KC_RETURN_IF_ERROR(device_.Check(
       api.MemsetD8Async(expected_.address(), 0xff, expected_.bytes(), device_.stream()),
       "filling outputs"));
@@ -344,7 +379,7 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
                       runner.Load(cuda_runner::kCandidate, oracle.cubin, oracle.KernelNames(),
                                   kReferenceLoadLimitNs, cancel));
-  KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, kWhat));
+  KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, kOracleText));
 
   std::vector<Program> programs;
   uint64_t workspace_bytes = 0;
@@ -352,7 +387,8 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
     for (const OracleCall& call : of_bank) {
       auto program = MakeProgram(problem_, oracle, *call.at, kExpected, call.places);
       if (!program.ok()) {
-        return absl::FailedPreconditionError(absl::StrCat(kWhat, ": ", program.status().message()));
+        return absl::FailedPreconditionError(
+            absl::StrCat(kOracleText, ": ", program.status().message()));
       }
       programs.push_back(std::move(program->program));
       workspace_bytes = std::max(workspace_bytes, program->workspace_bytes);
@@ -365,22 +401,19 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
       KC_RETURN_IF_ERROR(PutBank(shape, static_cast<Bank>(bank)));
     }
     KC_RETURN_IF_ERROR(device_.Synchronize());
-    // A runner takes so many programs and no more, so those of each bank by themselves.
+    // A runner takes a limited number of programs, so set those of each bank separately.
     KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
                         runner.SetPrograms(cuda_runner::kCandidate,
                                            std::span(programs).subspan(first, calls[bank].size()),
                                            kReferenceLoadLimitNs, cancel));
-    KC_RETURN_IF_ERROR(AnswerStatus(api, taken, cancel, kWhat));
+    KC_RETURN_IF_ERROR(AnswerStatus(api, taken, cancel, kOracleText));
     for (size_t i = 0; i < calls[bank].size(); ++i) {
-      const OracleCall& call = calls[bank][i];
-      const std::string what =
-          absl::StrCat(kWhat, " (", ShapeText(call.at->axes), ", ", call.at->distribution, ")");
       const RunRecord record{cuda_runner::kCandidate, static_cast<uint32_t>(i)};
       KC_RETURN_IF_ERROR(
           AnswerStatus(api, runner.Run({&record, 1}, options_.problem_call_limit_ns, cancel),
-                       cancel, what, absl::StatusCode::kFailedPrecondition));
-      KC_RETURN_IF_ERROR(DescribeExpected(*call.expected, call.places, what));
+                       cancel, OracleText(calls[bank][i]), absl::StatusCode::kFailedPrecondition));
     }
+    KC_RETURN_IF_ERROR(DescribeExpected(calls[bank]));
   }
   for (const BenchShape& shape : bench_shapes_) {
     KC_RETURN_IF_ERROR(PutBank(shape, kBase));
@@ -391,33 +424,48 @@ absl::Status CudaPreparedProblem::RunOracle(const CudaProgram& oracle, CudaRunne
   return AnswerStatus(api, runner.Unmap(kExpected, cancel), cancel, "unmapping memory");
 }
 
-absl::Status CudaPreparedProblem::DescribeExpected(std::vector<CudaExpected>& outputs,
-                                                   const std::vector<Place>& places,
-                                                   const std::string& what) {
-  KC_ASSIGN_OR_RETURN(const DeviceBuffer statistics,
-                      DeviceBuffer::Allocate(device_, sizeof(ExpectedStatistics)));
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    CudaExpected& output = outputs[i];
-    output.values = expected_.address() + places[i].offset;
-    if (!IsFloat(output.dtype)) {
-      output.absolute = output.tolerance.atol;
-      continue;
+std::string CudaPreparedProblem::OracleText(const OracleCall& call) {
+  return absl::StrCat(kOracleText, " (", ShapeText(call.at->axes), ", ", call.at->distribution,
+                      ")");
+}
+
+absl::Status CudaPreparedProblem::DescribeExpected(std::span<const OracleCall> calls) {
+  // Process all calls together: separate allocations and synchronisations would dominate the time.
+  const size_t outputs = problem_.outputs.size();
+  std::vector<ExpectedStatistics> found(calls.size() * outputs);
+  const size_t bytes = found.size() * sizeof(ExpectedStatistics);
+  KC_ASSIGN_OR_RETURN(const DeviceBuffer statistics, DeviceBuffer::Allocate(device_, bytes));
+  for (size_t c = 0; c < calls.size(); ++c) {
+    for (size_t i = 0; i < outputs; ++i) {
+      CudaExpected& output = (*calls[c].expected)[i];
+      output.values = expected_.address() + calls[c].places[i].offset;
+      if (!IsFloat(output.dtype)) continue;
+      KC_RETURN_IF_ERROR(
+          kernels_.Describe(output.dtype, output.values, output.count,
+                            statistics.address() + (c * outputs + i) * sizeof(ExpectedStatistics)));
     }
-    KC_RETURN_IF_ERROR(
-        kernels_.Describe(output.dtype, output.values, output.count, statistics.address()));
-    ExpectedStatistics found;
-    KC_RETURN_IF_ERROR(device_.Check(device_.api().MemcpyDtoHAsync(&found, statistics.address(),
-                                                                   sizeof(found), device_.stream()),
-                                     "reading statistics"));
-    KC_RETURN_IF_ERROR(device_.Synchronize());
-    if (found.nan > 0) {
-      return absl::FailedPreconditionError(absl::StrCat(what, " yields ", found.nan,
-                                                        " NaN in output ", problem_.outputs[i].name,
-                                                        ", which no candidate can match"));
+  }
+  KC_RETURN_IF_ERROR(device_.Check(
+      device_.api().MemcpyDtoHAsync(found.data(), statistics.address(), bytes, device_.stream()),
+      "reading statistics"));
+  KC_RETURN_IF_ERROR(device_.Synchronize());
+  for (size_t c = 0; c < calls.size(); ++c) {
+    for (size_t i = 0; i < outputs; ++i) {
+      CudaExpected& output = (*calls[c].expected)[i];
+      if (!IsFloat(output.dtype)) {
+        output.absolute = output.tolerance.atol;
+        continue;
+      }
+      const ExpectedStatistics& of = found[c * outputs + i];
+      if (of.nan > 0) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(OracleText(calls[c]), " yields ", of.nan, " NaN in output ",
+                         problem_.outputs[i].name, ", which no candidate can match"));
+      }
+      output.norm = std::sqrt(of.squares);
+      output.rms = of.finite > 0 ? output.norm / std::sqrt(static_cast<double>(of.finite)) : 0;
+      output.absolute = output.tolerance.atol * std::max(1.0, output.rms);
     }
-    output.norm = std::sqrt(found.squares);
-    output.rms = found.finite > 0 ? output.norm / std::sqrt(static_cast<double>(found.finite)) : 0;
-    output.absolute = output.tolerance.atol * std::max(1.0, output.rms);
   }
   return absl::OkStatus();
 }
@@ -446,8 +494,7 @@ absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakeCalls() c
     }
     KC_ASSIGN_OR_RETURN(const auto outputs, Layouts(problem_.outputs, at.axes));
     for (size_t i = 0; i < outputs.size(); ++i) {
-      KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(),
-                          record(outputs[i], kCandidateOutputs, at.outputs[i]));
+      KC_ASSIGN_OR_RETURN(call.outputs.emplace_back(), record(outputs[i], kOutputs, at.outputs[i]));
     }
     made.programs.push_back(std::move(call));
     made.workspace_bytes.push_back(0);
@@ -485,7 +532,10 @@ absl::StatusOr<CudaPreparedProblem::PlannedProgram> CudaPreparedProblem::MakePro
               is_input ? at.inputs[tensor].offset : outputs[tensor - at.inputs.size()].offset;
           break;
         }
-        case KernelArgument::Kind::kWorkspace: passed.arena = kScratch; break;
+        case KernelArgument::Kind::kWorkspace:
+          passed.arena = kScratch;
+          passed.value = static_cast<uint64_t>(argument.offset);
+          break;
         case KernelArgument::Kind::kScalar:
           std::memcpy(&passed.value, argument.bits.data(), argument.bytes);
           break;
@@ -497,16 +547,14 @@ absl::StatusOr<CudaPreparedProblem::PlannedProgram> CudaPreparedProblem::MakePro
 }
 
 absl::StatusOr<CudaPreparedProblem::Programs> CudaPreparedProblem::MakePrograms(
-    const CudaProgram& program, Side side) const {
+    const CudaProgram& program, Arena outputs) const {
   if (program.host_launched()) {
     return MakeCalls();
   }
   Programs made;
   for (const Case& at : cases_) {
-    KC_ASSIGN_OR_RETURN(
-        PlannedProgram planned,
-        MakeProgram(problem_, program, at,
-                    side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs, at.outputs));
+    KC_ASSIGN_OR_RETURN(PlannedProgram planned,
+                        MakeProgram(problem_, program, at, outputs, at.outputs));
     made.programs.push_back(std::move(planned.program));
     made.workspace_bytes.push_back(planned.workspace_bytes);
     made.max_workspace_bytes = std::max(made.max_workspace_bytes, planned.workspace_bytes);
@@ -521,29 +569,33 @@ absl::Status CudaPreparedProblem::Attach(CudaRunner& runner, const CancelToken& 
 
 absl::Status CudaPreparedProblem::PlaceReference(CudaRunner& runner, const CancelToken& cancel) {
   KC_RETURN_IF_ERROR(ReserveScratch(reference_programs_.max_workspace_bytes, runner, cancel));
-  return LoadReference(runner, cancel);
+  return LoadReference(runner, kReferenceOutputs, cancel);
 }
 
 absl::Status CudaPreparedProblem::MapArenas(CudaRunner& runner, const CancelToken& cancel) {
   const CudaApi& api = device_.api();
   const std::pair<Arena, const SharedArena*> arenas[] = {{kInputs, &inputs_},
-                                                         {kCandidateOutputs, &candidate_outputs_},
+                                                         {kOutputs, &outputs_},
                                                          {kReferenceOutputs, &reference_outputs_},
                                                          {kScratch, &scratch_}};
   for (const auto& [number, arena] : arenas) {
-    KC_RETURN_IF_ERROR(AnswerStatus(
-        api, runner.Map(number, arena->fd(), arena->bytes(), number != kInputs, cancel), cancel,
-        "mapping memory"));
+    KC_RETURN_IF_ERROR(
+        AnswerStatus(api,
+                     runner.Map(number, arena->fd(), arena->mapped_bytes(), number != kInputs,
+                                cancel, static_cast<uint32_t>(arena->padding())),
+                     cancel, "mapping memory"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelToken& cancel) {
   for (const auto& [number, arena] :
-       {std::pair{kInputs, &inputs_}, std::pair{kCandidateOutputs, &candidate_outputs_}}) {
-    KC_RETURN_IF_ERROR(AnswerStatus(
-        device_.api(), runner.Map(number, arena->fd(), arena->bytes(), number != kInputs, cancel),
-        cancel, "mapping memory"));
+       {std::pair{kInputs, &inputs_}, std::pair{kOutputs, &outputs_}}) {
+    KC_RETURN_IF_ERROR(
+        AnswerStatus(device_.api(),
+                     runner.Map(number, arena->fd(), arena->mapped_bytes(), number != kInputs,
+                                cancel, static_cast<uint32_t>(arena->padding())),
+                     cancel, "mapping memory"));
   }
   return absl::OkStatus();
 }
@@ -564,14 +616,26 @@ absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
   return fingerprint;
 }
 
-absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, const CancelToken& cancel) {
+absl::Status CudaPreparedProblem::LoadReference(CudaRunner& runner, Arena outputs,
+                                                const CancelToken& cancel) {
   const CudaApi& api = device_.api();
+  if (outputs == kReferenceOutputs) {
+    reference_outputs_hold_results_ = true;
+  } else if (std::exchange(reference_outputs_hold_results_, false)) {
+    KC_RETURN_IF_ERROR(
+        device_.Check(api.MemsetD8Async(reference_outputs_.address(), 0xff,
+                                        reference_outputs_.bytes(), device_.stream()),
+                      "overwriting outputs"));
+    KC_RETURN_IF_ERROR(device_.Synchronize());
+  }
   KC_ASSIGN_OR_RETURN(const CudaRunner::Answer loaded,
                       runner.Load(cuda_runner::kReference, reference_.cubin,
                                   reference_.KernelNames(), kReferenceLoadLimitNs, cancel));
   KC_RETURN_IF_ERROR(AnswerStatus(api, loaded, cancel, "loading the problem's reference"));
   KC_ASSIGN_OR_RETURN(const CudaRunner::Answer taken,
-                      runner.SetPrograms(cuda_runner::kReference, reference_programs_.programs,
+                      runner.SetPrograms(cuda_runner::kReference,
+                                         outputs == kOutputs ? reference_programs_.programs
+                                                             : reference_programs_apart_.programs,
                                          kReferenceLoadLimitNs, cancel));
   return AnswerStatus(api, taken, cancel, "the problem's reference");
 }
@@ -581,7 +645,7 @@ absl::Status CudaPreparedProblem::Detach(CudaRunner& runner, const CancelToken& 
   for (const uint32_t slot : {cuda_runner::kCandidate, cuda_runner::kReference}) {
     KC_RETURN_IF_ERROR(AnswerStatus(api, runner.Unload(slot, cancel), cancel, "unloading"));
   }
-  for (const Arena arena : {kInputs, kCandidateOutputs, kReferenceOutputs, kScratch}) {
+  for (const Arena arena : {kInputs, kOutputs, kReferenceOutputs, kScratch}) {
     KC_RETURN_IF_ERROR(AnswerStatus(api, runner.Unmap(arena, cancel), cancel, "unmapping"));
   }
   return absl::OkStatus();
@@ -590,19 +654,22 @@ absl::Status CudaPreparedProblem::Detach(CudaRunner& runner, const CancelToken& 
 absl::Status CudaPreparedProblem::ReserveScratch(uint64_t bytes, CudaRunner& runner,
                                                  const CancelToken& cancel) {
   if (bytes <= scratch_.bytes()) {
+    scratch_bytes_ = std::max(scratch_bytes_, bytes);
     return absl::OkStatus();
   }
-  KC_ASSIGN_OR_RETURN(SharedArena larger, SharedArena::Create(device_, bytes));
+  KC_ASSIGN_OR_RETURN(SharedArena larger, MakeArena(bytes));
   KC_RETURN_IF_ERROR(AnswerStatus(device_.api(), runner.Unmap(kScratch, cancel), cancel,
                                   "unmapping the workspace"));
   const auto map = [&](const SharedArena& arena) {
     return AnswerStatus(device_.api(),
-                        runner.Map(kScratch, arena.fd(), arena.bytes(), true, cancel), cancel,
-                        "mapping the workspace");
+                        runner.Map(kScratch, arena.fd(), arena.mapped_bytes(), true, cancel,
+                                   static_cast<uint32_t>(arena.padding())),
+                        cancel, "mapping the workspace");
   };
   absl::Status mapped = map(larger);
   if (mapped.ok()) {
     scratch_ = std::move(larger);
+    scratch_bytes_ = bytes;
     return absl::OkStatus();
   }
   if (absl::IsResourceExhausted(mapped)) {
@@ -623,6 +690,15 @@ absl::Status CudaPreparedProblem::FillWorkspace(uint64_t bytes, uint32_t pattern
                        "filling the workspace");
 }
 
+absl::Status CudaPreparedProblem::ClearOutputs() {
+  for (const SharedArena* arena : {&outputs_, &scratch_}) {
+    KC_RETURN_IF_ERROR(device_.Check(
+        device_.api().MemsetD8Async(arena->address(), 0xff, arena->bytes(), device_.stream()),
+        "clearing memory"));
+  }
+  return device_.Synchronize();
+}
+
 absl::Status CudaPreparedProblem::ResetGuards(const Case& at) {
   for (const Place& place : at.outputs) {
     for (const CUdeviceptr guard : GuardAddresses(place)) {
@@ -634,13 +710,13 @@ absl::Status CudaPreparedProblem::ResetGuards(const Case& at) {
   return absl::OkStatus();
 }
 
-absl::Status CudaPreparedProblem::FillOutputs(Side side, const Case& at, uint32_t pattern) {
+absl::Status CudaPreparedProblem::FillOutputs(Arena outputs, const Case& at, uint32_t pattern) {
   for (const Place& place : at.outputs) {
-    // Up to the guard: an output may end within a word.
+    // Rounds up into the guard's place: an output may end within a word.
     const uint64_t words = (place.bytes + 3) / 4;
-    KC_RETURN_IF_ERROR(device_.Check(
-        device_.api().MemsetD32Async(OutputAddress(side, place), pattern, words, device_.stream()),
-        "filling outputs"));
+    KC_RETURN_IF_ERROR(device_.Check(device_.api().MemsetD32Async(OutputAddress(outputs, place),
+                                                                  pattern, words, device_.stream()),
+                                     "filling outputs"));
   }
   return absl::OkStatus();
 }
@@ -648,28 +724,33 @@ absl::Status CudaPreparedProblem::FillOutputs(Side side, const Case& at, uint32_
 absl::Status CudaPreparedProblem::PutBank(const BenchShape& shape, Bank bank) {
   for (size_t slot = 0; slot < shape.slots.size(); ++slot) {
     const Case& at = cases_[shape.slots[slot]];
-    const Set& set = shape.sets[slot][bank];
+    const std::array<Set, kBanks>& sets = shape.sets[slot];
     for (size_t i = 0; i < at.inputs.size(); ++i) {
-      KC_RETURN_IF_ERROR(
-          device_.Check(device_.api().MemcpyDtoDAsync(inputs_.address() + at.inputs[i].offset,
-                                                      set.inputs[i].address(), at.inputs[i].bytes,
-                                                      device_.stream()),
-                        "copying inputs"));
+      const CUdeviceptr to = inputs_.address() + at.inputs[i].offset;
+      const CUdeviceptr from = sets[bank == kOther ? kOther : kBase].inputs[i];
+      KC_RETURN_IF_ERROR(device_.Check(
+          device_.api().MemcpyDtoDAsync(to, from, at.inputs[i].bytes, device_.stream()),
+          "copying inputs"));
+      if (bank == kAltered) {
+        const DataType dtype = problem_.inputs[i].dtype;
+        KC_RETURN_IF_ERROR(
+            kernels_.Alter(dtype, sets[kAltered].seeds[i], sets[kOther].inputs[i], to,
+                           static_cast<int64_t>(at.inputs[i].bytes) / SizeBytes(dtype)));
+      }
     }
   }
   return absl::OkStatus();
 }
 
-void CudaPreparedProblem::AddPoisons(Side side, size_t index, uint32_t pattern,
+void CudaPreparedProblem::AddPoisons(Arena outputs, size_t index, uint32_t pattern,
                                      std::vector<PoisonRecord>& poisons) const {
-  const uint32_t arena = side == Side::kCandidate ? kCandidateOutputs : kReferenceOutputs;
   for (const Place& place : cases_[index].outputs) {
-    poisons.push_back({arena, pattern, place.offset, (place.bytes + 3) / 4 * 4});
+    poisons.push_back({outputs, pattern, place.offset, (place.bytes + 3) / 4 * 4});
   }
 }
 
 uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint32_t pattern,
-                                                 Random& random,
+                                                 SecretRandom& random,
                                                  std::vector<PoisonRecord>& poisons) {
   const uint64_t bytes = std::min(workspace_bytes, kMaxPoisonedBytes);
   if (bytes > 0) {
@@ -679,13 +760,12 @@ uint64_t CudaPreparedProblem::AddWorkspacePoison(uint64_t workspace_bytes, uint3
   return bytes;
 }
 
-CUdeviceptr CudaPreparedProblem::OutputAddress(Side side, const Place& place) const {
-  return (side == Side::kCandidate ? candidate_outputs_ : reference_outputs_).address() +
-         place.offset;
+CUdeviceptr CudaPreparedProblem::OutputAddress(Arena outputs, const Place& place) const {
+  return (outputs == kOutputs ? outputs_ : reference_outputs_).address() + place.offset;
 }
 
 std::array<CUdeviceptr, 2> CudaPreparedProblem::GuardAddresses(const Place& place) const {
-  const CUdeviceptr at = OutputAddress(Side::kCandidate, place);
+  const CUdeviceptr at = OutputAddress(kOutputs, place);
   return {at - kGuardBytes, at + (place.bytes + 3) / 4 * 4};
 }
 
@@ -705,7 +785,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     Case& at = cases_[index];
     const std::string what =
         absl::StrCat("the problem's reference (", ShapeText(at.axes), ", ", at.distribution, ")");
-    KC_RETURN_IF_ERROR(FillOutputs(Side::kReference, at, 0x7ff17ff1));
+    KC_RETURN_IF_ERROR(FillOutputs(kReferenceOutputs, at, 0x7ff17ff1));
     KC_RETURN_IF_ERROR(device_.Synchronize());
     const RunRecord record{cuda_runner::kReference, static_cast<uint32_t>(index)};
     at.reference_ns = INT64_MAX;
@@ -718,7 +798,7 @@ absl::Status CudaPreparedProblem::RunReference(CudaRunner& runner, const CancelT
     }
     for (size_t i = 0; i < expected.size(); ++i) {
       KC_RETURN_IF_ERROR(kernels_.Compare({.dtype = expected[i].dtype,
-                                           .got = OutputAddress(Side::kReference, at.outputs[i]),
+                                           .got = OutputAddress(kReferenceOutputs, at.outputs[i]),
                                            .expected = expected[i].values,
                                            .count = expected[i].count,
                                            .absolute = expected[i].absolute,

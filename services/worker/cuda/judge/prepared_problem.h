@@ -10,11 +10,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/secret_random.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/inputs.h"
 #include "services/worker/core/options.h"
-#include "services/worker/core/random.h"
 #include "services/worker/core/timing_session.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
@@ -23,8 +23,8 @@
 
 namespace kernelcast::worker {
 
-// A program, compiled: a candidate, a reference or an oracle. Device code and its launches, or,
-// candidates only, a shared object that launches by itself.
+// A compiled program: a candidate, a reference or an oracle. Either device code with its launches,
+// or, for candidates only, a shared object that launches by itself.
 struct CudaProgram {
   std::string cubin;
   std::vector<Launch> launches;
@@ -34,11 +34,11 @@ struct CudaProgram {
 
   bool host_launched() const { return !object.empty(); }
 
-  // Names of its kernels, each once, in the order of the launches.
+  // Names of its kernels without duplicates, in the order of the launches.
   std::vector<std::string> KernelNames() const;
 };
 
-// What an output must hold, on the device, in memory that no runner sees.
+// Expected value of an output, in device memory that no runner can access.
 struct CudaExpected {
   DataType dtype = DataType::kFloat32;
   Tolerance tolerance;
@@ -49,19 +49,24 @@ struct CudaExpected {
   double absolute = 0;  // atol * max(1, rms)
 };
 
-// A problem with its inputs drawn, its outputs known and its reference tried, on one device. Inputs
-// and outputs live in arenas that runners map: the inputs to read only.
+// A problem on one device, with its inputs drawn, its outputs known and its reference checked.
+// Inputs and outputs are in arenas that runners map, inputs read-only. The placement of arenas
+// changes a kernel's time by a percent and more, so Relocate moves them to other memory.
 class CudaPreparedProblem {
  public:
-  // Arenas, as runners number them.
+  // Arenas, by the numbers that runners use.
   enum Arena : uint32_t {
     kInputs = 0,
-    kCandidateOutputs = 1,
+    // Shared by both sides in turn, so that ratios do not depend on the placement of each side's
+    // outputs.
+    kOutputs = 1,
+    // For a reference that runs next to a host-launched candidate, whose process must not see its
+    // outputs. Holds no results of the reference while device code runs.
     kReferenceOutputs = 2,
     kScratch = 3,
-    kExpected = 4,  // while the oracle runs, and never while a candidate does
+    kExpected = 4,  // while the oracle runs, never while a candidate does
   };
-  // Values that the inputs of the bench shapes can have.
+  // Sets of values for the inputs of the bench shapes.
   enum Bank : size_t { kBase = 0, kAltered = 1, kOther = 2 };
   static constexpr size_t kBanks = 3;
   static constexpr uint32_t kGuardPattern = 0xa5c35a3c;
@@ -70,7 +75,7 @@ class CudaPreparedProblem {
     uint64_t offset = 0;
     uint64_t bytes = 0;
   };
-  // One call of the program; its position in cases() is the number of its program.
+  // One call of the program. Its index in cases() is the index of its program.
   struct Case {
     AxisValues axes;
     std::string distribution;
@@ -79,7 +84,9 @@ class CudaPreparedProblem {
     int64_t reference_ns = 0;
   };
   struct Set {
-    std::vector<DeviceBuffer> inputs;
+    // By input: where its values are stored. For kAltered: the seed of the changes to kBase.
+    std::vector<CUdeviceptr> inputs;
+    std::vector<uint64_t> seeds;
     std::vector<CudaExpected> expected;
   };
   struct CheckCase {
@@ -88,21 +95,23 @@ class CudaPreparedProblem {
   };
   struct BenchShape {
     AxisValues axes;
-    std::vector<size_t> slots;                  // positions in cases()
+    std::vector<size_t> slots;                  // indices into cases()
     std::vector<std::array<Set, kBanks>> sets;  // by slot
     int64_t reference_ns = 0;
     double bytes = 0;  // declared traffic and work; 0: not declared
     double flops = 0;
   };
 
-  // Draws inputs, runs the oracle over all of them and the reference, both in `runner`, and checks
-  // the reference.
-  // FAILED_PRECONDITION: oracle or reference is at fault. RESOURCE_EXHAUSTED: too large for the
-  // device. UNAVAILABLE: the runner came to harm otherwise.
+  // Draws inputs on the device, runs the oracle and the reference on all of them in `runner`, and
+  // checks the reference. FAILED_PRECONDITION: oracle or reference is at fault. RESOURCE_EXHAUSTED:
+  // too large for the device. UNAVAILABLE: the runner failed otherwise.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaPreparedProblem>> Make(
       const Problem& problem, const CudaProgram& oracle, CudaProgram reference,
       const MeasureOptions& options, CudaDevice& device, JudgeKernels& kernels, CudaRunner& runner,
-      uint64_t seed, const CancelToken& cancel);
+      const SecretKey& key, const CancelToken& cancel);
+
+  // Device memory in use, including everything allocated so far.
+  uint64_t bytes() const;
 
   const Problem& problem() const { return problem_; }
   const ProblemTarget& target() const { return problem_.targets.find(kCudaTargetName)->second; }
@@ -110,22 +119,35 @@ class CudaPreparedProblem {
   const std::vector<Case>& cases() const { return cases_; }
   const std::vector<CheckCase>& check_cases() const { return check_cases_; }
   const std::vector<BenchShape>& bench_shapes() const { return bench_shapes_; }
+  // Where the time of Make went.
+  struct Times {
+    int64_t arrange_ns = 0;
+    int64_t inputs_ns = 0;
+    int64_t oracle_ns = 0;
+    int64_t reference_ns = 0;
+  };
+  const Times& times() const { return times_; }
 
-  // Maps the arenas into a runner that has none mapped, loads the reference and its programs.
+  // Maps the arenas into a runner that has none mapped, and loads the reference and its programs.
   [[nodiscard]] absl::Status Attach(CudaRunner& runner, const CancelToken& cancel);
-  // Maps what a shared object works on and nothing else: no result of the reference's is there to
-  // be found.
+  // Maps only the memory that a shared object works on, so that it cannot find results of the
+  // reference.
   [[nodiscard]] absl::Status AttachObject(CudaRunner& runner, const CancelToken& cancel);
   [[nodiscard]] absl::Status Detach(CudaRunner& runner, const CancelToken& cancel);
 
-  // The programs of a candidate, one for each of cases(). INVALID_ARGUMENT: a launch has no plan.
+  // Moves all arenas to other memory, each with a random offset. For a runner that is about to be
+  // attached; none may be attached now. An arena stays if the device has no room for a second one.
+  [[nodiscard]] absl::Status Relocate();
+
+  // The programs of a candidate, one per case. INVALID_ARGUMENT: a launch has no plan.
   struct Programs {
     std::vector<cuda_runner::Program> programs;
     std::vector<uint64_t> workspace_bytes;  // by case
     uint64_t max_workspace_bytes = 0;
   };
-  [[nodiscard]] absl::StatusOr<Programs> MakePrograms(const CudaProgram& program, Side side) const;
-  // One call of a program of launches, whose outputs are in these places of an arena.
+  [[nodiscard]] absl::StatusOr<Programs> MakePrograms(const CudaProgram& program,
+                                                      Arena outputs) const;
+  // One call of a program of launches with its outputs at `outputs` in `outputs_arena`.
   struct PlannedProgram {
     cuda_runner::Program program;
     uint64_t workspace_bytes = 0;
@@ -133,41 +155,49 @@ class CudaPreparedProblem {
   [[nodiscard]] static absl::StatusOr<PlannedProgram> MakeProgram(
       const Problem& problem, const CudaProgram& program, const Case& at, Arena outputs_arena,
       const std::vector<Place>& outputs);
-  // One for each of cases(), and one that does nothing.
+  // One per case, and one that does nothing.
   const Programs& reference_programs() const { return reference_programs_; }
-  // Loads the reference's module anew, with its programs.
-  [[nodiscard]] absl::Status LoadReference(CudaRunner& runner, const CancelToken& cancel);
-  // Makes the scratch arena as large as asked and maps it into the runner, which then wants all
-  // programs anew. RESOURCE_EXHAUSTED: it stays as it was.
+  // Reloads the reference's module with its programs, which write to `outputs`. With kOutputs,
+  // overwrites what the reference has left in kReferenceOutputs.
+  [[nodiscard]] absl::Status LoadReference(CudaRunner& runner, Arena outputs,
+                                           const CancelToken& cancel);
+  // Grows the scratch arena to the requested size and maps it into the runner, which then needs all
+  // its programs again. RESOURCE_EXHAUSTED: the arena is unchanged.
   [[nodiscard]] absl::Status ReserveScratch(uint64_t bytes, CudaRunner& runner,
                                             const CancelToken& cancel);
 
-  // Into the device's stream: guards of a case's outputs, wrong words over the outputs or the first
-  // bytes of the workspace, values of a bank into the inputs of a shape.
+  // The functions up to PutBank enqueue work on the device's stream. ResetGuards writes the guards
+  // of a case's outputs.
   [[nodiscard]] absl::Status ResetGuards(const Case& at);
-  [[nodiscard]] absl::Status FillOutputs(Side side, const Case& at, uint32_t pattern);
+  // Fills all outputs and the workspace with NaN, so that nothing of a candidate is left for the
+  // next.
+  [[nodiscard]] absl::Status ClearOutputs();
+  // Fills the outputs of a case, or the first bytes of the workspace, with a word.
+  [[nodiscard]] absl::Status FillOutputs(Arena outputs, const Case& at, uint32_t pattern);
   [[nodiscard]] absl::Status FillWorkspace(uint64_t bytes, uint32_t pattern);
+  // Copies the values of a bank to the inputs of a shape.
   [[nodiscard]] absl::Status PutBank(const BenchShape& shape, Bank bank);
-  // Of the content of all inputs; waits for it. A program of device code cannot change them.
+  // Hash of all inputs. Waits for the result. Device code cannot change inputs.
   [[nodiscard]] absl::StatusOr<uint64_t> InputsFingerprint();
-  // What it is between candidates, with every shape's base bank in place.
+  // The fingerprint between candidates, with every shape's base bank in place.
   uint64_t base_fingerprint() const { return base_fingerprint_; }
 
-  // What the runner writes over a case's outputs before a timed call.
-  void AddPoisons(Side side, size_t index, uint32_t pattern,
+  // Adds what the runner writes over a case's outputs before a timed call.
+  void AddPoisons(Arena outputs, size_t index, uint32_t pattern,
                   std::vector<cuda_runner::PoisonRecord>& poisons) const;
-  // Over the workspace: all of it, or, where that would take long, a part of kMaxPoisonedBytes at a
-  // place that `random` chooses. Returns how much.
-  static uint64_t AddWorkspacePoison(uint64_t workspace_bytes, uint32_t pattern, Random& random,
+  // Adds poison for the workspace: all of it, or kMaxPoisonedBytes at a place chosen by `random` if
+  // all of it would take too long. Returns the number of bytes.
+  static uint64_t AddWorkspacePoison(uint64_t workspace_bytes, uint32_t pattern,
+                                     SecretRandom& random,
                                      std::vector<cuda_runner::PoisonRecord>& poisons);
   static constexpr uint64_t kMaxPoisonedBytes = uint64_t{64} << 20;
 
-  CUdeviceptr OutputAddress(Side side, const Place& place) const;
-  // Of kGuardBytes each, before and after an output.
+  CUdeviceptr OutputAddress(Arena outputs, const Place& place) const;
+  // Guards of kGuardBytes each, before and after an output in kOutputs.
   std::array<CUdeviceptr, 2> GuardAddresses(const Place& place) const;
   static constexpr int64_t kGuardBytes = 4096;
 
-  // Of one call, given what the reference takes: never less than some times that.
+  // Limit for one call, given the reference's time: at least kLeastLimitFactor times it.
   int64_t CallLimitNs(int64_t reference_ns) const;
   static constexpr int64_t kLeastLimitFactor = 4;
 
@@ -175,20 +205,38 @@ class CudaPreparedProblem {
 
  private:
   CudaPreparedProblem(const Problem& problem, const MeasureOptions& options, CudaDevice& device,
-                      JudgeKernels& kernels, uint64_t seed)
-      : problem_(problem), options_(options), device_(device), kernels_(kernels), random_(seed) {}
+                      JudgeKernels& kernels, const SecretKey& key)
+      : problem_(problem),
+        options_(options),
+        device_(device),
+        kernels_(kernels),
+        shapes_random_(key, "held-out shapes"),
+        values_random_(key, "input values"),
+        placement_random_(key, "placement"),
+        fingerprint_seed_(SecretRandom(key, "fingerprint").Next()) {}
 
   absl::Status Arrange();
+  absl::StatusOr<SharedArena> MakeArena(uint64_t bytes);
   absl::Status MapArenas(CudaRunner& runner, const CancelToken& cancel);
-  // With the scratch memory that it needs.
+  // Loads the reference's programs with the scratch memory that they need.
   absl::Status PlaceReference(CudaRunner& runner, const CancelToken& cancel);
+  // Assigns places in banks_ to the values of the bench inputs.
+  absl::Status ArrangeBanks();
   absl::Status FillInputs(const CancelToken& cancel);
+  // Draws one input of a call by a kernel, or on the host if no kernel supports the distribution.
+  absl::Status DrawInput(size_t input, const CaseSpec& spec, uint64_t seed, CUdeviceptr to);
   absl::Status RunOracle(const CudaProgram& oracle, CudaRunner& runner, const CancelToken& cancel);
-  // Of right values that the oracle has written: what comparing with them needs.
-  absl::Status DescribeExpected(std::vector<CudaExpected>& outputs,
-                                const std::vector<Place>& places, const std::string& what);
+  // One call of the oracle, and where its results go.
+  struct OracleCall {
+    const Case* at;
+    std::vector<CudaExpected>* expected;
+    std::vector<Place> places;
+  };
+  // Computes the statistics of the oracle's outputs that comparisons need.
+  absl::Status DescribeExpected(std::span<const OracleCall> calls);
+  static std::string OracleText(const OracleCall& call);
   absl::Status RunReference(CudaRunner& runner, const CancelToken& cancel);
-  // Gives the right values of a case places at `end`, which moves behind them.
+  // Places the expected values of a case at `end` and advances it.
   absl::StatusOr<std::vector<CudaExpected>> PlaceExpected(const AxisValues& axes,
                                                           std::vector<Place>& places,
                                                           uint64_t& end) const;
@@ -198,25 +246,33 @@ class CudaPreparedProblem {
   const MeasureOptions options_;
   CudaDevice& device_;
   JudgeKernels& kernels_;
-  Random random_;
-  const uint64_t fingerprint_seed_ = random_.Next();
+  // Candidates see sizes, values and addresses. Separate streams keep one from revealing another.
+  SecretRandom shapes_random_;
+  SecretRandom values_random_;  // seeds; one per tensor
+  SecretRandom placement_random_;
+  const uint64_t fingerprint_seed_;
   CudaProgram reference_;
-  Programs reference_programs_;
+  Programs reference_programs_;        // on kOutputs
+  Programs reference_programs_apart_;  // on kReferenceOutputs
+  bool reference_outputs_hold_results_ = false;
   uint64_t base_fingerprint_ = 0;
   std::vector<Case> cases_;
-  std::vector<CaseSpec> check_specs_;  // by position in check_cases_
+  std::vector<CaseSpec> check_specs_;  // by index in check_cases_
   std::vector<CheckCase> check_cases_;
   std::vector<BenchShape> bench_shapes_;
+  Times times_;
   uint64_t inputs_bytes_ = 0;
   uint64_t outputs_bytes_ = 0;
+  uint64_t scratch_bytes_ = 1;
+  DeviceBuffer banks_;
   SharedArena inputs_;
-  SharedArena candidate_outputs_;
+  SharedArena outputs_;
   SharedArena reference_outputs_;
   SharedArena scratch_;
   SharedArena expected_;
 };
 
-// What comparing a candidate's output with the right one found, as in CompareTensor.
+// Verdict on a candidate's output; see CompareTensor.
 struct CudaVerdict {
   bool ok = true;
   WrongResult::Cause cause = WrongResult::Cause::kValue;

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "common/base/id.h"
+#include "common/base/secret_random.h"
 #include "common/base/status.h"
 #include "services/worker/core/statistics.h"
 
@@ -22,7 +22,7 @@ using cuda_runner::SampleRecord;
 using cuda_runner::TraceReport;
 
 constexpr size_t kEmptySamples = 16;
-// Stalls below it are of no interest.
+// Stalls with a smaller share are left out.
 constexpr double kLeastStallShare = 0.01;
 
 template <size_t kBytes>
@@ -41,13 +41,13 @@ class Profiling {
         cancel_(cancel),
         clock_(clock),
         deadline_ns_(clock.MonotonicNs() + options.limit_ns),
-        random_(SecretSeed()) {}
+        random_("profile") {}
 
   absl::StatusOr<Profile> Run();
 
  private:
-  // Each step returns false where profiling ends there; Profile::unavailable_reason or `status_`
-  // says why.
+  // Each step returns false if profiling ends there; Profile::unavailable_reason or `status_` says
+  // why.
   bool Load();
   bool Trace(size_t shape_index);
   bool TimeWarm(uint32_t program, double& event_ns);
@@ -66,22 +66,22 @@ class Profiling {
   const CancelToken& cancel_;
   const Clock& clock_;
   const int64_t deadline_ns_;
-  Random random_;
+  SecretRandom random_;
   CudaPreparedProblem::Programs programs_;
   Profile profile_;
   absl::Status status_;
 };
 
 absl::StatusOr<Profile> Profiling::Run() {
-  KC_ASSIGN_OR_RETURN(programs_, prepared_.MakePrograms(candidate_, Side::kCandidate));
-  // The last has no launches.
+  KC_ASSIGN_OR_RETURN(programs_, prepared_.MakePrograms(candidate_, CudaPreparedProblem::kOutputs));
+  // The last program has no launches.
   programs_.programs.emplace_back();
   const size_t shapes = prepared_.bench_shapes().size();
   bool going = Load();
   if (going) {
     profile_.shapes.resize(shapes);
   }
-  // All is traced before anything is counted: that is what may be forbidden, or never end.
+  // Trace everything before counting, since counting may be forbidden or never end.
   for (size_t i = 0; i < shapes && going; ++i) going = Trace(i);
   for (size_t i = 0; i < shapes && going; ++i) going = Count(i);
   KC_RETURN_IF_ERROR(status_);
@@ -158,11 +158,11 @@ bool Profiling::Count(size_t shape_index) {
   const std::vector<size_t>& slots = prepared_.bench_shapes()[shape_index].slots;
   const size_t counted = slots.front();
   std::vector<PoisonRecord> poisons;
-  prepared_.AddPoisons(Side::kCandidate, counted, 0x7ff17ff1, poisons);
+  prepared_.AddPoisons(CudaPreparedProblem::kOutputs, counted, 0x7ff17ff1, poisons);
   CudaPreparedProblem::AddWorkspacePoison(programs_.workspace_bytes[counted], 0x7ff17ff1, random_,
                                           poisons);
-  // The calls before leave to be written what calls of this kind do: neither what has been flushed
-  // nor nothing.
+  // The preceding calls leave the cache with as much unwritten data as in normal use: more than
+  // after a flush.
   std::vector<SampleRecord> samples;
   for (size_t i = std::max<size_t>(1, slots.size() - 1); i < slots.size(); ++i) {
     samples.push_back({cuda_runner::kCandidate, static_cast<uint32_t>(slots[i]), 0, 0});

@@ -13,26 +13,26 @@
 namespace kernelcast::worker {
 
 struct CudaProfileOptions {
-  // libcupti; empty: there is none.
+  // Path of libcupti; empty: none.
   std::string cupti_library;
-  // Of the profiler, from its start.
+  // Limit for the profiler, from its start.
   int64_t limit_ns = 60'000'000'000;
   uint32_t warm_calls = 60;
 };
 
-// The options of a runner that profiles.
+// Returns the options of a runner that profiles.
 CudaRunnerOptions ProfilingRunner(CudaRunnerOptions runner, const CudaProfileOptions& options);
 
-// Profiles a candidate in `runner`, which was started to profile, has the problem attached and is
-// of no more use afterwards. For each bench shape:
+// Profiles a candidate in `runner`, which was started for profiling, has the problem attached and
+// cannot be used afterwards. For each bench shape:
 //
-//  1. warm calls on one set of inputs, by events and then traced: names of kernels, counts,
+//  1. warm calls on one set of inputs, timed by events and then traced: kernel names, counts,
 //     durations, registers, shared memory;
-//  2. hardware counters of one call, its cache as calls on other sets leave it, repeated until all
-//     have been counted.
+//  2. hardware counters of one call, with the cache as calls on other sets leave it, repeated until
+//     all counters are read.
 //
-// What the profiler, the candidate beside it, or the limit put an end to is missing in the result,
-// which says why. The token's status when it is stopped; INVALID_ARGUMENT: a launch has no plan.
+// If the profiler, the candidate or the limit ends this early, the result lacks the rest and says
+// why. Returns the token's status when it is stopped. INVALID_ARGUMENT: a launch has no plan.
 [[nodiscard]] absl::StatusOr<Profile> ProfileCuda(CudaPreparedProblem& prepared,
                                                   const CudaProgram& candidate, CudaRunner& runner,
                                                   const CudaProfileOptions& options,

@@ -24,17 +24,24 @@ using cuda_runner::Failure;
 using cuda_runner::Reply;
 using cuda_runner::Request;
 
-// How often a stopped token is looked at while the runner works.
+// Interval at which a stopped token is checked while the runner works.
 constexpr int kPollMs = 20;
 constexpr int64_t kMaxOutputBytes = 4 << 20;
 constexpr int64_t kReapLimitNs = 10'000'000'000;
 
-// What the driver goes by; nothing else is inherited.
-std::vector<std::string> RunnerEnvironment(const std::string& library_folder) {
+constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+
+// Only the variables that the driver uses; nothing else is inherited.
+std::vector<std::string> RunnerEnvironment(const CudaRunnerOptions& options) {
+  const std::string& library_folder = options.library_folder;
   std::vector<std::string> environment;
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
+  if (!options.visible_device.empty()) {
+    environment.push_back(absl::StrCat(kVisibleDevices, "=", options.visible_device));
+  }
+  for (const char* name : {kVisibleDevices, "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
                            "CUDA_MPS_PIPE_DIRECTORY"}) {
-    if (const char* value = std::getenv(name)) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && (name != kVisibleDevices || options.visible_device.empty())) {
       environment.push_back(absl::StrCat(name, "=", value));
     }
   }
@@ -54,6 +61,12 @@ std::span<const std::byte> Bytes(std::span<const Record> records) {
   return std::as_bytes(records);
 }
 
+Request Hello() {
+  Request hello{};
+  hello.command = Command::kHello;
+  return hello;
+}
+
 std::vector<std::byte> Joined(std::span<const cuda_runner::SampleRecord> samples,
                               std::span<const cuda_runner::PoisonRecord> poisons) {
   std::vector<std::byte> records(samples.size_bytes() + poisons.size_bytes());
@@ -66,6 +79,12 @@ std::vector<std::byte> Joined(std::span<const cuda_runner::SampleRecord> samples
 
 absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOptions& options,
                                                               const CancelToken& cancel) {
+  KC_ASSIGN_OR_RETURN(auto runner, Begin(options));
+  KC_RETURN_IF_ERROR(runner->AwaitStart(cancel));
+  return runner;
+}
+
+absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Begin(const CudaRunnerOptions& options) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
     return absl::UnavailableError(absl::StrCat("socketpair: ", std::strerror(errno)));
@@ -77,7 +96,7 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOp
   ChildOptions child;
   child.argv = {options.path};
   child.argv.insert(child.argv.end(), options.arguments.begin(), options.arguments.end());
-  child.environment = RunnerEnvironment(options.library_folder);
+  child.environment = RunnerEnvironment(options);
   child.descriptors = {{sockets[1], cuda_runner::kSocketFd}};
   child.max_output_bytes = kMaxOutputBytes;
   auto spawned = ChildProcess::Spawn(child);
@@ -88,18 +107,26 @@ absl::StatusOr<std::unique_ptr<CudaRunner>> CudaRunner::Start(const CudaRunnerOp
         absl::StrCat("the runner cannot be started: ", spawned.status().message()));
   }
   std::unique_ptr<CudaRunner> runner(new CudaRunner(*std::move(spawned), sockets[0], options));
-  Request hello{};
-  hello.command = Command::kHello;
-  const Answer answer = runner->Ask(hello, {}, -1, options.start_limit_ns, cancel);
+  runner->began_ns_ = Clock::Real().MonotonicNs();
+  if (!runner->Send(Hello(), {}, -1)) {
+    runner->Lost(End::kGone);
+  }
+  return runner;
+}
+
+absl::Status CudaRunner::AwaitStart(const CancelToken& cancel) {
+  const Answer answer =
+      alive_ ? Receive(Hello(), began_ns_, options_.start_limit_ns, cancel) : Lost(End::kGone);
   if (answer.end == End::kStopped) {
     return cancel.Check();
   }
   if (!answer.ok()) {
+    alive_ = false;
     return absl::UnavailableError(
         absl::StrCat("the runner cannot use the device: ", FailureText(answer),
-                     runner->child_->output().empty() ? "" : "; ", runner->child_->output()));
+                     child_->output().empty() ? "" : "; ", child_->output()));
   }
-  return runner;
+  return absl::OkStatus();
 }
 
 CudaRunner::~CudaRunner() { close(socket_); }
@@ -109,7 +136,11 @@ CudaRunner::Answer CudaRunner::Lost(End end) {
   child_->Kill();
   Answer answer;
   answer.end = end;
-  answer.exit = child_->Wait(kReapLimitNs);
+  // The driver may take long to end a hanging kernel. In these cases the exit status is not needed,
+  // and the destructor waits for the process.
+  if (end != End::kTimeout && end != End::kStopped) {
+    answer.exit = child_->Wait(kReapLimitNs);
+  }
   return answer;
 }
 
@@ -119,17 +150,24 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
     return Lost(End::kGone);
   }
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  // Here too: answers may come so quickly that nobody ever waits.
+  // Check here too: answers may arrive so quickly that the loop below never waits.
   if (cancel.stopped()) {
     Answer answer;
     answer.end = End::kStopped;
     return answer;
   }
-  // An answer to nothing can only be of a candidate's making.
+  // An unsolicited answer can only come from a candidate.
   char unasked = 0;
   if (recv(socket_, &unasked, 1, MSG_DONTWAIT | MSG_PEEK) > 0) {
     return Lost(End::kForged);
   }
+  if (!Send(request, records, fd)) {
+    return Lost(End::kGone);
+  }
+  return Receive(request, start_ns, limit_ns, cancel);
+}
+
+bool CudaRunner::Send(const Request& request, std::span<const std::byte> records, int fd) {
   iovec parts[2] = {{const_cast<Request*>(&request), sizeof(request)},
                     {const_cast<std::byte*>(records.data()), records.size()}};
   msghdr message{};
@@ -147,9 +185,14 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
   }
   while (sendmsg(socket_, &message, MSG_NOSIGNAL) < 0) {
     if (errno != EINTR) {
-      return Lost(End::kGone);
+      return false;
     }
   }
+  return true;
+}
+
+CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns, int64_t limit_ns,
+                                       const CancelToken& cancel) {
   const int64_t deadline_ns = start_ns + limit_ns;
   for (;;) {
     const int64_t left_ns = deadline_ns - Clock::Real().MonotonicNs();
@@ -159,7 +202,7 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
     if (events > 0) {
       break;
     }
-    // Reads what it prints; kills it where that is too much.
+    // Reads the runner's output, and kills it if there is too much.
     child_->Poll();
     if (left_ns <= 0) {
       return Lost(End::kTimeout);
@@ -180,7 +223,7 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
   }
   std::memcpy(&answer.reply, packet.data(), sizeof(Reply));
   const size_t values = (static_cast<size_t>(got) - sizeof(Reply)) / sizeof(float);
-  // One that could not start says so to whatever it is asked.
+  // A runner that could not start gives the reason in reply to any command.
   if (answer.reply.values != values ||
       (answer.reply.failure == Failure::kNone && answer.reply.command != request.command)) {
     return Lost(End::kForged);
@@ -197,11 +240,12 @@ CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::
 }
 
 CudaRunner::Answer CudaRunner::Map(uint32_t arena, int fd, uint64_t bytes, bool writable,
-                                   const CancelToken& cancel) {
+                                   const CancelToken& cancel, uint32_t padding) {
   Request request{};
   request.command = Command::kMap;
   request.slot = arena;
   request.bytes = bytes;
+  request.extra = padding;
   request.writable = writable ? 1 : 0;
   return Ask(request, {}, fd, options_.start_limit_ns, cancel);
 }
@@ -332,7 +376,7 @@ std::string CudaRunner::FailureText(const Answer& answer) {
     case End::kDone: return "";
     case End::kTimeout: return "it did not answer in time";
     case End::kGone: return "it ended";
-    case End::kForged: return "it answered what it was not asked";
+    case End::kForged: return "it sent an unexpected answer";
     case End::kStopped: return "it was stopped";
     case End::kFailed: break;
   }

@@ -18,73 +18,82 @@
 namespace kernelcast::worker {
 
 struct CudaRunnerOptions {
-  // kernelcast-cuda-runner.
+  // Path of kernelcast-cuda-runner.
   std::string path;
-  // Of the program; the real one takes none.
+  // Program arguments. The normal runner takes none.
   std::vector<std::string> arguments = {};
-  // Of the start and of mapping memory.
+  // CUDA_VISIBLE_DEVICES of the process; empty: inherited.
+  std::string visible_device = {};
+  // Limit for starting, and for mapping memory.
   int64_t start_limit_ns = 30'000'000'000;
-  // Of a shared object: the user that the runner becomes where it is root, 0 for none, and what it
-  // may take of the host's memory, 0 for no bound.
+  // For a shared object: the user of the runner when the worker is root (0: unchanged), and its
+  // limit of host memory (0: none).
   uint32_t object_uid = 0;
   int64_t object_memory_bytes = int64_t{4} << 30;
-  // Where the libraries are that a shared object may need besides the system's; may be empty.
+  // Folder of libraries that a shared object may need besides the system's; may be empty.
   std::string library_folder = {};
 };
 
-// A runner process and what is asked of it. Not thread-safe. Ends the process when it is destroyed,
-// whatever it is doing.
+// Client of a runner process. Not thread-safe. The destructor kills the process.
 class CudaRunner {
  public:
   enum class End {
     kDone,
-    kFailed,   // it answered that it could not; the answer says why
-    kTimeout,  // it did not answer in time, and was killed
-    kGone,     // it ended by itself, or was killed for printing too much
-    kForged,   // it answered nonsense, or what it was not asked, and was killed
-    kStopped,  // the token was stopped; it was killed, or not asked at all
+    kFailed,   // reported a failure; the reply says why
+    kTimeout,  // did not reply in time, and was killed
+    kGone,     // ended by itself, or was killed for printing too much
+    kForged,   // sent a malformed or unsolicited reply, and was killed
+    kStopped,  // the token was stopped; the runner was killed, or not asked
   };
   struct Answer {
     End end = End::kDone;
     cuda_runner::Reply reply{};
-    // kTime: two a sample, flush and program, microseconds.
+    // kTime: two values per sample (flush and program) in microseconds.
     std::vector<float> values_us;
-    // From asking until the answer was there, by this process's clock.
+    // Time from the request to the reply, by this process's clock.
     int64_t wall_ns = 0;
     // How the process ended, if it did.
     ChildExit exit = {};
     bool ok() const { return end == End::kDone; }
   };
 
-  // UNAVAILABLE: the process or its context could not be made; the message says why.
+  // UNAVAILABLE: the process or its context could not be created; the message says why. The process
+  // ends with the calling thread.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaRunner>> Start(
       const CudaRunnerOptions& options, const CancelToken& cancel);
+  // Start in two steps. Begin does not wait for the context; AwaitStart does. Send no requests in
+  // between.
+  [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaRunner>> Begin(
+      const CudaRunnerOptions& options);
+  [[nodiscard]] absl::Status AwaitStart(const CancelToken& cancel);
   ~CudaRunner();
   CudaRunner(const CudaRunner&) = delete;
   CudaRunner& operator=(const CudaRunner&) = delete;
 
-  Answer Map(uint32_t arena, int fd, uint64_t bytes, bool writable, const CancelToken& cancel);
+  // The arena begins `padding` bytes after the start of the memory.
+  Answer Map(uint32_t arena, int fd, uint64_t bytes, bool writable, const CancelToken& cancel,
+             uint32_t padding = 0);
   Answer Unmap(uint32_t arena, const CancelToken& cancel);
-  // RESOURCE_EXHAUSTED: no memory file to be had.
+  // RESOURCE_EXHAUSTED: no memory file can be created.
   absl::StatusOr<Answer> Load(uint32_t slot, const std::string& cubin,
                               const std::vector<std::string>& kernels, int64_t limit_ns,
                               const CancelToken& cancel);
-  // A shared object as the candidate; from then on `answer.wall_ns` is all that is to be believed.
-  // RESOURCE_EXHAUSTED: no memory file to be had. INVALID_ARGUMENT: it is none.
+  // Loads a shared object as the candidate. From then on only `answer.wall_ns` can be trusted.
+  // RESOURCE_EXHAUSTED: no memory file can be created. INVALID_ARGUMENT: not a shared object.
   absl::StatusOr<Answer> LoadObject(const std::string& object, int64_t limit_ns,
                                     const CancelToken& cancel);
   Answer Unload(uint32_t slot, const CancelToken& cancel);
   absl::StatusOr<Answer> SetPrograms(uint32_t slot, std::span<const cuda_runner::Program> programs,
                                      int64_t limit_ns, const CancelToken& cancel);
-  // The limit counts from now on: nothing queues before it.
+  // The limit counts from now on: nothing is queued before the request.
   Answer Run(std::span<const cuda_runner::RunRecord> runs, int64_t limit_ns,
              const CancelToken& cancel);
   Answer Time(std::span<const cuda_runner::SampleRecord> samples,
               std::span<const cuda_runner::PoisonRecord> poisons, bool flush_l2, int64_t limit_ns,
               const CancelToken& cancel);
 
-  // Of a runner that was started to profile. The report is as the runner wrote it: to be read with
-  // care, and only where the answer is kDone.
+  // Only for a runner that was started for profiling. The report is what the runner wrote: validate
+  // it, and use it only if the answer is kDone.
   absl::StatusOr<Answer> Trace(cuda_runner::RunRecord call, uint32_t calls,
                                cuda_runner::TraceReport& report, int64_t limit_ns,
                                const CancelToken& cancel);
@@ -93,12 +102,14 @@ class CudaRunner {
                                cuda_runner::CountReport& report, int64_t limit_ns,
                                const CancelToken& cancel);
 
-  // Whether it can be used: it has neither ended nor lost its context.
+  // Whether the runner is usable: it has neither ended nor lost its context.
   bool alive() const { return alive_; }
-  // Candidates that it has run; for whoever recycles it.
+  // Number of candidates that it has run. Maintained by the owner, which recycles runners.
   int candidates = 0;
+  // Set by HostileMemory::Attach.
+  bool has_hostile_memory = false;
 
-  // "an illegal memory access was encountered", ...: an answer that failed, for people.
+  // Describes a failed answer, e.g. "an illegal memory access was encountered".
   static std::string FailureText(const Answer& answer);
 
  private:
@@ -106,11 +117,16 @@ class CudaRunner {
       : child_(std::move(child)), socket_(socket), options_(options) {}
   Answer Ask(const cuda_runner::Request& request, std::span<const std::byte> records, int fd,
              int64_t limit_ns, const CancelToken& cancel);
+  // Returns false if the process has ended.
+  bool Send(const cuda_runner::Request& request, std::span<const std::byte> records, int fd);
+  Answer Receive(const cuda_runner::Request& request, int64_t start_ns, int64_t limit_ns,
+                 const CancelToken& cancel);
   Answer Lost(End end);
 
   std::unique_ptr<ChildProcess> child_;
   const int socket_;
   const CudaRunnerOptions options_;
+  int64_t began_ns_ = 0;
   bool alive_ = true;
 };
 

@@ -14,6 +14,7 @@
 #include "services/worker/cuda/compiler/admission.h"
 #include "services/worker/cuda/compiler/cubin.h"
 #include "services/worker/cuda/compiler/ptx_facts.h"
+#include "services/worker/native/assembly_text.h"
 #include "services/worker/native/compiler_output.h"
 #include "services/worker/native/shared_object.h"
 
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kAllowedHeaders =
     "headers of the CUDA toolkit, of the C++ compiler and kernelcast/candidate.h";
 constexpr const char* kSourceName = "kernel.cu";
-// What the compilers leave, under --keep and -save-temps.
+// Files that the compilers leave with --keep and -save-temps.
 constexpr const char* kDependencyName = "kernel.d";
 constexpr const char* kPtxName = "kernel.ptx";
 constexpr const char* kCubinName = "kernel.cubin";
@@ -42,7 +43,7 @@ CompileResult Refused(CompileStage stage, std::string log) {
   return result;
 }
 
-// "Cuda compilation tools, release 13.0, V13.0.88" of what nvcc says of itself.
+// Returns "Cuda compilation tools, release 13.0, V13.0.88" from the output of nvcc --version.
 std::string VersionLine(const std::string& text) {
   for (const auto line : absl::StrSplit(text, '\n')) {
     if (line.find("release") != absl::string_view::npos) {
@@ -83,10 +84,12 @@ absl::StatusOr<std::unique_ptr<NvccCompiler>> NvccCompiler::Make(NvccOptions opt
     return absl::UnavailableError(
         absl::StrCat("there is no libcudart_static.a in ", home.string()));
   }
-  KC_ASSIGN_OR_RETURN(
-      const CompilerStep version,
-      RunCompilerStep({compiler->options_.toolkit.nvcc, "--version"}, CompilerEnvironment("/tmp"),
-                      "/", {.timeout_ns = kVersionLimitNs}, CancelToken()));
+  compiler->AllowToolchain();
+  KC_ASSIGN_OR_RETURN(const WorkFolder trial, WorkFolder::Make(compiler->options_.work_directory,
+                                                               compiler->options_.sandbox.uid));
+  KC_ASSIGN_OR_RETURN(const CompilerStep version,
+                      compiler->Run({compiler->options_.toolkit.nvcc, "--version"}, trial.path(),
+                                    {.timeout_ns = kVersionLimitNs}, CancelToken()));
   const std::string line = VersionLine(version.log);
   if (!version.ok || line.empty()) {
     return absl::UnavailableError(absl::StrCat(compiler->options_.toolkit.nvcc,
@@ -114,11 +117,37 @@ absl::StatusOr<std::unique_ptr<NvccCompiler>> NvccCompiler::Make(NvccOptions opt
   return compiler;
 }
 
+void NvccCompiler::AllowToolchain() {
+  const fs::path home(options_.toolkit.home);
+  std::vector<std::string>& paths = options_.sandbox.read_only;
+  paths = host_.read_only;
+  for (const fs::path& path :
+       {home / "bin", home / "nvvm", home / "include", home / "targets",
+        fs::path(options_.toolkit.include_directory), fs::path(options_.toolkit.nvcc),
+        fs::path(runtime_folder_), fs::path("/bin/sh")}) {
+    paths.push_back(path.string());
+  }
+  if (!options_.toolkit.cublas_library.empty()) {
+    paths.push_back(fs::path(options_.toolkit.cublas_library).parent_path().string());
+  }
+  paths.insert(paths.end(), options_.include_directories.begin(),
+               options_.include_directories.end());
+  for (std::string& path : paths) path = fs::absolute(path).lexically_normal().string();
+}
+
+absl::StatusOr<CompilerStep> NvccCompiler::Run(const std::vector<std::string>& arguments,
+                                               const std::string& directory,
+                                               const CompilerLimits& limits,
+                                               const CancelToken& cancel) const {
+  return RunCompilerStep(options_.sandbox, arguments, CompilerEnvironment(directory), directory,
+                         limits, cancel);
+}
+
 std::string NvccCompiler::ArtifactId(const std::string& source,
                                      const std::vector<std::string>& flags,
                                      const std::string& architecture) const {
   ContentHasher hasher;
-  hasher.Add("host cuda artifact 1").Add(description_).Add(architecture).Add(source);
+  hasher.Add("host cuda artifact 2").Add(description_).Add(architecture).Add(source);
   hasher.Add(flags.size());
   for (const std::string& flag : flags) {
     hasher.Add(flag);
@@ -149,7 +178,8 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileFresh(const std::string& sour
                                                          const std::string& architecture,
                                                          const CancelToken& cancel) {
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  KC_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::Make(options_.work_directory));
+  KC_ASSIGN_OR_RETURN(const WorkFolder folder,
+                      WorkFolder::Make(options_.work_directory, options_.sandbox.uid));
   KC_RETURN_IF_ERROR(folder.Write(kSourceName, source));
   KC_ASSIGN_OR_RETURN(CompileResult result, CompileIn(folder, flags, architecture, cancel));
   if (auto* success = std::get_if<CompileSuccess>(&result.result)) {
@@ -163,12 +193,12 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
                                                       const std::vector<std::string>& flags,
                                                       const std::string& architecture,
                                                       const CancelToken& cancel) {
-  const std::vector<std::string> environment = CompilerEnvironment(folder.path());
   std::vector<std::string> arguments = {
       options_.toolkit.nvcc,
       "-c",
       "--keep",
       "-Xcompiler=-save-temps",
+      "-Xcompiler=-fno-lto",
       "-MD",
       "-MF",
       kDependencyName,
@@ -181,16 +211,16 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
     arguments.push_back(absl::StrCat("-I", include));
   }
   arguments.insert(arguments.end(), {"-o", kHostObjectName, kSourceName});
-  KC_ASSIGN_OR_RETURN(
-      const CompilerStep compiled,
-      RunCompilerStep(arguments, environment, folder.path(), options_.limits, cancel));
-  // Before anything of the log is shown: it may hold what was read from files.
+  KC_ASSIGN_OR_RETURN(const CompilerStep compiled,
+                      Run(arguments, folder.path(), options_.limits, cancel));
+  // Must precede any use of the log, which may quote files that the source included.
   const std::string dependencies = folder.Read(kDependencyName).value_or("");
   if (auto problem = CheckDependencies(dependencies, kSourceName, header_folders_)) {
     return Refused(CompileStage::kAdmission, *problem);
   }
-  if (auto problem = CheckAssembly(folder.Read(kAssemblyName).value_or(""))) {
-    return Refused(CompileStage::kAdmission, *problem);
+  const auto assembly = CanonicalAssembly(folder.Read(kAssemblyName).value_or(""));
+  if (!assembly.ok()) {
+    return Refused(CompileStage::kAdmission, std::string(assembly.status().message()));
   }
   const std::optional<std::string> ptx = folder.Read(kPtxName);
   if (auto problem = CheckPtx(ptx.value_or(""))) {
@@ -213,9 +243,13 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
     return absl::UnavailableError(absl::StrCat("nvcc: ", cubin.status().message()));
   }
 
-  // The runtime is linked statically: another version of it on the node that measures is no matter.
-  std::vector<std::string> link = {host_.compiler,    "-shared",       "-Wl,-z,defs", "-Wl,-z,now",
-                                   "-Wl,--as-needed", kHostObjectName, "-o",          kObjectName};
+  const auto relocatable = ReadRelocatable(folder.Read(kHostObjectName).value_or(""));
+  if (!relocatable.ok()) {
+    return Refused(CompileStage::kAdmission, std::string(relocatable.status().message()));
+  }
+  // The runtime is linked statically, so the measuring node may have another version of it.
+  std::vector<std::string> link = LinkArguments({kHostObjectName, "-o", kObjectName});
+  link.insert(link.begin(), host_.compiler);
   if (const CudaToolkit& toolkit = options_.toolkit; !toolkit.cublas_library.empty()) {
     link.push_back(toolkit.cublas_library);
     link.push_back(toolkit.cublaslt_library);
@@ -224,8 +258,7 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
   }
   link.insert(link.end(), {absl::StrCat("-L", runtime_folder_), "-lcudart_static", "-lm", "-ldl",
                            "-lrt", "-lpthread"});
-  KC_ASSIGN_OR_RETURN(const CompilerStep linked,
-                      RunCompilerStep(link, environment, folder.path(), options_.limits, cancel));
+  KC_ASSIGN_OR_RETURN(const CompilerStep linked, Run(link, folder.path(), options_.limits, cancel));
   if (!linked.ok) {
     return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }
@@ -235,6 +268,9 @@ absl::StatusOr<CompileResult> NvccCompiler::CompileIn(const WorkFolder& folder,
   }
   if (const auto object = PrepareObject(*content); !object.ok()) {
     return Refused(CompileStage::kAdmission, std::string(object.status().message()));
+  }
+  if (content->find(*device) == std::string::npos) {
+    return Refused(CompileStage::kAdmission, "the object does not hold the compiled device code");
   }
 
   CompileSuccess success;

@@ -20,9 +20,10 @@ namespace kernelcast::worker {
 struct NvccOptions {
   CudaToolkit toolkit;
   std::string host_compiler = "g++";
-  std::string work_directory;  // a folder of its own for each compile is made in it
-  // Folders that hold kernelcast/candidate.h and, unless the system does, dlpack/dlpack.h.
+  std::string work_directory;  // each compile makes its own folder in it
+  // Folders that contain kernelcast/candidate.h and, unless it is in the system's, dlpack/dlpack.h.
   std::vector<std::string> include_directories;
+  CompilerSandbox sandbox;  // read_only is filled in
   CompilerLimits limits = {.timeout_ns = 60'000'000'000,
                            .max_memory_bytes = int64_t{6} << 30,
                            .max_file_bytes = 64 << 20};
@@ -30,26 +31,25 @@ struct NvccOptions {
 };
 
 // Compiles host-launched CUDA candidates with nvcc and the system's C++ compiler to shared objects
-// with the entry of kernelcast/candidate.h, and reads the facts of their device code. Their host
-// code is taken as strangers': sources and what the compilers make of them pass the same checks as
-// candidates of the cpu target. Needs no GPU. Thread-safe.
+// with the entry of kernelcast/candidate.h, and extracts the facts of their device code. Host code
+// is untrusted: sources and compiler outputs pass the same checks as candidates of the cpu target.
+// Needs no GPU. Thread-safe.
 class NvccCompiler {
  public:
-  // `cache`, which must outlive the compiler, keeps results. UNAVAILABLE: what is missing.
+  // `cache` stores results and must outlive the compiler. UNAVAILABLE: says what is missing.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<NvccCompiler>> Make(NvccOptions options,
                                                                           CompileCache& cache);
 
-  // Versions of both compilers, base flags.
+  // Versions of both compilers and the base flags.
   const std::string& description() const { return description_; }
 
-  // "a_" and 32 hex digits over source, flags, toolchain and architecture.
+  // Returns "a_" and 32 hex digits: a hash of source, flags, toolchain and architecture.
   std::string ArtifactId(const std::string& source, const std::vector<std::string>& flags,
                          const std::string& architecture) const;
 
-  // Blocks. From the cache where it has been compiled before. A source that does not compile is a
-  // result; so is one that defines no kernelcast_run. The facts are of schema cuda-ptx/1, those of
-  // launches 0. CANCELLED, DEADLINE_EXCEEDED: the token was stopped. UNAVAILABLE: no process or
-  // disk space to be had.
+  // Blocks. Uses the cache. A source that does not compile or defines no kernelcast_run is a
+  // result. Facts are of schema cuda-ptx/1, with launch facts 0. CANCELLED, DEADLINE_EXCEEDED: the
+  // token was stopped. UNAVAILABLE: no process can be started, or the disk is full.
   [[nodiscard]] absl::StatusOr<CompileResult> Compile(const std::string& source,
                                                       const std::vector<std::string>& flags,
                                                       const std::string& architecture,
@@ -59,6 +59,11 @@ class NvccCompiler {
   NvccCompiler(NvccOptions options, Toolchain host, CompileCache& cache)
       : options_(std::move(options)), host_(std::move(host)), cache_(cache) {}
 
+  // Adds what both compilers read to the sandbox.
+  void AllowToolchain();
+  absl::StatusOr<CompilerStep> Run(const std::vector<std::string>& arguments,
+                                   const std::string& directory, const CompilerLimits& limits,
+                                   const CancelToken& cancel) const;
   absl::StatusOr<CompileResult> CompileFresh(const std::string& source,
                                              const std::vector<std::string>& flags,
                                              const std::string& architecture,
@@ -68,12 +73,12 @@ class NvccCompiler {
                                           const std::string& architecture,
                                           const CancelToken& cancel);
 
-  const NvccOptions options_;
+  NvccOptions options_;  // constant once made
   const Toolchain host_;
   CompileCache& cache_;
   std::string description_;
-  std::string runtime_folder_;               // with libcudart_static.a
-  std::vector<std::string> header_folders_;  // that sources may include from
+  std::string runtime_folder_;               // contains libcudart_static.a
+  std::vector<std::string> header_folders_;  // folders that sources may include from
 };
 
 }  // namespace kernelcast::worker

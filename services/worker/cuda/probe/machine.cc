@@ -22,12 +22,12 @@ constexpr int kCapSysAdmin = 21;
 constexpr int kCapPerfmon = 38;
 constexpr unsigned kMaxProcesses = 256;
 
-// "13.0" of 13000.
+// Formats a version, e.g. "13.0" for 13000.
 std::string CudaVersion(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-// The value that a call of NVML writes, or nothing.
+// Returns the value that a call of NVML writes, or nullopt if it fails.
 template <class T, class Call>
 std::optional<T> Ask(Call call) {
   T value{};
@@ -312,7 +312,7 @@ CountersReport TryCounters(const CudaApi& api, cuda_runner::Profiler& profiler) 
 MachineReport ReportMachine(const std::vector<std::string>& homes) {
   MachineReport report;
   const auto toolkit = FindCudaToolkit(homes);
-  // Before the driver is initialised.
+  // Must precede the initialisation of the driver.
   const std::string cupti_library = toolkit.ok() ? toolkit->cupti_library : "";
   const auto profiler = cupti_library.empty() ? nullptr : cuda_runner::OpenProfiler(cupti_library);
   const auto cuda = LoadCudaApi();
@@ -321,7 +321,7 @@ MachineReport ReportMachine(const std::vector<std::string>& homes) {
                                    ValueOf(ReadFile("/proc/self/status").value_or(""), "CapEff"));
   if (!report.driver.gpus.empty() && profiler != nullptr) {
     const CountersReport tried = TryCounters(**cuda, *profiler);
-    // Where both say no, the driver's rules are what can be changed.
+    // If both say no, the driver's setting is what an operator can change.
     if (tried.permitted || report.counters.permitted) {
       report.counters = tried;
     }

@@ -13,7 +13,7 @@
 
 namespace kernelcast::worker {
 
-// What of CUDA a machine has. Texts named `error` say why something is not there, or are empty.
+// What a machine has of CUDA. An `error` says why something is missing, or is empty.
 
 struct GpuProcess {
   uint32_t pid = 0;
@@ -27,7 +27,7 @@ struct GpuReport {
   uint64_t memory_bytes = 0;
   std::optional<uint64_t> memory_free_bytes;
   int multiprocessors = 0;
-  // What NVML says of it, where it does.
+  // From NVML, where it reports them.
   std::optional<uint32_t> clock_mhz;
   std::optional<uint32_t> max_clock_mhz;
   std::optional<uint32_t> temperature_celsius;
@@ -35,13 +35,13 @@ struct GpuReport {
   std::vector<std::string> clock_reasons;
   std::optional<bool> mig;
   std::optional<bool> persistence;
-  std::vector<GpuProcess> processes;  // that compute on it
+  std::vector<GpuProcess> processes;  // compute processes on the GPU
 };
 
 struct DriverReport {
   std::string error;
-  std::string version;       // of the driver, "580.82.07"; empty where NVML does not say
-  std::string cuda_version;  // the newest that it supports, "13.0"
+  std::string version;       // e.g. "580.82.07"; empty if NVML does not report it
+  std::string cuda_version;  // the newest supported, e.g. "13.0"
   std::vector<GpuReport> gpus;
 };
 
@@ -54,7 +54,7 @@ struct ToolReport {
 struct CountersReport {
   bool permitted = false;
   std::string reason;       // why, or why not
-  bool restricted = false;  // not permitted, and the driver can be told to
+  bool restricted = false;  // not permitted, but a driver setting can permit it
 };
 
 struct MachineReport {
@@ -67,25 +67,25 @@ struct MachineReport {
   std::vector<std::string> architectures;  // that NVRTC compiles for
 };
 
-// `cuda` and `nvml` may be errors. Initialises the driver, but makes no context.
+// `cuda` and `nvml` may be errors. Initialises the driver, but creates no context.
 DriverReport ReportDriver(const absl::StatusOr<const CudaApi*>& cuda,
                           const absl::StatusOr<const NvmlApi*>& nvml);
 
-// Whether performance counters may be read, by the content of the driver's parameters (empty: no
-// driver) and the hexadecimal mask of capabilities of this process.
+// Reports whether performance counters may be read, given the content of the driver's parameters
+// (empty: no driver) and the hexadecimal capability mask of a process.
 CountersReport ReportCounters(const std::string& driver_parameters,
                               const std::string& effective_capabilities);
 
-// The same for this process, and whether it has what it takes: `cupti_library` may be empty.
+// ReportCounters for this process. Also reports a missing library; `cupti_library` may be empty.
 CountersReport ReportCountersHere(const std::string& cupti_library);
 
-// What comes of asking for them on the first device. Makes a context for it.
+// Tries to use counters on the first device. Creates a context for it.
 CountersReport TryCounters(const CudaApi& api, cuda_runner::Profiler& profiler);
 
-// Everything; opens libraries, runs `nvcc --version` and asks for counters.
+// Reports everything. Opens libraries, runs `nvcc --version` and tries counters.
 MachineReport ReportMachine(const std::vector<std::string>& homes);
 
-// One JSON object, on one line.
+// Returns one JSON object on one line.
 std::string ToJson(const MachineReport& report);
 
 }  // namespace kernelcast::worker

@@ -1,5 +1,5 @@
-// kernelcast-cuda-probe: prints what of CUDA this machine has, as one JSON object. A program of its
-// own because it opens NVIDIA's libraries, which may be of any age and in any state.
+// kernelcast-cuda-probe: prints what this machine has of CUDA as one JSON object. A separate
+// program because it opens NVIDIA's libraries, which may be of any version and in any state.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -10,11 +10,11 @@
 #include "services/worker/cuda/probe/machine.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Prints what of CUDA this machine has, as JSON.", "kernelcast-cuda-probe");
+  CLI::App app("Prints what this machine has of CUDA, as JSON.", "kernelcast-cuda-probe");
   std::string home;
-  app.add_option("--cuda-home", home,
-                 "Folder of the CUDA toolkit; KERNELCAST_CUDA_HOME, CUDA_HOME and the usual places "
-                 "unless given");
+  app.add_option(
+      "--cuda-home", home,
+      "Folder of the CUDA toolkit [KERNELCAST_CUDA_HOME, CUDA_HOME or the usual places]");
   CLI11_PARSE(app, argc, argv);
   std::error_code ignored;
   const std::string folder =

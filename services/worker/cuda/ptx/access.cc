@@ -16,7 +16,7 @@ constexpr int kSectorBytes = 32;
 constexpr int kLineBytes = 128;
 constexpr int kBanks = 32;
 
-// Of the active lanes, in their order.
+// Addresses of the active lanes, in lane order.
 struct Addresses {
   std::array<uint64_t, kWarpLanes> at;
   int count = 0;
@@ -46,7 +46,8 @@ Addresses Gather(Warp& w, const Instruction& i, int operand) {
   return addresses;
 }
 
-// Where generic addresses lead; all lanes are taken to go where the first one does.
+// Resolves generic addresses to a space. Assumes that all lanes use the same space as the first
+// one.
 Space Resolve(Space space, Addresses& addresses) {
   if (space != Space::kGeneric || addresses.count == 0) {
     return space == Space::kGeneric ? Space::kGlobal : space;
@@ -64,7 +65,7 @@ Space Resolve(Space space, Addresses& addresses) {
   return Space::kGlobal;
 }
 
-// The lines that a request touches, with their sectors; most requests come in ascending order.
+// The lines that a request touches, with their sectors. Optimised for ascending addresses.
 class Lines {
  public:
   void Add(uint64_t address, int bytes) {
@@ -104,28 +105,48 @@ int Width(int bytes) {
   return bytes <= 1 ? 0 : bytes <= 2 ? 1 : bytes <= 4 ? 2 : bytes <= 8 ? 3 : 4;
 }
 
-// Returns whether all of it had been read by the block before.
-bool CountRead(Warp& w, const Addresses& addresses, int bytes, int& sectors, int& line_count) {
+// Lines re-read within 1/kRecentShare of the L1 capacity are not counted again.
+constexpr double kRecentShare = 16;
+
+// Returns the latency. `bypasses`: whether the read bypasses the L1 cache.
+float CountRead(Warp& w, const Addresses& addresses, int bytes, bool bypasses, int& sectors,
+                int& line_count) {
   Lines lines;
   for (int l = 0; l < addresses.count; ++l) lines.Add(addresses.at[static_cast<size_t>(l)], bytes);
   sectors = lines.all_sectors();
   line_count = lines.count();
-  int fresh = 0;
+  const BlockState& block = *w.block;
+  const Latencies& latencies = block.latencies;
+  float latency = bypasses ? latencies.l2 : latencies.cached;
+  Counters& c = w.counters;
   for (int n = 0; n < lines.count(); ++n) {
     const int region = w.block->memory->RegionOf(
         lines.line(n) * kLineBytes + static_cast<uint64_t>(kSectorBytes) *
                                          static_cast<uint64_t>(std::countr_zero(lines.sectors(n))));
     const int count = std::popcount(lines.sectors(n));
     if (region < 0) {
-      w.counters.stray_sectors += count;
+      c.stray_sectors += count;
       continue;
     }
-    const int is_new = w.block->reads.Touch(lines.line(n), lines.sectors(n));
-    w.counters.read_sectors[static_cast<size_t>(region)] += count;
-    w.counters.read_new[static_cast<size_t>(region)] += is_new;
-    fresh += is_new;
+    const auto at = static_cast<size_t>(region);
+    const auto now = static_cast<float>(c.lines_read);
+    const Footprint::Touched touched = w.block->reads.Touch(lines.line(n), lines.sectors(n), now);
+    c.read_sectors[at] += count;
+    c.read_new[at] += touched.fresh;
+    c.read_halves[at] += touched.halves;
+    if (touched.fresh > 0) {
+      c.lines_read += touched.fresh / 4.0;
+      latency = std::max(latency, latencies.global);
+      continue;
+    }
+    // Estimated number of lines that the block has read since then. A warp counts only its own
+    // lines, because loops are inferred per warp.
+    const double distance = (now - touched.since) * block.warps;
+    const auto held = static_cast<double>(block.l1_lines);
+    if (distance > held / kRecentShare) c.lines_read += count / 4.0;
+    if (distance > held) latency = std::max(latency, latencies.l2);
   }
-  return fresh == 0;
+  return latency;
 }
 
 int CountWrite(Warp& w, const Addresses& addresses, int bytes) {
@@ -140,12 +161,34 @@ int CountWrite(Warp& w, const Addresses& addresses, int bytes) {
       w.counters.stray_sectors += count;
       continue;
     }
-    w.counters.write_sectors[static_cast<size_t>(region)] += count;
-    w.counters.write_new[static_cast<size_t>(region)] +=
-        w.block->writes.Touch(lines.line(n), lines.sectors(n));
+    const auto at = static_cast<size_t>(region);
+    const Footprint::Touched touched = w.block->writes.Touch(lines.line(n), lines.sectors(n));
+    w.counters.write_sectors[at] += count;
+    w.counters.write_new[at] += touched.fresh;
+    w.counters.write_halves[at] += touched.halves;
+    // Requests almost always go to one region.
+    if (n == 0) w.counters.write_bytes[at] += addresses.count * bytes;
   }
   w.counters.global_lines += lines.count();
   return lines.all_sectors();
+}
+
+// A word of local memory of all lanes forms one line, so lanes that access different words access
+// different lines.
+void CountLocal(Warp& w, const Addresses& addresses, int bytes) {
+  Lines lines;
+  int n = 0;
+  ForLanes(w.active, [&](int l) {
+    const uint64_t address = addresses.at[static_cast<size_t>(n++)];
+    for (int at = 0; at < std::max(bytes, 4); at += 4) {
+      lines.Add(
+          (address / 4 + static_cast<uint64_t>(at / 4)) * kLineBytes + static_cast<uint64_t>(4 * l),
+          4);
+    }
+  });
+  w.counters.local_sectors += lines.all_sectors();
+  w.counters.local_lines += lines.count();
+  w.latency = w.block->local_in_l1 ? w.block->latencies.cached : w.block->latencies.l2;
 }
 
 uint8_t* SharedAt(Warp& w, uint64_t address, int bytes) {
@@ -170,10 +213,18 @@ uint8_t* LocalAt(Warp& w, int lane, uint64_t address, int bytes) {
   return w.local.data() + static_cast<uint64_t>(lane) * each + address;
 }
 
+uint8_t* ArgumentAt(Warp& w, int lane, uint64_t address, int bytes) {
+  const auto each = static_cast<uint64_t>(w.kernel->argument_bytes);
+  address &= ~(static_cast<uint64_t>(bytes) - 1);
+  if (address >= each || each - address < static_cast<uint64_t>(bytes)) return nullptr;
+  return w.arguments.data() + static_cast<uint64_t>(lane) * each + address;
+}
+
 uint64_t ReadAt(Warp& w, Space space, int lane, uint64_t address, int bytes) {
   switch (space) {
     case Space::kShared: return ReadBytes(SharedAt(w, address, bytes), bytes);
     case Space::kLocal: return ReadBytes(LocalAt(w, lane, address, bytes), bytes);
+    case Space::kArgument: return ReadBytes(ArgumentAt(w, lane, address, bytes), bytes);
     case Space::kParameter: {
       const auto& parameters = w.block->parameters;
       address &= ~(static_cast<uint64_t>(bytes) - 1);
@@ -190,6 +241,7 @@ void WriteAt(Warp& w, Space space, int lane, uint64_t address, int bytes, uint64
   switch (space) {
     case Space::kShared: to = SharedAt(w, address, bytes); break;
     case Space::kLocal: to = LocalAt(w, lane, address, bytes); break;
+    case Space::kArgument: to = ArgumentAt(w, lane, address, bytes); break;
     case Space::kParameter: return;
     default: w.block->memory->Write(address, bytes, value); return;
   }
@@ -231,7 +283,34 @@ void CountShared(Warp& w, const Instruction& i, const Addresses& addresses, int 
   static_cast<void>(i);
 }
 
-// What most loads from shared memory are.
+// Reports the access to the checker, if there is one. `to` is the first operand with a written
+// value.
+void Check(Warp& w, const Instruction& i, const Addresses& addresses, Space space, int bytes,
+           int elements, AccessKind kind, const uint16_t* values = nullptr) {
+  Checker& checker = *w.block->checker;
+  checker.BeginInstruction();
+  int n = 0;
+  ForLanes(w.active, [&](int l) {
+    const uint64_t first = addresses.at[static_cast<size_t>(n++)];
+    if (space != Space::kParameter && space != Space::kConstant && space != Space::kArgument) {
+      checker.Aligned(w, i, l, first, bytes * elements);
+    }
+    for (int element = 0; element < elements; ++element) {
+      const uint64_t at = first + static_cast<uint64_t>(element * bytes);
+      switch (space) {
+        case Space::kShared:
+          checker.Shared(w, i, l, at, bytes, kind,
+                         values == nullptr ? 0 : GetLane(w, values[element], l));
+          break;
+        case Space::kLocal: checker.Local(w, i, l, at, bytes, kind); break;
+        case Space::kGlobal: checker.Global(w, i, l, at, bytes, kind); break;
+        default: break;
+      }
+    }
+  });
+}
+
+// Fast path for most loads from shared memory.
 void LoadSharedWords(Warp& w, const Instruction& i, const Addresses& addresses) {
   const std::vector<uint8_t>& shared = w.block->shared;
   const uint64_t size = shared.size();
@@ -259,7 +338,26 @@ void LoadSharedWords(Warp& w, const Instruction& i, const Addresses& addresses) 
   }
 }
 
-// detail of loads: bypasses the first-level cache.
+// Records words that other blocks of the launch may read or wait for.
+void Publish(Warp& w, const Addresses& addresses) {
+  BlockState& block = *w.block;
+  if (block.published == nullptr) return;
+  block.publishes = true;
+  for (int l = 0; l < addresses.count; ++l) {
+    block.published->Write(addresses.at[static_cast<size_t>(l)], block.number);
+  }
+}
+void LookForPublished(Warp& w, const Addresses& addresses) {
+  BlockState& block = *w.block;
+  if (block.published == nullptr || block.waits != Waits::kNever) return;
+  for (int l = 0; l < addresses.count; ++l) {
+    if (!block.published->OfOther(addresses.at[static_cast<size_t>(l)], block.number)) continue;
+    block.waits = block.publishes ? Waits::kAfterPublishing : Waits::kBeforePublishing;
+    return;
+  }
+}
+
+// detail: whether the load bypasses the L1 cache.
 void Load(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, i.writes);
   const Space space = Resolve(i.space, addresses);
@@ -268,10 +366,9 @@ void Load(Warp& w, const Instruction& i) {
     case Space::kShared: CountShared(w, i, addresses, bytes, true); break;
     case Space::kLocal:
       w.counters.kind[static_cast<size_t>(Kind::kLoadLocal)] += 1;
-      // Local memory is interleaved: neighbours in a line.
-      w.counters.local_sectors += std::max(1, addresses.count * bytes / kSectorBytes);
-      w.latency = w.block->latencies.cached;
+      CountLocal(w, addresses, bytes);
       break;
+    case Space::kArgument:
     case Space::kParameter:
       w.counters.kind[static_cast<size_t>(Kind::kLoadParameter)] += 1;
       w.latency = 1;
@@ -283,7 +380,8 @@ void Load(Warp& w, const Instruction& i) {
     default: {
       int sectors = 0;
       int lines = 0;
-      const bool cached = CountRead(w, addresses, bytes, sectors, lines);
+      w.latency = CountRead(w, addresses, bytes, i.detail != 0, sectors, lines);
+      if (i.detail != 0) LookForPublished(w, addresses);
       const auto width = static_cast<size_t>(Width(bytes));
       Counters& c = w.counters;
       c.kind[static_cast<size_t>(Kind::kLoadGlobal)] += 1;
@@ -291,7 +389,6 @@ void Load(Warp& w, const Instruction& i) {
       c.load_sectors[width] += sectors;
       c.global_lines += lines;
       c.load_bytes += addresses.count * bytes;
-      w.latency = cached && i.detail == 0 ? w.block->latencies.cached : w.block->latencies.global;
       c.loads += 1;
       c.load_cycles += w.latency;
       c.load_byte_cycles += static_cast<double>(w.latency) * sectors * kSectorBytes;
@@ -299,6 +396,9 @@ void Load(Warp& w, const Instruction& i) {
   }
   const uint16_t* operands = w.operands(i);
   int n = 0;
+  if (w.block->checker != nullptr) {
+    Check(w, i, addresses, space, i.bytes, i.lanes, AccessKind::kRead);
+  }
   if (space == Space::kShared && i.bytes == 4) {
     LoadSharedWords(w, i, addresses);
     return;
@@ -318,6 +418,7 @@ void Load(Warp& w, const Instruction& i) {
   });
 }
 
+// detail: whether other blocks see the store at once.
 void Store(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, 0);
   const Space space = Resolve(i.space, addresses);
@@ -326,8 +427,9 @@ void Store(Warp& w, const Instruction& i) {
     case Space::kShared: CountShared(w, i, addresses, bytes, false); break;
     case Space::kLocal:
       w.counters.kind[static_cast<size_t>(Kind::kStoreLocal)] += 1;
-      w.counters.local_sectors += std::max(1, addresses.count * bytes / kSectorBytes);
+      CountLocal(w, addresses, bytes);
       break;
+    case Space::kArgument:
     case Space::kParameter: break;
     default: {
       const auto width = static_cast<size_t>(Width(bytes));
@@ -335,10 +437,14 @@ void Store(Warp& w, const Instruction& i) {
       w.counters.store_requests[width] += 1;
       w.counters.store_sectors[width] += CountWrite(w, addresses, bytes);
       w.counters.store_bytes += addresses.count * bytes;
+      if (i.detail != 0) Publish(w, addresses);
     }
   }
   const uint16_t* operands = w.operands(i) + 1;
   int n = 0;
+  if (w.block->checker != nullptr) {
+    Check(w, i, addresses, space, i.bytes, i.lanes, AccessKind::kWrite, operands);
+  }
   ForLanes(w.active, [&](int l) {
     const uint64_t address = addresses.at[static_cast<size_t>(n++)];
     for (int element = 0; element < i.lanes; ++element) {
@@ -376,7 +482,7 @@ uint64_t Apply(const Instruction& i, uint64_t old, uint64_t b, uint64_t c) {
         case kDouble:
           return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
         case kHalves:
-        case kBrains: return old;  // packed sums decide nothing
+        case kBrains: return old;  // packed sums never affect control flow
         default: return (old + b) & keep;
       }
     case kMin:
@@ -394,12 +500,60 @@ uint64_t Apply(const Instruction& i, uint64_t old, uint64_t b, uint64_t c) {
   return old;
 }
 
+bool IsReal(const Instruction& i) { return i.detail >= kFloat; }
+
+// How often the sectors of a line are visited: once for each lane at the most contended word.
+struct Passes {
+  int sectors = 0;
+  int passes = 0;
+};
+Passes PassesOf(const Addresses& addresses, uint64_t line) {
+  std::array<uint64_t, kWarpLanes> own;
+  size_t count = 0;
+  for (int l = 0; l < addresses.count; ++l) {
+    const uint64_t at = addresses.at[static_cast<size_t>(l)];
+    if (at / kLineBytes == line) own[count++] = at;
+  }
+  std::sort(own.begin(), own.begin() + static_cast<ptrdiff_t>(count));
+  Passes passes;
+  int deepest = 0;
+  int depth = 0;
+  for (size_t k = 0; k < count; ++k) {
+    const bool same_sector = k > 0 && own[k] / kSectorBytes == own[k - 1] / kSectorBytes;
+    if (!same_sector) {
+      passes.passes += deepest;
+      ++passes.sectors;
+      deepest = 0;
+    }
+    depth = same_sector && own[k] == own[k - 1] ? depth + 1 : 1;
+    deepest = std::max(deepest, depth);
+  }
+  passes.passes += deepest;
+  return passes;
+}
+
+// Time in ns that one request keeps a line of the L2 cache busy, measured on an H200 by the kernels
+// atomic_* of tests/bench/gpu/constants. A request for one line is completed in one visit; in a
+// request for many lines each line takes longer.
+double AtomicNs(const Passes& passes, bool one_line, bool real) {
+  constexpr double kLeast = 2.4;
+  if (one_line) {
+    return std::max(kLeast, real ? 0.61 * passes.sectors + 1.76 * (passes.passes - passes.sectors)
+                                 : 0.72 * passes.passes);
+  }
+  return passes.passes <= 4 ? 3.05 * passes.passes : 12.2 + 1.3 * (passes.passes - 4);
+}
+
+// Floating-point sums in shared memory are compare-and-swap loops: all lanes that share a word try,
+// and one succeeds per iteration.
+double SwapLoopCycles(int depth) { return 12.0 * depth + 0.94 * depth * depth; }
+
 void Atomic(Warp& w, const Instruction& i) {
   Addresses addresses = Gather(w, i, i.writes);
   const Space space = Resolve(i.space, addresses);
   const uint16_t* operands = w.operands(i);
   Counters& c = w.counters;
-  // How many lanes share the most wanted address.
+  // Number of lanes that share the most contended address.
   int depth = 0;
   for (int l = 0; l < addresses.count; ++l) {
     int same = 0;
@@ -415,7 +569,13 @@ void Atomic(Warp& w, const Instruction& i) {
     c.shared_atomic_depth += depth;
     const int wavefronts =
         SharedWavefronts({addresses.at.data(), static_cast<size_t>(addresses.count)}, i.bytes);
-    c.shared_atomic_wavefronts += std::max(wavefronts, depth);
+    // Increments by one are combined for all lanes at a word.
+    bool counts_up = i.code == kAdd && !IsReal(i) && i.result_unused && i.bytes == 4;
+    ForLanes(w.active,
+             [&](int l) { counts_up = counts_up && GetLane(w, operands[i.writes + 1], l) == 1; });
+    const int serial = counts_up ? wavefronts : std::max(wavefronts, depth);
+    c.shared_atomic_wavefronts += serial;
+    c.shared_atomic_cycles += IsReal(i) && i.code == kAdd ? SwapLoopCycles(depth) : 2.0 * serial;
     for (int l = 0; l < addresses.count; ++l) {
       w.block->shared_atomics.Add(addresses.at[static_cast<size_t>(l)], w.weight);
     }
@@ -433,12 +593,21 @@ void Atomic(Warp& w, const Instruction& i) {
       }
       for (int n = 0; n < lines.count(); ++n) {
         w.block->global_atomics->Add(lines.line(n), w.weight);
+        Passes passes = PassesOf(addresses, lines.line(n));
+        // Integer sums of a whole warp at one address are combined first.
+        if (i.uniform_address && i.result_unused && i.code == kAdd && !IsReal(i))
+          passes.passes = passes.sectors;
+        w.block->global_atomic_ns->Add(lines.line(n),
+                                       w.weight * AtomicNs(passes, lines.count() == 1, IsReal(i)));
       }
     }
     w.latency = w.block->latencies.atomic;
   }
   const int first = i.writes + 1;
   int n = 0;
+  if (w.block->checker != nullptr) {
+    Check(w, i, addresses, space, i.bytes, 1, AccessKind::kAtomic);
+  }
   ForLanes(w.active, [&](int l) {
     const uint64_t address = addresses.at[static_cast<size_t>(n++)];
     const uint64_t old = ReadAt(w, space, l, address, i.bytes);
@@ -449,7 +618,29 @@ void Atomic(Warp& w, const Instruction& i) {
   });
 }
 
-// From global to shared memory, i.immediate beside the first address, i.flops beside the second.
+void CheckCopy(Warp& w, const Instruction& i, const Addresses& to, const Addresses& from) {
+  Checker& checker = *w.block->checker;
+  checker.BeginInstruction();
+  int n = 0;
+  ForLanes(w.active, [&](int l) {
+    const auto at = static_cast<size_t>(n++);
+    // Fewer bytes may be read than written.
+    const auto source =
+        i.reads > 2 ? GetLane(w, w.operands(i)[2], l) : static_cast<uint64_t>(i.bytes);
+    checker.Aligned(w, i, l, to.at[at], i.bytes);
+    checker.Aligned(w, i, l, from.at[at], i.bytes);
+    if (source > 0) {
+      checker.Global(w, i, l, from.at[at], static_cast<int>(std::min<uint64_t>(source, i.bytes)),
+                     AccessKind::kRead);
+    }
+    for (int piece = 0; piece < i.bytes; piece += 4) {
+      checker.Shared(w, i, l, to.at[at] + static_cast<uint64_t>(piece), 4, AccessKind::kAsyncWrite);
+    }
+  });
+}
+
+// Copies from global to shared memory. i.immediate is the offset of the first address, i.flops that
+// of the second.
 void AsyncCopy(Warp& w, const Instruction& i) {
   Addresses to = Gather(w, i, 0);
   Instruction from_instruction = i;
@@ -459,7 +650,7 @@ void AsyncCopy(Warp& w, const Instruction& i) {
   int bytes = i.bytes;
   int sectors = 0;
   int lines = 0;
-  const bool cached = CountRead(w, from, bytes, sectors, lines);
+  w.latency = CountRead(w, from, bytes, i.detail != 0, sectors, lines);
   Counters& c = w.counters;
   c.kind[static_cast<size_t>(Kind::kAsyncCopy)] += 1;
   c.async_copies += 1;
@@ -470,11 +661,11 @@ void AsyncCopy(Warp& w, const Instruction& i) {
   c.shared_store_wavefronts += wavefronts;
   c.shared_store_ideal += Ideal(to.count, bytes);
   c.shared_bytes += to.count * bytes;
-  w.latency = cached && i.detail == 0 ? w.block->latencies.cached : w.block->latencies.global;
   c.loads += 1;
   c.load_cycles += w.latency;
   c.load_byte_cycles += static_cast<double>(w.latency) * sectors * kSectorBytes;
   w.async_ready = std::max(w.async_ready, w.start + w.latency);
+  if (w.block->checker != nullptr) CheckCopy(w, i, to, from);
   int n = 0;
   ForLanes(w.active, [&](int l) {
     const auto at = static_cast<size_t>(n++);
@@ -491,12 +682,14 @@ void AsyncCopy(Warp& w, const Instruction& i) {
 }
 
 void CommitAsync(Warp& w, const Instruction&) {
+  if (w.block->checker != nullptr) w.block->checker->CommitCopies(w);
   w.async_groups.push_back(w.async_ready);
   if (w.async_groups.size() > 64) w.async_groups.pop_front();
 }
 
-// Until all but i.immediate groups have arrived; -1: everything.
+// Waits until at most i.immediate groups are outstanding; -1: all copies.
 void WaitAsync(Warp& w, const Instruction& i) {
+  if (w.block->checker != nullptr) w.block->checker->WaitForCopies(w, i.immediate);
   double until = i.immediate < 0 ? w.async_ready : 0;
   while (static_cast<int64_t>(w.async_groups.size()) > std::max<int64_t>(i.immediate, 0)) {
     until = std::max(until, w.async_groups.front());
@@ -509,7 +702,7 @@ void MatrixLoad(Warp& w, const Instruction& i) {
   const bool store = i.code != 0;
   Addresses addresses = Gather(w, i, i.writes);
   const Space space = Resolve(i.space, addresses);
-  // Eight rows of 16 bytes for each matrix, of the lanes in their turn.
+  // Each matrix is eight rows of 16 bytes, whose addresses come from successive lanes.
   int wavefronts = 0;
   const int matrices = i.lanes;
   for (int m = 0; m < matrices; ++m) {
@@ -533,7 +726,21 @@ void MatrixLoad(Warp& w, const Instruction& i) {
     }
   }
   w.latency = w.block->latencies.shared + static_cast<float>(wavefronts);
-  // What comes together decides nothing: the lane's own row stands for it.
+  if (w.block->checker != nullptr && space == Space::kShared) {
+    // Lanes hold the rows of their matrices, but the whole warp accesses every row.
+    Addresses rows = addresses;
+    rows.count = std::min(rows.count, 8 * matrices);
+    w.block->checker->BeginInstruction();
+    for (int row = 0; row < rows.count; ++row) {
+      const uint64_t at = rows.at[static_cast<size_t>(row)];
+      w.block->checker->Aligned(w, i, row, at, 16);
+      for (uint64_t piece = 0; piece < 16; piece += 4) {
+        w.block->checker->Shared(w, i, row, at + piece, 4,
+                                 store ? AccessKind::kAtomic : AccessKind::kRead);
+      }
+    }
+  }
+  // The values never affect control flow, so each lane gets its own row.
   if (store) {
     return;
   }
@@ -546,8 +753,8 @@ void MatrixLoad(Warp& w, const Instruction& i) {
   }
 }
 
-// wmma.load and wmma.store: a tile from one address with a stride, as the layouts of fragments have
-// it: about a row of 16 elements for two lanes.
+// wmma.load and wmma.store: a tile at one address with a stride. Approximates the fragment layouts:
+// a row of 16 elements for two lanes.
 void TileAccess(Warp& w, const Instruction& i) {
   const bool store = i.code != 0;
   Addresses base = Gather(w, i, i.writes);
@@ -590,13 +797,12 @@ void TileAccess(Warp& w, const Instruction& i) {
   } else {
     int sectors = 0;
     int lines = 0;
-    const bool cached = CountRead(w, rows_at, each, sectors, lines);
+    w.latency = CountRead(w, rows_at, each, false, sectors, lines);
     c.load_requests[static_cast<size_t>(Width(request_bytes))] += requests;
     c.load_sectors[static_cast<size_t>(Width(request_bytes))] += sectors;
     c.load_bytes += row_bytes * rows;
     c.global_lines += lines;
     c.kind[static_cast<size_t>(Kind::kLoadGlobal)] += 1;
-    w.latency = cached ? w.block->latencies.cached : w.block->latencies.global;
     c.loads += 1;
     c.load_cycles += w.latency;
     c.load_byte_cycles += static_cast<double>(w.latency) * sectors * kSectorBytes;
@@ -611,7 +817,7 @@ void TileAccess(Warp& w, const Instruction& i) {
 
 void NoAccess(Warp&, const Instruction&) {}
 
-// --- Choosing ------------------------------------------------------------------------------------
+// --- Binding -------------------------------------------------------------------------------------
 
 struct AccessType {
   int bytes = 0;
@@ -665,10 +871,12 @@ bool Refuse(Decoder& decoder, std::string_view why) {
   return false;
 }
 
-// One operand or the elements of a vector.
+// Returns the operand itself, or the elements of a vector.
 std::vector<Operand> Elements(const Operand& operand) {
   return operand.type == Operand::Type::kVector ? operand.elements : std::vector<Operand>{operand};
 }
+
+bool MayBeShared(Space space) { return space == Space::kShared || space == Space::kGeneric; }
 
 bool BindLoadStore(const Opcode& opcode, const std::vector<Operand>& operands, Decoder& decoder) {
   const bool load = opcode.name() != "st";
@@ -680,6 +888,8 @@ bool BindLoadStore(const Opcode& opcode, const std::vector<Operand>& operands, D
   if (type.bytes == 0 || operands.size() < 2) return Refuse(decoder, "not known");
   const Operand& address = load ? operands[1] : operands[0];
   const std::vector<Operand> values = Elements(load ? operands[0] : operands[1]);
+  // Arguments of functions stay in registers.
+  if (address.names_variable && address.space == Space::kArgument) i.space = Space::kArgument;
   if (values.size() != i.lanes) return Refuse(decoder, "a vector of another size");
   if (!load && (i.space == Space::kConstant || i.space == Space::kParameter)) {
     return Refuse(decoder, "not known");
@@ -697,13 +907,21 @@ bool BindLoadStore(const Opcode& opcode, const std::vector<Operand>& operands, D
                        opcode.Has("cg") || opcode.Has("cv")
                    ? 1
                    : 0;
-    if (i.space == Space::kParameter) {
+    i.hidden_synchronisation =
+        MayBeShared(i.space) && (opcode.Has("volatile") || opcode.Has("acquire"));
+    i.shared_width = MayBeShared(i.space) ? i.bytes : 0;
+    if (i.space == Space::kParameter || i.space == Space::kArgument) {
       return Choose(decoder, Load, Kind::kOther, Pipe::kNone, 0, 1);
     }
     return Choose(decoder, Load, Kind::kOther, Pipe::kMemory, 1, 30);
   }
+  i.shared_width = MayBeShared(i.space) ? i.bytes : 0;
+  i.detail = opcode.Has("volatile") || opcode.Has("release") || opcode.Has("relaxed") ? 1 : 0;
   decoder.ReadAddress(address);
   for (const Operand& value : values) decoder.Read(value, kind_of(value));
+  if (i.space == Space::kArgument) {
+    return Choose(decoder, Store, Kind::kOther, Pipe::kNone, 0.25F, 1);
+  }
   return Choose(decoder, Store, Kind::kOther, Pipe::kMemory, 1, 1);
 }
 
@@ -728,6 +946,8 @@ bool BindAtomic(const Opcode& opcode, const std::vector<Operand>& operands, Deco
   if (!found || operands.size() < first + 1 + sources) return Refuse(decoder, "not known");
   i.space = SpaceOf(opcode);
   i.bytes = static_cast<uint8_t>(type.bytes);
+  i.is_atomic = true;
+  i.shared_width = MayBeShared(i.space) ? i.bytes : 0;
   i.detail = type_name == "f32"                             ? kFloat
              : type_name == "f64"                           ? kDouble
              : type_name == "f16x2" || type_name == "f16"   ? kHalves
@@ -745,6 +965,7 @@ bool BindCopy(const Opcode& opcode, const std::vector<Operand>& operands, Decode
   Instruction& i = decoder.instruction();
   if (opcode.Has("bulk")) return Refuse(decoder, "bulk copies");
   if (!opcode.Has("async")) return Refuse(decoder, "not known");
+  if (opcode.Has("mbarrier")) i.hidden_synchronisation = true;
   if (opcode.Has("mbarrier")) return Choose(decoder, NoAccess, Kind::kBarrier, Pipe::kMemory, 1, 4);
   if (opcode.Has("commit_group")) {
     return Choose(decoder, CommitAsync, Kind::kOther, Pipe::kControl, 1, 1);
@@ -766,7 +987,7 @@ bool BindCopy(const Opcode& opcode, const std::vector<Operand>& operands, Decode
   decoder.ReadAddress(operands[1]);
   const int64_t from = i.immediate;
   if (from < -(int64_t{1} << 40) || from > int64_t{1} << 40) return Refuse(decoder, "not known");
-  // The destination comes first.
+  // The destination is the first operand.
   decoder.Begin(i);
   decoder.ReadAddress(operands[0]);
   const int64_t to = i.immediate;
@@ -813,6 +1034,8 @@ bool BindTile(const Opcode& opcode, const std::vector<Operand>& operands, Decode
   Instruction& i = decoder.instruction();
   i.space = SpaceOf(opcode);
   i.code = store ? 1 : 0;
+  // The mapping of lanes to elements is not modelled.
+  i.hidden_synchronisation = store && MayBeShared(i.space);
   const std::string_view type = opcode.type();
   i.bytes = type == "f32" || type == "s32" || type == "tf32" ? 4
             : type == "f64"                                  ? 8
@@ -844,7 +1067,7 @@ int SharedWavefronts(std::span<const uint64_t> addresses, int bytes) {
   int wavefronts = 0;
   for (size_t start = 0; start < addresses.size(); start += static_cast<size_t>(lanes_at_once)) {
     const size_t end = std::min(addresses.size(), start + static_cast<size_t>(lanes_at_once));
-    // Of each bank, the different words that are wanted.
+    // Distinct words requested from each bank.
     std::array<std::array<uint64_t, kWarpLanes>, kBanks> wanted;
     std::array<uint8_t, kBanks> count = {};
     int most = 1;

@@ -9,12 +9,13 @@
 
 namespace kernelcast::worker::ptx {
 
-// Bind for what touches memory.
+// Binds instructions that access memory. See Bind.
 bool BindAccess(const Opcode& opcode, const std::vector<Operand>& operands, Decoder& decoder);
 
-// How often shared memory has to be read or written for one request in which lane i touches `bytes`
-// bytes (1 to 16) from addresses[i] on: 32 banks of 4 bytes, and lanes that want the same word are
-// served at once. Requests of 8 bytes are served half a warp at a time, those of 16 a quarter.
+// Returns the number of shared memory wavefronts for one request in which lane i accesses `bytes`
+// bytes (1 to 16) at addresses[i]. There are 32 banks of 4 bytes, and lanes that access the same
+// word are served together. Requests of 8 bytes are served half a warp at a time, those of 16 a
+// quarter.
 int SharedWavefronts(std::span<const uint64_t> addresses, int bytes);
 
 }  // namespace kernelcast::worker::ptx

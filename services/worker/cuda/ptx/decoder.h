@@ -9,11 +9,12 @@
 
 #include "services/worker/cuda/ptx/program.h"
 
-// Between the parser, which knows names, and the instructions, which know what they do.
+// Interface between the parser, which knows names, and the instructions, which know their
+// semantics.
 
 namespace kernelcast::worker::ptx {
 
-// Bind marks comparisons of integers so in Instruction::driver.
+// Bind sets Instruction::driver to this for integer comparisons.
 inline constexpr int32_t kComparesIntegers = -2;
 
 struct Operand {
@@ -21,9 +22,9 @@ struct Operand {
   Type type = Type::kNone;
   uint16_t slot = 0;              // kRegister; kAddress with a register
   bool has_register = false;      // kAddress
-  bool negated = false;           // a predicate that is read as its opposite
-  bool is_real = false;           // kImmediate of a floating-point number
-  Space space = Space::kGeneric;  // of a variable that an address names
+  bool negated = false;           // a predicate that is read inverted
+  bool is_real = false;           // kImmediate: a floating-point number
+  Space space = Space::kGeneric;  // space of the variable in an address
   bool names_variable = false;
   uint64_t bits = 0;  // kImmediate; the offset of kAddress
   // The predicate after '|', such as that of "shfl.sync.bfly.b32 r1|p, ...".
@@ -39,12 +40,11 @@ struct Opcode {
   bool Has(std::string_view part) const {
     return std::find(parts.begin() + 1, parts.end(), part) != parts.end();
   }
-  // The last one, or nothing.
+  // The last part, or empty.
   std::string_view type() const { return parts.size() > 1 ? parts.back() : std::string_view(); }
 };
 
-// Collects the registers of one instruction. Once something did not fit, ok() is false and stays
-// so.
+// Collects the registers of one instruction. After a mismatch ok() stays false.
 class Decoder {
  public:
   Decoder(Kernel& kernel, int64_t max_slots) : kernel_(kernel), max_slots_(max_slots) {}
@@ -59,7 +59,7 @@ class Decoder {
   }
   Instruction& instruction() { return *instruction_; }
 
-  // What is written has to be named first. A sink is written to a register that nobody reads.
+  // Written operands must be named first. A sink is written to a register that nothing reads.
   void Write(const Operand& operand, SlotClass kind) {
     if (operand.type == Operand::Type::kSink) {
       Append(Sink(kind));
@@ -88,16 +88,23 @@ class Decoder {
     }
     ++instruction_->reads;
   }
-  // Whatever class the register has; immediates are long.
+  // Accepts any class of register; immediates are long.
   SlotClass ReadAny(const Operand& operand) {
     const SlotClass kind = KindOf(operand);
     Read(operand, kind);
     return kind;
   }
+  // Reads the condition code: one predicate shared by all instructions that carry. Must be the last
+  // read, even if the instruction only writes it.
+  void ReadCarry() {
+    if (carry_ < 0) carry_ = AddSlot(SlotClass::kPredicate, false);
+    Append(static_cast<uint16_t>(carry_));
+    ++instruction_->reads;
+  }
   SlotClass KindOf(const Operand& operand) const {
     return operand.type == Operand::Type::kRegister ? ClassOf(operand.slot) : SlotClass::kLong;
   }
-  // The register of an address, or 0; its offset goes to `immediate`.
+  // Reads the register of an address, or 0; its offset goes to `immediate`.
   void ReadAddress(const Operand& operand) {
     if (operand.type != Operand::Type::kAddress) {
       Fail("no address where one is needed");
@@ -124,7 +131,7 @@ class Decoder {
     ok_ = false;
   }
 
-  // A slot of that class. Once there are too many, the first one again, and ok() is false.
+  // Adds a slot of that class. If there are too many, fails and returns the first one of the class.
   uint16_t AddSlot(SlotClass kind, bool is_float) {
     if (static_cast<int64_t>(kernel_.slots.size()) >= max_slots_) {
       Fail("too many registers");
@@ -139,7 +146,7 @@ class Decoder {
     slot.kind = kind;
     slot.is_float = is_float;
     slot.offset = static_cast<uint32_t>(kernel_.register_bytes);
-    // Predicates take as much room as a vector register would need to be aligned.
+    // Predicates are padded to the alignment of a vector register.
     kernel_.register_bytes += kind == SlotClass::kLong ? 256 : kind == SlotClass::kWord ? 128 : 16;
     kernel_.register_bytes = (kernel_.register_bytes + 15) / 16 * 16;
     kernel_.slots.push_back(slot);
@@ -177,10 +184,11 @@ class Decoder {
   bool ok_ = true;
   std::string why_;
   int32_t sinks_[3] = {-1, -1, -1};
+  int32_t carry_ = -1;
 };
 
-// Decides what `opcode` does with `operands`. False, with a reason in the decoder: it is not
-// covered. Branches, returns and guards are the parser's.
+// Binds `opcode` to its semantics. Returns false if it is not covered; the decoder has the reason.
+// The parser handles branches, returns and guards.
 bool Bind(const Opcode& opcode, const std::vector<Operand>& operands, Decoder& decoder);
 
 }  // namespace kernelcast::worker::ptx

@@ -7,20 +7,24 @@ namespace kernelcast::worker::ptx {
 namespace {
 
 constexpr double kSectorBytes = 32;
-// What remains of the bandwidth that data sheets state.
+// Achievable share of the bandwidth in data sheets.
 constexpr double kDramShare = 0.92;
-// How sharply the longest of several times rules: times of different resources overlap, but not
-// fully.
+// Exponent of the norm that combines the times of resources, which overlap, but not fully.
 constexpr double kNorm = 4;
-// What a launch takes if it does nothing, and a block between its start and its first instruction
-// and after its last one.
+// Time of an empty launch, cycles of a block before its first and after its last instruction, and
+// time to start a block.
 constexpr double kLaunchNs = 2200;
 constexpr double kBlockCycles = 600;
-// Between two requests of atomics for one line, as measured on an H200.
-constexpr double kAtomicNs = 8;
-// What those units add to the integer ones.
+constexpr double kBlockStartNs = 0.605;
+// Atomics per cycle in the L2 cache.
+constexpr double kAtomicsPerCycle = 40;
+// Cycles per line of local memory in a request.
+constexpr double kLocalLineCycles = 2.6;
+// Latency of a read from the L2 cache.
+constexpr double kL2Cycles = 270;
+// Throughput of integer operations relative to the integer units, including the float32 units.
 constexpr double kIntegerShare = 1.5;
-// Bytes a cycle between a multiprocessor and the second-level cache.
+// Bytes per cycle between a multiprocessor and the L2 cache.
 constexpr double kL2PortBytes = 64;
 
 double At(const std::array<double, kPipes>& pipes, Pipe pipe) {
@@ -41,7 +45,7 @@ double BlocksThatFit(const GpuModel& gpu, double warps, const LaunchResources& r
   return std::max(1.0, blocks);
 }
 
-// What regions hold of what earlier launches wrote.
+// Bytes of each region written by earlier launches.
 using Written = std::array<double, kRegions>;
 
 class LaunchEstimator {
@@ -59,11 +63,12 @@ class LaunchEstimator {
     resident_ = BlocksThatFit(gpu_, std::max(1.0, counts_.warps), resources_);
     const double sms = gpu_.multiprocessors;
     const double per_sm = counts_.blocks / sms;
-    // The busiest multiprocessor has whole blocks.
+    // The busiest multiprocessor runs whole blocks.
     const double busiest = std::ceil(per_sm);
-    used_ = counts_.blocks / busiest;  // multiprocessors that have as much as that one
+    used_ = counts_.blocks / busiest;  // equivalent number of fully loaded multiprocessors
     estimate_.blocks_per_multiprocessor = resident_;
     estimate_.waves = counts_.blocks / (sms * resident_);
+    LocalMemory();
     Memory();
     Compute();
     Latency();
@@ -83,12 +88,39 @@ class LaunchEstimator {
 
  private:
   void SetNs(Resource resource, double ns) { estimate_.ns[static_cast<size_t>(resource)] = ns; }
-  // Of work in cycles of one multiprocessor that is spread over those that are used.
+  // `cycles` of work spread over the multiprocessors in use.
   void SetCycles(Resource resource, double cycles) {
     SetNs(resource, cycles / used_ / gpu_.clock_hz * 1e9);
   }
   double BytesOf(size_t region) const {
     return region < buffers_.size() ? static_cast<double>(buffers_[region].bytes) : 1 << 16;
+  }
+
+  // Partially written sectors are read before they are written back, in half lines.
+  double WrittenBytes(size_t region, double bytes) const {
+    const double whole = std::min(c_.write_new[region] * kSectorBytes, bytes);
+    const double covered = whole > 0 ? std::min(1.0, c_.write_bytes[region] / whole) : 1;
+    if (covered > 0.9) return whole;
+    return std::max(2 * whole, std::min(2 * c_.write_halves[region] * 2 * kSectorBytes, 2 * bytes));
+  }
+
+  // Local memory traffic: accesses in the PTX, and registers spilled by ptxas. Each spilled
+  // register is assumed to be written and read about as often as an instruction is executed.
+  void LocalMemory() {
+    const double spilled =
+        std::max(0.0, (static_cast<double>(resources_.stack_bytes) - counts_.local_bytes) / 4);
+    const double warps = std::max(1.0, counts_.blocks * counts_.warps);
+    const double executed = c_.instructions / warps / std::max(1.0, counts_.static_instructions);
+    const double spills = 2 * spilled * warps * std::max(1.0, executed);
+    local_lines_ = c_.local_lines + spills;
+    local_sectors_ = c_.local_sectors + 4 * spills;
+    const double resident = std::min(resident_, std::ceil(counts_.blocks / gpu_.multiprocessors));
+    const double footprint =
+        resident * counts_.warps * 32 *
+        std::max(static_cast<double>(resources_.stack_bytes), counts_.local_bytes);
+    const double cache = std::max(
+        16e3, gpu_.l1_bytes - resident_ * static_cast<double>(resources_.shared_bytes + 1024));
+    local_misses_ = local_lines_ > 0 ? 1 - std::min(1.0, cache / std::max(1.0, footprint)) : 0;
   }
 
   void Memory() {
@@ -99,10 +131,12 @@ class LaunchEstimator {
     double written = 0;
     for (size_t region = 0; region < c_.read_new.size(); ++region) {
       const double bytes = BytesOf(region);
-      const double reads = std::min(c_.read_new[region] * kSectorBytes, bytes);
-      const double writes = std::min(c_.write_new[region] * kSectorBytes, bytes);
-      unique += std::max(reads, writes);
-      // What an earlier launch wrote is still there if it is not too much.
+      // DRAM is read in half lines.
+      const double reads = std::min(c_.read_halves[region] * 2 * kSectorBytes, bytes);
+      const double writes = WrittenBytes(region, bytes);
+      unique += std::max(std::min(c_.read_new[region] * kSectorBytes, bytes),
+                         std::min(c_.write_new[region] * kSectorBytes, bytes));
+      // Small outputs of an earlier launch are still in the L2 cache.
       const bool there = written_[region] > 0 && written_[region] < 0.5 * gpu_.l2_bytes;
       dram += (there ? 0 : reads) + writes;
       all_read += c_.read_sectors[region];
@@ -113,22 +147,22 @@ class LaunchEstimator {
       written_[region] = std::max(written_[region],
                                   std::min(c_.write_new[region] * kSectorBytes, BytesOf(region)));
     }
-    // What a block reads again is in the first-level cache as far as that is large enough.
+    // Data that a block reads again is in the L1 cache, as far as it fits.
     const double footprint = new_read * kSectorBytes / std::max(1.0, counts_.blocks) *
                              std::min(resident_, std::ceil(counts_.blocks / gpu_.multiprocessors));
     const double cache = std::max(
         16e3, gpu_.l1_bytes - resident_ * static_cast<double>(resources_.shared_bytes + 1024));
     const double held = std::clamp(cache / std::max(1.0, footprint), 0.0, 1.0);
-    // What all blocks read, and is small, stays there from one block to the next.
+    // Small data that all blocks read stays in the L1 cache from one block to the next.
     double first_read = 0;
     for (size_t region = 0; region < c_.read_new.size(); ++region) {
       const double bytes = BytesOf(region);
       const double once = bytes < 0.4 * cache ? used_ * bytes / kSectorBytes : 1e30;
       first_read += std::min(c_.read_new[region], std::max(once, 0.0));
     }
-    const double l2 =
-        (first_read + (all_read - new_read) * (1 - held) + written + c_.local_sectors) *
-        kSectorBytes;
+    const double l2 = (first_read + (all_read - new_read) * (1 - held) + written +
+                       local_sectors_ * local_misses_) *
+                      kSectorBytes;
     estimate_.dram_bytes = dram;
     estimate_.l2_bytes = l2;
     estimate_.unique_bytes = unique;
@@ -141,7 +175,7 @@ class LaunchEstimator {
   void Compute() {
     SetCycles(Resource::kIssue, c_.issue_slots / 4);
     SetCycles(Resource::kFloat32, At(c_.pipe, Pipe::kFloat32) * 32 / gpu_.float32_lanes);
-    // ptxas makes multiply-adds of every other addition, which go to the units of float32.
+    // ptxas turns every second addition into a multiply-add, which uses the float32 units.
     SetCycles(Resource::kInteger,
               At(c_.pipe, Pipe::kInteger) * 32 / (kIntegerShare * gpu_.integer_lanes));
     SetCycles(Resource::kFloat64, At(c_.pipe, Pipe::kFloat64) * 32 / gpu_.float64_lanes);
@@ -156,29 +190,46 @@ class LaunchEstimator {
     }
     const double by_groups = flops > 0 ? c_.matrix_group_flops / flops : 0;
     SetCycles(Resource::kTensor, tensor * (by_groups + (1 - by_groups) / gpu_.warp_matrix_share));
-    // A cycle for each line of a request, and for each 128 bytes.
+    // One cycle per line of a request, and per 128 bytes.
     const double global = std::max(c_.global_lines, (c_.load_bytes + c_.store_bytes) / 128);
     const double shared =
-        c_.shared_load_wavefronts + c_.shared_store_wavefronts + 2 * c_.shared_atomic_wavefronts;
-    SetCycles(Resource::kLoadStore, global + shared + At(c_.pipe, Pipe::kShuffle));
+        c_.shared_load_wavefronts + c_.shared_store_wavefronts + c_.shared_atomic_cycles;
+    SetCycles(Resource::kLoadStore,
+              global + shared + kLocalLineCycles * local_lines_ + At(c_.pipe, Pipe::kShuffle));
+  }
+
+  // Time that a block waits for preceding blocks that run concurrently. If each block publishes its
+  // result only after it has the previous one's, they form a chain with a write and a read of the
+  // L2 cache per block. If each first publishes its own part and then walks back, reading one part
+  // at a time until it finds a result, n steps suffice for n * n / 2 blocks.
+  double WaitCycles() const {
+    const double together = std::min(counts_.blocks, resident_ * gpu_.multiprocessors);
+    switch (counts_.waits) {
+      case Waits::kNever: break;
+      case Waits::kAfterPublishing: return kL2Cycles * std::sqrt(2 * together);
+      case Waits::kBeforePublishing: return 2 * kL2Cycles * together;
+    }
+    return 0;
   }
 
   void Latency() {
-    const double cycles = counts_.block_cycles + kBlockCycles;
+    const double cycles = counts_.block_cycles + kBlockCycles + WaitCycles();
     const double waves = estimate_.waves;
-    // The last wave is not full; where there are many, blocks do not keep step.
+    // The last wave is partial; with many waves, blocks are no longer in step.
     const double rounds = waves <= 1 ? 1 : waves < 6 ? (std::ceil(waves) + waves) / 2 : waves + 0.5;
-    SetNs(Resource::kLatency, cycles * rounds / gpu_.clock_hz * 1e9);
+    // Blocks are started one after the other.
+    SetNs(Resource::kLatency, std::max(cycles * rounds / gpu_.clock_hz * 1e9,
+                                       counts_.blocks * gpu_.scaled_ns(kBlockStartNs)));
     const double time = std::max(1.0, cycles * std::max(1.0, waves)) * gpu_.multiprocessors;
     estimate_.loads_in_flight = c_.load_cycles / time;
     estimate_.bytes_in_flight = c_.load_byte_cycles / time;
   }
 
   void Atomics() {
-    // Requests for one line of the second-level cache come one after the other.
-    const double hottest = counts_.hottest_global * kAtomicNs;
-    const double throughput = c_.global_atomics / (48 * gpu_.clock_hz) * 1e9;
-    const double shared = c_.shared_atomic_depth * 2 / used_ / gpu_.clock_hz * 1e9;
+    // Requests for one line of the L2 cache are serialised.
+    const double hottest = gpu_.scaled_ns(counts_.hottest_global_ns);
+    const double throughput = c_.global_atomics / (kAtomicsPerCycle * gpu_.clock_hz) * 1e9;
+    const double shared = c_.shared_atomic_cycles / used_ / gpu_.clock_hz * 1e9;
     SetNs(Resource::kAtomics, std::max({hottest, throughput, shared}));
   }
 
@@ -191,6 +242,9 @@ class LaunchEstimator {
   LaunchEstimate estimate_;
   double resident_ = 1;
   double used_ = 1;
+  double local_lines_ = 0;
+  double local_sectors_ = 0;
+  double local_misses_ = 0;
 };
 
 }  // namespace

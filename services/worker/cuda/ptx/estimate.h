@@ -12,11 +12,11 @@
 
 namespace kernelcast::worker::ptx {
 
-// What a launch may spend its time on.
+// Resources that can bound the time of a launch.
 enum class Resource : uint8_t {
   kDram,
   kL2,
-  kLoadStore,  // first-level cache and shared memory
+  kLoadStore,  // L1 cache and shared memory
   kIssue,
   kFloat32,
   kInteger,
@@ -26,32 +26,33 @@ enum class Resource : uint8_t {
   kConversion,
   kTensor,
   kAtomics,
-  kLatency,  // of dependent instructions, with as many blocks at a time as fit
+  kLatency,  // dependent instructions, with as many resident blocks as fit
 };
 inline constexpr int kResources = static_cast<int>(Resource::kLatency) + 1;
 std::string_view Name(Resource resource);
 
 struct LaunchResources {
-  int64_t registers = 0;     // of a thread
-  int64_t shared_bytes = 0;  // of a block, static and dynamic
+  int64_t registers = 0;     // per thread
+  int64_t shared_bytes = 0;  // per block, static and dynamic
+  int64_t stack_bytes = 0;   // per thread: local memory and spilled registers
 };
 
 struct LaunchEstimate {
-  std::array<double, kResources> ns = {};  // if nothing else took time
+  std::array<double, kResources> ns = {};  // time if this were the only resource
   double total_ns = 0;
   Resource bound = Resource::kLatency;
   double blocks_per_multiprocessor = 0;
   double waves = 0;
   double dram_bytes = 0;
   double l2_bytes = 0;
-  double unique_bytes = 0;     // that the launch touches, without what it touches again
-  double l2_reuse = 0;         // share of what the second-level cache is asked for that it holds
-  double loads_in_flight = 0;  // of a multiprocessor, on average
+  double unique_bytes = 0;     // touched by the launch, each byte counted once
+  double l2_reuse = 0;         // share of L2 requests served by the L2 cache
+  double loads_in_flight = 0;  // per multiprocessor, on average
   double bytes_in_flight = 0;
 };
 
-// How long each launch takes, in their order. `buffers` as they were simulated. What was not
-// covered takes no time.
+// Estimates the time of each launch, in their order. `buffers` are those that were simulated.
+// Launches that are not covered get no time.
 std::vector<LaunchEstimate> Estimate(const GpuModel& gpu, std::span<const BufferSpec> buffers,
                                      std::span<const LaunchCounts> launches,
                                      std::span<const LaunchResources> resources);

@@ -85,7 +85,7 @@ const GpuModel* FindGpuModel(std::string_view device, std::string_view architect
   for (const GpuModel& model : kModels) {
     if (!device.empty() && device.substr(0, model.name.size()) == model.name) return &model;
   }
-  // Of several with one architecture, the last: "sm_90a" is taken for an H200.
+  // Use the last model of an architecture: "sm_90a" means an H200.
   const GpuModel* found = nullptr;
   for (const GpuModel& model : kModels) {
     if (architecture.substr(0, model.architecture.size()) == model.architecture) found = &model;

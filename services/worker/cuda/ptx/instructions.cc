@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -8,52 +9,15 @@
 #include <type_traits>
 
 #include "services/worker/cuda/ptx/access.h"
+#include "services/worker/cuda/ptx/binding.h"
 #include "services/worker/cuda/ptx/decoder.h"
 #include "services/worker/cuda/ptx/warp.h"
 
-// What each instruction does, and what it is counted as. Issue slots and latencies are those that
-// ptxas makes of PTX on sm_80 to sm_90, about.
+// The semantics and costs of each instruction. Issue slots and latencies approximate the machine
+// code that ptxas generates for sm_80 to sm_90.
 
 namespace kernelcast::worker::ptx {
 namespace {
-
-using Operands = std::vector<Operand>;
-
-// Integers of some width as registers hold them: zero-extended.
-template <class V>
-struct IntegerType {
-  using Value = V;
-  using Unsigned = std::make_unsigned_t<V>;
-  using Lane = std::conditional_t<sizeof(V) == 8, LaneU64, LaneU32>;
-  static Value Get(const Lane* lanes, int lane) { return static_cast<Value>(lanes[lane]); }
-  static void Set(Lane* lanes, int lane, Value value) {
-    lanes[lane] = static_cast<Unsigned>(value);
-  }
-};
-struct Float32Type {
-  using Value = float;
-  using Lane = LaneF32;
-  static Value Get(const Lane* lanes, int lane) { return lanes[lane]; }
-  static void Set(Lane* lanes, int lane, Value value) { lanes[lane] = value; }
-};
-struct Float64Type {
-  using Value = double;
-  using Lane = LaneF64;
-  static Value Get(const Lane* lanes, int lane) { return lanes[lane]; }
-  static void Set(Lane* lanes, int lane, Value value) { lanes[lane] = value; }
-};
-template <bool kBrain>
-struct HalfType {
-  using Value = float;
-  using Lane = LaneU32;
-  static float Decode(uint32_t bits) {
-    return kBrain ? FromBfloat16(static_cast<uint16_t>(bits))
-                  : FromHalf(static_cast<uint16_t>(bits));
-  }
-  static uint32_t Encode(float value) { return kBrain ? ToBfloat16(value) : ToHalf(value); }
-  static Value Get(const Lane* lanes, int lane) { return Decode(lanes[lane]); }
-  static void Set(Lane* lanes, int lane, Value value) { lanes[lane] = Encode(value); }
-};
 
 // --- Elementwise ---------------------------------------------------------------------------------
 
@@ -78,7 +42,7 @@ void Ternary(Warp& w, const Instruction& i) {
   const auto* c = w.lanes<typename T::Lane>(i, 3);
   ForLanes(w.active, [&](int l) { T::Set(d, l, F::Of(T::Get(a, l), T::Get(b, l), T::Get(c, l))); });
 }
-// The second operand is a word whatever the first one is.
+// The second operand is always a word.
 template <class T, class F>
 void Shift(Warp& w, const Instruction& i) {
   auto* d = w.lanes<typename T::Lane>(i, 0);
@@ -86,7 +50,7 @@ void Shift(Warp& w, const Instruction& i) {
   const auto* b = w.lanes<LaneU32>(i, 2);
   ForLanes(w.active, [&](int l) { T::Set(d, l, F::Of(T::Get(a, l), b[l])); });
 }
-// Both halves of a word.
+// Operates on both halves of a word.
 template <bool kBrain, class F, int kSources>
 void Packed(Warp& w, const Instruction& i) {
   using H = HalfType<kBrain>;
@@ -166,7 +130,7 @@ struct Mad {
     if constexpr (std::is_integral_v<V>) {
       return Add::Of<V>(Mul::Of<V>(a, b), c);
     } else if constexpr (sizeof(V) == 4) {
-      // Rounded twice in rare cases, and many times as fast as a call.
+      // Rounds twice in rare cases, but is much faster than a call of fma.
       return static_cast<V>(static_cast<double>(a) * static_cast<double>(b) +
                             static_cast<double>(c));
     } else {
@@ -218,6 +182,34 @@ struct Max {
     } else {
       return std::fmax(a, b);
     }
+  }
+};
+struct ReluMin {
+  static int32_t Of(int32_t a, int32_t b) { return std::max(std::min(a, b), 0); }
+};
+struct ReluMax {
+  static int32_t Of(int32_t a, int32_t b) { return std::max({a, b, 0}); }
+};
+inline int32_t Saturated(int64_t value) {
+  return static_cast<int32_t>(std::clamp<int64_t>(value, INT32_MIN, INT32_MAX));
+}
+struct SaturatedAdd {
+  static int32_t Of(int32_t a, int32_t b) { return Saturated(int64_t{a} + b); }
+};
+struct SaturatedSub {
+  static int32_t Of(int32_t a, int32_t b) { return Saturated(int64_t{a} - b); }
+};
+// NaN if either operand is.
+struct StrictMin {
+  template <class V>
+  static V Of(V a, V b) {
+    return std::isnan(a) || std::isnan(b) ? std::numeric_limits<V>::quiet_NaN() : std::fmin(a, b);
+  }
+};
+struct StrictMax {
+  template <class V>
+  static V Of(V a, V b) {
+    return std::isnan(a) || std::isnan(b) ? std::numeric_limits<V>::quiet_NaN() : std::fmax(a, b);
   }
 };
 struct Neg {
@@ -355,7 +347,7 @@ struct CopySign {
   }
 };
 
-// Products that are twice as wide.
+// Products of twice the width.
 template <class V, bool kAdds>
 void MultiplyWide(Warp& w, const Instruction& i) {
   using Narrow = IntegerType<V>;
@@ -465,7 +457,7 @@ void InsertBits(Warp& w, const Instruction& i) {
   });
 }
 
-// Results of these are words whatever is read.
+// The result is always a word.
 template <class V>
 void CountBits(Warp& w, const Instruction& i) {
   using T = IntegerType<V>;
@@ -488,26 +480,6 @@ void CountBits(Warp& w, const Instruction& i) {
 }
 
 // --- Comparisons and selections ------------------------------------------------------------------
-
-enum Comparison : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kNumber, kNaN };
-
-template <class V>
-bool Compares(uint8_t comparison, bool unordered, V a, V b) {
-  if constexpr (std::is_floating_point_v<V>) {
-    const bool nan = std::isnan(a) || std::isnan(b);
-    if (comparison == kNumber) return !nan;
-    if (comparison == kNaN) return nan;
-    if (nan) return unordered;
-  }
-  switch (comparison) {
-    case kEq: return a == b;
-    case kNe: return a != b;
-    case kLt: return a < b;
-    case kLe: return a <= b;
-    case kGt: return a > b;
-    default: return a >= b;
-  }
-}
 
 uint32_t Combine(uint8_t detail, uint32_t result, uint32_t other) {
   switch (detail & 7) {
@@ -552,16 +524,15 @@ void SetPredicate(Warp& w, const Instruction& i) {
   }
 }
 
-// "set": a number instead of a predicate.
-template <class T, bool kFloat>
+// "set" on integers: all ones or zero.
+template <class T>
 void SetValue(Warp& w, const Instruction& i) {
   auto* d = w.lanes<LaneU32>(i, 0);
   const auto* a = w.lanes<typename T::Lane>(i, 1);
   const auto* b = w.lanes<typename T::Lane>(i, 2);
-  ForLanes(w.active, [&](int l) {
-    const bool is = Compares(i.code, (i.detail & kUnordered) != 0, T::Get(a, l), T::Get(b, l));
-    d[l] = is ? (kFloat ? 0x3f800000 : 0xffffffff) : 0;
-  });
+  const auto is = static_cast<uint32_t>(i.immediate);
+  ForLanes(w.active,
+           [&](int l) { d[l] = Compares(i.code, false, T::Get(a, l), T::Get(b, l)) ? is : 0; });
 }
 
 template <class Lane>
@@ -610,7 +581,7 @@ void ReadActive(Warp& w, const Instruction& i) {
   ForLanes(w.active, [&](int l) { d[l] = w.active; });
 }
 
-// A register of i.bytes from several equal parts.
+// Packs several equal parts into a register of i.bytes.
 template <class Lane>
 void Pack(Warp& w, const Instruction& i) {
   auto* d = w.lanes<Lane>(i, 0);
@@ -643,70 +614,6 @@ void MoveWindow(Warp& w, const Instruction& i) {
   ForLanes(w.active, [&](int l) { d[l] = a[l] + kChange; });
 }
 
-enum class NumberType : uint8_t {
-  kU8,
-  kS8,
-  kU16,
-  kS16,
-  kU32,
-  kS32,
-  kU64,
-  kS64,
-  kF16,
-  kBf16,
-  kF32,
-  kF64,
-  kTf32,
-  kNone
-};
-
-NumberType NumberTypeOf(std::string_view name) {
-  constexpr std::pair<std::string_view, NumberType> kNames[] = {
-      {"u8", NumberType::kU8},   {"s8", NumberType::kS8},     {"b8", NumberType::kU8},
-      {"u16", NumberType::kU16}, {"s16", NumberType::kS16},   {"b16", NumberType::kU16},
-      {"u32", NumberType::kU32}, {"s32", NumberType::kS32},   {"b32", NumberType::kU32},
-      {"u64", NumberType::kU64}, {"s64", NumberType::kS64},   {"b64", NumberType::kU64},
-      {"f16", NumberType::kF16}, {"bf16", NumberType::kBf16}, {"f32", NumberType::kF32},
-      {"f64", NumberType::kF64}, {"tf32", NumberType::kTf32}};
-  for (const auto& [text, type] : kNames) {
-    if (text == name) return type;
-  }
-  return NumberType::kNone;
-}
-int BytesOf(NumberType type) {
-  switch (type) {
-    case NumberType::kU8:
-    case NumberType::kS8: return 1;
-    case NumberType::kU16:
-    case NumberType::kS16:
-    case NumberType::kF16:
-    case NumberType::kBf16: return 2;
-    case NumberType::kU64:
-    case NumberType::kS64:
-    case NumberType::kF64: return 8;
-    case NumberType::kNone: return 0;
-    default: return 4;
-  }
-}
-bool IsReal(NumberType type) { return type >= NumberType::kF16 && type <= NumberType::kTf32; }
-bool IsSigned(NumberType type) {
-  return type == NumberType::kS8 || type == NumberType::kS16 || type == NumberType::kS32 ||
-         type == NumberType::kS64;
-}
-
-uint64_t ReadLane(Warp& w, uint16_t slot, int lane) {
-  return w.kernel->slots[slot].kind == SlotClass::kLong
-             ? reinterpret_cast<const LaneU64*>(w.slot(slot))[lane]
-             : reinterpret_cast<const LaneU32*>(w.slot(slot))[lane];
-}
-void WriteLane(Warp& w, uint16_t slot, int lane, uint64_t value) {
-  if (w.kernel->slots[slot].kind == SlotClass::kLong) {
-    reinterpret_cast<LaneU64*>(w.slot(slot))[lane] = value;
-  } else {
-    reinterpret_cast<LaneU32*>(w.slot(slot))[lane] = static_cast<uint32_t>(value);
-  }
-}
-
 double DecodeNumber(NumberType type, uint64_t bits) {
   switch (type) {
     case NumberType::kF16: return FromHalf(static_cast<uint16_t>(bits));
@@ -727,6 +634,7 @@ uint64_t EncodeNumber(NumberType type, double value) {
 }
 
 enum Rounding : uint8_t { kNearest, kZero, kDown, kUp };
+constexpr int kRoundingModes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
 
 double Round(uint8_t rounding, double value) {
   switch (rounding) {
@@ -742,9 +650,58 @@ int64_t SignExtend(uint64_t bits, int bytes) {
   return static_cast<int64_t>(bits << unused) >> unused;
 }
 
-// code: the type that is made; detail: the one that is read; bytes: rounding, with flags.
+// code: the result type; detail: the source type; bytes: rounding mode, with these flags.
 constexpr uint8_t kSaturates = 16;
 constexpr uint8_t kToIntegral = 32;
+constexpr uint8_t kClampsNegative = 64;
+
+// Returns the next half-precision number in magnitude, away from or towards zero.
+uint16_t Neighbour(uint16_t bits, bool away) {
+  const uint16_t sign = bits & 0x8000;
+  const auto magnitude = static_cast<uint16_t>(bits & 0x7fff);
+  if (!away && magnitude == 0) return static_cast<uint16_t>((sign ^ 0x8000) | 1);
+  return static_cast<uint16_t>(sign | (away ? magnitude + 1 : magnitude - 1));
+}
+
+// Rounds in the given mode. To nearest it is EncodeNumber.
+uint64_t EncodeRounded(NumberType type, uint8_t rounding, double value) {
+  const uint64_t nearest = EncodeNumber(type, value);
+  if (rounding == kNearest || !std::isfinite(value) || BytesOf(type) == 8) return nearest;
+  const double made = DecodeNumber(type, nearest);
+  const bool down = rounding == kDown || (rounding == kZero && value > 0);
+  if (BytesOf(type) == 4) {
+    auto result = static_cast<float>(made);
+    if (down && made > value) result = std::nextafterf(result, -INFINITY);
+    if (!down && made < value) result = std::nextafterf(result, INFINITY);
+    return std::bit_cast<uint32_t>(result);
+  }
+  const auto bits = static_cast<uint16_t>(nearest);
+  if (down && made > value) return Neighbour(bits, made <= 0);
+  if (!down && made < value) return Neighbour(bits, made >= 0);
+  return nearest;
+}
+
+// Avoids double rounding if the type has fewer digits than a double.
+template <class V>
+uint64_t EncodeInteger(NumberType type, uint8_t rounding, V value) {
+  if (rounding == kNearest && type == NumberType::kF32) {
+    return std::bit_cast<uint32_t>(static_cast<float>(value));
+  }
+  if (rounding == kNearest || type == NumberType::kF64) {
+    if (rounding != kNearest) std::fesetround(kRoundingModes[rounding]);
+    volatile V source = value;
+    const auto made = static_cast<double>(source);
+    std::fesetround(FE_TONEAREST);
+    return EncodeNumber(type, made);
+  }
+  // Magnitudes beyond 2^53 are truncated with a sticky bit, which does not affect narrow types.
+  constexpr auto kExact = V{1} << 53;
+  auto exact = value;
+  if (exact > kExact || (std::is_signed_v<V> && exact < V{0} - kExact)) {
+    exact = static_cast<V>((exact & ~V{0xfff}) | ((exact & V{0xfff}) != 0 ? V{0x800} : V{0}));
+  }
+  return EncodeRounded(type, rounding, static_cast<double>(exact));
+}
 void Convert(Warp& w, const Instruction& i) {
   const auto to = static_cast<NumberType>(i.code);
   const auto from = static_cast<NumberType>(i.detail);
@@ -763,11 +720,11 @@ void Convert(Warp& w, const Instruction& i) {
               ? static_cast<int64_t>(bits)
               : static_cast<int64_t>(bits & ((uint64_t{1} << (8 * BytesOf(from))) - 1));
       if (IsReal(to)) {
-        result = EncodeNumber(
-            to, from == NumberType::kU64 ? static_cast<double>(bits) : static_cast<double>(whole));
+        result = from == NumberType::kU64 ? EncodeInteger(to, rounding, bits)
+                                          : EncodeInteger(to, rounding, whole);
       } else {
         result = static_cast<uint64_t>(whole) & keep;
-        // A wider register gets the sign as well.
+        // A wider register is sign-extended.
         if (IsSigned(to) && w.kernel->slots[operands[0]].kind == SlotClass::kLong) {
           result = static_cast<uint64_t>(SignExtend(result, to_bytes));
         } else if (IsSigned(to) && to_bytes < 4) {
@@ -794,14 +751,15 @@ void Convert(Warp& w, const Instruction& i) {
       } else {
         if ((i.bytes & kToIntegral) != 0) value = Round(rounding, value);
         if (saturates) value = std::isnan(value) ? 0 : std::clamp(value, 0.0, 1.0);
-        result = EncodeNumber(to, value);
+        if ((i.bytes & kClampsNegative) != 0 && value < 0) value = 0;
+        result = EncodeRounded(to, rounding, value);
       }
     }
     WriteLane(w, operands[0], l, result);
   });
 }
 
-// Pairs: code says which.
+// Conversions of pairs, stored in `code`.
 enum PairConversion : uint8_t {
   kHalvesFromFloats,
   kBrainFromFloats,
@@ -977,14 +935,14 @@ void ClearResults(Warp& w, const Instruction& i) {
   for (int k = 0; k < i.writes; ++k) {
     const uint16_t slot = w.operands(i)[k];
     if (w.kernel->slots[slot].kind == SlotClass::kPredicate) {
-      w.mask_of(slot) |= w.active;  // what is waited for is there
+      w.mask_of(slot) |= w.active;  // waits always succeed
     } else {
       ForLanes(w.active, [&](int l) { WriteLane(w, slot, l, 0); });
     }
   }
 }
 
-// Products of matrices decide no branch in any kernel that is worth covering: their results are 0.
+// Results of matrix products are 0: they decide no branch in practice.
 void Multiply(Warp& w, const Instruction& i) {
   w.counters.matrix[static_cast<size_t>(i.matrix)] += 1;
   w.counters.matrix_flops[static_cast<size_t>(i.matrix)] += i.flops;
@@ -992,37 +950,9 @@ void Multiply(Warp& w, const Instruction& i) {
   ClearResults(w, i);
 }
 
-// --- Choosing ------------------------------------------------------------------------------------
+// --- Binding -------------------------------------------------------------------------------------
 
-struct Cost {
-  Kind kind;
-  Pipe pipe;
-  float issue;
-  float latency;
-};
-
-bool Set(Decoder& decoder, Handler handler, Cost cost) {
-  Instruction& i = decoder.instruction();
-  i.execute = handler;
-  i.kind = cost.kind;
-  i.pipe = cost.pipe;
-  i.issue = cost.issue;
-  i.latency = cost.latency;
-  return decoder.ok();
-}
-
-bool Refuse(Decoder& decoder, std::string_view why) {
-  decoder.Fail(why);
-  return false;
-}
-
-constexpr SlotClass kWord = SlotClass::kWord;
-constexpr SlotClass kLong = SlotClass::kLong;
-constexpr SlotClass kPredicate = SlotClass::kPredicate;
-
-SlotClass ClassFor(NumberType type) { return BytesOf(type) == 8 ? kLong : kWord; }
-
-// Reads `count` operands after the first, which is written.
+// Binds the first operand as written and the next `sources` operands as read.
 bool Elementwise(Decoder& decoder, const Operands& operands, SlotClass kind, size_t sources) {
   if (operands.size() < sources + 1) return Refuse(decoder, "too few operands");
   decoder.Write(operands[0], kind);
@@ -1075,6 +1005,60 @@ Cost IntegerCost(NumberType type, float word, float wide) {
           BytesOf(type) == 8 ? 5.0F + wide : 4.5F};
 }
 
+// --- Modifiers -----------------------------------------------------------------------------------
+
+constexpr uint8_t kClampsToOne = 4;
+constexpr uint8_t kClampsBelow = 8;
+constexpr uint8_t kModifiesPair = 16;
+
+// Executes the handler stored in `immediate`, with the rounding mode in the low bits of `code`, and
+// clamps.
+void Modified(Warp& w, const Instruction& i) {
+  const auto handler = reinterpret_cast<Handler>(i.immediate);
+  const int mode = kRoundingModes[i.code & 3];
+  if (mode != FE_TONEAREST) std::fesetround(mode);
+  handler(w, i);
+  if (mode != FE_TONEAREST) std::fesetround(FE_TONEAREST);
+  if ((i.code & (kClampsToOne | kClampsBelow)) == 0) return;
+  const auto type = static_cast<NumberType>(i.detail);
+  const uint16_t slot = w.operands(i)[0];
+  const auto clamp = [&](uint64_t bits) {
+    const double value = DecodeNumber(type, bits);
+    if ((i.code & kClampsToOne) != 0) {
+      return EncodeNumber(type, std::isnan(value) ? 0 : std::clamp(value, 0.0, 1.0));
+    }
+    return value < 0 ? uint64_t{0} : bits;
+  };
+  ForLanes(w.active, [&](int l) {
+    const uint64_t bits = ReadLane(w, slot, l);
+    WriteLane(w, slot, l,
+              (i.code & kModifiesPair) != 0
+                  ? clamp(bits >> 16 & 0xffff) << 16 | clamp(bits & 0xffff)
+                  : clamp(bits));
+  });
+}
+
+uint8_t RoundingOf(const Opcode& opcode) {
+  return opcode.Has("rz") || opcode.Has("rzi")   ? kZero
+         : opcode.Has("rm") || opcode.Has("rmi") ? kDown
+         : opcode.Has("rp") || opcode.Has("rpi") ? kUp
+                                                 : kNearest;
+}
+
+// Handles rounding modes other than to nearest, ".sat" and ".relu" of floating-point arithmetic.
+bool Modify(const Opcode& opcode, NumberType type, bool pair, Decoder& decoder) {
+  Instruction& i = decoder.instruction();
+  const uint8_t code =
+      static_cast<uint8_t>(RoundingOf(opcode) | (opcode.Has("sat") ? kClampsToOne : 0) |
+                           (opcode.Has("relu") ? kClampsBelow : 0));
+  if (code == 0) return true;
+  i.code = code | (pair ? kModifiesPair : 0);
+  i.detail = static_cast<uint8_t>(type);
+  i.immediate = reinterpret_cast<int64_t>(i.execute);
+  i.execute = Modified;
+  return true;
+}
+
 enum class Arithmetic : uint8_t { kAdd, kSub, kMul, kMin, kMax, kFma, kNeg, kAbs, kNone };
 Arithmetic ArithmeticOf(std::string_view name) {
   constexpr std::pair<std::string_view, Arithmetic> kNames[] = {
@@ -1095,7 +1079,9 @@ void CountFlops(Instruction& i, NumberType type, Arithmetic arithmetic, int pair
                                         : MatrixType::kHalf;
 }
 
-bool BindPacked(const Operands& operands, Decoder& decoder, Arithmetic arithmetic, bool brain) {
+bool BindPacked(const Opcode& opcode, const Operands& operands, Decoder& decoder,
+                Arithmetic arithmetic, bool brain) {
+  const bool strict = opcode.Has("NaN");
 #define KC_PACKED(Op, N) (brain ? Handler(Packed<true, Op, N>) : Handler(Packed<false, Op, N>))
   Handler handler = nullptr;
   size_t sources = 2;
@@ -1103,8 +1089,8 @@ bool BindPacked(const Operands& operands, Decoder& decoder, Arithmetic arithmeti
     case Arithmetic::kAdd: handler = KC_PACKED(Add, 2); break;
     case Arithmetic::kSub: handler = KC_PACKED(Sub, 2); break;
     case Arithmetic::kMul: handler = KC_PACKED(Mul, 2); break;
-    case Arithmetic::kMin: handler = KC_PACKED(Min, 2); break;
-    case Arithmetic::kMax: handler = KC_PACKED(Max, 2); break;
+    case Arithmetic::kMin: handler = strict ? KC_PACKED(StrictMin, 2) : KC_PACKED(Min, 2); break;
+    case Arithmetic::kMax: handler = strict ? KC_PACKED(StrictMax, 2) : KC_PACKED(Max, 2); break;
     case Arithmetic::kFma:
       handler = KC_PACKED(Mad, 3);
       sources = 3;
@@ -1125,15 +1111,22 @@ bool BindPacked(const Operands& operands, Decoder& decoder, Arithmetic arithmeti
   return Set(decoder, handler, {Kind::kHalf, Pipe::kHalf, 1, 5});
 }
 
-bool BindReal(const Operands& operands, Decoder& decoder, Arithmetic arithmetic, NumberType type) {
+bool BindReal(const Opcode& opcode, const Operands& operands, Decoder& decoder,
+              Arithmetic arithmetic, NumberType type) {
+  const bool strict = opcode.Has("NaN");
+  if (opcode.Has("xorsign")) return Refuse(decoder, "not known");
   Handler handler = nullptr;
   size_t sources = 2;
   switch (arithmetic) {
     case Arithmetic::kAdd: handler = KC_BY_REAL(Binary, Add); break;
     case Arithmetic::kSub: handler = KC_BY_REAL(Binary, Sub); break;
     case Arithmetic::kMul: handler = KC_BY_REAL(Binary, Mul); break;
-    case Arithmetic::kMin: handler = KC_BY_REAL(Binary, Min); break;
-    case Arithmetic::kMax: handler = KC_BY_REAL(Binary, Max); break;
+    case Arithmetic::kMin:
+      handler = strict ? KC_BY_REAL(Binary, StrictMin) : KC_BY_REAL(Binary, Min);
+      break;
+    case Arithmetic::kMax:
+      handler = strict ? KC_BY_REAL(Binary, StrictMax) : KC_BY_REAL(Binary, Max);
+      break;
     case Arithmetic::kFma:
       handler = KC_BY_REAL(Ternary, Mad);
       sources = 3;
@@ -1152,7 +1145,7 @@ bool BindReal(const Operands& operands, Decoder& decoder, Arithmetic arithmetic,
   Elementwise(decoder, operands, ClassFor(type), sources);
   CountFlops(decoder.instruction(), type, arithmetic, 1);
   Cost cost = RealCost(type);
-  // Negation and magnitude are modifiers of operands.
+  // Negation and absolute value are operand modifiers.
   if (sources == 1) cost.issue = 0.3F;
   return Set(decoder, handler, cost);
 }
@@ -1222,7 +1215,7 @@ bool BindInteger(const Opcode& opcode, const Operands& operands, Decoder& decode
   if (name == "div" || name == "rem") {
     handler = name == "div" ? KC_BY_INTEGER(Binary, Div) : KC_BY_INTEGER(Binary, Rem);
     cost = IntegerCost(type, 22, 80);
-    // By a constant it is a multiplication and a shift.
+    // Division by a constant becomes a multiplication and a shift.
     if (operands.size() > 2 && operands[2].type == Operand::Type::kImmediate) {
       cost = IntegerCost(type, std::has_single_bit(operands[2].bits) ? 2 : 4, 12);
     }
@@ -1231,20 +1224,42 @@ bool BindInteger(const Opcode& opcode, const Operands& operands, Decoder& decode
     handler = KC_BY_INTEGER(Ternary, Sad);
     sources = 3;
   }
+  if (opcode.Has("relu")) {
+    // Only for min and max.
+    handler = type != NumberType::kS32 ? nullptr
+              : name == "min"          ? Binary<IntegerType<int32_t>, ReluMin>
+              : name == "max"          ? Binary<IntegerType<int32_t>, ReluMax>
+                                       : nullptr;
+  }
+  if (opcode.Has("sat") && name != "mad") {
+    handler = type != NumberType::kS32 ? nullptr
+              : name == "add"          ? Binary<IntegerType<int32_t>, SaturatedAdd>
+              : name == "sub"          ? Binary<IntegerType<int32_t>, SaturatedSub>
+                                       : nullptr;
+  }
   if (handler == nullptr) return Refuse(decoder, "not known");
   Elementwise(decoder, operands, ClassFor(type), sources);
   return Set(decoder, handler, cost);
 }
 
 bool BindArithmetic(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
-  const std::string_view type_name = opcode.type();
+  // ".relu" of integers follows the type.
+  const bool relu = opcode.type() == "relu" && opcode.parts.size() > 2;
+  const std::string_view type_name = relu ? opcode.parts[opcode.parts.size() - 2] : opcode.type();
   const Arithmetic arithmetic = ArithmeticOf(opcode.name());
   if (type_name == "f16x2" || type_name == "bf16x2") {
-    return BindPacked(operands, decoder, arithmetic, type_name == "bf16x2");
+    const bool brain = type_name == "bf16x2";
+    return BindPacked(opcode, operands, decoder, arithmetic, brain) &&
+           Modify(opcode, brain ? NumberType::kBf16 : NumberType::kF16, true, decoder);
   }
   const NumberType type = NumberTypeOf(type_name);
-  if (type == NumberType::kNone || opcode.Has("cc")) return Refuse(decoder, "not known");
-  if (IsReal(type)) return BindReal(operands, decoder, arithmetic, type);
+  if (type == NumberType::kNone || opcode.Has("cc") || opcode.Has("s16x2")) {
+    return BindMath(opcode, operands, decoder);
+  }
+  if (IsReal(type)) {
+    return BindReal(opcode, operands, decoder, arithmetic, type) &&
+           Modify(opcode, type, false, decoder);
+  }
   return BindInteger(opcode, operands, decoder, type);
 }
 
@@ -1253,7 +1268,8 @@ bool BindSpecial(const Opcode& opcode, const Operands& operands, Decoder& decode
   const NumberType type = NumberTypeOf(opcode.type());
   const bool approximate = opcode.Has("approx") || opcode.Has("full");
   const bool flushes = opcode.Has("ftz");
-  Cost cost{Kind::kSpecial, Pipe::kSpecial, flushes ? 1.0F : 2.0F, 20};
+  // Without ".ftz" small numbers are scaled before and after.
+  Cost cost{Kind::kSpecial, Pipe::kSpecial, flushes ? 1.0F : 2.0F, flushes ? 22.0F : 38.0F};
   if (name == "div") {
     if (!IsReal(type)) return BindArithmetic(opcode, operands, decoder);
     Handler handler = KC_BY_REAL(Binary, Div);
@@ -1266,9 +1282,18 @@ bool BindSpecial(const Opcode& opcode, const Operands& operands, Decoder& decode
       cost.issue = approximate ? 4 : 11;
       cost.latency = approximate ? 28 : 60;
     }
-    return Set(decoder, handler, cost);
+    return Set(decoder, handler, cost) && Modify(opcode, type, false, decoder);
   }
   Handler handler = nullptr;
+  if (name == "copysign") {
+    if (type == NumberType::kF32) handler = Binary<Float32Type, CopySign>;
+    if (type == NumberType::kF64) handler = Binary<Float64Type, CopySign>;
+    if (handler == nullptr) return Refuse(decoder, "not known");
+    Elementwise(decoder, operands, ClassFor(type), 2);
+    // A bitwise selection in each word.
+    return Set(decoder, handler,
+               {Kind::kInteger, Pipe::kInteger, 1, type == NumberType::kF64 ? 6.0F : 5.0F});
+  }
   if (name == "rcp") handler = KC_BY_REAL(Unary, Reciprocal);
   if (name == "sqrt") handler = KC_BY_REAL(Unary, SquareRoot);
   if (name == "rsqrt") handler = KC_BY_REAL(Unary, ReciprocalRoot);
@@ -1281,19 +1306,26 @@ bool BindSpecial(const Opcode& opcode, const Operands& operands, Decoder& decode
   } else if (type == NumberType::kF16) {
     if (name == "ex2") handler = Unary<HalfType<false>, PowerOfTwo>;
     if (name == "tanh") handler = Unary<HalfType<false>, Tangent>;
+  } else if (type == NumberType::kBf16) {
+    if (name == "ex2") handler = Unary<HalfType<true>, PowerOfTwo>;
+    if (name == "tanh") handler = Unary<HalfType<true>, Tangent>;
   } else if (opcode.type() == "f16x2") {
     if (name == "ex2") handler = Packed<false, PowerOfTwo, 1>;
     if (name == "tanh") handler = Packed<false, Tangent, 1>;
+  } else if (opcode.type() == "bf16x2") {
+    if (name == "ex2") handler = Packed<true, PowerOfTwo, 1>;
+    if (name == "tanh") handler = Packed<true, Tangent, 1>;
   }
   if (handler == nullptr) return Refuse(decoder, "not known");
   Elementwise(decoder, operands, ClassFor(type == NumberType::kNone ? NumberType::kU32 : type), 1);
   decoder.instruction().flops = 1;
   if (!approximate && (name == "rcp" || name == "sqrt" || name == "rsqrt")) {
     cost.issue = 8;
-    cost.latency = 45;
+    cost.latency = 58;
     if (type == NumberType::kF64) cost = {Kind::kFloat64, Pipe::kFloat64, 12, 80};
   }
-  return Set(decoder, handler, cost);
+  return Set(decoder, handler, cost) &&
+         (type == NumberType::kNone || Modify(opcode, type, false, decoder));
 }
 
 bool BindLogic(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
@@ -1426,6 +1458,9 @@ std::optional<uint8_t> ComparisonOf(const Opcode& opcode, uint8_t& detail) {
 bool BindComparison(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
   Instruction& i = decoder.instruction();
   const NumberType type = NumberTypeOf(opcode.type());
+  if (type == NumberType::kNone || (opcode.name() == "set" && IsReal(type))) {
+    return BindMath(opcode, operands, decoder);
+  }
   const auto comparison = ComparisonOf(opcode, i.detail);
   if (!comparison || type == NumberType::kNone || operands.size() < 3) {
     return Refuse(decoder, "not known");
@@ -1450,13 +1485,12 @@ bool BindComparison(const Opcode& opcode, const Operands& operands, Decoder& dec
     }                                                                \
   }(type)
 #define KC_SETP(T) SetPredicate<T>
-#define KC_SET_INTEGER(T) (SetValue<T, false>)
-#define KC_SET_FLOAT(T) (SetValue<T, true>)
+#define KC_SET_INTEGER(T) (SetValue<T>)
   if (sets) {
     if (opcode.Has("and") || opcode.Has("or") || opcode.Has("xor"))
       return Refuse(decoder, "not known");
-    handler = opcode.parts[opcode.parts.size() - 2] == "f32" ? KC_COMPARE(KC_SET_FLOAT)
-                                                             : KC_COMPARE(KC_SET_INTEGER);
+    handler = KC_COMPARE(KC_SET_INTEGER);
+    i.immediate = opcode.parts[opcode.parts.size() - 2] == "f32" ? 0x3f800000 : 0xffffffff;
     if (handler == nullptr) return Refuse(decoder, "not known");
     decoder.Write(operands[0], kWord);
     decoder.Read(operands[1], ClassFor(type));
@@ -1467,7 +1501,6 @@ bool BindComparison(const Opcode& opcode, const Operands& operands, Decoder& dec
 #undef KC_COMPARE
 #undef KC_SETP
 #undef KC_SET_INTEGER
-#undef KC_SET_FLOAT
   if (handler == nullptr) return Refuse(decoder, "not known");
   decoder.Write(operands[0], kPredicate);
   if (operands[0].has_second) decoder.WriteSlot(operands[0].second, kPredicate);
@@ -1497,7 +1530,7 @@ bool BindSelection(const Opcode& opcode, const Operands& operands, Decoder& deco
 bool BindMove(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
   if (operands.size() < 2) return Refuse(decoder, "too few operands");
   Instruction& i = decoder.instruction();
-  // Copies between registers are mostly gone once ptxas has named them.
+  // ptxas removes most copies between registers.
   const Cost cost{Kind::kMove, Pipe::kInteger, 0.25F, 1};
   if (opcode.type() == "pred") {
     decoder.Write(operands[0], kPredicate);
@@ -1532,7 +1565,7 @@ bool BindMove(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
                {Kind::kMove, Pipe::kInteger, kind == kLong ? 0.25F : 0.5F, 4});
   }
   decoder.Write(operands[0], kind);
-  // Half registers are read whole.
+  // Half registers are read completely.
   decoder.Read(operands[1], kind);
   return Set(decoder, kind == kLong ? Move<LaneU64> : Move<LaneU32>, cost);
 }
@@ -1600,15 +1633,13 @@ bool BindConversion(const Opcode& opcode, const Operands& operands, Decoder& dec
   Instruction& i = decoder.instruction();
   i.code = static_cast<uint8_t>(to);
   i.detail = static_cast<uint8_t>(from);
-  i.bytes = opcode.Has("rz") || opcode.Has("rzi")   ? kZero
-            : opcode.Has("rm") || opcode.Has("rmi") ? kDown
-            : opcode.Has("rp") || opcode.Has("rpi") ? kUp
-                                                    : kNearest;
+  i.bytes = RoundingOf(opcode);
+  if (opcode.Has("relu")) i.bytes |= kClampsNegative;
   if (opcode.Has("sat")) i.bytes |= kSaturates;
   if (opcode.Has("rzi") || opcode.Has("rmi") || opcode.Has("rpi") || opcode.Has("rni")) {
     i.bytes |= kToIntegral;
   }
-  // Registers may be wider than what is converted.
+  // Registers may be wider than the converted value.
   const auto kind_of = [&](const Operand& operand, NumberType type) {
     return BytesOf(type) == 8                         ? kLong
            : operand.type == Operand::Type::kRegister ? decoder.KindOf(operand)
@@ -1619,7 +1650,7 @@ bool BindConversion(const Opcode& opcode, const Operands& operands, Decoder& dec
   if (decoder.ok() && (decoder.ClassOf(decoder.Sink(kWord)) != kWord)) return false;
   Cost cost{Kind::kConversion, Pipe::kConversion, 1, 10};
   if (!IsReal(to) && !IsReal(from)) {
-    // Truncation is free, zero-extension nearly, sign-extension a shift.
+    // Truncation is free, zero-extension almost free, sign-extension a shift.
     const float issue = BytesOf(to) <= BytesOf(from) ? 0.1F : IsSigned(from) ? 1.0F : 0.25F;
     cost = {Kind::kInteger, Pipe::kInteger, issue, 4};
   } else if (to == NumberType::kF32 && (from == NumberType::kBf16 || from == NumberType::kF16)) {
@@ -1632,6 +1663,14 @@ bool BindConversion(const Opcode& opcode, const Operands& operands, Decoder& dec
   return Set(decoder, Convert, cost);
 }
 
+// Reads the lane mask of a warp-level operation, which follows its other sources.
+void ReadMask(const Operands& operands, size_t at, Decoder& decoder) {
+  if (operands.size() <= at) return;
+  decoder.Read(operands[at], kWord);
+  Instruction& i = decoder.instruction();
+  i.mask_operand = static_cast<uint8_t>(i.writes + i.reads);
+}
+
 bool BindShuffle(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
   if (operands.size() < 4) return Refuse(decoder, "too few operands");
   Instruction& i = decoder.instruction();
@@ -1642,6 +1681,7 @@ bool BindShuffle(const Opcode& opcode, const Operands& operands, Decoder& decode
   decoder.Write(operands[0], kWord);
   if (operands[0].has_second) decoder.WriteSlot(operands[0].second, kPredicate);
   for (size_t k = 1; k <= 3; ++k) decoder.Read(operands[k], kWord);
+  ReadMask(operands, 4, decoder);
   return Set(decoder, Shuffle, {Kind::kShuffle, Pipe::kShuffle, 1, 23});
 }
 
@@ -1667,6 +1707,7 @@ bool BindVote(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
     }
     decoder.Read(operands[1], kPredicate);
     i.detail = operands[1].negated ? 1 : 0;
+    ReadMask(operands, 2, decoder);
     return Set(decoder, Vote, cost);
   }
   if (name == "match") {
@@ -1676,7 +1717,8 @@ bool BindVote(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
     decoder.Write(operands[0], kWord);
     if (operands[0].has_second) decoder.WriteSlot(operands[0].second, kPredicate);
     decoder.Read(operands[1], ClassFor(type));
-    // One step for each different value.
+    ReadMask(operands, 2, decoder);
+    // One step per distinct value.
     return Set(decoder, ClassFor(type) == kLong ? Match<LaneU64> : Match<LaneU32>,
                {Kind::kVote, Pipe::kShuffle, i.code == kAny ? 16.0F : 2.0F, 60});
   }
@@ -1692,6 +1734,7 @@ bool BindVote(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
     i.detail = IsSigned(type) ? 1 : 0;
     decoder.Write(operands[0], kWord);
     decoder.Read(operands[1], kWord);
+    ReadMask(operands, 2, decoder);
     return Set(decoder, Reduce, {Kind::kVote, Pipe::kShuffle, 2, 30});
   }
   if (name == "elect") {
@@ -1704,16 +1747,44 @@ bool BindVote(const Opcode& opcode, const Operands& operands, Decoder& decoder) 
   return Refuse(decoder, "not known");
 }
 
+bool BindBarrierReduction(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
+  const BarrierReduction reduction = opcode.Has("popc")  ? BarrierReduction::kCount
+                                     : opcode.Has("and") ? BarrierReduction::kAll
+                                     : opcode.Has("or")  ? BarrierReduction::kAny
+                                                         : BarrierReduction::kNone;
+  if (reduction == BarrierReduction::kNone || operands.size() < 3 || operands.size() > 4 ||
+      operands.back().type != Operand::Type::kRegister) {
+    return Refuse(decoder, "not known");
+  }
+  Instruction& i = decoder.instruction();
+  Set(decoder, Nothing, {Kind::kBarrier, Pipe::kControl, 2, 4});
+  i.code = static_cast<uint8_t>(reduction);
+  i.detail = operands.back().negated ? 1 : 0;
+  i.flow = Flow::kBarrier;
+  // A named barrier, or one for part of the block.
+  i.hidden_synchronisation = operands.size() != 3 ||
+                             operands[1].type != Operand::Type::kImmediate || operands[1].bits != 0;
+  decoder.Write(operands[0], reduction == BarrierReduction::kCount ? kWord : kPredicate);
+  decoder.Read(operands.back(), kPredicate);
+  return decoder.ok();
+}
+
 bool BindSynchronisation(const Opcode& opcode, const Operands& operands, Decoder& decoder) {
   const std::string_view name = opcode.name();
   Instruction& i = decoder.instruction();
   if (name == "bar" || name == "barrier") {
     if (opcode.Has("warp")) {
+      ReadMask(operands, 0, decoder);
       return Set(decoder, Nothing, {Kind::kBarrier, Pipe::kControl, 1, 4});
     }
-    if (opcode.Has("red")) return Refuse(decoder, "not known");
+    if (opcode.Has("red")) return BindBarrierReduction(opcode, operands, decoder);
     Set(decoder, Nothing, {Kind::kBarrier, Pipe::kControl, 1, 4});
     const bool arrives = opcode.Has("arrive");
+    // A named barrier, or one for part of the block or several blocks.
+    const bool plain = operands.empty() ||
+                       (operands.size() == 1 && operands[0].type == Operand::Type::kImmediate &&
+                        operands[0].bits == 0);
+    i.hidden_synchronisation = arrives || !plain || opcode.Has("cluster");
     if (!arrives && !opcode.Has("cluster")) i.flow = Flow::kBarrier;
     return true;
   }
@@ -1723,7 +1794,8 @@ bool BindSynchronisation(const Opcode& opcode, const Operands& operands, Decoder
                {Kind::kFence, Pipe::kControl, wide ? 4.0F : 1.0F, wide ? 500.0F : 20.0F});
   }
   if (name == "mbarrier") {
-    // Arrivals are not followed: whoever waits finds what it waits for.
+    // Arrivals are not tracked: every wait succeeds.
+    i.hidden_synchronisation = true;
     if (!operands.empty() && (operands[0].type == Operand::Type::kRegister ||
                               operands[0].type == Operand::Type::kSink)) {
       decoder.Write(operands[0],
@@ -1734,7 +1806,7 @@ bool BindSynchronisation(const Opcode& opcode, const Operands& operands, Decoder
   return Set(decoder, Nothing, {Kind::kOther, Pipe::kControl, 1, 4});
 }
 
-// The numbers of "m16n8k16".
+// Parses the numbers of e.g. "m16n8k16".
 bool ShapeOf(const Opcode& opcode, double& m, double& n, double& k) {
   for (const std::string_view part : opcode.parts) {
     int numbers[3] = {0, 0, 0};
@@ -1785,7 +1857,7 @@ bool BindMatrix(const Opcode& opcode, const Operands& operands, Decoder& decoder
   double k = 0;
   if (!ShapeOf(opcode, m, n, k) || operands.empty()) return Refuse(decoder, "not known");
   i.matrix = MatrixTypeOf(opcode);
-  // The accumulator's type says nothing of the factors where it stands last as well.
+  // If the accumulator's type is last, take the type of the factors.
   if (name == "mma" || group) {
     const auto& parts = opcode.parts;
     if (parts.size() >= 4) {
@@ -1818,14 +1890,14 @@ bool BindMatrix(const Opcode& opcode, const Operands& operands, Decoder& decoder
   };
   write(operands[0]);
   if (group) {
-    // The accumulators are read too, but by the next product of the group without a wait.
+    // The accumulators are read too, but the next product of the group reads them without a wait.
     for (size_t o = 1; o < operands.size(); ++o) {
       if (operands[o].type != Operand::Type::kImmediate) read(operands[o]);
     }
   } else {
     for (size_t o = 1; o < operands.size(); ++o) read(operands[o]);
   }
-  // Cycles on a tensor core that makes 1024 half-precision products a cycle.
+  // Cycles on a tensor core that performs 1024 half-precision multiply-adds per cycle.
   const float latency =
       group ? static_cast<float>(n) / 2 + 20 : 18 + static_cast<float>(i.flops / 256);
   return Set(decoder, Multiply, {Kind::kMatrix, Pipe::kTensor, 1, std::min(latency, 128.0F)});
@@ -1847,6 +1919,30 @@ bool Bind(const Opcode& opcode, const std::vector<Operand>& operands, Decoder& d
       {"neg", BindArithmetic},
       {"abs", BindArithmetic},
       {"rem", BindArithmetic},
+      {"addc", BindMath},
+      {"subc", BindMath},
+      {"madc", BindMath},
+      {"dp2a", BindMath},
+      {"dp4a", BindMath},
+      {"vadd2", BindMath},
+      {"vadd4", BindMath},
+      {"vsub2", BindMath},
+      {"vsub4", BindMath},
+      {"vabsdiff2", BindMath},
+      {"vabsdiff4", BindMath},
+      {"vavrg2", BindMath},
+      {"vavrg4", BindMath},
+      {"vmin2", BindMath},
+      {"vmin4", BindMath},
+      {"vmax2", BindMath},
+      {"vmax4", BindMath},
+      {"fns", BindMath},
+      {"bmsk", BindMath},
+      {"szext", BindMath},
+      {"testp", BindMath},
+      {"isspacep", BindMath},
+      {"createpolicy", BindMath},
+      {"copysign", BindSpecial},
       {"sad", BindArithmetic},
       {"div", BindSpecial},
       {"rcp", BindSpecial},

@@ -9,10 +9,10 @@
 
 namespace kernelcast::worker::ptx {
 
-// The schema of what LaunchFacts returns; common/domain names its values.
+// Schema of the values of LaunchFacts, which common/domain names.
 inline constexpr std::string_view kLaunchFactsSchema = "cuda-sim/1";
 
-// What is told of a launch that was covered, all of it finite.
+// Returns the facts of a covered launch. All values are finite.
 std::vector<double> LaunchFacts(const LaunchCounts& counts, const LaunchEstimate& estimate);
 
 }  // namespace kernelcast::worker::ptx

@@ -34,7 +34,7 @@ double Draw(const BufferSpec& buffer, uint64_t hash) {
     case BufferSpec::Values::kZeros: return 0;
     case BufferSpec::Values::kConstant: return buffer.first;
     case BufferSpec::Values::kNormal: {
-      // The sum of four even ones has the variance 1/3.
+      // The sum of four uniform values has variance 1/3.
       const double sum = static_cast<double>((hash & 0xffff) + (hash >> 16 & 0xffff) +
                                              (hash >> 32 & 0xffff) + (hash >> 48)) /
                          65536.0;
@@ -92,10 +92,10 @@ uint16_t ToHalf(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000;
   const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude >= 0x47800000) {  // 65536 and beyond
+  if (magnitude >= 0x47800000) {  // 65536 or more
     return static_cast<uint16_t>(sign | (magnitude > 0x7f800000 ? 0x7fff : 0x7c00));
   }
-  if (magnitude < 0x38800000) {  // below the smallest normal one
+  if (magnitude < 0x38800000) {  // below the smallest normal number
     const float scaled = std::bit_cast<float>(magnitude) * 16777216.0F;
     return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::nearbyint(scaled)));
   }
@@ -136,7 +136,7 @@ uint8_t ToFloat8(float value, bool e5m2) {
   const int fraction = e5m2 ? 2 : 3;
   const int bias = e5m2 ? 15 : 7;
   const uint32_t largest = e5m2 ? 0x7b : 0x7e;
-  // The exponent of the smallest normal one, as float32 has it.
+  // The float32 exponent bits of the smallest normal number.
   const auto least = static_cast<uint32_t>(128 - bias) << 23;
   uint32_t code = 0;
   if (magnitude < least) {
@@ -215,6 +215,18 @@ int GlobalMemory::RegionOf(uint64_t address) const {
   return static_cast<int>(index);
 }
 
+int GlobalMemory::NearestRegion(uint64_t address) const {
+  // Buffers are far apart: an address closer to the start of the next buffer belongs to that one.
+  const uint64_t half = uint64_t{1} << (kBufferShift - 1);
+  if (address + half < kBufferBase) return -1;
+  const uint64_t index = (address + half - kBufferBase) >> kBufferShift;
+  if (index < buffers_.size() && address < AddressOf(static_cast<int>(index))) {
+    return static_cast<int>(index);
+  }
+  const uint64_t within = (address - kBufferBase) >> kBufferShift;
+  return within < buffers_.size() ? static_cast<int>(within) : -1;
+}
+
 int64_t GlobalMemory::BytesOf(int region) const {
   return region == kMaxBuffers                        ? module_bytes_
          : region < static_cast<int>(buffers_.size()) ? buffers_[static_cast<size_t>(region)].bytes
@@ -230,7 +242,7 @@ uint64_t GlobalMemory::NarrowElements(const BufferSpec& buffer, int region, uint
       draws.push_back(static_cast<uint16_t>(BitsOf(buffer.type, Draw(buffer, HashOf(i, region)))));
     }
   }
-  // One hash draws eight bytes.
+  // One hash provides eight bytes.
   const uint64_t hash = HashOf(offset / 8, region);
   const uint64_t first = offset % 8 / each * each;
   uint64_t value = 0;
@@ -265,7 +277,7 @@ uint64_t GlobalMemory::Initial(int region, uint64_t offset, int bytes) const {
     return 0;
   }
   const int each = ElementBytes(buffer.type);
-  // Rounding to a narrow type takes longer than all else about a load.
+  // Rounding to a narrow type is the most expensive part of a load, so it has a fast path.
   if (each <= 2) return NarrowElements(buffer, region, offset, bytes);
   const auto unit = static_cast<uint64_t>(each);
   const auto element = [&](uint64_t at) {

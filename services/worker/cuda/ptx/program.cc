@@ -40,7 +40,7 @@ std::optional<int64_t> Integer(std::string_view text) {
   return static_cast<int64_t>(negative ? 0 - value : value);
 }
 
-// "0f3F800000" and "0d3FF0000000000000".
+// Parses "0f3F800000" and "0d3FF0000000000000".
 std::optional<uint64_t> RealBits(std::string_view text) {
   bool negative = false;
   if (!text.empty() && text[0] == '-') {
@@ -57,7 +57,7 @@ std::optional<uint64_t> RealBits(std::string_view text) {
   return negative ? bits ^ (uint64_t{1} << (digits * 4 - 1)) : bits;
 }
 
-// Splits at commas that no bracket encloses.
+// Splits at commas outside brackets.
 std::vector<std::string_view> SplitOperands(std::string_view text) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -219,14 +219,14 @@ constexpr Special kSpecials[] = {
     {"%clusterid.y", SlotValue::Source::kZero},
     {"%clusterid.z", SlotValue::Source::kZero},
     {"%gridid", SlotValue::Source::kZero},
-    // Time stands still: what waits for it waits for ever and is cut off.
+    // Time does not advance: a loop that waits for it never ends and is cut off.
     {"%clock", SlotValue::Source::kZero},
     {"%clock64", SlotValue::Source::kZero},
     {"%clock_hi", SlotValue::Source::kZero},
     {"%globaltimer", SlotValue::Source::kZero},
 };
 
-// What names mean at some depth of braces.
+// The names declared in one block of braces.
 struct Scope {
   struct Family {  // ".reg .b32 %r<10>"
     SlotClass kind = SlotClass::kWord;
@@ -242,14 +242,40 @@ struct Scope {
   std::unordered_map<std::string_view, Place> places;
 };
 
+// A device function: its declared results and parameters, and the position of its body after the
+// brace.
+struct Function {
+  std::string_view results;
+  std::string_view parameters;
+  size_t body = 0;
+};
+using Functions = std::unordered_map<std::string_view, Function>;
+
+// The PTX and its declarations, collected before any kernel is parsed.
+struct Module {
+  std::string_view text;
+  Functions functions;
+  std::vector<size_t> line_starts;
+
+  int32_t LineOf(std::string_view part) const {
+    if (part.data() < text.data() || part.data() > text.data() + text.size()) return 0;
+    const auto at = static_cast<size_t>(part.data() - text.data());
+    return static_cast<int32_t>(std::upper_bound(line_starts.begin(), line_starts.end(), at) -
+                                line_starts.begin());
+  }
+};
+
 class KernelParser {
  public:
-  KernelParser(const Scope& module, const ProgramLimits& limits, Kernel& kernel)
+  KernelParser(const Scope& scope, const Module& module, const ProgramLimits& limits,
+               Kernel& kernel)
       : limits_(limits),
+        module_(module),
         kernel_(kernel),
         decoder_(kernel, std::min<int64_t>(limits.slots, 65'000)) {
-    scopes_.push_back(module);
+    scopes_.push_back(scope);
     scopes_.emplace_back();
+    arguments_.push_back(0);
     Instruction none;
     decoder_.Begin(none);
   }
@@ -270,7 +296,7 @@ class KernelParser {
           name = words[i];
         }
       }
-      // The alignment of an array comes before its type, that of a pointee after ".ptr".
+      // The alignment of an array precedes its type; that of a pointee follows ".ptr".
       const bool points = std::find(words.begin(), words.end(), ".ptr") != words.end();
       int64_t unit = points ? bytes : std::max(align, bytes);
       if (const size_t bracket = name.find('['); bracket != std::string_view::npos) {
@@ -298,16 +324,74 @@ class KernelParser {
       return Refuse("scopes nested too deep");
     }
     scopes_.emplace_back();
+    arguments_.push_back(arguments_.back());
     ++depth_;
   }
   void CloseScope() {
     if (depth_ > 0) {
       scopes_.pop_back();
+      arguments_.pop_back();
       --depth_;
     }
   }
   void Label(std::string_view name) {
     labels_[name] = static_cast<int32_t>(kernel_.instructions.size());
+    last_label_ = name;
+  }
+  // ".loc 1 42 5": what follows belongs to that line of the source.
+  void Location(std::string_view text) {
+    const std::vector<std::string_view> words = Words(text);
+    if (words.size() > 2 && words[1] == "1") {
+      source_line_ = static_cast<int32_t>(Integer(words[2]).value_or(0));
+    }
+  }
+
+  // Parses the statements from `i`, just after a brace, to the matching brace, and returns its
+  // position.
+  size_t Body(size_t i) {
+    const std::string_view text = module_.text;
+    size_t start = i;
+    int braces = 0;   // scopes
+    int operand = 0;  // braces within operands
+    for (; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == ';' && operand == 0) {
+        Statement(Trim(text.substr(start, i - start)));
+        start = i + 1;
+      } else if (c == '{') {
+        if (operand == 0 && Trim(text.substr(start, i - start)).empty()) {
+          OpenScope();
+          ++braces;
+          start = i + 1;
+        } else {
+          ++operand;
+        }
+      } else if (c == '}') {
+        if (operand > 0) {
+          --operand;
+        } else if (braces > 0) {
+          CloseScope();
+          --braces;
+          start = i + 1;
+        } else {
+          break;
+        }
+      } else if (c == ':' && operand == 0 && text.substr(i, 2) != "::" && text[i - 1] != ':') {
+        const std::string_view label = Trim(text.substr(start, i - start));
+        if (!label.empty() && std::all_of(label.begin(), label.end(), IsName)) {
+          Label(label);
+          start = i + 1;
+        }
+      } else if (c == '\n' && operand == 0) {
+        // Directives that end with their line.
+        const std::string_view line = Trim(text.substr(start, i - start));
+        if (StartsWith(line, ".loc") && !StartsWith(line, ".local")) {
+          Location(line);
+          start = i + 1;
+        }
+      }
+    }
+    return i;
   }
 
   void Statement(std::string_view text) {
@@ -319,23 +403,22 @@ class KernelParser {
     Instruct(text);
   }
 
-  // After the last statement.
+  // Call it after the last statement.
   void Finish() {
     if (!kernel_.not_covered.empty()) return;
     Instruction end;
     end.flow = Flow::kExit;
     end.kind = Kind::kControl;
     kernel_.instructions.push_back(end);
+    kernel_.dynamic_shared_at =
+        has_dynamic_ ? RoundUp(kernel_.shared_bytes, dynamic_align_) : kernel_.shared_bytes;
+    ResolveJumps();
+    if (!kernel_.not_covered.empty()) return;
     const auto count = static_cast<int32_t>(kernel_.instructions.size());
-    for (const auto& [at, label] : jumps_) {
-      const auto found = labels_.find(label);
-      if (found == labels_.end()) {
-        return Refuse("a branch to a label that is not there");
-      }
-      kernel_.instructions[static_cast<size_t>(at)].target = std::min(found->second, count - 1);
-    }
+    for (Instruction& at : kernel_.instructions) at.target = std::min(at.target, count - 1);
     FindMeetings();
     FindLoops();
+    DescribeAtomics();
   }
 
   void Refuse(std::string why) {
@@ -345,6 +428,7 @@ class KernelParser {
   void AddShared(const Variable& variable, Scope& scope) {
     if (variable.unsized || variable.external) {
       dynamic_align_ = std::max(dynamic_align_, variable.align);
+      has_dynamic_ = true;
       scope.places[variable.name] = {Space::kShared, kDynamicMark};
       return;
     }
@@ -382,11 +466,139 @@ class KernelParser {
         Refuse("a variable of the module inside a kernel");
       }
     } else if (StartsWith(text, ".param")) {
-      Refuse("a call");
+      const auto variable = ParseVariable(text);
+      if (!variable || variable->unsized || variable->bytes > 4096) {
+        return Refuse("an argument that is not understood");
+      }
+      const int64_t at = RoundUp(arguments_.back(), variable->align);
+      arguments_.back() = at + variable->bytes;
+      if (arguments_.back() > limits_.local_bytes) return Refuse("too many arguments");
+      kernel_.argument_bytes = std::max(kernel_.argument_bytes, arguments_.back());
+      scopes_.back().places[variable->name] = {Space::kArgument, static_cast<uint64_t>(at)};
     } else if (StartsWith(text, ".branchtargets")) {
-      Refuse("a table of branches");
+      std::vector<std::string_view>& targets = branch_targets_[last_label_];
+      targets.clear();
+      for (const std::string_view target : SplitOperands(text.substr(14))) {
+        targets.push_back(target);
+      }
     }
-    // Whatever else there is (.pragma, .loc) does nothing.
+    // All other directives (.pragma, .loc) have no effect.
+  }
+
+  void ResolveJumps() {
+    for (const auto& [at, label] : jumps_) {
+      const auto found = labels_.find(label);
+      if (found == labels_.end()) return Refuse("a branch to a label that is not there");
+      kernel_.instructions[static_cast<size_t>(at)].target = found->second;
+    }
+    jumps_.clear();
+  }
+
+  void Jump(Instruction instruction, std::string_view label) {
+    instruction.flow = Flow::kBranch;
+    instruction.kind = Kind::kControl;
+    instruction.pipe = Pipe::kControl;
+    jumps_.emplace_back(static_cast<int32_t>(kernel_.instructions.size()), label);
+    kernel_.instructions.push_back(instruction);
+  }
+
+  // Expands "brx.idx index, table" to a comparison and a branch for each target.
+  void BranchByTable(const Instruction& instruction, std::string_view rest) {
+    const std::vector<std::string_view> parts = SplitOperands(rest);
+    const auto found = parts.size() == 2 ? branch_targets_.find(parts[1]) : branch_targets_.end();
+    if (found == branch_targets_.end() || found->second.empty() || instruction.guard >= 0) {
+      return Refuse("a table of branches");
+    }
+    if (table_predicate_ < 0) {
+      table_predicate_ = decoder_.AddSlot(SlotClass::kPredicate, false);
+      if (!decoder_.ok()) return Refuse(decoder_.why());
+    }
+    const auto index = ParseOperand(parts[0]);
+    if (!index) return Refuse("a table of branches");
+    for (size_t k = 0; k + 1 < found->second.size(); ++k) {
+      Operand predicate;
+      predicate.type = Operand::Type::kRegister;
+      predicate.slot = static_cast<uint16_t>(table_predicate_);
+      Operand value;
+      value.type = Operand::Type::kImmediate;
+      value.bits = k;
+      Opcode compare{{"setp", "eq", "u32"}};
+      Instruction test = instruction;
+      decoder_.Begin(test);
+      if (!Bind(compare, {predicate, *index, value}, decoder_)) return Refuse(decoder_.why());
+      // The expansion costs one branch in total.
+      test.issue = 0;
+      kernel_.instructions.push_back(test);
+      Instruction jump = instruction;
+      jump.issue = 0;
+      jump.guard = table_predicate_;
+      Jump(jump, found->second[k]);
+    }
+    Jump(instruction, found->second.back());
+  }
+
+  // "call (result), name, (arguments)": inlines the body of the function.
+  void Call(const Instruction& instruction, std::string_view rest) {
+    std::vector<std::string_view> parts = SplitOperands(rest);
+    std::string_view results;
+    if (!parts.empty() && parts[0][0] == '(') {
+      results = parts[0];
+      parts.erase(parts.begin());
+    }
+    if (parts.empty()) return Refuse("a call that is not understood");
+    const std::string_view name = parts[0];
+    const std::string_view arguments = parts.size() > 1 ? parts[1] : std::string_view();
+    if (name == "__assertfail") {
+      Instruction ends = instruction;
+      ends.flow = Flow::kExit;
+      ends.kind = Kind::kControl;
+      kernel_.instructions.push_back(ends);
+      return;
+    }
+    if (name == "vprintf") return;  // its result is 0, the initial value of arguments
+    const auto found = module_.functions.find(name);
+    if (found == module_.functions.end() || instruction.guard >= 0) {
+      return Refuse(StartsWith(name, "%") ? "a call by a pointer"
+                                          : "a call of " + std::string(name.substr(0, 60)));
+    }
+    if (++calls_ > limits_.call_depth) return Refuse("calls nested too deep");
+    Scope scope;
+    const auto inside = [](std::string_view list) {
+      list = Trim(list);
+      if (list.size() < 2) return std::vector<std::string_view>();
+      return SplitOperands(list.substr(1, list.size() - 2));
+    };
+    const auto match = [&](std::string_view declared, std::string_view given) {
+      const std::vector<std::string_view> to = SplitOperands(declared);
+      const std::vector<std::string_view> from = inside(given);
+      if (to.size() != from.size()) return false;
+      for (size_t k = 0; k < to.size(); ++k) {
+        const auto variable = ParseVariable(to[k]);
+        const Scope::Place* place = FindPlace(from[k]);
+        if (!variable || place == nullptr) return false;
+        scope.places[variable->name] = *place;
+      }
+      return true;
+    };
+    if (!match(found->second.results, results) || !match(found->second.parameters, arguments)) {
+      return Refuse("a call whose arguments are not understood");
+    }
+    const size_t scopes = scopes_.size();
+    OpenScope();
+    if (!kernel_.not_covered.empty()) return;
+    scopes_.back() = std::move(scope);
+    // Labels and jumps are local to the function.
+    auto labels = std::exchange(labels_, {});
+    auto jumps = std::exchange(jumps_, {});
+    auto targets = std::exchange(branch_targets_, {});
+    Body(found->second.body);
+    while (scopes_.size() > scopes) CloseScope();
+    labels_[kReturn] = static_cast<int32_t>(kernel_.instructions.size());
+    ResolveJumps();
+    labels_ = std::move(labels);
+    jumps_ = std::move(jumps);
+    branch_targets_ = std::move(targets);
+    --calls_;
   }
 
   void DeclareRegisters(std::string_view text) {
@@ -455,7 +667,7 @@ class KernelParser {
     return nullptr;
   }
 
-  // Dynamic shared memory lies behind what is static, which is declared before it is used.
+  // Dynamic shared memory follows static memory, whose size is known only after all declarations.
   uint64_t AddressOf(const Scope::Place& place) const {
     return place.address == kDynamicMark
                ? static_cast<uint64_t>(RoundUp(kernel_.shared_bytes, dynamic_align_))
@@ -514,7 +726,7 @@ class KernelParser {
       operand.slot = *slot;
       return operand;
     }
-    // The address of a variable, perhaps with an offset.
+    // The address of a variable, optionally with an offset.
     auto address = ParseAddress(text);
     if (!address || !address->names_variable) return std::nullopt;
     address->type = Operand::Type::kImmediate;
@@ -524,7 +736,7 @@ class KernelParser {
   std::optional<Operand> ParseAddress(std::string_view text) {
     Operand operand;
     operand.type = Operand::Type::kAddress;
-    // Further parts, such as the coordinates of a tensor, are not covered anywhere.
+    // Further parts, such as the coordinates of a tensor, are not covered.
     if (text.find(',') != std::string_view::npos) return std::nullopt;
     size_t end = 0;
     while (end < text.size() && IsName(text[end])) ++end;
@@ -559,6 +771,8 @@ class KernelParser {
     }
     --instructions_left_;
     Instruction instruction;
+    instruction.line = module_.LineOf(text);
+    instruction.source_line = source_line_;
     if (text[0] == '@') {
       size_t end = 1;
       if (end < text.size() && text[end] == '!') {
@@ -586,11 +800,11 @@ class KernelParser {
     }
     if (opcode.parts.empty()) return;
     if (opcode.name() == "bra") {
-      instruction.flow = Flow::kBranch;
-      instruction.kind = Kind::kControl;
-      instruction.pipe = Pipe::kControl;
-      jumps_.emplace_back(static_cast<int32_t>(kernel_.instructions.size()), rest);
-      kernel_.instructions.push_back(instruction);
+      Jump(instruction, rest);
+      return;
+    }
+    if (opcode.name() == "ret" && calls_ > 0) {
+      Jump(instruction, kReturn);
       return;
     }
     if (opcode.name() == "ret" || opcode.name() == "exit" || opcode.name() == "trap") {
@@ -600,8 +814,8 @@ class KernelParser {
       kernel_.instructions.push_back(instruction);
       return;
     }
-    if (opcode.name() == "call") return Refuse("a call");
-    if (opcode.name() == "brx") return Refuse("a table of branches");
+    if (opcode.name() == "call") return Call(instruction, rest);
+    if (opcode.name() == "brx") return BranchByTable(instruction, rest);
     std::vector<Operand> operands;
     for (const std::string_view part : SplitOperands(rest)) {
       auto operand = ParseOperand(part);
@@ -622,7 +836,7 @@ class KernelParser {
     kernel_.instructions.push_back(instruction);
   }
 
-  // Where the two ways of each branch meet again: immediate post-dominators of basic blocks.
+  // Finds where the two paths of each branch reconverge: immediate post-dominators of basic blocks.
   void FindMeetings() {
     std::vector<Instruction>& code = kernel_.instructions;
     const auto count = static_cast<int32_t>(code.size());
@@ -644,7 +858,7 @@ class KernelParser {
       block_of[static_cast<size_t>(i)] = static_cast<int32_t>(starts.size()) - 1;
     }
     const auto blocks = static_cast<int32_t>(starts.size());
-    const int32_t end = blocks;  // a block of its own that all exits lead to
+    const int32_t end = blocks;  // a virtual block that all exits lead to
     std::vector<std::array<int32_t, 2>> next(static_cast<size_t>(blocks), {-1, -1});
     std::vector<std::vector<int32_t>> previous(static_cast<size_t>(blocks) + 1);
     for (int32_t b = 0; b < blocks; ++b) {
@@ -738,7 +952,7 @@ class KernelParser {
     return false;
   }
 
-  // The comparisons that decide a predicate, going back from `from` to `head`.
+  // Finds the comparisons that determine a predicate, going back from `from` to `head`.
   void FindDrivers(int32_t head, int32_t from, uint16_t predicate, int depth, LoopInfo& loop) {
     if (depth > 4) return;
     for (int32_t i = from; i >= head && from - i < 4096; --i) {
@@ -762,7 +976,7 @@ class KernelParser {
     std::vector<Instruction>& code = kernel_.instructions;
     const auto count = static_cast<int32_t>(code.size());
     int64_t work = 0;
-    // When a register was written last, by the loop that is looked at.
+    // Index of the last loop that wrote each register.
     std::vector<int32_t> written(kernel_.slots.size(), -1);
     std::vector<int32_t> noted(kernel_.slots.size(), -1);
     for (int32_t i = 0; i < count; ++i) {
@@ -789,7 +1003,7 @@ class KernelParser {
           }
         }
         for (int o = 0; o < at.writes; ++o) written[operands[o]] = index;
-        // Also those that do not leave: what an iteration does changes with them.
+        // Include branches that do not leave the loop: they change what an iteration does.
         if (at.flow == Flow::kBranch && at.guard >= 0 && loop.drivers.size() < 48) {
           FindDrivers(head, k, static_cast<uint16_t>(at.guard), 0, loop);
         }
@@ -810,26 +1024,86 @@ class KernelParser {
     }
   }
 
+  // Registers whose value is the same in all lanes depend on nothing that differs between lanes.
+  void DescribeAtomics() {
+    std::vector<Instruction>& code = kernel_.instructions;
+    if (std::none_of(code.begin(), code.end(), [](const Instruction& i) { return i.is_atomic; })) {
+      return;
+    }
+    std::vector<bool> varies(kernel_.slots.size(), false);
+    for (const SlotValue& value : kernel_.values) {
+      using Source = SlotValue::Source;
+      varies[value.slot] =
+          value.source == Source::kThreadX || value.source == Source::kThreadY ||
+          value.source == Source::kThreadZ || value.source == Source::kLane ||
+          (value.source >= Source::kMaskEqual && value.source <= Source::kMaskGreaterEqual);
+    }
+    bool changed = true;
+    for (int round = 0; changed && round < 8; ++round) {
+      changed = false;
+      for (const Instruction& i : code) {
+        const uint16_t* operands = kernel_.operands.data() + i.operands;
+        bool is = i.is_atomic || (i.guard >= 0 && varies[static_cast<size_t>(i.guard)]);
+        for (int k = i.writes; k < i.writes + i.reads; ++k) is = is || varies[operands[k]];
+        if (!is) continue;
+        for (int k = 0; k < i.writes; ++k) {
+          changed = changed || !varies[operands[k]];
+          varies[operands[k]] = true;
+        }
+      }
+    }
+    std::vector<bool> read(kernel_.slots.size(), false);
+    for (const Instruction& i : code) {
+      for (int k = i.writes; k < i.writes + i.reads; ++k) {
+        read[kernel_.operands[i.operands + static_cast<size_t>(k)]] = true;
+      }
+    }
+    for (Instruction& i : code) {
+      if (!i.is_atomic) continue;
+      i.result_unused = i.writes == 0 || !read[kernel_.operands[i.operands]];
+      i.uniform_address =
+          !changed && !varies[kernel_.operands[i.operands + static_cast<size_t>(i.writes)]];
+    }
+  }
+
  public:
   int64_t instructions_left_ = 0;
 
  private:
+  // PTX labels contain no space, so this name is unique.
+  static constexpr std::string_view kReturn = " return";
+
   const ProgramLimits& limits_;
+  const Module& module_;
   Kernel& kernel_;
   Decoder decoder_;
-  std::vector<Scope> scopes_;  // of the module, of the kernel, and of braces within
+  std::vector<Scope> scopes_;  // of the module, of the kernel, and of nested braces
   int depth_ = 0;
   std::unordered_map<std::string_view, int32_t> labels_;
   std::vector<std::pair<int32_t, std::string_view>> jumps_;
+  std::unordered_map<std::string_view, std::vector<std::string_view>> branch_targets_;
+  std::string_view last_label_;
+  std::vector<int64_t> arguments_;  // bytes in use, per scope
+  int32_t table_predicate_ = -1;
+  int32_t source_line_ = 0;
+  int calls_ = 0;
   int64_t dynamic_align_ = 16;
+  bool has_dynamic_ = false;
 };
 
 class ModuleParser {
  public:
   ModuleParser(std::string_view text, const ProgramLimits& limits)
-      : limits_(limits), text_(text), left_(limits.instructions) {}
+      : limits_(limits), text_(text), left_(limits.instructions) {
+    module_.text = text;
+    module_.line_starts.push_back(0);
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\n') module_.line_starts.push_back(i + 1);
+    }
+  }
 
   Program Parse() {
+    FindFunctions();
     size_t start = 0;
     for (size_t i = 0; i < text_.size(); ++i) {
       const char c = text_[i];
@@ -861,6 +1135,34 @@ class ModuleParser {
   }
 
  private:
+  // Device functions may be defined after the kernels that call them.
+  void FindFunctions() {
+    for (size_t at = text_.find(".func"); at != std::string_view::npos;
+         at = text_.find(".func", at + 5)) {
+      const size_t end = text_.find_first_of("{;", at);
+      if (end == std::string_view::npos) return;
+      if (text_[end] == ';') continue;  // declared, not defined
+      std::string_view header = Trim(text_.substr(at + 5, end - at - 5));
+      Function function;
+      function.body = end + 1;
+      const auto list = [&](std::string_view& to) {
+        if (header.empty() || header[0] != '(') return;
+        const size_t close = std::min(header.find(')'), header.size() - 1);
+        to = Trim(header.substr(1, close - 1));
+        header = Trim(header.substr(close + 1));
+      };
+      list(function.results);
+      size_t name = 0;
+      while (name < header.size() && IsName(header[name])) ++name;
+      const std::string_view called = header.substr(0, name);
+      header = Trim(header.substr(name));
+      list(function.parameters);
+      if (!called.empty() && module_.functions.size() < 4096) {
+        module_.functions.emplace(called, function);
+      }
+    }
+  }
+
   void Declaration(std::string_view text) {
     if (text.empty()) return;
     const auto variable = ParseVariable(text);
@@ -880,7 +1182,7 @@ class ModuleParser {
                                      address};
   }
 
-  // Returns the position of the brace that ends it.
+  // Returns the position of the closing brace.
   size_t SkipBody(size_t i) const {
     int depth = 1;
     for (; i < text_.size(); ++i) {
@@ -896,7 +1198,7 @@ class ModuleParser {
     size_t end = 0;
     while (end < after.size() && IsName(after[end])) ++end;
     kernel->name = std::string(after.substr(0, std::min<size_t>(end, 1024)));
-    KernelParser parser(scope_, limits_, *kernel);
+    KernelParser parser(scope_, module_, limits_, *kernel);
     parser.instructions_left_ = left_;
     for (const Variable& variable : shared_) {
       parser.AddShared(variable, parser.module_scope());
@@ -906,44 +1208,7 @@ class ModuleParser {
       parser.Parameters(
           after.substr(open + 1, close == std::string_view::npos ? close : close - open - 1));
     }
-    size_t start = i;
-    int braces = 0;   // scopes
-    int operand = 0;  // braces of operands
-    for (; i < text_.size(); ++i) {
-      const char c = text_[i];
-      if (c == ';' && operand == 0) {
-        parser.Statement(Trim(text_.substr(start, i - start)));
-        start = i + 1;
-      } else if (c == '{') {
-        if (operand == 0 && Trim(text_.substr(start, i - start)).empty()) {
-          parser.OpenScope();
-          ++braces;
-          start = i + 1;
-        } else {
-          ++operand;
-        }
-      } else if (c == '}') {
-        if (operand > 0) {
-          --operand;
-        } else if (braces > 0) {
-          parser.CloseScope();
-          --braces;
-          start = i + 1;
-        } else {
-          break;
-        }
-      } else if (c == ':' && operand == 0 && text_.substr(i, 2) != "::" && text_[i - 1] != ':') {
-        const std::string_view label = Trim(text_.substr(start, i - start));
-        if (!label.empty() && std::all_of(label.begin(), label.end(), IsName)) {
-          parser.Label(label);
-          start = i + 1;
-        }
-      } else if (c == '\n' && operand == 0) {
-        // Directives that end with their line.
-        const std::string_view line = Trim(text_.substr(start, i - start));
-        if (StartsWith(line, ".loc") && !StartsWith(line, ".local")) start = i + 1;
-      }
-    }
+    i = parser.Body(i);
     parser.Finish();
     left_ = parser.instructions_left_;
     if (program_.kernels.size() < 256) program_.kernels.push_back(std::move(kernel));
@@ -952,6 +1217,7 @@ class ModuleParser {
 
   const ProgramLimits& limits_;
   const std::string_view text_;
+  Module module_;
   int64_t left_;
   int64_t module_bytes_ = 0;
   Program program_;
@@ -969,9 +1235,11 @@ const Kernel* Program::Find(std::string_view name) const {
 }
 
 Program ParseProgram(std::string_view text, const ProgramLimits& limits) {
-  const std::string stripped =
-      WithoutComments(text.substr(0, static_cast<size_t>(limits.text_bytes)));
-  return ModuleParser(stripped, limits).Parse();
+  auto stripped = std::make_unique<std::string>(
+      WithoutComments(text.substr(0, static_cast<size_t>(limits.text_bytes))));
+  Program program = ModuleParser(*stripped, limits).Parse();
+  program.text = std::move(*stripped);
+  return program;
 }
 
 }  // namespace kernelcast::worker::ptx

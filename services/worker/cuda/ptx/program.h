@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-// PTX as text becomes programs that the virtual GPU executes. Free of CUDA, protos and gRPC.
+// Parses PTX to programs that the virtual GPU executes. Independent of CUDA, protos and gRPC.
 
 namespace kernelcast::worker::ptx {
 
@@ -20,7 +20,7 @@ using Handler = void (*)(Warp&, const Instruction&);
 
 inline constexpr int kWarpLanes = 32;
 
-// What an instruction is counted as.
+// Category under which an instruction is counted.
 enum class Kind : uint8_t {
   kMove,
   kInteger,
@@ -51,7 +51,7 @@ enum class Kind : uint8_t {
 };
 inline constexpr int kKinds = static_cast<int>(Kind::kOther) + 1;
 
-// Units of a multiprocessor that instructions keep busy.
+// Units of a multiprocessor that execute instructions.
 enum class Pipe : uint8_t {
   kNone,
   kFloat32,
@@ -71,9 +71,10 @@ inline constexpr int kPipes = static_cast<int>(Pipe::kControl) + 1;
 enum class MatrixType : uint8_t { kHalf, kTf32, kFloat8, kInteger8, kFloat64, kOther };
 inline constexpr int kMatrixTypes = static_cast<int>(MatrixType::kOther) + 1;
 
-enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParameter, kConstant };
+// kArgument: arguments and results of device functions.
+enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParameter, kConstant, kArgument };
 
-// How values lie in the register file of a warp: a mask, or 32 lanes of 4 or 8 bytes.
+// Layout of values in the register file of a warp: a mask, or 32 lanes of 4 or 8 bytes.
 enum class SlotClass : uint8_t { kPredicate, kWord, kLong };
 
 struct Slot {
@@ -82,7 +83,7 @@ struct Slot {
   uint32_t offset = 0;  // bytes from the start of the register file
 };
 
-// A value that slots have from the start.
+// A slot with a fixed initial value.
 struct SlotValue {
   enum class Source : uint8_t {
     kImmediate,
@@ -121,31 +122,43 @@ struct SlotValue {
 
 enum class Flow : uint8_t { kNext, kBranch, kExit, kBarrier, kWaitAsync };
 
+// How a barrier reduces a predicate over all threads; stored in the code of its instruction.
+enum class BarrierReduction : uint8_t { kNone, kCount, kAll, kAny };
+
 struct Instruction {
-  Handler execute = nullptr;  // nothing for kBranch and kExit
+  Handler execute = nullptr;  // null for kBranch and kExit
   Flow flow = Flow::kNext;
   Kind kind = Kind::kOther;
   Pipe pipe = Pipe::kNone;
   bool guard_negated = false;
-  int32_t guard = -1;  // slot of a predicate, or none
+  int32_t guard = -1;  // slot of a predicate, or -1
   int32_t target = -1;
   int32_t reconverge = -1;  // of branches: where the paths meet; -1: at the end
-  int32_t loop = -1;        // of branches backwards: index into Kernel::loops
-  int32_t driver = -1;      // of comparisons that decide when a loop ends
-  // Registers in Kernel::operands: first what is written, then what is read.
+  int32_t loop = -1;        // of backward branches: index into Kernel::loops
+  int32_t driver = -1;      // of comparisons that control a loop
+  // Registers in Kernel::operands: written ones first, then read ones.
   uint32_t operands = 0;
   uint16_t writes = 0;
   uint16_t reads = 0;
-  // What the handler needs besides.
+  // Further parameters of the handler.
   Space space = Space::kGeneric;
   uint8_t bytes = 0;   // of one element of an access, or of a type
   uint8_t lanes = 1;   // elements of a vector access
   uint8_t code = 0;    // comparison, rounding, shuffle mode and so on
-  uint8_t detail = 0;  // second of those
+  uint8_t detail = 0;  // a second such parameter
   MatrixType matrix = MatrixType::kOther;
   int64_t immediate = 0;
-  double flops = 0;  // of a matrix product, by the whole warp
-  float issue = 1;   // issue slots: about how many machine instructions it becomes
+  // Of warp-level operations: the 1-based index of the lane mask operand; 0: none.
+  uint8_t mask_operand = 0;
+  bool is_atomic = false;
+  bool result_unused = false;           // of an atomic
+  bool uniform_address = false;         // of an atomic: provably the same for all lanes
+  uint8_t shared_width = 0;             // of accesses that may go to shared memory: bytes
+  bool hidden_synchronisation = false;  // orders threads in a way that the checker does not track
+  int32_t line = 0;                     // of the PTX
+  int32_t source_line = 0;              // of the source, from ".loc"; 0: unknown
+  double flops = 0;                     // of a matrix product, by the whole warp
+  float issue = 1;  // issue slots: the approximate number of machine instructions
   float latency = 4;
 };
 
@@ -153,7 +166,7 @@ struct Instruction {
 struct LoopInfo {
   int32_t head = 0;
   int32_t end = 0;
-  std::vector<uint16_t> carried;  // integer registers that an iteration hands to the next
+  std::vector<uint16_t> carried;  // integer registers carried from one iteration to the next
   std::vector<int32_t> drivers;   // indices of the comparisons that its branches depend on
 };
 
@@ -164,12 +177,16 @@ struct ParameterInfo {
 
 struct Kernel {
   std::string name;
-  // Empty, or why it is not covered: an instruction that is not known, too large, malformed.
+  // Empty, or the reason why the kernel is not covered: an unknown instruction, too large,
+  // malformed.
   std::string not_covered;
   std::vector<ParameterInfo> parameters;
   int64_t parameter_bytes = 0;
   int64_t shared_bytes = 0;  // static
-  int64_t local_bytes = 0;   // of a thread
+  int64_t local_bytes = 0;   // per thread
+  int64_t dynamic_shared_at = 0;
+  // Bytes per thread for arguments and results of device functions, which are inlined.
+  int64_t argument_bytes = 0;
   std::vector<Slot> slots;
   std::vector<SlotValue> values;
   int64_t register_bytes = 0;
@@ -179,7 +196,7 @@ struct Kernel {
   int32_t drivers = 0;
 };
 
-// A variable of the module with its first bytes; what is not there is zero.
+// A variable of the module with its initial bytes; the rest is zero.
 struct ModuleVariable {
   uint64_t address = 0;
   int64_t bytes = 0;
@@ -189,11 +206,12 @@ struct ModuleVariable {
 struct Program {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<ModuleVariable> variables;
+  std::string text;  // the PTX, without comments
 
   const Kernel* Find(std::string_view name) const;
 };
 
-// Addresses of the windows of generic addresses. Buffers are elsewhere.
+// Addresses of the windows for generic addresses. Buffers are elsewhere.
 inline constexpr uint64_t kSharedWindow = 0x0000'7c00'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x0000'7d00'0000'0000;
 inline constexpr uint64_t kWindowBytes = uint64_t{1} << 24;
@@ -202,13 +220,14 @@ inline constexpr uint64_t kModuleWindowBytes = uint64_t{1} << 32;
 
 struct ProgramLimits {
   int64_t text_bytes = 4 << 20;
-  int64_t instructions = 200'000;  // of all kernels
-  int64_t slots = 20'000;          // of a kernel
-  int64_t local_bytes = 16 << 10;  // of a thread
+  int64_t instructions = 200'000;  // in all kernels
+  int64_t slots = 20'000;          // per kernel
+  int64_t local_bytes = 16 << 10;  // per thread
+  int call_depth = 12;
 };
 
-// Reads PTX. Never fails as a whole: a kernel that cannot be followed says why. Bounded by `limits`
-// whatever the text.
+// Parses PTX. Never fails as a whole: a kernel that is not covered has a reason. Bounded by
+// `limits` for any text.
 Program ParseProgram(std::string_view text, const ProgramLimits& limits = {});
 
 }  // namespace kernelcast::worker::ptx

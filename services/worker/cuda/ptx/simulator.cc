@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "services/worker/cuda/ptx/warp.h"
 
@@ -17,13 +19,13 @@ uint64_t Mix(uint64_t x) {
   return x ^ x >> 29;
 }
 
-// Iterations of a loop before its rest is inferred, and for which it has to have been steady.
+// Iterations of a loop before the rest is inferred, and the number of steady ones required.
 constexpr int64_t kLoopWarmUp = 6;
 constexpr int kSteady = 4;
-// A loop that goes on for so long without end in sight waits for something.
+// A loop that runs for this many iterations with no known end is waiting for something.
 constexpr int64_t kEndlessIterations = 400;
 constexpr size_t kMaxStack = 512;
-constexpr int64_t kTurn = 4000;  // steps of a warp before the next one has its turn
+constexpr int64_t kTurn = 4000;  // steps of a warp before the next one runs
 
 enum class Outcome : uint8_t { kDone, kSteps, kEndless };
 
@@ -70,8 +72,8 @@ bool Holds(uint8_t comparison, bool is_unsigned, double a, double b) {
   }
 }
 
-// For how many more iterations a comparison gives what it gave last, if both sides go on as they
-// did; nothing: for ever.
+// Returns how many more iterations a comparison keeps its last result if both sides continue to
+// change at the same rate; nullopt: for ever.
 std::optional<double> Remaining(const DriverValues& driver, const Progress& left,
                                 const Progress& right, size_t lane) {
   const auto real = [&](int64_t value) {
@@ -94,7 +96,7 @@ std::optional<double> Remaining(const DriverValues& driver, const Progress& left
       return steps - 1;
     }
     default: {
-      // The sign of the gap decides; it changes after so many steps.
+      // The sign of the gap decides; it changes after this many steps.
       const double steps = -gap / change;
       if (steps < 0) return std::nullopt;
       double n = std::floor(steps);
@@ -111,7 +113,7 @@ class WarpRunner {
  public:
   WarpRunner(Warp& warp, int64_t& steps_left) : w_(warp), steps_left_(steps_left) {}
 
-  // Until it ends, waits at a barrier, or has had its turn.
+  // Runs until the warp ends, waits at a barrier, or has used its turn.
   Outcome Run() {
     const Kernel& kernel = *w_.kernel;
     const std::vector<Instruction>& code = kernel.instructions;
@@ -119,7 +121,7 @@ class WarpRunner {
     while (!w_.stack.empty()) {
       StackEntry& top = w_.stack.back();
       if (top.mask == 0 || top.pc < 0 || top.pc == top.reconverge) {
-        // Lanes that reached their meeting point go on below, where the others are.
+        // Lanes that reached their reconvergence point continue with the entry below.
         if (top.pc < 0 && top.mask != 0) {
           End(top.mask);
         } else {
@@ -138,7 +140,8 @@ class WarpRunner {
       }
       Counters& c = w_.counters;
       c.instructions += 1;
-      c.lanes += std::popcount(i.flow == Flow::kBranch ? top.mask : mask);
+      const uint32_t counted = i.flow == Flow::kBranch ? top.mask : mask;
+      c.lanes += counted == ~uint32_t{0} ? kWarpLanes : std::popcount(counted);
       c.issue_slots += i.issue;
       c.pipe[static_cast<size_t>(i.pipe)] += i.issue;
       w_.clock += i.issue;
@@ -158,6 +161,8 @@ class WarpRunner {
         case Flow::kBarrier: {
           c.kind[static_cast<size_t>(Kind::kBarrier)] += 1;
           c.barriers += 1;
+          if (w_.block->checker != nullptr) w_.block->checker->ArrivesAtBarrier(w_, i, mask);
+          if (static_cast<BarrierReduction>(i.code) != BarrierReduction::kNone) Contribute(i, mask);
           ++top.pc;
           w_.clock = std::max(w_.clock, w_.last_start);
           w_.waiting = true;
@@ -177,6 +182,9 @@ class WarpRunner {
       w_.start = start;
       w_.last_start = std::max(w_.last_start, start);
       w_.latency = i.latency;
+      if (i.mask_operand != 0 && w_.block->checker != nullptr) {
+        w_.block->checker->Mask(w_, i, mask);
+      }
       i.execute(w_, i);
       if (i.kind != Kind::kOther) c.kind[static_cast<size_t>(i.kind)] += 1;
       if (i.flops > 0) CountFlops(i, mask);
@@ -200,6 +208,16 @@ class WarpRunner {
     }
   }
 
+  // Adds to the result of a barrier, for all warps that this one represents.
+  void Contribute(const Instruction& i, uint32_t mask) {
+    const uint32_t predicate = w_.predicate(i, i.writes);
+    const uint32_t holds = (i.detail != 0 ? ~predicate : predicate) & mask;
+    w_.block->holds += w_.weight * std::popcount(holds);
+    w_.block->fails += w_.weight * std::popcount(mask & ~holds);
+    w_.reduction = &i;
+    w_.reduced = mask;
+  }
+
   void End(uint32_t mask) {
     for (StackEntry& entry : w_.stack) entry.mask &= ~mask;
     while (!w_.stack.empty() && w_.stack.back().mask == 0) w_.stack.pop_back();
@@ -211,8 +229,9 @@ class WarpRunner {
     c.branches += 1;
     if (i.guard >= 0) {
       w_.clock = std::max<double>(w_.clock, w_.ready[static_cast<size_t>(i.guard)]);
+      w_.clock += w_.block->latencies.branch;
     }
-    // ptxas reorders within a basic block, and what waits for a value holds up what comes after it.
+    // ptxas reorders within a basic block, but a stalled instruction delays what follows the block.
     w_.clock = std::max(w_.clock, w_.last_start);
     w_.entry = w_.clock;
     const uint32_t others = top.mask & ~taken;
@@ -235,7 +254,7 @@ class WarpRunner {
     return Outcome::kDone;
   }
 
-  // At the end of an iteration that is not the last.
+  // Called at the end of an iteration that is not the last.
   Outcome Again(const Instruction& i, uint32_t mask) {
     const LoopInfo& info = w_.kernel->loops[static_cast<size_t>(i.loop)];
     LoopState& loop = w_.loops[static_cast<size_t>(i.loop)];
@@ -265,12 +284,16 @@ class WarpRunner {
       loop.snapshot_clock = w_.clock;
       loop.snapshot_iteration = 2;
     }
+    // Skipping leaves memory in a state that no execution produces, so checks do not skip.
+    if (w_.block->checker != nullptr) {
+      return loop.iterations > kEndlessIterations && !known ? Outcome::kEndless : Outcome::kDone;
+    }
     if (loop.iterations >= kLoopWarmUp && known) Skip(info, loop, mask);
     return loop.iterations > kEndlessIterations ? Outcome::kEndless : Outcome::kDone;
   }
 
-  // Goes on to the last iterations but two: registers as they changed until here, counts as those
-  // of the iterations that were executed.
+  // Skips all but the last two iterations: extrapolates registers and counts from the executed
+  // ones.
   void Skip(const LoopInfo& info, LoopState& loop, uint32_t mask) {
     double least = 1e15;
     bool found = false;
@@ -288,7 +311,7 @@ class WarpRunner {
     }
     const double skipped = std::floor(least - 2);
     if (!found || skipped < 4) {
-      // The end is near: nothing more to gain in this run of the loop.
+      // The end is near: skipping gains nothing more in this run of the loop.
       if (found) loop.iterations = kLoopWarmUp;
       return;
     }
@@ -312,7 +335,7 @@ class WarpRunner {
     w_.counters.skipped += more.instructions * scale;
     const double cycles = (w_.clock - loop.snapshot_clock) * scale;
     for (float& ready : w_.ready) {
-      // What is on its way still takes as long.
+      // Pending results keep their remaining latency.
       if (ready > loop.snapshot_clock) ready += static_cast<float>(cycles);
     }
     w_.clock += cycles;
@@ -322,7 +345,7 @@ class WarpRunner {
     for (double& group : w_.async_groups) {
       if (group > loop.snapshot_clock) group += cycles;
     }
-    loop.iterations = 1;  // observes afresh, so that it does not skip again at once
+    loop.iterations = 1;  // observe again before the next skip
     for (Progress& progress : loop.drivers) progress.stable = -1000;
   }
 
@@ -335,6 +358,7 @@ struct BlockResult {
   Counters counters;  // of the block
   double cycles = 0;
   double hottest_shared = 0;
+  Waits waits = Waits::kNever;
   int warps = 0;  // executed
 };
 
@@ -344,16 +368,16 @@ class LaunchRunner {
                GlobalMemory& memory)
       : kernel_(kernel), launch_(launch), limits_(limits), memory_(memory) {}
 
-  // Why it cannot be executed at all; empty if it can.
+  // Returns why the launch cannot be executed, or "".
   std::string Prepare() {
     if (!kernel_.not_covered.empty()) return kernel_.not_covered;
     const int64_t threads = launch_.threads();
-    if (threads < 1 || threads > 1024) return "a block of an impossible size";
+    if (threads < 1 || threads > 1024) return "a block of invalid size";
     warps_ = static_cast<int>((threads + kWarpLanes - 1) / kWarpLanes);
     const int64_t shared = kernel_.shared_bytes + launch_.dynamic_shared_bytes + 1024;
     if (shared > limits_.max_shared_bytes + 1024) return "more shared memory than there is";
     if (launch_.arguments.size() != kernel_.parameters.size()) {
-      return "arguments that are not those of the kernel";
+      return "arguments that do not match the kernel";
     }
     const int64_t each = kernel_.register_bytes + 32 * kernel_.local_bytes;
     max_warps_ = static_cast<int>(
@@ -363,7 +387,8 @@ class LaunchRunner {
     for (size_t k = 0; k < launch_.arguments.size(); ++k) {
       const LaunchArgument& argument = launch_.arguments[k];
       const ParameterInfo& parameter = kernel_.parameters[k];
-      uint64_t bits = argument.is_buffer ? GlobalMemory::AddressOf(argument.buffer) : argument.bits;
+      uint64_t bits = argument.bits;
+      if (argument.is_buffer) bits += GlobalMemory::AddressOf(argument.buffer);
       if (parameter.bytes > 8) return "a structure as an argument";
       std::memcpy(parameters_.data() + parameter.offset, &bits,
                   static_cast<size_t>(parameter.bytes));
@@ -372,7 +397,69 @@ class LaunchRunner {
     block_.parameters = parameters_;
     block_.shared.resize(static_cast<size_t>(shared));
     block_.global_atomics = &atomics_;
+    block_.global_atomic_ns = &atomic_ns_;
+    block_.published = &published_;
+    // Approximates an H200: how many blocks share a multiprocessor and its cache.
+    const double resident = std::clamp(std::floor(2048.0 / static_cast<double>(threads)), 1.0,
+                                       std::max(1.0, std::ceil(launch_.blocks() / 132)));
+    const double cache = std::max(16e3, 200e3 - resident * static_cast<double>(shared));
+    block_.l1_lines = static_cast<size_t>(cache / resident / 128);
+    block_.warps = warps_;
+    block_.local_in_l1 = resident * static_cast<double>(threads * kernel_.local_bytes) < cache;
     return "";
+  }
+
+  // Executes blocks with all their warps and no inference: all blocks in order if the steps
+  // suffice, otherwise the first ones, the last ones and some in between.
+  LaunchCheck Check(const Program& program, std::span<const BufferSpec> buffers) {
+    LaunchCheck check;
+    check.kernel = launch_.kernel;
+    if (max_warps_ < warps_) {
+      check.not_checked = "a block with more registers than the limit";
+      return check;
+    }
+    const int64_t shared = kernel_.dynamic_shared_at + launch_.dynamic_shared_bytes;
+    Checker checker(program, kernel_, launch_, buffers, memory_, shared);
+    block_.checker = &checker;
+    steps_left_ = limits_.launch_steps;
+    const auto blocks = static_cast<uint64_t>(launch_.blocks());
+    const auto at = [&](uint64_t block) {
+      const uint64_t x = launch_.grid[0];
+      const uint64_t y = launch_.grid[1];
+      return std::array<uint32_t, 3>{static_cast<uint32_t>(block % x),
+                                     static_cast<uint32_t>(block / x % y),
+                                     static_cast<uint32_t>(block / (x * y))};
+    };
+    const auto run = [&](uint64_t block) {
+      checker.BeginBlock(at(block));
+      const BlockResult result = RunBlock(at(block), steps_left_, warps_);
+      ++check.blocks;
+      if (result.outcome == Outcome::kEndless) {
+        check.not_checked = "a loop that waits for something that never happens";
+      } else if (result.outcome == Outcome::kSteps) {
+        check.not_checked = "more steps than the limit";
+      }
+      return result.outcome == Outcome::kDone;
+    };
+    bool going = run(0);
+    const int64_t each = std::max<int64_t>(1, limits_.launch_steps - steps_left_);
+    if (going && blocks > 1) {
+      const auto affordable = static_cast<uint64_t>(steps_left_ / each);
+      if (blocks - 1 <= affordable) {
+        for (uint64_t block = 1; going && block < blocks; ++block) going = run(block);
+      } else {
+        const uint64_t some = std::max<uint64_t>(1, std::min<uint64_t>(affordable, 6));
+        for (uint64_t k = 1; going && k <= some; ++k) {
+          going = run(k == 1 ? blocks - 1 : blocks - 1 - (k - 1) * (blocks - 1) / some);
+        }
+      }
+    }
+    block_.checker = nullptr;
+    check.complete = going && static_cast<uint64_t>(check.blocks) == blocks;
+    check.steps = limits_.launch_steps - steps_left_;
+    check.findings = checker.Findings();
+    if (check.not_checked.empty()) check.not_checked = checker.not_checked();
+    return check;
   }
 
   LaunchCounts Run() {
@@ -380,6 +467,8 @@ class LaunchRunner {
     counts.kernel = launch_.kernel;
     counts.blocks = launch_.blocks();
     counts.warps = warps_;
+    counts.static_instructions = static_cast<double>(kernel_.instructions.size());
+    counts.local_bytes = static_cast<double>(kernel_.local_bytes);
     steps_left_ = limits_.launch_steps;
     Sample(counts);
     counts.steps = limits_.launch_steps - steps_left_;
@@ -403,29 +492,31 @@ class LaunchRunner {
   }
 
   void Sample(LaunchCounts& counts) {
-    // One from the middle first: it stands for most.
+    // Start with a block from the middle, which represents most blocks.
     const GlobalMemory before = memory_;
     BlockResult middle = RunBlock(At(launch_, 0.5), steps_left_ / 3, warps_);
     int chosen = warps_;
-    // Two warps, or one, where all are too many.
+    // Use two warps or one if all are too many.
     for (const int fewer : {2, 1}) {
       if (middle.outcome != Outcome::kSteps || fewer >= chosen) continue;
       memory_ = before;
       atomics_.Clear();
+      atomic_ns_.Clear();
+      published_.Clear();
       chosen = fewer;
       steps_left_ = limits_.launch_steps;
       middle = RunBlock(At(launch_, 0.5), steps_left_ / (fewer == 1 ? 1 : 2), chosen);
     }
     if (middle.outcome != Outcome::kDone && launch_.blocks() > 1) {
-      // It may wait for blocks before it: the first ones in their order, then. Those that end do so
-      // soon; a block that is merely long has had its steps.
+      // The block may wait for earlier ones, so run the first blocks in order. Blocks that end do
+      // so soon; a block that is merely long has used its steps.
       const int64_t steps =
           middle.outcome == Outcome::kSteps ? limits_.launch_steps / 6 : limits_.launch_steps;
       if (InOrder(before, steps, counts)) return;
     }
     if (middle.outcome != Outcome::kDone) {
       counts.not_covered = middle.outcome == Outcome::kEndless
-                               ? "a loop that waits for what does not come"
+                               ? "a loop that waits for something that never happens"
                                : "more steps than the limit";
       return;
     }
@@ -433,7 +524,8 @@ class LaunchRunner {
     std::vector<Position> seen = {{At(launch_, 0.5), 1}};
     results.emplace_back(middle, 1);
     const int64_t each = std::max<int64_t>(1, limits_.launch_steps - steps_left_);
-    // The last one and the first one stand for themselves, another inner one for its half.
+    // The first and the last block represent themselves, another inner block represents half of the
+    // rest.
     const std::array<uint32_t, 3> last = {launch_.grid[0] - 1, launch_.grid[1] - 1,
                                           launch_.grid[2] - 1};
     double inner = 1;
@@ -459,15 +551,19 @@ class LaunchRunner {
       if (role > 0) inner_cycles += result.cycles / inner;
       counts.hottest_shared = std::max(counts.hottest_shared, result.hottest_shared);
       counts.sampled_warps += result.warps;
+      counts.waits = std::max(counts.waits, result.waits);
     }
     counts.block_cycles = inner_cycles;
     counts.sampled_blocks = static_cast<int>(results.size());
     counts.hottest_global = atomics_.largest() * blocks / static_cast<double>(results.size());
+    counts.hottest_global_ns = atomic_ns_.largest() * blocks / static_cast<double>(results.size());
   }
 
   bool InOrder(const GlobalMemory& before, int64_t block_steps, LaunchCounts& counts) {
     memory_ = before;
     atomics_.Clear();
+    atomic_ns_.Clear();
+    published_.Clear();
     steps_left_ = limits_.launch_steps;
     std::vector<BlockResult> results;
     for (uint32_t x = 0; x < std::min<uint32_t>(launch_.grid[0], 3); ++x) {
@@ -480,40 +576,74 @@ class LaunchRunner {
     counts.counters.Add(usual.counters, launch_.blocks());
     counts.block_cycles = usual.cycles;
     counts.hottest_shared = usual.hottest_shared;
+    counts.waits = usual.waits;
     counts.sampled_blocks = static_cast<int>(results.size());
     counts.sampled_warps = usual.warps * counts.sampled_blocks;
     counts.hottest_global =
         atomics_.largest() * launch_.blocks() / static_cast<double>(results.size());
+    counts.hottest_global_ns =
+        atomic_ns_.largest() * launch_.blocks() / static_cast<double>(results.size());
     return true;
   }
 
-  void Initialise(Warp& w, const std::array<uint32_t, 3>& at, int index) {
-    w.kernel = &kernel_;
-    w.block = &block_;
-    w.registers.assign(static_cast<size_t>(kernel_.register_bytes), 0);
+  // Call it before the warp's first instruction: an abandoned block has warps that never start. The
+  // registers of large programs take many megabytes, so values that no program may rely on are left
+  // from an earlier block, and constants stay in place.
+  void Begin(Warp& w, const std::array<uint32_t, 3>& at) {
+    w.begun = true;
+    w.local_written.clear();
     w.local.assign(static_cast<size_t>(32 * kernel_.local_bytes), 0);
+    w.arguments.assign(static_cast<size_t>(32 * kernel_.argument_bytes), 0);
     w.ready.assign(kernel_.slots.size(), 0);
     w.loops.resize(kernel_.loops.size());
     w.drivers.resize(static_cast<size_t>(kernel_.drivers));
-    const int64_t threads = launch_.threads();
-    const int64_t first = int64_t{index} * kWarpLanes;
-    uint32_t mask = 0;
-    for (int l = 0; l < kWarpLanes && first + l < threads; ++l) mask |= uint32_t{1} << l;
-    w.stack.push_back({0, -1, mask});
+    const bool holds_constants = w.holds == w.number;
+    if (!holds_constants) w.registers.assign(static_cast<size_t>(kernel_.register_bytes), 0);
+    w.holds = w.number;
+    const int64_t first = int64_t{w.number} * kWarpLanes;
     for (const SlotValue& value : kernel_.values) {
+      if (holds_constants && !DiffersByBlock(value.source)) continue;
       if (kernel_.slots[value.slot].kind == SlotClass::kPredicate) {
         w.mask_of(value.slot) = value.bits != 0 ? ~uint32_t{0} : 0;
         continue;
       }
-      for (int l = 0; l < kWarpLanes; ++l) {
-        const int64_t thread = first + l;
-        const uint64_t bits = ValueOf(value, at, index, l, thread);
-        if (kernel_.slots[value.slot].kind == SlotClass::kLong) {
-          reinterpret_cast<LaneU64*>(w.slot(value.slot))[l] = bits;
-        } else {
-          reinterpret_cast<LaneU32*>(w.slot(value.slot))[l] = static_cast<uint32_t>(bits);
+      const auto fill = [&](auto* lanes) {
+        using Word = std::remove_pointer_t<decltype(lanes)>;
+        if (!DiffersByLane(value.source)) {
+          std::fill_n(lanes, kWarpLanes, static_cast<Word>(ValueOf(value, at, w.number, 0, first)));
+          return;
         }
+        for (int l = 0; l < kWarpLanes; ++l) {
+          lanes[l] = static_cast<Word>(ValueOf(value, at, w.number, l, first + l));
+        }
+      };
+      if (kernel_.slots[value.slot].kind == SlotClass::kLong) {
+        fill(reinterpret_cast<LaneU64*>(w.slot(value.slot)));
+      } else {
+        fill(reinterpret_cast<LaneU32*>(w.slot(value.slot)));
       }
+    }
+  }
+
+  static bool DiffersByBlock(SlotValue::Source source) {
+    using Source = SlotValue::Source;
+    return source == Source::kBlockX || source == Source::kBlockY || source == Source::kBlockZ ||
+           source == Source::kMultiprocessor;
+  }
+
+  static bool DiffersByLane(SlotValue::Source source) {
+    using Source = SlotValue::Source;
+    switch (source) {
+      case Source::kThreadX:
+      case Source::kThreadY:
+      case Source::kThreadZ:
+      case Source::kLane:
+      case Source::kMaskEqual:
+      case Source::kMaskLess:
+      case Source::kMaskLessEqual:
+      case Source::kMaskGreater:
+      case Source::kMaskGreaterEqual: return true;
+      default: return false;
     }
   }
 
@@ -565,14 +695,22 @@ class LaunchRunner {
     block_.reads.Clear();
     block_.writes.Clear();
     block_.shared_atomics.Clear();
+    block_.publishes = false;
+    block_.holds = block_.fails = 0;
+    block_.waits = Waits::kNever;
+    ++block_.number;
     for (int k = 0; k < count; ++k) {
       Warp& w = warps_state_[static_cast<size_t>(k)];
       w.Reset();
       const int index = count == warps_ ? k
                         : count == 1    ? warps_ / 2
                                         : k * (warps_ - 1) / (count - 1);
-      Initialise(w, at, index);
-      // The first one of a few has the work that only one does.
+      w.number = index;
+      w.kernel = &kernel_;
+      w.block = &block_;
+      w.stack.push_back({0, -1, MaskOf(index)});
+      // If only a few warps run, the first one represents just itself, since it may do the work
+      // that only one warp does.
       w.weight = count == warps_ ? 1
                  : count == 1    ? warps_
                  : k == 0        ? 1
@@ -580,28 +718,35 @@ class LaunchRunner {
     }
     int64_t left = std::min(budget, steps_left_);
     const int64_t given = left;
-    result.outcome = RunWarps(left);
+    result.outcome = RunWarps(at, left);
     steps_left_ -= given - std::max<int64_t>(left, 0);
     for (Warp& w : warps_state_) {
       result.counters.Add(w.counters, w.weight);
       result.cycles = std::max(result.cycles, w.clock);
     }
     result.hottest_shared = block_.shared_atomics.largest();
+    result.waits = block_.waits;
     result.warps = count;
     return result;
   }
 
-  Outcome RunWarps(int64_t& left) {
+  uint32_t MaskOf(int index) const {
+    const int64_t lanes = launch_.threads() - int64_t{index} * kWarpLanes;
+    return lanes >= kWarpLanes ? ~uint32_t{0} : (uint32_t{1} << lanes) - 1;
+  }
+
+  Outcome RunWarps(const std::array<uint32_t, 3>& at, int64_t& left) {
     for (;;) {
       bool any = false;
       for (Warp& w : warps_state_) {
         if (w.done() || w.waiting) continue;
         any = true;
+        if (!w.begun) Begin(w, at);
         const Outcome outcome = WarpRunner(w, left).Run();
         if (outcome != Outcome::kDone) return outcome;
       }
       if (any) continue;
-      // All that are left wait: the barrier opens.
+      // All remaining warps wait: open the barrier.
       double latest = 0;
       bool waiting = false;
       for (const Warp& w : warps_state_) {
@@ -610,13 +755,35 @@ class LaunchRunner {
         latest = std::max(latest, w.clock);
       }
       if (!waiting) return Outcome::kDone;
+      bool opened = false;
       for (Warp& w : warps_state_) {
         if (!w.waiting) continue;
         w.waiting = false;
-        w.clock = latest + block_.latencies.barrier;
+        if (!opened && block_.checker != nullptr) block_.checker->Barrier();
+        opened = true;
+        w.clock = latest + block_.latencies.barrier +
+                  block_.latencies.barrier_warp * static_cast<float>(warps_);
         w.entry = w.clock;
+        if (w.reduction != nullptr) Reduce(w);
       }
+      block_.holds = block_.fails = 0;
     }
+  }
+
+  // Gives a warp the result of the barrier that has opened.
+  void Reduce(Warp& w) const {
+    const Instruction& i = *std::exchange(w.reduction, nullptr);
+    if (static_cast<BarrierReduction>(i.code) == BarrierReduction::kCount) {
+      auto* const to = w.lanes<LaneU32>(i, 0);
+      ForLanes(w.reduced, [&](int l) { to[l] = static_cast<uint32_t>(block_.holds); });
+    } else {
+      const bool result = static_cast<BarrierReduction>(i.code) == BarrierReduction::kAll
+                              ? block_.fails == 0
+                              : block_.holds > 0;
+      uint32_t& to = w.predicate(i, 0);
+      to = result ? to | w.reduced : to & ~w.reduced;
+    }
+    w.ready[w.operands(i)[0]] = static_cast<float>(w.clock);
   }
 
   const Kernel& kernel_;
@@ -629,6 +796,8 @@ class LaunchRunner {
   std::vector<uint8_t> parameters_;
   BlockState block_;
   AddressCounts atomics_;
+  AddressCounts atomic_ns_;
+  PublishedWords published_;
   std::vector<Warp> warps_state_;
 };
 
@@ -641,28 +810,37 @@ size_t Footprint::Locate(uint64_t line) const {
   return at;
 }
 
-int Footprint::Touch(uint64_t line, uint32_t sectors) {
+int HalvesOf(uint32_t sectors) {
+  return ((sectors & 3) != 0 ? 1 : 0) + ((sectors & 12) != 0 ? 1 : 0);
+}
+
+Footprint::Touched Footprint::Touch(uint64_t line, uint32_t sectors, float now) {
   size_t at = Locate(line);
   if (keys_[at] == 0) {
     if (used_ * 2 >= keys_.size()) {
-      if (keys_.size() >= capacity_) return std::popcount(sectors);
+      if (keys_.size() >= capacity_) return {std::popcount(sectors), HalvesOf(sectors), now};
       Footprint larger(capacity_, keys_.size() * 4);
       for (size_t k = 0; k < keys_.size(); ++k) {
         if (keys_[k] == 0) continue;
         const size_t to = larger.Locate(keys_[k] - 1);
         larger.keys_[to] = keys_[k];
         larger.sectors_[to] = sectors_[k];
+        larger.touched_[to] = touched_[k];
       }
       keys_ = std::move(larger.keys_);
       sectors_ = std::move(larger.sectors_);
+      touched_ = std::move(larger.touched_);
       at = Locate(line);
     }
     keys_[at] = line + 1;
     ++used_;
   }
-  const int fresh = std::popcount(sectors & ~uint32_t{sectors_[at]});
-  sectors_[at] = static_cast<uint8_t>(sectors_[at] | sectors);
-  return fresh;
+  const uint32_t before = sectors_[at];
+  const Touched touched = {std::popcount(sectors & ~before),
+                           HalvesOf(before | sectors) - HalvesOf(before), touched_[at]};
+  sectors_[at] = static_cast<uint8_t>(before | sectors);
+  touched_[at] = now;
+  return touched;
 }
 
 void Footprint::Clear() {
@@ -700,6 +878,11 @@ std::vector<LaunchCounts> Simulate(const Program& program, std::span<const Buffe
                                    std::span<const LaunchSpec> launches,
                                    const SimulationLimits& limits) {
   GlobalMemory memory(buffers, program);
+  return Simulate(program, launches, limits, memory);
+}
+
+std::vector<LaunchCounts> Simulate(const Program& program, std::span<const LaunchSpec> launches,
+                                   const SimulationLimits& limits, GlobalMemory& memory) {
   std::vector<LaunchCounts> all;
   int64_t left = limits.total_steps;
   for (const LaunchSpec& launch : launches) {
@@ -721,6 +904,39 @@ std::vector<LaunchCounts> Simulate(const Program& program, std::span<const Buffe
       }
     }
     all.push_back(std::move(counts));
+  }
+  return all;
+}
+
+std::vector<LaunchCheck> Check(const Program& program, std::span<const BufferSpec> buffers,
+                               std::span<const LaunchSpec> launches,
+                               const SimulationLimits& limits) {
+  GlobalMemory memory(buffers, program);
+  std::vector<LaunchCheck> all;
+  int64_t left = limits.total_steps;
+  bool known = true;  // whether earlier launches' outputs are known
+  for (const LaunchSpec& launch : launches) {
+    LaunchCheck check;
+    check.kernel = launch.kernel;
+    const Kernel* kernel = program.Find(launch.kernel);
+    if (static_cast<int64_t>(all.size()) >= limits.max_launches) {
+      check.not_checked = "more launches than the limit";
+    } else if (kernel == nullptr) {
+      check.not_checked = "no such kernel in the PTX";
+    } else if (!known) {
+      check.not_checked = "an earlier launch was not executed to its end";
+    } else {
+      SimulationLimits own = limits;
+      own.launch_steps = std::min(limits.launch_steps, left);
+      LaunchRunner runner(*kernel, launch, own, memory);
+      check.not_checked = runner.Prepare();
+      if (check.not_checked.empty()) {
+        check = runner.Check(program, buffers);
+        left -= check.steps;
+      }
+    }
+    known = known && check.complete;
+    all.push_back(std::move(check));
   }
   return all;
 }

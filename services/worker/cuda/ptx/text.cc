@@ -1,15 +1,8 @@
 #include "services/worker/cuda/ptx/text.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace kernelcast::worker::ptx {
-
-bool IsSpace(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
-
-bool IsName(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%';
-}
 
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
@@ -20,16 +13,19 @@ std::string_view Trim(std::string_view text) {
 std::string WithoutComments(std::string_view ptx) {
   std::string stripped;
   stripped.reserve(ptx.size());
-  for (size_t i = 0; i < ptx.size(); ++i) {
+  for (size_t i = 0; i < ptx.size();) {
+    const size_t slash = std::min(ptx.find('/', i), ptx.size());
+    stripped.append(ptx.substr(i, slash - i));
+    i = slash;
     if (ptx.substr(i, 2) == "//") {
-      i = std::min(ptx.find('\n', i), ptx.size());
+      i = std::min(ptx.find('\n', i), ptx.size() - 1) + 1;
       stripped += '\n';
     } else if (ptx.substr(i, 2) == "/*") {
       const size_t end = ptx.find("*/", i + 2);
-      i = end == std::string_view::npos ? ptx.size() : end + 1;
+      i = end == std::string_view::npos ? ptx.size() : end + 2;
       stripped += ' ';
-    } else {
-      stripped += ptx[i];
+    } else if (i < ptx.size()) {
+      stripped += ptx[i++];
     }
   }
   return stripped;

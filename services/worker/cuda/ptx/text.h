@@ -6,15 +6,17 @@
 
 namespace kernelcast::worker::ptx {
 
-// In the C locale.
-bool IsSpace(char c);
-// Of an identifier, and of a register's name.
-bool IsName(char c);
-// Without the space around it.
+// As in the C locale.
+inline bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+// Whether the character may be part of an identifier or a register name.
+inline bool IsName(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '$' || c == '%';
+}
+// Removes leading and trailing space.
 std::string_view Trim(std::string_view text);
 
-// PTX with a line break for each comment to the end of a line and a space for each that is closed,
-// or is not but should be.
+// Replaces each line comment by a line break, and each block comment, closed or not, by a space.
 std::string WithoutComments(std::string_view ptx);
 
 }  // namespace kernelcast::worker::ptx

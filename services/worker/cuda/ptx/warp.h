@@ -6,16 +6,18 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "services/worker/cuda/ptx/checker.h"
 #include "services/worker/cuda/ptx/counters.h"
 #include "services/worker/cuda/ptx/memory.h"
 #include "services/worker/cuda/ptx/program.h"
 
 namespace kernelcast::worker::ptx {
 
-// Registers are read and written as whatever type an instruction has; what does so is compiled
-// without the assumption that types do not alias.
+// Registers are accessed with the type of each instruction, so code that does this is compiled with
+// -fno-strict-aliasing.
 using LaneU32 = uint32_t;
 using LaneS32 = int32_t;
 using LaneU64 = uint64_t;
@@ -23,28 +25,35 @@ using LaneS64 = int64_t;
 using LaneF32 = float;
 using LaneF64 = double;
 
-// Sectors of 32 bytes, by lines of 128, that were touched before. Bounded: when it is full, what is
-// new counts as new each time.
+// The set of touched 32-byte sectors, by line of 128 bytes. Bounded: when it is full, new lines
+// count as new each time.
 class Footprint {
  public:
-  // Keeps up to half of `capacity` lines, a power of two.
+  // Keeps up to half of `capacity` lines. Both arguments are powers of two.
   explicit Footprint(size_t capacity = 1 << 15, size_t start = 1 << 7)
-      : capacity_(capacity), keys_(start, 0), sectors_(start, 0) {}
-  // The number of these sectors of the line, a mask of four, that had not been touched.
-  int Touch(uint64_t line, uint32_t sectors);
+      : capacity_(capacity), keys_(start, 0), sectors_(start, 0), touched_(start, 0) {}
+  // Touches the sectors in a mask of four at time `now` of the caller's clock.
+  struct Touched {
+    int fresh = 0;    // sectors not touched before
+    int halves = 0;   // halves of the line not touched before
+    float since = 0;  // previous touch of the line, on the caller's clock
+  };
+  Touched Touch(uint64_t line, uint32_t sectors, float now = 0);
+  size_t lines() const { return used_; }
   void Clear();
 
  private:
-  // Where the line is, or would be.
+  // Index of the line, or of its insertion point.
   size_t Locate(uint64_t line) const;
 
   size_t capacity_;
   std::vector<uint64_t> keys_;  // line + 1; 0: empty
   std::vector<uint8_t> sectors_;
+  std::vector<float> touched_;
   size_t used_ = 0;
 };
 
-// How many operations went to each address; for contention. Bounded as Footprint is.
+// Number of operations per address, to find contention. Bounded like Footprint.
 class AddressCounts {
  public:
   void Add(uint64_t address, double count);
@@ -59,17 +68,41 @@ class AddressCounts {
   double largest_ = 0;
 };
 
-// Latencies in cycles that timing along a warp's dependencies uses.
+// Latencies in cycles, used to time a warp along its dependencies. Measured by the kernels of
+// tests/bench/gpu/constants on an H200 (data/measured/nvidia-h200/mechanisms.jsonl).
 struct Latencies {
-  float global = 650;
-  float cached = 40;
-  float shared = 29;
+  float global = 600;
+  float l2 = 270;
+  float cached = 42;
+  float shared = 23;
   float atomic = 700;
   float shuffle = 23;
-  float barrier = 30;
+  float branch = 5;  // a conditional one; nothing is fetched past it
+  // Of a barrier, plus this much per warp that takes part.
+  float barrier = 10;
+  float barrier_warp = 1.9F;
 };
 
-// What the warps of a block share.
+// Words of global memory that the sampled blocks of a launch wrote with atomics or with stores that
+// other blocks see at once (volatile, release, relaxed). Bounded.
+class PublishedWords {
+ public:
+  void Clear() { writers_.clear(); }
+  void Write(uint64_t address, int block) {
+    if (writers_.size() < kMost) writers_[address / 4] = block;
+  }
+  // Whether a block other than `block` wrote the word last.
+  bool OfOther(uint64_t address, int block) const {
+    const auto found = writers_.find(address / 4);
+    return found != writers_.end() && found->second != block;
+  }
+
+ private:
+  static constexpr size_t kMost = 4096;
+  std::unordered_map<uint64_t, int> writers_;
+};
+
+// State shared by the warps of a block.
 struct BlockState {
   GlobalMemory* memory = nullptr;
   Latencies latencies;
@@ -78,21 +111,34 @@ struct BlockState {
   Footprint reads;
   Footprint writes;
   AddressCounts* global_atomics = nullptr;
+  AddressCounts* global_atomic_ns = nullptr;
+  PublishedWords* published = nullptr;
+  int number = 0;  // index among the sampled blocks
+  bool publishes = false;
+  Waits waits = Waits::kNever;
+  size_t l1_lines = 1024;  // capacity of the L1 cache for this block
+  double warps = 1;
+  bool local_in_l1 = true;  // the L1 cache can hold the local memory
   AddressCounts shared_atomics;
+  Checker* checker = nullptr;  // null: accesses are not checked
+  // Number of threads that arrived at the current barrier, by whether the predicate of its
+  // reduction holds.
+  double holds = 0;
+  double fails = 0;
 };
 
 struct StackEntry {
-  int32_t pc = 0;  // -1: these lanes end
+  int32_t pc = 0;  // -1: these lanes have ended
   int32_t reconverge = -1;
   uint32_t mask = 0;
 };
 
-// Per carried register or operand of a comparison of a loop: values of the last iteration and what
-// they changed by.
+// For a carried register or an operand of a loop's comparison: the values in the last iteration and
+// their change.
 struct Progress {
   std::array<int64_t, kWarpLanes> value = {};
   std::array<int64_t, kWarpLanes> delta = {};
-  int stable = 0;  // iterations for which the change was the same
+  int stable = 0;  // number of iterations with the same change
 };
 
 struct LoopState {
@@ -102,7 +148,7 @@ struct LoopState {
   Counters snapshot;
   double snapshot_clock = 0;
   std::vector<Progress> carried;
-  std::vector<Progress> drivers;  // two for each: left and right
+  std::vector<Progress> drivers;  // two per driver: left and right
 };
 
 struct DriverValues {
@@ -113,40 +159,50 @@ struct DriverValues {
   bool seen = false;
 };
 
-// One warp of a block: its registers, where it is, and what it has done so far. Instructions are
-// executed for the lanes of `active`.
+// One warp of a block: its registers, position and counts. Instructions are executed for the lanes
+// in `active`.
 class Warp {
  public:
   const Kernel* kernel = nullptr;
   BlockState* block = nullptr;
-  uint32_t active = 0;  // of the instruction that is executed
+  uint32_t active = 0;  // lanes of the current instruction
   std::vector<uint8_t> registers;
-  std::vector<uint8_t> local;  // of all lanes, one after the other
-  std::vector<float> ready;    // by slot: when it has its value, in cycles
+  std::vector<uint8_t> local;          // of all lanes, one after the other
+  std::vector<uint8_t> arguments;      // of device functions, in the same layout
+  std::vector<uint8_t> local_written;  // used and sized by the checker
+  int number = 0;                      // index in the block
+  int holds = -1;                      // index of the warp whose constants the registers hold
+  bool begun = false;
+  std::vector<float> ready;  // by slot: when the value is available, in cycles
   Counters counters;
 
   std::vector<StackEntry> stack;
   bool waiting = false;  // at a barrier
+  // Destination of the barrier's result, if it has one, and its lanes.
+  const Instruction* reduction = nullptr;
+  uint32_t reduced = 0;
   int64_t steps = 0;
-  double weight = 1;  // of the warps of the block, how many it stands for
+  double weight = 1;  // number of warps of the block that it represents
 
-  // Timing.
+  // Timing, in cycles.
   double clock = 0;        // when the next instruction is issued
   double entry = 0;        // when the current basic block was entered
-  double last_start = 0;   // when the last of the instructions so far had what it needed
-  double start = 0;        // of the current instruction: when its sources are there
+  double last_start = 0;   // when the last instruction so far had its sources
+  double start = 0;        // of the current instruction: when its sources are available
   float latency = 0;       // of the current instruction; a handler may change it
-  double async_ready = 0;  // when copies that are not yet committed have arrived
+  double async_ready = 0;  // when uncommitted copies have arrived
   std::deque<double> async_groups;
 
   std::vector<LoopState> loops;
   std::vector<DriverValues> drivers;
 
-  // As new, but for the memory that it keeps.
+  // Resets everything except registers and allocated memory.
   void Reset() {
     counters = {};
     stack.clear();
+    begun = false;
     waiting = false;
+    reduction = nullptr;
     steps = 0;
     clock = entry = last_start = start = async_ready = 0;
     async_groups.clear();

@@ -16,16 +16,15 @@ namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr size_t kBufferAlignment = 8;
-// More than any set of metrics takes.
+// More than any set of metrics needs.
 constexpr int kMaxPasses = 500;
 
-// A structure of the library that says which version of it this is.
+// Declares a structure of the library and sets its size, which is its version.
 #define KERNELCAST_CUPTI_PARAMS(type, name) \
   CUpti_##type##_Params name{};             \
   name.structSize = CUpti_##type##_Params_STRUCT_SIZE
 
-// What CUPTI's callbacks have to work with: they come without a word of who asked, and from a
-// thread of the library.
+// State of CUPTI's callbacks, which take no user argument and run on a thread of the library.
 struct Collected {
   std::mutex mutex;
   decltype(CuptiApi::ActivityGetNextRecord) next = nullptr;
@@ -85,7 +84,7 @@ class CuptiProfiler final : public Profiler {
   void Forget();
   absl::Status CheckSupport(CUdevice device);
   absl::Status AskAvailability(CUcontext context);
-  // Finds out what the device can count, and how to go about it.
+  // Determines which metrics the device has, and how to count them.
   absl::Status Configure(CUdevice device, CUcontext context,
                          const std::vector<std::string>& metrics);
   absl::StatusOr<uint32_t> RunPasses(Range* range, const Work& prepare, const Work& call);
@@ -97,7 +96,7 @@ class CuptiProfiler final : public Profiler {
   bool tracing_ready_ = false;
   // Set by Configure.
   std::vector<std::string> metrics_;
-  std::vector<size_t> known_;  // positions of the metrics that the device has
+  std::vector<size_t> known_;  // indices of the metrics that the device has
   std::vector<const char*> known_names_;
   std::vector<uint8_t> availability_;
   std::vector<uint8_t> config_;
@@ -211,7 +210,7 @@ absl::Status CuptiProfiler::Configure(CUdevice device, CUcontext context,
   known_names_.clear();
   for (size_t i = 0; i < metrics_.size(); ++i) {
     const char* const name = metrics_[i].c_str();
-    // Adding one that there is not would spoil the object for all that come after.
+    // Adding an unknown metric would leave the object unusable.
     KERNELCAST_CUPTI_PARAMS(Profiler_Host_GetMetricProperties, properties);
     properties.pHostObject = host_;
     properties.pMetricName = name;
@@ -313,7 +312,7 @@ absl::StatusOr<CounterValues> CuptiProfiler::CountWith(Range* range, size_t max_
   config.pConfig = config_.data();
   config.counterDataImageSize = image.size();
   config.pCounterDataImage = image.data();
-  // A range to a kernel: one around several would count the gaps as well.
+  // One range per kernel: a range over several would include the gaps.
   config.range = CUPTI_AutoRange;
   config.replayMode = CUPTI_UserReplay;
   config.maxRangesPerPass = max_kernels;

@@ -21,7 +21,7 @@ std::string LoaderError() {
 void HostCall::Add(const TensorRecord& record, uint64_t address, int device) {
   Tensor added;
   added.shape.assign(record.shape, record.shape + record.dimensions);
-  // The driver's addresses are pointers in this process.
+  // Device addresses are pointers in this process.
   added.tensor.data = reinterpret_cast<void*>(address);  // NOLINT
   added.tensor.device = DLDevice{kDLCUDA, device};
   added.tensor.ndim = static_cast<int32_t>(record.dimensions);
@@ -62,7 +62,7 @@ void HostObject::Construct() {
 }
 
 int32_t HostObject::Call(const HostCall& call, void* stream) const {
-  // Anew for each call: the one before may have written over them.
+  // Rebuilt for each call: the previous one may have overwritten them.
   std::vector<DLTensor> tensors;
   std::vector<std::vector<int64_t>> shapes;
   tensors.reserve(call.tensors_.size());

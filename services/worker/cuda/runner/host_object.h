@@ -29,9 +29,8 @@ class HostCall {
   uint32_t inputs_ = 0;
 };
 
-// A shared object whose code nobody has vouched for, in this process for the rest of its life.
-// Loading it runs none of its code; then the process gives up its privileges, and then its
-// constructors run.
+// An untrusted shared object, which stays in this process. Loading runs none of its code; then the
+// process drops its privileges, and then its constructors run.
 class HostObject {
  public:
   struct Limits {
@@ -39,12 +38,12 @@ class HostObject {
     int64_t max_memory_bytes = 0;
   };
 
-  // `fd` is of the object's file. Null: `error` says why.
+  // `fd` is the object's file. Returns nullptr and sets `error` on failure.
   static std::unique_ptr<HostObject> Load(int fd, const ObjectRecord& record, std::string& error);
-  // To be called once, with no lock held: it may not come back.
+  // Runs the constructors. Call it once, without holding locks: it may not return.
   void Construct();
 
-  // What the entry returns. `stream` is a CUstream.
+  // Returns the value of the entry. `stream` is a CUstream.
   int32_t Call(const HostCall& call, void* stream) const;
 
  private:

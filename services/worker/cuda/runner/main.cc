@@ -1,11 +1,11 @@
-// kernelcast-cuda-runner: runs device code that nobody has vouched for, in a CUDA context of its
-// own, and times it. Started by the worker. Code of a candidate runs on the host where it is a
-// shared object, and then it is the last that this process serves.
+// kernelcast-cuda-runner: runs untrusted device code in a CUDA context of its own, and times it.
+// Started by the worker. A candidate that is a shared object runs code on the host, and is the last
+// one that its process serves.
 //
-//   kernelcast-cuda-runner --probe-sandbox UID   enters the sandbox of such candidates and prints
-//                                                the protections that this machine does not grant
-//   kernelcast-cuda-runner --profile=LIBRARY     profiles, with the libcupti at this path, what
-//                                                does not run on the host
+//   kernelcast-cuda-runner --probe-sandbox UID   enters the sandbox for shared objects and prints
+//                                                the protections that this machine does not permit
+//   kernelcast-cuda-runner --profile=LIBRARY     profiles device code with the libcupti at this
+//                                                path
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -53,7 +53,7 @@ int Main(int argc, char** argv) {
       profiling_library = argument.substr(kProfile.size());
     }
   }
-  // Before the driver starts its threads. Counters want the machine's own capabilities.
+  // Must precede the driver's threads. Counters need the machine's own capabilities.
   const bool own_namespaces = profiling_library.empty() && sandbox::LeaveNamespaces();
   const auto api = LoadCudaApi();
   if (!api.ok()) {
@@ -61,7 +61,7 @@ int Main(int argc, char** argv) {
                  std::string(api.status().message()).c_str());
     return 1;
   }
-  // Before the driver is initialised, as it wants to be.
+  // Must precede the initialisation of the driver.
   std::unique_ptr<Profiler> profiler;
   if (!profiling_library.empty()) profiler = OpenProfiler(profiling_library);
   Runner runner(**api, Clock::Real());
@@ -69,7 +69,7 @@ int Main(int argc, char** argv) {
   runner.set_own_namespaces(own_namespaces);
   runner.Start();
   runner.Serve(kSocketFd);
-  // The driver's own clean-up may wait for kernels that never end.
+  // Skip the driver's clean-up, which may wait for kernels that never end.
   _exit(0);
 }
 

@@ -6,15 +6,15 @@
 #include <cstdint>
 #include <type_traits>
 
-// What a runner that profiles writes into the memory file that comes with kTrace and kCount.
+// Results of kTrace and kCount, which the runner writes to the memory file attached to the request.
 namespace kernelcast::worker::cuda_runner {
 
-// A counter, by our name and by NVIDIA's.
+// A counter, with our name and NVIDIA's.
 struct CounterMetric {
   const char* name;
   const char* metric;
-  double scale;  // of the metric's value to ours
-  bool sums;     // over the kernels of a call; else the mean over the time that they took
+  double scale;  // from the metric's unit to ours
+  bool sums;     // over the kernels of a call; otherwise a mean weighted by their time
 };
 
 inline constexpr std::array<CounterMetric, 18> kCounterMetrics = {{
@@ -39,10 +39,10 @@ inline constexpr std::array<CounterMetric, 18> kCounterMetrics = {{
     {"shared_load_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", 1, true},
     {"shared_store_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", 1, true},
 }};
-// Without it means over time have no weights.
+// Weights for means over time; without this counter there are none.
 inline constexpr size_t kKernelNs = 0;
 
-// What a warp that does not issue waits for; the rest of the time it issues. The metric is
+// Reasons why a warp does not issue; the rest of the time it issues. The metric is
 // smsp__average_warps_issue_stalled_REASON_per_issue_active.ratio.
 inline constexpr std::array<const char*, 18> kStallReasons = {"barrier",
                                                               "branch_resolving",
@@ -67,8 +67,8 @@ inline constexpr size_t kMaxTracedKernels = 64;
 inline constexpr size_t kReasonBytes = 512;
 
 struct TracedKernel {
-  char name[240];   // ended by NUL, cut where it is longer
-  double launches;  // a call
+  char name[240];   // NUL-terminated, truncated if too long
+  double launches;  // per call
   double median_ns;
   uint32_t registers;
   uint32_t static_shared_bytes;
@@ -80,7 +80,7 @@ struct TraceReport {
   uint32_t kernels;
   uint32_t reserved;
   double call_ns;                  // median of the sum of a call's kernels
-  char unavailable[kReasonBytes];  // why there is nothing, or ""
+  char unavailable[kReasonBytes];  // why there is no result, or ""
   TracedKernel kernel[kMaxTracedKernels];
 };
 
@@ -88,7 +88,7 @@ struct CountReport {
   char unavailable[kReasonBytes];
   uint32_t passes;
   uint32_t reserved;
-  // NaN where the device has no such counter. Stalls are shares of the time of resident warps.
+  // NaN if the device has no such counter. Stalls are shares of the time of resident warps.
   double values[kCounterMetrics.size()];
   double stalls[kStallReasons.size()];
 };

@@ -25,31 +25,32 @@ struct KernelRun {
   uint32_t dynamic_shared_bytes = 0;
 };
 
-// The values of some metrics, for each kernel in the order of the launches.
+// Values of metrics, for each kernel in the order of the launches.
 struct CounterValues {
   uint32_t passes = 0;
-  std::vector<std::vector<double>> kernels;  // by kernel, by metric; NaN: not to be had
+  std::vector<std::vector<double>> kernels;  // by kernel, by metric; NaN: not available
 };
 
-// NVIDIA's names of kCounterMetrics, then of kStallReasons, then of what the stalls are shares of.
+// NVIDIA's names of kCounterMetrics, then of kStallReasons, then of the total that stalls are
+// shares of.
 std::vector<std::string> CounterMetricNames();
 
-// What watches kernels run. At most one to a process, for one thread.
+// Profiles kernels. At most one per process; use from one thread.
 class Profiler {
  public:
-  // Work that fails ends the profiling of it, with ABORTED.
+  // Returns false on failure, which ends profiling with ABORTED.
   using Work = std::function<bool()>;
 
   virtual ~Profiler() = default;
 
-  // Does `work` and tells of the kernels that ran meanwhile, by their start.
+  // Runs `work` and returns the kernels that ran during it, sorted by start time.
   [[nodiscard]] virtual absl::StatusOr<std::vector<KernelRun>> Trace(const Work& work) = 0;
 
-  // Whether Count would be allowed to.
+  // Returns OK if Count would be permitted.
   [[nodiscard]] virtual absl::Status Try(CUdevice device, CUcontext context) = 0;
 
-  // Counts over `call`, at most `max_kernels` of them that have ended when it returns; as often as
-  // it takes to count all, each time after `prepare`. The context must be the thread's.
+  // Counts over `call`, which launches at most `max_kernels` kernels and waits for them. Repeats
+  // `prepare` and `call` until all metrics are counted. `context` must be current on the thread.
   // PERMISSION_DENIED, UNIMPLEMENTED, UNAVAILABLE: as CuptiStatus. NOT_FOUND: the device has none
   // of the metrics.
   [[nodiscard]] virtual absl::StatusOr<CounterValues> Count(CUdevice device, CUcontext context,
@@ -58,11 +59,12 @@ class Profiler {
                                                             const Work& call) = 0;
 };
 
-// One that answers whatever it is asked with `why`.
+// Returns a profiler whose every call fails with `why`.
 std::unique_ptr<Profiler> NoProfiler(absl::Status why);
 
-// On the library at `path`; without it, or where the headers were missing at build, one that says
-// so. To be made before the driver is initialised.
+// Returns a profiler that uses the library at `path`. If the library cannot be opened, or its
+// headers were missing at build time, every call fails with the reason. Must precede the
+// initialisation of the driver.
 std::unique_ptr<Profiler> OpenProfiler(const std::string& path);
 
 #if defined(KERNELCAST_HAS_CUPTI_HEADERS)

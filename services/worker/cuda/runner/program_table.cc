@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<Program>> ReadPrograms(std::span<const std::byte> fil
       for (Argument& argument : launch.arguments) {
         KC_ASSIGN_OR_RETURN(const ArgumentRecord stored, reader.Read<ArgumentRecord>());
         if ((stored.arena != kLiteral && stored.arena >= kMaxArenas) ||
-            (stored.bytes != 4 && stored.bytes != 8)) {
+            (stored.bytes != 1 && stored.bytes != 2 && stored.bytes != 4 && stored.bytes != 8)) {
           return absl::InvalidArgumentError("programs: an argument of no known kind");
         }
         argument = {stored.arena, stored.bytes, stored.value};

@@ -27,18 +27,18 @@ struct ProgramLaunch {
   std::vector<Argument> arguments;
 };
 
-// What one call of a candidate or reference is: its launches, in order, or the tensors that the
-// entry of a shared object is called with.
+// One call of a candidate or reference: its launches in order, or the tensors for the entry of a
+// shared object.
 struct Program {
   std::vector<ProgramLaunch> launches = {};
   std::vector<TensorRecord> inputs = {};
   std::vector<TensorRecord> outputs = {};
 };
 
-// The content of a kPrograms file.
+// Returns the content of a kPrograms file.
 std::vector<std::byte> WritePrograms(std::span<const Program> programs);
 
-// INVALID_ARGUMENT: not what WritePrograms makes of `count` programs, or beyond a limit of the
+// INVALID_ARGUMENT: not the output of WritePrograms for `count` programs, or beyond a limit of the
 // protocol.
 [[nodiscard]] absl::StatusOr<std::vector<Program>> ReadPrograms(std::span<const std::byte> file,
                                                                 uint32_t count);

@@ -5,30 +5,30 @@
 #include <cstdint>
 #include <type_traits>
 
-// What the worker and its CUDA runner say to each other, over a socket of whole packets. One
-// request at a time, each answered by one reply; bulk data travels as a memory file that is
-// attached to the request.
+// Protocol between the worker and its CUDA runner over a packet socket. There is one request at a
+// time, answered by one reply. Bulk data is in a memory file attached to the request.
 //
 //   worker (judge)                                runner
 //   spawn with kSocketFd                          driver, context, stream, L2 buffer; kHello
-//   kMap: an arena's memory                       maps it, to read or to write
+//   kMap: an arena's memory                       maps it for reading or writing
 //   kLoad: a cubin and its kernels' names         loads it into a module slot
 //   kLoadObject: a shared object                  loads it as the candidate, enters the sandbox
-//   kPrograms: launches with their arguments,     keeps them; addresses become the runner's own
+//   kPrograms: launches with their arguments,     keeps them, with addresses of its own mappings
 //     or the tensors of a call of the object
 //   kRun: programs                                runs them one after the other, synchronises
 //   kTime: samples                                for each: poison, L2 flush, event, program, event
-//   kTrace, kCount: a call, a file to write to    profiles it (profile_report.h); of a runner that
-//                                                 was started to profile, for times are not kept
-//   kUnload                                       unloads the module, forgets its programs
-//   kUnmap                                        unmaps the arena, forgets all programs
+//   kTrace, kCount: a call, a file to write to    profiles it (profile_report.h); only if it was
+//                                                 started for profiling, since timing suffers
+//   kUnload                                       unloads the module, discards its programs
+//   kUnmap                                        unmaps the arena, discards the programs of slots
+//                                                 that use it
 //
-// A request that fails leaves the runner as it was, but for kLoad, after which the slot is empty;
-// and save where the context is lost: then it says so (`context_lost`) and is of no more use.
+// A failed request leaves the runner unchanged, with two exceptions: after a failed kLoad the slot
+// is empty, and if the context is lost (`context_lost`) the runner is unusable.
 //
-// Once it has loaded an object, what the runner says is the candidate's word. Such a runner serves
-// one candidate, has no cubin loaded and no reference; the worker believes its own clock, and what
-// it finds in memory.
+// Once a runner has loaded an object, the candidate controls its replies. Such a runner serves one
+// candidate and has loaded no cubin but that of kHostile, and no reference. The worker then relies
+// only on its own clock and on the contents of memory.
 namespace kernelcast::worker::cuda_runner {
 
 inline constexpr int kSocketFd = 3;
@@ -36,15 +36,19 @@ inline constexpr int kSocketFd = 3;
 // Module and program slots.
 inline constexpr uint32_t kCandidate = 0;
 inline constexpr uint32_t kReference = 1;
-inline constexpr uint32_t kSlots = 2;
+inline constexpr uint32_t kHostile =
+    2;  // the worker's own kernels, which fill memory before a checked call
+inline constexpr uint32_t kSlots = 3;
 
 inline constexpr uint32_t kMaxArenas = 8;
+inline constexpr uint32_t kCountArena = 7;  // used by the programs of kHostile
 inline constexpr uint32_t kMaxPrograms = 512;
 inline constexpr uint32_t kMaxLaunches = 64;
 inline constexpr uint32_t kMaxArguments = 128;
 inline constexpr uint32_t kMaxTensors = 64;
 inline constexpr uint32_t kMaxDimensions = 8;
-inline constexpr size_t kMaxRuns = 512;
+// Each program, preceded by a fill.
+inline constexpr size_t kMaxRuns = 2 * kMaxPrograms;
 inline constexpr size_t kMaxSamples = 128;
 inline constexpr size_t kMaxPoisons = 1024;
 inline constexpr size_t kMaxPacketBytes = 64 << 10;
@@ -66,8 +70,8 @@ enum class Command : uint32_t {
 
 enum class Failure : uint32_t {
   kNone = 0,
-  kDriver,   // a call of the driver failed; `cuda_error` says how
-  kRequest,  // the request makes no sense
+  kDriver,   // a driver call failed; `cuda_error` is its result
+  kRequest,  // malformed request
   kObject,   // the shared object cannot be loaded; `where` says why
   kEntry,    // kernelcast_run returned `cuda_error`, which is not 0
 };
@@ -78,19 +82,20 @@ struct Request {
   uint64_t bytes;     // kMap: of the arena; kLoad: of the cubin; kPrograms: of the file
   uint32_t count;     // kLoad: kernels; kPrograms: programs; kRun: runs; kTime: samples
   uint32_t extra;     // kLoad: bytes of the names, each ended by NUL, after the cubin;
-                      // kTime, kCount: poisons; kTrace: calls
+                      // kTime, kCount: poisons; kTrace: calls; kMap: bytes before the arena begins
   uint32_t writable;  // kMap
   uint32_t flush_l2;  // kTime, kCount
 };
 
-// kRun: `count` of these follow the request; kTrace: one.
+// kRun: `count` of these follow the request. kTrace: one.
 struct RunRecord {
   uint32_t slot;
   uint32_t program;
 };
 
-// kTime: `count` of these follow the request, then `extra` PoisonRecords. kCount: likewise; all
-// poisons are written and the cache is flushed, and then come the calls, of which the last counts.
+// kTime: `count` of these follow the request, then `extra` PoisonRecords. kCount: the same, but all
+// poisons are written and the cache is flushed first, then come the calls, and only the last is
+// counted.
 struct SampleRecord {
   uint32_t slot;
   uint32_t program;
@@ -99,24 +104,24 @@ struct SampleRecord {
 };
 struct PoisonRecord {
   uint32_t arena;
-  uint32_t pattern;  // repeated; `bytes` is a multiple of 4, as is `offset`
+  uint32_t pattern;  // repeated; `bytes` and `offset` are multiples of 4
   uint64_t offset;
   uint64_t bytes;
 };
 
-// kLoadObject: follows the request. Where the object's constructors are, which loading it does not
-// run (native/shared_object.h), and what it may take.
+// kLoadObject: follows the request. Locates the object's constructors, which loading skips
+// (native/shared_object.h), and sets its limits.
 struct ObjectRecord {
-  uint64_t init_function;  // relative to where it is loaded; 0: none
+  uint64_t init_function;  // relative to the load address; 0: none
   uint64_t init_array;
   uint64_t init_array_entries;
-  uint64_t max_memory_bytes;  // of the host; 0: no bound
-  uint32_t uid;               // to become where the runner is root; 0: it stays root
+  uint64_t max_memory_bytes;  // host memory; 0: unlimited
+  uint32_t uid;               // user of the runner if it is root; 0: stay root
   uint32_t unused;
 };
 
-// kPrograms: the file holds, for each program, a ProgramRecord, its launches, each followed by its
-// arguments, and its tensors, inputs first. A program has launches or tensors, or does nothing.
+// kPrograms: for each program the file holds a ProgramRecord, its launches (each followed by its
+// arguments), and its tensors, inputs first. A program has launches, tensors or neither.
 struct ProgramRecord {
   uint32_t launches;
   uint32_t inputs;
@@ -131,7 +136,7 @@ struct TensorRecord {
   int64_t shape[kMaxDimensions];
 };
 struct LaunchRecord {
-  uint32_t kernel;  // position among the names of kLoad
+  uint32_t kernel;  // index among the names of kLoad
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t cluster[3];  // all 0: no cluster
@@ -150,8 +155,8 @@ struct Reply {
   Failure failure;
   int32_t cuda_error;
   uint32_t context_lost;
-  int64_t wall_ns;  // of kRun, kTime: from before the first launch until all had ended
-  uint64_t values;  // kTime: floats that follow, two a sample: flush and program, microseconds
+  int64_t wall_ns;  // kRun, kTime: from before the first launch until all have ended
+  uint64_t values;  // kTime: floats that follow, two per sample: flush and program, in microseconds
   char where[64];   // the failed call
 };
 

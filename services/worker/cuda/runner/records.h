@@ -10,7 +10,7 @@
 
 namespace kernelcast::worker::cuda_runner {
 
-// The records that follow the first `offset` bytes, or nothing where they are not all there.
+// Returns the records after the first `offset` bytes, or nullopt if the packet is too short.
 template <class Record>
 std::optional<std::vector<Record>> Records(std::span<const std::byte> packet, size_t offset,
                                            uint32_t count) {

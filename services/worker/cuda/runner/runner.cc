@@ -18,11 +18,11 @@
 namespace kernelcast::worker::cuda_runner {
 namespace {
 
-// What a kernel prints is nobody's business, and must not fill memory.
+// Output of kernels is ignored and must not fill memory.
 constexpr size_t kPrintBytes = 64 << 10;
 constexpr size_t kDeviceHeapBytes = 1 << 20;
 constexpr uint32_t kPortableClusterBlocks = 8;
-constexpr int kL2BytesUnlessTold = 1 << 20;
+constexpr int kDefaultL2Bytes = 1 << 20;
 
 class Descriptor {
  public:
@@ -42,7 +42,7 @@ class Descriptor {
   int fd_;
 };
 
-// The first `bytes` of a file, where it has as many.
+// Maps the first `bytes` of a file, if it is long enough.
 class FileView {
  public:
   FileView(int fd, size_t bytes) : bytes_(bytes) {
@@ -89,7 +89,7 @@ bool Runner::Finish(bool ok, CUresult ended) {
   if (ok) {
     return Check(ended, "a kernel");
   }
-  // What failed first may have left the context whole while a kernel before it did not.
+  // The first failure may have left the context intact while an earlier kernel did not.
   reply_.context_lost |= IsSticky(ended) ? 1 : 0;
   return false;
 }
@@ -113,8 +113,8 @@ Runner::~Runner() {
 bool Runner::Start() {
   int l2_bytes = 0;
   if (!Check(api_.Init(0), "cuInit") || !Check(api_.DeviceGet(&device_, 0), "cuDeviceGet") ||
-      // Else the driver makes room for local memory anew whenever a kernel with much of it follows
-      // one with little, which takes longer than most kernels.
+      // Otherwise the driver resizes local memory whenever a kernel that needs much of it follows
+      // one that needs little, which takes longer than most kernels.
       !Check(api_.DevicePrimaryCtxSetFlags(device_, CU_CTX_LMEM_RESIZE_TO_MAX),
              "cuDevicePrimaryCtxSetFlags") ||
       !Check(api_.DevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") ||
@@ -124,10 +124,10 @@ bool Runner::Start() {
              "cuDeviceGetAttribute")) {
     return false;
   }
-  // Not every device takes every limit.
+  // Not every device supports every limit, so ignore failures.
   api_.CtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, kPrintBytes);
   api_.CtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, kDeviceHeapBytes);
-  flush_bytes_ = 2 * static_cast<size_t>(l2_bytes > 0 ? l2_bytes : kL2BytesUnlessTold);
+  flush_bytes_ = 2 * static_cast<size_t>(l2_bytes > 0 ? l2_bytes : kDefaultL2Bytes);
   if (!Check(api_.MemAlloc(&flush_, flush_bytes_), "cuMemAlloc")) {
     return false;
   }
@@ -141,13 +141,13 @@ bool Runner::Start() {
 }
 
 bool Runner::Map(const Request& request, int fd) {
-  if (request.slot >= kMaxArenas || fd < 0 || request.bytes == 0 ||
+  if (request.slot >= kMaxArenas || fd < 0 || request.bytes <= request.extra ||
       arenas_[request.slot].address != 0) {
     return Refuse("kMap");
   }
   const size_t bytes = request.bytes;
   CUmemGenericAllocationHandle handle = 0;
-  // The driver takes descriptors for addresses.
+  // The driver's interface passes descriptors as pointers.
   void* const shared = reinterpret_cast<void*>(static_cast<intptr_t>(fd));  // NOLINT
   if (!Check(api_.MemImportFromShareableHandle(&handle, shared,
                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
@@ -164,10 +164,10 @@ bool Runner::Map(const Request& request, int fd) {
       Check(api_.MemAddressReserve(&address, bytes, 0, 0, 0), "cuMemAddressReserve");
   const bool mapped = reserved && Check(api_.MemMap(address, bytes, 0, handle, 0), "cuMemMap");
   const bool ok = mapped && Check(api_.MemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
-  // The mapping keeps the memory.
+  // The mapping keeps the memory alive.
   api_.MemRelease(handle);
   if (ok) {
-    arenas_[request.slot] = {address, bytes};
+    arenas_[request.slot] = {address + request.extra, bytes - request.extra, request.extra};
     return true;
   }
   if (mapped) api_.MemUnmap(address, bytes);
@@ -180,10 +180,15 @@ void Runner::Unmap(uint32_t slot) {
   if (arena.address == 0) {
     return;
   }
-  // Programs hold addresses.
-  for (std::vector<ReadyProgram>& programs : programs_) programs.clear();
-  api_.MemUnmap(arena.address, arena.bytes);
-  api_.MemAddressFree(arena.address, arena.bytes);
+  for (std::vector<ReadyProgram>& programs : programs_) {
+    const bool used =
+        std::any_of(programs.begin(), programs.end(),
+                    [&](const ReadyProgram& program) { return (program.arenas >> slot & 1) != 0; });
+    if (used) programs.clear();
+  }
+  const CUdeviceptr mapped = arena.address - arena.padding;
+  api_.MemUnmap(mapped, arena.bytes + arena.padding);
+  api_.MemAddressFree(mapped, arena.bytes + arena.padding);
   arena = {};
 }
 
@@ -193,9 +198,9 @@ bool Runner::Load(const Request& request, int fd) {
   }
   const FileView file(fd, request.bytes + request.extra);
   if (!file.ok()) {
-    return Refuse("kLoad: the file cannot be mapped");
+    return Refuse("kLoad: cannot map the file");
   }
-  // First, for two modules may not fit beside each other.
+  // Unload first: there may not be room for two modules.
   Unload(request.slot);
   if (!LoadInto(modules_[request.slot], request, file.bytes())) {
     Unload(request.slot);
@@ -233,7 +238,7 @@ void Runner::Unload(uint32_t slot) {
   modules_[slot] = {};
 }
 
-// The object stays for the life of the process: its code may be anywhere by now.
+// The object stays for the life of the process: pointers to its code may be anywhere.
 bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
   if (fd < 0 || records.size() != 1 || object_ != nullptr ||
       modules_[kCandidate].module != nullptr || modules_[kReference].module != nullptr) {
@@ -253,7 +258,8 @@ bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
   return true;
 }
 
-bool Runner::MakeCallReady(const Program& program, HostCall& call) {
+bool Runner::MakeCallReady(const Program& program, ReadyProgram& ready_program) {
+  HostCall& call = ready_program.call;
   for (const auto* tensors : {&program.inputs, &program.outputs}) {
     for (const TensorRecord& tensor : *tensors) {
       const Arena& arena = arenas_[tensor.arena];
@@ -261,6 +267,7 @@ bool Runner::MakeCallReady(const Program& program, HostCall& call) {
         return Refuse("kPrograms: tensor");
       }
       call.Add(tensor, arena.address + tensor.offset, device_);
+      ready_program.arenas |= 1u << tensor.arena;
     }
   }
   call.set_inputs(static_cast<uint32_t>(program.inputs.size()));
@@ -268,7 +275,7 @@ bool Runner::MakeCallReady(const Program& program, HostCall& call) {
 }
 
 bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgram& ready_program) {
-  if (!MakeCallReady(program, ready_program.call)) {
+  if (!MakeCallReady(program, ready_program)) {
     return false;
   }
   std::vector<ReadyLaunch>& ready = ready_program.launches;
@@ -280,7 +287,8 @@ bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgra
       return Refuse("kPrograms: kernel");
     }
     to.function = module.kernels[launch.kernel];
-    // The driver reads as many parameters as the kernel has, whatever there is to read.
+    // The driver reads as many parameters as the kernel declares, regardless of how many are
+    // passed.
     size_t parameters = 0;
     size_t offset = 0;
     size_t bytes = 0;
@@ -304,6 +312,7 @@ bool Runner::MakeReady(const Program& program, const Module& module, ReadyProgra
           return Refuse("kPrograms: arena");
         }
         value += arena.address;
+        ready_program.arenas |= 1u << argument.arena;
       }
       to.values.push_back(value);
     }
@@ -358,7 +367,7 @@ bool Runner::TakePrograms(const Request& request, int fd) {
   }
   const FileView file(fd, request.bytes);
   if (!file.ok()) {
-    return Refuse("kPrograms: the file cannot be mapped");
+    return Refuse("kPrograms: cannot map the file");
   }
   const auto programs = ReadPrograms(file.bytes(), request.count);
   if (!programs.ok()) {
@@ -410,7 +419,7 @@ bool Runner::Run(std::span<const RunRecord> runs) {
     ok = program != nullptr && Enqueue(*program);
     if (!ok) break;
   }
-  // Also after a failure: nothing may run on when the reply is out.
+  // Also after a failure: no work may continue after the reply.
   const CUresult ended = api_.CtxSynchronize();
   reply_.wall_ns = clock_.MonotonicNs() - start_ns;
   return Finish(ok, ended);
@@ -431,7 +440,7 @@ bool Runner::Time(const Request& request, std::span<const SampleRecord> samples,
                   std::span<const PoisonRecord> poisons) {
   const int64_t start_ns = clock_.MonotonicNs();
   bool ok = Check(api_.CtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache") &&
-            // Work ahead of the first sample, so that the device never waits for a launch.
+            // Work before the first sample, so that the device never waits for a launch.
             Check(api_.MemsetD32Async(flush_, 0, flush_bytes_ / 4, stream_), "cuMemsetD32Async");
   for (size_t i = 0; i < samples.size() && ok; ++i) {
     const SampleRecord& sample = samples[i];
@@ -516,7 +525,7 @@ bool Runner::Do(std::span<const std::byte> packet, int fd) {
 
 Runner::Answer Runner::Handle(std::span<const std::byte> packet, int fd) {
   values_.clear();
-  // A runner that could not start says why to whatever is asked.
+  // A runner that could not start gives the reason in reply to any command.
   if (started_) {
     reply_ = {};
     if (!Do(packet, fd)) {
@@ -542,7 +551,7 @@ void Runner::Serve(int socket) {
       continue;
     }
     if (got <= 0) {
-      return;  // the worker is gone
+      return;  // the worker has exited
     }
     Descriptor fd;
     const cmsghdr* const header = CMSG_FIRSTHDR(&message);

@@ -22,7 +22,7 @@
 namespace kernelcast::worker::cuda_runner {
 
 // The runner's side of the protocol, on the first device that the driver shows. Not thread-safe.
-// The destructor waits for what runs on the device, for ever where it never ends.
+// The destructor waits for work on the device, possibly for ever.
 class Runner {
  public:
   // `api` and `clock` must outlive the runner.
@@ -31,35 +31,36 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Before Start, for a runner that answers kTrace and kCount; must outlive it.
+  // Enables kTrace and kCount. Call it before Start; the profiler must outlive the runner.
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
-  // Whether the process has namespaces of its own (sandbox::LeaveNamespaces).
+  // Whether the process is in its own namespaces (sandbox::LeaveNamespaces).
   void set_own_namespaces(bool own) { own_namespaces_ = own; }
 
-  // Makes the context. False: every request is answered with what failed.
+  // Creates the context. If it returns false, every request is answered with the failure.
   bool Start();
 
-  // Answers one request; `fd` is what came with it, or -1, and stays the caller's. The answer is
-  // valid until the next one.
+  // Answers one request. `fd` is the attached file or -1; the caller keeps it. The answer is valid
+  // until the next call.
   struct Answer {
     const Reply& reply;
     std::span<const float> values;
   };
   Answer Handle(std::span<const std::byte> packet, int fd);
 
-  // Answers what comes from `socket` until its other end is closed.
+  // Answers requests from `socket` until its other end is closed.
   void Serve(int socket);
 
  private:
   struct Arena {
     CUdeviceptr address = 0;
     size_t bytes = 0;
+    size_t padding = 0;  // mapped before the arena
   };
   struct Module {
     CUmodule module = nullptr;
     std::vector<CUfunction> kernels;
   };
-  // A launch with everything that the driver wants of it.
+  // A launch prepared for the driver.
   struct ReadyLaunch {
     CUfunction function = nullptr;
     CUlaunchConfig config{};
@@ -70,13 +71,14 @@ class Runner {
   struct ReadyProgram {
     std::vector<ReadyLaunch> launches;
     HostCall call;
+    uint32_t arenas = 0;  // bit set of the arenas whose addresses it holds
   };
 
-  // True, or what failed is in reply_.
+  // Returns whether the call succeeded; a failure is recorded in reply_.
   bool Check(CUresult result, const char* where);
   bool Refuse(const std::string& why);
-  // Of what was put into the stream, after `ok` of putting it there: true where both went well. The
-  // first failure is the one that is told.
+  // Finishes a request: `ok` is the result of enqueueing, `ended` that of the work itself. Returns
+  // whether both succeeded; the first failure is reported.
   bool Finish(bool ok, CUresult ended);
 
   bool Do(std::span<const std::byte> packet, int fd);
@@ -88,13 +90,13 @@ class Runner {
   bool LoadObject(std::span<const ObjectRecord> records, int fd);
   bool TakePrograms(const Request& request, int fd);
   bool MakeReady(const Program& program, const Module& module, ReadyProgram& ready_program);
-  bool MakeCallReady(const Program& program, HostCall& call);
+  bool MakeCallReady(const Program& program, ReadyProgram& ready_program);
   bool Enqueue(const ReadyProgram& program);
   bool Run(std::span<const RunRecord> runs);
   bool Time(const Request& request, std::span<const SampleRecord> samples,
             std::span<const PoisonRecord> poisons);
   bool Poison(const PoisonRecord& record);
-  // runner_profile.cc
+  // Defined in runner_profile.cc.
   bool Trace(const Request& request, std::span<const std::byte> packet, int fd);
   bool Count(const Request& request, std::span<const std::byte> packet, int fd);
   bool LoadSweep();
@@ -106,7 +108,7 @@ class Runner {
   const Clock& clock_;
   Profiler* profiler_ = nullptr;
   bool own_namespaces_ = false;
-  // Reads what flushes the cache, so that it holds nothing that is still to be written.
+  // Reads the memory that flushes the cache, so that the cache holds no unwritten data.
   Module sweep_;
   bool started_ = false;
   CUdevice device_ = 0;

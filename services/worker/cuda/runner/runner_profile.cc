@@ -1,4 +1,4 @@
-// What a runner does that profiles: kTrace and kCount.
+// The runner's profiling commands: kTrace and kCount.
 
 #include <unistd.h>
 
@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint32_t kMaxTracedCalls = 4096;
 
-// What flushes the cache leaves it full of words that are still to be written, and the call would
-// be charged with their way to memory. This reads `n` quadruples of words and writes nothing.
+// After a flush the cache is full of unwritten words, whose write-back would be charged to the
+// call. This kernel reads `n` quadruples of words and writes nothing.
 constexpr const char* kSweepPtx = R"(.version 7.0
 .target sm_70
 .address_size 64
@@ -74,7 +74,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Of `calls` calls, whose kernels came in the same order each time.
+// Summarises `calls` calls, whose kernels ran in the same order each time.
 void Summarise(const std::vector<KernelRun>& runs, uint32_t calls, TraceReport& report) {
   std::vector<std::vector<double>> durations;
   for (const KernelRun& run : runs) {
@@ -105,7 +105,7 @@ void Summarise(const std::vector<KernelRun>& runs, uint32_t calls, TraceReport& 
   report.call_ns = Median(std::move(sums));
 }
 
-// Of the kernels, weighted by the time that they took. NaN where one has none.
+// Mean over kernels, weighted by their time. NaN if one has no value.
 template <class Value>
 double Mean(const std::vector<std::vector<double>>& kernels, const Value& value) {
   double sum = 0;
@@ -162,8 +162,8 @@ bool Runner::Trace(const Request& request, std::span<const std::byte> packet, in
   }
   bool ok = true;
   const auto kernels = profiler_->Trace([&] {
-    // Events stand between calls as where they are timed: without, a kernel begins while what the
-    // one before has written is still on its way to memory, and takes longer.
+    // Record events between calls, as in timing. Otherwise a kernel starts while its predecessor's
+    // output is still being written to memory, and takes longer.
     for (uint32_t call = 0; call < request.extra && ok; ++call) {
       ok = Check(api_.EventRecord(events_[0], stream_), "cuEventRecord") && Enqueue(*program) &&
            Check(api_.EventRecord(events_[1], stream_), "cuEventRecord");
@@ -228,7 +228,7 @@ bool Runner::Count(const Request& request, std::span<const std::byte> packet, in
   }
   const ReadyProgram& counted = *programs.back();
   programs.pop_back();
-  // Without it the counts of what is written are a little high.
+  // Without the sweep, counts of written data are slightly high.
   const bool sweeps = request.flush_l2 != 0 && (!sweep_.kernels.empty() || LoadSweep());
   bool ok = true;
   const auto prepare = [&] {

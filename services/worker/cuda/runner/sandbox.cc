@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "services/worker/sandbox/landlock.h"
@@ -17,8 +18,8 @@
 namespace kernelcast::worker::cuda_runner {
 namespace {
 
-// Private writable memory of this process, now; 0 where the system does not say. What the driver
-// reserves as addresses is not in it.
+// Current private writable memory of this process, or 0 if the system does not report it. Address
+// space reserved by the driver is not included.
 rlim_t DataBytes() {
   FILE* const file = fopen("/proc/self/status", "re");
   if (file == nullptr) {
@@ -37,7 +38,8 @@ rlim_t DataBytes() {
 
 class Filter {
  public:
-  // What is not allowed is refused, not fatal: libraries look for things that they can do without.
+  // Denied calls fail instead of killing the process, because libraries try calls that they do not
+  // need.
   Filter() : context_(seccomp_init(SCMP_ACT_ERRNO(EPERM))) {}
   ~Filter() {
     if (context_ != nullptr) seccomp_release(context_);
@@ -51,7 +53,7 @@ class Filter {
           seccomp_rule_add(context_, action, call, sizeof...(conditions), conditions...) == 0;
   }
   bool Load() {
-    // The driver has threads of its own already.
+    // The driver already has threads of its own.
     return ok_ && context_ != nullptr &&
            seccomp_attr_set(context_, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
            seccomp_attr_set(context_, SCMP_FLTATR_CTL_TSYNC, 1) == 0 && seccomp_load(context_) == 0;
@@ -69,40 +71,45 @@ bool LoadFilter(int socket) {
         SCMP_SYS(munlock), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn),
         SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction), SCMP_SYS(sigaltstack), SCMP_SYS(getpid),
         SCMP_SYS(gettid), SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid), SCMP_SYS(getegid),
-        SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday), SCMP_SYS(clock_getres), SCMP_SYS(time),
-        SCMP_SYS(times), SCMP_SYS(getrusage), SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep),
-        SCMP_SYS(getrandom), SCMP_SYS(restart_syscall), SCMP_SYS(getcpu), SCMP_SYS(sched_yield),
+        SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(times), SCMP_SYS(getrusage),
+        SCMP_SYS(nanosleep), SCMP_SYS(clock_nanosleep), SCMP_SYS(getrandom),
+        SCMP_SYS(restart_syscall), SCMP_SYS(getcpu), SCMP_SYS(sched_yield),
         SCMP_SYS(sched_getaffinity), SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq),
         SCMP_SYS(membarrier), SCMP_SYS(sysinfo), SCMP_SYS(uname), SCMP_SYS(fstat), SCMP_SYS(lseek),
         SCMP_SYS(close), SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(poll),
         SCMP_SYS(ppoll), SCMP_SYS(eventfd2),
-        // The driver's way to the device, on descriptors that it has.
+        // The driver talks to the device on open descriptors.
         SCMP_SYS(ioctl)}) {
     filter.Add(SCMP_ACT_ALLOW, call);
+  }
+  // Larger ids are clocks of other processes and of devices.
+  for (const int call : {SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres)}) {
+    filter.Add(SCMP_ACT_ALLOW, call, SCMP_A0(SCMP_CMP_LE, CLOCK_TAI));
+    filter.Add(SCMP_ACT_ERRNO(EINVAL), call, SCMP_A0(SCMP_CMP_GT, CLOCK_TAI));
   }
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_GETFL));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), SCMP_A1(SCMP_CMP_EQ, F_SETFD));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill),
              SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid())));
-  // No code but what was loaded before.
+  // Only code that is already loaded may run.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
   const auto number = static_cast<scmp_datum_t>(socket);
   for (const int call : {SCMP_SYS(recvmsg), SCMP_SYS(sendmsg)}) {
     filter.Add(SCMP_ACT_ALLOW, call, SCMP_A0(SCMP_CMP_EQ, number));
   }
-  // A thread that cannot be had: the answer that libraries know what to do with.
+  // Report a lack of resources, which libraries handle.
   for (const int call : {SCMP_SYS(clone), SCMP_SYS(clone3), SCMP_SYS(fork), SCMP_SYS(vfork)}) {
     filter.Add(SCMP_ACT_ERRNO(EAGAIN), call);
   }
-  // A file that cannot be opened is one that is not there.
+  // Opening any file reports that it does not exist.
   for (const int call : {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(stat),
                          SCMP_SYS(lstat), SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat),
                          SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat)}) {
     filter.Add(SCMP_ACT_ERRNO(ENOENT), call);
   }
-  // What some C libraries make of fstat.
+  // Some C libraries implement fstat with this call.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(newfstatat),
              SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, AT_EMPTY_PATH));
   filter.Add(SCMP_ACT_ERRNO(ENOENT), SCMP_SYS(newfstatat),
@@ -115,7 +122,7 @@ bool LoadFilter(int socket) {
 std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket,
                                           bool own_namespaces) {
   std::vector<std::string> missing;
-  // While files can still be opened.
+  // Read this while files can still be opened.
   const rlim_t data_bytes = DataBytes();
   const bool alone = own_namespaces && sandbox::EmptyRoot();
   if (!sandbox::LeaveRoot(uid)) {
@@ -139,7 +146,7 @@ std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes
   if (!sandbox::GiveUpNewPrivileges()) {
     missing.emplace_back("no_new_privileges");
   }
-  // Of this thread, the one that runs a candidate's code, which can start no other.
+  // Applies to this thread, which runs the candidate's code and can start no other.
   if (!sandbox::DenyFilesAndNetwork()) {
     missing.emplace_back("landlock");
   }

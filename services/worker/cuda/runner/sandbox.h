@@ -7,16 +7,15 @@
 
 namespace kernelcast::worker::cuda_runner {
 
-// Takes from this process, all threads of it, what launching kernels does not need: starting
-// processes and threads, files, sockets, signals to others, code made at run time, its user where
-// that is root. It keeps the descriptors that are open, and the driver. Call it once the driver has
-// a context, and before any code of a candidate runs.
+// Drops from all threads of this process what launching kernels does not need: starting processes
+// and threads, files, sockets, signals to others, code generated at run time, and the user if it is
+// root. Open descriptors and the driver stay usable. Call it when the driver has a context, and
+// before any code of a candidate runs.
 //
-// `uid` 0 leaves the user. `max_memory_bytes` bounds what the process may take beyond what it has;
-// 0: no bound. `socket` is the one that messages may be exchanged on. Returns the protections that
-// this machine does not grant: "namespaces", "unprivileged_user", "resource_limits",
-// "no_new_privileges", "landlock", "seccomp". `own_namespaces`: sandbox::LeaveNamespaces was called
-// at start, and did.
+// `uid` 0 keeps the user. `max_memory_bytes` limits additional memory of the process; 0: no limit.
+// `socket` is the one socket for messages. `own_namespaces`: whether sandbox::LeaveNamespaces
+// succeeded at start. Returns the protections that this machine does not permit: "namespaces",
+// "unprivileged_user", "resource_limits", "no_new_privileges", "landlock", "seccomp".
 std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket,
                                           bool own_namespaces);
 

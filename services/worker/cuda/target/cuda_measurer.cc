@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/id.h"
 #include "common/base/log.h"
+#include "common/base/secret_random.h"
 #include "common/base/status.h"
 
 namespace kernelcast::worker {
@@ -20,6 +21,12 @@ Profile NoProfile(std::string reason) {
   return profile;
 }
 
+bool LacksMemory(const absl::StatusOr<MeasureOutcome>& outcome) {
+  if (!outcome.ok()) return false;
+  const auto* const crash = std::get_if<Crash>(&*outcome);
+  return crash != nullptr && crash->cause == Crash::Cause::kMemoryLimit;
+}
+
 }  // namespace
 
 CudaMeasurer::~CudaMeasurer() { DropDevice(); }
@@ -31,19 +38,52 @@ void CudaMeasurer::DropRunner() {
 
 void CudaMeasurer::DropDevice() {
   if (device_ != nullptr) {
-    // What is freed below belongs to the context, which is some other thread's otherwise.
+    // What is freed below belongs to this context, and another one may be current on this thread.
     (void)device_->Bind();
   }
   DropRunner();
+  spares_.clear();
   prepared_.clear();
   kernels_.reset();
   device_.reset();
 }
 
+void CudaMeasurer::BeginRunners() {
+  // One for now and one spare.
+  const size_t wanted = runner_ != nullptr && runner_->alive() ? 1 : 2;
+  while (spares_.size() < wanted) {
+    auto begun = CudaRunner::Begin(options_.runner);
+    if (!begun.ok()) {
+      return;  // StartRunner reports why
+    }
+    spares_.push_back(*std::move(begun));
+  }
+}
+
 absl::Status CudaMeasurer::StartRunner(const CancelToken& cancel) {
   DropRunner();
+  while (!spares_.empty()) {
+    std::unique_ptr<CudaRunner> spare = std::move(spares_.front());
+    spares_.pop_front();
+    // A spare that has ended in the meantime is no error.
+    if (spare->AwaitStart(cancel).ok()) {
+      runner_ = std::move(spare);
+      return absl::OkStatus();
+    }
+    KC_RETURN_IF_ERROR(cancel.Check());
+  }
   KC_ASSIGN_OR_RETURN(runner_, CudaRunner::Start(options_.runner, cancel));
   return absl::OkStatus();
+}
+
+absl::Status CudaMeasurer::CheckDevice(const CancelToken& cancel) {
+  DropDevice();
+  const auto context = CudaDevice::Open(api_, ordinal_);
+  if (!context.ok() || !(*context)->Synchronize().ok()) {
+    return absl::UnavailableError(context.ok() ? "the device's context is lost"
+                                               : context.status().message());
+  }
+  return StartRunner(cancel);
 }
 
 absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
@@ -53,18 +93,30 @@ absl::Status CudaMeasurer::StartObjectRunner(CudaPreparedProblem& prepared,
   return prepared.AttachObject(*object_runner_, cancel);
 }
 
-absl::Status CudaMeasurer::PrepareDevice(const CudaPrograms& programs) {
+absl::StatusOr<CudaDevice*> CudaMeasurer::OpenDevice() {
   if (device_ != nullptr) {
     KC_RETURN_IF_ERROR(device_->Bind());
     if (device_->Synchronize().ok()) {
-      return absl::OkStatus();
+      return device_.get();
     }
     // A kernel of the judge or of an oracle has failed: the context is lost.
     DropDevice();
   }
-  KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(api_));
-  KC_ASSIGN_OR_RETURN(kernels_, JudgeKernels::Load(*device, programs.judge));
+  KC_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(api_, ordinal_));
+  prepared_bytes_ = options_.prepared_bytes;
+  if (prepared_bytes_ == 0) {
+    KC_ASSIGN_OR_RETURN(const uint64_t free_bytes, device->FreeBytes());
+    prepared_bytes_ = static_cast<uint64_t>(kPreparedShare * static_cast<double>(free_bytes));
+  }
   device_ = std::move(device);
+  return device_.get();
+}
+
+absl::Status CudaMeasurer::PrepareDevice(const CudaPrograms& programs) {
+  KC_RETURN_IF_ERROR(OpenDevice().status());
+  if (kernels_ == nullptr) {
+    KC_ASSIGN_OR_RETURN(kernels_, JudgeKernels::Load(*device_, programs.judge));
+  }
   return absl::OkStatus();
 }
 
@@ -75,10 +127,15 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::PrepareAnew(const Problem& pr
   KC_ASSIGN_OR_RETURN(
       auto prepared,
       CudaPreparedProblem::Make(problem, programs.oracle, programs.reference, options_.measure,
-                                *device_, *kernels_, *runner_, SecretSeed(), cancel));
+                                *device_, *kernels_, *runner_, options_.key(), cancel));
   Log(LogLevel::kDebug, "prepared a problem",
       {{"problem", problem.name},
        {"cases", prepared->cases().size()},
+       {"bytes", prepared->bytes()},
+       {"arrange_us", prepared->times().arrange_ns / 1000},
+       {"inputs_us", prepared->times().inputs_ns / 1000},
+       {"oracle_us", prepared->times().oracle_ns / 1000},
+       {"reference_us", prepared->times().reference_ns / 1000},
        {"prepare_us", (clock_.MonotonicNs() - start_ns) / 1000}});
   prepared_.push_front(std::move(prepared));
   attached_ = prepared_.front().get();
@@ -113,17 +170,38 @@ absl::StatusOr<CudaPreparedProblem*> CudaMeasurer::Prepare(const Problem& proble
   if (found != prepared_.end()) {
     prepared_.erase(found);
   }
-  while (std::ssize(prepared_) >= std::max(1, options_.prepared_problems)) {
+  for (;;) {
+    auto made = PrepareAnew(problem, programs, cancel);
+    if (made.ok()) {
+      DropBeyond(prepared_bytes_);
+      return made;
+    }
+    if (!absl::IsResourceExhausted(made.status()) || prepared_.empty()) {
+      return made;
+    }
+    // Other problems use the memory. Restart the runner too, because it keeps this problem's memory
+    // mapped.
     prepared_.pop_back();
+    KC_RETURN_IF_ERROR(StartRunner(cancel));
   }
-  auto made = PrepareAnew(problem, programs, cancel);
-  if (!absl::IsResourceExhausted(made.status()) || prepared_.empty()) {
-    return made;
+}
+
+bool CudaMeasurer::DropOldest() {
+  if (prepared_.size() < 2) {
+    return false;
   }
-  // Others are in the way; and what was mapped for this one stays mapped in the runner.
-  prepared_.clear();
-  KC_RETURN_IF_ERROR(StartRunner(cancel));
-  return PrepareAnew(problem, programs, cancel);
+  prepared_.pop_back();
+  return true;
+}
+
+void CudaMeasurer::DropBeyond(uint64_t bytes) {
+  const auto held = [this] {
+    uint64_t sum = 0;
+    for (const auto& prepared : prepared_) sum += prepared->bytes();
+    return sum;
+  };
+  while (held() > bytes && DropOldest()) {
+  }
 }
 
 absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
@@ -134,7 +212,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   auto prepared = Prepare(problem, programs, cancel);
   times_.prepare_ns += clock_.MonotonicNs() - start_ns;
   if (!prepared.ok()) {
-    // It may hold anything now.
+    // Its memory mappings are unknown now.
     DropRunner();
     return prepared.status();
   }
@@ -148,6 +226,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
   };
   const RenewRunners renew = [&]() -> absl::StatusOr<CudaRunners> {
     KC_RETURN_IF_ERROR(StartRunner(cancel));
+    KC_RETURN_IF_ERROR((*prepared)->Relocate());
     KC_RETURN_IF_ERROR((*prepared)->Attach(*runner_, cancel));
     attached_ = *prepared;
     if (hosted) {
@@ -156,8 +235,12 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     return runners();
   };
   auto outcome = JudgeCuda(**prepared, programs.candidate, level, *device_, *kernels_, runners(),
-                           renew, monitor_, cancel, times_.judge, clock_);
-  // With it goes whatever the candidate has left running.
+                           renew, monitor_, spread_, cancel, times_.judge, clock_);
+  if (runner_ != nullptr && !runner_->alive()) {
+    // The spares start while the driver ends what the lost runner has left running.
+    BeginRunners();
+  }
+  // This ends anything that the candidate has left running.
   object_runner_.reset();
   if (!outcome.ok() || runner_ == nullptr || !runner_->alive()) {
     DropRunner();
@@ -168,7 +251,7 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Judge(const Problem& problem,
     intact = fingerprint.ok() && *fingerprint == (*prepared)->base_fingerprint();
   }
   if (!intact) {
-    // Its inputs and outputs may not be what they should be.
+    // Its inputs and outputs may be damaged.
     attached_ = nullptr;
     DropRunner();
     prepared_.pop_front();
@@ -184,8 +267,13 @@ absl::StatusOr<MeasureOutcome> CudaMeasurer::Measure(const Problem& problem,
   absl::StatusOr<MeasureOutcome> outcome = absl::UnavailableError("not judged");
   for (int attempt = 0; attempt < kAttempts && absl::IsUnavailable(outcome.status()); ++attempt) {
     outcome = Judge(problem, programs, level, cancel);
+    // The workspace may fit once other prepared problems are dropped.
+    while (LacksMemory(outcome) && DropOldest()) {
+      DropBeyond(0);
+      outcome = Judge(problem, programs, level, cancel);
+    }
     if (absl::IsAborted(outcome.status())) {
-      // The judge's own context is lost, by nothing that the candidate could reach.
+      // The judge's own context is lost, which the candidate cannot cause.
       outcome = absl::UnavailableError(outcome.status().message());
     }
   }
@@ -200,7 +288,7 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
     return NoProfile("libcupti, a part of NVIDIA's toolkit, is not found");
   }
   if (programs.candidate.host_launched()) {
-    // Its process gives up what the profiler needs before any of its code runs.
+    // Its process drops what the profiler needs before any of its code runs.
     return NoProfile("candidates that launch from the host are not profiled");
   }
   KC_RETURN_IF_ERROR(PrepareDevice(programs));
@@ -209,7 +297,7 @@ absl::StatusOr<Profile> CudaMeasurer::ProfileCandidate(const Problem& problem,
     DropRunner();
     return prepared.status();
   }
-  // The profiler maps the problem's memory in its place; the runner stays warm.
+  // The profiler maps the problem's memory instead; the runner stays warm.
   const absl::Status detached = (*prepared)->Detach(*runner_, cancel);
   attached_ = nullptr;
   if (!detached.ok()) {

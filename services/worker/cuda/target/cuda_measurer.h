@@ -2,18 +2,23 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_MEASURER_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/secret_random.h"
 #include "common/domain/measurement.h"
 #include "common/domain/problem.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/options.h"
+#include "services/worker/core/speedup_interval.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/device_monitor.h"
@@ -28,48 +33,72 @@ namespace kernelcast::worker {
 struct CudaMeasurerOptions {
   MeasureOptions measure = CudaMeasureOptions();
   CudaRunnerOptions runner = {};
-  // Problems whose inputs and expected outputs are kept on the device.
-  int prepared_problems = 2;
-  // A runner is replaced by a fresh one after so many candidates.
+  // Device memory for prepared problems that are kept. 0: kPreparedShare of what is free when the
+  // device is opened. The problem in use is always kept.
+  uint64_t prepared_bytes = 0;
+  // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
   CudaProfileOptions profile = {};
+  // Key for the values and placement of each preparation; for tests.
+  std::function<SecretKey()> key = NewSecretKey;
 };
 
-// Compiled, all for the device.
+// Compiled programs for the device.
 struct CudaPrograms {
-  std::string judge;  // JudgeKernelsSource
+  std::vector<std::string> judge;  // JudgeModules(), in their order
   CudaProgram reference;
   CudaProgram oracle;
   CudaProgram candidate;
 };
 
-// Judges candidates on one device and keeps between them what is dear to make: a context, problems
-// that are prepared, and a runner that is warm. For one thread at a time, which holds the timing
-// lease; not always the same.
+// Judges candidates on one device. Between candidates it keeps what is expensive to create: a
+// context, prepared problems, a warm runner, and a spare for when a candidate has ended the runner.
+// Use from one thread at a time, under the timing lease. Threads may change, but no thread that has
+// started runners may end before the measurer.
 class CudaMeasurer {
  public:
-  // `api`, `monitor` and `clock` must outlive the measurer.
+  // The rest is for candidates' workspaces and for contexts.
+  static constexpr double kPreparedShare = 0.8;
+
+  // `api`, `monitor` and `clock` must outlive the measurer. `ordinal` is the device's number as the
+  // driver shows it to this process.
   CudaMeasurer(const CudaApi& api, DeviceMonitor& monitor, CudaMeasurerOptions options,
-               const Clock& clock = Clock::Real())
-      : api_(api), monitor_(monitor), options_(std::move(options)), clock_(clock) {}
+               const Clock& clock = Clock::Real(), int ordinal = 0)
+      : api_(api),
+        monitor_(monitor),
+        options_(std::move(options)),
+        clock_(clock),
+        ordinal_(ordinal),
+        spread_(options_.measure.spread) {}
   ~CudaMeasurer();
   CudaMeasurer(const CudaMeasurer&) = delete;
   CudaMeasurer& operator=(const CudaMeasurer&) = delete;
 
-  // Starts a runner ahead of the first candidate. UNAVAILABLE: it cannot use the device.
+  // Creates the context if there is none that works, and makes it current on the calling thread.
+  // The first candidate needs it. UNAVAILABLE: no context can be created.
+  [[nodiscard]] absl::StatusOr<CudaDevice*> OpenDevice();
+  // Peaks for rooflines. Call it before the first candidate.
+  void set_peaks(std::vector<DevicePeak> peaks) { options_.measure.peaks = std::move(peaks); }
+
+  // Begins to start a runner, which StartRunner then waits for, and a spare.
+  void BeginRunners();
+  // Starts a runner before the first candidate. UNAVAILABLE: it cannot use the device.
   [[nodiscard]] absl::Status StartRunner(const CancelToken& cancel);
 
-  // Errors are those of Target::Measure, and RESOURCE_EXHAUSTED where the problem is too large for
-  // the device. What came to harm without the candidate's doing is made anew, and the candidate
-  // judged once more, before it is UNAVAILABLE.
+  // Recreates the context and a runner. UNAVAILABLE: the device no longer works.
+  [[nodiscard]] absl::Status CheckDevice(const CancelToken& cancel);
+
+  // Returns the errors of Target::Measure, and RESOURCE_EXHAUSTED if the problem is too large for
+  // the device. If something fails through no fault of the candidate, recreates it and judges the
+  // candidate once more before it returns UNAVAILABLE.
   [[nodiscard]] absl::StatusOr<MeasureOutcome> Measure(const Problem& problem,
                                                        const CudaPrograms& programs,
                                                        MeasureLevel level,
                                                        const CancelToken& cancel);
 
-  // Profiles a candidate that Measure found to be ok, in a process of its own: those that time are
-  // never profiled. What keeps the profiler from its work is in the result; else errors as of
-  // Measure.
+  // Profiles a candidate that Measure found to be ok, in a separate process: processes that time
+  // are never profiled. A reason that prevents profiling is in the result; other errors are those
+  // of Measure.
   [[nodiscard]] absl::StatusOr<Profile> ProfileCandidate(const Problem& problem,
                                                          const CudaPrograms& programs,
                                                          const CancelToken& cancel);
@@ -90,22 +119,29 @@ class CudaMeasurer {
   absl::StatusOr<CudaPreparedProblem*> PrepareAnew(const Problem& problem,
                                                    const CudaPrograms& programs,
                                                    const CancelToken& cancel);
-  // A runner for a shared object, with what it works on.
+  // Drops the least recently used problem. Returns false if only the one in use is left.
+  bool DropOldest();
+  void DropBeyond(uint64_t bytes);
+  // Starts a runner for a shared object, with the memory that it works on.
   absl::Status StartObjectRunner(CudaPreparedProblem& prepared, const CancelToken& cancel);
   void DropRunner();
   void DropDevice();
 
   const CudaApi& api_;
   DeviceMonitor& monitor_;
-  const CudaMeasurerOptions options_;
+  CudaMeasurerOptions options_;
   const Clock& clock_;
+  const int ordinal_;
 
   std::unique_ptr<CudaDevice> device_;
+  uint64_t prepared_bytes_ = 0;
   std::unique_ptr<JudgeKernels> kernels_;
   std::list<std::unique_ptr<CudaPreparedProblem>> prepared_;  // most recently used first
   std::unique_ptr<CudaRunner> runner_;
-  std::unique_ptr<CudaRunner> object_runner_;  // of the candidate at hand, if it is host-launched
-  CudaPreparedProblem* attached_ = nullptr;    // whose arenas the runner has mapped
+  std::deque<std::unique_ptr<CudaRunner>> spares_;  // started, or starting
+  std::unique_ptr<CudaRunner> object_runner_;       // for the current host-launched candidate
+  CudaPreparedProblem* attached_ = nullptr;         // its arenas are mapped in the runner
+  RunnerSpread spread_;
   Times times_;
 };
 

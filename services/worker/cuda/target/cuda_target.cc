@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,12 +20,16 @@
 #include "services/worker/artifacts/artifact_cache.h"
 #include "services/worker/artifacts/compile_cache.h"
 #include "services/worker/core/launch_plan.h"
+#include "services/worker/core/roofline.h"
 #include "services/worker/cuda/api/cuda_toolkit.h"
 #include "services/worker/cuda/api/nvml_api.h"
 #include "services/worker/cuda/compiler/admission.h"
+#include "services/worker/cuda/compiler/kernel_parameters.h"
 #include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/device_peaks.h"
 #include "services/worker/cuda/judge/judge_kernels.h"
 #include "services/worker/cuda/probe/machine.h"
+#include "services/worker/cuda/target/gpu_selection.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -35,6 +42,12 @@ std::string DriverVersion(const NvmlApi& nvml) {
 }
 
 constexpr int64_t kProbeLimitNs = 10'000'000'000;
+// Other processes may hold a device's timing lease when this worker starts.
+constexpr int64_t kPeaksLimitNs = 5'000'000'000;
+// Number of compilers started in advance; the others start on demand.
+constexpr int kCompilersAhead = 32;
+// Number of problems whose programs are kept in memory. The artefact cache has them too.
+constexpr size_t kMaxTrusted = 256;
 
 }  // namespace
 
@@ -46,44 +59,126 @@ absl::StatusOr<std::unique_ptr<CudaTarget>> CudaTarget::Make(CudaTargetOptions o
   for (const std::string_view flag : AllowedCudaFlags()) {
     info.allowed_flags.emplace_back(flag);
   }
-  const auto facts = target->ProbeDevice();
-  absl::Status device = facts.status();
-  const absl::Status toolchain = target->ProbeToolchain(facts.ok() ? &*facts : nullptr, device);
+  absl::Status devices;
+  absl::Status toolchain;
+  int64_t driver_ns = 0;
+  int64_t toolchain_ns = 0;
+  {
+    // The driver starts slowly, so probe the toolchain at the same time.
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    const std::jthread beside([&] {
+      toolchain = target->ProbeToolchain();
+      toolchain_ns = Clock::Real().MonotonicNs() - start_ns;
+    });
+    devices = target->ProbeDevices();
+    driver_ns = Clock::Real().MonotonicNs() - start_ns;
+  }
+  if (absl::IsInvalidArgument(devices)) return devices;
   info.can_compile = toolchain.ok();
   if (!toolchain.ok()) {
     if (absl::IsInternal(toolchain)) return toolchain;
     info.unavailable_reason = absl::StrCat("cannot compile: ", toolchain.message());
     return target;
   }
-  if (!device.ok()) {
-    info.unavailable_reason = absl::StrCat("cannot measure: ", device.message());
-    return target;
+  if (devices.ok()) devices = target->FitArchitectures();
+  if (devices.ok()) {
+    // Compile what the first candidates need.
+    target->ahead_ = std::thread([target = target.get()] {
+      const std::jthread compilers(
+          [target] { target->compiler_->StartProcesses(kCompilersAhead, target->stopping_); });
+      for (const std::string& architecture : target->Architectures()) {
+        (void)target->CompileJudge(architecture, target->stopping_);
+      }
+    });
+    const int64_t start_ns = Clock::Real().MonotonicNs();
+    devices = target->OpenDevices();
+    if (absl::IsInternal(devices)) return devices;
+    Log(LogLevel::kDebug, "opened the devices",
+        {{"driver_us", driver_ns / 1000},
+         {"toolchain_us", toolchain_ns / 1000},
+         {"devices_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
   }
-  KC_ASSIGN_OR_RETURN(
-      target->lease_,
-      TimingLease::Open(target->options_.lease_directory.empty()
-                            ? ""
-                            : absl::StrCat(target->options_.lease_directory, "/kernelcast-",
-                                           info.device.uuid, ".lock")));
-  CudaMeasurerOptions measurer;
-  measurer.measure = target->options_.measure;
-  measurer.runner.path = absl::StrCat(target->options_.program_folder, "/kernelcast-cuda-runner");
-  measurer.runner.object_uid = target->options_.untrusted_uid;
-  measurer.runner.object_memory_bytes = target->options_.host_memory_bytes;
-  measurer.prepared_problems = target->options_.prepared_problems;
-  measurer.candidates_per_runner = target->options_.candidates_per_runner;
-  measurer.runner.library_folder = target->cublas_folder_;
-  measurer.profile.cupti_library = target->cupti_library_;
-  target->measurer_ =
-      std::make_unique<CudaMeasurer>(*target->api_, *target->monitor_, std::move(measurer));
-  if (const absl::Status started = target->measurer_->StartRunner(CancelToken()); !started.ok()) {
-    info.unavailable_reason = absl::StrCat("cannot measure: ", started.message());
+  if (!devices.ok()) {
+    target->StopAhead();
+    target->devices_.clear();
+    info.unavailable_reason = absl::StrCat("cannot measure: ", devices.message());
     return target;
   }
   target->ProbeRunnerSandbox();
   info.can_measure = true;
   target->ProbeCounters();
   return target;
+}
+
+absl::Status CudaTarget::OpenDevices() {
+  KC_ASSIGN_OR_RETURN(const int count, CountDevices(*api_));
+  for (const auto& device : devices_) {
+    const std::string& folder = options_.lease_directory;
+    KC_ASSIGN_OR_RETURN(
+        device->lease,
+        TimingLease::Open(folder.empty() ? ""
+                                         : absl::StrCat(folder, "/kernelcast-",
+                                                        device->facts.info.uuid, ".lock")));
+    CudaMeasurerOptions measurer;
+    measurer.measure = options_.measure;
+    measurer.runner.path = absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner");
+    measurer.runner.visible_device =
+        VisibleDevice(device->ordinal, count, std::getenv("CUDA_VISIBLE_DEVICES"));
+    measurer.runner.object_uid = options_.untrusted_uid;
+    measurer.runner.object_memory_bytes = options_.host_memory_bytes;
+    measurer.runner.library_folder = cublas_folder_;
+    measurer.prepared_bytes = options_.prepared_bytes;
+    measurer.candidates_per_runner = options_.candidates_per_runner;
+    measurer.profile.cupti_library = cupti_library_;
+    device->measurer = std::make_unique<CudaMeasurer>(*api_, *device->monitor, std::move(measurer),
+                                                      Clock::Real(), device->ordinal);
+    // Runners end with the thread that starts them. All start now: creating a context later would
+    // slow the first preparations and disturb the first timings.
+    device->measurer->BeginRunners();
+  }
+  {
+    std::vector<std::jthread> probes;
+    for (const auto& device : devices_) {
+      probes.emplace_back([this, device = device.get()] { ProbePeaks(*device); });
+    }
+  }
+  absl::Status first = absl::OkStatus();
+  size_t working = 0;
+  for (const auto& device : devices_) {
+    absl::Status started = device->measurer->StartRunner(CancelToken());
+    if (started.ok()) {
+      ++working;
+      continue;
+    }
+    if (devices_.size() > 1) NoteFailure(*device, started);
+    first.Update(std::move(started));
+  }
+  info_.peaks = devices_.front()->peaks;
+  return working > 0 ? absl::OkStatus() : first;
+}
+
+void CudaTarget::ProbePeaks(Device& device) {
+  const auto probe = [&]() -> absl::Status {
+    KC_ASSIGN_OR_RETURN(CudaDevice* const opened, device.measurer->OpenDevice());
+    KC_ASSIGN_OR_RETURN(DeviceClocks clocks, ReadClocks(*api_, opened->device()));
+    FillClocks(*device.monitor, clocks);
+    device.peaks = PeaksOf(clocks);
+    const std::lock_guard lock(copying_);
+    const CancelToken limit(Clock::Real().MonotonicNs() + kPeaksLimitNs);
+    KC_ASSIGN_OR_RETURN(DevicePeak copy, MeasureCopy(*opened, *device.lease, limit));
+    // For devices that do not report their memory's clock.
+    if (MemoryPeak(device.peaks, 0) == nullptr) {
+      device.peaks.push_back(copy);
+      device.peaks.back().name = std::string(kMemoryPeak);
+    }
+    device.peaks.push_back(std::move(copy));
+    return absl::OkStatus();
+  };
+  if (const absl::Status probed = probe(); !probed.ok()) {
+    Log(LogLevel::kWarning, "the device's peaks are not all known",
+        {{"gpu", device.ordinal}, {"reason", std::string(probed.message())}});
+  }
+  device.measurer->set_peaks(device.peaks);
 }
 
 void CudaTarget::ProbeCounters() {
@@ -94,22 +189,69 @@ void CudaTarget::ProbeCounters() {
   }
 }
 
-absl::StatusOr<DeviceFacts> CudaTarget::ProbeDevice() {
+absl::Status CudaTarget::ProbeDevices() {
   KC_ASSIGN_OR_RETURN(api_, LoadCudaApi());
-  KC_ASSIGN_OR_RETURN(DeviceFacts facts, DescribeDevice(*api_));
-  info_.device = facts.info;
+  KC_ASSIGN_OR_RETURN(const int count, CountDevices(*api_));
+  std::vector<DeviceFacts> shown(static_cast<size_t>(count));
+  std::vector<std::string> uuids;
+  absl::Status unfit = absl::OkStatus();
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    auto facts = DescribeDevice(*api_, ordinal);
+    if (facts.ok()) {
+      shown[static_cast<size_t>(ordinal)] = *std::move(facts);
+    } else {
+      Log(LogLevel::kWarning, "a GPU cannot be used",
+          {{"gpu", ordinal}, {"reason", std::string(facts.status().message())}});
+      unfit.Update(facts.status());
+    }
+    uuids.push_back(shown[static_cast<size_t>(ordinal)].info.uuid);
+  }
   const auto nvml = LoadNvmlApi();
-  if (nvml.ok()) {
-    info_.device.driver_version = DriverVersion(**nvml);
-  } else {
-    Log(LogLevel::kWarning, "clocks and temperatures are not watched",
+  if (!nvml.ok()) {
+    Log(LogLevel::kWarning, "clocks and temperatures are not monitored",
         {{"reason", std::string(nvml.status().message())}});
   }
-  monitor_ = std::make_unique<DeviceMonitor>(nvml.ok() ? *nvml : nullptr, info_.device.uuid);
-  return facts;
+  KC_ASSIGN_OR_RETURN(const std::vector<int> chosen, SelectGpus(options_.gpus, uuids));
+  for (const int ordinal : chosen) {
+    if (uuids[static_cast<size_t>(ordinal)].empty()) continue;
+    auto device = std::make_unique<Device>();
+    device->ordinal = ordinal;
+    device->facts = shown[static_cast<size_t>(ordinal)];
+    if (nvml.ok()) device->facts.info.driver_version = DriverVersion(**nvml);
+    device->monitor =
+        std::make_unique<DeviceMonitor>(nvml.ok() ? *nvml : nullptr, device->facts.info.uuid);
+    devices_.push_back(std::move(device));
+  }
+  if (devices_.empty()) {
+    return chosen.empty() ? absl::UnavailableError("--gpus names none") : unfit;
+  }
+  info_.device = devices_[0]->facts.info;
+  return absl::OkStatus();
 }
 
-absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status& fits) {
+absl::Status CudaTarget::FitArchitectures() {
+  absl::Status unfit = absl::OkStatus();
+  std::erase_if(devices_, [&](const std::unique_ptr<Device>& device) {
+    const auto own = compiler_->toolchain().ArchitectureOf(device->facts.compute_capability_major,
+                                                           device->facts.compute_capability_minor);
+    device->architecture = own.value_or("");
+    if (own && (options_.architecture.empty() || own == options_.architecture)) return false;
+    absl::Status status = absl::FailedPreconditionError(
+        absl::StrCat("compiles for ",
+                     options_.architecture.empty() ? "known architectures" : options_.architecture,
+                     ", and the device is ", own.value_or("none that this toolkit knows")));
+    Log(LogLevel::kWarning, "a GPU cannot be used",
+        {{"gpu", device->ordinal}, {"reason", std::string(status.message())}});
+    unfit.Update(std::move(status));
+    return true;
+  });
+  if (devices_.empty()) return unfit;
+  info_.device = devices_[0]->facts.info;
+  info_.architecture = devices_[0]->architecture;
+  return absl::OkStatus();
+}
+
+absl::Status CudaTarget::ProbeToolchain() {
   KC_ASSIGN_OR_RETURN(const CudaToolkit toolkit,
                       FindCudaToolkit(CudaHomes(options_.cuda_home, options_.program_folder)));
   KC_ASSIGN_OR_RETURN(auto artifacts,
@@ -126,26 +268,51 @@ absl::Status CudaTarget::ProbeToolchain(const DeviceFacts* device, absl::Status&
   cublas_folder_ = std::filesystem::path(toolkit.cublas_library).parent_path().string();
   info_.missing_protections = compiler_->missing_protections();
   ProbeNvcc(toolkit);
-  const CudaToolchain& toolchain = compiler_->toolchain();
-  std::optional<std::string> own;
-  if (device != nullptr) {
-    own = toolchain.ArchitectureOf(device->compute_capability_major,
-                                   device->compute_capability_minor);
-  }
-  info_.architecture = !options_.architecture.empty()
-                           ? options_.architecture
-                           : own.value_or(std::string(kDefaultArchitecture));
-  if (device != nullptr && own != info_.architecture) {
-    fits = absl::FailedPreconditionError(
-        absl::StrCat("compiles for ", info_.architecture, ", and the device is ",
-                     own.value_or("none that this toolkit knows")));
-  }
-  const std::vector<std::string>& known = toolchain.architectures;
+  info_.architecture =
+      options_.architecture.empty() ? std::string(kDefaultArchitecture) : options_.architecture;
+  const std::vector<std::string>& known = compiler_->toolchain().architectures;
   if (std::find(known.begin(), known.end(), info_.architecture) == known.end()) {
     return absl::UnavailableError(
         absl::StrCat("this toolkit does not compile for ", info_.architecture));
   }
   return absl::OkStatus();
+}
+
+TargetInfo CudaTarget::Describe() const {
+  TargetInfo info = info_;
+  const std::lock_guard lock(mutex_);
+  for (const auto& device : devices_) {
+    info.devices.push_back({device->facts.info, device->architecture, device->failure.empty(),
+                            device->failure, device->peaks});
+  }
+  const auto failed = [](const TargetDevice& device) { return !device.can_measure; };
+  if (!info.devices.empty() && std::all_of(info.devices.begin(), info.devices.end(), failed)) {
+    info.can_measure = false;
+    info.unavailable_reason = absl::StrCat("cannot measure: ", info.devices[0].unavailable_reason);
+  }
+  return info;
+}
+
+void CudaTarget::NoteFailure(Device& device, const absl::Status& status) {
+  Log(LogLevel::kError, "a GPU has failed, and is tried again from time to time",
+      {{"gpu", device.ordinal},
+       {"uuid", device.facts.info.uuid},
+       {"reason", std::string(status.message())}});
+  const std::lock_guard lock(mutex_);
+  device.failure = std::string(status.message());
+}
+
+bool CudaTarget::Revive(size_t number) {
+  Device& device = *devices_.at(number);
+  const CancelToken cancel;
+  const auto held = device.lease->Acquire(cancel);
+  if (!held.ok() || !device.measurer->CheckDevice(cancel).ok()) {
+    return false;
+  }
+  Log(LogLevel::kInfo, "a GPU that had failed measures again", {{"gpu", device.ordinal}});
+  const std::lock_guard lock(mutex_);
+  device.failure.clear();
+  return true;
 }
 
 void CudaTarget::ProbeNvcc(const CudaToolkit& toolkit) {
@@ -154,6 +321,9 @@ void CudaTarget::ProbeNvcc(const CudaToolkit& toolkit) {
   options.host_compiler = options_.host_compiler;
   options.work_directory = options_.cache_directory;
   options.include_directories = options_.include_directories;
+  options.sandbox.program =
+      CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"));
+  options.sandbox.uid = options_.untrusted_uid;
   auto made = NvccCompiler::Make(std::move(options), *cache_);
   if (made.ok()) {
     nvcc_ = *std::move(made);
@@ -169,7 +339,7 @@ void CudaTarget::ProbeRunnerSandbox() {
                 absl::StrCat(options_.untrusted_uid)};
   const auto spawned = ChildProcess::Spawn(child);
   if (!spawned.ok()) {
-    return;  // starting a runner says why
+    return;  // starting a runner reports why
   }
   const ChildExit exit = (*spawned)->Wait(kProbeLimitNs);
   for (const auto name : absl::StrSplit(exit.output, '\n', absl::SkipEmpty())) {
@@ -180,9 +350,35 @@ void CudaTarget::ProbeRunnerSandbox() {
   }
 }
 
+const CudaTarget::Device* CudaTarget::FindModel(const std::string& device_model) const {
+  for (const auto& device : devices_) {
+    if (device_model.empty() || device->facts.info.model == device_model) return device.get();
+  }
+  return nullptr;
+}
+
 absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
                                                   const Candidate& candidate,
                                                   const CancelToken& cancel) {
+  return CompileFor("", problem, candidate, cancel);
+}
+
+absl::StatusOr<CompileResult> CudaTarget::CompileFor(const std::string& device_model,
+                                                     const Problem& problem,
+                                                     const Candidate& candidate,
+                                                     const CancelToken& cancel) {
+  KC_RETURN_IF_ERROR(CheckModel(info_, FindModel(device_model) != nullptr ? "" : device_model));
+  const Device* const device = FindModel(device_model);
+  return CompileOn(device == nullptr ? info_.device.model : device->facts.info.model,
+                   device == nullptr ? info_.architecture : device->architecture, problem,
+                   candidate, cancel);
+}
+
+absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_model,
+                                                    const std::string& architecture,
+                                                    const Problem& problem,
+                                                    const Candidate& candidate,
+                                                    const CancelToken& cancel) {
   const bool hosted = candidate.kind == CandidateKind::kHostNative;
   if (!hosted && candidate.kind != CandidateKind::kDeviceCuda) {
     return absl::InvalidArgumentError(
@@ -201,7 +397,7 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
         absl::StrCat("problem ", problem.name, " has no reference for target cuda"));
   }
   if (hosted) {
-    return nvcc_->Compile(candidate.source, candidate.flags, info_.architecture, cancel);
+    return nvcc_->Compile(candidate.source, candidate.flags, architecture, cancel);
   }
   const absl::Status plans = CheckPlans(problem, target->second, candidate.launches,
                                         candidate.workspace_bytes, candidate.tunables);
@@ -213,15 +409,25 @@ absl::StatusOr<CompileResult> CudaTarget::Compile(const Problem& problem,
   KC_ASSIGN_OR_RETURN(CompileResult result,
                       compiler_->Compile(candidate.source, candidate.flags,
                                          LaunchShapesOf(candidate.launches, candidate.tunables),
-                                         info_.architecture, cancel));
+                                         architecture, cancel));
   if (auto* success = std::get_if<CompileSuccess>(&result.result)) {
-    KC_RETURN_IF_ERROR(AddSimulations(problem, target->second, candidate, cancel, *success));
+    KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
+                        PlanLaunches(problem, candidate.launches, candidate.workspace_bytes,
+                                     candidate.tunables, target->second.bench_shapes.front()));
+    if (auto wrong = CheckArguments(candidate.launches, plan, ReadSignatures(success->ptx))) {
+      CompileResult refused;
+      refused.result = CompileError{CompileStage::kAdmission, *std::move(wrong)};
+      return refused;
+    }
+    KC_RETURN_IF_ERROR(AddSimulations(problem, target->second, candidate, device_model,
+                                      architecture, cancel, *success));
   }
   return result;
 }
 
 absl::Status CudaTarget::AddSimulations(const Problem& problem, const ProblemTarget& target,
-                                        const Candidate& candidate, const CancelToken& cancel,
+                                        const Candidate& candidate, const std::string& device_model,
+                                        const std::string& architecture, const CancelToken& cancel,
                                         CompileSuccess& success) {
   KC_ASSIGN_OR_RETURN(const Cubin cubin, ReadCubin(success.artifact.content));
   std::vector<SimulationPlan> plans;
@@ -231,34 +437,50 @@ absl::Status CudaTarget::AddSimulations(const Problem& problem, const ProblemTar
                                        candidate.tunables, shape, cubin));
     plans.push_back(std::move(plan));
   }
+  std::vector<SimulationPlan> checks;
+  for (const AxisValues& shape : ShapesToCheck(problem, target)) {
+    absl::StatusOr<SimulationPlan> plan = PlanSimulation(
+        problem, candidate.launches, candidate.workspace_bytes, candidate.tunables, shape, cubin);
+    if (plan.ok()) checks.push_back(*std::move(plan));
+  }
   const std::string ptx = std::move(success.ptx);
   success.ptx.clear();
-  KC_ASSIGN_OR_RETURN(
-      success.facts.simulations,
-      compiler_->Simulate(ptx, std::move(plans), info_.device.model, info_.architecture, cancel));
+  KC_ASSIGN_OR_RETURN(success.facts.simulations,
+                      compiler_->Simulate(ptx, std::move(plans), std::move(checks), device_model,
+                                          architecture, cancel));
   return absl::OkStatus();
 }
 
 absl::StatusOr<CompileResult> CudaTarget::CompileReference(const Problem& problem,
                                                            const CancelToken& cancel) {
+  return CompileReferenceFor("", problem, cancel);
+}
+
+absl::StatusOr<CompileResult> CudaTarget::CompileReferenceFor(const std::string& device_model,
+                                                              const Problem& problem,
+                                                              const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(const Candidate reference, ReferenceCandidate(problem, kCudaTargetName));
-  return Compile(problem, reference, cancel);
+  return CompileFor(device_model, problem, reference, cancel);
 }
 
 absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const Artifact& sent) {
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
   }
+  TargetInfo info = info_;
+  for (const auto& device : devices_) {
+    if (device->architecture == sent.architecture) info.architecture = sent.architecture;
+  }
   std::string id;
   if (candidate.kind != CandidateKind::kHostNative) {
-    id = compiler_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
+    id = compiler_->ArtifactId(candidate.source, candidate.flags, info.architecture);
   } else if (nvcc_ != nullptr) {
-    id = nvcc_->ArtifactId(candidate.source, candidate.flags, info_.architecture);
+    id = nvcc_->ArtifactId(candidate.source, candidate.flags, info.architecture);
   } else {
     return absl::UnimplementedError(
         absl::StrCat("cannot tell which object belongs to the candidate: ", no_nvcc_reason_));
   }
-  KC_RETURN_IF_ERROR(CheckSent(info_, id, sent));
+  KC_RETURN_IF_ERROR(CheckSent(info, id, sent));
   if (!sent.content.empty()) {
     return sent;
   }
@@ -271,11 +493,12 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
 
 absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& program,
                                                        const std::string& what,
+                                                       const std::string& architecture,
                                                        const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(
       const CompileResult compiled,
       compiler_->Compile(program.source, program.flags, LaunchShapesOf(program.launches, {}),
-                         info_.architecture, cancel));
+                         architecture, cancel));
   if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the ", what, " does not compile: ", error->log.substr(0, 2000)));
@@ -286,27 +509,100 @@ absl::StatusOr<CudaProgram> CudaTarget::CompileTrusted(const KernelProgram& prog
                      {}};
 }
 
-absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Problem& problem,
-                                                    const Candidate& candidate,
-                                                    const Artifact& artifact,
-                                                    const CancelToken& cancel) {
-  if (!info_.can_measure) {
-    return absl::UnimplementedError(info_.unavailable_reason);
+absl::StatusOr<std::vector<std::string>> CudaTarget::CompileJudge(const std::string& architecture,
+                                                                  const CancelToken& cancel) {
+  const std::vector<JudgeModule> modules = JudgeModules();
+  std::vector<absl::StatusOr<CudaProgram>> compiled(modules.size());
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < modules.size(); ++i) {
+      threads.emplace_back([&, i] {
+        KernelProgram judge;
+        judge.source = modules[i].source;
+        compiled[i] = CompileTrusted(judge, "judge", architecture, cancel);
+      });
+    }
+  }
+  std::vector<std::string> cubins;
+  for (absl::StatusOr<CudaProgram>& program : compiled) {
+    KC_RETURN_IF_ERROR(program.status());
+    cubins.push_back(std::move(program->cubin));
+  }
+  return cubins;
+}
+
+absl::StatusOr<std::shared_ptr<const CudaPrograms>> CudaTarget::TrustedPrograms(
+    const Problem& problem, const std::string& architecture, const CancelToken& cancel) {
+  const std::string key = absl::StrCat(problem.problem_id, "/", architecture);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = trusted_.find(key); found != trusted_.end()) return found->second;
   }
   const auto target = problem.targets.find(kCudaTargetName);
   if (target == problem.targets.end() || !target->second.oracle) {
     return absl::FailedPreconditionError(
         absl::StrCat("problem ", problem.name, " has no reference or no oracle for target cuda"));
   }
-  KernelProgram judge;
-  judge.source = std::string(JudgeKernelsSource());
-  CudaPrograms programs;
-  KC_ASSIGN_OR_RETURN(CudaProgram judge_program, CompileTrusted(judge, "judge", cancel));
-  programs.judge = std::move(judge_program.cubin);
-  KC_ASSIGN_OR_RETURN(programs.reference,
-                      CompileTrusted(target->second.reference, "problem's reference", cancel));
-  KC_ASSIGN_OR_RETURN(programs.oracle,
-                      CompileTrusted(*target->second.oracle, "problem's oracle", cancel));
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  absl::StatusOr<std::vector<std::string>> judge;
+  absl::StatusOr<CudaProgram> reference;
+  absl::StatusOr<CudaProgram> oracle;
+  {
+    const std::jthread with_judge([&] { judge = CompileJudge(architecture, cancel); });
+    const std::jthread with_reference([&] {
+      reference =
+          CompileTrusted(target->second.reference, "problem's reference", architecture, cancel);
+    });
+    oracle = CompileTrusted(*target->second.oracle, "problem's oracle", architecture, cancel);
+  }
+  KC_RETURN_IF_ERROR(judge.status());
+  KC_RETURN_IF_ERROR(reference.status());
+  KC_RETURN_IF_ERROR(oracle.status());
+  Log(LogLevel::kDebug, "compiled the judge, reference and oracle of a problem",
+      {{"problem", problem.name},
+       {"architecture", architecture},
+       {"compile_us", (Clock::Real().MonotonicNs() - start_ns) / 1000}});
+  // Shared by the measurements that use it.
+  auto programs = std::make_shared<CudaPrograms>();
+  programs->judge = *std::move(judge);
+  programs->reference = *std::move(reference);
+  programs->oracle = *std::move(oracle);
+  const std::lock_guard lock(mutex_);
+  if (trusted_.size() >= kMaxTrusted) trusted_.clear();
+  trusted_[key] = programs;
+  return std::shared_ptr<const CudaPrograms>(std::move(programs));
+}
+
+std::set<std::string> CudaTarget::Architectures() const {
+  std::set<std::string> architectures;
+  for (const auto& device : devices_) architectures.insert(device->architecture);
+  return architectures;
+}
+
+void CudaTarget::StopAhead() {
+  stopping_.Cancel();
+  if (ahead_.joinable()) ahead_.join();
+}
+
+CudaTarget::~CudaTarget() { StopAhead(); }
+
+void CudaTarget::Announce(const Problem& problem, const CancelToken& cancel) {
+  for (const std::string& architecture : Architectures()) {
+    // Measuring reports the error.
+    (void)TrustedPrograms(problem, architecture, cancel);
+  }
+}
+
+absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Device& device, const Problem& problem,
+                                                    const Candidate& candidate,
+                                                    const Artifact& artifact,
+                                                    const CancelToken& cancel) {
+  if (artifact.architecture != device.architecture) {
+    return absl::FailedPreconditionError(absl::StrCat("the artefact is for ", artifact.architecture,
+                                                      "; the device is ", device.architecture));
+  }
+  KC_ASSIGN_OR_RETURN(const auto trusted, TrustedPrograms(problem, device.architecture, cancel));
+  CudaPrograms programs = *trusted;
   if (candidate.kind == CandidateKind::kHostNative) {
     programs.candidate.object = artifact.content;
   } else {
@@ -319,23 +615,45 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Problem& problem,
 absl::StatusOr<Measurement> CudaTarget::Measure(const Problem& problem, const Candidate& candidate,
                                                 const Artifact& artifact, MeasureLevel level,
                                                 const CancelToken& cancel) {
+  return MeasureOn(0, problem, candidate, artifact, level, cancel);
+}
+
+absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& problem,
+                                                  const Candidate& candidate,
+                                                  const Artifact& artifact, MeasureLevel level,
+                                                  const CancelToken& cancel) {
+  if (!info_.can_measure) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  Device& device = *devices_.at(number);
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
-                      CompileAll(problem, candidate, artifact, cancel));
-  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
+                      CompileAll(device, problem, candidate, artifact, cancel));
+  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
   const int64_t start_ns = Clock::Real().MonotonicNs();
-  auto outcome = measurer_->Measure(problem, programs, level, cancel);
-  last_times_ = measurer_->times().judge;
+  CudaMeasurer& measurer = *device.measurer;
+  auto outcome = measurer.Measure(problem, programs, level, cancel);
+  device.last_times = measurer.times().judge;
+  if (absl::IsUnavailable(outcome.status()) && cancel.Check().ok()) {
+    if (const absl::Status works = measurer.CheckDevice(cancel); absl::IsUnavailable(works)) {
+      NoteFailure(device, works);
+    }
+  }
   KC_RETURN_IF_ERROR(outcome.status());
+  KC_RETURN_IF_ERROR(held.Check());
   Measurement measurement = RecordOf(info_, options_.worker_id, kCudaProtocolVersion, candidate,
                                      artifact, level, start_ns, *std::move(outcome));
+  measurement.device = device.facts.info;
+  measurement.preparation_time_ns = measurer.times().prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",
       {{"candidate_id", candidate.candidate_id},
+       {"gpu", device.ordinal},
        {"outcome", OutcomeName(measurement.outcome)},
-       {"prepare_us", measurer_->times().prepare_ns / 1000},
-       {"load_us", last_times_.load_ns / 1000},
-       {"check_us", last_times_.check_ns / 1000},
-       {"timing_us", last_times_.timing_ns / 1000},
-       {"fresh_us", last_times_.fresh_ns / 1000}});
+       {"prepare_us", measurer.times().prepare_ns / 1000},
+       {"load_us", device.last_times.load_ns / 1000},
+       {"check_us", device.last_times.check_ns / 1000},
+       {"timing_us", device.last_times.timing_ns / 1000},
+       {"fresh_us", device.last_times.fresh_ns / 1000},
+       {"all_us", measurement.device_time_ns / 1000}});
   return measurement;
 }
 
@@ -343,12 +661,23 @@ absl::StatusOr<Profile> CudaTarget::ProfileCandidate(const Problem& problem,
                                                      const Candidate& candidate,
                                                      const Artifact& artifact,
                                                      const CancelToken& cancel) {
+  return ProfileOn(0, problem, candidate, artifact, cancel);
+}
+
+absl::StatusOr<Profile> CudaTarget::ProfileOn(size_t number, const Problem& problem,
+                                              const Candidate& candidate, const Artifact& artifact,
+                                              const CancelToken& cancel) {
+  if (!info_.can_measure) {
+    return absl::UnimplementedError(info_.unavailable_reason);
+  }
+  Device& device = *devices_.at(number);
   KC_ASSIGN_OR_RETURN(const CudaPrograms programs,
-                      CompileAll(problem, candidate, artifact, cancel));
-  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, lease_->Acquire(cancel));
-  auto profile = measurer_->ProfileCandidate(problem, programs, cancel);
+                      CompileAll(device, problem, candidate, artifact, cancel));
+  KC_ASSIGN_OR_RETURN(const TimingLease::Held held, device.lease->Acquire(cancel));
+  auto profile = device.measurer->ProfileCandidate(problem, programs, cancel);
   Log(LogLevel::kDebug, "profiled a candidate",
       {{"candidate_id", candidate.candidate_id},
+       {"gpu", device.ordinal},
        {"device_time_us", profile.ok() ? profile->device_time_ns / 1000 : 0},
        {"unavailable_reason",
         profile.ok() ? profile->unavailable_reason : std::string(profile.status().message())}});

@@ -2,8 +2,12 @@
 #define KERNELCAST_SERVICES_WORKER_CUDA_TARGET_CUDA_TARGET_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +16,7 @@
 #include "services/worker/core/target.h"
 #include "services/worker/cuda/api/cuda_api.h"
 #include "services/worker/cuda/compiler/cuda_compiler.h"
+#include "services/worker/cuda/judge/device.h"
 #include "services/worker/cuda/judge/device_monitor.h"
 #include "services/worker/cuda/judge/judge.h"
 #include "services/worker/cuda/nvcc/nvcc_compiler.h"
@@ -21,52 +26,63 @@
 namespace kernelcast::worker {
 
 struct CudaTargetOptions {
-  // Where NVIDIA's toolkit is; empty: it is looked for.
+  // Folder of NVIDIA's toolkit; empty: search for it.
   std::string cuda_home;
-  // Of this program; what it starts is beside it, and a toolkit may be in ../cuda.
+  // Folder of this program and of the programs that it starts. A toolkit may be in ../cuda.
   std::string program_folder;
-  // What to compile for where there is no device, or for others; empty: the device's own, or
-  // kDefaultArchitecture.
+  // GPUs to measure on, among those that the driver shows; see SelectGpus.
+  std::string gpus = "all";
+  // Architecture to compile for; empty: that of the device, or kDefaultArchitecture if there is
+  // none.
   std::string architecture;
   std::string cache_directory;
   int64_t max_cache_bytes = int64_t{1} << 30;
   int compile_processes = 1;
-  // For candidates that launch from the host: the C++ compiler beside nvcc, and the
-  // folders that hold kernelcast/candidate.h.
+  // For candidates that launch from the host: the C++ compiler used with nvcc, and the folders that
+  // contain kernelcast/candidate.h.
   std::string host_compiler = "g++";
   std::vector<std::string> include_directories;
-  // User that compilers, and runners of host code, become where the worker is root; 0: they stay
-  // root.
+  // User of compilers and of runners of host code when the worker is root; 0: stay root.
   uint32_t untrusted_uid = 0;
-  // What a candidate's host code may take of the host's memory.
+  // Limit of host memory for a candidate's host code.
   int64_t host_memory_bytes = int64_t{4} << 30;
-  // Locks of the timing leases of this machine's devices are DIRECTORY/kernelcast-UUID.lock; "":
-  // this process only.
+  // The timing lease of each device is locked by DIRECTORY/kernelcast-UUID.lock. "": leases cover
+  // only this process.
   std::string lease_directory;
   std::string worker_id;
   MeasureOptions measure = CudaMeasureOptions();
-  // Problems whose inputs and expected outputs are kept on the device.
-  int prepared_problems = 2;
-  // A runner is replaced by a fresh one after so many candidates.
+  // Per device; see CudaMeasurerOptions::prepared_bytes.
+  uint64_t prepared_bytes = 0;
+  // A runner is replaced after this many candidates.
   int candidates_per_runner = 200;
 };
 
-// Candidates of device CUDA, and those that launch it from the host where there is an nvcc, for the
-// first device that the driver shows this process. Without a device it compiles for those that have
-// one; without a toolkit it does nothing, and says why.
+// Target for device CUDA candidates, and for host-launched ones if there is an nvcc. Measures on
+// all devices that the driver shows this process, or on the chosen ones. Each device has its own
+// timing lease and runners; if one fails, the others continue. Compilers and artefacts are shared.
+// Without a device it only compiles. Without a toolkit it does nothing, and Describe says why.
 class CudaTarget final : public Target {
  public:
   static constexpr std::string_view kDefaultArchitecture = "sm_90a";
 
-  // UNAVAILABLE: the cache folder cannot be used. INTERNAL: the lease file cannot. What else is
-  // missing is said by Describe.
+  // UNAVAILABLE: the cache folder is unusable. INTERNAL: the lease file is unusable. Describe
+  // reports anything else that is missing.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<CudaTarget>> Make(CudaTargetOptions options);
 
-  TargetInfo Describe() const override { return info_; }
+  ~CudaTarget() override;
+
+  TargetInfo Describe() const override;
   absl::StatusOr<CompileResult> Compile(const Problem& problem, const Candidate& candidate,
                                         const CancelToken& cancel) override;
   absl::StatusOr<CompileResult> CompileReference(const Problem& problem,
                                                  const CancelToken& cancel) override;
+  absl::StatusOr<CompileResult> CompileFor(const std::string& device_model, const Problem& problem,
+                                           const Candidate& candidate,
+                                           const CancelToken& cancel) override;
+  absl::StatusOr<CompileResult> CompileReferenceFor(const std::string& device_model,
+                                                    const Problem& problem,
+                                                    const CancelToken& cancel) override;
+  void Announce(const Problem& problem, const CancelToken& cancel) override;
   absl::StatusOr<Artifact> Resolve(const Candidate& candidate, const Artifact& sent) override;
   absl::StatusOr<Measurement> Measure(const Problem& problem, const Candidate& candidate,
                                       const Artifact& artifact, MeasureLevel level,
@@ -74,47 +90,96 @@ class CudaTarget final : public Target {
   absl::StatusOr<Profile> ProfileCandidate(const Problem& problem, const Candidate& candidate,
                                            const Artifact& artifact,
                                            const CancelToken& cancel) override;
+  absl::StatusOr<Measurement> MeasureOn(size_t device, const Problem& problem,
+                                        const Candidate& candidate, const Artifact& artifact,
+                                        MeasureLevel level, const CancelToken& cancel) override;
+  absl::StatusOr<Profile> ProfileOn(size_t device, const Problem& problem,
+                                    const Candidate& candidate, const Artifact& artifact,
+                                    const CancelToken& cancel) override;
+  bool Revive(size_t device) override;
 
-  // Where the time of the last measurement went; not while another is under way.
-  const CudaJudgeTimes& last_times() const { return last_times_; }
+  // Where the time of the first device's last measurement went. Do not call it during a
+  // measurement.
+  const CudaJudgeTimes& last_times() const { return devices_.at(0)->last_times; }
 
  private:
   explicit CudaTarget(CudaTargetOptions options) : options_(std::move(options)) {}
 
-  absl::StatusOr<DeviceFacts> ProbeDevice();
-  // `device` may be null; `fits` becomes an error where what is compiled cannot run on it.
-  absl::Status ProbeToolchain(const DeviceFacts* device, absl::Status& fits);
+  // A GPU and its state in this process.
+  struct Device {
+    int ordinal = 0;
+    DeviceFacts facts;
+    std::string architecture;
+    std::unique_ptr<TimingLease> lease;
+    std::unique_ptr<DeviceMonitor> monitor;
+    std::vector<DevicePeak> peaks;
+    // Used under the timing lease.
+    std::unique_ptr<CudaMeasurer> measurer;
+    CudaJudgeTimes last_times;
+    // Why it no longer measures, or "". Protected by mutex_ of the target.
+    std::string failure;
+  };
+
+  // Finds the devices; succeeds with at least one.
+  absl::Status ProbeDevices();
+  absl::Status ProbeToolchain();
+  // Drops devices that do not fit the toolkit or the requested architecture.
+  absl::Status FitArchitectures();
+  absl::Status OpenDevices();
   void ProbeNvcc(const CudaToolkit& toolkit);
   void ProbeRunnerSandbox();
-  // Whether there will be hardware counters, as far as can be told without asking for them.
+  // Creates the device's context and finds the peaks for rooflines.
+  void ProbePeaks(Device& device);
+  // Determines whether hardware counters are available, as far as possible without using them.
   void ProbeCounters();
-  // Adds to the facts what the virtual GPU sees of the launches at the bench shapes.
+  // Adds the virtual GPU's simulation of the launches at the bench shapes to the facts.
   absl::Status AddSimulations(const Problem& problem, const ProblemTarget& target,
-                              const Candidate& candidate, const CancelToken& cancel,
+                              const Candidate& candidate, const std::string& device_model,
+                              const std::string& architecture, const CancelToken& cancel,
                               CompileSuccess& success);
+  // Returns the first device of the model, or null.
+  const Device* FindModel(const std::string& device_model) const;
+  absl::StatusOr<CompileResult> CompileOn(const std::string& device_model,
+                                          const std::string& architecture, const Problem& problem,
+                                          const Candidate& candidate, const CancelToken& cancel);
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
+                                             const std::string& architecture,
                                              const CancelToken& cancel);
-  // Everything that it takes to run the candidate.
-  absl::StatusOr<CudaPrograms> CompileAll(const Problem& problem, const Candidate& candidate,
-                                          const Artifact& artifact, const CancelToken& cancel);
+  absl::StatusOr<std::vector<std::string>> CompileJudge(const std::string& architecture,
+                                                        const CancelToken& cancel);
+  std::set<std::string> Architectures() const;
+  void StopAhead();
+  // Returns the compiled programs that judging a problem's candidates needs besides them. Cached.
+  absl::StatusOr<std::shared_ptr<const CudaPrograms>> TrustedPrograms(
+      const Problem& problem, const std::string& architecture, const CancelToken& cancel);
+  void NoteFailure(Device& device, const absl::Status& status);
+  // Returns everything needed to run the candidate.
+  absl::StatusOr<CudaPrograms> CompileAll(const Device& device, const Problem& problem,
+                                          const Candidate& candidate, const Artifact& artifact,
+                                          const CancelToken& cancel);
 
   const CudaTargetOptions options_;
   // Constant after construction.
   TargetInfo info_;
   const CudaApi* api_ = nullptr;
   std::string cupti_library_;
-  std::string cublas_folder_;  // empty: there is none
+  std::string cublas_folder_;  // empty: none
   std::unique_ptr<CompileCache> cache_;
   std::unique_ptr<CudaCompiler> compiler_;
-  // Null where host-launched candidates cannot be compiled, for the reason beside it.
+  // Null if host-launched candidates cannot be compiled, for the reason that follows.
   std::unique_ptr<NvccCompiler> nvcc_;
   std::string no_nvcc_reason_;
-  std::unique_ptr<TimingLease> lease_;
-  std::unique_ptr<DeviceMonitor> monitor_;
+  std::vector<std::unique_ptr<Device>> devices_;
 
-  // Used under the timing lease.
-  std::unique_ptr<CudaMeasurer> measurer_;
-  CudaJudgeTimes last_times_;
+  // Held while a device's copy is timed, so that copies on several devices do not overlap.
+  std::mutex copying_;
+  mutable std::mutex mutex_;
+  // Protected by mutex_. By problem and architecture.
+  std::map<std::string, std::shared_ptr<const CudaPrograms>> trusted_;
+
+  // Compiles in advance of the first candidate.
+  CancelToken stopping_;
+  std::thread ahead_;
 };
 
 }  // namespace kernelcast::worker

@@ -1,5 +1,5 @@
 // Finds the block that it shares with its judge, and says "done" before it is. The block's address
-// is somewhere on the stack of whoever called; write() tells readable pages from others without a
+// is somewhere on the stack of its caller; write() tells readable pages from others without a
 // fault. DONE_WORD and COMMAND_WORD are where the two sequence numbers are, in words.
 #include <kernelcast/candidate.h>
 #include <stdint.h>

@@ -19,13 +19,13 @@ namespace kernelcast::testing {
 class Outcomes {
  public:
   llm::LlmClient::Done Expect();
-  // Waits until everything expected has come; false after a minute.
+  // Waits until every expected outcome has arrived. Returns false after one minute.
   bool WaitAll();
-  // After WaitAll.
+  // Call after WaitAll.
   std::vector<llm::ChatOutcome> Take();
   std::map<llm::ErrorKind, int64_t> Kinds();
   int64_t expected();
-  int64_t repeated();  // callbacks beyond the first of a call
+  int64_t repeated();  // callbacks beyond the first per call
 
  private:
   std::mutex mutex_;
@@ -38,13 +38,13 @@ class Outcomes {
 
 llm::ChatRequest Question(const std::string& text = "How fast?");
 
-// One call from beginning to end.
+// Runs one call to completion.
 llm::ChatOutcome Ask(llm::LlmClient& client, llm::ChatRequest request = Question());
 
-// fake-llm-endpoint as a process of its own, so that its memory is not ours.
+// Runs fake-llm-endpoint in its own process, so that its memory is not counted as ours.
 class EndpointProcess {
  public:
-  // Null where it does not start.
+  // Returns null if it does not start.
   static std::unique_ptr<EndpointProcess> Start(const std::vector<std::string>& arguments);
   std::string url() const;
 
@@ -56,7 +56,7 @@ class EndpointProcess {
 int OpenDescriptors();
 int Threads();
 int64_t ResidentBytes();
-// As many as the machine allows.
+// Raises the limit to the machine's maximum.
 void RaiseDescriptorLimit();
 
 }  // namespace kernelcast::testing

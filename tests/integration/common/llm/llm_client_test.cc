@@ -1,4 +1,4 @@
-// The LLM client against an endpoint that misbehaves, over real sockets.
+// Tests the LLM client against a misbehaving endpoint over real sockets.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <mutex>
@@ -29,7 +29,7 @@ std::unique_ptr<FakeLlmEndpoint> StartEndpoint(FakeEndpointOptions options = {})
   return std::move(*endpoint);
 }
 
-// Impatient, so that tests are quick.
+// Short timeouts keep the tests quick.
 template <class Endpoint>
 llm::LlmConfig Config(const Endpoint& endpoint) {
   llm::LlmConfig config = *llm::ConfigForUrl(endpoint.url(), "fake");
@@ -74,7 +74,7 @@ int64_t Sum(const llm::ClientStats& stats) {
 
 }  // namespace
 
-TEST_CASE("Each fault of an endpoint ends as the answer or the error that it is", "[llm]") {
+TEST_CASE("Each endpoint fault ends as the expected answer or error", "[llm]") {
   FakeEndpointOptions options;
   options.answers = FixedAnswer("kernels are fast and wide");
   const auto endpoint = StartEndpoint(options);
@@ -148,14 +148,14 @@ TEST_CASE("Each fault of an endpoint ends as the answer or the error that it is"
   CHECK(Eventually([&] { return (*endpoint).Seen().live == 0; }));
 }
 
-TEST_CASE("Thousands of calls under all faults at once end once each, and leave nothing behind",
+TEST_CASE("Thousands of concurrent calls under all faults end once each and leak nothing",
           "[llm]") {
   RaiseDescriptorLimit();
   const int calls = kSanitized ? 1000 : 10'000;
   const int at_once = 256;
   std::map<Fault, double> shares;
   for (const Fault fault : AllFaults()) shares[fault] = 0.6 / kFaultCount;
-  // Costly to make rather than hard to bear, or such that they keep everybody waiting.
+  // These faults are slow for every call or expensive to set up.
   for (const Fault fault :
        {Fault::kHugeAnswer, Fault::kHugeEvent, Fault::kUnauthorized, Fault::kNotFound,
         Fault::kSpendLimit, Fault::kRateLimit, Fault::kRateLimitRetryAfter, Fault::kUnavailable}) {
@@ -209,7 +209,7 @@ TEST_CASE("Thousands of calls under all faults at once end once each, and leave 
       if (sent % 500 == 0) settle();
     }
     REQUIRE(Eventually([&] { return client->Stats().calls_pending == 0; }));
-    // The last callbacks follow the figures.
+    // The metrics change before the last callbacks.
     REQUIRE(Eventually([&] {
       settle();
       return ended == calls;
@@ -243,7 +243,7 @@ TEST_CASE("Thousands of calls under all faults at once end once each, and leave 
   CHECK(Eventually([&] { return Threads() == threads && OpenDescriptors() == descriptors; }));
 }
 
-TEST_CASE("An endpoint dies and returns, and the figures tell so", "[llm]") {
+TEST_CASE("Metrics show that an endpoint dies and returns", "[llm]") {
   const auto endpoint = StartEndpoint();
   llm::LlmConfig config = Config(*endpoint);
   config.breaker_consecutive_failures = 3;
@@ -278,7 +278,7 @@ TEST_CASE("An endpoint dies and returns, and the figures tell so", "[llm]") {
   REQUIRE(waiting.WaitAll());
 }
 
-TEST_CASE("A spend limit is not asked again", "[llm]") {
+TEST_CASE("A request beyond the spend limit is not retried", "[llm]") {
   FakeEndpointOptions options;
   options.faults = {{Fault::kSpendLimit, 1}};
   const auto endpoint = StartEndpoint(options);
@@ -292,7 +292,7 @@ TEST_CASE("A spend limit is not asked again", "[llm]") {
   CHECK(endpoint->Seen().requests == 1);
 }
 
-TEST_CASE("Retry-After is waited for over a real connection", "[llm]") {
+TEST_CASE("Retry-After is respected over a real connection", "[llm]") {
   FakeEndpointOptions options;
   options.retry_after = "0.2";
   options.faults = {{Fault::kRateLimitRetryAfter, 1}};
@@ -307,7 +307,7 @@ TEST_CASE("Retry-After is waited for over a real connection", "[llm]") {
   CHECK(outcome.latency_ns >= 200 * kMs);
 }
 
-TEST_CASE("Connections that are reset between requests cost no call", "[llm]") {
+TEST_CASE("Connections reset between requests lose no call", "[llm]") {
   FakeEndpointOptions options;
   options.faults = {{Fault::kResetAfter, 0.5}, {Fault::kCloseAfter, 0.3}};
   const auto endpoint = StartEndpoint(options);
@@ -320,14 +320,14 @@ TEST_CASE("Connections that are reset between requests cost no call", "[llm]") {
   }
 }
 
-TEST_CASE("Connections are used again", "[llm]") {
+TEST_CASE("Connections are reused", "[llm]") {
   const auto endpoint = StartEndpoint();
   const auto client = StartClient(Config(*endpoint));
   for (int i = 0; i < 100; ++i) REQUIRE(Ask(*client).ok());
   CHECK(endpoint->Seen().connections <= 2);
 }
 
-TEST_CASE("Calls can be stopped by token, before and after they are sent", "[llm]") {
+TEST_CASE("Calls can be cancelled by token, before and after they are sent", "[llm]") {
   FakeEndpointOptions options;
   options.faults = {{Fault::kStall, 1}};
   const auto endpoint = StartEndpoint(options);
@@ -348,7 +348,7 @@ TEST_CASE("Calls can be stopped by token, before and after they are sent", "[llm
   CHECK(late.error.kind == ErrorKind::kCancelled);
 }
 
-TEST_CASE("A full queue refuses, and takes again when there is room", "[llm]") {
+TEST_CASE("A full queue refuses calls until there is room", "[llm]") {
   FakeEndpointOptions options;
   options.faults = {{Fault::kHang, 1}};
   const auto endpoint = StartEndpoint(options);
@@ -395,7 +395,7 @@ TEST_CASE("Shutdown ends every call and every stream", "[llm]") {
   CHECK(Eventually([&] { return endpoint->Seen().open_connections == 0; }));
 }
 
-TEST_CASE("More samples can be asked for from the hook of the first token", "[llm]") {
+TEST_CASE("The first-token hook can request more samples", "[llm]") {
   FakeEndpointOptions options;
   options.latency_us = 5000;
   options.piece_interval_us = 2000;
@@ -423,7 +423,7 @@ TEST_CASE("More samples can be asked for from the hook of the first token", "[ll
   CHECK(cached == 3);
 }
 
-TEST_CASE("Tool calls and schemas travel both ways", "[llm]") {
+TEST_CASE("Tool calls and schemas are passed in both directions", "[llm]") {
   const auto endpoint = StartEndpoint();
   const auto client = StartClient(Config(*endpoint));
   llm::ChatRequest request = Question();
@@ -452,7 +452,7 @@ TEST_CASE("Tool calls and schemas travel both ways", "[llm]") {
   CHECK(answered.answer.content.starts_with("{\"p_a\":"));
 }
 
-TEST_CASE("The key goes to the endpoint and nowhere else", "[llm]") {
+TEST_CASE("The key is sent only to its endpoint", "[llm]") {
   FakeEndpointOptions options;
   options.api_key = "sk-the-right-one";
   const auto endpoint = StartEndpoint(options);
@@ -470,8 +470,10 @@ TEST_CASE("The key goes to the endpoint and nowhere else", "[llm]") {
   CHECK(refused.error.message.find("sk-") == std::string::npos);
 }
 
-TEST_CASE("Each request of a traced call is a span, and carries it where the endpoint takes that",
-          "[llm]") {
+TEST_CASE(
+    "Each request of a traced call is a span and propagates its context where the endpoint accepts "
+    "it",
+    "[llm]") {
   const auto kept = std::make_shared<KeptSpans>();
   Tracer tracer({.ratio = 0}, std::make_unique<SpansTo>(kept));
   SetTracer(&tracer);
@@ -494,7 +496,7 @@ TEST_CASE("Each request of a traced call is a span, and carries it where the end
     config.endpoints[0].trace_headers = false;
     const auto silent = StartClient(config);
     CHECK(Ask(*silent, traced).ok());
-    // Handles of connections are used again, and must not keep what is another call's.
+    // Reused connection handles must not keep data of another call.
     config.endpoints[0].trace_headers = true;
     const auto again = StartClient(config);
     for (int i = 0; i < 2; ++i) {
@@ -539,13 +541,13 @@ TEST_CASE("Each request of a traced call is a span, and carries it where the end
     }
   }
   CHECK(errors == std::vector<std::string>{"server_error", "server_error"});
-  // What was sent is what was taken down; the fourth span was not told to anybody.
+  // The fourth span has no recorded request.
   of_spans.erase(of_spans.begin() + 3);
   CHECK(sent == of_spans);
   CHECK(std::set<std::string>(sent.begin(), sent.end()).size() == sent.size());
 }
 
-TEST_CASE("Two endpoints share the work, and one takes over from the other", "[llm]") {
+TEST_CASE("Two endpoints share the load, and one takes over from the other", "[llm]") {
   const auto first = StartEndpoint();
   const auto second = StartEndpoint();
   llm::LlmConfig config = Config(*first);
@@ -565,7 +567,7 @@ TEST_CASE("Two endpoints share the work, and one takes over from the other", "[l
   CHECK(client->Stats().endpoints[0].breaker == llm::BreakerState::kOpen);
 }
 
-TEST_CASE("Nothing listens: unreachable, at once", "[llm]") {
+TEST_CASE("A closed port is reported as unreachable immediately", "[llm]") {
   const auto endpoint = StartEndpoint();
   const llm::LlmConfig config = Config(*endpoint);
   endpoint->Die();
@@ -577,12 +579,12 @@ TEST_CASE("Nothing listens: unreachable, at once", "[llm]") {
   CHECK(Ask(*lost).error.kind == ErrorKind::kUnreachable);
 }
 
-TEST_CASE("A loopback endpoint is reached without the environment's proxy", "[llm]") {
+TEST_CASE("A loopback endpoint bypasses the environment's proxy", "[llm]") {
   const auto endpoint = StartEndpoint();
   setenv("http_proxy", "http://127.0.0.1:1", 1);
   const auto client = StartClient(Config(*endpoint));
   CHECK(Ask(*client).ok());
-  // Another one is not: this proxy refuses.
+  // Another address uses the proxy, which refuses.
   llm::LlmConfig elsewhere = *llm::ConfigForUrl("http://192.0.2.1/v1", "m");
   elsewhere.max_attempts = 1;
   const auto proxied = StartClient(elsewhere);
@@ -592,7 +594,7 @@ TEST_CASE("A loopback endpoint is reached without the environment's proxy", "[ll
   CHECK(outcome.error.message.find("127.0.0.1") != std::string::npos);
 }
 
-TEST_CASE("Checking an endpoint finds what is wrong with it, in one line", "[llm]") {
+TEST_CASE("Checking an endpoint reports its problem in one line", "[llm]") {
   FakeEndpointOptions options;
   options.api_key = "sk-right-key";
   options.models = {"small", "large"};
@@ -611,7 +613,7 @@ TEST_CASE("Checking an endpoint finds what is wrong with it, in one line", "[llm
   CHECK(check().message().find('\n') == absl::string_view::npos);
 }
 
-TEST_CASE("Threads that submit, cancel and look all at once harm nothing", "[llm]") {
+TEST_CASE("Threads may submit, cancel and inspect calls concurrently", "[llm]") {
   FakeEndpointOptions options;
   options.latency_us = 1000;
   const auto endpoint = StartEndpoint(options);

@@ -1,4 +1,4 @@
-// Statements about time; run alone.
+// Timing tests; run alone.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
@@ -23,7 +23,7 @@ TEST_CASE("Cancelling a thousand calls closes a thousand upstream streams within
   config.endpoints[0].initial_concurrency = 1000;
   auto client = llm::LlmClient::Create(config);
   REQUIRE(client.ok());
-  // Other programs may have the processors for a while.
+  // Other programs may occupy the processors for a while.
   constexpr int64_t kRounds = 20;
   constexpr int64_t kLimitNs = 100'000'000;
   int64_t best_ns = std::numeric_limits<int64_t>::max();

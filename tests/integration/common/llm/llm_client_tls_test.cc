@@ -1,4 +1,4 @@
-// HTTP/2 and HTTP/1.1 over TLS, ended by nghttpx in front of the fake endpoint.
+// HTTP/2 and HTTP/1.1 over TLS, terminated by nghttpx in front of the fake endpoint.
 #include <catch2/catch.hpp>
 #include <set>
 #include <sstream>
@@ -37,7 +37,7 @@ TEST_CASE("Over TLS calls share HTTP/2 connections, and all are answered", "[llm
   const auto front = TlsFront::Start((*endpoint)->port());
   INFO(front.status().ToString());
   REQUIRE(front.ok());
-  // Fewer than the streams that nghttpx takes on a connection.
+  // Fewer than the streams that nghttpx accepts per connection.
   llm::LlmConfig config = Config(**front);
   config.endpoints[0].initial_concurrency = 80;
   config.endpoints[0].max_concurrency = 80;
@@ -56,11 +56,12 @@ TEST_CASE("Over TLS calls share HTTP/2 connections, and all are answered", "[llm
   for (std::string line; std::getline(lines, line);) {
     connections.insert(line.substr(line.rfind(' ')));
   }
-  // Streams that are started while none has room yet may open connections of their own.
+  // Streams started before any connection has room may open their own connections.
   CHECK(connections.size() <= 40);
 }
 
-TEST_CASE("Cancelling a stream of a shared connection closes it upstream, and it alone", "[llm]") {
+TEST_CASE("Cancelling one stream of a shared connection closes only that stream upstream",
+          "[llm]") {
   FakeEndpointOptions options;
   const auto endpoint = FakeLlmEndpoint::Start(options);
   REQUIRE(endpoint.ok());
@@ -78,7 +79,7 @@ TEST_CASE("Cancelling a stream of a shared connection closes it upstream, and it
     calls.push_back(*call);
   }
   REQUIRE(Eventually([&] { return (*endpoint)->Seen().live == 50; }));
-  // Some, with others still alive; and then those, so that nothing is left on the connection.
+  // First cancel some while others are active, then the rest, so that the connection becomes idle.
   for (size_t i = 0; i < 49; ++i) (*client)->Cancel(calls[i]);
   REQUIRE(Eventually([&] { return (*endpoint)->Seen().live == 1; }));
   CHECK((*endpoint)->Seen().closed_by_client == 49);
@@ -91,7 +92,7 @@ TEST_CASE("Cancelling a stream of a shared connection closes it upstream, and it
   CHECK(Ask(**client).ok());
 }
 
-TEST_CASE("A stream goes on while its neighbours on the connection are cancelled", "[llm]") {
+TEST_CASE("A stream continues while other streams on its connection are cancelled", "[llm]") {
   FakeEndpointOptions options;
   options.latency_us = 1000;
   options.piece_interval_us = 5000;
@@ -122,7 +123,7 @@ TEST_CASE("A stream goes on while its neighbours on the connection are cancelled
   CHECK(kept.Kinds() == std::map<ErrorKind, int64_t>{{ErrorKind::kNone, 10}});
 }
 
-TEST_CASE("A certificate of an unknown authority is refused", "[llm]") {
+TEST_CASE("A certificate from an unknown authority is refused", "[llm]") {
   const auto endpoint = FakeLlmEndpoint::Start({});
   REQUIRE(endpoint.ok());
   const auto front = TlsFront::Start((*endpoint)->port());

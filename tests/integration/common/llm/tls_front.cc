@@ -79,7 +79,7 @@ absl::Status TlsFront::MakeCertificates() {
 }
 
 absl::Status TlsFront::Serve(int backend_port) {
-  // Bound but not listening: keeps a port for nghttpx, which cannot pick one and tell.
+  // Bound but not listening: reserves a port for nghttpx, which cannot pick one and report it.
   reserve_fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int one = 1;
   setsockopt(reserve_fd_, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -89,7 +89,7 @@ absl::Status TlsFront::Serve(int backend_port) {
   socklen_t length = sizeof address;
   if (bind(reserve_fd_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       getsockname(reserve_fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return absl::UnavailableError("no port to be had");
+    return absl::UnavailableError("no port available");
   }
   port_ = ntohs(address.sin_port);
 

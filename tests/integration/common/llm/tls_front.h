@@ -10,8 +10,8 @@
 
 namespace kernelcast::testing {
 
-// HTTP/2 and HTTP/1.1 over TLS in front of a plain server: nghttpx, with an authority and a
-// certificate for "localhost" made on the spot.
+// HTTP/2 and HTTP/1.1 over TLS in front of a plain server. Runs nghttpx with a newly created
+// authority and a certificate for "localhost".
 class TlsFront {
  public:
   // NOT_FOUND: nghttpx or openssl is not installed. UNAVAILABLE: it does not serve.
@@ -20,7 +20,7 @@ class TlsFront {
 
   std::string url() const;
   std::string ca_file() const { return (folder_ / "ca.pem").string(); }
-  // "POST /v1/chat/completions HTTP/2 from PORT", a line for each request.
+  // One line per request: "POST /v1/chat/completions HTTP/2 from PORT".
   std::string AccessLog() const;
 
  private:

@@ -8,7 +8,7 @@
 namespace kernelcast {
 namespace {
 
-TEST_CASE("what a callback puts off is done at its end, once for each key and in order") {
+TEST_CASE("Deferred work runs once per key and in order when the callback ends") {
   std::vector<std::string> done;
   const int a = 0, b = 0;
   {
@@ -21,16 +21,16 @@ TEST_CASE("what a callback puts off is done at its end, once for each key and in
   CHECK(done == std::vector<std::string>{"a", "b"});
 }
 
-TEST_CASE("work is put off in callbacks only, and in the thread that is in one") {
+TEST_CASE("Work is deferred only on a thread that is inside a callback") {
   const int key = 0;
-  CHECK_FALSE(CallbackScope::Defer(&key, [] { FAIL("done all the same"); }));
+  CHECK_FALSE(CallbackScope::Defer(&key, [] { FAIL("deferred work ran"); }));
   const CallbackScope scope;
   std::thread([&] {
     if (CallbackScope::Defer(&key, [] {})) std::abort();
   }).join();
 }
 
-TEST_CASE("a callback within a callback leaves the work to the outer one") {
+TEST_CASE("A nested callback leaves deferred work to the outer one") {
   int done = 0;
   const int key = 0;
   {
@@ -44,7 +44,7 @@ TEST_CASE("a callback within a callback leaves the work to the outer one") {
   CHECK(done == 1);
 }
 
-TEST_CASE("what is done at a callback's end puts nothing off, so that it ends") {
+TEST_CASE("Work run at a callback's end is not deferred again") {
   bool refused = false;
   const int key = 0;
   {

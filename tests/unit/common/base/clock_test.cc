@@ -18,7 +18,7 @@ TEST_CASE("The machine's wall clock is past 2020", "[clock]") {
   CHECK(Clock::Real().WallNs() > int64_t{1'577'836'800} * 1'000'000'000);
 }
 
-TEST_CASE("A fake clock moves only when told", "[clock]") {
+TEST_CASE("A fake clock moves only when advanced", "[clock]") {
   FakeClock clock(5);
   CHECK(clock.MonotonicNs() == 5);
   CHECK(clock.WallNs() == 5);

@@ -3,9 +3,12 @@
 #include <zlib.h>
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "common/base/gzip_file.h"
 #include "tests/support/services.h"
@@ -25,14 +28,14 @@ void WriteGzip(const std::string& path, const std::string& content) {
   REQUIRE(gzclose(file) == Z_OK);
 }
 
-// Longer than what is read at once, with bytes of all kinds.
+// Longer than one read, with all byte values.
 std::string Long() {
   std::string content;
   for (int i = 0; i < 200'000; ++i) content.push_back(static_cast<char>(i * i));
   return content;
 }
 
-TEST_CASE("A file is read as it is") {
+TEST_CASE("A file is read verbatim") {
   const testing::TemporaryFolder folder("file");
   const std::string path = folder.File("a");
   for (const std::string& content : {std::string(), std::string("a\0b\r\n", 5), Long()}) {
@@ -40,13 +43,15 @@ TEST_CASE("A file is read as it is") {
     CHECK(ReadFile(path).value() == content);
     CHECK(ReadGzipFile(path).value() == content);
   }
-  // Whose size is not told beforehand.
+  // A file of unknown size.
   CHECK(ReadFile("/proc/self/status").value().find("CapEff") != std::string::npos);
 }
 
-TEST_CASE("What cannot be read is told with the path") {
+TEST_CASE("Read errors name the path") {
   const testing::TemporaryFolder folder("file");
-  for (const auto read : {&ReadFile, &ReadGzipFile}) {
+  using Read = absl::StatusOr<std::string> (*)(const std::string&);
+  for (const Read read :
+       {Read(&ReadFile), Read([](const std::string& path) { return ReadGzipFile(path); })}) {
     const auto none = read(folder.File("none"));
     CHECK(absl::IsNotFound(none.status()));
     CHECK_THAT(std::string(none.status().message()),
@@ -55,12 +60,15 @@ TEST_CASE("What cannot be read is told with the path") {
   }
 }
 
-TEST_CASE("A compressed file is read as what it was, and a damaged one is told") {
+TEST_CASE("A compressed file is decompressed, and a damaged one is an error") {
   const testing::TemporaryFolder folder("file");
   const std::string path = folder.File("a.gz");
   for (const std::string& content : {std::string(), std::string("line\n"), Long()}) {
     WriteGzip(path, content);
     CHECK(ReadGzipFile(path).value() == content);
+    CHECK(ReadGzipFile(path, std::ssize(content)).value() == content);
+    if (content.empty()) continue;
+    CHECK(absl::IsResourceExhausted(ReadGzipFile(path, std::ssize(content) - 1).status()));
   }
   const std::string whole = ReadFile(path).value();
   Write(path, whole.substr(0, whole.size() / 2));
@@ -69,6 +77,54 @@ TEST_CASE("A compressed file is read as what it was, and a damaged one is told")
   flipped[whole.size() / 2] ^= 0x55;
   Write(path, flipped);
   CHECK(absl::IsDataLoss(ReadGzipFile(path).status()));
+}
+
+TEST_CASE("Lines are read one by one, from a compressed file too") {
+  const testing::TemporaryFolder folder("file");
+  const std::string path = folder.File("lines");
+  const std::string wide(200'000, 'w');  // longer than what is read at once
+  const std::vector<std::string> lines = {"one", "", wide, "four\r"};
+  std::string content;
+  for (const std::string& line : lines) content += line + "\n";
+  for (const bool compressed : {false, true}) {
+    for (const bool whole : {false, true}) {
+      INFO(compressed << whole);
+      // Without the end of the last line it is a line nonetheless.
+      const std::string text = whole ? content : content.substr(0, content.size() - 1);
+      compressed ? WriteGzip(path, text) : Write(path, text);
+      std::vector<std::string> read;
+      const auto add = [&read](int64_t number, const std::string& line) {
+        CHECK(number == std::ssize(read) + 1);
+        read.push_back(line);
+        return absl::OkStatus();
+      };
+      CHECK(ForEachGzipLine(path, add).ok());
+      CHECK(read == lines);
+      read.clear();
+      const absl::Status narrow = ForEachGzipLine(path, add, kMaxGzipBytes, std::ssize(wide) - 1);
+      CHECK(absl::IsInvalidArgument(narrow));
+      CHECK_THAT(std::string(narrow.message()),
+                 Catch::StartsWith(path + ":3: a line of more than"));
+      CHECK(read.size() == 2);
+      // What is compressed is bounded in all, and what is not may be as large as it is.
+      read.clear();
+      const absl::Status bounded = ForEachGzipLine(path, add, 100'000);
+      CHECK(absl::IsResourceExhausted(bounded) == compressed);
+      CHECK(bounded.ok() == !compressed);
+    }
+  }
+  int calls = 0;
+  const absl::Status stopped = ForEachGzipLine(path, [&calls](int64_t, const std::string&) {
+    ++calls;
+    return absl::AbortedError("enough");
+  });
+  CHECK(stopped == absl::AbortedError("enough"));
+  CHECK(calls == 1);
+  const std::string packed = ReadFile(path).value();
+  Write(path, packed.substr(0, packed.size() / 2));
+  CHECK(absl::IsDataLoss(
+      ForEachGzipLine(path, [](int64_t, const std::string&) { return absl::OkStatus(); })));
+  CHECK(absl::IsNotFound(ForEachGzipLine(folder.File("none"), nullptr)));
 }
 
 }  // namespace

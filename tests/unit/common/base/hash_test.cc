@@ -51,7 +51,7 @@ TEST_CASE("Doubles hash by value", "[hash]") {
   CHECK(Hash(1.0) != Hash(std::nextafter(1.0, 2.0)));
 }
 
-TEST_CASE("Bytes after a NUL count", "[hash]") {
+TEST_CASE("Bytes after a NUL are hashed", "[hash]") {
   using std::string_literals::operator""s;
   CHECK(Hash("a\0b"s) != Hash("a\0c"s));
 }

@@ -26,7 +26,7 @@ absl::Status CheckSum(int a, int b) {
 
 }  // namespace
 
-TEST_CASE("The status macros pass values on and return the first error", "[status]") {
+TEST_CASE("The status macros pass values through and return the first error", "[status]") {
   CHECK(Sum(1, 2).value() == 3);
   CHECK(Sum(1, -2).status() == absl::OutOfRangeError("negative"));
   CHECK(CheckSum(1, 2).ok());

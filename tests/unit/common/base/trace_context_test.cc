@@ -19,7 +19,7 @@ std::string Header(const std::string& version, const std::string& trace, const s
   return version + "-" + trace + "-" + span + "-" + flags;
 }
 
-TEST_CASE("A traceparent is read and written as it came") {
+TEST_CASE("A traceparent round-trips") {
   const std::string header = Header("00", kTrace, kSpan, "01");
   const auto context = ParseTraceparent(header);
   REQUIRE(context);
@@ -35,22 +35,22 @@ TEST_CASE("A traceparent is read and written as it came") {
   CHECK(FormatTraceparent(*unsampled) == Header("00", kTrace, kSpan, "00"));
 }
 
-// After the cases of the W3C's own test suite for implementations.
-TEST_CASE("What is no traceparent is refused") {
+// Based on the W3C test suite for implementations.
+TEST_CASE("An invalid traceparent is refused") {
   const std::string trace = kTrace;
   const std::string span = kSpan;
   for (const std::string& header : {
            std::string(),
            std::string("00"),
            std::string(54, '0'),
-           Header("ff", trace, span, "01"),  // a version that is forbidden
-           Header(".0", trace, span, "01"),  // and some that are none
+           Header("ff", trace, span, "01"),  // a forbidden version
+           Header(".0", trace, span, "01"),  // and invalid ones
            Header("0.", trace, span, "01"),
            Header("0", trace, span, "01"),
            Header("000", trace, span, "01"),
            Header("00", std::string(32, '0'), span, "01"),  // ids of zeros
            Header("00", trace, std::string(16, '0'), "01"),
-           Header("00", "." + trace.substr(1), span, "01"),  // ids with other characters
+           Header("00", "." + trace.substr(1), span, "01"),  // ids with invalid characters
            Header("00", trace.substr(1) + ".", span, "01"),
            Header("00", "4BF92F3577B34DA6A3CE929D0E0E4736", span, "01"),
            Header("00", trace, "00F067AA0BA902B7", "01"),
@@ -66,7 +66,7 @@ TEST_CASE("What is no traceparent is refused") {
            Header("00", trace, span, "01") + "-",  // version 0 ends there
            Header("00", trace, span, "01") + "-what",
            Header("00", trace, span, "01") + ".",
-           Header("cc", trace, span, "01") + ".what",  // a later one may go on after '-'
+           Header("cc", trace, span, "01") + ".what",  // a later one may only continue after '-'
            "00_" + trace + "-" + span + "-01",
            " " + Header("00", trace, span, "01"),
        }) {
@@ -75,7 +75,7 @@ TEST_CASE("What is no traceparent is refused") {
   }
 }
 
-TEST_CASE("A later version is read as far as version 0 goes") {
+TEST_CASE("A later version is read like version 0") {
   for (const char* rest : {"", "-", "-what-the-future-will-be-like"}) {
     const auto context = ParseTraceparent(Header("cc", kTrace, kSpan, "01") + rest);
     REQUIRE(context);
@@ -83,14 +83,14 @@ TEST_CASE("A later version is read as far as version 0 goes") {
   }
 }
 
-TEST_CASE("Flags that are not known do not count") {
+TEST_CASE("Unknown flags are ignored") {
   const auto context = ParseTraceparent(Header("00", kTrace, kSpan, "fe"));
   REQUIRE(context);
   CHECK_FALSE(context->sampled);
   CHECK(ParseTraceparent(Header("00", kTrace, kSpan, "ff"))->sampled);
 }
 
-TEST_CASE("A tracestate is handed on unless it cannot be sent") {
+TEST_CASE("A tracestate is forwarded unless it cannot be sent") {
   const std::string header = Header("00", kTrace, kSpan, "01");
   CHECK(ParseTraceparent(header, "foo=1,bar=2")->state == "foo=1,bar=2");
   CHECK(ParseTraceparent(header, std::string(512, 'a'))->state.size() == 512);
@@ -98,7 +98,7 @@ TEST_CASE("A tracestate is handed on unless it cannot be sent") {
   CHECK(ParseTraceparent(header, "foo=1\r\nevil: 2")->state.empty());
 }
 
-TEST_CASE("What a thread works on is its own, and nests") {
+TEST_CASE("The current span is per thread and nests") {
   CHECK(CurrentTrace() == nullptr);
   const TraceContext outer = *ParseTraceparent(Header("00", kTrace, kSpan, "01"));
   const TraceContext inner = *ParseTraceparent(Header("00", kTrace, "1111111111111111", "01"));

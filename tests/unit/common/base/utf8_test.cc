@@ -7,7 +7,7 @@ namespace kernelcast {
 
 using std::string_literals::operator""s;
 
-TEST_CASE("Valid UTF-8 is accepted and left as it is", "[utf8]") {
+TEST_CASE("Valid UTF-8 is accepted unchanged", "[utf8]") {
   for (const std::string& text :
        {""s, "plain"s, "a\0b"s, "\xC3\xA9"s, "\xE2\x82\xAC"s, "\xF0\x9F\x98\x80"s, "\xED\x9F\xBF"s,
         "\xEE\x80\x80"s, "\xF4\x8F\xBF\xBF"s, "\xC2\x80"s, "\xE0\xA0\x80"s, "\xF0\x90\x80\x80"s}) {
@@ -50,7 +50,7 @@ TEST_CASE("Truncation cuts between characters", "[utf8]") {
   CHECK(TruncateUtf8Front(text, 6) == text);
 }
 
-TEST_CASE("Whatever the bytes, sanitizing gives UTF-8 and truncating it keeps it so", "[utf8]") {
+TEST_CASE("Sanitizing any bytes gives UTF-8, and truncating it keeps it valid", "[utf8]") {
   std::mt19937_64 random(7);
   for (int round = 0; round < 5'000; ++round) {
     std::string bytes(random() % 24, '\0');

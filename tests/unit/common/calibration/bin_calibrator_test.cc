@@ -32,13 +32,13 @@ std::vector<BinCalibrator> OneOfEach() {
   return all;
 }
 
-TEST_CASE("A map that says nothing changes nothing", "[calibration]") {
+TEST_CASE("An identity map changes nothing", "[calibration]") {
   const std::vector<double> p = {0, 0.5, 0.5, 0, 0, 0, 0, 0};
   CHECK(BinCalibrator().Apply(p) == p);
   CHECK(BinCalibrator().version() == "none");
 }
 
-TEST_CASE("Whatever is put in, a simplex comes out", "[calibration][property]") {
+TEST_CASE("The output is always a simplex", "[calibration][property]") {
   for (const BinCalibrator& calibrator : OneOfEach()) {
     CAPTURE(calibrator.version());
     for (const std::vector<double>& p :
@@ -77,7 +77,7 @@ TEST_CASE("A calibrator survives being written and read, and its version names i
   CHECK(other.version() != Vector().version());
 }
 
-TEST_CASE("What is no calibrator is refused with the field", "[calibration]") {
+TEST_CASE("An invalid calibrator is refused with its field", "[calibration]") {
   const auto error = [](const BinCalibrator& calibrator, const char* pointer, const Json& value) {
     Json json = CalibratorToJson(calibrator);
     json[Json::json_pointer(pointer)] = value;

@@ -11,8 +11,8 @@
 namespace kernelcast {
 namespace {
 
-// Sixty records by a formula that a reference in Python (scipy's optimisers, scikit-learn's
-// isotonic regression) shares; the figures below are the reference's.
+// Sixty records from a formula shared with a Python reference (scipy's optimisers, scikit-learn's
+// isotonic regression); the figures below are the reference's.
 std::vector<CalibrationRecord> Sample() {
   std::vector<CalibrationRecord> records;
   for (int i = 0; i < 60; ++i) {
@@ -41,7 +41,7 @@ double LogLoss(const std::vector<CalibrationRecord>& records, const BinCalibrato
   return sum;
 }
 
-TEST_CASE("Temperature scaling finds the reference's temperature", "[calibration]") {
+TEST_CASE("Temperature scaling finds the reference temperature", "[calibration]") {
   const std::vector<CalibrationRecord> records = Sample();
   CHECK(EffectiveRecords(records) == Exactly(49.054054054054056));
   const BinCalibrator calibrator =
@@ -55,7 +55,7 @@ TEST_CASE("Temperature scaling finds the reference's temperature", "[calibration
   CHECK(applied[7] == Exactly(0.020203828564273312));
 }
 
-TEST_CASE("Vector scaling finds the reference's optimum", "[calibration]") {
+TEST_CASE("Vector scaling finds the reference optimum", "[calibration]") {
   const VectorMap map = FitVector(Sample());
   const std::vector<double> scale = {2.0121596641990935, 0.7400010282109956, 2.053302964727784,
                                      1.314064426815746,  2.2032078666722676, 1.1521244637558954,
@@ -79,7 +79,7 @@ TEST_CASE("Vector scaling finds the reference's optimum", "[calibration]") {
   CHECK(pulled.bias[7] == Approx(0.4426154503856911).epsilon(1e-7));
 }
 
-TEST_CASE("Isotonic lines and histograms give the reference's values", "[calibration]") {
+TEST_CASE("Isotonic lines and histograms match the reference", "[calibration]") {
   const std::vector<CalibrationRecord> records = Sample();
   const BinCalibrator isotonic =
       *FitCalibrator(CalibrationMethod::kIsotonic, BinScheme::kDefaultId, records);
@@ -98,8 +98,7 @@ TEST_CASE("Isotonic lines and histograms give the reference's values", "[calibra
   CHECK(histogram.value[3] == Exactly(0.44977417874481046));
 }
 
-TEST_CASE("Without records vector scaling stays where it starts, and few move it little",
-          "[calibration]") {
+TEST_CASE("Vector scaling starts at identity, and few records move it little", "[calibration]") {
   VectorFit options;
   options.toward = {{0.5, 0.6, 0.7}, {0.1, 0, -0.1}};
   const VectorMap none = FitVector({}, options);
@@ -111,9 +110,8 @@ TEST_CASE("Without records vector scaling stays where it starts, and few move it
   for (size_t i = 0; i < 3; ++i) CHECK(std::abs(moved.bias[i] - options.toward.bias[i]) < 0.03);
 }
 
-TEST_CASE("Forecasts that were sharpened wrongly are mended by every method",
-          "[calibration][property]") {
-  // Truths are drawn from p; what is forecast is p at the temperature 1/2.
+TEST_CASE("Every method corrects overconfident forecasts", "[calibration][property]") {
+  // Truths are drawn from p; the forecast is p at temperature 1/2.
   std::mt19937_64 random(11);
   std::exponential_distribution<double> part(1);
   std::vector<CalibrationRecord> records;
@@ -143,15 +141,15 @@ TEST_CASE("Forecasts that were sharpened wrongly are mended by every method",
     const BinCalibrator calibrator =
         *FitCalibrator(*ParseCalibrationMethod(name), BinScheme::kDefaultId, records);
     const ForecastMetrics after = score(calibrator);
-    // What a histogram takes from the largest probability can make another one the largest.
+    // Reducing the largest probability with a histogram can make another one the largest.
     CHECK(after.expected_calibration_error < (std::string(name) == "histogram" ? 0.08 : 0.05));
     CHECK(after.negative_log_likelihood < before.negative_log_likelihood);
   }
   CHECK(FitTemperature(records).temperature == Approx(2).epsilon(0.1));
 }
 
-TEST_CASE("Hopeless records are fitted without leaving the range", "[calibration]") {
-  // Always sure, always wrong; and always sure, always right.
+TEST_CASE("Hopeless records are fitted without leaving the parameter range", "[calibration]") {
+  // Always certain and wrong; then always certain and right.
   const std::vector<CalibrationRecord> wrong(20, {{1, 0, 0}, 2, 1});
   const std::vector<CalibrationRecord> right(20, {{1, 0, 0}, 1, 1});
   for (const auto& records : {wrong, right}) {
@@ -170,7 +168,7 @@ TEST_CASE("Hopeless records are fitted without leaving the range", "[calibration
   }
 }
 
-TEST_CASE("Records that cannot be fitted are named", "[calibration]") {
+TEST_CASE("Records that cannot be fitted are reported", "[calibration]") {
   const auto error = [](std::vector<CalibrationRecord> records) {
     return std::string(FitCalibrator(CalibrationMethod::kVector, BinScheme::kDefaultId, records)
                            .status()
@@ -179,7 +177,8 @@ TEST_CASE("Records that cannot be fitted are named", "[calibration]") {
   CHECK(error({}) == "there is no record with a weight");
   CHECK(error({{{0.5, 0.5}, 1, 0}}) == "there is no record with a weight");
   CHECK(error({{{0.5, 0.5}, 1, 1}, {{0.5, 0.5}, 3, 1}}) == "records[1].true_bin: out of range");
-  CHECK_THAT(error({{{0.5, 0.5}, 1, 1}, {{1}, 1, 1}}), Catch::StartsWith("records[1].p: as many"));
+  CHECK_THAT(error({{{0.5, 0.5}, 1, 1}, {{1}, 1, 1}}),
+             Catch::StartsWith("records[1].p: must have"));
   CHECK_THAT(error({{{-0.5, 1.5}, 1, 1}}), Catch::StartsWith("records[0].p: a value"));
   CHECK_THAT(error({{{0.5, 0.5}, 1, std::numeric_limits<double>::infinity()}}),
              Catch::StartsWith("records[0].weight"));

@@ -73,7 +73,7 @@ Parsed Parse(std::vector<std::string> arguments, const std::string& name = "kern
 
 }  // namespace
 
-TEST_CASE("Without flags the defaults stand", "[config]") {
+TEST_CASE("Without flags the defaults apply", "[config]") {
   const Parsed parsed = Parse({});
   CHECK(parsed.code == -1);
   CHECK(parsed.flags.server.listen_address == "127.0.0.1:0");
@@ -129,7 +129,7 @@ TEST_CASE("Flags are read from the command line", "[config]") {
   CHECK(parsed.forecasters == std::vector<std::string>{"x", "y"});
 }
 
-TEST_CASE("Flags are read from a YAML file, and the command line wins", "[config]") {
+TEST_CASE("Flags are read from a YAML file and overridden by the command line", "[config]") {
   const Folder folder;
   const std::string file = folder.Write("service.yaml", R"(
 # A comment.
@@ -156,7 +156,7 @@ forecaster: [a:1, "b:2"]
   CHECK(Parse({"--config", folder.Write("empty.yaml", "")}).code == -1);
 }
 
-TEST_CASE("What is wrong in a configuration file is named with file and line", "[config]") {
+TEST_CASE("Configuration file errors are reported with file and line", "[config]") {
   const Folder folder;
   for (const auto& [content, line, what] :
        {std::tuple{"listen: 127.0.0.1:0\nlisteen: x\n", ":2: ", "'listeen'"},
@@ -179,7 +179,7 @@ TEST_CASE("What is wrong in a configuration file is named with file and line", "
   CHECK(Contains(bad_value.err, "workers"));
 }
 
-TEST_CASE("A configuration file that is not there is an error", "[config]") {
+TEST_CASE("A missing configuration file is an error", "[config]") {
   const Parsed parsed = Parse({"--config", "/no/such/file.yaml"});
   CHECK(parsed.code == 2);
   CHECK(Contains(parsed.err, "/no/such/file.yaml"));
@@ -187,14 +187,22 @@ TEST_CASE("A configuration file that is not there is an error", "[config]") {
 
 TEST_CASE("Bad flags end with usage errors", "[config]") {
   CHECK(Parse({"--no-such-flag"}).code == 2);
-  CHECK(Parse({"--drain-seconds", "-1"}).code == 2);
+  for (const char* seconds : {"-1", "nan", "inf", "1e999"}) {
+    CHECK(Parse({"--drain-seconds", seconds}).code == 2);
+    const Folder folder;
+    const std::string file =
+        folder.Write("service.yaml", std::string("drain-seconds: ") + seconds + "\n");
+    const Parsed configured = Parse({"--config", file});
+    CHECK(configured.code == 2);
+    CHECK(Contains(configured.err, seconds));
+  }
   CHECK(Parse({"--max-connection-age-seconds", "0"}).code == 2);
   const Parsed level = Parse({"--log-level", "loud"});
   CHECK(level.code == 2);
   CHECK(Contains(level.err, "debug, info, warning, error"));
 }
 
-TEST_CASE("Version and help end well", "[config]") {
+TEST_CASE("Version and help exit successfully", "[config]") {
   const Parsed version = Parse({"--version"});
   CHECK(version.code == 0);
   const std::string expected =
@@ -207,10 +215,10 @@ TEST_CASE("Version and help end well", "[config]") {
   CHECK(Contains(help.out, "--max-connection-age-seconds"));
 }
 
-TEST_CASE("The ready file tells the bound addresses, and appears whole", "[config]") {
+TEST_CASE("The ready file lists the bound addresses and appears atomically", "[config]") {
   const Folder folder;
   ServiceFlags flags;
-  CHECK(WriteReadyFile(flags, {"127.0.0.1:1", 2, "", ""}).ok());  // none asked for
+  CHECK(WriteReadyFile(flags, {"127.0.0.1:1", 2, "", ""}).ok());  // nothing requested
   flags.ready_file = folder.Path("ready.json");
   flags.metrics_address = "0.0.0.0:0";
   REQUIRE(WriteReadyFile(flags, {"127.0.0.1:50051", 9090, "127.0.0.1:2", ""}).ok());

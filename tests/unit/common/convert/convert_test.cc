@@ -17,13 +17,13 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::util::MessageDifferencer;
 
-// Fills messages with random content through reflection, so that a field which is added to a
-// message and forgotten in the conversion fails the round trip.
+// Fills messages with random content through reflection, so that a new field that the conversion
+// omits fails the round trip.
 class Filler {
  public:
   explicit Filler(uint64_t seed) : random_(seed) {}
 
-  // What goes into `string` fields.
+  // Content of `string` fields.
   enum class Text { kUtf8, kBytes };
 
   void Fill(Message& message, Text text = Text::kUtf8) {
@@ -97,7 +97,7 @@ class Filler {
         break;
       case FieldDescriptor::CPPTYPE_BOOL: r.SetBool(&message, field, Below(2) == 1); break;
       case FieldDescriptor::CPPTYPE_ENUM: {
-        // Zero is "unspecified" everywhere.
+        // Zero means "unspecified" everywhere.
         const auto& type = *field->enum_type();
         r.SetEnum(&message, field, type.value(1 + Below(type.value_count() - 1)));
         break;
@@ -142,7 +142,7 @@ void CheckRoundTrips() {
 }
 
 bool StringsAreUtf8(const Message& message) {
-  // Parsing refuses a `string` that is not UTF-8, wherever it is.
+  // Parsing refuses a `string` that is not UTF-8 at any depth.
   std::unique_ptr<Message> copy(message.New());
   return copy->ParseFromString(message.SerializeAsString());
 }
@@ -158,9 +158,9 @@ void CheckMakesUtf8() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("A message survives the way into the domain and back", "[convert]",
-                   v1::Candidate, v1::CompileFacts, v1::CompileError, v1::Artifact, v1::Forecast,
-                   v1::Abstention, v1::Measurement, v1::Decision, v1::Ratio, v1::DeviceInfo) {
+TEMPLATE_TEST_CASE("A message round-trips through the domain type", "[convert]", v1::Candidate,
+                   v1::CompileFacts, v1::CompileError, v1::Artifact, v1::Forecast, v1::Abstention,
+                   v1::Measurement, v1::Decision, v1::Ratio, v1::DeviceInfo) {
   CheckRoundTrips<TestType>();
 }
 
@@ -170,7 +170,7 @@ TEMPLATE_TEST_CASE("Text that is not UTF-8 never reaches a string field", "[conv
   CheckMakesUtf8<TestType>();
 }
 
-TEST_CASE("Sources, logs and content travel byte for byte", "[convert]") {
+TEST_CASE("Sources, logs and content are passed byte for byte", "[convert]") {
   const std::string bytes("\xFF\0\xC3", 3);
   Candidate candidate;
   candidate.source = bytes;
@@ -181,22 +181,27 @@ TEST_CASE("Sources, logs and content travel byte for byte", "[convert]") {
   CHECK(Value(FromProto(ToProto(artifact))).content == bytes);
 }
 
-TEST_CASE("Domain fields land in the proto fields of their names", "[convert]") {
+TEST_CASE("Domain fields map to proto fields of the same name", "[convert]") {
   Forecast forecast;
   forecast.expected_log2_speedup = 1;
   forecast.stddev_log2_speedup = 2;
   forecast.latency_ns = 3'000'000'004;
+  forecast.device_model = "NVIDIA H200";
   const v1::Forecast proto = ToProto(forecast);
   CHECK(proto.expected_log2_speedup() == 1);
   CHECK(proto.stddev_log2_speedup() == 2);
   CHECK(proto.latency().seconds() == 3);
   CHECK(proto.latency().nanos() == 4);
+  CHECK(proto.device_model() == "NVIDIA H200");
+  CHECK(FromProto(proto).device_model == "NVIDIA H200");
 
-  const v1::Ratio ratio = ToProto(Ratio{1, 2, 3, 4});
+  const v1::Ratio ratio = ToProto(Ratio{1, 2, 3, 4, 5, 6});
   CHECK(ratio.value() == 1);
   CHECK(ratio.low() == 2);
   CHECK(ratio.high() == 3);
   CHECK(ratio.confidence() == 4);
+  CHECK(ratio.within_deviation() == 5);
+  CHECK(ratio.between_deviation() == 6);
 
   Measurement measurement;
   WrongResult wrong;
@@ -215,7 +220,8 @@ TEST_CASE("Domain fields land in the proto fields of their names", "[convert]") 
   CHECK(message.level() == v1::MEASURE_LEVEL_SCREEN);
 }
 
-TEST_CASE("What has no domain value is INVALID_ARGUMENT with the field's path", "[convert]") {
+TEST_CASE("A message without a domain equivalent is INVALID_ARGUMENT with the field path",
+          "[convert]") {
   const auto message = [](const absl::Status& status) {
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
@@ -242,7 +248,7 @@ TEST_CASE("What has no domain value is INVALID_ARGUMENT with the field's path", 
   CHECK(message(FromProto(candidate).status()) == "kind: 77 is not a known value");
 }
 
-TEST_CASE("Every decision reason converts to its namesake", "[convert]") {
+TEST_CASE("Every decision reason maps to its namesake", "[convert]") {
   const auto& type = *v1::DecisionReason_descriptor();
   for (int i = 1; i < type.value_count(); ++i) {
     const auto reason = static_cast<v1::DecisionReason>(type.value(i)->number());
@@ -277,7 +283,7 @@ TEST_CASE("Times convert to the nanosecond and saturate beyond 64 bits", "[conve
   CHECK(ToNanoseconds(far) == kMin);
 }
 
-TEST_CASE("A bin scheme travels with its edges and names", "[convert]") {
+TEST_CASE("A bin scheme is sent with its edges and names", "[convert]") {
   for (const BinScheme* scheme : BinScheme::All()) {
     const v1::BinScheme proto = ToProto(*scheme);
     CHECK(proto.id() == scheme->id());
@@ -288,7 +294,7 @@ TEST_CASE("A bin scheme travels with its edges and names", "[convert]") {
   }
 }
 
-TEST_CASE("A problem travels as its files and is described as it was understood", "[convert]") {
+TEST_CASE("A problem is sent as its files and described as parsed", "[convert]") {
   const auto files =
       ReadProblemFolder(std::string(KERNELCAST_SOURCE_DIR) + "/examples/problems/row_softmax");
   const Problem problem = Value(ParseProblem(Value(files)));

@@ -13,12 +13,12 @@ namespace {
 
 const BinScheme& Paper() { return **BinScheme::Find(BinScheme::kPaperFormulaId); }
 
-// The published labelling formula, word for word.
+// The published labelling formula, verbatim.
 int PaperFormula(double speedup) {
   return std::clamp(static_cast<int>(std::floor(2 * std::log2(speedup))) + 4, 1, 8);
 }
 
-TEST_CASE("The default scheme has eight bins that hold their upper edge", "[bins]") {
+TEST_CASE("The default scheme has eight bins that include their upper edge", "[bins]") {
   const BinScheme& scheme = BinScheme::Default();
   CHECK(scheme.id() == "sqrt2/1");
   CHECK(scheme.size() == 8);
@@ -47,13 +47,13 @@ TEST_CASE("The default scheme has eight bins that hold their upper edge", "[bins
   }
 }
 
-TEST_CASE("The paper's scheme labels as its formula does", "[bins]") {
+TEST_CASE("The paper's scheme labels match its formula", "[bins]") {
   const BinScheme& scheme = Paper();
   CHECK(scheme.id() == "paper-floor/1");
   CHECK_FALSE(scheme.upper_closed());
   CHECK(*scheme.Label(1.2) == 4);
   CHECK(*BinScheme::Default().Label(1.2) == 5);
-  SECTION("at and beside the powers of the square root of two") {
+  SECTION("at and near the powers of the square root of two") {
     for (int k = -20; k <= 20; ++k) {
       const double power = std::pow(2.0, k / 2.0);
       for (const double speedup : {std::nextafter(power, 0.0), power, std::nextafter(power, 1e9),
@@ -147,7 +147,7 @@ TEST_CASE("Bins are written as intervals with the closed side marked", "[bins]")
   CHECK(Paper().IntervalText(8) == "[4, inf)");
 }
 
-TEST_CASE("The prompt table has one line a bin, with name and interval", "[bins]") {
+TEST_CASE("The prompt table has one line per bin with name and interval", "[bins]") {
   CHECK(BinScheme::Default().PromptTable() ==
         "1. severe_slowdown: S in (0, 0.25]\n"
         "2. significant_slowdown: S in (0.25, 0.5]\n"
@@ -159,13 +159,13 @@ TEST_CASE("The prompt table has one line a bin, with name and interval", "[bins]
         "8. extreme_speedup: S in (4, inf)\n");
 }
 
-TEST_CASE("An unknown scheme is not found and the known ones are named", "[bins]") {
+TEST_CASE("An unknown scheme is not found and the known ones are listed", "[bins]") {
   const absl::StatusOr<const BinScheme*> scheme = BinScheme::Find("sqrt3/1");
   CHECK(scheme.status().code() == absl::StatusCode::kNotFound);
   CHECK(scheme.status().message() == "bin scheme 'sqrt3/1' is not one of sqrt2/1, paper-floor/1");
 }
 
-TEST_CASE("Schemes have distinct ids and as many names as bins", "[bins]") {
+TEST_CASE("Schemes have distinct ids and one name per bin", "[bins]") {
   std::set<std::string> ids;
   for (const BinScheme* scheme : BinScheme::All()) {
     CHECK(ids.insert(scheme->id()).second);

@@ -58,44 +58,6 @@ TEST_CASE("Complete candidates are valid", "[candidate]") {
   CHECK(ValidateCandidate(candidate).ok());
 }
 
-TEST_CASE("Literals among the arguments of a launch have the type of their suffix",
-          "[candidate][cuda]") {
-  const auto parse = [](const char* text) {
-    const absl::StatusOr<LaunchLiteral> literal = ParseLaunchLiteral(text);
-    INFO(text << ": " << literal.status());
-    REQUIRE(literal.ok());
-    return *literal;
-  };
-  CHECK(parse("3:i32").type == LaunchLiteral::Type::kInt32);
-  CHECK(parse("3:i32").integer == 3);
-  CHECK(parse("-2147483648:i32").integer == std::numeric_limits<int32_t>::min());
-  CHECK(parse("9223372036854775807:i64").integer == std::numeric_limits<int64_t>::max());
-  CHECK(parse("0.5:f32").type == LaunchLiteral::Type::kFloat32);
-  CHECK(parse("0.5:f32").real == 0.5);
-  CHECK(parse("-1e-5:f64").type == LaunchLiteral::Type::kFloat64);
-  CHECK(parse("-1e-5:f64").real == -1e-5);
-  CHECK(parse("2:f64").real == 2);
-}
-
-TEST_CASE("What is no literal is refused with what would be", "[candidate][cuda]") {
-  const auto error = [](const char* text) {
-    return std::string(ParseLaunchLiteral(text).status().message());
-  };
-  CHECK(error("2147483648:i32") == "'2147483648:i32' is not a whole number of 32 bits");
-  CHECK(error("9223372036854775808:i64") ==
-        "'9223372036854775808:i64' is not a whole number of 64 bits");
-  CHECK(error("1.5:i32") == "'1.5:i32' is not a whole number of 32 bits");
-  CHECK(error(":i32") == "':i32' is not a whole number of 32 bits");
-  CHECK(error("1e39:f32") == "'1e39:f32' is not a finite number of float32");
-  CHECK(error("nan:f64") == "'nan:f64' is not a finite number");
-  CHECK(error("1 :f64") == "'1 :f64' is not a finite number");
-  for (const char* text : {"3", "3:", "3:u32", "3:i32 ", "", "x:i8:i32"}) {
-    CHECK(error(text) == absl::StrCat("'", text,
-                                      "' is not a literal: a number, then one of :i32, :i64, :f32, "
-                                      ":f64"));
-  }
-}
-
 TEST_CASE("A candidate's id is a prefix and 32 hex digits", "[candidate]") {
   const std::string id = CandidateId(Valid());
   REQUIRE(id.size() == 34);
@@ -139,15 +101,16 @@ TEST_CASE("Every part of the content changes the id", "[candidate]") {
   }
 }
 
-TEST_CASE("Parent, origin and the id itself do not count", "[candidate]") {
+TEST_CASE("Parent, origin, name and the id itself are not hashed", "[candidate]") {
   Candidate candidate = Valid();
   candidate.parent_candidate_id = "k_1";
   candidate.origin = "somewhere";
+  candidate.name = "something";
   candidate.candidate_id = "k_2";
   CHECK(CandidateId(candidate) == CandidateId(Valid()));
 }
 
-TEST_CASE("An invalid candidate is answered with the field and what is allowed", "[candidate]") {
+TEST_CASE("An invalid candidate is refused with the field and the allowed values", "[candidate]") {
   const std::vector<std::pair<Change, std::string>> cases = {
       {[](Candidate& c) { c.problem_id = ""; }, "problem_id: '' is not a name"},
       {[](Candidate& c) { c.problem_id = "a b"; }, "problem_id: 'a b' is not a name"},
@@ -180,6 +143,8 @@ TEST_CASE("An invalid candidate is answered with the field and what is allowed",
       {[](Candidate& c) { c.parent_candidate_id = "a/b"; }, "parent_candidate_id: 'a/b'"},
       {[](Candidate& c) { c.origin = "\xff"; }, "origin: "},
       {[](Candidate& c) { c.origin.assign(257, 'a'); }, "origin: "},
+      {[](Candidate& c) { c.name = "\xff"; }, "name: "},
+      {[](Candidate& c) { c.name.assign(257, 'a'); }, "name: '"},
       {[](Candidate& c) { c.candidate_id = "k_1"; },
        "candidate_id: 'k_1' is not the hash of the content, k_"},
   };
@@ -188,7 +153,7 @@ TEST_CASE("An invalid candidate is answered with the field and what is allowed",
   }
 }
 
-TEST_CASE("An invalid launch is answered with its field", "[candidate]") {
+TEST_CASE("An invalid launch is refused with its field", "[candidate]") {
   const std::vector<std::pair<Change, std::string>> cases = {
       {[](Candidate& c) { c.launches.clear(); }, "launches: a device_cuda candidate needs"},
       {[](Candidate& c) { c.launches.assign(65, c.launches[0]); }, "launches: 65 entries"},
@@ -205,9 +170,10 @@ TEST_CASE("An invalid launch is answered with its field", "[candidate]") {
        "launches[0].arguments: 65 entries"},
       {[](Candidate& c) { c.launches[0].arguments[1] = ""; }, "launches[0].arguments[1]: "},
       {[](Candidate& c) { c.launches[0].arguments[1] = "2*rows"; },
-       "launches[0].arguments[1]: '2*rows' is not a tensor, an axis, workspace, or a literal"},
-      {[](Candidate& c) { c.launches[0].arguments[2] = "3:u32"; },
-       "launches[0].arguments[2]: '3:u32' is not a literal"},
+       "launches[0].arguments[1]: '2*rows' is not a tensor, an axis or workspace; an expression "
+       "needs a type"},
+      {[](Candidate& c) { c.launches[0].arguments[2] = "3:long"; },
+       "launches[0].arguments[2]: '3:long': the type 'long' is not one of bool"},
       {[](Candidate& c) {
          c.launches[0].arguments[0] = "workspace";
          c.workspace_bytes.clear();

@@ -15,7 +15,7 @@ const std::vector<DecisionReason> kReasons = {
     DecisionReason::kCompileError,  DecisionReason::kDuplicate,  DecisionReason::kBudget,
     DecisionReason::kCancelled,     DecisionReason::kUnavailable};
 
-TEST_CASE("Every reason has a name of its own", "[decision]") {
+TEST_CASE("Every reason has a unique name", "[decision]") {
   std::set<std::string> names;
   for (const DecisionReason reason : kReasons) {
     CHECK(names.insert(std::string(Name(reason))).second);
@@ -25,7 +25,7 @@ TEST_CASE("Every reason has a name of its own", "[decision]") {
   CHECK(Name(DecisionReason::kLikelyFailure) == "likely_failure");
 }
 
-TEST_CASE("A reason belongs to one kind of decision", "[decision]") {
+TEST_CASE("A reason belongs to one decision kind", "[decision]") {
   for (size_t i = 0; i < kReasons.size(); ++i) {
     CAPTURE(std::string(Name(kReasons[i])));
     const DecisionKind expected = i < 6   ? DecisionKind::kMeasure

@@ -47,7 +47,7 @@ std::string With(const std::string& from, const std::string& to) {
   return content;
 }
 
-TEST_CASE("Expected verdicts are read in the order of the space", "[unit]") {
+TEST_CASE("Expected verdicts are read in space order", "[unit]") {
   const Space space = SmallSpace();
   const auto verdicts = ParseExpectedVerdicts("v.yaml", kGood, space);
   INFO(verdicts.status().ToString());
@@ -66,12 +66,12 @@ TEST_CASE("Expected verdicts are read in the order of the space", "[unit]") {
   CHECK(at(1, {}) == nullptr);
   REQUIRE(at(0, {0, 0}) != nullptr);
   CHECK(at(0, {0, 0})->verdict == ExpectedVerdict::kWrongResult);
-  // The first that matches counts.
+  // The first match counts.
   REQUIRE(at(0, {1, 0}) != nullptr);
   CHECK(at(0, {1, 0})->verdict == ExpectedVerdict::kCompileError);
 }
 
-TEST_CASE("A mistake in expected verdicts is named with line and field", "[unit]") {
+TEST_CASE("A mistake in expected verdicts is reported with line and field", "[unit]") {
   CHECK(Complaint(With("plain:", "plane:")) ==
         "v.yaml:4: plane: the space has no such template; it has plain, other");
   CHECK(Complaint("plain: {verdict: ok, note: why}\n") ==
@@ -95,7 +95,7 @@ TEST_CASE("A mistake in expected verdicts is named with line and field", "[unit]
   CHECK_THAT(Complaint("a: [\n"), Catch::StartsWith("v.yaml:"));
 }
 
-TEST_CASE("Expected verdicts lie beside the space, where there are any", "[unit]") {
+TEST_CASE("Optional expected verdicts are read from the problem's folder", "[unit]") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / RandomId("kernelcast-verdicts-");
   std::filesystem::create_directories(folder / "space");

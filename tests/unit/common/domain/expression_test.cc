@@ -31,7 +31,7 @@ double Value(std::string_view text, double rows = 7, double cols = 3) {
   return *value;
 }
 
-TEST_CASE("Expressions compute", "[expression]") {
+TEST_CASE("Expressions are evaluated", "[expression]") {
   CHECK(Value("1") == 1);
   CHECK(Value("rows*cols") == 21);
   CHECK(Value("5*rows*cols + 1e3") == 1105);
@@ -54,7 +54,7 @@ TEST_CASE("Expressions compute", "[expression]") {
   CHECK(Value("2*2^0.5") == Approx(2 * std::sqrt(2)));
 }
 
-TEST_CASE("A syntax error is answered with its position", "[expression]") {
+TEST_CASE("A syntax error is reported with its position", "[expression]") {
   CHECK_THAT(ParseError("rows +"), Equals("expression 'rows +', character 7: "
                                           "Unexpected end of expression"));
   CHECK_THAT(ParseError("rows * * cols"), Contains("character 8"));
@@ -68,7 +68,7 @@ TEST_CASE("A syntax error is answered with its position", "[expression]") {
   CHECK_THAT(ParseError("0x10"), Contains("unknown name 'x10'"));
 }
 
-TEST_CASE("Unknown names are named with those that are known", "[expression]") {
+TEST_CASE("Unknown names are reported with the known ones", "[expression]") {
   CHECK_THAT(ParseError("rows * depth"),
              Equals("expression 'rows * depth', character 8: unknown name 'depth'; known names are "
                     "rows, cols"));
@@ -76,7 +76,7 @@ TEST_CASE("Unknown names are named with those that are known", "[expression]") {
              Contains("known names are none"));
 }
 
-TEST_CASE("What is not arithmetic is refused", "[expression]") {
+TEST_CASE("Non-arithmetic input is refused", "[expression]") {
   CHECK_THAT(ParseError("rows = 5"), Contains("write '=='"));
   CHECK_THAT(ParseError("rows === 5"), Contains("character"));
   CHECK_THAT(ParseError("rows, cols"), Contains("several results"));
@@ -86,7 +86,7 @@ TEST_CASE("What is not arithmetic is refused", "[expression]") {
   CHECK_THAT(ParseError("r\xff"), Contains("character"));
 }
 
-TEST_CASE("An expression has at most a kibibyte", "[expression]") {
+TEST_CASE("An expression is limited to one kibibyte", "[expression]") {
   std::string text = "1";
   while (text.size() < 1023) text += "+1";
   CHECK(Value(text) == 512);
@@ -114,7 +114,7 @@ TEST_CASE("Results must be finite", "[expression]") {
   }
 }
 
-TEST_CASE("Every name that occurs needs a value and others do not", "[expression]") {
+TEST_CASE("Only names that occur need a value", "[expression]") {
   const Expression rows = *Expression::Parse("rows + 1", kNames);
   CHECK(*rows.Evaluate({{"rows", 1}}) == 2);
   const absl::StatusOr<double> missing = rows.Evaluate({{"cols", 1}});
@@ -135,7 +135,7 @@ TEST_CASE("Integers are whole and within bounds", "[expression]") {
   CHECK(*half.EvaluateInteger({{"rows", std::ldexp(1.0, 53)}}, 0, INT64_MAX) == int64_t{1} << 52);
 }
 
-TEST_CASE("A default expression answers with an error", "[expression]") {
+TEST_CASE("Evaluating a default-constructed expression is an error", "[expression]") {
   CHECK_FALSE(Expression().Evaluate({}).ok());
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("Function and constant names are reserved", "[expression]") {
   CHECK_FALSE(Expression::IsReservedName("rows"));
 }
 
-TEST_CASE("One expression may be evaluated by many threads", "[expression]") {
+TEST_CASE("Threads may evaluate one expression concurrently", "[expression]") {
   const Expression expression = *Expression::Parse("rows * cols + mod(rows, 5)", kNames);
   std::vector<int> wrong(4, 0);
   {
@@ -164,7 +164,7 @@ TEST_CASE("One expression may be evaluated by many threads", "[expression]") {
   CHECK(wrong == std::vector<int>(4, 0));
 }
 
-TEST_CASE("More expressions than a thread keeps compiled still evaluate right", "[expression]") {
+TEST_CASE("Expressions beyond a thread's compile cache still evaluate correctly", "[expression]") {
   std::vector<Expression> expressions;
   for (int i = 0; i < 200; ++i) {
     expressions.push_back(*Expression::Parse("rows + " + std::to_string(i), kNames));

@@ -10,7 +10,7 @@ namespace {
 
 using Catch::Contains;
 
-TEST_CASE("Every fact of a schema has a name of its own and a meaning", "[domain]") {
+TEST_CASE("Every fact of a schema has a unique name and a meaning", "[domain]") {
   std::set<std::string_view> ids;
   for (const FactSchema& schema : AllFactSchemas()) {
     INFO(std::string(schema.id));
@@ -25,7 +25,7 @@ TEST_CASE("Every fact of a schema has a name of its own and a meaning", "[domain
   CHECK(ids.contains(kCudaPtxSchemaId));
 }
 
-TEST_CASE("Facts are as many finite values as their schema names", "[domain]") {
+TEST_CASE("The number of facts matches the schema and all are finite", "[domain]") {
   const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
   CompileFacts facts{std::string(kCudaPtxSchemaId), std::vector<double>(schema.names.size(), 1)};
   CHECK(ValidateFacts(facts).ok());
@@ -38,6 +38,45 @@ TEST_CASE("Facts are as many finite values as their schema names", "[domain]") {
   facts.schema = "cuda-sass/1";
   CHECK_THAT(std::string(ValidateFacts(facts).message()),
              Contains("no fact schema 'cuda-sass/1'; there is cpu-asm/1, cuda-ptx/1"));
+}
+
+TEST_CASE("Findings have a schema, a count and bounded text", "[domain]") {
+  const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
+  const FactSchema& simulated = **FindSimulationSchema(kCudaSimulationSchemaId);
+  CompileFacts facts{std::string(kCudaPtxSchemaId), std::vector<double>(schema.names.size(), 1)};
+  LaunchSimulation launch{"k", std::vector<double>(simulated.names.size(), 1), ""};
+  launch.findings = {{FindingKind::kSharedRace, 12, 0, "st.shared.f32", 3}};
+  facts.simulations = {{std::string(kCudaSimulationSchemaId),
+                        "NVIDIA H200",
+                        {launch},
+                        std::string(kCudaFindingsSchemaId)}};
+  CHECK(ValidateFacts(facts).ok());
+
+  CompileFacts unchecked = facts;
+  unchecked.simulations[0].findings_schema = "";
+  CHECK_THAT(std::string(ValidateFacts(unchecked).message()),
+             Contains("findings without a findings schema"));
+  unchecked.simulations[0].findings_schema = "cuda-findings/9";
+  CHECK_THAT(std::string(ValidateFacts(unchecked).message()),
+             Contains("no findings schema 'cuda-findings/9'; there is cuda-findings/1"));
+
+  CompileFacts long_text = facts;
+  long_text.simulations[0].launches[0].findings[0].detail.assign(kMaxFindingDetail + 1, 'x');
+  CHECK(absl::IsInvalidArgument(ValidateFacts(long_text)));
+  CompileFacts no_count = facts;
+  no_count.simulations[0].launches[0].findings[0].count = 0;
+  CHECK(absl::IsInvalidArgument(ValidateFacts(no_count)));
+  CompileFacts many = facts;
+  many.simulations[0].launches[0].findings.assign(kMaxFindings + 1, launch.findings[0]);
+  CHECK(absl::IsInvalidArgument(ValidateFacts(many)));
+}
+
+TEST_CASE("Every finding kind has a unique name and meaning", "[domain]") {
+  std::set<std::string_view> names;
+  for (size_t k = 0; k < kFindingKinds; ++k) {
+    CHECK(names.insert(FindingName(static_cast<FindingKind>(k))).second);
+    CHECK_FALSE(FindingMeaning(static_cast<FindingKind>(k)).empty());
+  }
 }
 
 }  // namespace

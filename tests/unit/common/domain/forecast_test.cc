@@ -23,7 +23,8 @@ struct Tail {
   double upper;
 };
 
-// P(T > t), computed to 40 digits with mpmath. 201 degrees stand for the normal distribution.
+// P(T > t), computed to 40 digits with mpmath. 201 degrees of freedom represent the normal
+// distribution.
 constexpr Tail kTails[] = {
     {0.5, -3, 0.81634592200702828},
     {0.5, -0.1, 0.5268341894356968},
@@ -130,7 +131,7 @@ std::vector<double> RandomSimplex(std::mt19937_64& random, size_t size) {
   return p;
 }
 
-TEST_CASE("Tails of the Student-t distribution agree with tabulated values", "[forecast]") {
+TEST_CASE("Student-t tail probabilities match tabulated values", "[forecast]") {
   for (const auto& [degrees, t, upper] : kTails) {
     CAPTURE(degrees, t);
     CHECK(StudentTUpperTail(t, 0, 1, degrees) == Approx(upper).epsilon(1e-10).margin(1e-300));
@@ -144,7 +145,7 @@ TEST_CASE("Tails of the Student-t distribution agree with tabulated values", "[f
   CHECK(StudentTUpperTail(-1e300, 0, 1, 2) == 1);
 }
 
-TEST_CASE("Tails fall as the threshold rises", "[forecast][property]") {
+TEST_CASE("Tail probabilities fall as the threshold rises", "[forecast][property]") {
   for (const double degrees : {0.7, 1.0, 3.0, 12.0, 199.0, 500.0}) {
     double before = 1;
     for (double t = -12; t <= 12; t += 0.01) {
@@ -156,7 +157,7 @@ TEST_CASE("Tails fall as the threshold rises", "[forecast][property]") {
   }
 }
 
-TEST_CASE("Bins of a Student-t distribution agree with worked values", "[forecast]") {
+TEST_CASE("Student-t bin probabilities match worked values", "[forecast]") {
   const BinScheme& scheme = BinScheme::Default();
   const auto check = [&](double location, double scale, double degrees,
                          const std::vector<double>& expected) {
@@ -179,7 +180,7 @@ TEST_CASE("Bins of a Student-t distribution agree with worked values", "[forecas
        2.3521965402417455e-5, 3.3811399399739929e-5, 0.00012886322338676282, 0.99973453515148958});
 }
 
-TEST_CASE("Bins of any Student-t distribution are a simplex", "[forecast][property]") {
+TEST_CASE("Student-t bin probabilities are always a simplex", "[forecast][property]") {
   std::mt19937_64 random(11);
   std::uniform_real_distribution<double> location(-20, 20);
   std::uniform_real_distribution<double> log_scale(-12, 4);
@@ -194,7 +195,7 @@ TEST_CASE("Bins of any Student-t distribution are a simplex", "[forecast][proper
   }
 }
 
-TEST_CASE("A narrow distribution falls into the bin of its location", "[forecast]") {
+TEST_CASE("A narrow distribution puts its mass in the bin of its location", "[forecast]") {
   for (int bin = 1; bin <= 8; ++bin) {
     const double location = BinScheme::Default().Log2Midpoint(bin);
     const std::vector<double> p = BinsFromStudentT(BinScheme::Default(), location, 1e-9, 4);
@@ -203,7 +204,7 @@ TEST_CASE("A narrow distribution falls into the bin of its location", "[forecast
   }
 }
 
-TEST_CASE("The most probable bin is the lowest of those that tie", "[forecast]") {
+TEST_CASE("Ties for the most probable bin go to the lowest", "[forecast]") {
   CHECK(ArgmaxBin({0.1, 0.4, 0.4, 0.1}) == 2);
   CHECK(ArgmaxBin({1}) == 1);
   CHECK(ArgmaxBin({0, 0, 1}) == 3);
@@ -221,14 +222,14 @@ TEST_CASE("Normalizing keeps proportions", "[forecast]") {
   CHECK(tiny[2] == 0.5);
 }
 
-TEST_CASE("What cannot be normalized is refused", "[forecast]") {
+TEST_CASE("Probabilities that cannot be normalized are refused", "[forecast]") {
   for (std::vector<double> p :
        std::vector<std::vector<double>>{{}, {0, 0}, {1, -0.1}, {kNan, 1}, {kInfinity, 1}}) {
     CHECK(NormalizeSimplex(p).code() == absl::StatusCode::kInvalidArgument);
   }
 }
 
-TEST_CASE("The probability of winning spreads a bin's mass evenly", "[forecast]") {
+TEST_CASE("The win probability spreads a bin's mass evenly", "[forecast]") {
   Forecast forecast = Valid();
   forecast.stddev_log2_speedup = 0;
   // 0.9 is the probability of a correct candidate.
@@ -245,7 +246,22 @@ TEST_CASE("The probability of winning spreads a bin's mass evenly", "[forecast]"
   CHECK(*WinProbability(forecast, 1e300) == 0);
 }
 
-TEST_CASE("Thresholds beyond the last edge still tell forecasts apart", "[forecast]") {
+TEST_CASE("Thresholds within a wide bin distinguish forecasts", "[forecast]") {
+  // log2 S ~ normal(mean, 0.1), all of it between 2x and 4x; P(S > 3x) by the normal distribution.
+  const auto win = [](double mean) {
+    Forecast forecast = Valid();
+    forecast.failure_probability = 0;
+    forecast.expected_log2_speedup = mean;
+    forecast.stddev_log2_speedup = 0.1;
+    forecast.bin_probabilities = BinsFromStudentT(BinScheme::Default(), mean, 0.1, 1e9);
+    return *WinProbability(forecast, 3);
+  };
+  CHECK(win(1.3) == Approx(0.0022).margin(1e-3));
+  CHECK(win(1.585) == Approx(0.5).margin(1e-3));
+  CHECK(win(1.75) == Approx(0.9505).margin(1e-3));
+}
+
+TEST_CASE("Thresholds beyond the last edge still distinguish forecasts", "[forecast]") {
   // log2 S ~ normal(mean, 0.5), nearly all of it beyond 4x; P(S > 12x) by the normal distribution.
   const auto win = [](double mean) {
     Forecast forecast = Valid();
@@ -260,7 +276,7 @@ TEST_CASE("Thresholds beyond the last edge still tell forecasts apart", "[foreca
   CHECK(win(4.0) == Approx(0.7968).margin(1e-3));
 }
 
-TEST_CASE("The paper's scheme has its own edges for winning", "[forecast]") {
+TEST_CASE("The win probability works with the paper's scheme edges", "[forecast]") {
   Forecast forecast = Valid();
   forecast.bin_scheme_id = std::string(BinScheme::kPaperFormulaId);
   CHECK(*WinProbability(forecast, 1) == Approx(0.9 * 0.8));
@@ -282,7 +298,7 @@ TEST_CASE("A higher threshold is never easier to beat", "[forecast][property]") 
   }
 }
 
-TEST_CASE("Winning needs a valid forecast and threshold", "[forecast]") {
+TEST_CASE("The win probability needs a valid forecast and threshold", "[forecast]") {
   for (const double threshold : {-1.0, kNan, kInfinity}) {
     CHECK(WinProbability(Valid(), threshold).status().code() == absl::StatusCode::kInvalidArgument);
   }
@@ -304,7 +320,7 @@ TEST_CASE("A valid forecast passes", "[forecast]") {
   CHECK(ValidateForecast(rounded).ok());
 }
 
-TEST_CASE("An invalid forecast is answered with its field", "[forecast]") {
+TEST_CASE("An invalid forecast is refused with its field", "[forecast]") {
   const std::vector<std::pair<void (*)(Forecast&), std::string>> cases = {
       {[](Forecast& f) { f.bin_scheme_id = "x"; }, "bin_scheme_id: bin scheme 'x' is not one of"},
       {[](Forecast& f) { f.bin_probabilities.pop_back(); }, "bin_probabilities: 7 values; scheme"},

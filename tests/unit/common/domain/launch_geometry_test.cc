@@ -27,7 +27,7 @@ const AxisValues& Axes() {
 
 Variables SomeVariables() { return LaunchVariables({{"ROWS", "8"}, {"WARPS", "4"}}, Axes()); }
 
-TEST_CASE("Geometry has its worked values", "[launch]") {
+TEST_CASE("Launch geometry has its worked values", "[launch]") {
   const absl::StatusOr<LaunchGeometry> geometry =
       EvaluateGeometry(SomeLaunch(), SomeVariables(), "launch");
   INFO(geometry.status());
@@ -45,7 +45,7 @@ TEST_CASE("Geometry has its worked values", "[launch]") {
   CHECK(geometry->block_threads() == 128);
 }
 
-TEST_CASE("A launch without cluster and shared memory has ones and zero", "[launch]") {
+TEST_CASE("A launch without cluster and shared memory defaults to ones and zero", "[launch]") {
   Launch launch = SomeLaunch();
   launch.cluster.clear();
   launch.shared_memory_bytes.clear();
@@ -56,13 +56,13 @@ TEST_CASE("A launch without cluster and shared memory has ones and zero", "[laun
   CHECK(geometry->shared_memory_bytes == 0);
 }
 
-TEST_CASE("Tunables that are no integers are no variables, and axes come first", "[launch]") {
+TEST_CASE("Non-integer tunables are not variables and axes come first", "[launch]") {
   const Variables variables =
       LaunchVariables({{"MODE", "fast"}, {"N", "-3"}, {"rows", "1"}}, Axes());
   CHECK(variables == Variables{{"N", -3}, {"cols", 77}, {"rows", 1000}});
 }
 
-TEST_CASE("Each limit of CUDA is told with field, value and what is allowed", "[launch]") {
+TEST_CASE("Each exceeded CUDA limit is reported with field, value and limit", "[launch]") {
   const std::vector<std::pair<std::function<void(Launch&)>, std::string>> cases = {
       {[](Launch& l) { l.grid[0] = "2147483648"; },
        "launch.grid[0]: expression '2147483648' is 2147483648, not a whole number from 1 to "
@@ -111,7 +111,7 @@ TEST_CASE("Each limit of CUDA is told with field, value and what is allowed", "[
   }
 }
 
-TEST_CASE("What CUDA just allows is allowed", "[launch]") {
+TEST_CASE("Values at the CUDA limits are accepted", "[launch]") {
   Launch launch = SomeLaunch();
   launch.grid = {"2147483647", "65535", "65535"};
   launch.block = {"16", "1", "64"};
@@ -125,7 +125,7 @@ TEST_CASE("What CUDA just allows is allowed", "[launch]") {
   CHECK(geometry->block_threads() == 1024);
 }
 
-TEST_CASE("The workspace has up to four gibibytes", "[launch]") {
+TEST_CASE("The workspace is limited to four gibibytes", "[launch]") {
   CHECK(*EvaluateWorkspaceBytes("", SomeVariables()) == 0);
   CHECK(*EvaluateWorkspaceBytes("4*rows*WARPS", SomeVariables()) == 16000);
   CHECK(*EvaluateWorkspaceBytes("4*1024^3", SomeVariables()) == int64_t{1} << 32);
@@ -135,7 +135,7 @@ TEST_CASE("The workspace has up to four gibibytes", "[launch]") {
   CHECK_FALSE(EvaluateWorkspaceBytes("-1", SomeVariables()).ok());
 }
 
-TEST_CASE("Before there is a shape, a launch tells what does not depend on it", "[launch]") {
+TEST_CASE("A launch without a shape reports its shape-independent limits", "[launch]") {
   const std::vector<Tunable> tunables = {{"ROWS", "8"}, {"WARPS", "4"}};
   ShapelessLaunch known = WithoutShape(SomeLaunch(), tunables);
   CHECK(known.block_threads == 128);

@@ -53,7 +53,7 @@ TEST_CASE("Outcomes have names", "[measurement]") {
   CHECK(OutcomeName(EnvironmentUnstable{}) == "environment_unstable");
 }
 
-TEST_CASE("Only an ok has a measured speedup", "[measurement]") {
+TEST_CASE("Only an ok outcome has a measured speedup", "[measurement]") {
   MeasuredOk ok;
   ok.speedup.value = 2;
   const Measurement measured = With(ok);
@@ -65,7 +65,8 @@ TEST_CASE("Only an ok has a measured speedup", "[measurement]") {
   CHECK(MeasuredSpeedup(With(Crash{})) == nullptr);
 }
 
-TEST_CASE("An ok tells how fast, how sure, and where the time went", "[measurement]") {
+TEST_CASE("Feedback on an ok outcome gives the speedup, its certainty and where time was spent",
+          "[measurement]") {
   MeasuredOk ok;
   ok.speedup = {1.8312, 1.81, 1.853, 0.95};
   ok.comparison = Comparison::kFaster;
@@ -73,7 +74,12 @@ TEST_CASE("An ok tells how fast, how sure, and where the time went", "[measureme
   ShapeTiming timing = Timing({{"rows", 128}, {"cols", 1024}}, 41'230, 75'500);
   timing.bytes = 1'048'576;
   timing.flops = 655'360;
-  timing.roofline_floor_ns = 10'000;
+  timing.implausible_below_ns = 5'000;
+  timing.roofline = Roofline{.time_ns = 10'000,
+                             .bound = Roofline::Bound::kMemory,
+                             .peak = "memory",
+                             .ratio = 4.123,
+                             .score = 0.677};
   timing.candidate.cold_median_ns = 90'000;
   ok.shapes = {timing};
   ok.environment.throttle_reasons = {"power", "heat"};
@@ -81,12 +87,13 @@ TEST_CASE("An ok tells how fast, how sure, and where the time went", "[measureme
       FeedbackFor(ok),
       Equals("Correct in 42 cases. Runs 1.831 times as fast as the reference (95% interval "
              "1.81 to 1.853): faster beyond noise. At cols=1024, rows=128 a call takes 41.2 us, "
-             "the reference 75.5 us, 25.4 GB/s, 15.9 GFLOP/s, 4.12 times the least that the "
-             "machine's roofline allows; on inputs not read before it takes 90 us. The device "
+             "the reference 75.5 us, 25.4 GB/s, 15.9 GFLOP/s, 4.12 times the roofline time "
+             "of 10 us (memory bound; speed-of-light score 0.68); on inputs not read before it "
+             "takes 90 us. The device "
              "was throttled: power, heat."));
 }
 
-TEST_CASE("What a profiler saw is told with the shape", "[measurement]") {
+TEST_CASE("Feedback includes the profiler's findings for the shape", "[measurement]") {
   ShapeTiming timing = Timing({{"n", 8}}, 41'230, 75'500);
   timing.profile.emplace();
   MeasuredOk ok;
@@ -101,7 +108,7 @@ TEST_CASE("What a profiler saw is told with the shape", "[measurement]") {
                              "long_scoreboard (62% of their time), barrier (10% of their time)."));
 }
 
-TEST_CASE("What is not known of an ok is not told", "[measurement]") {
+TEST_CASE("Feedback omits unknown fields", "[measurement]") {
   MeasuredOk ok;
   ok.speedup = {1, 0.99, 1.01, 0.99};
   ok.comparison = Comparison::kSame;
@@ -109,7 +116,7 @@ TEST_CASE("What is not known of an ok is not told", "[measurement]") {
                                      "0.99 to 1.01): the same within noise."));
 }
 
-TEST_CASE("The shapes that gain least come first, and only a few are told", "[measurement]") {
+TEST_CASE("Feedback lists only the few shapes that gain least", "[measurement]") {
   MeasuredOk ok;
   for (int i = 1; i <= 6; ++i) ok.shapes.push_back(Timing({{"n", i}}, 100, 100 * (7 - i)));
   const std::string text = FeedbackFor(ok);
@@ -118,7 +125,7 @@ TEST_CASE("The shapes that gain least come first, and only a few are told", "[me
              Contains("At n=3 ") && !Contains("At n=2 ") && Contains("2 other shapes gain more."));
 }
 
-TEST_CASE("A wrong result tells where it went wrong", "[measurement]") {
+TEST_CASE("Feedback on a wrong result gives its location", "[measurement]") {
   const std::string where = "output 'y' at cols=129, rows=7 with input distribution 'large'";
   CHECK_THAT(
       FeedbackFor(Wrong(WrongResult::Cause::kValue)),
@@ -141,7 +148,7 @@ TEST_CASE("A wrong result tells where it went wrong", "[measurement]") {
              Contains("Right in the checks but wrong while being timed"));
 }
 
-TEST_CASE("A crash tells the signal and the last words", "[measurement]") {
+TEST_CASE("Feedback on a crash gives the signal and the last output", "[measurement]") {
   CHECK_THAT(FeedbackFor(Crash{.cause = Crash::Cause::kSignal,
                                .signal = 11,
                                .exit_code = 0,
@@ -166,7 +173,33 @@ TEST_CASE("A crash tells the signal and the last words", "[measurement]") {
             .size() < 500);
 }
 
-TEST_CASE("Timeouts, exploits and noise are told in a sentence", "[measurement]") {
+TEST_CASE("Feedback on a crash, a timeout or an exploit names the stage and the case",
+          "[measurement]") {
+  Crash crash{.cause = Crash::Cause::kDeviceError, .output_tail = "illegal address\n"};
+  crash.shape = {{"cols", 129}, {"rows", 7}};
+  crash.distribution = "held_out large";
+  crash.stage = "check";
+  CHECK_THAT(FeedbackFor(crash),
+             Equals("The device reported an error in stage 'check', at cols=129, rows=7 with input "
+                    "distribution 'held_out large'. Last output: 'illegal address'."));
+  crash.cause = Crash::Cause::kLoad;
+  crash.stage = "load";
+  crash.shape.clear();
+  crash.distribution.clear();
+  CHECK_THAT(FeedbackFor(crash), Catch::StartsWith("The compiled candidate could not be loaded."));
+  Timeout timeout{.limit_ns = 2'000'000'000, .stage = "check"};
+  timeout.shape = {{"n", 5}};
+  timeout.distribution = "declared";
+  CHECK_THAT(FeedbackFor(timeout), Equals("Stopped after 2 s in stage 'check', at n=5 with input "
+                                          "distribution 'declared': it had not ended."));
+  Exploit exploit{.kind = Exploit::Kind::kImplausiblyFast, .evidence = "takes 1 ns"};
+  exploit.shape = {{"n", 5}};
+  exploit.distribution = "bench";
+  CHECK_THAT(FeedbackFor(exploit), Equals("Disqualified: it was faster than the device can be "
+                                          "(takes 1 ns) at n=5 with input distribution 'bench'."));
+}
+
+TEST_CASE("Feedback on timeouts, exploits and noise is one sentence", "[measurement]") {
   CHECK_THAT(FeedbackFor(Timeout{.limit_ns = 2'500'000'000, .stage = "timing"}),
              Equals("Stopped after 2.5 s in stage 'timing': it had not ended."));
   CHECK_THAT(FeedbackFor(Exploit{.kind = Exploit::Kind::kMutatedInput, .evidence = "input x"}),

@@ -9,10 +9,10 @@
 
 namespace kernelcast {
 
-// A small complete problem, path to content, for tests that change one thing in it.
+// A small complete problem, path to content, for tests that change one part.
 std::map<std::string, std::string> SmallProblem();
 
-// The same operation for device CUDA alone.
+// The same operation with device CUDA only.
 std::map<std::string, std::string> SmallCudaProblem();
 
 std::vector<ProblemFile> AsFiles(const std::map<std::string, std::string>& files);

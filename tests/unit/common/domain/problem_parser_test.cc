@@ -23,7 +23,7 @@ using FileMap = std::map<std::string, std::string>;
 struct Edit {
   std::string from;
   std::string to;
-  std::string message;  // starts with this
+  std::string message;  // prefix of the message
 };
 
 FileMap Replaced(const std::string& path, const std::string& from, const std::string& to,
@@ -51,7 +51,7 @@ void CheckEdits(const std::string& path, const std::vector<Edit>& edits,
   }
 }
 
-TEST_CASE("A complete problem is understood", "[problem]") {
+TEST_CASE("A complete problem is parsed", "[problem]") {
   const absl::StatusOr<Problem> parsed = ParseProblem(AsFiles(SmallProblem()));
   INFO(parsed.status());
   REQUIRE(parsed.ok());
@@ -123,7 +123,18 @@ TEST_CASE("A complete problem is understood", "[problem]") {
   CHECK(std::ranges::is_sorted(problem.files, {}, &ProblemFile::path));
 }
 
-TEST_CASE("A problem of device CUDA is understood", "[problem][cuda]") {
+TEST_CASE("Both spellings of a family are one family", "[problem]") {
+  const auto family = [](const std::string& spelled) {
+    const absl::StatusOr<Problem> parsed = ParseProblem(
+        AsFiles(Replaced("problem.yaml", "family: elementwise", "family: " + spelled)));
+    REQUIRE(parsed.ok());
+    return parsed->family;
+  };
+  CHECK(family("normalisation") == "normalization");
+  CHECK(family("normalization") == "normalization");
+}
+
+TEST_CASE("A device CUDA problem is parsed", "[problem][cuda]") {
   const absl::StatusOr<Problem> parsed = ParseProblem(AsFiles(SmallCudaProblem()));
   INFO(parsed.status());
   REQUIRE(parsed.ok());
@@ -163,7 +174,7 @@ TEST_CASE("A problem of device CUDA is understood", "[problem][cuda]") {
   CHECK(rows.launches[0].grid == std::vector<std::string>{"ceildiv(rows, BLOCK/32)"});
 }
 
-TEST_CASE("A target's shapes are its own or the problem's", "[problem]") {
+TEST_CASE("A target uses its own shapes or the problem's", "[problem]") {
   FileMap files =
       Replaced("problem.yaml", "    flags: [-O2]\n", "    check_shapes: [{rows: 3, cols: 8}]\n");
   const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(files));
@@ -217,7 +228,7 @@ TEST_CASE("A host-native reference for target cuda has a device oracle", "[probl
   CHECK(cuda.oracle->launches.size() == 2);
 }
 
-TEST_CASE("Mistakes in launches are named where they stand", "[problem][cuda]") {
+TEST_CASE("Mistakes in launches are reported at their position", "[problem][cuda]") {
   const FileMap cuda = SmallCudaProblem();
   CheckEdits(
       "problem.yaml",
@@ -236,14 +247,26 @@ TEST_CASE("Mistakes in launches are named where they stand", "[problem][cuda]") 
         "32: targets.cuda.reference.launches[0]: missing key 'block'"},
        {"[x, index, y, cols]", "[x, index, z, cols]",
         "35: targets.cuda.reference.launches[0].arguments[2]: 'z' is not one of index, x, y, rows, "
-        "cols, workspace, or a literal such as 3:i32 or 0.5:f32"},
+        "cols, workspace, or an expression with a type such as 3:int or 0.5:float"},
        {"[x, index, y, cols]", "[x, workspace]",
         "35: targets.cuda.reference.launches[0].arguments[1]: 'workspace' needs the key "
         "workspace_bytes"},
-       {"3:i32", "3:u8", "49: targets.cuda.oracle.launches[1].arguments[4]: '3:u8' is not a lit"},
+       {"3:i32", "3:long",
+        "49: targets.cuda.oracle.launches[1].arguments[4]: '3:long': the type 'long' is not one "
+        "of"},
+       {"3:i32", "depth*2:int",
+        "49: targets.cuda.oracle.launches[1].arguments[4]: expression 'depth*2', character 1: "
+        "unknown name 'depth'; known names are rows, cols"},
+       {"3:i32", "rows*2",
+        "49: targets.cuda.oracle.launches[1].arguments[4]: 'rows*2' is not a tensor, an axis or "
+        "workspace; an expression needs a type, such as 'rows*2:int'"},
+       {"[x, workspace, y, cols, 3:i32]", "[x, workspace + depth, y, cols, 3:i32]",
+        "49: targets.cuda.oracle.launches[1].arguments[1]: expression 'depth', character 1: "
+        "unknown "
+        "name 'depth'"},
        {"3:i32", "3000000000:i32",
-        "49: targets.cuda.oracle.launches[1].arguments[4]: '3000000000:i32' is not a whole number "
-        "of 32 bits"},
+        "49: targets.cuda.oracle.launches[1].arguments[4]: '3000000000' is not a whole number "
+        "from -2147483648 to 2147483647, which int32 can hold"},
        {"cluster: [1]", "cluster: [1, 1, 1, 1]",
         "47: targets.cuda.oracle.launches[1].cluster: 4 entries; from 0 to 3"},
        {"shared_memory_bytes: 8*cols", "shared_memory_bytes: [8]",
@@ -260,18 +283,19 @@ TEST_CASE("Mistakes in launches are named where they stand", "[problem][cuda]") 
        {"      - {rows: 4096, cols: 4096}\n", "      []\n",
         "51: targets.cuda.bench_shapes: is an empty list"}},
       cuda);
-  CheckEdits("space/cuda.yaml",
-             {{"BLOCK: [128, 256]", "cols: [128, 256]",
-               "7: templates[0].tunables: 'cols' is the name of an axis"},
-              {"4*BLOCK", "4*LOADS",
-               "9: templates[0].workspace_bytes: expression '4*LOADS', character 3: unknown name "
-               "'LOADS'; known names are rows, cols, BLOCK"},
-              {"    workspace_bytes: 4*BLOCK\n", "",
-               "13: templates[0].launches[0].arguments[3]: 'workspace' needs the key"},
-              {"-1:i64", "1.5:i64", "14: templates[0].launches[0].arguments[6]: '1.5:i64' is not"},
-              {"    launches:\n", "    lunches:\n",
-               "10: templates[0]: unknown key 'lunches'; did you mean 'launches'?"}},
-             cuda);
+  CheckEdits(
+      "space/cuda.yaml",
+      {{"BLOCK: [128, 256]", "cols: [128, 256]",
+        "7: templates[0].tunables: 'cols' is the name of an axis"},
+       {"4*BLOCK", "4*LOADS",
+        "9: templates[0].workspace_bytes: expression '4*LOADS', character 3: unknown name "
+        "'LOADS'; known names are rows, cols, BLOCK"},
+       {"    workspace_bytes: 4*BLOCK\n", "",
+        "13: templates[0].launches[0].arguments[3]: 'workspace' needs the key"},
+       {"-1:i64", "1.5:i64", "14: templates[0].launches[0].arguments[6]: '1.5' is not a whole"},
+       {"    launches:\n", "    lunches:\n",
+        "10: templates[0]: unknown key 'lunches'; did you mean 'launches'?"}},
+      cuda);
 
   FileMap without = cuda;
   std::string& yaml = without["problem.yaml"];
@@ -280,7 +304,7 @@ TEST_CASE("Mistakes in launches are named where they stand", "[problem][cuda]") 
   CHECK_THAT(Error(without), Equals("problem.yaml:28: targets.cuda: missing key 'oracle'"));
 }
 
-TEST_CASE("Device code is for targets other than cpu", "[problem][cuda]") {
+TEST_CASE("Keys for device code are refused for the cpu target", "[problem][cuda]") {
   CheckEdits("problem.yaml",
              {{"    reference: reference.cc\n", "    reference: {file: reference.cc}\n",
                "29: targets.cpu.reference: expected text, found a mapping"},
@@ -291,7 +315,7 @@ TEST_CASE("Device code is for targets other than cpu", "[problem][cuda]") {
                                  "6: templates[0]: unknown key 'launches'; allowed are name"}});
 }
 
-TEST_CASE("What may be left out has its default", "[problem]") {
+TEST_CASE("Optional keys have defaults", "[problem]") {
   FileMap files = SmallProblem();
   std::string& yaml = files["problem.yaml"];
   for (const std::string line :
@@ -318,7 +342,7 @@ TEST_CASE("What may be left out has its default", "[problem]") {
   CHECK(problem->description.empty());
 }
 
-TEST_CASE("Every distribution is understood", "[problem]") {
+TEST_CASE("Every distribution is parsed", "[problem]") {
   const auto init = [](const std::string& text) {
     const absl::StatusOr<Problem> problem = ParseProblem(
         AsFiles(Replaced("problem.yaml", "{distribution: normal, mean: 1, stddev: 2.5}", text)));
@@ -332,7 +356,23 @@ TEST_CASE("Every distribution is understood", "[problem]") {
         "4*rows");
 }
 
-TEST_CASE("Integer outputs are exact unless told otherwise", "[problem]") {
+TEST_CASE("An axis has its declared type or int64 by default", "[problem]") {
+  const absl::StatusOr<Problem> problem = ParseProblem(AsFiles(Replaced(
+      "problem.yaml", "rows: {held_out: [1, 40]}", "rows: {held_out: [1, 40], type: int}")));
+  INFO(problem.status());
+  REQUIRE(problem.ok());
+  CHECK(problem->axes[0].type == ScalarType::kInt32);
+  CHECK(problem->axes[1].type == ScalarType::kInt64);
+  CheckEdits("problem.yaml",
+             {{"rows: {held_out: [1, 40]}", "rows: {held_out: [1, 40], type: long}",
+               "9: axes.rows.type: 'long' is not one of bool, int8"},
+              {"rows: {held_out: [1, 40]}", "rows: {held_out: [1, 400], type: uint8}",
+               "9: axes.rows.type: held_out allows 400 is not a whole number from 0 to 255"},
+              {"rows: {held_out: [1, 40]}", "rows: {held_out: [1, 40], type: uint8}",
+               "36: bench_shapes[0].rows: 256 is not a whole number from 0 to 255"}});
+}
+
+TEST_CASE("Integer outputs are exact by default", "[problem]") {
   FileMap files =
       Replaced("problem.yaml", "    tolerance: {atol: 1.0e-6, rtol: 1e-5, normwise: 0}\n", "");
   std::string& yaml = files["problem.yaml"];
@@ -345,7 +385,7 @@ TEST_CASE("Integer outputs are exact unless told otherwise", "[problem]") {
   CHECK(problem->outputs[0].tolerance.normwise == 0);
 }
 
-TEST_CASE("Errors name file, line, field and what is allowed", "[problem]") {
+TEST_CASE("Errors name file, line, field and allowed values", "[problem]") {
   CHECK_THAT(
       Error(Replaced("problem.yaml", "dtype: float32", "dtype: float31")),
       Equals("problem.yaml:13: inputs[0].dtype: 'float31' is not one of float64, float32, float16, "
@@ -400,7 +440,7 @@ TEST_CASE("Missing keys are named", "[problem]") {
                                 {"target: cpu\n", "", "1: missing key 'target'"}});
 }
 
-TEST_CASE("Wrong kinds of value are refused", "[problem]") {
+TEST_CASE("Wrong value types are refused", "[problem]") {
   CheckEdits(
       "problem.yaml",
       {{"schema: 1", "schema: 2", "1: schema: '2' is not a whole number from 1 to 1"},
@@ -424,6 +464,15 @@ TEST_CASE("Wrong kinds of value are refused", "[problem]") {
        {"mean: 1,", "mean: .inf,", "15: inputs[0].init.mean: '.inf' is not a finite number"},
        {"mean: 1,", "mean: nan,", "15: inputs[0].init.mean: 'nan' is not a finite number"},
        {"mean: 1,", "mean: 1e999,", "15: inputs[0].init.mean: '1e999' is not a finite number"},
+       {"mean: 1,", "mean: 1e308*10,",
+        "15: inputs[0].init.mean: '1e308*10' is not a finite number"},
+       {"mean: 1,", "mean: 1e300,",
+        "15: inputs[0].init.mean: '1e300' is not a number from -3.40282e+38 to 3.40282e+38"},
+       {"{distribution: normal, mean: 1, stddev: 2.5}",
+        "{distribution: uniform, low: -3e38, high: 1e39}",
+        "15: inputs[0].init.high: '1e39' is not a number from -3.40282e+38 to 3.40282e+38"},
+       {"{distribution: normal, mean: 1, stddev: 2.5}", "{distribution: constant, value: -1e39}",
+        "15: inputs[0].init.value: '-1e39' is not a number from -3.40282e+38"},
        {"mean: 1,", "mean: 0x10,", "15: inputs[0].init.mean: '0x10' is not a finite number"},
        {"- {rows: 7, cols: 128}", "- 7", "34: check_shapes[1]: expected a mapping"},
        {"flags: [-O2]", "flags: -O2", "30: targets.cpu.flags: expected a list"},
@@ -431,7 +480,7 @@ TEST_CASE("Wrong kinds of value are refused", "[problem]") {
        {"flags: [-O2]", "flags: ['-O2 -g']", "30: targets.cpu.flags[0]: '-O2 -g' is not one"}});
 }
 
-TEST_CASE("Names are checked", "[problem]") {
+TEST_CASE("Names are validated", "[problem]") {
   CheckEdits(
       "problem.yaml",
       {{"name: scale", "name: Scale", "2: name: 'Scale' is not a name of a-z, 0-9 and _"},
@@ -458,7 +507,7 @@ TEST_CASE("Names are checked", "[problem]") {
        {"- [-ffast-math, -funroll-loops]", "- []", "13: templates[0].flags[1]: repeats"}});
 }
 
-TEST_CASE("Expressions are checked where they stand", "[problem]") {
+TEST_CASE("Expressions are validated at their position", "[problem]") {
   CheckEdits(
       "problem.yaml",
       {{"shape: [\"ceildiv(rows, 2)\"]", "shape: [ceildiv(rows, 2)]",
@@ -480,7 +529,7 @@ TEST_CASE("Expressions are checked where they stand", "[problem]") {
         "14: templates[0].constraints: no point satisfies them"}});
 }
 
-TEST_CASE("Shapes must be legal for every tensor", "[problem]") {
+TEST_CASE("Shapes must be valid for every tensor", "[problem]") {
   CheckEdits(
       "problem.yaml",
       {{"rows: 7, cols: 128", "rows: 0, cols: 128",
@@ -495,7 +544,7 @@ TEST_CASE("Shapes must be legal for every tensor", "[problem]") {
        {"rows: 7, cols: 128", "rows: 1, cols: 4",
         "34: check_shapes[1]: cols=4, rows=1 occurs twice"},
        {"rows: 256, cols: 1024", "rows: 1048576, cols: 1024",
-        "36: bench_shapes[0]: x: more than 268435456 elements"},
+        "36: bench_shapes[0]: x.shape: 1048576 x 1024 is more than 268435456 elements"},
        {"rows: 256, cols: 1024", "rows: 1099511627776, cols: 1099511627776",
         "36: bench_shapes[0]: "},
        {"shape: [\"ceildiv(rows, 2)\"]", "shape: [rows / 2]",
@@ -509,7 +558,13 @@ TEST_CASE("Shapes must be legal for every tensor", "[problem]") {
        {"high: rows - 1", "high: 2147483648", "9: axes: the held_out ranges allow"},
        {"flops: rows*cols", "flops: 5 - rows",
         "9: axes: the held_out ranges allow cols=4, rows=40, "
-        "at which flops is negative"},
+        "at which flops: expression '5 - rows' is -35, not a number from 0 to 1e+18"},
+       {"flops: rows*cols", "flops: 1e19*rows",
+        "9: axes: the held_out ranges allow cols=4, rows=1, "
+        "at which flops: expression '1e19*rows' is 1e+19, not a number from 0 to 1e+18"},
+       {"flops: rows*cols", "flops: rows*cols*1e308*10",
+        "9: axes: the held_out ranges allow cols=4, rows=1, at which flops: expression "
+        "'rows*cols*1e308*10' is inf, not a number"},
        {"flops: rows*cols", "flops: 1/(rows-7)^2",
         "34: check_shapes[1]: flops: expression '1/(rows-7)^2' is inf"},
        {"[1, 40]", "[0, 40]", "9: axes.rows.held_out[0]: '0' is not a whole number from 1 to"},
@@ -539,7 +594,7 @@ TEST_CASE("Empty lists and mappings are refused", "[problem]") {
                "11: templates[0].flags: is an empty list"}});
 }
 
-TEST_CASE("Tolerances and distributions must make sense", "[problem]") {
+TEST_CASE("Tolerances and distributions must be valid", "[problem]") {
   CheckEdits(
       "problem.yaml",
       {{"atol: 1.0e-6", "atol: -1",
@@ -547,15 +602,17 @@ TEST_CASE("Tolerances and distributions must make sense", "[problem]") {
         "0.5"},
        {"rtol: 1e-5", "rtol: 1",
         "25: outputs[0].tolerance.rtol: '1' is not a number from 0 to 0.5"},
-       {"normwise: 0", "normwise: nan", "25: outputs[0].tolerance.normwise: 'nan' is not"},
+       {"normwise: 0", "normwise: nan",
+        "25: outputs[0].tolerance.normwise: expression 'nan', character 1: unknown name"},
        {"stddev: 2.5", "stddev: -1", "15: inputs[0].init.stddev: '-1' is not a number from 0"},
        {"distribution: normal, mean: 1, stddev: 2.5", "distribution: gauss",
-        "15: inputs[0].init.distribution: 'gauss' is not one of normal, uniform, integers, "
-        "constant, which float32 may have"},
+        "15: inputs[0].init.distribution: 'gauss' is not one of normal, uniform, "
+        "log_normal, power_law, integers, zipf, constant, file, which float32 may have"},
        {"distribution: normal, mean: 1, stddev: 2.5", "distribution: uniform, low: 1, high: 1",
         "15: inputs[0].init: low must be less than high"},
        {"distribution: integers, low: 0, high: rows - 1", "distribution: normal",
-        "20: inputs[1].init.distribution: 'normal' is not one of integers, constant, which int32"},
+        "20: inputs[1].init.distribution: 'normal' is not one of integers, zipf, constant, file, "
+        "which int32"},
        {"distribution: integers, low: 0, high: rows - 1", "distribution: constant, value: 0.5",
         "20: inputs[1].init.value: '0.5' is not a whole number from -2147483648 to 2147483647"},
        {"[large, zeros]", "[large, huge]",
@@ -568,7 +625,7 @@ TEST_CASE("Tolerances and distributions must make sense", "[problem]") {
         "13: inputs[0].dtype: 'float16' is not for target cpu, which takes float64, float32"}});
 }
 
-TEST_CASE("Files are named safely and present", "[problem]") {
+TEST_CASE("File names must be safe and the files present", "[problem]") {
   CheckEdits(
       "problem.yaml",
       {{"oracle: oracle.cc", "oracle: ../oracle.cc",
@@ -590,7 +647,7 @@ TEST_CASE("Files are named safely and present", "[problem]") {
                                  "5: templates[0].file: file 'space/other.cc': is missing"}});
 }
 
-TEST_CASE("The contents of files are checked", "[problem]") {
+TEST_CASE("File contents are validated", "[problem]") {
   FileMap files = SmallProblem();
   SECTION("empty") {
     files["oracle.cc"] = "";
@@ -616,7 +673,7 @@ TEST_CASE("The contents of files are checked", "[problem]") {
     files.erase("problem.yaml");
     CHECK_THAT(Error(files), Equals("problem.yaml: is missing"));
   }
-  SECTION("a file that nothing names") {
+  SECTION("an unreferenced file") {
     files["notes.txt"] = "x";
     CHECK_THAT(Error(files), Equals("file 'notes.txt' is not named by problem.yaml or a space"));
   }
@@ -624,14 +681,14 @@ TEST_CASE("The contents of files are checked", "[problem]") {
     files["../x"] = "x";
     CHECK_THAT(Error(files), StartsWith("path '../x' leaves"));
   }
-  SECTION("the same path twice") {
+  SECTION("a duplicate path") {
     std::vector<ProblemFile> list = AsFiles(files);
     list.push_back(list[0]);
     CHECK_THAT(std::string(ParseProblem(list).status().message()), Contains("occurs twice"));
   }
 }
 
-TEST_CASE("Broken YAML is answered with its line, in a space too", "[problem]") {
+TEST_CASE("Broken YAML is reported with its line, including in a space", "[problem]") {
   CheckEdits("problem.yaml", {{"title: Scale rows", "title: 'Scale rows", ""},
                               {"title: Scale rows", "title: *x", "3: YAML: "},
                               {"title: Scale rows", "name: again", "3: key 'name' occurs twice"},
@@ -662,7 +719,7 @@ TEST_CASE("A space has at most a million points", "[problem]") {
              StartsWith("space/cpu.yaml:8: templates[0].tunables.UNROLL: 1025 entries; from 1"));
 }
 
-TEST_CASE("The candidates of a space are valid whatever the space may legally hold", "[problem]") {
+TEST_CASE("Every candidate of a valid space is valid", "[problem]") {
   CheckEdits("space/cpu.yaml", {{"name: plain", "name: 2plain",
                                  "4: templates[0].name: '2plain' does not begin with a letter"}});
   FileMap files = SmallProblem();
@@ -688,7 +745,7 @@ TEST_CASE("The candidates of a space are valid whatever the space may legally ho
   CHECK_THAT(Error(files), Contains("has 1040385 bytes; at most 1040384 are allowed"));
 }
 
-TEST_CASE("A large space has few constraints", "[problem]") {
+TEST_CASE("The number of constraints of a large space is limited", "[problem]") {
   std::string values = "[1";
   for (int i = 2; i <= 1000; ++i) values += ", " + std::to_string(i);
   FileMap files = Replaced("space/cpu.yaml", "[1, 2, 4]", values + "]");
@@ -701,7 +758,7 @@ TEST_CASE("A large space has few constraints", "[problem]") {
                                       "times constraints in the space"));
 }
 
-TEST_CASE("Constraints that would take long to try are bounded", "[problem]") {
+TEST_CASE("Constraints that are slow to evaluate are limited", "[problem]") {
   std::string values = "[1";
   for (int i = 2; i <= 900; ++i) values += ", " + std::to_string(i);
   values += "]";
@@ -714,8 +771,8 @@ TEST_CASE("Constraints that would take long to try are bounded", "[problem]") {
   CHECK(problem.ok());
 }
 
-// Writes a problem of random contents as YAML, and says what it should be read as.
-TEST_CASE("What is written is what is read", "[problem][property]") {
+// Writes a problem with random contents as YAML and checks that parsing gives it back.
+TEST_CASE("A written problem is read back unchanged", "[problem][property]") {
   std::mt19937_64 random(99);
   const auto number = [&](int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
@@ -790,8 +847,8 @@ TEST_CASE("What is written is what is read", "[problem][property]") {
   }
 }
 
-// Cuts, doublings and swaps of bytes: whatever is read, nothing but a status comes back.
-TEST_CASE("No mutilation of a problem does more than fail", "[problem][property]") {
+// Truncates, duplicates and swaps bytes; only a status may come back.
+TEST_CASE("A mutated problem fails cleanly", "[problem][property]") {
   std::mt19937_64 random(4);
   for (int round = 0; round < 2000; ++round) {
     FileMap files = SmallProblem();
@@ -836,7 +893,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-TEST_CASE("A folder is read as the files that the problem names", "[problem]") {
+TEST_CASE("A folder is read as the files that its problem names", "[problem]") {
   const TemporaryFolder folder;
   folder.Write(SmallProblem());
   folder.Write({{"README.md", "unrelated"}, {"space/expected.yaml", "unrelated"}});
@@ -868,7 +925,7 @@ TEST_CASE("Missing folders and files are not found", "[problem]") {
         absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("Nothing outside the folder is read, through a link neither", "[problem]") {
+TEST_CASE("Nothing outside the folder is read, even through a link", "[problem]") {
   const TemporaryFolder outside;
   outside.Write({{"secret.cc", "secret"}, {"folder/secret.cc", "secret"}});
   const TemporaryFolder folder;
@@ -895,7 +952,7 @@ TEST_CASE("Only regular files of a bounded size are read", "[problem]") {
     CHECK_THAT(std::string(ReadProblemFolder(folder.path().string()).status().message()),
                Contains("is not a regular file"));
   }
-  SECTION("a file without end, almost") {
+  SECTION("an almost endless file") {
     folder.Write({{"oracle.cc", "x"}});
     std::filesystem::resize_file(folder.path() / "oracle.cc", uint64_t{1} << 40);
     CHECK_THAT(std::string(ReadProblemFolder(folder.path().string()).status().message()),
@@ -903,7 +960,7 @@ TEST_CASE("Only regular files of a bounded size are read", "[problem]") {
   }
 }
 
-TEST_CASE("The example problems are read", "[problem]") {
+TEST_CASE("The example problems are parsed", "[problem]") {
   int problems = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
            std::filesystem::path(KERNELCAST_SOURCE_DIR) / "examples" / "problems")) {

@@ -61,13 +61,22 @@ TEST_CASE("Tensors have a bounded number of elements", "[problem]") {
                  TensorShape(Tensor({"rows", "cols"}), {{"rows", 1 << 14}, {"cols", (1 << 14) + 1}})
                      .status()
                      .message()),
-             Equals("x: more than 268435456 elements"));
+             Equals("x.shape: 16384 x 16385 is more than 268435456 elements"));
   const int64_t huge = int64_t{1} << 40;
-  CHECK_FALSE(TensorShape(Tensor({"rows", "rows", "rows", "rows"}), {{"rows", huge}}).ok());
+  // Products that fit in 64 bits once they wrap.
+  CHECK_THAT(std::string(TensorShape(Tensor({"rows", "rows", "rows", "rows"}), {{"rows", huge}})
+                             .status()
+                             .message()),
+             Equals("x.shape: 1099511627776 is more than 268435456 elements"));
+  const int64_t wide = int64_t{1} << 28;
+  CHECK_THAT(std::string(TensorShape(Tensor({"rows", "rows", "rows", "rows"}), {{"rows", wide}})
+                             .status()
+                             .message()),
+             Equals("x.shape: 268435456 x 268435456 is more than 268435456 elements"));
   CHECK_FALSE(TensorShape(Tensor({"rows * rows"}), {{"rows", huge}}).ok());
 }
 
-TEST_CASE("A problem's id is over its files in any order", "[problem]") {
+TEST_CASE("A problem's id does not depend on file order", "[problem]") {
   std::vector<ProblemFile> files = AsFiles(SmallProblem());
   const std::string id = ProblemId(files);
   CHECK(id.size() == 34);
@@ -81,7 +90,7 @@ TEST_CASE("A problem's id is over its files in any order", "[problem]") {
   CHECK(ProblemId(files) != id);
 }
 
-TEST_CASE("A reference is a candidate like any other", "[problem]") {
+TEST_CASE("A reference is converted to a candidate", "[problem]") {
   const Problem problem = *ParseProblem(AsFiles(SmallProblem()));
   const absl::StatusOr<Candidate> reference = ReferenceCandidate(problem, "cpu");
   REQUIRE(reference.ok());

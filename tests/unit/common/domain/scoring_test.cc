@@ -46,7 +46,7 @@ TEST_CASE("Scoring rules give their worked values", "[scoring]") {
   CHECK(NegativeLogLikelihood(kEight, 1) == Approx(2.995732273553991));
 }
 
-TEST_CASE("A sure forecast scores perfectly or as badly as can be", "[scoring]") {
+TEST_CASE("A certain forecast scores perfectly or at the worst value", "[scoring]") {
   const std::vector<double> sure = {1, 0, 0, 0};
   CHECK(HalfBrier(sure, 1) == 0);
   CHECK(HalfBrier(sure, 4) == 1);
@@ -57,7 +57,7 @@ TEST_CASE("A sure forecast scores perfectly or as badly as can be", "[scoring]")
   CHECK(NegativeLogLikelihood(sure, 2) == Approx(12 * std::log(10)));
 }
 
-TEST_CASE("Rewards are the hit and what the scoring rule leaves", "[scoring]") {
+TEST_CASE("The reward is the hit plus the scoring rule's term", "[scoring]") {
   CHECK(Reward(RewardKind::kHit, kEight, 5) == 1);
   CHECK(Reward(RewardKind::kHit, kEight, 4) == 0);
   CHECK(Reward(RewardKind::kHitBrier, kEight, 5) == Approx(1.71));
@@ -69,7 +69,7 @@ TEST_CASE("Rewards are the hit and what the scoring rule leaves", "[scoring]") {
   CHECK(Reward(RewardKind::kHit, std::vector<double>{0.5, 0.5}, 2) == 0);
 }
 
-TEST_CASE("Half-Brier and ranked probability lie between 0 and 1", "[scoring][property]") {
+TEST_CASE("Half-Brier and ranked probability scores lie between 0 and 1", "[scoring][property]") {
   std::mt19937_64 random(3);
   std::exponential_distribution<double> part(1);
   for (int round = 0; round < 5000; ++round) {
@@ -86,7 +86,8 @@ TEST_CASE("Half-Brier and ranked probability lie between 0 and 1", "[scoring][pr
   }
 }
 
-TEST_CASE("Scoring rules are proper: the truth expects the best score", "[scoring][property]") {
+TEST_CASE("Scoring rules are proper and the true distribution expects the best score",
+          "[scoring][property]") {
   std::mt19937_64 random(17);
   std::exponential_distribution<double> part(1);
   const auto simplex = [&] {
@@ -112,7 +113,7 @@ TEST_CASE("Scoring rules are proper: the truth expects the best score", "[scorin
   }
 }
 
-TEST_CASE("A set of forecasts gives its worked metrics", "[scoring]") {
+TEST_CASE("A set of forecasts has its worked metrics", "[scoring]") {
   const absl::StatusOr<ForecastMetrics> metrics = ScoreForecasts(Sample());
   REQUIRE(metrics.ok());
   CHECK(metrics->items == 6);
@@ -138,7 +139,7 @@ TEST_CASE("A set of forecasts gives its worked metrics", "[scoring]") {
   CHECK(metrics->reliability[9].weight == 0.5);
 }
 
-TEST_CASE("A confidence on a boundary belongs to the lower bucket", "[scoring]") {
+TEST_CASE("A confidence on a boundary falls in the lower bucket", "[scoring]") {
   for (int k = 5; k <= 10; ++k) {
     const double confidence = k / 10.0;
     CAPTURE(k);
@@ -149,7 +150,7 @@ TEST_CASE("A confidence on a boundary belongs to the lower bucket", "[scoring]")
   CHECK(ScoreForecasts(above)->reliability[7].weight == 1);
 }
 
-TEST_CASE("Ranking metrics are not a number where there is nothing to rank", "[scoring]") {
+TEST_CASE("Ranking metrics are NaN where there is nothing to rank", "[scoring]") {
   const std::vector<ScoredForecast> items = {Item({0.5, 0.5}, 1, 1, 1),
                                              Item({0.5, 0.5}, 1, kNan, 2)};
   const absl::StatusOr<ForecastMetrics> metrics = ScoreForecasts(items);
@@ -176,7 +177,7 @@ TEST_CASE("Weights multiply items", "[scoring][property]") {
   CHECK(a.expected_calibration_error == Approx(b.expected_calibration_error));
 }
 
-TEST_CASE("What cannot be scored is answered with the item", "[scoring]") {
+TEST_CASE("An item that cannot be scored is reported", "[scoring]") {
   const auto error = [](const std::vector<ScoredForecast>& items) {
     const absl::StatusOr<ForecastMetrics> metrics = ScoreForecasts(items);
     CHECK(metrics.status().code() == absl::StatusCode::kInvalidArgument);
@@ -209,7 +210,7 @@ TEST_CASE("Rank correlation handles ties, few points and constants", "[scoring]"
   CHECK(std::isnan(Spearman(std::vector<double>{1}, std::vector<double>{1})));
 }
 
-TEST_CASE("Pairwise accuracy counts ties of the forecast as half", "[scoring]") {
+TEST_CASE("Pairwise accuracy counts forecast ties as half", "[scoring]") {
   const std::vector<double> x = {1, 2, 2, 3, 5, 5, 5, 8};
   const std::vector<double> y = {2, 1, 2, 2, 7, 3, 9, 9};
   CHECK(PairwiseAccuracy(x, y) == Approx(21.0 / 24));
@@ -219,7 +220,7 @@ TEST_CASE("Pairwise accuracy counts ties of the forecast as half", "[scoring]") 
   CHECK(std::isnan(PairwiseAccuracy(std::vector<double>{1}, std::vector<double>{1})));
 }
 
-TEST_CASE("Pairwise accuracy equals the count over all pairs", "[scoring][property]") {
+TEST_CASE("Pairwise accuracy equals a count over all pairs", "[scoring][property]") {
   std::mt19937_64 random(23);
   for (int round = 0; round < 100; ++round) {
     const size_t n = 2 + random() % 40;

@@ -30,16 +30,16 @@ std::vector<ScoredForecast> Sample() {
           Item({0.7, 0.1, 0.1, 0.1}, 3)};
 }
 
-// Two share the first place, four the second; one has no forecast.
+// Two share the first place and four the next; one has no forecast.
 std::vector<PoolItem> Pool() {
   return {{2, 1.5, true},  {2, 3, true}, {1, 4, true},      {1, 0, false},
           {1, 0.8, false}, {1, 4, true}, {kNan, 2.5, true}, {-1, 0.5, false}};
 }
 
-// The figures of this file are from a reference of its own, in Python, which averages over all
-// permutations where there are ties.
+// The figures in this file come from a separate Python reference, which averages over all
+// permutations of ties.
 
-TEST_CASE("Confidence scores give their worked values", "[selection]") {
+TEST_CASE("Confidence scores have their worked values", "[selection]") {
   const std::vector<double> p = {0.1, 0.3, 0.4, 0.2};
   CHECK(Confidence(ConfidenceKind::kMaxProbability, p) == Approx(0.4).epsilon(1e-12));
   CHECK(Confidence(ConfidenceKind::kEntropy, p) == Approx(0.07678032766449228).epsilon(1e-9));
@@ -52,7 +52,7 @@ TEST_CASE("Confidence scores give their worked values", "[selection]") {
              Catch::Contains("max-prob, entropy, margin"));
 }
 
-TEST_CASE("The risk-coverage curve and its area give their worked values", "[selection]") {
+TEST_CASE("The risk-coverage curve and its area have their worked values", "[selection]") {
   const RiskCoverage by_max = RiskCoverageOf(ConfidenceKind::kMaxProbability, Sample());
   CHECK(by_max.area == Approx(0.2991511985320035).epsilon(1e-9));
   REQUIRE(by_max.curve.size() == 5);
@@ -71,7 +71,7 @@ TEST_CASE("The risk-coverage curve and its area give their worked values", "[sel
         Approx(0.3078092071900121).epsilon(1e-9));
 }
 
-TEST_CASE("Equally sure forecasts count as the mean over their orders", "[selection]") {
+TEST_CASE("Equally confident forecasts are averaged over their orders", "[selection]") {
   const std::vector<ScoredForecast> items = {Item({0.9, 0.1}, 2), Item({0.7, 0.3}, 1),
                                              Item({0.7, 0.3}, 2), Item({0.7, 0.3}, 2),
                                              Item({0.5, 0.5}, 1), Item({0.5, 0.5}, 2)};
@@ -79,8 +79,7 @@ TEST_CASE("Equally sure forecasts count as the mean over their orders", "[select
         Approx(0.787962962962963).epsilon(1e-9));
 }
 
-TEST_CASE("Measuring the top share gives its worked values, ties and gaps included",
-          "[selection]") {
+TEST_CASE("Measuring the top share has its worked values, with ties and gaps", "[selection]") {
   struct Case {
     double share;
     PoolSelection top;
@@ -109,8 +108,9 @@ TEST_CASE("Measuring the top share gives its worked values, ties and gaps includ
   CHECK(Regret(Pool()) == Approx(0.9150374992788437).epsilon(1e-9));
 }
 
-TEST_CASE("The largest of some draws has its worked expectation and median", "[selection]") {
-  // Of {1, 2, 4}: one draw is any of them; of two the largest is 2 once and 4 twice in three.
+TEST_CASE("The maximum of several draws has its worked mean and median", "[selection]") {
+  // From {1, 2, 4}: one draw is any of them; the larger of two draws is 2 once and 4 twice in
+  // three.
   CHECK(LargestOfDraws({4, 1, 2}, 1).expected == Approx(7.0 / 3).epsilon(1e-12));
   CHECK(LargestOfDraws({4, 1, 2}, 1).median == 2);
   CHECK(LargestOfDraws({4, 1, 2}, 2).expected == Approx(10.0 / 3).epsilon(1e-12));
@@ -120,7 +120,7 @@ TEST_CASE("The largest of some draws has its worked expectation and median", "[s
   CHECK(LargestOfDraws({0, 0, 3}, 1).median == 0);
 }
 
-TEST_CASE("Without a correct candidate, or without a winner, there is no figure", "[selection]") {
+TEST_CASE("Without a correct candidate or a winner there is no figure", "[selection]") {
   const std::vector<PoolItem> failed = {{1, 0, false}, {2, 0, false}};
   CHECK(std::isnan(SelectFromPool(failed, 0.5).best_found));
   CHECK(std::isnan(Regret(failed)));

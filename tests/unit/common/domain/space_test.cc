@@ -14,8 +14,8 @@ Space SmallSpace() { return *ParseProblem(AsFiles(SmallProblem()))->targets.at("
 TEST_CASE("Every admitted point is listed once, in order", "[space]") {
   const Space space = SmallSpace();
   const std::vector<SpacePoint> points = EnumeratePoints(space);
-  // UNROLL, LANES: (1,4) (1,8) (2,4) (2,8) (4,8); times two modes and two flag sets; and the bare
-  // one.
+  // UNROLL, LANES: (1,4) (1,8) (2,4) (2,8) (4,8), times two modes and two flag sets, plus the bare
+  // template.
   REQUIRE(points.size() == 21);
   CHECK(std::ranges::is_sorted(points));
   CHECK(std::set<SpacePoint>(points.begin(), points.end()).size() == points.size());
@@ -28,7 +28,7 @@ TEST_CASE("Every admitted point is listed once, in order", "[space]") {
   CHECK(EnumeratePoints(space, 0).empty());
 }
 
-TEST_CASE("Listing agrees with asking point by point", "[space][property]") {
+TEST_CASE("Listing agrees with testing each point", "[space][property]") {
   const Space space = SmallSpace();
   std::vector<SpacePoint> admitted;
   for (int t = 0; t < 2; ++t) {
@@ -40,7 +40,7 @@ TEST_CASE("Listing agrees with asking point by point", "[space][property]") {
   CHECK(admitted == EnumeratePoints(space));
 }
 
-TEST_CASE("Points that do not exist are not admitted", "[space]") {
+TEST_CASE("Nonexistent points are not admitted", "[space]") {
   const Space space = SmallSpace();
   CHECK(Admits(space, {0, {0, 0, 0, 0}}));
   CHECK_FALSE(Admits(space, {0, {2, 0, 0, 0}}));
@@ -59,7 +59,7 @@ TEST_CASE("A constraint that is not finite admits nothing", "[space]") {
   CHECK(Admits(space, {0, {2, 0, 0, 0}}));
 }
 
-TEST_CASE("A point becomes a candidate", "[space]") {
+TEST_CASE("A point is converted to a candidate", "[space]") {
   const Space space = SmallSpace();
   const Candidate candidate = CandidateFromPoint(space, {0, {2, 1, 1, 1}}, "p_1");
   CHECK(candidate.source ==

@@ -6,7 +6,7 @@
 namespace kernelcast {
 namespace {
 
-TEST_CASE("Quotations are one printable line", "[text]") {
+TEST_CASE("Quoted text is one printable line", "[text]") {
   CHECK(Quoted("rows") == "'rows'");
   CHECK(Quoted("a\nb\x7f") == "'a b '");
   CHECK(Quoted("\xff") == "'\xEF\xBF\xBD'");
@@ -14,7 +14,7 @@ TEST_CASE("Quotations are one printable line", "[text]") {
   CHECK(Quoted("\xC3\xA9\xC3\xA9", 3) == "'\xC3\xA9...'");
 }
 
-TEST_CASE("The nearest known word is found only if it is near", "[text]") {
+TEST_CASE("The nearest known word is suggested only if it is close", "[text]") {
   CHECK(NearestWord("dytpe", {"name", "dtype", "shape"}) == "dtype");
   CHECK(NearestWord("shapes", {"name", "dtype", "shape"}) == "shape");
   CHECK(NearestWord("banana", {"name", "dtype", "shape"}).empty());
@@ -22,7 +22,7 @@ TEST_CASE("The nearest known word is found only if it is near", "[text]") {
   CHECK(NearestWord(std::string(1000, 'a'), {"a"}).empty());
 }
 
-TEST_CASE("Numbers are written short", "[text]") {
+TEST_CASE("Numbers are written in short form", "[text]") {
   CHECK(NumberText(0.70710678) == "0.707107");
   CHECK(NumberText(1e-6) == "1e-06");
   CHECK(NumberText(3) == "3");
@@ -30,7 +30,7 @@ TEST_CASE("Numbers are written short", "[text]") {
   CHECK(CommaList({"a", "b"}) == "a, b");
 }
 
-TEST_CASE("Character classes hold what they say", "[text]") {
+TEST_CASE("Character classes contain the documented characters", "[text]") {
   CHECK(IsIdentifier("_a1"));
   CHECK_FALSE(IsIdentifier("1a"));
   CHECK_FALSE(IsIdentifier(""));

@@ -16,7 +16,7 @@ std::string Error(const std::string& content) {
   return std::string(root.status().message());
 }
 
-TEST_CASE("A document becomes a tree whose nodes know their lines", "[yaml]") {
+TEST_CASE("A document becomes a tree whose nodes have line numbers", "[yaml]") {
   const absl::StatusOr<YamlNode> parsed = ParseYaml("f.yaml",
                                                     "# comment\n"
                                                     "a: 1\n"
@@ -49,7 +49,7 @@ TEST_CASE("A document becomes a tree whose nodes know their lines", "[yaml]") {
   CHECK(root.Find("nothing") == nullptr);
 }
 
-TEST_CASE("What is not YAML is answered with its line", "[yaml]") {
+TEST_CASE("Invalid YAML is refused with its line", "[yaml]") {
   CHECK_THAT(Error("a: [1, 2\nb: 3\n"), StartsWith("f.yaml:2: YAML: "));
   CHECK_THAT(Error("a: 1\n  b: 2\n"), StartsWith("f.yaml:2: YAML: "));
   CHECK_THAT(Error("a: 'open\n"), StartsWith("f.yaml:1: YAML: "));

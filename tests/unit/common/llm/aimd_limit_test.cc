@@ -12,13 +12,13 @@ TEST_CASE("The limit doubles with each round of successes up to its maximum", "[
   CHECK(limit.limit() == 100);
 }
 
-TEST_CASE("A limit that is not used does not grow", "[llm]") {
+TEST_CASE("An unused limit does not grow", "[llm]") {
   AimdLimit limit(10, 100);
   for (int i = 0; i < 1000; ++i) limit.OnSuccess(4);
   CHECK(limit.limit() == 10);
 }
 
-TEST_CASE("Many complaints of one round cut the limit once, and it grows by one a round after",
+TEST_CASE("Overloads in one round cut the limit once, and it grows by one per round after",
           "[llm]") {
   AimdLimit limit(100, 200);
   const int64_t epoch = limit.epoch();
@@ -30,7 +30,7 @@ TEST_CASE("Many complaints of one round cut the limit once, and it grows by one 
   CHECK(limit.limit() == 49);
 }
 
-TEST_CASE("A hung request now and then cuts nothing, but a tenth of them do", "[llm]") {
+TEST_CASE("Rare hung requests cut nothing, but a tenth of hung requests does", "[llm]") {
   AimdLimit limit(100, 100);
   for (int i = 0; i < 1000; ++i) {
     if (i % 30 == 0) limit.OnTimeout(limit.epoch());

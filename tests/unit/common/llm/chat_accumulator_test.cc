@@ -26,7 +26,7 @@ Json Function(const std::string& name, const std::string& arguments) {
 
 }  // namespace
 
-TEST_CASE("Content and reasoning are joined, and usage is read with what was cached", "[llm]") {
+TEST_CASE("Content and reasoning are concatenated, and usage is read with cached tokens", "[llm]") {
   ChatAccumulator answer{AnswerLimits{}};
   CHECK(answer.OnEvent(Delta({{"role", "assistant"}, {"content", ""}})) == State::kOpen);
   CHECK(!answer.has_token());
@@ -55,7 +55,7 @@ TEST_CASE("Content and reasoning are joined, and usage is read with what was cac
   CHECK(got.usage.reasoning_tokens == 5);
 }
 
-TEST_CASE("Tool calls are put together by index, also when they interleave", "[llm]") {
+TEST_CASE("Tool calls are assembled by index even when they interleave", "[llm]") {
   ChatAccumulator answer{AnswerLimits{}};
   answer.OnEvent(CallDelta({{"index", 0}, {"id", "a"}, {"function", Function("one", "")}}));
   answer.OnEvent(CallDelta({{"index", 1}, {"id", "b"}, {"function", Function("two", "{")}}));
@@ -72,7 +72,7 @@ TEST_CASE("Tool calls are put together by index, also when they interleave", "[l
   CHECK(got.tool_calls[1].id == "b");
 }
 
-TEST_CASE("Tool calls without an index, or with the same one, are told apart by id", "[llm]") {
+TEST_CASE("Tool calls with missing or repeated indices are distinguished by id", "[llm]") {
   for (const bool indexed : {false, true}) {
     ChatAccumulator answer{AnswerLimits{}};
     Json first = {{"id", "a"}, {"function", Function("one", "{}")}};
@@ -91,7 +91,7 @@ TEST_CASE("Tool calls without an index, or with the same one, are told apart by 
   }
 }
 
-TEST_CASE("A name that is repeated with each piece is one name, and an object is its text",
+TEST_CASE("A name repeated in each chunk is one name, and an object argument is serialised",
           "[llm]") {
   ChatAccumulator answer{AnswerLimits{}};
   answer.OnEvent(CallDelta({{"index", 0}, {"id", "a"}, {"function", Function("one", "{")}}));
@@ -106,7 +106,7 @@ TEST_CASE("A name that is repeated with each piece is one name, and an object is
   CHECK(got.tool_calls[1].arguments == "{\"x\":1}");
 }
 
-TEST_CASE("Sixty-four blanks in a row cut an answer, across events and in arguments", "[llm]") {
+TEST_CASE("Sixty-four consecutive blanks cut an answer, across events and in arguments", "[llm]") {
   ChatAccumulator content{AnswerLimits{}};
   CHECK(content.OnEvent(Delta({{"content", "{\"a\":1}"}})) == State::kOpen);
   for (int i = 0; i < 15; ++i) {
@@ -127,7 +127,7 @@ TEST_CASE("Sixty-four blanks in a row cut an answer, across events and in argume
   CHECK(arguments.TakeAnswer().tool_calls[0].arguments == "{\"a\":1");
 }
 
-TEST_CASE("Blanks between words cut nothing, and the limit can be lifted", "[llm]") {
+TEST_CASE("Blanks between words cut nothing and the limit can be disabled", "[llm]") {
   ChatAccumulator words{AnswerLimits{}};
   for (int i = 0; i < 100; ++i) {
     REQUIRE(words.OnEvent(Delta({{"content", std::string(60, ' ') + "x"}})) == State::kOpen);
@@ -138,7 +138,7 @@ TEST_CASE("Blanks between words cut nothing, and the limit can be lifted", "[llm
   CHECK(lifted.OnEvent(Delta({{"content", std::string(1000, ' ')}})) == State::kOpen);
 }
 
-TEST_CASE("An answer over its limit fails, whatever it is made of", "[llm]") {
+TEST_CASE("An answer over its size limit fails in every channel", "[llm]") {
   AnswerLimits limits;
   limits.max_answer_bytes = 100;
   ChatAccumulator answer{limits};
@@ -174,8 +174,7 @@ TEST_CASE("Errors inside a stream keep their kind", "[llm]") {
   CHECK(kind(R"({"object":"error","message":"bad","code":400})") == ErrorKind::kRefused);
 }
 
-TEST_CASE("Events that are no chunk of an answer are passed over or fail, but never crash",
-          "[llm]") {
+TEST_CASE("Events that are not answer chunks are skipped or fail, but never crash", "[llm]") {
   for (const char* event :
        {"{}", R"({"choices":null})", R"({"choices":{}})", R"({"choices":[1,null,"x"]})",
         R"({"choices":[{"delta":5}]})", R"({"choices":[{"delta":{"content":7}}]})",
@@ -201,13 +200,13 @@ TEST_CASE("Events that are no chunk of an answer are passed over or fail, but ne
   CHECK(deep.OnEvent(nested) == State::kFailed);
 }
 
-TEST_CASE("A stream that ends with nothing said is malformed", "[llm]") {
+TEST_CASE("A stream that ends without content is malformed", "[llm]") {
   ChatAccumulator answer{AnswerLimits{}};
   CHECK(answer.OnEvent("[DONE]") == State::kFailed);
   CHECK(answer.error().kind == ErrorKind::kMalformed);
 }
 
-TEST_CASE("A whole answer is read like a streamed one", "[llm]") {
+TEST_CASE("A non-streamed answer is read like a streamed one", "[llm]") {
   ChatAccumulator answer{AnswerLimits{}};
   CHECK(answer.OnWhole(
             R"({"choices":[{"index":0,"finish_reason":"length","message":{"content":[{"type":"text",

@@ -19,7 +19,7 @@ CircuitBreaker::Options Options() {
 
 }  // namespace
 
-TEST_CASE("A breaker opens after failures in a row and closes when a probe succeeds", "[llm]") {
+TEST_CASE("A breaker opens after consecutive failures and closes when a probe succeeds", "[llm]") {
   CircuitBreaker breaker(Options());
   int64_t now = 100 * kSecondNs;
   for (int i = 0; i < 2; ++i) breaker.OnFailure(now, breaker.OnStart());
@@ -39,7 +39,7 @@ TEST_CASE("A breaker opens after failures in a row and closes when a probe succe
   CHECK(breaker.Allows(now));
 }
 
-TEST_CASE("Each failed probe doubles the time to the next, up to the cap", "[llm]") {
+TEST_CASE("Each failed probe doubles the delay to the next, up to the cap", "[llm]") {
   CircuitBreaker breaker(Options());
   int64_t now = 100 * kSecondNs;
   for (int i = 0; i < 3; ++i) breaker.OnFailure(now, breaker.OnStart());
@@ -68,7 +68,7 @@ TEST_CASE("A breaker opens when half of the attempts within ten seconds fail", "
   CHECK(slow.state() == BreakerState::kClosed);
 }
 
-TEST_CASE("What was sent before the breaker opened neither closes nor prolongs it", "[llm]") {
+TEST_CASE("Requests sent before the breaker opened neither close nor prolong it", "[llm]") {
   CircuitBreaker breaker(Options());
   const int64_t now = 100 * kSecondNs;
   for (int i = 0; i < 3; ++i) breaker.OnFailure(now, false);
@@ -79,7 +79,7 @@ TEST_CASE("What was sent before the breaker opened neither closes nor prolongs i
   CHECK(breaker.open_until_ns() == until);
 }
 
-TEST_CASE("An abandoned probe makes room for another at once", "[llm]") {
+TEST_CASE("An abandoned probe makes room for another immediately", "[llm]") {
   CircuitBreaker breaker(Options());
   breaker.Trip(0);
   CHECK(!breaker.Allows(4 * kSecondNs - 1));

@@ -49,7 +49,7 @@ class FakeTransport final : public Transport {
   int drained = 0;
 };
 
-// A dispatcher in a world of its own. Endpoint names are "e0", "e1", ...
+// A dispatcher with a fake environment. Endpoint names are "e0", "e1", ...
 class World {
  public:
   explicit World(int endpoints = 1) {
@@ -96,7 +96,7 @@ class World {
     return id;
   }
 
-  // Step as often as time alone asks for it.
+  // Steps whenever a timer is due.
   void Advance(int64_t delta_ns) {
     const int64_t end_ns = clock.MonotonicNs() + delta_ns;
     while (dispatcher().NextWakeNs() <= end_ns) {
@@ -134,7 +134,7 @@ class World {
     transfer.sink->OnEnd(end, "lost");
     dispatcher().Step();
   }
-  // Asks and answers until the 95th percentile of the first token is `latency_ns`.
+  // Makes calls until the 95th percentile of the first token is `latency_ns`.
   void Warm(int64_t latency_ns) {
     for (int i = 0; i < 40; ++i) {
       ChatRequest request = Request();
@@ -181,7 +181,7 @@ class World {
 
 }  // namespace
 
-TEST_CASE("An answer comes once, with its endpoint, times, tokens and cost", "[llm]") {
+TEST_CASE("An answer arrives once, with its endpoint, times, tokens and cost", "[llm]") {
   World world;
   world.config.endpoints[0].prices = {2, 1, 10};
   ChatRequest request = world.Request();
@@ -215,7 +215,7 @@ TEST_CASE("An answer comes once, with its endpoint, times, tokens and cost", "[l
   world.CheckSettled();
 }
 
-TEST_CASE("Retry-After is a floor, also for the endpoint's other calls", "[llm]") {
+TEST_CASE("Retry-After is a lower bound that also holds for the endpoint's other calls", "[llm]") {
   World world;
   world.uniform = 0;
   const uint64_t first = world.Ask();
@@ -233,7 +233,7 @@ TEST_CASE("Retry-After is a floor, also for the endpoint's other calls", "[llm]"
   world.CheckSettled();
 }
 
-TEST_CASE("A Retry-After past the deadline ends the call at once, with what was asked for",
+TEST_CASE("A Retry-After past the deadline ends the call immediately and reports the delay",
           "[llm]") {
   World world;
   ChatRequest request = world.Request();
@@ -242,7 +242,7 @@ TEST_CASE("A Retry-After past the deadline ends the call at once, with what was 
   world.Status(429, "Retry-After:10");
   CHECK(world.Kind(call) == ErrorKind::kRateLimited);
   CHECK(world.outcomes[call].error.retry_after_ns == 10 * kSecond);
-  // So does the next one, without being sent.
+  // The next one fails the same way, without being sent.
   request.deadline_ns = world.clock.MonotonicNs() + 5 * kSecond;
   const uint64_t next = world.Ask(request);
   world.Advance(0);
@@ -251,7 +251,7 @@ TEST_CASE("A Retry-After past the deadline ends the call at once, with what was 
   world.CheckSettled();
 }
 
-TEST_CASE("Money that is spent is not asked for again, but elsewhere", "[llm]") {
+TEST_CASE("An exhausted spend limit is not retried there, but elsewhere", "[llm]") {
   World alone;
   const uint64_t call = alone.Ask();
   alone.Status(429, "", R"({"error":{"code":"insufficient_quota","message":"pay"}})");
@@ -270,14 +270,14 @@ TEST_CASE("Money that is spent is not asked for again, but elsewhere", "[llm]") 
   CHECK(two.transport.live[0].endpoint == 1);
   two.Answer();
   CHECK(two.Kind(other) == ErrorKind::kNone);
-  // Nobody else goes there meanwhile.
+  // No other call goes there meanwhile.
   two.Ask();
   CHECK(two.transport.live[0].endpoint == 1);
   two.Answer();
   two.CheckSettled();
 }
 
-TEST_CASE("Errors that may pass are tried again, and others are not", "[llm]") {
+TEST_CASE("Only transient errors are retried", "[llm]") {
   for (const int status : {500, 502, 503, 429, 408}) {
     World world;
     const uint64_t call = world.Ask();
@@ -303,7 +303,7 @@ TEST_CASE("Errors that may pass are tried again, and others are not", "[llm]") {
   CHECK(told.Kind(call) == ErrorKind::kServerError);
 }
 
-TEST_CASE("A call is given up after its attempts, with the last error", "[llm]") {
+TEST_CASE("A call fails after its last attempt with the last error", "[llm]") {
   World world;
   world.config.max_attempts = 3;
   const uint64_t call = world.Ask();
@@ -319,7 +319,7 @@ TEST_CASE("A call is given up after its attempts, with the last error", "[llm]")
   world.CheckSettled();
 }
 
-TEST_CASE("Retries keep to the budget", "[llm]") {
+TEST_CASE("Retries stay within the budget", "[llm]") {
   World world;
   world.config.retry_budget_reserve = 2;
   world.config.breaker_consecutive_failures = 1'000'000;
@@ -339,7 +339,7 @@ TEST_CASE("Retries keep to the budget", "[llm]") {
   world.CheckSettled();
 }
 
-TEST_CASE("The limit holds calls back and sends them when there is room", "[llm]") {
+TEST_CASE("The limit delays calls and sends them when there is room", "[llm]") {
   World world;
   world.config.endpoints[0].initial_concurrency = 2;
   world.config.endpoints[0].max_concurrency = 2;
@@ -351,7 +351,7 @@ TEST_CASE("The limit holds calls back and sends them when there is room", "[llm]
   world.CheckSettled();
 }
 
-TEST_CASE("An overloaded endpoint is given less", "[llm]") {
+TEST_CASE("An overloaded endpoint gets fewer calls", "[llm]") {
   World world;
   world.config.endpoints[0].initial_concurrency = 10;
   for (int i = 0; i < 10; ++i) world.Ask();
@@ -396,7 +396,7 @@ TEST_CASE("Each timeout has its own kind", "[llm]") {
   world.CheckSettled();
 }
 
-TEST_CASE("A dead endpoint is left alone, tried by one call, and used again when it answers",
+TEST_CASE("A dead endpoint is avoided, probed by one call, and used again when it answers",
           "[llm]") {
   World world;
   world.config.max_attempts = 1;
@@ -436,7 +436,7 @@ TEST_CASE("A dead endpoint is left alone, tried by one call, and used again when
   world.CheckSettled();
 }
 
-TEST_CASE("What is queued when every endpoint goes down fails at once with the cause", "[llm]") {
+TEST_CASE("Queued calls fail immediately with the cause when every endpoint goes down", "[llm]") {
   World world;
   world.config.endpoints[0].initial_concurrency = 1;
   world.config.breaker_consecutive_failures = 1;
@@ -500,7 +500,7 @@ TEST_CASE("Endpoints are chosen by weight, and a preferred one while it has room
   world.CheckSettled();
 }
 
-TEST_CASE("The shape is asked for anew for each endpoint", "[llm]") {
+TEST_CASE("The request shape is computed again for each endpoint", "[llm]") {
   World world(2);
   ChatRequest request = world.Request();
   request.shape_for = [](const EndpointRef& endpoint) {
@@ -520,7 +520,7 @@ TEST_CASE("The shape is asked for anew for each endpoint", "[llm]") {
   CHECK(world.outcomes[call].shape_tag == 11);
 }
 
-TEST_CASE("A first token that is late is hedged once, and the first to speak wins", "[llm]") {
+TEST_CASE("A late first token is hedged once and the first response wins", "[llm]") {
   World world(2);
   world.config.hedge_min_delay_ns = 10 * kMs;
   world.uniform = 0;
@@ -552,7 +552,7 @@ TEST_CASE("A first token that is late is hedged once, and the first to speak win
   world.CheckSettled();
 }
 
-TEST_CASE("The hedge answers where the first attempt fails", "[llm]") {
+TEST_CASE("The hedge answers when the first attempt fails", "[llm]") {
   World world;
   world.config.hedge_min_delay_ns = kMs;
   world.Warm(50 * kMs);
@@ -566,7 +566,7 @@ TEST_CASE("The hedge answers where the first attempt fails", "[llm]") {
   world.CheckSettled();
 }
 
-TEST_CASE("No hedge without samples, budget or leave", "[llm]") {
+TEST_CASE("Hedging needs samples, budget and permission", "[llm]") {
   World cold;
   cold.config.hedge_min_delay_ns = kMs;
   cold.Ask();
@@ -593,7 +593,7 @@ TEST_CASE("No hedge without samples, budget or leave", "[llm]") {
   CHECK(forbidden.transport.live.size() == 1);
 }
 
-TEST_CASE("Cancelling ends a call once, wherever it is", "[llm]") {
+TEST_CASE("Cancelling ends a call once in every state", "[llm]") {
   World world;
   world.config.endpoints[0].initial_concurrency = 1;
   const uint64_t in_flight = world.Ask();
@@ -617,7 +617,7 @@ TEST_CASE("Cancelling ends a call once, wherever it is", "[llm]") {
   world.dispatcher().Step();
   CHECK(world.Kind(backing_off) == ErrorKind::kCancelled);
 
-  // An answer that has come but was not acted on yet loses against the cancellation.
+  // An unprocessed answer loses against the cancellation.
   const uint64_t racing = world.Ask();
   world.transport.live[0].sink->OnStatus(200);
   world.transport.live[0].sink->OnBody(std::string(kToken) + kEnd);
@@ -627,7 +627,7 @@ TEST_CASE("Cancelling ends a call once, wherever it is", "[llm]") {
   world.CheckSettled();
 }
 
-TEST_CASE("A key that an endpoint repeats is not passed on", "[llm]") {
+TEST_CASE("A key echoed by an endpoint is not passed on", "[llm]") {
   World world;
   world.config.endpoints[0].api_key = "sk-very-secret";
   const uint64_t call = world.Ask();
@@ -636,7 +636,7 @@ TEST_CASE("A key that an endpoint repeats is not passed on", "[llm]") {
   CHECK(world.outcomes[call].error.message == "HTTP 401: Incorrect key [key]!");
 }
 
-TEST_CASE("An endpoint that never answers before the caller's deadline is found out", "[llm]") {
+TEST_CASE("An endpoint that never answers before the caller's deadline is detected", "[llm]") {
   World world;
   world.config.breaker_consecutive_failures = 3;
   for (int i = 0; i < 3; ++i) {

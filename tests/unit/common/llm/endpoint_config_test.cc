@@ -44,7 +44,7 @@ std::string WithKey(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("A configuration is read with all that it says", "[llm]") {
+TEST_CASE("A complete configuration is read", "[llm]") {
   const Folder folder;
   folder.Write("key", "  sk-secret\n");
   folder.Write("ca.pem", "pem");
@@ -114,16 +114,16 @@ limits: {pending_calls: 10, pending_bytes: 1000, answer_bytes: 500}
   CHECK(config->max_answer_bytes == 500);
 }
 
-TEST_CASE("Each mistake is one line that names the file, the line and what is wrong", "[llm]") {
+TEST_CASE("Each mistake is one line with file, line and problem", "[llm]") {
   CHECK(Mistake("endpoints: []\n") == "f.yaml: there is no endpoint");
-  CHECK(Mistake("") == "f.yaml:1: the file wants a mapping");
-  CHECK_THAT(Mistake("endpoint: []\n"), Catch::StartsWith("f.yaml:1: 'endpoint' is no key of"));
-  CHECK_THAT(Mistake(WithKey("modle: x")), Catch::StartsWith("f.yaml:4: 'modle' is no key of"));
+  CHECK(Mistake("") == "f.yaml:1: the file must be a mapping");
+  CHECK_THAT(Mistake("endpoint: []\n"), Catch::StartsWith("f.yaml:1: 'endpoint' is not a key of"));
+  CHECK_THAT(Mistake(WithKey("modle: x")), Catch::StartsWith("f.yaml:4: 'modle' is not a key of"));
   CHECK(Mistake(WithKey("model: x")) == "f.yaml:4: 'model' is given twice");
   CHECK(Mistake("endpoints:\n  - url: http://h/v1\n") == "f.yaml:2: 'model' is empty");
-  CHECK(
-      Mistake("endpoints:\n  - model: m\n    url: h:80/v1\n") ==
-      "f.yaml:2: 'h:80/v1' is no URL of an endpoint: it begins with neither http:// nor https://");
+  CHECK(Mistake("endpoints:\n  - model: m\n    url: h:80/v1\n") ==
+        "f.yaml:2: 'h:80/v1' is not a valid endpoint URL: it begins with neither http:// nor "
+        "https://");
   CHECK(Mistake(WithKey("weight: heavy")) == "f.yaml:4: 'weight' wants a number, not 'heavy'");
   CHECK(Mistake(WithKey("weight: -1")) ==
         "f.yaml:4: 'weight' is -1; it may be from 0.001 to 1e+06");
@@ -134,10 +134,15 @@ TEST_CASE("Each mistake is one line that names the file, the line and what is wr
   CHECK(Mistake(WithKey("ca_file: no/such/ca")) == "f.yaml:2: ca_file 'no/such/ca' cannot be read");
   CHECK(Mistake(WithKey("omit: [messages]")) ==
         "f.yaml:2: 'omit' may hold temperature, seed and stream_options, not 'messages'");
+  for (const char* number : {"1e999", "-1e999", ".inf", "-.INF", ".NaN", "nan", "inf"}) {
+    CHECK(Mistake(WithKey(std::string("extra_body: {a: {top_p: ") + number + "}}")) ==
+          std::string("f.yaml:4: 'extra_body' at 'a' at 'top_p' holds '") + number +
+              "', which is not a finite number; quote a text");
+  }
   CHECK(Mistake(WithKey("extra_body: {stream: false}")) ==
         "f.yaml:2: 'extra_body' may not set 'stream'");
-  CHECK(Mistake(WithKey("headers: {\"a b\": c}")) == "f.yaml:2: 'a b' is no header");
-  CHECK(Mistake(WithKey("headers: {a: \"x\\r\\ny: z\"}")) == "f.yaml:2: 'a' is no header");
+  CHECK(Mistake(WithKey("headers: {\"a b\": c}")) == "f.yaml:2: 'a b' is not a header");
+  CHECK(Mistake(WithKey("headers: {a: \"x\\r\\ny: z\"}")) == "f.yaml:2: 'a' is not a header");
   CHECK(Mistake(WithKey("proxy: somewhere")) ==
         "f.yaml:2: 'proxy' is neither environment nor none nor a URL");
   CHECK_THAT(Mistake(WithKey("prices: {prompts: 1}")), Catch::StartsWith("f.yaml:4: 'prompts' is"));
@@ -151,7 +156,7 @@ TEST_CASE("Each mistake is one line that names the file, the line and what is wr
   CHECK(LoadLlmConfig("no/such/file").status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("No message quotes what a key file holds", "[llm]") {
+TEST_CASE("No message quotes the contents of a key file", "[llm]") {
   const Folder folder;
   folder.Write("two", "sk-secret sk-other\n");
   folder.Write("empty", "\n");
@@ -163,7 +168,7 @@ TEST_CASE("No message quotes what a key file holds", "[llm]") {
   CHECK(user.status().message().find("sk-") == absl::string_view::npos);
 }
 
-TEST_CASE("URLs are taken apart, and bad ones are refused", "[llm]") {
+TEST_CASE("URLs are parsed and bad ones are refused", "[llm]") {
   const auto plain = ParseEndpointUrl("http://localhost:8000/v1//");
   REQUIRE(plain.ok());
   CHECK(plain->base == "http://localhost:8000/v1");
@@ -185,7 +190,7 @@ TEST_CASE("URLs are taken apart, and bad ones are refused", "[llm]") {
   }
 }
 
-TEST_CASE("One endpoint can be configured by its URL and model alone", "[llm]") {
+TEST_CASE("One endpoint can be configured with only its URL and model", "[llm]") {
   const auto config = ConfigForUrl("http://127.0.0.1:1/v1/", "m");
   REQUIRE(config.ok());
   CHECK(config->endpoints[0].name == "127.0.0.1:1");

@@ -3,10 +3,11 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/utf8.h"
+#include "tests/support/deep_json.h"
 
 namespace kernelcast::llm {
 
-TEST_CASE("Bytes that are no UTF-8 and half surrogates are mended inside strings", "[llm]") {
+TEST_CASE("Invalid UTF-8 and lone surrogates are repaired inside strings", "[llm]") {
   const nlohmann::json bytes = ParseJson("{\"a\":\"x\xFF\xC0y\"}");
   REQUIRE(bytes.is_object());
   CHECK(StringAt(bytes, "a") == "x\xEF\xBF\xBD\xEF\xBF\xBDy");
@@ -18,13 +19,22 @@ TEST_CASE("Bytes that are no UTF-8 and half surrogates are mended inside strings
         "A");
 }
 
-TEST_CASE("What is no JSON stays none", "[llm]") {
+TEST_CASE("Invalid JSON stays invalid", "[llm]") {
   for (const char* text : {"", "{", "{\"a\":NaN}", "{\"a\":\"\\ud8\"}", "nope", "{}{}", "\\"}) {
     INFO(text);
     CHECK(ParseJson(text).is_discarded());
   }
   CHECK(StringAt(ParseJson("{\"a\":1}"), "a").empty());
   CHECK(StringAt(ParseJson("[1]"), "a").empty());
+}
+
+TEST_CASE("Endpoint answers nested to any depth are refused", "[llm]") {
+  for (const int times : {100, 10'000, 100'000}) {
+    for (const char* const opening : {"[", "{\"choices\":[", "{\"a\":"}) {
+      CHECK(ParseJson(testing::DeepJson(opening, times)).is_discarded());
+      CHECK(ParseJson(testing::DeepJson(opening, times, "\"\xFF\"")).is_discarded());
+    }
+  }
 }
 
 TEST_CASE("A message becomes one short line of UTF-8", "[llm]") {

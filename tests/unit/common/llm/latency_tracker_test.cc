@@ -4,7 +4,7 @@
 
 namespace kernelcast::llm {
 
-TEST_CASE("Nothing is known before twenty samples", "[llm]") {
+TEST_CASE("The percentile is unknown before twenty samples", "[llm]") {
   LatencyTracker tracker;
   for (int i = 0; i < 19; ++i) tracker.Add(100);
   CHECK(tracker.P95Ns() == 0);
@@ -12,7 +12,7 @@ TEST_CASE("Nothing is known before twenty samples", "[llm]") {
   CHECK(tracker.P95Ns() == 100);
 }
 
-TEST_CASE("The percentile is that of the samples and follows them", "[llm]") {
+TEST_CASE("The percentile follows the samples", "[llm]") {
   LatencyTracker tracker;
   for (int i = 1; i <= 100; ++i) tracker.Add(i);
   CHECK(tracker.P95Ns() == 95);

@@ -15,7 +15,7 @@ ChatRequest Request() {
 
 }  // namespace
 
-TEST_CASE("A request is streamed, asks for usage and has its messages last", "[llm]") {
+TEST_CASE("A request is streamed, asks for usage and ends with its messages", "[llm]") {
   EndpointConfig endpoint;
   endpoint.model = "m\"1";
   const std::string body = BuildRequestBody(endpoint, Request(), {});
@@ -29,8 +29,7 @@ TEST_CASE("A request is streamed, asks for usage and has its messages last", "[l
   CHECK(!json.contains("n"));
 }
 
-TEST_CASE("Options and shape are sent, under the names and without the fields of the endpoint",
-          "[llm]") {
+TEST_CASE("Options and shape are sent with the endpoint's field names and omissions", "[llm]") {
   ChatRequest request = Request();
   request.model = "other";
   request.max_tokens = 10;

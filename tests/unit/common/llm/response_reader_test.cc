@@ -21,7 +21,7 @@ ResponseReader Read(int status, const std::string& body, TransferEnd end = Trans
 
 }  // namespace
 
-TEST_CASE("A stream ends with its announced end, or with its answer and the response", "[llm]") {
+TEST_CASE("A stream ends at its end marker or with a finished answer and the response", "[llm]") {
   ResponseReader announced(AnswerLimits{}, 0);
   announced.OnStatus(200);
   CHECK(announced.OnBody(kAnswer));
@@ -33,13 +33,13 @@ TEST_CASE("A stream ends with its announced end, or with its answer and the resp
   CHECK(announced.TakeAnswer().content == "hi");
 
   CHECK(Read(200, std::string(kAnswer) + kStop).error().kind == ErrorKind::kNone);
-  // All was said when the connection broke.
+  // The answer was complete when the connection broke.
   CHECK(Read(200, std::string(kAnswer) + kStop, TransferEnd::kBroken).error().kind ==
         ErrorKind::kNone);
   CHECK(Read(200, std::string(kAnswer) + "data: [DONE]").error().kind == ErrorKind::kNone);
 }
 
-TEST_CASE("A stream that stops before its answer does is cut off", "[llm]") {
+TEST_CASE("A stream that stops before its answer ends is truncated", "[llm]") {
   CHECK(Read(200, kAnswer).error().kind == ErrorKind::kCutOff);
   ResponseReader lost = Read(200, kAnswer, TransferEnd::kBroken);
   CHECK(lost.error().kind == ErrorKind::kCutOff);
@@ -50,7 +50,7 @@ TEST_CASE("A stream that stops before its answer does is cut off", "[llm]") {
             .kind == ErrorKind::kCutOff);
 }
 
-TEST_CASE("A server that does not stream is understood", "[llm]") {
+TEST_CASE("A server that does not stream is supported", "[llm]") {
   const std::string whole = R"( {"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]})";
   CHECK(Read(200, whole).TakeAnswer().content == "hi");
   CHECK(Read(200, whole.substr(0, 30)).error().kind == ErrorKind::kMalformed);
@@ -60,7 +60,7 @@ TEST_CASE("A server that does not stream is understood", "[llm]") {
   CHECK(Read(200, "<html></html>").error().kind != ErrorKind::kNone);
 }
 
-TEST_CASE("Error bodies of every make give their message and code", "[llm]") {
+TEST_CASE("Error bodies of every vendor give their message and code", "[llm]") {
   const ResponseReader openai =
       Read(400, R"({"error":{"message":"too long","type":"t","code":"context_length_exceeded"}})");
   CHECK(openai.error().kind == ErrorKind::kRefused);
@@ -83,7 +83,7 @@ TEST_CASE("Error bodies of every make give their message and code", "[llm]") {
   CHECK(Read(302, "").error().kind == ErrorKind::kRefused);
 }
 
-TEST_CASE("Messages are bounded, and error bodies without end are not awaited", "[llm]") {
+TEST_CASE("Messages are bounded, and endless error bodies are not awaited", "[llm]") {
   ResponseReader reader(AnswerLimits{}, 0);
   reader.OnStatus(500);
   int fed = 0;
@@ -94,7 +94,7 @@ TEST_CASE("Messages are bounded, and error bodies without end are not awaited", 
   CHECK(reader.error().message.size() <= 500);
 }
 
-TEST_CASE("What an endpoint asks for in headers is kept with its error", "[llm]") {
+TEST_CASE("Headers that ask for a delay are kept with the error", "[llm]") {
   const auto wait = [](const char* name, const char* value) {
     ResponseReader reader(AnswerLimits{}, 0);
     reader.OnStatus(429);
@@ -115,7 +115,7 @@ TEST_CASE("What an endpoint asks for in headers is kept with its error", "[llm]"
   CHECK(never.retry_is_useless());
 }
 
-TEST_CASE("No answer takes more memory than its limit allows", "[llm]") {
+TEST_CASE("No answer uses more memory than its limit", "[llm]") {
   AnswerLimits limits;
   limits.max_answer_bytes = 1000;
   for (const char* start : {"{\"choices\":\"", "data: "}) {
@@ -130,7 +130,7 @@ TEST_CASE("No answer takes more memory than its limit allows", "[llm]") {
   }
 }
 
-TEST_CASE("Without a response the network's word counts", "[llm]") {
+TEST_CASE("Without a response the network error counts", "[llm]") {
   CHECK(Read(0, "", TransferEnd::kUnreachable).error().kind == ErrorKind::kUnreachable);
   CHECK(Read(0, "", TransferEnd::kConnectTimeout).error().kind == ErrorKind::kConnectTimeout);
   CHECK(Read(0, "", TransferEnd::kBroken).error().kind == ErrorKind::kCutOff);

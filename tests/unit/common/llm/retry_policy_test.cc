@@ -11,7 +11,7 @@ constexpr int64_t kWallNs = 784'111'777 * kSecondNs;
 
 }  // namespace
 
-TEST_CASE("Retry-After is read as seconds and as a date in each of its forms", "[llm]") {
+TEST_CASE("Retry-After is read as seconds and as a date in each format", "[llm]") {
   CHECK(ParseRetryAfter("7", 0) == 7 * kSecondNs);
   CHECK(ParseRetryAfter(" 0.5 ", 0) == kSecondNs / 2);
   CHECK(ParseRetryAfter("0", 0) == 0);
@@ -21,7 +21,7 @@ TEST_CASE("Retry-After is read as seconds and as a date in each of its forms", "
   CHECK(ParseRetryAfter("Sun, 06 Nov 1994 08:49:37 GMT", kWallNs + kSecondNs) == 0);
 }
 
-TEST_CASE("A Retry-After that says nothing is none, and one beyond reason is bounded", "[llm]") {
+TEST_CASE("A meaningless Retry-After is ignored, and an excessive one is capped", "[llm]") {
   for (const char* text : {"", " ", "soon", "-1", "nan", "1x", "0x10", "Sun, 99 Nov 1994"}) {
     INFO(text);
     CHECK(!ParseRetryAfter(text, kWallNs).has_value());
@@ -32,8 +32,7 @@ TEST_CASE("A Retry-After that says nothing is none, and one beyond reason is bou
   CHECK(ParseRetryAfter("Sun, 06 Nov 2994 08:49:37 GMT", kWallNs) == week_ns);
 }
 
-TEST_CASE("Backoff is uniform below a ceiling that doubles, on top of what was asked for",
-          "[llm]") {
+TEST_CASE("Backoff is uniform below a doubling ceiling, on top of the requested delay", "[llm]") {
   CHECK(BackoffNs(0, 100, 1000, 0, 0.5) == 50);
   CHECK(BackoffNs(1, 100, 1000, 0, 0.5) == 100);
   CHECK(BackoffNs(3, 100, 1000, 0, 0.5) == 400);
@@ -45,7 +44,7 @@ TEST_CASE("Backoff is uniform below a ceiling that doubles, on top of what was a
   }
 }
 
-TEST_CASE("Retries stay within a tenth of the calls and the reserve", "[llm]") {
+TEST_CASE("Retries stay within a tenth of the calls plus the reserve", "[llm]") {
   RetryBudget budget(0.1, 10);
   int allowed = 0;
   for (int calls = 1; calls <= 10'000; ++calls) {
@@ -59,7 +58,7 @@ TEST_CASE("Retries stay within a tenth of the calls and the reserve", "[llm]") {
   CHECK(!none.Take());
 }
 
-TEST_CASE("A quiet day saves up for no storm", "[llm]") {
+TEST_CASE("The retry reserve does not accumulate without bound", "[llm]") {
   RetryBudget budget(0.1, 10);
   for (int i = 0; i < 1'000'000; ++i) budget.OnCall();
   int allowed = 0;
@@ -67,8 +66,7 @@ TEST_CASE("A quiet day saves up for no storm", "[llm]") {
   CHECK(allowed <= 110);
 }
 
-TEST_CASE("Statuses are told apart by number and by the code of their error, never by its text",
-          "[llm]") {
+TEST_CASE("Statuses are classified by number and error code, never by text", "[llm]") {
   CHECK(ClassifyHttpStatus(429, "", "") == ErrorKind::kRateLimited);
   CHECK(ClassifyHttpStatus(429, "rate_limit_exceeded", "tokens") == ErrorKind::kRateLimited);
   CHECK(ClassifyHttpStatus(429, "insufficient_quota", "") == ErrorKind::kSpendLimit);
@@ -84,8 +82,7 @@ TEST_CASE("Statuses are told apart by number and by the code of their error, nev
   CHECK(ClassifyHttpStatus(307, "", "") == ErrorKind::kRefused);
 }
 
-TEST_CASE("What may pass, what is the endpoint's fault and what is too much are three things",
-          "[llm]") {
+TEST_CASE("Transient errors, endpoint failures and overload are separate classes", "[llm]") {
   CHECK(!MayPass(ErrorKind::kSpendLimit));
   CHECK(!MayPass(ErrorKind::kRefused));
   CHECK(!MayPass(ErrorKind::kAnswerTooLarge));

@@ -25,7 +25,7 @@ std::vector<std::string> Decode(const std::string& bytes, size_t piece) {
 
 }  // namespace
 
-TEST_CASE("Events come out the same however the bytes are cut", "[llm]") {
+TEST_CASE("Events are decoded the same for any chunking", "[llm]") {
   const std::string bytes =
       "\xEF\xBB\xBF: a comment\r\n\r\ndata: one\n\nevent: x\r\ndata:two\r\ndata:  three\r\n\r\n"
       "id: 7\rdata: four\r\rdata\n\ndatum: no\nretry: 5\n\n:\n\ndata: [DONE]\n\n";
@@ -36,12 +36,12 @@ TEST_CASE("Events come out the same however the bytes are cut", "[llm]") {
   }
 }
 
-TEST_CASE("An event without its empty line comes out at the end of the stream", "[llm]") {
+TEST_CASE("An event without its blank line is emitted at the end of the stream", "[llm]") {
   CHECK(Decode("data: one\n\ndata: two", 4) == std::vector<std::string>{"one", "two"});
   CHECK(Decode("data: one\n\ndata: two\n", 4) == std::vector<std::string>{"one", "two"});
 }
 
-TEST_CASE("A sink that wants no more gets no more", "[llm]") {
+TEST_CASE("A sink that declines gets no more events", "[llm]") {
   SseDecoder decoder(1000);
   int events = 0;
   const auto sink = [&](std::string_view) { return ++events < 2; };
@@ -51,7 +51,7 @@ TEST_CASE("A sink that wants no more gets no more", "[llm]") {
   CHECK(events == 2);
 }
 
-TEST_CASE("Events over the limit end the stream, in one line or in many", "[llm]") {
+TEST_CASE("Events over the limit end the stream, on one line or many", "[llm]") {
   const auto sink = [](std::string_view) { return true; };
   SseDecoder one_line(100);
   Result result = Result::kMore;

@@ -7,7 +7,7 @@
 namespace kernelcast {
 namespace {
 
-TEST_CASE("A GPU model is read from what its driver calls it", "[metrics]") {
+TEST_CASE("A GPU model is parsed from the driver's name", "[metrics]") {
   CHECK(GpuModelOf("cuda", "NVIDIA H200") == "h200");
   CHECK(GpuModelOf("cuda", "NVIDIA A100-SXM4-80GB") == "a100");
   CHECK(GpuModelOf("cuda", "NVIDIA H100 80GB HBM3") == "h100");
@@ -16,7 +16,7 @@ TEST_CASE("A GPU model is read from what its driver calls it", "[metrics]") {
   CHECK(GpuModelOf("cuda", "NVIDIA GH200 480GB") == "gh200");
 }
 
-TEST_CASE("What has no known model keeps to the list of labels", "[metrics]") {
+TEST_CASE("Unknown models map into the list of labels", "[metrics]") {
   CHECK(GpuModelOf("cuda", "") == "cuda");
   CHECK(GpuModelOf("cuda", "NVIDIA GeForce RTX 3080") == "cuda");
   CHECK(GpuModelOf("cuda", "some other cpu") == "cuda");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <thread>
 
 #include "common/base/version.h"
@@ -17,14 +18,19 @@ bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// What an HTTP server on this machine answers.
-std::string Get(int port, const std::string& path) {
+int Connect(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+// The response of an HTTP server on this machine.
+std::string Get(int port, const std::string& path) {
+  const int fd = Connect(port);
   const std::string request = "GET " + path + " HTTP/1.0\r\n\r\n";
   REQUIRE(write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size()));
   std::string answer;
@@ -56,7 +62,7 @@ TEST_CASE("The same name and labels give the same instrument", "[metrics]") {
         &metrics.Histogram("kernelcast_z_seconds", "Z.", {1, 2}));
 }
 
-TEST_CASE("A gauge that is taken away is exposed no more", "[metrics]") {
+TEST_CASE("A removed gauge is no longer exposed", "[metrics]") {
   MetricsRegistry metrics;
   auto& stays = metrics.Gauge("kernelcast_y", "Y.", {{"kind", "a"}});
   auto& goes = metrics.Gauge("kernelcast_y", "Y.", {{"kind", "b"}});
@@ -68,7 +74,7 @@ TEST_CASE("A gauge that is taken away is exposed no more", "[metrics]") {
   CHECK(&metrics.Gauge("kernelcast_y", "Y.", {{"kind", "a"}}) == &stays);
 }
 
-TEST_CASE("A registered combination is exposed as zero before it is ever counted", "[metrics]") {
+TEST_CASE("A registered combination is exposed as zero before its first count", "[metrics]") {
   MetricsRegistry metrics;
   metrics.Counter("kernelcast_x_total", "Help text.", {{"kind", "a"}});
   CHECK(Contains(metrics.Text(), "# HELP kernelcast_x_total Help text.\n"));
@@ -76,7 +82,7 @@ TEST_CASE("A registered combination is exposed as zero before it is ever counted
   CHECK(Contains(metrics.Text(), "kernelcast_x_total{kind=\"a\"} 0\n"));
 }
 
-TEST_CASE("Histograms count into their bounds", "[metrics]") {
+TEST_CASE("Histograms count into their buckets", "[metrics]") {
   MetricsRegistry metrics;
   auto& histogram =
       metrics.Histogram("kernelcast_z_seconds", "Z.", MetricsRegistry::DurationBounds());
@@ -86,13 +92,13 @@ TEST_CASE("Histograms count into their bounds", "[metrics]") {
   CHECK(Contains(metrics.Text(), "kernelcast_z_seconds_count 1\n"));
 }
 
-TEST_CASE("A label that is not UTF-8 is made so", "[metrics]") {
+TEST_CASE("A label that is not UTF-8 is sanitised", "[metrics]") {
   MetricsRegistry metrics;
   metrics.Counter("kernelcast_x_total", "X.", {{"kind", "a\xFF"}});
   CHECK(Contains(metrics.Text(), "kernelcast_x_total{kind=\"a\xEF\xBF\xBD\"} 0\n"));
 }
 
-TEST_CASE("Metrics are served over HTTP on a port of the system's choice", "[metrics]") {
+TEST_CASE("Metrics are served over HTTP on an ephemeral port", "[metrics]") {
   MetricsRegistry metrics;
   metrics.Counter("kernelcast_x_total", "X.").Increment(3);
   CHECK(metrics.port() == 0);
@@ -105,7 +111,29 @@ TEST_CASE("Metrics are served over HTTP on a port of the system's choice", "[met
   CHECK(metrics.Serve("127.0.0.1:0").code() == absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("An address that cannot be bound is UNAVAILABLE and names it", "[metrics]") {
+TEST_CASE("Slow readers do not block other readers of the metrics", "[metrics]") {
+  MetricsRegistry metrics;
+  // More than a connection's buffers hold.
+  for (int i = 0; i < 40'000; ++i) {
+    metrics.Counter("kernelcast_x_total", std::string(64, 'x'), {{"kind", std::to_string(i)}});
+  }
+  REQUIRE(metrics.Serve("127.0.0.1:0").ok());
+  std::vector<int> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(Connect(metrics.port()));
+    // Half a request, or a whole one whose response is not read.
+    const std::string request =
+        i % 2 == 0 ? "GET /metrics HT" : "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    REQUIRE(send(slow.back(), request.data(), request.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(request.size()));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(Contains(Get(metrics.port(), "/metrics"), "200 OK"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(15));
+  for (const int fd : slow) close(fd);
+}
+
+TEST_CASE("An address that cannot be bound is UNAVAILABLE and is named", "[metrics]") {
   MetricsRegistry first;
   REQUIRE(first.Serve("127.0.0.1:0").ok());
   const std::string taken = "127.0.0.1:" + std::to_string(first.port());
@@ -118,7 +146,7 @@ TEST_CASE("An address that cannot be bound is UNAVAILABLE and names it", "[metri
   }
 }
 
-TEST_CASE("Instruments and the registry may be used from many threads", "[metrics]") {
+TEST_CASE("Instruments and the registry are thread-safe", "[metrics]") {
   MetricsRegistry metrics;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {

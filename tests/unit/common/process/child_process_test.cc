@@ -38,8 +38,8 @@ ChildExit Run(const ChildOptions& options, int64_t timeout_ns = kLongNs) {
   return MustSpawn(options)->Wait(timeout_ns);
 }
 
-// A pipe whose writing end children inherit: its reading end sees the end when the last of them is
-// dead, which needs no process table to be looked at.
+// A pipe whose write end the children inherit: the read end sees EOF when the last of them is dead,
+// so no process table is needed.
 class Leash {
  public:
   Leash() { REQUIRE(pipe2(fds_, O_CLOEXEC) == 0); }
@@ -48,7 +48,7 @@ class Leash {
     if (fds_[1] >= 0) close(fds_[1]);
   }
   int writing_end() const { return fds_[1]; }
-  // Blocks until nobody holds the writing end; false after a minute.
+  // Blocks until no process holds the write end. Returns false after one minute.
   bool AllDead() {
     close(fds_[1]);
     fds_[1] = -1;
@@ -75,7 +75,7 @@ size_t OpenDescriptors() {
 
 }  // namespace
 
-TEST_CASE("A child's exit code and output arrive", "[process]") {
+TEST_CASE("A child's exit code and output are collected", "[process]") {
   const ChildExit exit = Run(Shell("echo out; echo err >&2; exit 7"));
   CHECK(exit.exited);
   CHECK(exit.exit_code == 7);
@@ -86,16 +86,16 @@ TEST_CASE("A child's exit code and output arrive", "[process]") {
   CHECK(exit.max_resident_bytes > 0);
 }
 
-TEST_CASE("A child that dies by a signal is reported with it", "[process]") {
+TEST_CASE("A child killed by a signal is reported with it", "[process]") {
   const ChildExit exit = Run(Shell("kill -SEGV $$"));
   CHECK_FALSE(exit.exited);
   CHECK(exit.signal == SIGSEGV);
   CHECK_FALSE(exit.timed_out);
 }
 
-TEST_CASE("A timeout kills the whole group, grandchildren too", "[process]") {
+TEST_CASE("A timeout kills the whole group, including grandchildren", "[process]") {
   Leash leash;
-  // The shells hold descriptor 3; the grandchild ignores what can be ignored.
+  // The shells hold descriptor 3; the grandchild ignores every signal it can.
   ChildOptions options = Shell("sh -c 'trap \"\" TERM HUP INT; sleep 1000; sleep 1000' & wait");
   options.descriptors = {{leash.writing_end(), 3}};
   const ChildExit exit = Run(options, kSecondNs / 5);
@@ -105,7 +105,7 @@ TEST_CASE("A timeout kills the whole group, grandchildren too", "[process]") {
   CHECK(leash.AllDead());
 }
 
-TEST_CASE("What a child leaves running in its group dies with it", "[process]") {
+TEST_CASE("Processes left in the child's group die with it", "[process]") {
   Leash leash;
   ChildOptions options = Shell("sleep 1000 & exit 3");
   options.descriptors = {{leash.writing_end(), 3}};
@@ -125,18 +125,18 @@ TEST_CASE("The destructor kills the whole group", "[process]") {
   CHECK(errno == ESRCH);
 }
 
-TEST_CASE("Kill ends a child, and Wait then reports a signal but no timeout", "[process]") {
+TEST_CASE("Kill ends a child and Wait reports the signal, not a timeout", "[process]") {
   const auto child = MustSpawn(Shell("sleep 1000"));
   child->Kill();
   child->Kill();
   const ChildExit exit = child->Wait(kLongNs);
   CHECK(exit.signal == SIGKILL);
   CHECK_FALSE(exit.timed_out);
-  child->Kill();  // after the end: nothing
+  child->Kill();  // no effect after the end
   CHECK(child->Wait(0).signal == SIGKILL);
 }
 
-TEST_CASE("A flood of output ends the child", "[process]") {
+TEST_CASE("An output flood ends the child", "[process]") {
   ChildOptions options = Shell("while :; do echo 0123456789012345678901234567890123456789; done");
   options.max_output_bytes = 100'000;
   options.kept_output_bytes = 1'000;
@@ -147,7 +147,7 @@ TEST_CASE("A flood of output ends the child", "[process]") {
   CHECK(exit.output.size() == 1'000);
 }
 
-TEST_CASE("Of a large output the tail is kept", "[process]") {
+TEST_CASE("The tail of a large output is kept", "[process]") {
   ChildOptions options = Shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done");
   options.kept_output_bytes = 24;
   const ChildExit exit = Run(options);
@@ -156,7 +156,7 @@ TEST_CASE("Of a large output the tail is kept", "[process]") {
   CHECK(exit.output == "7\nline 19998\nline 19999\n");
 }
 
-TEST_CASE("A child has the descriptors it is given and no others", "[process]") {
+TEST_CASE("A child has only the descriptors it is given", "[process]") {
   // Without O_CLOEXEC on purpose: libraries open files like that.
   const int stray = open("/dev/null", O_RDONLY);
   const int far_stray = fcntl(stray, F_DUPFD, 300);
@@ -167,11 +167,11 @@ TEST_CASE("A child has the descriptors it is given and no others", "[process]") 
   const ChildExit exit = Run(options);
   close(stray);
   close(far_stray);
-  // 3 is what ls opens to read the folder.
+  // 3 is the descriptor with which ls reads the folder.
   CHECK(exit.output == "0\n1\n2\n3\n9\n");
 }
 
-TEST_CASE("Descriptors can be swapped on the way to the child", "[process]") {
+TEST_CASE("Descriptors can be swapped when passed to the child", "[process]") {
   int first[2];
   int second[2];
   REQUIRE(pipe2(first, O_CLOEXEC) == 0);
@@ -180,7 +180,7 @@ TEST_CASE("Descriptors can be swapped on the way to the child", "[process]") {
   const int high = second[1];
   ChildOptions options =
       Shell("echo one >&" + std::to_string(high) + "; echo two >&" + std::to_string(low));
-  // dash takes single-digit descriptors only; pipes of a fresh process are far below ten.
+  // dash accepts only single-digit descriptors; a fresh process has pipes far below ten.
   if (low < 10 && high < 10) {
     options.descriptors = {{low, high}, {high, low}};
     CHECK(Run(options).exit_code == 0);
@@ -212,15 +212,15 @@ TEST_CASE("Standard input is empty", "[process]") {
   CHECK(exit.output == "status 1\n");
 }
 
-TEST_CASE("The environment is what is given and nothing more", "[process]") {
+TEST_CASE("The environment is exactly what is given", "[process]") {
   ChildOptions options;
-  options.argv = {"env"};  // looked up in the parent's PATH
+  options.argv = {"env"};  // found through the parent's PATH
   CHECK(Run(options).output.empty());
   options.environment = {"A=1", "B=two words"};
   CHECK(Run(options).output == "A=1\nB=two words\n");
 }
 
-TEST_CASE("A child runs in the folder it is told to", "[process]") {
+TEST_CASE("A child runs in the given folder", "[process]") {
   ChildOptions options;
   options.argv = {"/bin/pwd", "-P"};
   options.working_directory = "/usr";
@@ -244,7 +244,7 @@ TEST_CASE("A child starts with no signal blocked or ignored", "[process]") {
   REQUIRE(std::sscanf(exit.output.c_str(), "SigBlk: %llx SigIgn: %llx", &blocked_mask,
                       &ignored_mask) == 2);
   CHECK(blocked_mask == 0);
-  // glibc keeps signals 32 and 33 to itself and leaves them ignored.
+  // glibc reserves signals 32 and 33 and leaves them ignored.
   CHECK((ignored_mask & ~0x180000000ull) == 0);
 }
 
@@ -273,8 +273,8 @@ TEST_CASE("Processor time, memory and file size are limited", "[process]") {
     CHECK(exit.cpu_ns >= kSecondNs / 2);
     CHECK_FALSE(exit.timed_out);
   }
-  SECTION("what the child sees") {
-    // Held back until the limits are set, which is just after the start.
+  SECTION("limits that the child sees") {
+    // Blocks until the limits are set, shortly after the start.
     int gate[2];
     REQUIRE(pipe2(gate, O_CLOEXEC) == 0);
     ChildOptions options = Shell("read go; ulimit -v; ulimit -f; ulimit -c");
@@ -289,7 +289,7 @@ TEST_CASE("Processor time, memory and file size are limited", "[process]") {
   }
 }
 
-TEST_CASE("Poll never blocks, and shows output before the end", "[process]") {
+TEST_CASE("Poll never blocks and shows output before the end", "[process]") {
   int gate[2];
   REQUIRE(pipe2(gate, O_CLOEXEC) == 0);
   ChildOptions options = Shell("echo ready; read go");
@@ -308,16 +308,16 @@ TEST_CASE("Poll never blocks, and shows output before the end", "[process]") {
   close(gate[1]);
 }
 
-TEST_CASE("A child that closes its output is still waited for", "[process]") {
+TEST_CASE("A child that closes its output is still awaited", "[process]") {
   const ChildExit exit =
       Run(Shell("exec >&- 2>&-; i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; exit 5"));
   CHECK(exit.exit_code == 5);
   CHECK(exit.output.empty());
 }
 
-TEST_CASE("Somebody outside the group who holds the output does not hold up Wait", "[process]") {
+TEST_CASE("A process outside the group that holds the output does not block Wait", "[process]") {
   Leash leash;
-  // setsid leaves the group and keeps the pipe; the test ends it through the fifo of its own.
+  // setsid leaves the group and keeps the pipe; the test ends it through its own fifo.
   ChildOptions options = Shell("setsid sh -c 'read end <&4' & exit 0");
   options.descriptors = {{leash.writing_end(), 3}};
   int gate[2];
@@ -331,7 +331,7 @@ TEST_CASE("Somebody outside the group who holds the output does not hold up Wait
   CHECK(leash.AllDead());
 }
 
-TEST_CASE("Many children leave no descriptor and no zombie behind", "[process]") {
+TEST_CASE("Many children leak no descriptors and no zombies", "[process]") {
   ChildOptions options;
   options.argv = {"/bin/true"};
   Run(options);
@@ -347,7 +347,7 @@ TEST_CASE("Many children leave no descriptor and no zombie behind", "[process]")
   CHECK(errno == ECHILD);
 }
 
-TEST_CASE("No descriptor to be had is RESOURCE_EXHAUSTED", "[process]") {
+TEST_CASE("Running out of descriptors is RESOURCE_EXHAUSTED", "[process]") {
   rlimit before;
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   const rlimit none{3, before.rlim_max};

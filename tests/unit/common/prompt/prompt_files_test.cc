@@ -9,7 +9,7 @@
 namespace kernelcast {
 namespace {
 
-TEST_CASE("Embedded files come as folders", "[prompt]") {
+TEST_CASE("Embedded files are grouped into folders", "[prompt]") {
   constexpr EmbeddedFile kFiles[] = {
       {"a-1", "prompt.json", "{}"}, {"a-1", "user.txt", "A"}, {"b-1", "user.txt", "B"}};
   const std::vector<PromptFiles> folders = PromptFolders(kFiles);
@@ -21,7 +21,7 @@ TEST_CASE("Embedded files come as folders", "[prompt]") {
   CHECK(folders[1].Text("prompt.json").empty());
 }
 
-TEST_CASE("A folder is read as a whole or not at all", "[prompt]") {
+TEST_CASE("A folder is read completely or not at all", "[prompt]") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / RandomId("kernelcast-prompt-");
   std::filesystem::create_directories(folder);
@@ -42,7 +42,7 @@ TEST_CASE("A folder is read as a whole or not at all", "[prompt]") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("A version is a name and a number, and is shown with a hash", "[prompt]") {
+TEST_CASE("A version is a name and a number and is shown with a hash", "[prompt]") {
   CHECK(CheckPromptVersion("speedup-bins/1").ok());
   for (const char* bad : {"", "a", "a/", "/1", "a b/1", "a/1/2"}) {
     INFO(bad);

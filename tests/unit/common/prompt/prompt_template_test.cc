@@ -9,24 +9,24 @@ namespace {
 
 constexpr std::string_view kKnown[] = {"task", "candidate"};
 
-TEST_CASE("Placeholders are replaced and nothing else is", "[prompt]") {
+TEST_CASE("Only placeholders are replaced", "[prompt]") {
   const auto parsed = PromptTemplate::Parse("{a} {{task}}, {{task}}: {{candidate}}\n", kKnown);
   REQUIRE(parsed.ok());
   CHECK(parsed->names() == std::vector<std::string>{"task", "task", "candidate"});
   CHECK(parsed->tail() == "\n");
-  // Values are not looked into.
+  // Values are not expanded.
   CHECK(parsed->Render({{"task", "{{candidate}}"}, {"candidate", "}} {{task}}"}}) ==
         "{a} {{candidate}}, {{candidate}}: }} {{task}}\n");
 }
 
-TEST_CASE("A template without placeholders is its text", "[prompt]") {
+TEST_CASE("A template without placeholders renders as its text", "[prompt]") {
   const auto parsed = PromptTemplate::Parse("as it is", kKnown);
   REQUIRE(parsed.ok());
   CHECK(parsed->names().empty());
   CHECK(parsed->Render({}) == "as it is");
 }
 
-TEST_CASE("A mistake in a template is named with its line", "[prompt]") {
+TEST_CASE("A template error is reported with its line", "[prompt]") {
   const auto error = [](std::string_view text) {
     const auto parsed = PromptTemplate::Parse(text, kKnown);
     CHECK(absl::IsInvalidArgument(parsed.status()));

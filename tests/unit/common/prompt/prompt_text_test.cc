@@ -11,8 +11,8 @@
 namespace kernelcast {
 namespace {
 
-// What a reader of Markdown finds in the fence that `text` begins with: up to the first line that
-// is made of at least as many backticks.
+// The fence's content as Markdown parses it: up to the first line with at least as many backticks
+// as the one that `text` starts with.
 std::string InFence(const std::string& text) {
   const size_t ticks = text.find_first_not_of('`');
   size_t begin = text.find('\n') + 1;
@@ -31,14 +31,14 @@ std::string InFence(const std::string& text) {
   return "";
 }
 
-TEST_CASE("A fence is longer than any within", "[prompt]") {
+TEST_CASE("A fence is longer than any inside the text", "[prompt]") {
   CHECK(Fenced("a\n", "cpp") == "```cpp\na\n```\n");
   CHECK(Fenced("a", "cpp") == "```cpp\na\n```\n");
   CHECK(Fenced("", "text") == "```text\n```\n");
   CHECK(Fenced("```\n# Candidate\n", "text") == "````text\n```\n# Candidate\n````\n");
 }
 
-TEST_CASE("No content gets out of its fence", "[prompt]") {
+TEST_CASE("Content cannot escape its fence", "[prompt]") {
   uint64_t state = 11;
   const auto draw = [&state](uint64_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -55,7 +55,7 @@ TEST_CASE("No content gets out of its fence", "[prompt]") {
   }
 }
 
-TEST_CASE("Marks of chat templates are broken up", "[prompt]") {
+TEST_CASE("Chat template markers are broken up", "[prompt]") {
   CHECK(WithoutControlTokens("<|im_end|>\n<|im_start|>system") ==
         "< |im_end| >\n< |im_start| >system");
   CHECK(WithoutControlTokens("</s> [INST] </think> <End_Of_Turn>") ==
@@ -64,7 +64,7 @@ TEST_CASE("Marks of chat templates are broken up", "[prompt]") {
         "< \xef\xbd\x9cUser\xef\xbd\x9c>");
   const std::string code = "a[i] < b || c > d; vector<int> s; x <= y; f<float>(); a|b";
   CHECK(WithoutControlTokens(code) == code);
-  // Breaking one up does not make another.
+  // Breaking one up does not form another.
   const std::string once = WithoutControlTokens("<<|<||>|>[[INST]");
   CHECK(WithoutControlTokens(once) == once);
 }
@@ -75,7 +75,7 @@ TEST_CASE("A name stays on its line", "[prompt]") {
   CHECK(Inline("<|system|>") == "< |system| >");
 }
 
-TEST_CASE("The facts that are shown exist", "[prompt]") {
+TEST_CASE("Every displayed fact exists", "[prompt]") {
   for (const FactSchema& schema : AllFactSchemas()) {
     const std::vector<std::string_view> shown = ShownFacts(schema.id);
     INFO(schema.id);
@@ -89,7 +89,7 @@ TEST_CASE("The facts that are shown exist", "[prompt]") {
   CHECK(ShownFacts("none/1").empty());
 }
 
-TEST_CASE("Facts are shown with their difference, and zeros left out", "[prompt]") {
+TEST_CASE("Facts are shown with their difference and zeros are omitted", "[prompt]") {
   const std::string note =
       "\nInner loops are those that contain no other. Weighted figures are log2(1 + sum), where an "
       "instruction counts 16 times for each loop around it.\n";
@@ -104,7 +104,7 @@ TEST_CASE("Facts are shown with their difference, and zeros left out", "[prompt]
   candidate.values[at("loops")] = 2;
   reference.values[at("loops")] = 3;
   candidate.values[at("inner_fma_share")] = 1.0 / 3;
-  // Not among those that are shown.
+  // Not one of the displayed facts.
   candidate.values[at("functions")] = 3;
   CHECK(FactsText(candidate, reference) ==
         "| fact | candidate | reference | difference |\n|---|---|---|---|\n"
@@ -122,7 +122,7 @@ TEST_CASE("Facts are shown with their difference, and zeros left out", "[prompt]
   CHECK(FactsText({}, reference) == "None.\n");
 }
 
-TEST_CASE("Simulations are added up or averaged over time, beside the reference's", "[prompt]") {
+TEST_CASE("Simulations are summed or time-averaged and shown next to the reference's", "[prompt]") {
   const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
   const auto at = [&](std::string_view name) {
     return static_cast<size_t>(std::ranges::find(schema.names, name) - schema.names.begin());
@@ -162,7 +162,7 @@ TEST_CASE("Simulations are added up or averaged over time, beside the reference'
   CHECK(SimulationText({}, reference) == "None.\n");
   candidate.simulations[1].launches[0] = {"k", {}, "`tex`\nis not followed"};
   CHECK(SimulationText(candidate, reference) == "Not covered: 'tex' is not followed\n");
-  // Of another GPU than the candidate's.
+  // Measured on another GPU than the candidate's.
   reference.simulations[0].gpu = "NVIDIA A100";
   candidate.simulations.pop_back();
   CHECK_THAT(SimulationText(candidate, reference), !Catch::Contains("reference"));

@@ -17,11 +17,11 @@
 namespace kernelcast {
 namespace {
 
-// UndefinedBehaviorSanitizer needs descriptors of its own and takes it ill when there are none.
+// UndefinedBehaviorSanitizer needs its own descriptors and fails without them.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kLastDescriptor = 370;
 #else
-constexpr int kLastDescriptor = 400;  // all there are
+constexpr int kLastDescriptor = 400;  // the limit
 #endif
 
 int ConnectTo(int port) {
@@ -38,7 +38,7 @@ int ConnectTo(int port) {
   return fd;
 }
 
-// Whether the other side closes it within half a minute.
+// Returns whether the other side closes it within half a minute.
 bool IsClosed(int fd) {
   pollfd readable{fd, POLLIN, 0};
   char byte = 0;
@@ -50,8 +50,7 @@ bool IsClosed(int fd) {
 
 }  // namespace
 
-TEST_CASE("A server that is given more connections than it may have goes on with the others",
-          "[accept_guard]") {
+TEST_CASE("A server with too many connections keeps serving the others", "[accept_guard]") {
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   const rlimit few{400, before.rlim_max};
@@ -63,10 +62,10 @@ TEST_CASE("A server that is given more connections than it may have goes on with
   REQUIRE(channel.ok());
   REQUIRE(CheckHealthBlocking(*channel, "", absl::Seconds(30)).ok());
 
-  // Out of the server's reach; what looks at failures needs some descriptors itself.
+  // Not available to the server, because the failure checks need some descriptors.
   std::vector<int> own;
   for (int i = 0; i < 8; ++i) own.push_back(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 380));
-  // Both ends are this process's: the last quarter is left to the connecting side.
+  // Both ends are in this process: the last quarter is left to the connecting side.
   std::vector<int> connections;
   for (int fd = ConnectTo((*server)->port());
        fd >= 0 && connections.size() < 1000 && fd < kLastDescriptor;
@@ -83,14 +82,13 @@ TEST_CASE("A server that is given more connections than it may have goes on with
   close(file);
 
   for (const int fd : connections) close(fd);
-  const auto later = MakeChannel("dns:///" + (*server)->address());  // a connection of its own
+  const auto later = MakeChannel("dns:///" + (*server)->address());  // its own connection
   REQUIRE(later.ok());
   CHECK(WaitUntilServing(*later, "", absl::Seconds(30)).ok());
   REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
-TEST_CASE("A process may have its limit of descriptors raised to what it is allowed",
-          "[accept_guard]") {
+TEST_CASE("A process's descriptor limit can be raised to its maximum", "[accept_guard]") {
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   const rlimit few{400, before.rlim_max};

@@ -1,4 +1,4 @@
-// Who may call what, over real connections.
+// Tests access control over real connections.
 
 #include "common/rpc/access.h"
 
@@ -27,7 +27,7 @@
 namespace kernelcast {
 namespace {
 
-// All methods of all services, none of which does anything: what is let through is UNIMPLEMENTED.
+// All methods of all services, unimplemented: a permitted call returns UNIMPLEMENTED.
 struct Services {
   v1::Forecaster::CallbackService forecaster;
   v1::Orchestrator::CallbackService orchestrator;
@@ -35,7 +35,7 @@ struct Services {
   std::vector<grpc::Service*> all = {&forecaster, &orchestrator, &worker};
 };
 
-// A token for each role, and a file that lists them; certificates.
+// A token for each role, a file that lists them, and certificates.
 class Files {
  public:
   Files() {
@@ -62,7 +62,7 @@ class Files {
     std::ofstream(Path("new")) << content;
     std::filesystem::rename(Path("new"), Path(name));
   }
-  // A token file with these tokens, each of which has the role that it is named after.
+  // A token file with these tokens; each has the role of its name.
   std::string List(const std::vector<std::string>& names) const {
     std::string yaml = "tokens:\n";
     for (const std::string& name : names) {
@@ -95,7 +95,7 @@ std::unique_ptr<RpcServer> MustStart(const ServerOptions& options,
   return *std::move(server);
 }
 
-// `token` "": none.
+// An empty `token` sends none.
 std::shared_ptr<grpc::Channel> Connect(const RpcServer& server, const Files& files, bool tls,
                                        const std::string& token) {
   ChannelOptions options;
@@ -108,7 +108,7 @@ std::shared_ptr<grpc::Channel> Connect(const RpcServer& server, const Files& fil
   return *channel;
 }
 
-// How a call ends that has sent its metadata and nothing else, or one empty message too.
+// The status of a call that sends only its metadata, or also one empty message.
 absl::Status Try(const std::shared_ptr<grpc::Channel>& channel, std::string_view path,
                  bool with_payload,
                  const std::vector<std::pair<std::string, std::string>>& metadata = {}) {
@@ -139,8 +139,8 @@ constexpr char kEvaluate[] = "/kernelcast.v1.Orchestrator/Evaluate";
 
 }  // namespace
 
-TEST_CASE("Every method of every service has its access, and nothing else has", "[access]") {
-  // Makes sure that the descriptors are linked in.
+TEST_CASE("Exactly the methods of all services have an access rule", "[access]") {
+  // Forces the descriptors to be linked in.
   REQUIRE(v1::CompileRequest::descriptor() != nullptr);
   REQUIRE(v1::ForecastRequest::descriptor() != nullptr);
   REQUIRE(v1::EvaluateRequest::descriptor() != nullptr);
@@ -168,15 +168,15 @@ TEST_CASE("Every method of every service has its access, and nothing else has", 
   std::set<std::string> listed;
   for (const MethodAccess& access : AllMethodAccess()) {
     CHECK(listed.insert(std::string(access.path)).second);
-    const MethodAccess* const found = FindMethodAccess(access.path);  // they are sorted
+    const MethodAccess* const found = FindMethodAccess(access.path);  // the table is sorted
     CHECK(found == &access);
     CHECK((access.role || access.path.substr(0, 6) == "/grpc."));
   }
   CHECK(listed == paths);
 }
 
-TEST_CASE("docs/security.md tells the role of every method", "[access]") {
-  std::ifstream file(std::string(KERNELCAST_SOURCE_DIR) + "/docs/security.md");
+TEST_CASE("docs/reference/security.md lists the role of every method", "[access]") {
+  std::ifstream file(std::string(KERNELCAST_SOURCE_DIR) + "/docs/reference/security.md");
   std::map<std::string, std::string> told;
   bool in_table = false;
   for (std::string line; std::getline(file, line);) {
@@ -208,8 +208,7 @@ TEST_CASE("docs/security.md tells the role of every method", "[access]") {
   }
 }
 
-TEST_CASE("No token, or one that is not known, gets nothing, before it has sent any payload",
-          "[access]") {
+TEST_CASE("A missing or unknown token is refused before any payload is sent", "[access]") {
   const bool tls = GENERATE(false, true);
   const Files files;
   Services services;
@@ -238,7 +237,7 @@ TEST_CASE("No token, or one that is not known, gets nothing, before it has sent 
   CHECK(refused("missing_role") == 0);
 }
 
-TEST_CASE("A token of one role does what the role may, and nothing that another may", "[access]") {
+TEST_CASE("A token grants its own role and no other", "[access]") {
   const bool tls = GENERATE(false, true);
   const Files files;
   Services services;
@@ -253,7 +252,7 @@ TEST_CASE("A token of one role does what the role may, and nothing that another 
       const absl::Status status = Try(channel, access.path, true);
       if (access.role == role) {
         ++allowed;
-        CHECK(status.code() == absl::StatusCode::kUnimplemented);  // it was let through
+        CHECK(status.code() == absl::StatusCode::kUnimplemented);  // it was permitted
         continue;
       }
       CHECK(status.code() == absl::StatusCode::kPermissionDenied);
@@ -267,7 +266,7 @@ TEST_CASE("A token of one role does what the role may, and nothing that another 
   }
 }
 
-TEST_CASE("A header that is not one bearer token is none", "[access]") {
+TEST_CASE("Only a header with one bearer token is accepted", "[access]") {
   const Files files;
   Services services;
   const auto server = MustStart(files.Server(false), services.all);
@@ -290,7 +289,7 @@ TEST_CASE("A header that is not one bearer token is none", "[access]") {
   CHECK(code({{"x-authorization", "Bearer " + token}}) == absl::StatusCode::kUnauthenticated);
 }
 
-TEST_CASE("Tokens that come and go count within the interval; a broken file changes nothing",
+TEST_CASE("Token file changes apply within the interval and a broken file changes nothing",
           "[access]") {
   const Files files;
   Services services;
@@ -318,7 +317,7 @@ TEST_CASE("Tokens that come and go count within the interval; a broken file chan
   CHECK(tokens() == 1);
 
   files.Write("tokens.yaml", "tokens: [");
-  // Looked at in order: once what follows is seen, the broken file has been.
+  // Changes are processed in order: once the next one applies, the broken file was seen.
   const absl::Time deadline = absl::Now() + absl::Milliseconds(200);
   while (absl::Now() < deadline) {
     CHECK(code(stranger) == absl::StatusCode::kUnimplemented);
@@ -326,10 +325,14 @@ TEST_CASE("Tokens that come and go count within the interval; a broken file chan
   files.Write("tokens.yaml", files.List({"submit"}));
   CHECK(await(submit, absl::StatusCode::kUnimplemented));
   CHECK(await(stranger, absl::StatusCode::kUnauthenticated));
+
+  // The last token is revoked by an empty list.
+  files.Write("tokens.yaml", "tokens: []\n");
+  CHECK(await(submit, absl::StatusCode::kUnauthenticated));
+  CHECK(tokens() == 0);
 }
 
-TEST_CASE("A token makes as many calls a second as it may, and others are not touched",
-          "[access]") {
+TEST_CASE("A token's call rate is limited without affecting others", "[access]") {
   const Files files;
   Services services;
   // One call, and the next after a quarter of an hour.
@@ -342,14 +345,14 @@ TEST_CASE("A token makes as many calls a second as it may, and others are not to
   for (int i = 0; i < 3; ++i) {
     const absl::Status status = Try(submit, kEvaluate, false);
     CHECK(status.code() == absl::StatusCode::kResourceExhausted);
-    CHECK_THAT(Message(status), Catch::Contains("'the submit' may make 0.001 calls a second"));
+    CHECK_THAT(Message(status), Catch::Contains("'the submit' may make 0.001 calls per second"));
     CHECK(Try(admin, "/kernelcast.v1.Orchestrator/Describe", true).code() ==
           absl::StatusCode::kUnimplemented);
     CHECK(CheckHealthBlocking(submit, "", absl::Seconds(30)).ok());  // does not count
   }
   CHECK(metrics.Counter("kernelcast_auth_refused_calls_total", "", {{"reason", "too_many_calls"}})
             .Value() == 3);
-  // What it may is looked up for every call.
+  // Permissions are looked up for every call.
   files.Write("tokens.yaml", files.List({"submit"}) + "  calls_per_second: 1000\n");
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   absl::StatusCode code = absl::StatusCode::kOk;
@@ -359,7 +362,7 @@ TEST_CASE("A token makes as many calls a second as it may, and others are not to
   CHECK(code == absl::StatusCode::kUnimplemented);
 }
 
-TEST_CASE("A client sends the token that its file holds now", "[access]") {
+TEST_CASE("A client sends the token currently in its file", "[access]") {
   const Files files;
   Services services;
   const auto server = MustStart(files.Server(false), services.all);
@@ -372,7 +375,7 @@ TEST_CASE("A client sends the token that its file holds now", "[access]") {
   CHECK(Try(channel, kEvaluate, true).code() == absl::StatusCode::kUnimplemented);
 }
 
-TEST_CASE("Tokens do not cross a network without TLS", "[access]") {
+TEST_CASE("Tokens are not sent over a network without TLS", "[access]") {
   const Files files;
   Services services;
   ServerOptions options = files.Server(false);
@@ -397,12 +400,11 @@ TEST_CASE("Tokens do not cross a network without TLS", "[access]") {
   CHECK(MakeChannel("orchestrator.example:50051", channel).ok());
 }
 
-TEST_CASE("The health address serves health to everybody, and nothing else to anybody",
-          "[access]") {
+TEST_CASE("The health address serves health to everyone and nothing else", "[access]") {
   const Files files;
   Services services;
   ServerOptions options = files.Server(true);
-  options.tls.ca_file = files.Path("ca.pem");  // who has no certificate gets nowhere else
+  options.tls.ca_file = files.Path("ca.pem");  // clients without a certificate reach nothing else
   options.health_address = "127.0.0.1:0";
   const auto server = MustStart(options, services.all);
   const auto plain = MakeChannel(server->health_address());
@@ -433,7 +435,7 @@ TEST_CASE("The health address serves health to everybody, and nothing else to an
         absl::StatusCode::kUnavailable);
 }
 
-TEST_CASE("A health address that is in use or none is refused", "[access]") {
+TEST_CASE("A health address that is invalid or in use is refused", "[access]") {
   Services services;
   const auto first = MustStart({}, services.all);
   ServerOptions options;
@@ -447,10 +449,10 @@ TEST_CASE("A health address that is in use or none is refused", "[access]") {
   CHECK(first->health_address().empty());
 }
 
-TEST_CASE("A server does not start on a token file that it cannot use", "[access]") {
+TEST_CASE("A server does not start with an unusable token file", "[access]") {
   const Files files;
   Services services;
-  files.Write("tokens.yaml", "tokens: []\n");
+  files.Write("tokens.yaml", "tokens: {}\n");
   const absl::Status status = RpcServer::Start(files.Server(false), services.all, nullptr).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(Message(status), Catch::Contains("tokens.yaml"));

@@ -1,4 +1,4 @@
-// BatchCaller and BatchStream at each other's ends, over a real connection.
+// Tests BatchCaller and BatchStream over a real connection.
 
 #include <grpcpp/grpcpp.h>
 
@@ -81,7 +81,7 @@ class TestWorker final : public v1::Worker::CallbackService {
   }
 };
 
-// A worker of before the method.
+// A worker that lacks the method.
 class OldWorker final : public v1::Worker::CallbackService {};
 
 Caller::Open OpenOn(v1::Worker::Stub& stub) {
@@ -113,7 +113,7 @@ struct Fixture {
   std::unique_ptr<Caller> caller;
 };
 
-// What became of some calls, by what they asked.
+// The results of calls, by their request.
 class Ends {
  public:
   Caller::Done For(const std::string& asked) {
@@ -133,7 +133,7 @@ class Ends {
     const std::lock_guard lock(mutex_);
     return mistaken_;
   }
-  // How often a call ended, and how one of them did.
+  // How often a call ended, and with what result.
   size_t TimesOf(const std::string& asked) {
     const std::lock_guard lock(mutex_);
     return statuses_[asked].size();
@@ -157,7 +157,7 @@ v1::CompileRequest Ask(const std::string& what) {
   return request;
 }
 
-TEST_CASE("Each of thousands of calls from several threads gets its own answer, few messages") {
+TEST_CASE("Thousands of calls from several threads each get their own answer in few messages") {
   Fixture f;
   Ends ends;
   constexpr int kThreads = 4;
@@ -186,7 +186,7 @@ TEST_CASE("Each of thousands of calls from several threads gets its own answer, 
   CHECK(f.worker.plan.time_left_ns == absl::ToInt64Nanoseconds(kTimeout));
 }
 
-TEST_CASE("Answers come in any order, and a slow one delays no other") {
+TEST_CASE("Answers arrive in any order and a slow one delays no other") {
   Fixture f;
   Ends ends;
   std::mutex mutex;
@@ -211,7 +211,7 @@ TEST_CASE("Answers come in any order, and a slow one delays no other") {
   CHECK(ends.CodeOf("slow") == absl::StatusCode::kOk);
 }
 
-TEST_CASE("A server without the method says so to every call") {
+TEST_CASE("A server without the method reports that to every call") {
   OldWorker worker;
   const auto server = RpcServer::Start(ServerOptions(), {&worker}, nullptr).value();
   const auto stub = StubOf(*server);
@@ -224,7 +224,7 @@ TEST_CASE("A server without the method says so to every call") {
   CHECK(ends.CodeOf("b") == absl::StatusCode::kUnimplemented);
 }
 
-TEST_CASE("What is not answered in time ends with the deadline, and the stream goes on") {
+TEST_CASE("Unanswered calls end at the deadline and the stream continues") {
   Fixture f;
   Ends ends;
   f.worker.plan.on_request = [](const Sender& sender, const v1::CompileRequest& request) {
@@ -238,7 +238,7 @@ TEST_CASE("What is not answered in time ends with the deadline, and the stream g
   CHECK(ends.CodeOf("next") == absl::StatusCode::kOk);
 }
 
-TEST_CASE("The end of the caller cancels what is under way, and waits for it") {
+TEST_CASE("Destroying the caller cancels pending calls and waits for them") {
   Fixture f;
   Ends ends;
   f.worker.plan.on_request = [](const Sender&, const v1::CompileRequest&) {};
@@ -252,7 +252,7 @@ TEST_CASE("The end of the caller cancels what is under way, and waits for it") {
   CHECK(ends.CodeOf("late") == absl::StatusCode::kCancelled);
 }
 
-TEST_CASE("A caller may be destroyed by what it calls back") {
+TEST_CASE("A callback may destroy the caller") {
   Fixture f;
   Ends ends;
   Event destroyed;
@@ -268,7 +268,7 @@ TEST_CASE("A caller may be destroyed by what it calls back") {
   CHECK(f.worker.plan.destroyed.Wait());
 }
 
-TEST_CASE("What is cancelled ends at once, and what comes after goes on") {
+TEST_CASE("Cancelled calls end immediately and later calls proceed") {
   Fixture f;
   Ends ends;
   Event asked;
@@ -286,7 +286,7 @@ TEST_CASE("What is cancelled ends at once, and what comes after goes on") {
   CHECK(ends.CodeOf("next") == absl::StatusCode::kOk);
 }
 
-TEST_CASE("A server that goes away ends what is under way, and is found again") {
+TEST_CASE("A lost server ends pending calls and is reconnected") {
   Fixture f;
   Ends ends;
   Event asked;
@@ -306,7 +306,7 @@ TEST_CASE("A server that goes away ends what is under way, and is found again") 
   ServerOptions options;
   options.listen_address = address;
   const auto server = RpcServer::Start(options, {&again}, nullptr).value();
-  // The first calls may still meet the connection that was lost.
+  // The first calls may still use the lost connection.
   const auto limit = std::chrono::steady_clock::now() + kLimit;
   std::string call;
   int calls = 0;
@@ -319,13 +319,15 @@ TEST_CASE("A server that goes away ends what is under way, and is found again") 
   f.caller->Stop();
 }
 
-TEST_CASE("A stream that nobody uses ends, and so does one that is renewed") {
+TEST_CASE("Unused streams and renewed streams end") {
   Fixture f;
   Ends ends;
   f.caller->Call(Ask("a"), kTimeout, ends.For("a"));
   REQUIRE(ends.Wait(1));
-  SECTION("unused: a server that drains is not held up") { CHECK(f.worker.plan.destroyed.Wait()); }
-  SECTION("renewed") {
+  SECTION("an unused stream does not delay a draining server") {
+    CHECK(f.worker.plan.destroyed.Wait());
+  }
+  SECTION("a renewed stream") {
     f.caller->Renew();
     CHECK(f.worker.plan.destroyed.Wait());
     f.caller->Call(Ask("b"), kTimeout, ends.For("b"));
@@ -334,7 +336,7 @@ TEST_CASE("A stream that nobody uses ends, and so does one that is renewed") {
   }
 }
 
-TEST_CASE("A full server reads no further until it has answered") {
+TEST_CASE("A full server stops reading until it has answered") {
   Fixture f;
   f.worker.max_in_flight = 4;
   Ends ends;
@@ -367,7 +369,7 @@ TEST_CASE("A full server reads no further until it has answered") {
   answering.join();
   REQUIRE(all);
   CHECK(ends.mistaken() == 0);
-  // A message is taken whole.
+  // A message is read as a whole.
   CHECK(most < 4 + static_cast<int>(rpc_internal::kBatchEntries));
 }
 

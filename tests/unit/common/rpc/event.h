@@ -7,7 +7,7 @@
 
 namespace kernelcast {
 
-// Counts what other threads report, so that a test can wait for it.
+// Counts reports from other threads, so that a test can wait for them.
 class Event {
  public:
   void Notify() {
@@ -15,7 +15,7 @@ class Event {
     ++count_;
     changed_.notify_all();
   }
-  // False when it has not happened `times` times within half a minute.
+  // Returns false if it has not happened `times` times within half a minute.
   bool Wait(int times = 1) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return count_ >= times; });

@@ -12,8 +12,7 @@ namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(5);
 
-TEST_CASE("A watch tells of every change of its files, and of none where there is none",
-          "[file_watch]") {
+TEST_CASE("A watch reports every change of its files and nothing else", "[file_watch]") {
   char pattern[] = "/tmp/kernelcast_test_XXXXXX";
   REQUIRE(mkdtemp(pattern) != nullptr);
   const std::filesystem::path folder = pattern;
@@ -26,7 +25,7 @@ TEST_CASE("A watch tells of every change of its files, and of none where there i
     Event changed;
     const FileWatch watch({file, link}, kInterval, [&] { changed.Notify(); });
     int changes = 1;
-    CHECK(changed.Wait(changes));  // the first look
+    CHECK(changed.Wait(changes));  // the initial check
     for (const char* content : {"something", "anything."}) {
       std::ofstream(folder / "new") << content;
       std::filesystem::rename(folder / "new", file);
@@ -42,7 +41,7 @@ TEST_CASE("A watch tells of every change of its files, and of none where there i
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("A watch ends at once, however long its interval", "[file_watch]") {
+TEST_CASE("A watch ends immediately, whatever its interval", "[file_watch]") {
   Event changed;
   const FileWatch watch({"/nowhere"}, absl::Hours(1), [&] { changed.Notify(); });
   CHECK(changed.Wait(1));

@@ -18,7 +18,7 @@
 namespace kernelcast {
 namespace {
 
-// Remembers which threads it is called on.
+// Records the threads it is called on.
 class Worker final : public v1::Worker::CallbackService {
  public:
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -40,14 +40,14 @@ class Worker final : public v1::Worker::CallbackService {
   std::set<std::thread::id> threads_;
 };
 
-TEST_CASE("few threads run callbacks, and more where there are cores to spare") {
+TEST_CASE("Few threads run callbacks, and more where there are spare cores") {
   CHECK(ActiveCallbackThreads(1) == 1);
   CHECK(ActiveCallbackThreads(2) == 1);
   CHECK(ActiveCallbackThreads(4) == 2);
   CHECK(ActiveCallbackThreads(64) == 2);
 }
 
-TEST_CASE("no more threads run callbacks than are said to, however many calls there are") {
+TEST_CASE("No more threads than the limit run callbacks, whatever the number of calls") {
   Worker worker;
   auto server = RpcServer::Start(ServerOptions(), {&worker}, nullptr);
   REQUIRE(server.ok());

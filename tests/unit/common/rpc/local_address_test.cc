@@ -4,7 +4,7 @@
 
 namespace kernelcast {
 
-TEST_CASE("Addresses of this machine are told from all others", "[local_address]") {
+TEST_CASE("Addresses of this machine are distinguished from all others", "[local_address]") {
   for (const char* local :
        {"127.0.0.1:80", "127.1.2.3:80", "127.0.0.1", "localhost:80", "localhost", "[::1]:80", "::1",
         "unix:/run/x", "unix:x", "unix:///run/x", "unix-abstract:x", "dns:///localhost:80",

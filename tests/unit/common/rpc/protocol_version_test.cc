@@ -5,7 +5,7 @@
 namespace kernelcast {
 namespace {
 
-TEST_CASE("neighbours of the protocol understand each other, and others are told who is behind") {
+TEST_CASE("Adjacent protocol versions are compatible, and other pairs name the older side") {
   CHECK(CheckProtocolVersion(7, 7).ok());
   CHECK(CheckProtocolVersion(6, 7).ok());
   CHECK(CheckProtocolVersion(8, 7).ok());
@@ -21,7 +21,7 @@ TEST_CASE("neighbours of the protocol understand each other, and others are told
         "upgrade this one");
 }
 
-TEST_CASE("a peer from before versions were told speaks version 1") {
+TEST_CASE("A peer that reports no version speaks version 1") {
   CHECK(CheckProtocolVersion(0, 1).ok());
   CHECK(CheckProtocolVersion(0, 2).ok());
   CHECK_FALSE(CheckProtocolVersion(0, 3).ok());

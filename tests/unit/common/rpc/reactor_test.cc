@@ -1,4 +1,4 @@
-// Unary and streaming reactors behind a real server, called by real clients.
+// Tests unary and streaming reactors behind a real server with real clients.
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -45,7 +45,7 @@ v1::SearchEvent Sequenced(uint64_t sequence) {
   return event;
 }
 
-// What the streams of a test report, and what they do with a request.
+// The events of a test's streams, and their handling of requests.
 struct StreamPlan {
   size_t max_in_flight = 16;
   std::function<void(const MeasureSender&, const v1::MeasureRequest&)> on_request;
@@ -160,7 +160,7 @@ struct Fixture {
   }
 };
 
-// Answers from threads of its own, in random order.
+// Answers from its own threads in random order.
 class Answerers {
  public:
   explicit Answerers(int threads) {
@@ -211,7 +211,7 @@ class Answerers {
 
 }  // namespace
 
-TEST_CASE("A unary call is answered from another thread, once", "[unary]") {
+TEST_CASE("A unary call is answered once from another thread", "[unary]") {
   Fixture f;
   Answerers threads(1);
   std::atomic<int> first_answers = 0, open_after = 0;
@@ -246,7 +246,7 @@ TEST_CASE("A unary call may be answered before its handler returns", "[unary]") 
   CHECK(f.worker_stub->Compile(&context, {}, &reply).ok());
 }
 
-TEST_CASE("A refused unary call carries its status and its retry hint", "[unary]") {
+TEST_CASE("A refused unary call returns its status and retry hint", "[unary]") {
   Fixture f;
   f.worker.unary.on_call = [](const UnaryReply<v1::CompileReply>& reply) {
     reply.Finish(OverloadedError("full", absl::Milliseconds(70)));
@@ -280,7 +280,7 @@ TEST_CASE("A unary call ends when its client leaves or its deadline passes", "[u
   grpc::StatusCode expected = grpc::StatusCode::CANCELLED;
   std::thread canceller;
   bool called = true;
-  SECTION("leaves") {
+  SECTION("client leaves") {
     canceller = std::thread([&] {
       called = f.worker.unary.calls.Wait();
       context.TryCancel();
@@ -298,14 +298,14 @@ TEST_CASE("A unary call ends when its client leaves or its deadline passes", "[u
   if (f.worker.unary.calls.count() == 1) {  // a deadline may pass before the handler is reached
     CHECK(f.worker.unary.cancelled.Wait());
     f.server->Shutdown(absl::ZeroDuration());
-    // The call is gone; those who worked on it may not know yet.
+    // The call is gone, but code working on it may not know yet.
     CHECK_FALSE(held[0].open());
     CHECK_FALSE(held[0].Send(v1::CompileReply()));
     CHECK_FALSE(held[0].Fail(absl::InternalError("late")));
   }
 }
 
-TEST_CASE("Requests on a stream are answered in any order and half-close ends it", "[bidi]") {
+TEST_CASE("Stream requests are answered in any order and half-close ends the stream", "[bidi]") {
   Fixture f;
   Answerers threads(3);
   f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
@@ -336,7 +336,7 @@ TEST_CASE("A stream without requests ends with OK", "[bidi]") {
   CHECK(stream->Finish().ok());
 }
 
-TEST_CASE("Ten thousand messages pass through a stream, answered inline or not", "[bidi]") {
+TEST_CASE("Ten thousand messages pass through a stream, inline or not", "[bidi]") {
   Fixture f;
   Answerers threads(2);
   const bool inline_answers = GENERATE(true, false);
@@ -366,13 +366,13 @@ TEST_CASE("Ten thousand messages pass through a stream, answered inline or not",
   CHECK(answered == 10'000);
 }
 
-TEST_CASE("No more than the admitted requests are unanswered at once", "[bidi]") {
+TEST_CASE("The number of unanswered requests never exceeds the limit", "[bidi]") {
   Fixture f;
   f.worker.stream.max_in_flight = 4;
   std::mutex mutex;
   std::vector<std::pair<MeasureSender, std::string>> held;
   size_t most = 0;
-  // Answers one whenever four are held: a fifth could only come if a read was started too early.
+  // Answers one whenever four are held: a fifth could arrive only if a read started too early.
   f.worker.stream.on_request = [&](const MeasureSender& sender, const v1::MeasureRequest& request) {
     const std::lock_guard lock(mutex);
     held.emplace_back(sender, request.request_id());
@@ -405,7 +405,7 @@ TEST_CASE("No more than the admitted requests are unanswered at once", "[bidi]")
   CHECK(most == 4);
 }
 
-TEST_CASE("A reader that does not read stops the requests, and loses nothing", "[bidi]") {
+TEST_CASE("A client that does not read blocks the requests and loses nothing", "[bidi]") {
   Fixture f;
   constexpr int kRequests = 200;
   f.worker.stream.max_in_flight = 4;
@@ -432,7 +432,7 @@ TEST_CASE("A reader that does not read stops the requests, and loses nothing", "
   }
   CHECK(stream->Finish().ok());
   CHECK(answered == kRequests);
-  // Four in flight, and what the transport's buffers take.
+  // Four in flight, plus the transport's buffers.
   CHECK(taken_unread < kRequests / 2);
 }
 
@@ -547,7 +547,7 @@ TEST_CASE("Clients may leave at any moment of a busy stream", "[bidi]") {
   CHECK(f.worker.stream.destroyed.count() <= kStreams);
 }
 
-TEST_CASE("A producer is asked for more whenever everything is written", "[write]") {
+TEST_CASE("A producer is asked for more once everything is written", "[write]") {
   Fixture f;
   uint64_t next = 0;
   f.orchestrator.watch.on_writable = [&](const EventSender& sender) {
@@ -570,7 +570,7 @@ TEST_CASE("A producer is asked for more whenever everything is written", "[write
   CHECK_FALSE(f.orchestrator.watch.overlapped);
 }
 
-TEST_CASE("A producer is held back by a reader that does not read", "[write]") {
+TEST_CASE("A producer waits for a client that does not read", "[write]") {
   Fixture f;
   std::atomic<bool> reading = false;
   std::atomic<int> unread = 0;
@@ -700,7 +700,7 @@ TEST_CASE("A server shuts down under open calls and streams", "[server]") {
   CHECK(f.orchestrator.watch.destroyed.Wait());
 }
 
-TEST_CASE("A shutdown lets calls in flight end within the grace", "[server]") {
+TEST_CASE("A shutdown lets active calls finish within the grace period", "[server]") {
   Fixture f;
   std::mutex mutex;
   std::optional<UnaryReply<v1::CompileReply>> held;

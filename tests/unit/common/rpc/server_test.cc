@@ -19,7 +19,7 @@
 namespace kernelcast {
 namespace {
 
-// Answers a Compile with the size of what it got, and a log as long as the request id says.
+// Answers a Compile with its request's size and a log of the length given by the request id.
 class EchoWorker final : public v1::Worker::CallbackService {
   grpc::ServerUnaryReactor* Compile(grpc::CallbackServerContext* context,
                                     const v1::CompileRequest* request,
@@ -96,7 +96,7 @@ TEST_CASE("A server picks a port and answers on its address", "[server]") {
   CHECK(Compile(Connect(*server)).status.ok());
 }
 
-TEST_CASE("A server that listens everywhere names an address for this machine", "[server]") {
+TEST_CASE("A server on all interfaces reports an address for this machine", "[server]") {
   EchoWorker worker;
   ServerOptions options;
   options.listen_address = "0.0.0.0:0";
@@ -105,7 +105,7 @@ TEST_CASE("A server that listens everywhere names an address for this machine", 
   CHECK(Compile(Connect(*server)).status.ok());
 }
 
-TEST_CASE("Two servers cannot have one port", "[server]") {
+TEST_CASE("Two servers cannot share one port", "[server]") {
   EchoWorker worker;
   const auto first = MustStart({}, &worker);
   EchoWorker other;
@@ -116,7 +116,7 @@ TEST_CASE("Two servers cannot have one port", "[server]") {
   CHECK(Contains(std::string(status.message()), first->address()));
 }
 
-TEST_CASE("An address that is none is refused", "[server]") {
+TEST_CASE("An invalid address is refused", "[server]") {
   EchoWorker worker;
   for (const char* address : {"", ":80", "localhost", "127.0.0.1:x", "127.0.0.1:65536",
                               "127.0.0.1:-1", "::1:80", "[]:80", "unix:"}) {
@@ -129,13 +129,12 @@ TEST_CASE("An address that is none is refused", "[server]") {
   }
 }
 
-TEST_CASE("A Unix socket serves one server at a time, and a stale file is no obstacle",
-          "[server]") {
+TEST_CASE("A Unix socket serves one server at a time, and a stale file is replaced", "[server]") {
   const TemporaryFolder folder;
   ServerOptions options;
   options.listen_address = "unix:" + folder.path() + "/socket";
   {
-    // As a killed server leaves it.
+    // As left by a killed server.
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -160,7 +159,8 @@ TEST_CASE("A Unix socket serves one server at a time, and a stale file is no obs
   CHECK(Compile(Connect(*again)).status.ok());
 }
 
-TEST_CASE("Health says which services serve, and that a draining server does not", "[server]") {
+TEST_CASE("Health reports the serving services and that a draining server does not serve",
+          "[server]") {
   EchoWorker worker;
   const auto server = MustStart({}, &worker);
   const auto channel = Connect(*server);
@@ -177,7 +177,7 @@ TEST_CASE("Health says which services serve, and that a draining server does not
     CHECK(check(service) == absl::StatusCode::kUnavailable);
   }
   CHECK(check("liveness") == absl::StatusCode::kOk);
-  CHECK(Compile(channel).status.ok());  // calls go on
+  CHECK(Compile(channel).status.ok());  // active calls continue
 }
 
 TEST_CASE("Waiting for a server ends when it serves, or at the deadline", "[server]") {
@@ -226,7 +226,7 @@ TEST_CASE("Reflection lists the services", "[server]") {
   CHECK(status.ok());
 }
 
-TEST_CASE("Handled calls are counted by method and code, and what is not known as unknown",
+TEST_CASE("Handled calls are counted by method and code, and unknown methods as unknown",
           "[server]") {
   MetricsRegistry metrics;
   EchoWorker worker;
@@ -240,7 +240,7 @@ TEST_CASE("Handled calls are counted by method and code, and what is not known a
         .Value();
   };
   const std::string worker_name = "kernelcast.v1.Worker";
-  // Exposed from the start, as zero.
+  // Exposed as zero from the start.
   CHECK(Contains(metrics.Text(),
                  "kernelcast_grpc_server_handled_total{grpc_code=\"OK\",grpc_method=\"Measure\","
                  "grpc_service=\"kernelcast.v1.Worker\"} 0\n"));
@@ -284,7 +284,7 @@ TEST_CASE("Handled calls are counted by method and code, and what is not known a
                  "grpc_service=\"kernelcast.v1.Worker\"} 3\n"));
 }
 
-TEST_CASE("Messages beyond gRPC's default limit pass, and beyond ours do not", "[server]") {
+TEST_CASE("Messages beyond gRPC's default limit pass, but not beyond ours", "[server]") {
   EchoWorker worker;
   const auto server = MustStart({}, &worker);
   const auto channel = Connect(*server);
@@ -304,7 +304,7 @@ TEST_CASE("Messages beyond gRPC's default limit pass, and beyond ours do not", "
         absl::StatusCode::kResourceExhausted);
 }
 
-TEST_CASE("A handler sees what remains of the caller's deadline", "[server]") {
+TEST_CASE("A handler sees the caller's remaining deadline", "[server]") {
   EchoWorker worker;
   const auto server = MustStart({}, &worker);
   const auto channel = Connect(*server);
@@ -315,7 +315,7 @@ TEST_CASE("A handler sees what remains of the caller's deadline", "[server]") {
   CHECK(worker.remaining_.load() == absl::InfiniteDuration());
 }
 
-TEST_CASE("A client finds a server that restarts on the same port", "[server]") {
+TEST_CASE("A client reconnects to a server that restarts on the same port", "[server]") {
   EchoWorker worker;
   auto server = MustStart({}, &worker);
   const auto channel = Connect(*server);
@@ -330,7 +330,7 @@ TEST_CASE("A client finds a server that restarts on the same port", "[server]") 
   CHECK(Compile(channel).status.ok());
 }
 
-TEST_CASE("Shutdown may be asked for twice and drains at once when idle", "[server]") {
+TEST_CASE("Shutdown may be requested twice and drains immediately when idle", "[server]") {
   EchoWorker worker;
   const auto server = MustStart({}, &worker);
   server->Shutdown(absl::Minutes(1));

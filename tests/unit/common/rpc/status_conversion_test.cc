@@ -8,7 +8,7 @@
 
 namespace kernelcast {
 
-TEST_CASE("Every status code keeps its number and message both ways", "[status]") {
+TEST_CASE("Every status code round-trips with its number and message", "[status]") {
   for (int code = 1; code <= 16; ++code) {
     const absl::Status status(static_cast<absl::StatusCode>(code), "why");
     CHECK(ToGrpc(status).error_code() == code);
@@ -19,7 +19,7 @@ TEST_CASE("Every status code keeps its number and message both ways", "[status]"
   CHECK(FromGrpc(grpc::Status::OK).ok());
 }
 
-TEST_CASE("A code that does not exist becomes UNKNOWN", "[status]") {
+TEST_CASE("A nonexistent code becomes UNKNOWN", "[status]") {
   CHECK(FromGrpc(grpc::Status(static_cast<grpc::StatusCode>(20), "x")).code() ==
         absl::StatusCode::kUnknown);
 }
@@ -35,7 +35,7 @@ TEST_CASE("Messages are made UTF-8 and cut at 4 KiB", "[status]") {
   CHECK(IsValidUtf8(ToGrpc(absl::InternalError(multibyte)).error_message()));
 }
 
-TEST_CASE("A retry hint travels as the status's payload, rounded up to milliseconds", "[status]") {
+TEST_CASE("A retry hint is sent as a status payload, rounded up to milliseconds", "[status]") {
   const absl::Status status = OverloadedError("queue full", absl::Microseconds(1'500));
   CHECK(status.code() == absl::StatusCode::kResourceExhausted);
   CHECK(std::string(status.message()) == "queue full");
@@ -45,7 +45,8 @@ TEST_CASE("A retry hint travels as the status's payload, rounded up to milliseco
   CHECK(RetryAfter(absl::OkStatus()) == std::nullopt);
 }
 
-TEST_CASE("That nothing was done is told apart from other ways to be unavailable", "[status]") {
+TEST_CASE("An error that guarantees no effect is distinguished from other UNAVAILABLE errors",
+          "[status]") {
   const absl::Status status = NotStartedError("draining");
   CHECK(absl::IsUnavailable(status));
   CHECK(std::string(status.message()) == "draining");
@@ -54,7 +55,7 @@ TEST_CASE("That nothing was done is told apart from other ways to be unavailable
   CHECK_FALSE(IsNotStarted(absl::OkStatus()));
 }
 
-TEST_CASE("A timeout becomes a deadline, and an infinite one none", "[status]") {
+TEST_CASE("A timeout becomes a deadline and an infinite one becomes none", "[status]") {
   grpc::ClientContext bounded;
   SetTimeout(bounded, absl::Minutes(1));
   const absl::Duration left = absl::FromChrono(bounded.deadline()) - absl::Now();

@@ -12,7 +12,7 @@
 namespace kernelcast::rpc_internal {
 namespace {
 
-// Runs what is posted on a few threads, in no particular order.
+// Runs posted work on a few threads in no particular order.
 class Threads {
  public:
   explicit Threads(int count) {
@@ -62,20 +62,20 @@ class Threads {
 };
 
 struct Plan {
-  int requests = 0;  // then the client half-closes
+  int requests = 0;  // then half-close
   size_t max_in_flight = 0;
-  int produced = 0;       // in a stream without requests, then FinishWith
+  int produced = 0;       // for a stream without requests, then FinishWith
   int cancel_after = -1;  // operations
   int finish_after = -1;  // requests, by FinishWith
 };
 
-// What happened, for the test to look at once the stream is gone.
+// The events, for the test to inspect after the stream is gone.
 struct Outcome {
   std::atomic<int> seen = 0;
   std::atomic<int> written = 0;
   std::atomic<long> sum = 0;
   std::atomic<int> most_unwritten = 0;
-  std::atomic<bool> broken = false;  // a rule of gRPC's was broken
+  std::atomic<bool> broken = false;  // a gRPC rule was violated
   std::atomic<bool> cancelled = false;
   std::atomic<int> status = -1;
 
@@ -88,8 +88,8 @@ struct Outcome {
   }
 };
 
-// Plays gRPC: runs each started operation on some thread, counts reactions in flight, and deletes
-// the stream when it is finished and the last reaction has returned.
+// Simulates gRPC: runs each started operation on some thread, counts reactions in flight, and
+// deletes the stream when it is finished and the last reaction has returned.
 class FakeStream final : private StreamOperations<int> {
  public:
   FakeStream(const Plan& plan, Threads& grpc, Threads& workers, Outcome& outcome)
@@ -135,7 +135,7 @@ class FakeStream final : private StreamOperations<int> {
     }
   }
 
-  // Once, like gRPC's OnCancel.
+  // Called once, like gRPC's OnCancel.
   void MaybeCancel() {
     if (operations_++ == plan_.cancel_after) {
       Begin();
@@ -222,8 +222,8 @@ class FakeStream final : private StreamOperations<int> {
   std::atomic<bool> writing_ = false;
   std::atomic<bool> finished_ = false;
   std::atomic<bool> producing_ = false;
-  int next_request_ = 0;  // touched by one read at a time
-  int produced_ = 0;      // touched by one producer at a time
+  int next_request_ = 0;  // accessed by one read at a time
+  int produced_ = 0;      // accessed by one producer at a time
 };
 
 constexpr int kOk = static_cast<int>(absl::StatusCode::kOk);
@@ -243,7 +243,7 @@ class Stage {
 
 }  // namespace
 
-TEST_CASE("Every request is answered once, whatever the threads' order", "[stream]") {
+TEST_CASE("Every request is answered once for any thread order", "[stream]") {
   Stage stage;
   for (int round = 0; round < 100; ++round) {
     Outcome outcome;
@@ -296,7 +296,7 @@ TEST_CASE("A produced stream may be cancelled at any operation", "[stream]") {
   }
 }
 
-TEST_CASE("What is sent to a stream that has ended is dropped", "[stream]") {
+TEST_CASE("Messages sent to a stream that has ended are dropped", "[stream]") {
   class Recorder final : public StreamOperations<int> {
    public:
     void StartReading() override { ++reads; }

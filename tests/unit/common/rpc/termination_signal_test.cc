@@ -9,10 +9,10 @@
 
 namespace kernelcast {
 
-TEST_CASE("Wait returns the signal that was sent before or while it waits", "[signal]") {
+TEST_CASE("Wait returns a signal sent before or during the wait", "[signal]") {
   for (const int number : {SIGTERM, SIGINT}) {
     TerminationSignal termination;
-    REQUIRE(pthread_kill(pthread_self(), number) == 0);  // blocked, hence kept
+    REQUIRE(pthread_kill(pthread_self(), number) == 0);  // blocked, so it stays pending
     CHECK(termination.Wait() == number);
   }
 }
@@ -24,7 +24,7 @@ TEST_CASE("Wake ends a wait from another thread", "[signal]") {
   waker.join();
 }
 
-TEST_CASE("The signal mask is as before once the object is gone", "[signal]") {
+TEST_CASE("Destroying the object restores the signal mask", "[signal]") {
   sigset_t mask;
   {
     const TerminationSignal termination;
@@ -35,13 +35,13 @@ TEST_CASE("The signal mask is as before once the object is gone", "[signal]") {
   CHECK(sigismember(&mask, SIGTERM) == 0);
 }
 
-TEST_CASE("The first signal is answered and the second ends the process", "[signal]") {
+TEST_CASE("The first signal is handled and the second ends the process", "[signal]") {
   int said[2];
   REQUIRE(pipe(said) == 0);
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    signal(SIGTERM, SIG_DFL);  // the test framework has handlers of its own
+    signal(SIGTERM, SIG_DFL);  // the test framework installs its own handlers
     signal(SIGINT, SIG_DFL);
     TerminationSignal termination;
     static_cast<void>(!write(said[1], "r", 1));

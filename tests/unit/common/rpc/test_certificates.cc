@@ -32,7 +32,7 @@ void AddExtension(X509* certificate, X509* issuer, int id, const char* value) {
   X509_EXTENSION_free(extension);
 }
 
-// Null issuer: self-signed, an authority.
+// Null issuer: a self-signed authority.
 PemPair Make(const std::string& name, const PemPair* authority, long seconds) {
   EVP_PKEY* const key = EVP_EC_gen("P-256");
   REQUIRE(key != nullptr);

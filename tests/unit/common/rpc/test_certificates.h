@@ -10,8 +10,8 @@ struct PemPair {
   std::string key;
 };
 
-// A self-signed authority, and a certificate by it for "localhost" and 127.0.0.1. Good for
-// `seconds` from now; where that is negative, it has expired.
+// A self-signed authority, and its certificate for "localhost" and 127.0.0.1, valid for `seconds`
+// from now; negative: expired.
 PemPair MakeAuthority(const std::string& name);
 PemPair MakeCertificate(const PemPair& authority, const std::string& name, long seconds = 3600);
 

@@ -23,7 +23,7 @@
 namespace kernelcast {
 namespace {
 
-// An authority with a certificate for a server and one for a client, and a stranger, as files.
+// Files of an authority with a server and a client certificate, and of an unrelated authority.
 class Files {
  public:
   Files() {
@@ -51,7 +51,7 @@ class Files {
     Write(name + ".pem", pair.certificate);
     Write(name + ".key", pair.key);
   }
-  // `name` "": no certificate; `ca` "": no authority.
+  // Empty `name`: no certificate; empty `ca`: no authority.
   TlsOptions Options(const std::string& name, const std::string& ca) const {
     TlsOptions tls;
     if (!name.empty()) {
@@ -69,8 +69,8 @@ class Files {
   std::string folder_;
 };
 
-// A folder as Kubernetes mounts a secret: the files are links through a link that is swapped as a
-// whole.
+// A folder as Kubernetes mounts a secret: the files are links through one link that is swapped
+// atomically.
 class MountedSecret {
  public:
   explicit MountedSecret(const std::string& folder) : folder_(folder) {
@@ -102,7 +102,7 @@ class MountedSecret {
   int version_ = 0;
 };
 
-// Compiles nothing until it is told to.
+// Holds compiles until released.
 class SlowWorker final : public v1::Worker::CallbackService {
   grpc::ServerUnaryReactor* Compile(grpc::CallbackServerContext* context, const v1::CompileRequest*,
                                     v1::CompileReply* reply) override {
@@ -137,7 +137,7 @@ absl::Status Call(const RpcServer& server, const TlsOptions& tls,
   return CheckHealthBlocking(*channel, "", timeout);
 }
 
-// Tries until it answers, or not, as wanted; for half a minute.
+// Retries for half a minute until a call succeeds or fails, as wanted.
 bool AwaitCall(const RpcServer& server, const TlsOptions& tls, bool wanted) {
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   while (Call(server, tls).ok() != wanted) {
@@ -151,7 +151,7 @@ double Expiry(MetricsRegistry& metrics, const std::string& use) {
       .Value();
 }
 
-// What a server sends to a client that speaks HTTP/2 without TLS, until it closes the connection.
+// The bytes that a server sends to an HTTP/2 client without TLS before closing the connection.
 std::string AnswerToPlaintext(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -180,7 +180,7 @@ std::string AnswerToPlaintext(int port) {
 
 }  // namespace
 
-TEST_CASE("A TLS server is reached by those who trust its authority", "[tls]") {
+TEST_CASE("A TLS server is reachable by clients that trust its authority", "[tls]") {
   const Files files;
   const auto server = MustStart(files.Options("server", ""));
   CHECK(Call(*server, files.Options("", "ca.pem")).ok());
@@ -196,7 +196,7 @@ TEST_CASE("A server with an authority admits only clients with its certificate",
   CHECK_FALSE(Call(*server, files.Options("stranger", "ca.pem")).ok());
 }
 
-TEST_CASE("A server found by its number is checked against the name that led there", "[tls]") {
+TEST_CASE("A server resolved to an IP address is verified against its DNS name", "[tls]") {
   const Files files;
   ServerOptions options;
   options.tls = files.Options("server", "");
@@ -216,7 +216,7 @@ TEST_CASE("A server found by its number is checked against the name that led the
   CHECK_FALSE(call("elsewhere:50051").ok());
 }
 
-TEST_CASE("TLS files that cannot do are refused by name", "[tls]") {
+TEST_CASE("Unusable TLS files are refused by name", "[tls]") {
   const Files files;
   TlsOptions missing = files.Options("server", "ca.pem");
   missing.certificate_file = files.Path("missing.pem");
@@ -252,14 +252,14 @@ TEST_CASE("TLS files that cannot do are refused by name", "[tls]") {
         absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("A certificate that is replaced counts for new connections", "[tls]") {
+TEST_CASE("A replaced certificate applies to new connections", "[tls]") {
   const Files files;
   const auto server = MustStart(files.Options("server", ""));
   REQUIRE(Call(*server, files.Options("", "ca.pem")).ok());
   const PemPair next_authority = MakeAuthority("next authority");
   files.Write("next_ca.pem", next_authority.certificate);
   files.WritePair("server", MakeCertificate(next_authority, "server"));
-  // The files are looked at every second.
+  // The files are checked every second.
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   absl::Status status;
   do {
@@ -273,13 +273,13 @@ TEST_CASE("A client without TLS gets nothing from a TLS server", "[tls]") {
   const Files files;
   const auto server = MustStart(files.Options("server", ""));
   const std::string answer = AnswerToPlaintext(server->port());
-  // At most an alert of TLS, never a frame of HTTP/2.
+  // At most a TLS alert, never an HTTP/2 frame.
   CHECK(answer.size() <= 7);
   CHECK((answer.empty() || answer[0] == '\x15'));
   CHECK(Call(*server, files.Options("", "ca.pem")).ok());
 }
 
-TEST_CASE("Certificates that have expired are refused on both sides", "[tls]") {
+TEST_CASE("Expired certificates are refused on both sides", "[tls]") {
   const Files files;
   const PemPair authority = MakeAuthority("authority");
   files.Write("ca.pem", authority.certificate);
@@ -294,7 +294,7 @@ TEST_CASE("Certificates that have expired are refused on both sides", "[tls]") {
   CHECK(Call(*expired, files.Options("", "ca.pem")).code() == absl::StatusCode::kUnavailable);
 }
 
-TEST_CASE("A mounted secret is renewed while calls are under way, which go on", "[tls]") {
+TEST_CASE("A mounted secret is renewed without interrupting calls", "[tls]") {
   const Files files;
   const PemPair first = MakeAuthority("first");
   const PemPair second = MakeAuthority("second");
@@ -302,7 +302,7 @@ TEST_CASE("A mounted secret is renewed while calls are under way, which go on", 
   MountedSecret client_secret(files.Path("client"));
   server_secret.Renew(MakeCertificate(first, "server", 3000), first.certificate);
   client_secret.Renew(MakeCertificate(first, "client"), first.certificate);
-  // A client that is not told of the renewal.
+  // A client that does not receive the renewal.
   MountedSecret old_secret(files.Path("old"));
   old_secret.Renew(MakeCertificate(first, "client"), first.certificate);
 
@@ -336,7 +336,7 @@ TEST_CASE("A mounted secret is renewed while calls are under way, which go on", 
   }
   CHECK(Expiry(metrics, "server") >= first_expiry + 5900);
 
-  // The old connection serves on, for the call under way and for another one.
+  // The old connection still serves the active call and another one.
   std::future<absl::Status> another = std::async(std::launch::async, compile);
   REQUIRE(worker.arrived_.Wait(2));
   for (const auto& reply : worker.replies_) {
@@ -346,8 +346,7 @@ TEST_CASE("A mounted secret is renewed while calls are under way, which go on", 
   CHECK(another.get().ok());
 }
 
-TEST_CASE("Files that are renewed such that they cannot be used close the door until mended",
-          "[tls]") {
+TEST_CASE("Renewed files that are unusable block new connections until they are fixed", "[tls]") {
   const Files files;
   MetricsRegistry metrics;
   const auto server = MustStart(files.Options("server", ""), {}, &metrics);
@@ -356,7 +355,7 @@ TEST_CASE("Files that are renewed such that they cannot be used close the door u
   const PemPair next_authority = MakeAuthority("next authority");
   files.Write("next_ca.pem", next_authority.certificate);
   files.Write("server.pem", MakeCertificate(next_authority, "server", 9000).certificate);
-  // Never the new certificate with the old key.
+  // The new certificate is never used with the old key.
   CHECK(AwaitCall(*server, files.Options("", "ca.pem"), false));
   CHECK_FALSE(Call(*server, files.Options("", "next_ca.pem")).ok());
   CHECK(Expiry(metrics, "server") == expiry);
@@ -364,7 +363,7 @@ TEST_CASE("Files that are renewed such that they cannot be used close the door u
   CHECK(AwaitCall(*server, files.Options("", "next_ca.pem"), true));
 }
 
-TEST_CASE("The expiry of a chain is that of its first certificate to expire", "[tls]") {
+TEST_CASE("A chain expires with its first certificate to expire", "[tls]") {
   const Files files;
   const PemPair authority = MakeAuthority("authority");
   const PemPair leaf = MakeCertificate(authority, "leaf", 9000);

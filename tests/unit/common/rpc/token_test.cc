@@ -12,7 +12,7 @@ std::string Hash(const std::string& token) { return TokenHashText(HashToken(toke
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
-TEST_CASE("A token is long, new each time, and hashed by SHA-256", "[token]") {
+TEST_CASE("A token is long, unique, and hashed by SHA-256", "[token]") {
   const std::string token = MakeToken();
   CHECK(token.size() == 3 + 43);
   CHECK(token.substr(0, 3) == "kc_");
@@ -20,7 +20,7 @@ TEST_CASE("A token is long, new each time, and hashed by SHA-256", "[token]") {
   CHECK(Hash("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST_CASE("A token file lists who may do what", "[token]") {
+TEST_CASE("A token file lists the roles of each token", "[token]") {
   const std::string alice = MakeToken();
   const std::string bob = MakeToken();
   const auto table =
@@ -43,15 +43,14 @@ TEST_CASE("A token file lists who may do what", "[token]") {
   }
 }
 
-TEST_CASE("A short token is not known, though its hash is listed", "[token]") {
+TEST_CASE("A short token is unknown even if its hash is listed", "[token]") {
   const auto table =
       TokenTable::Parse("tokens: [{name: weak, sha256: " + Hash("secret") + ", roles: [admin]}]");
   REQUIRE(table.ok());
   CHECK(table->Find("secret") == nullptr);
 }
 
-TEST_CASE("What a token file says wrong is told with its line and without what may be secret",
-          "[token]") {
+TEST_CASE("A token file error is reported with its line and without possible secrets", "[token]") {
   const std::string token = MakeToken();
   const std::string hash = Hash(token);
   const std::string good = "tokens:\n- name: a\n  sha256: " + hash + "\n  roles: [submit]\n";
@@ -63,7 +62,7 @@ TEST_CASE("What a token file says wrong is told with its line and without what m
     std::string told;
   } cases[] = {
       {"", "'tokens'"},
-      {"tokens: []\n", "'tokens'"},
+      {"tokens:\n", "'tokens'"},
       {"tokens: {}\n", "'tokens'"},
       {good + "more: 1\n", "'tokens'"},
       {"tokens:\n- a\n", "line 2: a token wants"},
@@ -92,7 +91,7 @@ TEST_CASE("What a token file says wrong is told with its line and without what m
   }
 }
 
-TEST_CASE("A token is read from a file that holds nothing else", "[token]") {
+TEST_CASE("A token file holds only the token", "[token]") {
   char pattern[] = "/tmp/kernelcast_test_XXXXXX";
   REQUIRE(mkdtemp(pattern) != nullptr);
   const std::string path = std::string(pattern) + "/token";

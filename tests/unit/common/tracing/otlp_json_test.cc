@@ -6,7 +6,7 @@
 namespace kernelcast {
 namespace {
 
-TEST_CASE("Spans become the JSON of OTLP, with ids in hexadecimal and long numbers as text") {
+TEST_CASE("Spans become OTLP JSON, with hexadecimal ids and 64-bit numbers as text") {
   SpanData span;
   span.name = "kernelcast.v1.Worker/Compile";
   span.kind = SpanKind::kServer;

@@ -12,7 +12,7 @@
 namespace kernelcast {
 namespace {
 
-// What came of spans, shared with a sink that may be told to wait or to fail.
+// Exported spans, shared with a sink that can be made to wait or fail.
 struct Kept {
   std::mutex mutex;
   std::condition_variable changed;
@@ -69,7 +69,7 @@ struct Fixture {
   std::unique_ptr<Tracer> tracer;
 };
 
-TEST_CASE("A child belongs to its parent, and is exported when it has ended") {
+TEST_CASE("A child belongs to its parent and is exported when it ends") {
   Fixture f;
   {
     Span root = f.tracer->Start("root", SpanKind::kServer, nullptr);
@@ -98,24 +98,24 @@ TEST_CASE("A child belongs to its parent, and is exported when it has ended") {
   CHECK(f.counts.exported == 2);
 }
 
-TEST_CASE("The parent's word counts, and the ratio where there is none") {
+TEST_CASE("The parent decides sampling, and the ratio decides for roots") {
   TraceContext parent =
       *ParseTraceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "vendor=1");
-  SECTION("a parent that is sampled") {
+  SECTION("a sampled parent") {
     Fixture f({.ratio = 0});
     const Span child = f.tracer->Start("child", SpanKind::kServer, &parent);
     CHECK(child.recording());
     CHECK(child.context().state == "vendor=1");
     CHECK_FALSE(f.tracer->Start("root", SpanKind::kServer, nullptr).recording());
   }
-  SECTION("a parent that is not is handed on") {
+  SECTION("an unsampled parent is passed on") {
     Fixture f({.ratio = 1});
     parent.sampled = false;
     const Span child = f.tracer->Start("child", SpanKind::kServer, &parent);
     CHECK_FALSE(child.recording());
     CHECK(child.context() == parent);
   }
-  SECTION("a root that is not sampled says so to its children") {
+  SECTION("an unsampled root is propagated to its children") {
     Fixture f({.ratio = 0});
     const Span root = f.tracer->Start("root", SpanKind::kServer, nullptr);
     CHECK(root.context().valid());
@@ -151,7 +151,7 @@ TEST_CASE("Ids differ between threads and traces") {
   CHECK(ids.size() == 4 * 500 * 2);
 }
 
-TEST_CASE("A sink that does not keep up costs spans, never time or memory") {
+TEST_CASE("A slow sink loses spans but never costs time or memory") {
   Fixture f({.ratio = 1, .max_waiting = 100, .max_batch = 10, .batch_wait_ns = 1});
   f.kept->Block(true);
   f.tracer->Start("first", SpanKind::kServer, nullptr).End();
@@ -165,7 +165,7 @@ TEST_CASE("A sink that does not keep up costs spans, never time or memory") {
   for (const size_t batch : f.kept->batches) CHECK(batch <= 10);
 }
 
-TEST_CASE("What a sink refuses is counted, and the next is tried") {
+TEST_CASE("Spans refused by a sink are counted and the next ones are tried") {
   Fixture f;
   f.kept->fail = true;
   f.tracer->Start("lost", SpanKind::kServer, nullptr).End();
@@ -180,14 +180,14 @@ TEST_CASE("What a sink refuses is counted, and the next is tried") {
   CHECK(f.counts.exported == 1);
 }
 
-TEST_CASE("The end exports what waits") {
+TEST_CASE("Shutdown exports pending spans") {
   Fixture f({.ratio = 1, .batch_wait_ns = 3'600'000'000'000});
   f.tracer->Start("last", SpanKind::kServer, nullptr).End();
   f.tracer.reset();
   CHECK(f.kept->spans.size() == 1);
 }
 
-TEST_CASE("Without a tracer a span hands on what it was given and takes nothing down") {
+TEST_CASE("Without a tracer a span forwards its context and records nothing") {
   REQUIRE(ActiveTracer() == nullptr);
   const TraceContext parent =
       *ParseTraceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");

@@ -27,7 +27,7 @@ class PlantedProblem {
 
   // The planted function, without noise.
   double Log2Speedup(size_t candidate) const;
-  // Facts that tell something of the tunables.
+  // Facts that correlate with the tunables.
   CompileFacts Facts(size_t candidate) const;
   CompileFacts ReferenceFacts() const;
 
@@ -35,7 +35,6 @@ class PlantedProblem {
   Label MakeLabel(size_t candidate, double noise = 0, uint64_t seed = 0) const;
   Label MakeFailure(size_t candidate, FailureKind kind) const;
 
-  // Candidates in a random order.
   std::vector<size_t> Shuffled(uint64_t seed) const;
 
  private:
@@ -44,7 +43,7 @@ class PlantedProblem {
   std::vector<Candidate> candidates_;
 };
 
-// Standard normal numbers from a seed.
+// A standard normal number from a seed.
 double NormalDraw(uint64_t seed);
 
 std::vector<ProblemFile> PlantedFiles(const std::string& name);

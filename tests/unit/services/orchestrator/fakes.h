@@ -65,7 +65,6 @@ templates:
   };
 }
 
-// The same without the space.
 inline std::vector<ProblemFile> ProblemFilesWithoutSpace() {
   std::vector<ProblemFile> files = SmallProblemFiles();
   std::erase_if(files, [](const ProblemFile& file) { return file.path.starts_with("space/"); });
@@ -75,8 +74,8 @@ inline std::vector<ProblemFile> ProblemFilesWithoutSpace() {
   return files;
 }
 
-// Keeps events in memory; can be told to fail or to take its time, and copied to stand for a disk
-// after a crash.
+// Keeps events in memory. It can fail or delay appends on request, and be copied to represent a
+// disk after a crash.
 class MemoryEventStore final : public EventStore {
  public:
   absl::StatusOr<uint64_t> Append(std::span<const AppendEntry> entries) override {
@@ -119,7 +118,7 @@ class MemoryEventStore final : public EventStore {
     std::lock_guard lock(mutex_);
     fail_ = true;
   }
-  // Appends wait until they are released.
+  // Appends block until they are released.
   void HoldAppends() {
     std::lock_guard lock(mutex_);
     hold_ = true;
@@ -131,12 +130,12 @@ class MemoryEventStore final : public EventStore {
     }
     released_.notify_all();
   }
-  // How many have begun.
+  // Number of appends that have begun.
   int appends() const {
     std::lock_guard lock(mutex_);
     return appends_;
   }
-  // How many evaluations were asked for, and by whom the last one was.
+  // Number of evaluations read, and the thread of the last read.
   int evaluations_read() const {
     std::lock_guard lock(mutex_);
     return evaluations_read_;
@@ -145,7 +144,7 @@ class MemoryEventStore final : public EventStore {
     std::lock_guard lock(mutex_);
     return reader_;
   }
-  // What a crash would leave on disk.
+  // The data that a crash would leave on disk.
   std::unique_ptr<MemoryEventStore> Copy() const {
     std::lock_guard lock(mutex_);
     auto copy = std::make_unique<MemoryEventStore>();
@@ -188,7 +187,7 @@ class MemoryEventStore final : public EventStore {
   mutable std::thread::id reader_;
 };
 
-// Runs callbacks on a thread of its own, in the order of their posting, as a client library would.
+// Runs callbacks on its own thread in posting order, like a client library.
 class CallbackThread {
  public:
   CallbackThread() : thread_([this] { Run(); }) {}
@@ -259,12 +258,27 @@ class FakeWorkers final : public Workers {
     ok.comparison = Comparison::kFaster;
     return MeasureOutcome(ok);
   };
+  // Replaces `measure` where the outcome depends on the device.
+  std::function<MeasureOutcome(const Candidate&, const std::string& device_model)> measure_on;
   bool reference_compiles = true;
   // Measurements are held until Release.
   bool hold_measurements = false;
 
-  void Compile(std::shared_ptr<const Problem>, const Candidate& candidate,
-               CompileDone done) override {
+  static MeasureOutcome Ok(double speedup) {
+    MeasuredOk ok;
+    ok.speedup = Ratio{speedup, speedup * 0.99, speedup * 1.01, 0.95};
+    ok.comparison = Comparison::kFaster;
+    return ok;
+  }
+
+  // The available devices; 0 slots: known but away.
+  void SetDevices(std::vector<Device> devices) {
+    std::lock_guard lock(mutex_);
+    devices_ = std::move(devices);
+  }
+
+  void Compile(const std::string&, std::shared_ptr<const Problem>, const Candidate& candidate,
+               const std::string&, CompileDone done) override {
     thread_->Post([this, candidate, done] {
       CompileResult result = compile(candidate);
       if (auto* compiled = std::get_if<CompiledCandidate>(&result)) {
@@ -273,7 +287,7 @@ class FakeWorkers final : public Workers {
       done(result);
     });
   }
-  void CompileReference(std::shared_ptr<const Problem>, const std::string&,
+  void CompileReference(std::shared_ptr<const Problem>, const std::string&, const std::string&,
                         CompileDone done) override {
     thread_->Post([this, done] {
       if (!reference_compiles) {
@@ -283,16 +297,18 @@ class FakeWorkers final : public Workers {
       }
     });
   }
-  void Measure(std::shared_ptr<const Problem>, const Candidate& candidate, MeasureLevel level,
+  void Measure(const std::string& request_id, std::shared_ptr<const Problem>,
+               const Candidate& candidate, const std::string& device_model, MeasureLevel level,
                MeasureDone done) override {
-    auto run = [this, candidate, level, done] {
+    auto run = [this, candidate, device_model, level, done] {
       Measurement measurement;
       measurement.candidate_id = candidate.candidate_id;
       measurement.problem_id = candidate.problem_id;
       measurement.target = candidate.target;
       measurement.level = level;
       measurement.device_time_ns = 1'000'000;
-      measurement.outcome = measure(candidate);
+      measurement.device.model = device_model;
+      measurement.outcome = measure_on ? measure_on(candidate, device_model) : measure(candidate);
       {
         std::lock_guard lock(mutex_);
         ++measured_[candidate.candidate_id];
@@ -301,18 +317,47 @@ class FakeWorkers final : public Workers {
       done(MeasureResult(std::move(measurement)));
     };
     std::lock_guard lock(mutex_);
-    if (hold_measurements) {
-      held_.push_back(run);
+    // Measurements for an absent device wait for it.
+    if (hold_measurements || SlotsLocked(candidate.target, device_model) == 0) {
+      held_.push_back({request_id, run, done});
     } else {
       thread_->Post(run);
     }
   }
-  Capacity CapacityFor(const std::string&) const override { return {2, 1}; }
+  Capacity CapacityFor(const std::string& target, const std::string& model) const override {
+    std::lock_guard lock(mutex_);
+    const uint32_t slots = SlotsLocked(target, model);
+    return {2 * slots, slots};
+  }
+  std::string DeviceModelFor(const std::string& target, const std::string& wanted) const override {
+    std::lock_guard lock(mutex_);
+    for (const Device& device : devices_) {
+      if (device.target == target && (wanted.empty() || device.model == wanted)) {
+        return device.model;
+      }
+    }
+    return "";
+  }
+  std::vector<Device> Devices() const override {
+    std::lock_guard lock(mutex_);
+    return devices_;
+  }
+
+  void Cancel(const std::vector<std::string>& request_ids) override {
+    std::lock_guard lock(mutex_);
+    for (const std::string& id : request_ids) {
+      std::erase_if(held_, [&](const Held& one) {
+        if (one.request_id != id) return false;
+        thread_->Post([done = one.done] { done(absl::CancelledError("cancelled")); });
+        return true;
+      });
+    }
+  }
 
   void Release() {
     std::lock_guard lock(mutex_);
     hold_measurements = false;
-    for (auto& run : held_) thread_->Post(run);
+    for (Held& one : held_) thread_->Post(one.run);
     held_.clear();
   }
   size_t held() const {
@@ -330,29 +375,51 @@ class FakeWorkers final : public Workers {
   }
 
  private:
+  struct Held {
+    std::string request_id;
+    std::function<void()> run;
+    MeasureDone done;
+  };
+  uint32_t SlotsLocked(const std::string& target, const std::string& model) const {
+    uint32_t slots = 0;
+    for (const Device& device : devices_) {
+      if (device.target == target && device.model == model) slots += device.measure_slots;
+    }
+    return slots;
+  }
+
   CallbackThread* const thread_;
   mutable std::mutex mutex_;
+  std::vector<Device> devices_ = {{"cpu", "fake cpu", 1}};
   std::map<std::string, int> measured_;
-  std::vector<std::function<void()>> held_;
+  std::vector<Held> held_;
   int measurements_ = 0;
 };
 
-// Knows the toy's truth up to `blur` octaves, and says so.
+// Knows the toy's truth up to `blur` octaves, and states that uncertainty.
 class FakeForecasters final : public Forecasters {
  public:
   explicit FakeForecasters(CallbackThread* thread) : thread_(thread) {}
 
   double blur_octaves = 0.2;
   bool away = false;
-  // Does not count the labels that it has seen, as a language model does not.
+  // Does not count its labels, like a language model.
   bool forgetful = false;
-  // How many times labels are asked about before forecasts know of them.
+  // How often labels are polled before forecasts include them.
   int slow_to_learn = 0;
+  // Replaces ToySpeedup where the speedup depends on the device.
+  std::function<double(const Candidate&, const std::string& device_model)> truth;
+  // Replaces the forecast if it returns one.
+  std::function<std::optional<ForecastResult>(const ForecastQuery&)> answer;
 
   static kernelcast::Forecast Make(const Candidate& candidate, double blur, uint64_t labels) {
+    return Make(candidate, ToySpeedup(candidate), blur, labels);
+  }
+  static kernelcast::Forecast Make(const Candidate& candidate, double speedup, double blur,
+                                   uint64_t labels) {
     kernelcast::Forecast forecast;
     forecast.candidate_id = candidate.candidate_id;
-    forecast.expected_log2_speedup = std::log2(ToySpeedup(candidate));
+    forecast.expected_log2_speedup = std::log2(speedup);
     forecast.stddev_log2_speedup = blur;
     forecast.bin_probabilities =
         BinsFromStudentT(BinScheme::Default(), forecast.expected_log2_speedup, blur, 1e9);
@@ -364,11 +431,15 @@ class FakeForecasters final : public Forecasters {
 
   void Forecast(std::shared_ptr<const Problem>, const ForecastQuery& query,
                 ForecastDone done) override {
-    thread_->Post([this, candidate = query.candidate, done] {
+    {
+      std::lock_guard lock(mutex_);
+      queries_.push_back(query);
+    }
+    thread_->Post([this, query, done] {
       if (away) {
         done(absl::UnavailableError("no forecaster"));
       } else {
-        done(ForecastResult(Make(candidate, blur_octaves, labels())));
+        done(Answer(query, labels()));
       }
     });
   }
@@ -378,7 +449,7 @@ class FakeForecasters final : public Forecasters {
       std::vector<ForecastResult> results;
       const uint64_t known = Known();
       for (const ForecastQuery& query : queries) {
-        results.emplace_back(Make(query.candidate, blur_octaves, known));
+        results.push_back(Answer(query, known));
       }
       done(std::move(results));
     });
@@ -397,13 +468,26 @@ class FakeForecasters final : public Forecasters {
       done(absl::OkStatus());
     });
   }
+  std::vector<ForecastQuery> queries() const {
+    std::lock_guard lock(mutex_);
+    return queries_;
+  }
   uint64_t labels() const {
     std::lock_guard lock(mutex_);
     return forgetful ? 0 : label_counts_.size();
   }
 
  private:
-  // Labels that a ranking knows of.
+  ForecastResult Answer(const ForecastQuery& query, uint64_t known) const {
+    if (answer) {
+      if (std::optional<ForecastResult> said = answer(query)) return *std::move(said);
+    }
+    const double speedup =
+        truth ? truth(query.candidate, query.device_model) : ToySpeedup(query.candidate);
+    return Make(query.candidate, speedup, blur_octaves, known);
+  }
+
+  // Labels included in a ranking.
   uint64_t Known() {
     const uint64_t now = labels();
     if (now != asked_labels_) {
@@ -416,14 +500,15 @@ class FakeForecasters final : public Forecasters {
 
   CallbackThread* const thread_;
   mutable std::mutex mutex_;
+  std::vector<ForecastQuery> queries_;
   std::map<std::string, int> label_counts_;
-  // The thread's own.
+  // Accessed only by the thread.
   uint64_t asked_labels_ = 0;
   uint64_t known_ = 0;
   int asked_ = 0;
 };
 
-// A kernel of the toy problem, as fast as its block and unrolling say.
+// A kernel of the toy problem whose speed depends on its block and unrolling.
 inline Candidate ToyKernel(const std::string& source, int block, int unroll) {
   Candidate candidate;
   candidate.source = source;
@@ -432,14 +517,14 @@ inline Candidate ToyKernel(const std::string& source, int block, int unroll) {
   return candidate;
 }
 
-// Writes what the test tells it to.
+// Generates what the test specifies.
 class FakeWriter final : public KernelWriter {
  public:
   explicit FakeWriter(CallbackThread* thread) : thread_(thread) {}
 
-  // What comes of the n-th request, from 1.
+  // The reply to the n-th request, counted from 1.
   std::function<GenerationReply(int number, const GenerationQuery&)> write;
-  // Requests that are answered by Release alone.
+  // Requests that are answered only by Release.
   std::function<bool(int number)> holds = [](int) { return false; };
 
   void Write(GenerationQuery query, WriteDone done) override {
@@ -465,7 +550,7 @@ class FakeWriter final : public KernelWriter {
     thread_->Post(std::move(held_.at(number)));
     held_.erase(number);
   }
-  // Whether so many requests have come before the limit.
+  // Returns whether this many requests arrived before the limit.
   bool WaitForRequests(size_t count) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(20),

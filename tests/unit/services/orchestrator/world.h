@@ -14,7 +14,7 @@
 namespace kernelcast::orchestrator::testing {
 
 // An engine with everything it needs. Members are destroyed in reverse: first the engine, then the
-// thread that runs what the fakes posted, then the fakes.
+// thread that runs the fakes' callbacks, then the fakes.
 struct World {
   explicit World(std::unique_ptr<MemoryEventStore> disk = nullptr, EngineOptions options = {})
       : store(disk != nullptr ? std::move(disk) : std::make_unique<MemoryEventStore>()),
@@ -156,7 +156,7 @@ inline std::unique_ptr<MemoryEventStore> Prefix(const MemoryEventStore& store, s
   return prefix;
 }
 
-// Replaying what is durable now gives the state that the engine has.
+// Checks that replaying the durable log gives the engine's state.
 inline void CheckReplayGivesTheState(World& world) {
   auto digested = std::make_shared<std::promise<std::pair<uint64_t, std::string>>>();
   world.engine->DigestState([digested](uint64_t sequence, std::string digest) {

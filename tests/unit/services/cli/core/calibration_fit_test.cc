@@ -9,7 +9,7 @@
 namespace kernelcast::cli {
 namespace {
 
-// Forecasts of `problems`, that are twice as sure as they should be.
+// Forecasts of `problems` that are too confident by a factor of two.
 std::vector<NamedOutcome> TooSure(int problems, int each, double sharpness = 2) {
   std::mt19937_64 random(5);
   std::exponential_distribution<double> part(1);
@@ -35,7 +35,7 @@ CalibrationOptions Everything() {
   return options;
 }
 
-TEST_CASE("Fitting is judged on problems that were not fitted to, and the best method named") {
+TEST_CASE("Fits are evaluated on held-out problems and the best method is named") {
   const auto fit = FitCalibrators(TooSure(6, 250), Everything());
   REQUIRE(fit.ok());
   CHECK(fit->items == 1500);
@@ -55,11 +55,11 @@ TEST_CASE("Fitting is judged on problems that were not fitted to, and the best m
     CHECK(result.calibrator.records == Approx(1500));
     CHECK(result.median_problem_error < before.median_problem_error);
   }
-  // One parameter is what was distorted.
+  // The distortion has one parameter.
   CHECK(fit->methods[fit->best].method == CalibrationMethod::kTemperature);
 }
 
-TEST_CASE("Forecasts that are right about themselves have the error of chance") {
+TEST_CASE("Calibrated forecasts have only the error of chance") {
   const auto fit = FitCalibrators(TooSure(4, 200, 1), {});
   REQUIRE(fit.ok());
   CHECK(fit->methods[0].held_out.expected_calibration_error ==
@@ -67,8 +67,8 @@ TEST_CASE("Forecasts that are right about themselves have the error of chance") 
   CHECK(fit->methods[0].median_problem_error_by_chance > fit->methods[0].error_by_chance);
 }
 
-TEST_CASE("A problem's own labels never fit what it is scored with") {
-  // One problem's truths are always bin 8; whoever had seen them would know.
+TEST_CASE("A problem's own labels never fit the calibrator that scores it") {
+  // The truths of one problem are always bin 8; a fit that had seen them would know.
   std::vector<NamedOutcome> outcomes = TooSure(2, 200, 1);
   for (NamedOutcome& named : outcomes) {
     named.outcome.forecast.bin_probabilities.assign(8, 0.125);
@@ -83,7 +83,7 @@ TEST_CASE("A problem's own labels never fit what it is scored with") {
   CHECK(fit->methods[fit->best].method == CalibrationMethod::kNone);
 }
 
-TEST_CASE("What cannot be judged or fitted together is refused") {
+TEST_CASE("Rows that cannot be evaluated or fitted together are refused") {
   CHECK_FALSE(FitCalibrators({}, Everything()).ok());
   CHECK_THAT(std::string(FitCalibrators(TooSure(1, 50), Everything()).status().message()),
              Catch::Contains("one problem"));

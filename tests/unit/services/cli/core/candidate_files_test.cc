@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/deep_json.h"
+
 namespace kernelcast::cli {
 namespace {
 
@@ -33,7 +35,7 @@ std::string MessageOf(const std::string& json) {
   return std::string(status.message());
 }
 
-TEST_CASE("A folder gives its sources in order, each with what its JSON says") {
+TEST_CASE("A folder gives its sources in order, each with its JSON metadata") {
   const Folder folder;
   folder.Write("b.cc", "int b;");
   folder.Write("a.cc", "int a;");
@@ -46,6 +48,7 @@ TEST_CASE("A folder gives its sources in order, each with what its JSON says") {
   REQUIRE(candidates->size() == 2);
   const NamedCandidate& a = (*candidates)[0];
   CHECK(a.name == "a");
+  CHECK(a.candidate.name == "a");
   CHECK(a.candidate.source == "int a;");
   CHECK(a.candidate.problem_id == kProblem);
   CHECK(a.candidate.target == "cpu");
@@ -58,7 +61,7 @@ TEST_CASE("A folder gives its sources in order, each with what its JSON says") {
   CHECK((*candidates)[1].candidate.origin == "file:b.cc");
 }
 
-TEST_CASE("A malformed JSON file is named with the field and what is allowed") {
+TEST_CASE("A malformed JSON file is reported with the field and allowed values") {
   CHECK_THAT(MessageOf("{\"flags\": [1.5]}"),
              Catch::Contains("c.json: flags[0]: expected a string, found '1.5'"));
   CHECK_THAT(MessageOf("{\"flag\": []}"),
@@ -77,19 +80,19 @@ TEST_CASE("A malformed JSON file is named with the field and what is allowed") {
   CHECK_THAT(MessageOf("{\"origin\": \"\xff\"}"), Catch::Contains("c.json:1:"));
 }
 
-TEST_CASE("A folder with a mistake gives no candidate at all") {
+TEST_CASE("A folder with a mistake gives no candidates") {
   const Folder folder;
   folder.Write("a.cc", "int a;");
   folder.Write("b.json", "{}");
   CHECK_THAT(std::string(ReadCandidates(folder.path, kProblem, "cpu").status().message()),
-             Catch::Contains("b.json: no source beside it, such as b.cc"));
+             Catch::Contains("b.json: no source next to it, such as b.cc"));
   folder.Write("b.cc", std::string("bad \xff utf-8"));
   const absl::Status status = ReadCandidates(folder.path, kProblem, "cpu").status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK_THAT(std::string(status.message()), Catch::Contains("b.cc: "));
 }
 
-TEST_CASE("A source that is too large is refused with its name") {
+TEST_CASE("An oversized source is refused by name") {
   const Folder folder;
   folder.Write("big.cc", std::string(static_cast<size_t>(kMaxSourceBytes) + 1, ' '));
   const absl::Status status = ReadCandidates(folder.path, kProblem, "cpu").status();
@@ -97,7 +100,7 @@ TEST_CASE("A source that is too large is refused with its name") {
   CHECK_THAT(std::string(status.message()), Catch::Contains("big.cc"));
 }
 
-TEST_CASE("Two sources of one name are ambiguous") {
+TEST_CASE("Two sources with one name are ambiguous") {
   const Folder folder;
   folder.Write("a.cc", "int a;");
   folder.Write("a.cpp", "int a;");
@@ -105,7 +108,7 @@ TEST_CASE("Two sources of one name are ambiguous") {
              Catch::Contains("another source of the same name"));
 }
 
-TEST_CASE("A JSON-lines file gives one candidate a line") {
+TEST_CASE("A JSON-lines file gives one candidate per line") {
   const Folder folder;
   folder.Write("other.cc", "int other;");
   folder.Write("all.jsonl",
@@ -116,6 +119,7 @@ TEST_CASE("A JSON-lines file gives one candidate a line") {
   REQUIRE(candidates.ok());
   REQUIRE(candidates->size() == 2);
   CHECK((*candidates)[0].name == "one");
+  CHECK((*candidates)[0].candidate.name == "one");
   CHECK((*candidates)[0].candidate.source == "int one;");
   CHECK((*candidates)[1].name == "all#3");
   CHECK((*candidates)[1].candidate.source == "int other;");
@@ -124,13 +128,26 @@ TEST_CASE("A JSON-lines file gives one candidate a line") {
   CHECK_THAT(
       std::string(ReadCandidates(folder.path + "/bad.jsonl", kProblem, "cpu").status().message()),
       Catch::Contains("bad.jsonl:2: source: exactly one of source and source_file"));
+  fs::create_symlink("/etc/hostname", fs::path(folder.path) / "link.cc");
+  for (const char* outside : {"/etc/hostname", "../other.cc", "a/../../other.cc", "link.cc"}) {
+    folder.Write("outside.jsonl", std::string("{\"source_file\": \"") + outside + "\"}\n");
+    CHECK_THAT(
+        std::string(
+            ReadCandidates(folder.path + "/outside.jsonl", kProblem, "cpu").status().message()),
+        Catch::Contains("outside.jsonl:1: source_file: ") &&
+            Catch::Contains("is not in the folder of the list"));
+  }
+  folder.Write("huge.jsonl", "{\"source\": \"int one;\", \"tunables\": {\"N\": 1e999}}\n");
+  CHECK_THAT(
+      std::string(ReadCandidates(folder.path + "/huge.jsonl", kProblem, "cpu").status().message()),
+      Catch::Contains("huge.jsonl:1: 'N': '1e999' is too large for any number"));
   folder.Write("worse.jsonl", "{\"source\": }\n");
   CHECK_THAT(
       std::string(ReadCandidates(folder.path + "/worse.jsonl", kProblem, "cpu").status().message()),
       Catch::Contains("worse.jsonl:1:"));
 }
 
-TEST_CASE("What is not there or not a candidate is said") {
+TEST_CASE("Missing files and non-candidates are reported") {
   const Folder folder;
   CHECK(ReadCandidates(folder.path + "/none", kProblem, "cpu").status().code() ==
         absl::StatusCode::kNotFound);
@@ -141,7 +158,7 @@ TEST_CASE("What is not there or not a candidate is said") {
         absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("The kind follows the file's extension unless the JSON says otherwise") {
+TEST_CASE("The kind follows the file's extension by default") {
   const Folder folder;
   folder.Write("a.py", "def run(): pass");
   folder.Write("b.cu", "__global__ void k() {}");
@@ -194,7 +211,7 @@ TEST_CASE("Launches make a candidate device code", "[cuda]") {
   CHECK((*lines)[1].candidate.kind == CandidateKind::kHostNative);
 }
 
-TEST_CASE("Mistakes in launches are told with file and field", "[cuda]") {
+TEST_CASE("Mistakes in launches are reported with file and field", "[cuda]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"launches": {}})", "launches: expected a list of objects"},
       {R"({"launches": [3]})", "launches[0]: expected an object"},
@@ -207,8 +224,8 @@ TEST_CASE("Mistakes in launches are told with file and field", "[cuda]") {
        "launches[0].block: 0 entries; from 1 to 3 are allowed"},
       {R"({"launches": [{"kernel": "k", "grid": [1], "block": [1], "shared": "4"}]})",
        "launches[0].shared: unknown field"},
-      {R"({"launches": [{"kernel": "k", "grid": [1], "block": [1], "arguments": ["1:u8"]}]})",
-       "launches[0].arguments[0]: '1:u8' is not a literal"},
+      {R"({"launches": [{"kernel": "k", "grid": [1], "block": [1], "arguments": ["1:u7"]}]})",
+       "launches[0].arguments[0]: '1:u7': the type 'u7' is not one of bool, int8"},
       {R"({"kind": "device_cuda"})", "launches: a device_cuda candidate needs at least one"},
       {R"({"kind": "host_native", "launches": [{"kernel": "k", "grid": [1], "block": [1]}]})",
        "launches: only device_cuda candidates have launches"},
@@ -221,6 +238,57 @@ TEST_CASE("Mistakes in launches are told with file and field", "[cuda]") {
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()), Catch::Contains(message));
     CHECK_THAT(std::string(status.message()), Catch::Contains(folder.path + "/a."));
+  }
+}
+
+TEST_CASE("A described candidate is read back as the same one") {
+  Candidate candidate;
+  candidate.problem_id = "p_1";
+  candidate.target = "cuda";
+  candidate.kind = CandidateKind::kDeviceCuda;
+  candidate.source = "extern \"C\" __global__ void f() {}\n";
+  candidate.flags = {"--use_fast_math"};
+  candidate.tunables = {{"BLOCK", "256"}, {"EXP", "poly"}};
+  Launch launch;
+  launch.kernel = "f";
+  launch.grid = {"ceildiv(rows, 4)"};
+  launch.block = {"BLOCK", "1"};
+  launch.cluster = {"2"};
+  launch.shared_memory_bytes = "4*BLOCK";
+  launch.arguments = {"x", "y", "rows", "0.5:f32"};
+  candidate.launches = {launch};
+  candidate.workspace_bytes = "4*cols";
+  candidate.origin = "llm:model";
+  candidate.parent_candidate_id = "k_0123456789abcdef0123456789abcdef";
+  const Folder folder;
+  folder.Write("best.cu", candidate.source);
+  folder.Write("best.json", CandidateDescription(candidate));
+  const auto read = ReadCandidates(folder.path + "/best.cu", "p_1", "cpu");
+  INFO(read.status());
+  REQUIRE(read.ok());
+  CHECK(CandidateId((*read)[0].candidate) == CandidateId(candidate));
+  CHECK((*read)[0].candidate.origin == "llm:model");
+  CHECK((*read)[0].candidate.parent_candidate_id == candidate.parent_candidate_id);
+  CHECK(SourceExtension(candidate.kind) == ".cu");
+}
+
+TEST_CASE("Deeply nested candidate files are refused by name and line") {
+  for (const int times : {100, 10'000, 100'000}) {
+    for (const char* const opening : {"[", "{\"a\":", "[{\"launches\":"}) {
+      const std::string deep = testing::DeepJson(opening, times);
+      for (const std::string& text : {deep, "{\"launches\": " + deep + "}",
+                                      "{\"tunables\": {\"X\": " + deep + "}}", deep + "]"}) {
+        const Folder folder;
+        folder.Write("a.cu", "extern \"C\" __global__ void f() {}\n");
+        folder.Write("a.json", text);
+        folder.Write("b.jsonl", text + "\n");
+        for (const char* const name : {"/a.cu", "/b.jsonl"}) {
+          const absl::Status status = ReadCandidates(folder.path + name, kProblem, "cuda").status();
+          CHECK(absl::IsInvalidArgument(status));
+          CHECK(status.message().size() < 1000);
+        }
+      }
+    }
   }
 }
 

@@ -33,7 +33,7 @@ constexpr const char* kServer = R"({
   "counters": {"permitted": false, "reason": "the driver lets administrators only read them",
                "restricted": true}})";
 
-TEST_CASE("GPUs, tools and counters are found, with what could be better") {
+TEST_CASE("GPUs, tools and counters are found, with possible improvements") {
   const auto findings = CudaFindings(kServer);
   CHECK(Named(findings, "gpu driver").verdict == Verdict::kGood);
   CHECK(Named(findings, "gpu driver").detail == "NVIDIA driver 580.82.07, for CUDA up to 13.0");
@@ -56,7 +56,7 @@ TEST_CASE("GPUs, tools and counters are found, with what could be better") {
              Catch::Contains("NVreg_RestrictProfilingToAdminUsers=0"));
 }
 
-TEST_CASE("What no setting of the driver would change is not blamed on one") {
+TEST_CASE("Limits that no driver setting would change are not blamed on one") {
   std::string report = kServer;
   const std::string restricted = "\"restricted\": true";
   report.replace(report.find(restricted), restricted.size(), "\"restricted\": false");
@@ -65,7 +65,7 @@ TEST_CASE("What no setting of the driver would change is not blamed on one") {
   CHECK(Named(findings, "gpu counters").detail == "the driver lets administrators only read them");
 }
 
-TEST_CASE("A machine without a GPU is told how to compile for one, and no more") {
+TEST_CASE("A machine without a GPU gets only advice on compiling for one") {
   const auto findings = CudaFindings(
       R"({"driver": {"found": false, "version": "", "cuda_version": "",
                      "error": "libcuda.so.1: cannot open"},
@@ -78,14 +78,14 @@ TEST_CASE("A machine without a GPU is told how to compile for one, and no more")
              Catch::Contains("/usr: no libnvrtc.so") && Catch::Contains("scripts/setup.sh"));
 }
 
-TEST_CASE("A driver that is there and does not work says why") {
+TEST_CASE("A driver that is present but broken reports why") {
   const auto findings = CudaFindings(
       R"({"driver": {"found": false, "version": "580", "cuda_version": "13.0",
                      "error": "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}})");
   CHECK_THAT(findings.at(0).detail, Catch::Contains("does not work: cuInit: CUDA_ERROR_SYSTEM"));
 }
 
-TEST_CASE("Whatever a probe prints is survived, and nothing of it is a terminal's command") {
+TEST_CASE("Any probe output is handled and none of it controls the terminal") {
   for (const char* output : {"", "Segmentation fault", "[]", "null", "{}", R"({"gpus": [1, {}]})",
                              R"({"gpus": {}, "nvrtc": [], "driver": 7})"}) {
     INFO(output);

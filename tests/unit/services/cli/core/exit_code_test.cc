@@ -6,7 +6,7 @@
 namespace kernelcast::cli {
 namespace {
 
-TEST_CASE("Exit codes tell bad input, an unreachable service and an interruption apart") {
+TEST_CASE("Exit codes distinguish bad input, an unreachable service and an interruption") {
   CHECK(ExitCodeFor(absl::OkStatus()) == ExitCode::kOk);
   CHECK(ExitCodeFor(absl::InvalidArgumentError("")) == ExitCode::kUsage);
   CHECK(ExitCodeFor(absl::NotFoundError("")) == ExitCode::kUsage);

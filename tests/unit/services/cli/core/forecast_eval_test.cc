@@ -19,7 +19,7 @@ ForecastOutcome Outcome(int predicted_bin, double confidence, double speedup, do
   return outcome;
 }
 
-TEST_CASE("Perfect forecasts score perfectly, with intervals of no width") {
+TEST_CASE("Perfect forecasts score perfectly with zero-width intervals") {
   std::vector<ForecastOutcome> outcomes;
   for (int i = 0; i < 30; ++i) {
     const double log2 = -3 + 6 * i / 29.0;
@@ -37,7 +37,7 @@ TEST_CASE("Perfect forecasts score perfectly, with intervals of no width") {
   CHECK(evaluation->failure_brier.value == Approx(0));
 }
 
-TEST_CASE("The bootstrap interval of an accuracy has the width that theory gives") {
+TEST_CASE("The bootstrap interval of an accuracy has its theoretical width") {
   std::vector<ForecastOutcome> outcomes;
   for (int i = 0; i < 400; ++i) outcomes.push_back(Outcome(5, 0.6, i % 4 == 0 ? 3.0 : 1.2, 0.2));
   const auto evaluation = EvaluateForecasts(outcomes);
@@ -49,7 +49,7 @@ TEST_CASE("The bootstrap interval of an accuracy has the width that theory gives
   CHECK(evaluation->expected_calibration_error.value == Approx(0.15));
 }
 
-TEST_CASE("Weights count audits for the pruned that they stand for") {
+TEST_CASE("Audits are weighted for the pruned candidates they represent") {
   std::vector<ForecastOutcome> outcomes = {Outcome(5, 0.9, 1.2, 0.2), Outcome(5, 0.9, 3.0, 0.2)};
   outcomes[0].weight = 9;
   CHECK(EvaluateForecasts(outcomes)->accuracy.value == Approx(0.9));
@@ -58,7 +58,7 @@ TEST_CASE("Weights count audits for the pruned that they stand for") {
   CHECK(EvaluateForecasts(outcomes, unweighted)->accuracy.value == Approx(0.5));
 }
 
-TEST_CASE("Failures are scored by P(failure) alone, unparsable forecasts as uniform") {
+TEST_CASE("Failures are scored by P(failure) alone, and unparsable forecasts as uniform") {
   std::vector<ForecastOutcome> outcomes = {Outcome(5, 0.9, 1.2, 0.2), Outcome(5, 0.9, 1.2, 0.2)};
   outcomes[1].speedup.reset();
   outcomes[1].failed = true;
@@ -80,7 +80,7 @@ TEST_CASE("The same seed gives the same intervals") {
   CHECK(EvaluateForecasts(outcomes)->crps.low == EvaluateForecasts(outcomes)->crps.low);
 }
 
-TEST_CASE("What cannot be scored together is refused") {
+TEST_CASE("Rows that cannot be scored together are refused") {
   CHECK_FALSE(EvaluateForecasts({}).ok());
   std::vector<ForecastOutcome> outcomes = {Outcome(5, 0.9, 1.2, 0.2), Outcome(5, 0.9, 1.2, 0.2)};
   outcomes[1].forecast.bin_scheme_id = std::string(BinScheme::kPaperFormulaId);

@@ -41,7 +41,7 @@ std::string RoundTrip(absl::StatusOr<Row> (*read)(const RowJson&), const std::st
   return JsonLine(ToJson(*row));
 }
 
-TEST_CASE("Every published format is read and written as the same bytes") {
+TEST_CASE("Every published format round-trips byte for byte") {
   CHECK(RoundTrip(EvaluationRowFromJson, kEvaluation) == kEvaluation);
   CHECK(RoundTrip(PredictionRowFromJson, kPrediction) == kPrediction);
   CHECK(RoundTrip(PredictionRowFromJson, kFailedPrediction) == kFailedPrediction);
@@ -50,7 +50,7 @@ TEST_CASE("Every published format is read and written as the same bytes") {
   CHECK(RoundTrip(SearchEventFromJson, kEvent) == kEvent);
 }
 
-TEST_CASE("What is added to the published fields survives as well") {
+TEST_CASE("Additions to the published fields round-trip too") {
   RowJson evaluation = RowJson::parse(kEvaluation);
   evaluation["bin_scheme_id"] = "sqrt2/1";
   evaluation["propensity"] = 0.25;
@@ -76,7 +76,7 @@ TEST_CASE("What is added to the published fields survives as well") {
   CHECK_THAT(line, Contains(R"("answer_schema_hash":null)"));
 }
 
-TEST_CASE("The format is told from the fields, and unknown fields are skipped") {
+TEST_CASE("The format is detected from the fields, and unknown fields are skipped") {
   CHECK(*DetectFormat(RowJson::parse(kEvaluation)) == RowFormat::kEvaluationRows);
   CHECK(*DetectFormat(RowJson::parse(kPrediction)) == RowFormat::kPredictionRows);
   CHECK(*DetectFormat(RowJson::parse(kTraining)) == RowFormat::kTrainingRows);
@@ -93,7 +93,7 @@ TEST_CASE("The format is told from the fields, and unknown fields are skipped") 
   CHECK(RoundTrip(EvaluationRowFromJson, more.dump()) == kEvaluation);
 }
 
-TEST_CASE("A bad field is named with its value and what is allowed") {
+TEST_CASE("A bad field is reported with its value and allowed values") {
   const auto error = [](auto read, const char* line, const char* field, const RowJson& value) {
     RowJson json = RowJson::parse(line);
     json[field] = value;
@@ -141,7 +141,7 @@ TEST_CASE("A bad field is named with its value and what is allowed") {
   CHECK_THAT(error(PredictionRowFromJson, kPrediction, "bin_probabilities",
                    RowJson::parse(R"([{"bin":1}])")),
              EndsWith("is not an object with bin and p"));
-  // What was parsed has probabilities.
+  // Parsed rows have probabilities.
   CHECK_THAT(error(PredictionRowFromJson, kPrediction, "bin_probabilities", RowJson::array()),
              Contains("is not a distribution, and parse_failed is false"));
   CHECK(error(TrainingRowFromJson, kTraining, "pair_type", "twin") ==
@@ -160,7 +160,7 @@ TEST_CASE("A bad field is named with its value and what is allowed") {
         "line: '7' is not a JSON object");
 }
 
-TEST_CASE("A bad line is named with file and line, and the rest is not read") {
+TEST_CASE("A bad line is reported with file and line, and the rest is not read") {
   const TemporaryFolder folder;
   const std::string path = folder.path + "/rows.jsonl";
   const auto read = [&](const std::string& content) {
@@ -182,6 +182,11 @@ TEST_CASE("A bad line is named with file and line, and the rest is not read") {
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   CHECK_THAT(read(R"({"event_kind":)" + deep + "}\n").second, Contains(":1: values within values"));
   CHECK_THAT(read(R"({"a":"\ud800"})").second, Contains(":1: not JSON"));
+  CHECK(read(good + R"({"comparison_id":"c","aggregated_speedup":-1e999})").second ==
+        path + ":2: 'aggregated_speedup': '-1e999' is too large for any number");
+  CHECK(read("1e999").second == path + ":1: line: '1e999' is too large for any number");
+  CHECK_THAT(read(R"({"a":NaN})").second, Contains(":1: not JSON"));
+  CHECK_THAT(read(R"({"a":1e308*10})").second, Contains(":1: not JSON"));
   CHECK_THAT(std::string(ReadJsonLines("/nowhere/rows.jsonl", {}).message()),
              Contains("cannot read /nowhere/rows.jsonl"));
 }

@@ -33,16 +33,31 @@ Environment Fake(std::map<std::string, std::string> values) {
   };
 }
 
+TEST_CASE("An external name becomes a file name and never a folder") {
+  CHECK(FileNameFor("s_0af9-1.b") == "s_0af9-1.b");
+  for (const std::string name :
+       {"../../etc/cron.d/x", "/etc/passwd", "..", ".hidden", "a b", "a\nb", ""}) {
+    const std::string file = FileNameFor(name);
+    CHECK(file.find('/') == std::string::npos);
+    CHECK(file.find(' ') == std::string::npos);
+    CHECK(file.find('\n') == std::string::npos);
+    CHECK(file[0] != '.');
+  }
+  CHECK(FileNameFor("a/b") != FileNameFor("a_b"));
+  CHECK(FileNameFor("a/b") != FileNameFor("a:b"));
+  CHECK(FileNameFor(std::string(5000, 'a')).size() < 200);
+}
+
 TEST_CASE("The state folder follows the XDG convention") {
   CHECK(*DefaultStateDir(Fake({{"XDG_STATE_HOME", "/x"}, {"HOME", "/h"}})) == "/x/kernelcast");
   CHECK(*DefaultStateDir(Fake({{"HOME", "/h"}})) == "/h/.local/state/kernelcast");
-  // A relative path is to be ignored.
+  // A relative path is ignored.
   CHECK(*DefaultStateDir(Fake({{"XDG_STATE_HOME", "x"}, {"HOME", "/h"}})) ==
         "/h/.local/state/kernelcast");
   CHECK(DefaultStateDir(Fake({})).status().code() == absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE("Problems are searched in the environment's folders first") {
+TEST_CASE("Problems are searched first in the environment's folders") {
   const auto folders = ProblemFolders(Fake({{"KERNELCAST_PROBLEMS", "/a::/b"}}), "/opt/kc/bin");
   REQUIRE(folders.size() == 4);
   CHECK(folders[0] == "/a");
@@ -51,7 +66,7 @@ TEST_CASE("Problems are searched in the environment's folders first") {
   CHECK(folders[3] == "/opt/kc/share/kernelcast/problems");
 }
 
-TEST_CASE("A problem is found by its folder, its file and its name") {
+TEST_CASE("A problem is found by its folder, its file or its name") {
   const Folder folder;
   folder.Write("first/softmax/problem.yaml", "");
   folder.Write("second/softmax/problem.yaml", "");
@@ -76,7 +91,7 @@ TEST_CASE("A problem is found by its folder, its file and its name") {
   CHECK(FindProblemFolder("", folders).status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("A file is written whole, with its folders, or not at all") {
+TEST_CASE("A file is written atomically, with its folders") {
   const Folder folder;
   const std::string path = folder.path + "/a/b/file";
   REQUIRE(WriteFileAtomically(path, "one").ok());

@@ -12,6 +12,7 @@ SearchProgress Running() {
   progress.device = "AMD EPYC";
   progress.phase = SearchProgress::Phase::kRunning;
   progress.elapsed_seconds = 30;
+  progress.seconds_left = 90;
   progress.max_measurements = 80;
   progress.considered = 123;
   progress.measured = 20;
@@ -24,21 +25,49 @@ SearchProgress Running() {
   return progress;
 }
 
-TEST_CASE("The time left follows the tightest limit") {
+TEST_CASE("The tightest limit decides the used share of the budget") {
   SearchProgress progress = Running();
   CHECK(BudgetUsed(progress) == Approx(0.25));
-  CHECK(EtaSeconds(progress) == Approx(90));
   progress.max_wall_seconds = 40;
   CHECK(BudgetUsed(progress) == Approx(0.75));
-  CHECK(EtaSeconds(progress) == Approx(10));
   progress.elapsed_seconds = 500;
   CHECK(BudgetUsed(progress) == Approx(1));
-  progress.phase = SearchProgress::Phase::kFinishing;
-  CHECK(EtaSeconds(progress) < 0);
-  CHECK(EtaSeconds(SearchProgress()) < 0);
 }
 
-TEST_CASE("The block tells every figure and fits any terminal") {
+TEST_CASE("The remaining time follows the rate of budget use") {
+  SearchProgress progress = Running();
+  Pace pace;
+  CHECK(pace.Update(SearchProgress()) < 0);
+  CHECK(pace.Update(progress) < 0);  // one point gives no rate
+  progress.measured = 40;
+  progress.elapsed_seconds = 50;
+  CHECK(pace.Update(progress) == Approx(40));
+  progress.max_wall_seconds = 60;
+  CHECK(pace.Update(progress) == Approx(10));
+  progress.elapsed_seconds = 500;
+  CHECK(pace.Update(progress) == Approx(0));
+  progress.phase = SearchProgress::Phase::kFinishing;
+  CHECK(pace.Update(progress) < 0);
+}
+
+TEST_CASE("The remaining time does not grow while candidates compile and nothing is measured") {
+  SearchProgress progress = Running();
+  Pace pace;
+  pace.Update(progress);
+  progress.measured = 40;
+  progress.elapsed_seconds = 50;
+  double before = pace.Update(progress);
+  for (; progress.elapsed_seconds < 90; progress.elapsed_seconds += 10) {
+    const double left = pace.Update(progress);
+    CHECK(left <= before);
+    before = left;
+  }
+  // Overdue: no estimate rather than a wrong one.
+  progress.elapsed_seconds = 200;
+  CHECK(pace.Update(progress) < 0);
+}
+
+TEST_CASE("The block shows every figure and fits any terminal") {
   const SearchProgress progress = Running();
   std::string all;
   for (const std::string& line : RenderProgressBlock(progress, Style(false), 100, 0)) {
@@ -58,7 +87,7 @@ TEST_CASE("The block tells every figure and fits any terminal") {
   }
 }
 
-TEST_CASE("A lost connection takes the place of the newest event") {
+TEST_CASE("A lost connection replaces the newest event") {
   SearchProgress progress = Running();
   progress.latest = "something happened";
   progress.connection = "connection lost: gone";
@@ -72,21 +101,15 @@ TEST_CASE("A log line holds the counts and the best") {
   CHECK_THAT(line, Catch::Contains("best 3.42x"));
 }
 
-TEST_CASE("A candidate that is pruned first and measured later counts once") {
-  StandingTracker standing;
-  standing.Pruned("a");
-  standing.Pruned("b");
-  standing.Rejected("c");
-  CHECK(standing.pruned() == 2);
-  CHECK(standing.avoided_seconds() == 0);
-  standing.Measured("a", 2);
-  standing.Measured("d", 4);
-  CHECK(standing.pruned() == 1);
-  CHECK(standing.avoided_seconds() == Approx(3));
-  standing.Rejected("a");  // a duplicate
-  standing.Pruned("c");
-  CHECK(standing.pruned() == 2);
-  CHECK(standing.rejected() == 0);
+TEST_CASE("Duplicate kernels are not counted as unusable") {
+  SearchProgress progress = Running();
+  progress.writes = true;
+  progress.repeated = 3;
+  progress.unusable = 2;
+  CHECK_THAT(RenderProgressLine(progress), Catch::Contains("repeated 3, unusable 2"));
+  std::string block;
+  for (const std::string& line : RenderProgressBlock(progress, Style(false), 100, 0)) block += line;
+  CHECK_THAT(block, Catch::Contains("repeated 3   unusable 2"));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// Thirty comparisons, two answers to each, made by a formula that a reference in Python (numpy,
-// scipy) shares; every figure below is the reference's.
+// Thirty comparisons with two answers each, from a formula shared with a Python reference (numpy,
+// scipy); every figure below is the reference's.
 struct Sample {
   std::vector<EvaluationRow> rows;
   std::vector<PredictionRow> predictions;
@@ -62,7 +62,7 @@ ForecastEvaluation Evaluate(const std::vector<NamedOutcome>& named) {
 }
 
 TEST_CASE("The published formula labels its own rows") {
-  // clamp(floor(2 log2 S) + 4, 1, 8), as it is written.
+  // clamp(floor(2 log2 S) + 4, 1, 8), verbatim.
   const BinScheme& scheme = **BinScheme::Find(BinScheme::kPaperFormulaId);
   for (int i = -600; i <= 600; ++i) {
     const double speedup = std::exp2(i / 100.0 + 0.001);
@@ -76,7 +76,7 @@ TEST_CASE("The published formula labels its own rows") {
   }
 }
 
-TEST_CASE("Joined rows give the figures of an independent reference") {
+TEST_CASE("Joined rows match an independent reference") {
   const Sample sample = MakeSample();
   const auto joined = JoinPredictions(sample.rows, sample.predictions);
   REQUIRE(joined.ok());
@@ -120,19 +120,19 @@ TEST_CASE("Joined rows give the figures of an independent reference") {
   }
 }
 
-TEST_CASE("Under another scheme the truths are labelled anew from the speedups") {
+TEST_CASE("Under another scheme the truths are relabelled from the speedups") {
   const Sample sample = MakeSample();
   const auto joined = JoinPredictions(sample.rows, sample.predictions, BinScheme::kDefaultId);
   REQUIRE(joined.ok());
   CHECK(Evaluate(joined->outcomes).accuracy.value == Approx(0.2125).epsilon(1e-9));
-  // What a row says of itself counts.
+  // The row's own fields count.
   Sample named = sample;
   for (PredictionRow& row : named.predictions) row.bin_scheme_id = BinScheme::kPaperFormulaId;
   CHECK(Evaluate(JoinPredictions(named.rows, named.predictions, BinScheme::kDefaultId)->outcomes)
             .accuracy.value == Approx(0.49583333333333335).epsilon(1e-9));
 }
 
-TEST_CASE("A row's own bin counts, and that it is odd is told") {
+TEST_CASE("A row's own bin counts and its inconsistency is reported") {
   Sample sample = MakeSample();
   sample.rows[0].true_bin = sample.rows[0].true_bin % 8 + 1;
   const auto joined = JoinPredictions(sample.rows, sample.predictions);
@@ -140,7 +140,7 @@ TEST_CASE("A row's own bin counts, and that it is odd is told") {
   CHECK(joined->outcomes[0].outcome.true_bin == sample.rows[0].true_bin);
 }
 
-TEST_CASE("What does not join is counted, and what is given twice refused") {
+TEST_CASE("Unmatched rows are counted and duplicates are refused") {
   Sample sample = MakeSample();
   sample.predictions[0].comparison_id = "nobody";
   sample.rows.emplace_back().comparison_id = "lonely";
@@ -153,7 +153,7 @@ TEST_CASE("What does not join is counted, and what is given twice refused") {
              Contains("'c3' has two evaluation rows"));
 }
 
-TEST_CASE("Weights of audited rows count") {
+TEST_CASE("Weights of audited rows are applied") {
   Sample sample = MakeSample();
   sample.rows[5].propensity = 0.1;
   const auto joined = JoinPredictions(sample.rows, sample.predictions);
@@ -166,7 +166,7 @@ SearchEventRow Event(const char* kind, const char* payload) {
   return {index++, kind, RowJson::parse(payload)};
 }
 
-TEST_CASE("Events of a search are scored where their payloads tell enough") {
+TEST_CASE("Search events are scored when their payloads suffice") {
   const std::vector<SearchEventRow> events = {
       Event("search_initialized", R"({"search_id":"s1","problem":"softmax"})"),
       Event("forecast_completed",
@@ -191,7 +191,7 @@ TEST_CASE("Events of a search are scored where their payloads tell enough") {
   CHECK((*outcomes)[0].backend == "m");
   CHECK((*outcomes)[0].outcome.speedup == 1.2);
   CHECK((*outcomes)[0].outcome.forecast.predicted_bin == 5);
-  // Relative to what it was forecast against.
+  // Relative to the forecast's baseline.
   CHECK(*(*outcomes)[1].outcome.speedup == Approx(0.8));
   CHECK((*outcomes)[1].outcome.forecast.failure_probability == 0.25);
   CHECK((*outcomes)[2].outcome.failed);

@@ -15,14 +15,23 @@ TEST_CASE("Columns are aligned and lines have no trailing blanks") {
         "long name  1,000\n");
 }
 
-TEST_CASE("A shrinking column gives way to the terminal's width") {
+TEST_CASE("A shrinking column fits the terminal's width") {
   Table table({{"id"}, {"text", Table::Align::kLeft, true}});
   table.AddRow({"1", "a rather long text that does not fit"});
   const std::string text = table.Render(Style(false), 20);
   CHECK(text == "id  text\n1   a rather long t…\n");
 }
 
-TEST_CASE("A table that cannot shrink is wider than the terminal rather than cut") {
+TEST_CASE("A wrapping column continues below and breaks no word") {
+  Table table({{"id"}, {"text", Table::Align::kLeft, false, true}, {"n", Table::Align::kRight}});
+  table.AddRow({"1", "a rather long text", "7"});
+  CHECK(table.Render(Style(false), 18) ==
+        "id  text         n\n"
+        "1   a rather     7\n"
+        "    long text\n");
+}
+
+TEST_CASE("A table that cannot shrink is wider than the terminal rather than truncated") {
   Table table({{"id"}});
   table.AddRow({"0123456789"});
   CHECK(table.Render(Style(false), 5) == "id\n0123456789\n");

@@ -6,7 +6,7 @@
 namespace kernelcast::cli {
 namespace {
 
-TEST_CASE("Figures are written as people read them") {
+TEST_CASE("Figures are written in a readable form") {
   CHECK(FormatCount(0) == "0");
   CHECK(FormatCount(999) == "999");
   CHECK(FormatCount(1234567) == "1,234,567");
@@ -35,13 +35,13 @@ TEST_CASE("Figures are written as people read them") {
   CHECK(FormatAxes({{"rows", 7}, {"cols", 129}}) == "cols=129 rows=7");
 }
 
-TEST_CASE("An interval has enough digits that its ends differ") {
+TEST_CASE("An interval has enough digits to distinguish its ends") {
   CHECK(FormatInterval({3.42, 3.38, 3.46, 0.95}) == "[3.38, 3.46]");
   CHECK(FormatInterval({1.3301, 1.3291, 1.3311, 0.95}) == "[1.329, 1.331]");
   CHECK(FormatInterval({2.0001, 2.0000, 2.0004, 0.95}) == "[2.0000, 2.0004]");
 }
 
-TEST_CASE("Text from outside cannot drive the terminal") {
+TEST_CASE("External text cannot control the terminal") {
   CHECK(ForTerminal("red \x1b[31m and \x07 bell") == "red \\x1b[31m and \\x07 bell");
   CHECK(ForTerminal("a\tb\nc") == "a\tb\nc");
   CHECK(OneLine("a\tb\nc") == "a b c");
@@ -63,6 +63,26 @@ TEST_CASE("Widths count columns, not bytes or colours") {
   CHECK(Truncate("abc", 0).empty());
   CHECK(PadRight("×", 3) == "×  ");
   CHECK(PadLeft("×", 3) == "  ×");
+}
+
+TEST_CASE("Text is wrapped between words only") {
+  CHECK(WrapText("one two three", 0) == "one two three");
+  CHECK(WrapText("one two three", 13) == "one two three");
+  CHECK(WrapText("one two three", 8) == "one two\nthree");
+  CHECK(WrapText("one two three", 8, 2) == "one two\n  three");
+  CHECK(WrapText("unbreakable-word x", 5) == "unbreakable-word\nx");
+  CHECK(WrapText("first line\n\nsecond line\n", 6) == "first\nline\n\nsecond\nline\n");
+  CHECK(WrapText("  indented text", 10) == "  indented\ntext");
+  CHECK(WrapText("\x1b[1mbold\x1b[0m word", 9) == "\x1b[1mbold\x1b[0m word");
+}
+
+TEST_CASE("Help is wrapped below the descriptions") {
+  CHECK(WrapHelp("Usage: x\n\n  --flag N  what it is for\n            and more of it\n", 12, 24) ==
+        "Usage: x\n\n"
+        "  --flag N  what it is\n"
+        "            for\n"
+        "            and more of\n"
+        "            it\n");
 }
 
 }  // namespace

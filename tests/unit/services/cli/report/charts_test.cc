@@ -36,7 +36,7 @@ TEST_CASE("Charts without data are left out") {
 TEST_CASE("No chart holds a coordinate that is not a number") {
   for (const int count : {1, 2, 5, 50, 1000}) {
     ReportInput input = SampleReport(count);
-    // The hardest values: nothing but extremes.
+    // Only extreme values.
     for (ReportCandidate& candidate : input.candidates) {
       if (candidate.forecast.has_value()) candidate.forecast->stddev_log2_speedup = 1e9;
     }
@@ -52,7 +52,7 @@ TEST_CASE("No chart holds a coordinate that is not a number") {
   }
 }
 
-TEST_CASE("The best-so-far curve is drawn from measurements alone") {
+TEST_CASE("The best-so-far curve uses only measurements") {
   ReportInput input;
   ReportCandidate promising = PrunedCandidate("k_1");
   promising.forecast->expected_log2_speedup = 10;

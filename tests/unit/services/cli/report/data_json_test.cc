@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-TEST_CASE("The data are JSON without a character that could end their script") {
+TEST_CASE("The data are JSON that cannot end their script element") {
   ReportInput input = SampleReport(20);
   input.candidates[0].candidate.source = "// </script><!-- \xff\xE2\x80\xA8";
   input.candidates[0].feedback = std::string("</SCRIPT>\0<!--", 14);
@@ -22,7 +22,7 @@ TEST_CASE("The data are JSON without a character that could end their script") {
   CHECK(json["candidates"].size() == 20);
 }
 
-TEST_CASE("A source is its definitions and a body that is stored once") {
+TEST_CASE("A source is its definitions plus a body that is stored once") {
   const ReportInput input = SampleReport(50);
   const Json json = Json::parse(ReportDataJson(input, Analyze(input)));
   CHECK(json["bodies"].size() == 1);
@@ -34,7 +34,7 @@ TEST_CASE("A source is its definitions and a body that is stored once") {
   }
 }
 
-TEST_CASE("Too many sources are left out, those of the fastest last") {
+TEST_CASE("Excess sources are omitted, the fastest candidates' last") {
   ReportInput input;
   for (int i = 0; i < 12; ++i) {
     ReportCandidate candidate = MeasuredCandidate("k_" + std::to_string(i), 1.0 + i);
@@ -49,21 +49,7 @@ TEST_CASE("Too many sources are left out, those of the fastest last") {
   CHECK(json["candidates"][0]["source_omitted"] == true);
 }
 
-TEST_CASE("The display is best first, then failures, forecasts and refusals") {
-  ReportCandidate failed = MeasuredCandidate("k_f", 1);
-  failed.measurement->outcome = Timeout{};
-  ReportCandidate rejected = PrunedCandidate("k_r");
-  rejected.rejection = "over the budget";
-  ReportCandidate hopeful = PrunedCandidate("k_h");
-  hopeful.forecast->expected_log2_speedup = 3;
-  ReportInput input;
-  input.candidates = {rejected, PrunedCandidate("k_p"),      hopeful,
-                      failed,   MeasuredCandidate("k_1", 1), MeasuredCandidate("k_2", 2)};
-  CHECK(DisplayOrder(input) == std::vector<size_t>{5, 4, 3, 2, 1, 0});
-}
-
-TEST_CASE(
-    "Facts come once for the reference and for each candidate, by the names of their schema") {
+TEST_CASE("Facts are listed once for the reference and each candidate, by schema name") {
   const ReportInput input = SampleReport(5);
   const Json json = Json::parse(ReportDataJson(input, Analyze(input)));
   const size_t names = json["facts"]["names"].size();

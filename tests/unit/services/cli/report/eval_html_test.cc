@@ -22,7 +22,7 @@ ForecastEvaluation Evaluation(int count) {
   return *EvaluateForecasts(outcomes, options);
 }
 
-TEST_CASE("The page of an evaluation has every figure and the three pictures") {
+TEST_CASE("The evaluation page has every figure and the three charts") {
   const std::string page = RenderEvaluation({{"pack one", Evaluation(64)}}, "kernelcast 1", 0);
   for (const EvaluatedMetric& metric : EvaluatedMetrics()) CHECK_THAT(page, Contains(metric.name));
   for (const char* label : {"Reliability of forecasts", "Risk against coverage",
@@ -34,7 +34,7 @@ TEST_CASE("The page of an evaluation has every figure and the three pictures") {
   CHECK_THAT(page, !Contains("nan"));
 }
 
-TEST_CASE("Names from files do not become markup, and small pools draw no curve") {
+TEST_CASE("File names do not become markup, and small pools have no curve") {
   const std::string page =
       RenderEvaluation({{"<script>alert(1)</script>", Evaluation(3)}}, "kernelcast 1", 0);
   CHECK_THAT(page, !Contains("<script"));

@@ -24,7 +24,7 @@ std::string Shown(const std::string& html) {
   return text;
 }
 
-TEST_CASE("Markup in text is never markup in the page") {
+TEST_CASE("Markup in text never becomes markup in the page") {
   CHECK(Html("</script><b a=\"1\" c='2'>&") ==
         "&lt;/script&gt;&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;");
 }
@@ -40,7 +40,7 @@ TEST_CASE("Invalid UTF-8, control characters and direction overrides become visi
   CHECK(Html("a\tb\nc × é") == "a\tb\nc × é");
 }
 
-TEST_CASE("Tokens of C++ are told apart") {
+TEST_CASE("C++ tokens are distinguished") {
   CHECK(One("int x = 42; // answer") ==
         "<i class=t>int</i> x = <i class=n>42</i>; <i class=c>// answer</i>");
   CHECK(One("return f(\"a\\\"b\");") ==
@@ -54,7 +54,7 @@ TEST_CASE("Tokens of C++ are told apart") {
   CHECK(One("a / b") == "a / b");
 }
 
-TEST_CASE("A token over several lines is styled on each of them") {
+TEST_CASE("A multi-line token is styled on each line") {
   const auto lines = HighlightSource("/* one\ntwo */ int x;\n\nlast");
   REQUIRE(lines.size() == 4);
   CHECK(lines[0] == "<i class=c>/* one</i>");
@@ -63,7 +63,7 @@ TEST_CASE("A token over several lines is styled on each of them") {
   CHECK(lines[3] == "last");
 }
 
-TEST_CASE("Open tokens, lone quotes and foreign line ends are no trouble") {
+TEST_CASE("Unterminated tokens, lone quotes and foreign line ends are handled") {
   CHECK(HighlightSource("").empty());
   CHECK(HighlightSource("/* open").size() == 1);
   CHECK(HighlightSource("\"open\nint x;").size() == 2);
@@ -73,7 +73,7 @@ TEST_CASE("Open tokens, lone quotes and foreign line ends are no trouble") {
   CHECK(HighlightSource("// a \\\nstill\nint").size() == 3);
 }
 
-TEST_CASE("Any bytes come out as the same text, in balanced tags") {
+TEST_CASE("Any bytes are rendered as the same text in balanced tags") {
   std::mt19937 random(3);
   static constexpr std::string_view kBits[] = {"\"", "'",    "/*",   "*/",  "//", "\n",
                                                "\\", "#",    "R\"(", ")\"", "<",  "&",

@@ -5,6 +5,8 @@
 #include <regex>
 #include <set>
 
+#include "common/domain/route_palette.h"
+#include "services/cli/core/text.h"
 #include "services/cli/report/analysis.h"
 #include "services/cli/report/assets.h"
 #include "tests/unit/services/cli/report/sample_report.h"
@@ -12,10 +14,10 @@
 namespace kernelcast::cli {
 namespace {
 
-// What is wrong with the nesting of the page's tags; "" if nothing.
+// The first nesting error of the page's tags; "" if there is none.
 std::string NestingMistake(const std::string& page) {
   static const std::set<std::string> kVoid = {"meta", "input", "line", "rect", "br"};
-  // Their end tags may be left out.
+  // Their end tags are optional.
   static const std::set<std::string> kImplied = {"li", "dt", "dd", "th"};
   std::vector<std::string> open;
   for (size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {
@@ -46,7 +48,7 @@ std::string NestingMistake(const std::string& page) {
   return open.empty() ? "" : "<" + open.back() + "> is not closed";
 }
 
-// The page without what a browser does not show as markup.
+// The page without the parts that a browser does not parse as markup.
 std::string Markup(const std::string& page) {
   std::string markup = page;
   for (const char* tag : {"script", "style"}) {
@@ -59,7 +61,7 @@ std::string Markup(const std::string& page) {
   return markup;
 }
 
-TEST_CASE("The page is complete in itself: it names no other file") {
+TEST_CASE("The page is self-contained and references no other file") {
   const std::string page = RenderReport(SampleReport(60));
   CHECK_FALSE(std::regex_search(
       Markup(page), std::regex("(src|srcset|action|data)\\s*=\\s*[\"']?(https?:|//|[a-z]+\\.)")));
@@ -71,7 +73,7 @@ TEST_CASE("The page is complete in itself: it names no other file") {
   CHECK_THAT(page, Catch::Contains("default-src 'none'"));
 }
 
-TEST_CASE("The page's tags are nested as they should be, whatever is in it") {
+TEST_CASE("The page's tags are always properly nested") {
   for (const int count : {0, 1, 5, 60, 300}) {
     INFO(count);
     CHECK(NestingMistake(RenderReport(SampleReport(count))).empty());
@@ -120,7 +122,7 @@ TEST_CASE("Hostile text reaches the page as text") {
   CHECK(scripts == 2);
 }
 
-TEST_CASE("The headline says what is known and no more") {
+TEST_CASE("The headline states only what is known") {
   ReportInput input = SampleReport(60);
   CHECK_THAT(RenderReport(input), Catch::Contains("confirmed at the final level"));
   input.search->confirmed.reset();
@@ -139,7 +141,7 @@ TEST_CASE("The headline says what is known and no more") {
   CHECK_THAT(RenderReport(ReportInput()), Catch::Contains("Nothing has been settled yet"));
 }
 
-TEST_CASE("A thousand candidates fit a page that browsers and mail like") {
+TEST_CASE("A page with a thousand candidates has an acceptable size") {
   CHECK(RenderReport(SampleReport(1000)).size() < 4'000'000);
 }
 
@@ -160,7 +162,7 @@ TEST_CASE("The script never writes markup") {
   CHECK_THAT(script, !Catch::Contains("</script"));
 }
 
-TEST_CASE("The page says what pruning may have lost, where the search knows") {
+TEST_CASE("The page shows the possible loss from pruning when the search knows it") {
   ReportInput input = SampleReport(40);
   CHECK_THAT(RenderReport(input), !Catch::Contains("What may pruning have lost?"));
   input.search->risk = ReportRisk{.estimate = 0.02,
@@ -174,6 +176,50 @@ TEST_CASE("The page says what pruning may have lost, where the search knows") {
   CHECK_THAT(page, Catch::Contains("What may pruning have lost?"));
   CHECK_THAT(page, Catch::Contains("2% [0.4%, 11%] would have won"));
   CHECK_THAT(page, Catch::Contains("\"selective_risk\":{\"estimate\":0.02"));
+}
+
+TEST_CASE("Candidates keep their names in the page once their origin is set") {
+  ReportInput input = SampleReport(5);
+  input.candidates[0].candidate.name = "my_fast_kernel";
+  input.candidates[0].candidate.origin = "by hand";
+  CHECK_THAT(Markup(RenderReport(input)), Catch::Contains("my_fast_kernel"));
+}
+
+TEST_CASE("Slow, pruned and rejected candidates are folded, one row each") {
+  const ReportInput input = SampleReport(300);
+  const ReportAnalysis analysis = Analyze(input);
+  const std::string markup = Markup(RenderReport(input));
+  size_t rows = 0;
+  size_t unfolded = 0;
+  for (size_t at = 0; (at = markup.find("<tr data-i=", at)) != std::string::npos; ++at) {
+    ++rows;
+    if (markup.compare(markup.find('>', at) - 11, 11, " class=fold") != 0) ++unfolded;
+  }
+  CHECK(rows == analysis.rows.size());
+  CHECK(unfolded > 0);
+  CHECK(unfolded <= 40);
+}
+
+TEST_CASE("Route colours come only from the palette") {
+  CHECK_THAT(RenderReport(SampleReport(5)), Catch::Contains("<style>" + RoutePaletteCss()));
+  for (const Route route : kRoutes) {
+    CHECK_THAT(std::string(ReportStyleSheet()),
+               !Catch::Contains("--" + std::string(Name(route)) + ":"));
+  }
+}
+
+TEST_CASE("Headline, table and chart show the same best figure") {
+  ReportInput input = SampleReport(60);
+  const ReportAnalysis analysis = Analyze(input);
+  REQUIRE(analysis.confirmed);
+  std::string times = FormatSpeedup(analysis.best_speedup.value);
+  times.replace(times.size() - 1, 1, "×");
+  const std::string markup = Markup(RenderReport(input));
+  CHECK_THAT(markup, Catch::Contains("<h1><strong>" + times));
+  CHECK_THAT(markup, Catch::Contains(times + " final</text>"));
+  const size_t first_row = markup.find("<tr data-i=");
+  CHECK_THAT(markup.substr(first_row, markup.find("</tr>", first_row) - first_row),
+             Catch::Contains(times));
 }
 
 }  // namespace

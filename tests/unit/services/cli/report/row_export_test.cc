@@ -45,7 +45,7 @@ RecordToExport Measured(const std::string& id, double speedup, const std::string
   return {std::move(candidate), "softmax", "s1"};
 }
 
-TEST_CASE("Exported rows score as the records that they were made of") {
+TEST_CASE("Exported rows score like their records") {
   const std::vector<RecordToExport> records = SampleRecords();
   std::vector<ReportCandidate> candidates;
   for (const RecordToExport& record : records) candidates.push_back(record.candidate);
@@ -82,7 +82,7 @@ TEST_CASE("Exported rows score as the records that they were made of") {
   }
 }
 
-TEST_CASE("Without its source a row is left out and counted, unless the book has it") {
+TEST_CASE("A row without source is omitted and counted unless the book has it") {
   std::vector<RecordToExport> records = {Measured("k_1", 2), Measured("k_2", 0.5)};
   records[0].candidate.candidate.source.clear();
   SourceBook book = Book(records);
@@ -99,7 +99,7 @@ TEST_CASE("Without its source a row is left out and counted, unless the book has
   CHECK(ExportEvaluationRows(records, book, scheme).without_source == 2);
 }
 
-TEST_CASE("Edits become pairs of parent and child, with the ratio of their speedups") {
+TEST_CASE("Edits become parent-child pairs with the ratio of their speedups") {
   const std::vector<RecordToExport> records = {Measured("k_1", 2), Measured("k_2", 3, "k_1"),
                                                Measured("k_3", 1, "k_unknown")};
   const RowExport pairs = ExportDiscoveryPairs(records, {}, BinScheme::Default());
@@ -112,7 +112,7 @@ TEST_CASE("Edits become pairs of parent and child, with the ratio of their speed
   CHECK(pair.hardware == "NVIDIA H200");
 }
 
-TEST_CASE("Training rows say against what, how noisy the label is and where it comes from") {
+TEST_CASE("Training rows state their baseline, label noise and origin") {
   const std::vector<RecordToExport> records = {Measured("k_1", 2), Measured("k_2", 2.8, "k_1")};
   TrainingOptions options;
   options.details = true;
@@ -127,7 +127,7 @@ TEST_CASE("Training rows say against what, how noisy the label is and where it c
   REQUIRE(edit.details.has_value());
   CHECK(edit.details->speedup_low == Approx(2.8 * 0.99 / (2 * 1.01)));
   CHECK(edit.details->speedup_high == Approx(2.8 * 1.01 / (2 * 0.99)));
-  // The label could as well be the next bin's.
+  // The label could also be the next bin.
   CHECK(edit.details->low_bin == 5);
   CHECK(edit.details->high_bin == 6);
   CHECK(edit.details->provenance["anchor"]["candidate_id"] == "k_1");
@@ -136,11 +136,11 @@ TEST_CASE("Training rows say against what, how noisy the label is and where it c
 
   options.pairs = 100;
   const TrainingRows all = MakeTrainingRows(records, Book(records), options);
-  // Both orders of the one pair, and no more.
+  // Both orders of the single pair and nothing else.
   CHECK(all.rows.size() == 5);
 }
 
-TEST_CASE("Of several measurements of a candidate the final one is the label") {
+TEST_CASE("A candidate's final measurement is its label") {
   RecordToExport screened = Measured("k_1", 2);
   RecordToExport confirmed = Measured("k_1", 2.2);
   confirmed.candidate.measurement->level = MeasureLevel::kFinal;
@@ -153,7 +153,7 @@ TEST_CASE("Of several measurements of a candidate the final one is the label") {
   }
 }
 
-TEST_CASE("A balanced pool has as many of each bin, its packs in turns, the same each time") {
+TEST_CASE("A balanced pool has equal bin counts and alternating packs, reproducibly") {
   std::vector<TrainingRow> rows;
   const auto add = [&](int bin, const std::string& pack, int count) {
     for (int i = 0; i < count; ++i) {

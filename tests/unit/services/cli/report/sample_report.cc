@@ -117,7 +117,8 @@ ReportCandidate MeasuredCandidate(const std::string& id, double speedup, Decisio
   ReportCandidate candidate;
   candidate.candidate.candidate_id = id;
   candidate.candidate.origin = "template:three_pass";
-  candidate.decision = Decision{DecisionKind::kMeasure, reason, "threshold", "1", 1, 0.4, 0.1, 0};
+  candidate.decision =
+      Decision{DecisionKind::kMeasure, reason, "threshold", "1", 1, 0.4, 0.1, 0, {}};
   candidate.forecast = MakeForecast(id, std::log2(speedup), 0.3, 0.01, 10);
   candidate.measurement = OkMeasurement(id, speedup, MeasureLevel::kScreen);
   candidate.accepted_ns = kStartNs;
@@ -195,8 +196,15 @@ ReportInput SampleReport(int candidates) {
     const double expected = truth + certainty * 0.8 * normal(random);
     now_ns += 60'000'000;
     row.accepted_ns = now_ns;
-    row.decision = Decision{
-        DecisionKind::kMeasure, DecisionReason::kBootstrap, "threshold", "1", 1, 0.2, 0.12, best};
+    row.decision = Decision{DecisionKind::kMeasure,
+                            DecisionReason::kBootstrap,
+                            "threshold",
+                            "1",
+                            1,
+                            0.2,
+                            0.12,
+                            best,
+                            {}};
     if (uniform(random) < 0.04) {
       row.compile_error = CompileError{
           CompileStage::kCompiler, "kernel.cc:7:3: error: 'foo' was not declared in this scope\n"};

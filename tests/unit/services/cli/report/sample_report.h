@@ -5,11 +5,11 @@
 
 namespace kernelcast::cli {
 
-// A search over `candidates` candidates as the orchestrator might have recorded it: forecasts that
-// get better with labels, every kind of outcome and decision, a confirmed best. The same each time.
+// A search over `candidates` candidates as recorded by the orchestrator: forecasts that improve
+// with labels, every kind of outcome and decision, and a confirmed best. Deterministic.
 ReportInput SampleReport(int candidates);
 
-// One candidate of it, measured with this speedup.
+// One of its candidates, measured with this speedup.
 ReportCandidate MeasuredCandidate(const std::string& id, double speedup,
                                   DecisionReason reason = DecisionReason::kPromising);
 ReportCandidate PrunedCandidate(const std::string& id);

@@ -1,4 +1,4 @@
-// Writes the page of a made-up search, to look at: write_sample_report COUNT
+// Writes the page of a synthetic search for inspection: write_sample_report COUNT
 // [empty|pruned|failures] > FILE.
 
 #include <cstdio>

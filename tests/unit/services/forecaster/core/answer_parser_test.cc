@@ -34,8 +34,7 @@ TEST_CASE("A complete answer is a forecast", "[forecaster][answer]") {
   CHECK(ValidateForecast(answer.forecast).ok());
 }
 
-TEST_CASE("Probabilities that do not sum to one are scaled, and said to be",
-          "[forecaster][answer]") {
+TEST_CASE("Probabilities that do not sum to one are scaled and flagged", "[forecaster][answer]") {
   json answer = GoodAnswer();
   answer["p_minor_speedup"] = 0.3;
   const ParsedAnswer parsed = Parse(answer);
@@ -44,7 +43,7 @@ TEST_CASE("Probabilities that do not sum to one are scaled, and said to be",
   CHECK(parsed.forecast.bin_probabilities[4] == Approx(0.375));
 }
 
-TEST_CASE("A bin named against the probabilities is flagged", "[forecaster][answer]") {
+TEST_CASE("A named bin that contradicts the probabilities is flagged", "[forecaster][answer]") {
   json answer = GoodAnswer();
   answer["predicted_bin"] = 6;
   const ParsedAnswer parsed = Parse(answer);
@@ -59,7 +58,7 @@ TEST_CASE("Declining is neither a forecast nor an error", "[forecaster][answer]"
   CHECK(parsed.forecast.rationale == "cannot tell");
 }
 
-TEST_CASE("Anything else is unparsable, with the reason", "[forecaster][answer]") {
+TEST_CASE("Any other answer is unparsable and has a reason", "[forecaster][answer]") {
   const auto error = [](const std::string& text) {
     const ParsedAnswer answer = ParseAnswer(BinScheme::Default(), text);
     CHECK(answer.status == ParseStatus::kUnparsable);
@@ -90,7 +89,7 @@ TEST_CASE("Anything else is unparsable, with the reason", "[forecaster][answer]"
   CHECK(error(with("p_fast", 0)) == "'p_fast' is not a known key");
 }
 
-TEST_CASE("A key given twice is an error", "[forecaster][answer]") {
+TEST_CASE("A duplicate key is an error", "[forecaster][answer]") {
   std::string text = GoodAnswer().dump();
   text.insert(1, "\"p_high_speedup\": 0.4, ");
   const ParsedAnswer answer = ParseAnswer(BinScheme::Default(), text);
@@ -98,7 +97,7 @@ TEST_CASE("A key given twice is an error", "[forecaster][answer]") {
   CHECK(answer.error == "'p_high_speedup' is given twice");
 }
 
-TEST_CASE("Sums beyond belief are unparsable", "[forecaster][answer]") {
+TEST_CASE("Implausible sums are unparsable", "[forecaster][answer]") {
   json low = GoodAnswer();
   low["p_minor_speedup"] = 0;
   low["p_significant_speedup"] = 0;
@@ -108,13 +107,13 @@ TEST_CASE("Sums beyond belief are unparsable", "[forecaster][answer]") {
   CHECK(Parse(high).status == ParseStatus::kUnparsable);
 }
 
-TEST_CASE("An answer of unreasonable length is refused", "[forecaster][answer]") {
+TEST_CASE("An overlong answer is refused", "[forecaster][answer]") {
   json answer = GoodAnswer();
   answer["reasoning"] = std::string(kMaxAnswerBytes, 'x');
   CHECK(Parse(answer).status == ParseStatus::kUnparsable);
 }
 
-TEST_CASE("The probability of failure is read where it is given", "[forecaster][answer]") {
+TEST_CASE("The probability of failure is read when given", "[forecaster][answer]") {
   json answer = GoodAnswer();
   CHECK_FALSE(Parse(answer).has_failure_probability);
   answer["p_failure"] = 0.25;
@@ -168,7 +167,7 @@ TEST_CASE("An answer is read from the tool call and from the text", "[forecaster
   check(ReadText("<think>{\"p_high_speedup\": 1}</think>\n" + text));
   check(ReadText("{\"name\": \"submit_kernel_runtime_estimate\", \"arguments\": " + text + "}"));
   check(ReadText("{\"name\": \"submit_kernel_runtime_estimate\", \"parameters\": " + text + "}"));
-  // The call is unusable, the text is not.
+  // The call is unusable but the text is usable.
   check(ReadCalls({{"submit", "{}"}}, text));
   check(ReadCalls({{std::string(kSubmitToolName), "{\"p_high"}}, text));
 }
@@ -177,12 +176,12 @@ TEST_CASE("A brace in a string does not end an object", "[forecaster][answer]") 
   json answer = GoodAnswer();
   answer["reasoning"] = "it says \"{\" and } and {\"p_high_speedup\": 1}";
   const ParsedAnswer parsed = ReadText("So: " + answer.dump());
-  // What looks like an answer within a string has its quotes escaped and so is none.
+  // An answer inside a string has its quotes escaped, so it is not parsed as one.
   REQUIRE(parsed.status == ParseStatus::kOk);
   CHECK(parsed.forecast.predicted_bin == 5);
 }
 
-TEST_CASE("What can only mean one number is that number", "[forecaster][answer]") {
+TEST_CASE("Unambiguous numbers are accepted in any notation", "[forecaster][answer]") {
   const ParsedAnswer parsed = ReadText(
       R"({"p_minor_speedup": "0.6", "p_high_speedup": " 2e-1 ", "p_extreme_speedup": null,
           "predicted_bin": "6", "confidence": "high", "p_failure": "0.1"})");
@@ -204,7 +203,7 @@ TEST_CASE("Failure may be one of the outcomes that sum to one", "[forecaster][an
   CHECK(joint.forecast.failure_probability == Approx(0.7));
   CHECK(joint.forecast.raw_probability_sum == Approx(1));
   CHECK(joint.forecast.bin_probabilities[4] == Approx(2.0 / 3));
-  // By themselves, they are not touched.
+  // Alone, they are not changed.
   const ParsedAnswer apart = ReadText(R"({"p_failure": 0.3, "p_high_speedup": 0.9})");
   REQUIRE(apart.status == ParseStatus::kRenormalized);
   CHECK(apart.forecast.raw_probability_sum == Approx(0.9));
@@ -229,7 +228,7 @@ TEST_CASE("A predicted bin may be missing, named, or wrong", "[forecaster][answe
   CHECK(mismatch(", \"predicted_bin\": [7]"));
 }
 
-TEST_CASE("Declining is read in every form", "[forecaster][answer]") {
+TEST_CASE("Declining is recognised in every form", "[forecaster][answer]") {
   const auto reason = [](const ParsedAnswer& answer) {
     INFO(answer.error);
     REQUIRE(answer.status == ParseStatus::kDeferred);
@@ -244,7 +243,7 @@ TEST_CASE("Declining is read in every form", "[forecaster][answer]") {
   CHECK(reason(ReadText(R"({"name": "defer_to_real_evaluator", "arguments": {}})")).empty());
   CHECK(reason(ReadText("First: " + GoodAnswer().dump() + " No: {\"reason\": \"atomics\"}")) ==
         "atomics");
-  // A reason within an answer is no deferral.
+  // A reason within an answer is not a deferral.
   json answer = GoodAnswer();
   answer["notes"] = {{"reason", "fewer passes"}};
   CHECK(ReadText(answer.dump()).status == ParseStatus::kOk);
@@ -252,7 +251,7 @@ TEST_CASE("Declining is read in every form", "[forecaster][answer]") {
   CHECK(ReadText(answer.dump()).status == ParseStatus::kOk);
 }
 
-TEST_CASE("What is wrong with a reply has a name", "[forecaster][answer]") {
+TEST_CASE("Each fault of a reply has a name", "[forecaster][answer]") {
   const auto fault = [](const ParsedAnswer& answer) {
     CHECK(answer.status == ParseStatus::kUnparsable);
     CHECK_FALSE(answer.error.empty());
@@ -282,7 +281,7 @@ TEST_CASE("What is wrong with a reply has a name", "[forecaster][answer]") {
   CHECK(fault(ReadCalls({Submit(GoodAnswer()), Defer(R"({"reason": "x"})")})) ==
         AnswerFault::kBothTools);
   CHECK(fault(ReadCalls({Submit(GoodAnswer()), Submit(low)})) == AnswerFault::kBothTools);
-  // Two calls are not settled by what is said besides.
+  // Text does not resolve two contradictory calls.
   CHECK(fault(ReadCalls({Submit(GoodAnswer()), Submit(low)}, GoodAnswer().dump())) ==
         AnswerFault::kBothTools);
 }
@@ -299,7 +298,7 @@ TEST_CASE("The reasoning channel gives the rationale, never the answer", "[forec
   CHECK(parsed.forecast.rationale.size() <= kMaxRationaleBytes);
 }
 
-TEST_CASE("Hostile text is read in bounded time", "[forecaster][answer]") {
+TEST_CASE("Hostile text is parsed in bounded time", "[forecaster][answer]") {
   CHECK(ReadText(std::string(kMaxAnswerBytes, '{')).status == ParseStatus::kUnparsable);
   CHECK(ReadText(std::string(kMaxAnswerBytes, '[')).status == ParseStatus::kUnparsable);
   std::string nested;
@@ -307,8 +306,8 @@ TEST_CASE("Hostile text is read in bounded time", "[forecaster][answer]") {
   CHECK(ReadText(nested).status == ParseStatus::kUnparsable);
 }
 
-TEST_CASE("Whatever is read as a forecast is a valid one", "[forecaster][answer]") {
-  // Random probabilities, in random spelling.
+TEST_CASE("Every parsed forecast is valid", "[forecaster][answer]") {
+  // Random probabilities in random notation.
   uint64_t state = 1;
   const auto draw = [&state] {
     state = state * 6364136223846793005u + 1442695040888963407u;

@@ -8,7 +8,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Always says the same, and counts what reaches it.
+// Always gives the same forecast, and counts its calls.
 class FakeBackend final : public Backend {
  public:
   std::string_view name() const override { return "llm"; }
@@ -33,9 +33,11 @@ class FakeBackend final : public Backend {
   size_t observed = 0;
 };
 
-ForecastResult Ask(Backend& backend, const std::shared_ptr<const ProblemContext>& problem) {
+ForecastResult Ask(Backend& backend, const std::shared_ptr<const ProblemContext>& problem,
+                   const std::string& device_model = "A100") {
   ForecastInput input;
   input.problem = problem;
+  input.device_model = device_model;
   input.candidate.target = "cpu";
   ForecastResult answer;
   backend.Forecast(std::move(input), {}, [&](ForecastResult result) { answer = result; });
@@ -47,13 +49,13 @@ ObservedLabel Observed(const std::shared_ptr<const ProblemContext>& problem,
   ObservedLabel observed;
   observed.problem = problem;
   observed.label.candidate.target = "cpu";
+  observed.label.device_model = "A100";
   observed.label.truth = Ratio{speedup, speedup, speedup, 0.95};
   observed.label.forecast = std::move(forecast);
   return observed;
 }
 
-TEST_CASE("A backend that is too sure is calibrated by its labels, others' are none of its own",
-          "[calibration]") {
+TEST_CASE("An overconfident backend is calibrated by its own labels only", "[calibration]") {
   const PlantedProblem planted;
   const std::shared_ptr<const ProblemContext>& problem = planted.context();
   FakeBackend inner;
@@ -62,7 +64,7 @@ TEST_CASE("A backend that is too sure is calibrated by its labels, others' are n
   CHECK(backend.Describe().version == "v");
   backend.Prepare(problem);
   CHECK(inner.prepared == 1);
-  // Half of what is said to be in bin 5 is in bin 4.
+  // Half of the candidates forecast in bin 5 are in bin 4.
   for (int i = 0; i < 200; ++i) {
     auto forecast = std::get<Forecast>(Ask(backend, problem));
     backend.Observe({Observed(problem, forecast, i % 2 == 0 ? 1.2 : 0.8)});
@@ -83,8 +85,7 @@ TEST_CASE("A backend that is too sure is calibrated by its labels, others' are n
   CHECK(std::holds_alternative<Abstention>(Ask(backend, problem)));
 }
 
-TEST_CASE("Forecasts that no longer come true raise an alarm, told of once and not when replayed",
-          "[calibration]") {
+TEST_CASE("Drifting forecasts raise one alarm, and none on replay", "[calibration]") {
   const PlantedProblem planted;
   const std::shared_ptr<const ProblemContext>& problem = planted.context();
   const bool replayed = GENERATE(false, true);
@@ -103,7 +104,37 @@ TEST_CASE("Forecasts that no longer come true raise an alarm, told of once and n
   CHECK(told == (replayed ? 0 : 1));
 }
 
-TEST_CASE("It learns from a pool's forecasts of which it was a component", "[calibration]") {
+TEST_CASE("Each device model has its own map, also after a restart", "[calibration][devices]") {
+  const PlantedProblem planted;
+  const std::shared_ptr<const ProblemContext>& problem = planted.context();
+  FakeBackend inner;
+  CalibratedBackend backend(&inner);
+  std::vector<ObservedLabel> stored;
+  // Candidates forecast in bin 5 are there on one device, and half of them are in bin 4 on another.
+  for (int i = 0; i < 200; ++i) {
+    for (const std::string model : {"A100", "L40S"}) {
+      const double speedup = model == "L40S" && i % 2 == 0 ? 0.8 : 1.2;
+      stored.push_back(
+          Observed(problem, std::get<Forecast>(Ask(backend, problem, model)), speedup));
+      stored.back().label.device_model = model;
+      backend.Observe({stored.back()});
+    }
+  }
+  CalibratedBackend restarted(&inner);
+  for (ObservedLabel& label : stored) label.replayed = true;
+  restarted.Observe(stored);
+  for (Backend* const of : {static_cast<Backend*>(&backend), static_cast<Backend*>(&restarted)}) {
+    const auto probability = [&](const std::string& model) {
+      return std::get<Forecast>(Ask(*of, problem, model)).bin_probabilities[4];
+    };
+    CHECK(probability("A100") > 0.9);
+    CHECK(probability("L40S") == Approx(0.5).margin(0.08));
+    // Nothing is known of a third device.
+    CHECK(probability("H100") == Approx(0.86));
+  }
+}
+
+TEST_CASE("A backend learns from pool forecasts that it contributed to", "[calibration]") {
   const PlantedProblem planted;
   const std::shared_ptr<const ProblemContext>& problem = planted.context();
   FakeBackend inner;

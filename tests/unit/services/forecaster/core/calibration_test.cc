@@ -9,7 +9,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Truths with deviation `ratio` times what was predicted.
+// Truths whose deviation is `ratio` times the predicted one.
 std::vector<PrequentialRecord> Records(int count, double ratio, uint64_t seed = 1) {
   std::vector<PrequentialRecord> records;
   for (int i = 0; i < count; ++i) {
@@ -20,19 +20,19 @@ std::vector<PrequentialRecord> Records(int count, double ratio, uint64_t seed = 
   return records;
 }
 
-TEST_CASE("Nothing recorded leaves the scale alone", "[forecaster][calibration]") {
+TEST_CASE("Without records the scale is unchanged", "[forecaster][calibration]") {
   CHECK(FitScale({}).multiplier == 1);
   CHECK(FitScale({}, {1.7, 3}).multiplier == 1.7);
 }
 
-TEST_CASE("The factor between prediction and truth is found", "[forecaster][calibration]") {
+TEST_CASE("The factor between prediction and truth is estimated", "[forecaster][calibration]") {
   for (const double ratio : {0.6, 1.0, 1.8}) {
     CAPTURE(ratio);
     CHECK(FitScale(Records(2000, ratio)).multiplier == Approx(ratio).epsilon(0.08));
   }
 }
 
-TEST_CASE("After scaling the intervals cover what they say", "[forecaster][calibration]") {
+TEST_CASE("After scaling the intervals have their stated coverage", "[forecaster][calibration]") {
   const std::vector<PrequentialRecord> seen = Records(400, 1.6, 2);
   const double multiplier = FitScale(seen).multiplier;
   int covered = 0;
@@ -45,21 +45,21 @@ TEST_CASE("After scaling the intervals cover what they say", "[forecaster][calib
   CHECK(covered / 1000.0 == Approx(0.8).margin(0.04));
 }
 
-TEST_CASE("Few records move the factor little", "[forecaster][calibration]") {
+TEST_CASE("Few records change the factor little", "[forecaster][calibration]") {
   const double few = FitScale(Records(4, 2.5)).multiplier;
   const double many = FitScale(Records(400, 2.5)).multiplier;
   CHECK(few < 1.8);
   CHECK(many > 2.2);
 }
 
-TEST_CASE("The factor stays within bounds whatever is recorded", "[forecaster][calibration]") {
+TEST_CASE("The factor stays within bounds for any records", "[forecaster][calibration]") {
   CHECK(FitScale(Records(500, 100)).multiplier <= 3);
   CHECK(FitScale(Records(500, 0.001)).multiplier >= 0.5);
 }
 
-TEST_CASE("A record that stands for many counts for many", "[forecaster][calibration]") {
-  // Half of the records are far off but were measured for certain; the other half stand for ten
-  // each.
+TEST_CASE("A record that represents many is weighted accordingly", "[forecaster][calibration]") {
+  // Half of the records are far off but were certain to be measured; each of the other half
+  // represents ten.
   std::vector<PrequentialRecord> records = Records(200, 3.0, 4);
   std::vector<PrequentialRecord> audited = Records(200, 1.0, 5);
   for (PrequentialRecord& record : audited) record.weight = 10;
@@ -72,7 +72,7 @@ TEST_CASE("A record that stands for many counts for many", "[forecaster][calibra
   CHECK(FitScale(records).multiplier < FitScale(unweighted).multiplier - 0.2);
 }
 
-TEST_CASE("The version says what the factor rests on", "[forecaster][calibration]") {
+TEST_CASE("The version states what the factor rests on", "[forecaster][calibration]") {
   CHECK(ScaleCalibration{1.18, 23}.version() == "scale/1;records=23;multiplier=1.180");
 }
 

@@ -24,7 +24,7 @@ TEST_CASE("The cpu features are each fact, its difference and the work", "[forec
   CHECK(names.size() == schema->names().size());
 }
 
-TEST_CASE("The cuda features tell of launches as well", "[forecaster][features][cuda]") {
+TEST_CASE("The cuda features include launches", "[forecaster][features][cuda]") {
   const FeatureSchema* schema = FeatureSchema::ForFacts(kCudaPtxSchemaId);
   REQUIRE(schema != nullptr);
   CHECK(schema->id() == "embedded-cuda/1");
@@ -75,7 +75,7 @@ TEST_CASE("Features have their worked values", "[forecaster][features]") {
   CHECK(row[2 * schema->facts()] == 19);
 }
 
-TEST_CASE("The scaled logarithm is odd and grows", "[forecaster][features]") {
+TEST_CASE("The scaled logarithm is odd and increasing", "[forecaster][features]") {
   CHECK(SignedLog1p(0) == 0);
   CHECK(SignedLog1p(std::exp(1.0) - 1) == Approx(1));
   CHECK(SignedLog1p(-7.5) == -SignedLog1p(7.5));

@@ -32,7 +32,7 @@ TEST_CASE("A pool of two is their weighted mean", "[forecaster][pool]") {
   CHECK(pooled->stddev_log2_speedup == Approx(std::sqrt(0.359375 - 0.0625 * 0.0625)));
 }
 
-TEST_CASE("Bins count by how sure each is that the candidate is correct", "[forecaster][pool]") {
+TEST_CASE("Bins are weighted by each forecast's probability of correctness", "[forecaster][pool]") {
   const Forecast a = Of({1, 0, 0, 0, 0, 0, 0, 0}, 0.8);
   const Forecast b = Of({0, 0, 0, 0, 0, 0, 0, 1}, 0.2);
   const auto pooled = LinearPool(std::vector<WeightedForecast>{{&a, 1}, {&b, 1}});
@@ -43,7 +43,7 @@ TEST_CASE("Bins count by how sure each is that the candidate is correct", "[fore
   CHECK(pooled->bin_probabilities[7] == Approx(0.8));
 }
 
-TEST_CASE("What is certain of failure still has bins", "[forecaster][pool]") {
+TEST_CASE("A forecast certain of failure still has bins", "[forecaster][pool]") {
   const Forecast a = Of({1, 0, 0, 0, 0, 0, 0, 0}, 1);
   const Forecast b = Of({0, 0, 0, 0, 0, 0, 0, 1}, 1);
   const auto pooled = LinearPool(std::vector<WeightedForecast>{{&a, 1}, {&b, 3}});
@@ -53,7 +53,7 @@ TEST_CASE("What is certain of failure still has bins", "[forecaster][pool]") {
   CHECK(ValidateForecast(*pooled).ok());
 }
 
-TEST_CASE("Usage is added up, health signals are kept, names are the first's",
+TEST_CASE("Usage is summed, health signals are kept, and names are the first's",
           "[forecaster][pool]") {
   Forecast a = Of({0, 0, 0, 1, 0, 0, 0, 0});
   a.token_usage = {100, 60, 20, 0.5};
@@ -77,7 +77,7 @@ TEST_CASE("Usage is added up, health signals are kept, names are the first's",
   CHECK(pooled->rationale == "first");
 }
 
-TEST_CASE("A pool of valid forecasts is valid, whatever the weights", "[forecaster][pool]") {
+TEST_CASE("A pool of valid forecasts is valid for any weights", "[forecaster][pool]") {
   uint64_t state = 7;
   const auto draw = [&state] {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -111,7 +111,7 @@ TEST_CASE("A pool of valid forecasts is valid, whatever the weights", "[forecast
   }
 }
 
-TEST_CASE("What cannot be pooled is refused", "[forecaster][pool]") {
+TEST_CASE("Forecasts that cannot be pooled are refused", "[forecaster][pool]") {
   const Forecast a = Of({0, 0, 0, 1, 0, 0, 0, 0});
   Forecast b = a;
   b.bin_scheme_id = std::string(BinScheme::kPaperFormulaId);

@@ -21,7 +21,7 @@ TEST_CASE("A complete label is valid, with or without facts", "[forecaster][labe
   CHECK(ValidateLabel(bare).ok());
 }
 
-TEST_CASE("A malformed label is refused by the name of its field", "[forecaster][label]") {
+TEST_CASE("A malformed label is refused with its field", "[forecaster][label]") {
   const PlantedProblem problem;
   const auto message = [&](auto&& spoil) {
     Label label = problem.MakeLabel(0);
@@ -46,7 +46,7 @@ TEST_CASE("A malformed label is refused by the name of its field", "[forecaster]
   CHECK_THAT(message([](Label& l) { l.propensity = 1.5; }), StartsWith("propensity:"));
 }
 
-TEST_CASE("Outcomes have the names of metrics", "[forecaster][label]") {
+TEST_CASE("Outcomes use the names of the metrics", "[forecaster][label]") {
   CHECK(OutcomeName(Truth(Ratio{2, 1.9, 2.1, 0.95})) == "ok");
   CHECK(OutcomeName(Truth(FailureKind::kWrongResult)) == "wrong_result");
   CHECK(OutcomeName(Truth(FailureKind::kTimeout)) == "timeout");

@@ -10,8 +10,8 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Truths are drawn from p; what is said is p to the power of `sharpness`, as a model might that is
-// too sure (above 1) or too timid.
+// Truths are drawn from p; the forecast is p to the power of `sharpness`, like an overconfident
+// (above 1) or underconfident model.
 class Source {
  public:
   explicit Source(double sharpness, uint64_t seed = 1) : sharpness_(sharpness), random_(seed) {}
@@ -60,7 +60,7 @@ Outcome Follow(OnlineCalibrator& calibrator, Source& source, int count, int scor
   return {*ScoreForecasts(raw), *ScoreForecasts(calibrated)};
 }
 
-TEST_CASE("A forecaster that is too sure is calibrated from what it learns", "[calibration]") {
+TEST_CASE("An overconfident forecaster is calibrated from its labels", "[calibration]") {
   OnlineCalibrator calibrator;
   Source source(2.5);
   const Outcome outcome = Follow(calibrator, source, 800, 500);
@@ -75,7 +75,28 @@ TEST_CASE("A forecaster that is too sure is calibrated from what it learns", "[c
   CHECK(ValidateForecast(forecast).ok());
 }
 
-TEST_CASE("A forecaster that is right about itself is left alone", "[calibration]") {
+TEST_CASE("Calibration keeps what a forecast knows of its open bins", "[calibration]") {
+  OnlineCalibrator calibrator;
+  Source source(2.5);
+  Follow(calibrator, source, 800, 500);
+  // Two kernels certainly faster than 4x: 7x and 14x.
+  Forecast slower, faster;
+  slower.bin_probabilities = {0, 0, 0, 0, 0, 0, 0.02, 0.98};
+  slower.predicted_bin = 8;
+  slower.stddev_log2_speedup = 0.2;
+  faster = slower;
+  slower.expected_log2_speedup = std::log2(7);
+  faster.expected_log2_speedup = std::log2(14);
+  calibrator.Apply("cuda", slower);
+  calibrator.Apply("cuda", faster);
+  CHECK_THAT(faster.calibrator_version, Catch::StartsWith("vector/1;"));
+  CHECK(faster.expected_log2_speedup - slower.expected_log2_speedup == Approx(1));
+  // The map leaves 0.79 in the open bin and a deviation of 0.54 octaves: 0.79 * 0.78, 0.79 * 0.16.
+  CHECK(WinProbability(faster, 9).value() == Approx(0.616).margin(0.02));
+  CHECK(WinProbability(slower, 9).value() == Approx(0.129).margin(0.02));
+}
+
+TEST_CASE("A calibrated forecaster is left unchanged", "[calibration]") {
   OnlineCalibrator calibrator;
   Source source(1);
   const Outcome outcome = Follow(calibrator, source, 600, 600);
@@ -84,7 +105,7 @@ TEST_CASE("A forecaster that is right about itself is left alone", "[calibration
         outcome.raw.expected_calibration_error + 0.01);
 }
 
-TEST_CASE("Before there are records nothing is changed, and the version says so", "[calibration]") {
+TEST_CASE("Without records nothing changes, and the version says so", "[calibration]") {
   OnlineCalibrator calibrator;
   Source source(3);
   for (int i = 0; i < 20; ++i) {
@@ -121,12 +142,12 @@ TEST_CASE("A new target starts from what the others have in common", "[calibrati
   CHECK(gain > 1);
 }
 
-TEST_CASE("Forecasts that drift raise an alarm, and are learnt anew", "[calibration]") {
+TEST_CASE("Drifting forecasts raise an alarm and are relearnt", "[calibration]") {
   OnlineCalibrator calibrator;
   Source source(2.5);
   Follow(calibrator, source, 500, 1);
   CHECK(calibrator.alarms() == 0);
-  // From now on every answer is sure, and wrong.
+  // From here every answer is certain and wrong.
   std::mt19937_64 random(3);
   const auto next = [&] {
     Forecast forecast;
@@ -142,13 +163,13 @@ TEST_CASE("Forecasts that drift raise an alarm, and are learnt anew", "[calibrat
   while (calibrator.alarms() == 0 && steps++ < 60) learn(next());
   CHECK(steps <= 40);
   CHECK(next().calibrator_version == "none");
-  // What they are worth now is learnt in turn.
+  // Then the new calibration is learnt.
   for (int i = 0; i < 150; ++i) learn(next());
   CHECK(next().bin_probabilities[0] < 0.1);
   CHECK(calibrator.alarms() == 1);
 }
 
-TEST_CASE("Forecasts that stay as they are raise no alarm", "[calibration]") {
+TEST_CASE("Stable forecasts raise no alarm", "[calibration]") {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     OnlineCalibrator calibrator;
     Source source(2.5, seed);
@@ -157,9 +178,8 @@ TEST_CASE("Forecasts that stay as they are raise no alarm", "[calibration]") {
   }
 }
 
-TEST_CASE("Reading the labels again gives the same maps, calibrated forecasts and all",
-          "[calibration]") {
-  // What is kept is what was said, calibrated where it was.
+TEST_CASE("Replaying the labels gives the same maps and calibrated forecasts", "[calibration]") {
+  // Records keep the forecasts as given, calibrated where they were.
   OnlineCalibrator live;
   Source source(2.5);
   std::vector<std::pair<Forecast, int>> kept;
@@ -187,8 +207,8 @@ TEST_CASE("Reading the labels again gives the same maps, calibrated forecasts an
   CHECK(a.bin_probabilities == b.bin_probabilities);
 }
 
-TEST_CASE("Audits count for what they stand for", "[calibration]") {
-  // Sure forecasts are mostly pruned, and wrong; the few that are audited stand for all.
+TEST_CASE("Audits are weighted by what they represent", "[calibration]") {
+  // Confident forecasts are mostly pruned, and wrong; the few audited ones represent all.
   const auto fitted = [](double weight) {
     OnlineCalibrator calibrator;
     std::mt19937_64 random(7);
@@ -206,11 +226,11 @@ TEST_CASE("Audits count for what they stand for", "[calibration]") {
   };
   CHECK(fitted(1) == Approx(0.2).margin(0.04));
   CHECK(fitted(4) == Approx(0.5).margin(0.06));
-  // No single label decides.
+  // No single label dominates.
   CHECK(fitted(1000) == Approx(fitted(5)));
 }
 
-TEST_CASE("What cannot be learnt from is told", "[calibration]") {
+TEST_CASE("Labels that cannot be learnt from are reported", "[calibration]") {
   OnlineCalibrator calibrator;
   Forecast forecast;
   CHECK_FALSE(calibrator.Learn("cuda", forecast, 1, 1));
@@ -218,7 +238,7 @@ TEST_CASE("What cannot be learnt from is told", "[calibration]") {
   CHECK_FALSE(calibrator.Learn("cuda", forecast, 9, 1));
   forecast.calibrator_version = "vector/1;records=1;id=00000000";
   CHECK_FALSE(calibrator.Learn("cuda", forecast, 1, 1));
-  // What another calibrator did stays.
+  // Another calibrator's work is kept.
   forecast.calibrator_version = "scale/1;records=23;multiplier=1.180";
   CHECK(calibrator.Learn("cuda", forecast, 1, 1));
   CHECK(calibrator.records() == 1);

@@ -6,7 +6,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-TEST_CASE("Quantiles of Student's t are those of the tables", "[forecaster][predictive]") {
+TEST_CASE("Student-t quantiles match the tables", "[forecaster][predictive]") {
   CHECK(StudentTQuantile(0.975, 10) == Approx(2.228139).epsilon(1e-5));
   CHECK(StudentTQuantile(0.95, 3) == Approx(2.353363).epsilon(1e-5));
   CHECK(StudentTQuantile(0.75, 1) == Approx(1.0).epsilon(1e-5));
@@ -14,7 +14,7 @@ TEST_CASE("Quantiles of Student's t are those of the tables", "[forecaster][pred
   CHECK(StudentTQuantile(0.025, 10) == Approx(-2.228139).epsilon(1e-5));
 }
 
-TEST_CASE("The distribution function undoes the quantile", "[forecaster][predictive]") {
+TEST_CASE("The distribution function inverts the quantile", "[forecaster][predictive]") {
   for (const double dof : {1.0, 3.0, 8.0, 40.0, 500.0}) {
     for (const double p : {0.001, 0.2, 0.5, 0.9, 0.9999}) {
       CAPTURE(dof, p);

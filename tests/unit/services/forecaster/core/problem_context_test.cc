@@ -24,7 +24,8 @@ TEST_CASE("The work is that of the largest bench shape", "[forecaster][problem_c
   CHECK(work[7] == 2);
 }
 
-TEST_CASE("A problem without figures leaves them missing", "[forecaster][problem_context]") {
+TEST_CASE("A problem without work figures has missing work features",
+          "[forecaster][problem_context]") {
   Problem problem = PlantedProblem().context()->problem;
   problem.flops.reset();
   const ProblemContext context(problem);
@@ -34,7 +35,7 @@ TEST_CASE("A problem without figures leaves them missing", "[forecaster][problem
   CHECK(work[1] == 20);
 }
 
-// The planted problem with a device CUDA target that is timed at a shape of its own.
+// The planted problem with a device CUDA target that has its own bench shape.
 ProblemContext DeviceContext() {
   Problem problem = PlantedProblem().context()->problem;
   ProblemTarget& target = problem.targets["cuda"];
@@ -100,7 +101,8 @@ TEST_CASE("Launch features have their worked values", "[forecaster][problem_cont
   CHECK(features[2] == Approx(std::log2(1 + 32 + 128 * 3 * largest)));
 }
 
-TEST_CASE("What has no geometry has no launch features", "[forecaster][problem_context][cuda]") {
+TEST_CASE("Candidates without geometry have no launch features",
+          "[forecaster][problem_context][cuda]") {
   const ProblemContext context = DeviceContext();
   const auto all_missing = [&](const Candidate& candidate) {
     const std::vector<float> features = context.LaunchFeatures(candidate);
@@ -132,7 +134,7 @@ TEST_CASE("A target without a space has no columns", "[forecaster][problem_conte
   CHECK(problem.context()->EncoderFor("h100").columns() == 0);
 }
 
-TEST_CASE("The reference's id is known per target", "[forecaster][problem_context]") {
+TEST_CASE("The reference's id is known for each target", "[forecaster][problem_context]") {
   const PlantedProblem problem;
   const auto found = problem.context()->reference_ids.find("cpu");
   REQUIRE(found != problem.context()->reference_ids.end());

@@ -29,7 +29,7 @@ Scores MustScore(const std::vector<ScoreItem>& items, RewardKind reward = Reward
   return *scores;
 }
 
-TEST_CASE("A certain hit has the whole reward", "[forecaster][scorer]") {
+TEST_CASE("A certain hit gets the full reward", "[forecaster][scorer]") {
   const Scores scores = MustScore({{"a", "g", std::string(kAnswer), Speedup{1.2}}});
   REQUIRE(scores.items.size() == 1);
   CHECK(scores.items[0].reward == Approx(2));
@@ -39,7 +39,7 @@ TEST_CASE("A certain hit has the whole reward", "[forecaster][scorer]") {
   CHECK(scores.metrics.accuracy == 1);
 }
 
-TEST_CASE("Scores are those of the rules", "[forecaster][scorer]") {
+TEST_CASE("Scores match the scoring rules", "[forecaster][scorer]") {
   const Forecast forecast = InBin(5, 0.65);
   const Scores scores = MustScore({{"a", "", forecast, TrueBin{6}}}, RewardKind::kHitCrps);
   const ItemScore& item = scores.items[0];
@@ -58,7 +58,7 @@ TEST_CASE("An unparsable answer has no reward and counts as uniform", "[forecast
   CHECK(scores.metrics.unparsable == 1);
 }
 
-TEST_CASE("A deferral has no reward and is no part of the metrics", "[forecaster][scorer]") {
+TEST_CASE("A deferral has no reward and is excluded from the metrics", "[forecaster][scorer]") {
   const Scores scores = MustScore({{"a", "", std::string(R"({"reason": "unsure"})"), TrueBin{4}},
                                    {"b", "", InBin(4, 0.9), TrueBin{4}}});
   CHECK(scores.items[0].reward == 0);
@@ -80,8 +80,7 @@ TEST_CASE("A failure is scored on its own probability", "[forecaster][scorer]") 
   CHECK(scores.metrics.items == 0);
 }
 
-TEST_CASE("A raw answer that gives the probability of failure is scored on it",
-          "[forecaster][scorer]") {
+TEST_CASE("A raw answer with a failure probability is scored on it", "[forecaster][scorer]") {
   std::string answer = kAnswer;
   answer.insert(1, R"("p_failure":0.8,)");
   const Scores scores = MustScore({{"a", "", answer, FailureKind::kCrash}});
@@ -113,7 +112,7 @@ TEST_CASE("Latency is averaged over forecasts", "[forecaster][scorer]") {
   CHECK(scores.mean_latency_ns == 2000);
 }
 
-TEST_CASE("A malformed item is named", "[forecaster][scorer]") {
+TEST_CASE("A malformed item is reported", "[forecaster][scorer]") {
   const auto message = [](ScoreItem item) {
     const absl::StatusOr<Scores> scores =
         Score(BinScheme::Default(), RewardKind::kHit,
@@ -133,7 +132,7 @@ TEST_CASE("A malformed item is named", "[forecaster][scorer]") {
   CHECK_THAT(message({"x", "", broken, TrueBin{4}}), StartsWith("items[1].forecast"));
 }
 
-TEST_CASE("Nothing to score gives empty scores", "[forecaster][scorer]") {
+TEST_CASE("Scoring nothing gives empty scores", "[forecaster][scorer]") {
   const Scores scores = MustScore({});
   CHECK(scores.items.empty());
   CHECK(scores.groups.empty());

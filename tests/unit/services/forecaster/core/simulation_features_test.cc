@@ -46,8 +46,9 @@ float Of(const std::vector<float>& features, std::string_view name) {
   return features[static_cast<size_t>(at - names.begin())];
 }
 
-TEST_CASE("Features of a simulation have their worked values", "[forecaster][simulation]") {
-  const std::vector<float> one = SimulationFeatures(Facts({{Launch(4096, 3072, 2.5)}}));
+TEST_CASE("Simulation features have their worked values", "[forecaster][simulation]") {
+  const std::vector<float> one =
+      SimulationFeatures(Facts({{Launch(4096, 3072, 2.5)}}), "NVIDIA H200");
   REQUIRE(one.size() == SimulationFeatureNames().size());
   CHECK(one[kSimulatedTimeFeature] == 12);
   CHECK(Of(one, "dram_ns") == Approx(std::log2(0.75 + 0.05)));
@@ -62,22 +63,23 @@ TEST_CASE("Features of a simulation have their worked values", "[forecaster][sim
   CHECK(Of(one, "instructions") == 10);
 }
 
-TEST_CASE("Launches add up and shapes are averaged", "[forecaster][simulation]") {
+TEST_CASE("Launches are summed and shapes are averaged", "[forecaster][simulation]") {
   LaunchSimulation second = Launch(1024, 0, 1);
   second.values[FactAt("load_efficiency")] = 1;
-  const std::vector<float> two = SimulationFeatures(Facts({{Launch(3072, 1024, 1), second}}));
+  const std::vector<float> two =
+      SimulationFeatures(Facts({{Launch(3072, 1024, 1), second}}), "NVIDIA H200");
   CHECK(two[kSimulatedTimeFeature] == 12);
   CHECK(Of(two, "dram_ns") == Approx(std::log2(0.25 + 0.05)));
-  CHECK(Of(two, "load_efficiency") == 0.625);  // by the time that each takes
+  CHECK(Of(two, "load_efficiency") == 0.625);  // weighted by time
   CHECK(Of(two, "launches") == 1);
   const std::vector<float> shapes =
-      SimulationFeatures(Facts({{Launch(4096, 0, 1)}, {Launch(16384, 0, 1)}}));
+      SimulationFeatures(Facts({{Launch(4096, 0, 1)}, {Launch(16384, 0, 1)}}), "NVIDIA H200");
   CHECK(shapes[kSimulatedTimeFeature] == 13);
 }
 
-TEST_CASE("What was not simulated has no features", "[forecaster][simulation]") {
+TEST_CASE("Candidates without a simulation have no features", "[forecaster][simulation]") {
   const auto none = [](const CompileFacts& facts) {
-    const std::vector<float> features = SimulationFeatures(facts);
+    const std::vector<float> features = SimulationFeatures(facts, "NVIDIA H200");
     return features.size() == SimulationFeatureNames().size() &&
            std::all_of(features.begin(), features.end(), [](float f) { return std::isnan(f); });
   };
@@ -93,9 +95,11 @@ TEST_CASE("What was not simulated has no features", "[forecaster][simulation]") 
   CHECK(none(foreign));
 }
 
-TEST_CASE("A row holds candidate against reference", "[forecaster][simulation]") {
-  const std::vector<float> candidate = SimulationFeatures(Facts({{Launch(1024, 512, 2)}}));
-  const std::vector<float> reference = SimulationFeatures(Facts({{Launch(4096, 512, 1)}}));
+TEST_CASE("A row compares candidate and reference", "[forecaster][simulation]") {
+  const std::vector<float> candidate =
+      SimulationFeatures(Facts({{Launch(1024, 512, 2)}}), "NVIDIA H200");
+  const std::vector<float> reference =
+      SimulationFeatures(Facts({{Launch(4096, 512, 1)}}), "NVIDIA H200");
   const std::vector<float> row = SimulationRow(candidate, reference);
   const auto names = SimulationRowNames();
   REQUIRE(row.size() == names.size());
@@ -112,8 +116,8 @@ TEST_CASE("A row holds candidate against reference", "[forecaster][simulation]")
   CHECK(at("diff.dram_ns") == Approx(std::log2(0.55) - std::log2(0.175)));
   CHECK(at("diff.instructions") == 0);
   CHECK(std::find(names.begin(), names.end(), "sim.instructions") == names.end());
-  CHECK(SimulationRow(candidate, SimulationFeatures(Facts({}))).empty());
-  CHECK(SimulationRow(SimulationFeatures(Facts({})), reference).empty());
+  CHECK(SimulationRow(candidate, SimulationFeatures(Facts({}), "NVIDIA H200")).empty());
+  CHECK(SimulationRow(SimulationFeatures(Facts({}), "NVIDIA H200"), reference).empty());
 }
 
 }  // namespace

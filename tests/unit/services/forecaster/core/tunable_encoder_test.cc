@@ -47,7 +47,7 @@ TEST_CASE("Columns are templates, tunables in order and flags", "[forecaster][en
   CHECK(encoder.kind(9) == Kind::kFlag);
 }
 
-TEST_CASE("A candidate is encoded as worked by hand", "[forecaster][encoder]") {
+TEST_CASE("A candidate's encoding has its worked values", "[forecaster][encoder]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
   const Encoded row(
@@ -63,7 +63,7 @@ TEST_CASE("A candidate is encoded as worked by hand", "[forecaster][encoder]") {
   CHECK(row["flag:-ffast-math"] == 0);
 }
 
-TEST_CASE("Flags are read from the candidate, not from their number", "[forecaster][encoder]") {
+TEST_CASE("Flags are read from the candidate, not from their index", "[forecaster][encoder]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
   CHECK(Encoded(encoder,
@@ -77,7 +77,7 @@ TEST_CASE("Ranges are those of the space", "[forecaster][encoder]") {
   CHECK(encoder.range(0) == 1);
 }
 
-TEST_CASE("What the space does not know is missing", "[forecaster][encoder]") {
+TEST_CASE("Values outside the space are missing", "[forecaster][encoder]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
   const Candidate stranger =

@@ -28,7 +28,7 @@ Data MakeData(size_t count, double noise, uint64_t seed) {
   return data;
 }
 
-TEST_CASE("An ensemble is as wide as its errors on rows it did not see", "[forecaster][ensemble]") {
+TEST_CASE("The ensemble's spread matches its errors on unseen rows", "[forecaster][ensemble]") {
   const Data clean = MakeData(80, 0, 1);
   const Data noisy = MakeData(80, 1.0, 1);
   const absl::StatusOr<BoostedEnsemble> from_clean =
@@ -42,7 +42,7 @@ TEST_CASE("An ensemble is as wide as its errors on rows it did not see", "[forec
   CHECK(from_clean->Predict(row).degrees_of_freedom == 79);
 }
 
-TEST_CASE("Out-of-bag predictions are of members that did not see the row",
+TEST_CASE("Out-of-bag predictions use only members that did not see the row",
           "[forecaster][ensemble]") {
   const Data data = MakeData(40, 0.1, 2);
   const absl::StatusOr<BoostedEnsemble> ensemble =

@@ -62,7 +62,7 @@ TEST_CASE("Flat trees predict what XGBoost predicts", "[forecaster][booster]") {
   }
 }
 
-TEST_CASE("Training follows the labels", "[forecaster][booster]") {
+TEST_CASE("Training fits the labels", "[forecaster][booster]") {
   const Data data = MakeData(300, 6, false, 3);
   const absl::StatusOr<Forest> forest =
       TrainForest(data.rows, data.labels, std::vector<float>(300, 1.0f), {});
@@ -76,7 +76,7 @@ TEST_CASE("Training follows the labels", "[forecaster][booster]") {
   CHECK(error < 0.2 * variance);
 }
 
-TEST_CASE("The same arguments give the same trees", "[forecaster][booster]") {
+TEST_CASE("Training is deterministic", "[forecaster][booster]") {
   const Data data = MakeData(100, 10, false, 5);
   BoosterOptions options;
   options.seed = 3;
@@ -93,7 +93,7 @@ TEST_CASE("The same arguments give the same trees", "[forecaster][booster]") {
   CHECK(differs);
 }
 
-TEST_CASE("Rows without weight do not count", "[forecaster][booster]") {
+TEST_CASE("Rows with zero weight are ignored", "[forecaster][booster]") {
   Data data = MakeData(100, 4, false, 9);
   Data spoilt = data;
   for (size_t i = 0; i < 100; ++i) {

@@ -23,7 +23,7 @@ ForecastInput Input(const PlantedProblem& problem, size_t candidate) {
   return input;
 }
 
-// Feeds labels with rising sequences, as the service does.
+// Feeds labels with increasing sequence numbers, like the service.
 class Feeder {
  public:
   explicit Feeder(EmbeddedBackend& backend) : backend_(backend) {}
@@ -44,7 +44,7 @@ class Feeder {
       if (at_once) continue;
       backend_.Observe(std::move(labels));
       labels.clear();
-      // Each label is taken in before the next one comes.
+      // Each label is learnt before the next one arrives.
       backend_.WaitUntilTrained();
     }
     if (at_once) backend_.Observe(std::move(labels));
@@ -85,7 +85,7 @@ void CheckForecast(const Forecast& forecast) {
   CHECK(forecast.predicted_bin == ArgmaxBin(forecast.bin_probabilities));
 }
 
-TEST_CASE("Before any label forecasts are wide and say so", "[forecaster][embedded]") {
+TEST_CASE("Forecasts are wide before any label and say so", "[forecaster][embedded]") {
   const PlantedProblem problem;
   const EmbeddedBackend backend(QuickOptions());
   const Forecast forecast = backend.ForecastNow(Input(problem, 5));
@@ -98,8 +98,7 @@ TEST_CASE("Before any label forecasts are wide and say so", "[forecaster][embedd
   CHECK(forecast.expected_log2_speedup == 0);
 }
 
-TEST_CASE("Forecasts are simplexes whatever is asked and known",
-          "[forecaster][embedded][property]") {
+TEST_CASE("Forecasts are always simplexes", "[forecaster][embedded][property]") {
   const PlantedProblem problem;
   EmbeddedBackend backend(QuickOptions());
   Feeder feeder(backend);
@@ -120,6 +119,90 @@ TEST_CASE("Forecasts are simplexes whatever is asked and known",
   }
 }
 
+// A problem on two devices that rank kernels almost in reverse.
+struct TwoDevices {
+  explicit TwoDevices(double likeness) : likeness_(likeness) {}
+
+  double Truth(size_t candidate, bool second) const {
+    const double first = problem.Log2Speedup(candidate);
+    return second ? likeness_ * first + 0.7 : first;
+  }
+  void Observe(Feeder& feeder, const std::vector<size_t>& candidates, bool second) const {
+    for (const size_t candidate : candidates) {
+      Label label = problem.MakeLabel(candidate);
+      label.label_id += second ? "/second" : "/first";
+      label.device_model = second ? "Second" : "First";
+      label.truth = Ratio{std::exp2(Truth(candidate, second)), 0, 0, 0.95};
+      feeder.Observe(problem, std::move(label));
+    }
+  }
+  // Rank correlation of the forecasts for a device over all candidates.
+  double Rank(const EmbeddedBackend& backend, bool second) const {
+    std::vector<double> predicted;
+    std::vector<double> truth;
+    for (size_t candidate = 0; candidate < problem.size(); ++candidate) {
+      ForecastInput input = Input(problem, candidate);
+      input.device_model = second ? "Second" : "First";
+      const Forecast forecast = backend.ForecastNow(input);
+      CHECK(forecast.device_model == input.device_model);
+      predicted.push_back(forecast.expected_log2_speedup);
+      truth.push_back(Truth(candidate, second));
+    }
+    return Spearman(predicted, truth);
+  }
+
+  const PlantedProblem problem;
+  const double likeness_;
+};
+
+TEST_CASE("Labels of a device with other ranks do not degrade a device's own forecasts",
+          "[forecaster][embedded][devices]") {
+  const TwoDevices world(-1);
+  const std::vector<size_t> order = world.problem.Shuffled(3);
+  EmbeddedBackend alone(QuickOptions());
+  Feeder alone_feeder(alone);
+  world.Observe(alone_feeder, First(order, 16), true);
+  alone.WaitUntilTrained();
+
+  EmbeddedBackend both(QuickOptions());
+  Feeder both_feeder(both);
+  world.Observe(both_feeder, First(order, 60), false);
+  world.Observe(both_feeder, First(order, 16), true);
+  both.WaitUntilTrained();
+  CHECK(world.Rank(both, false) > 0.9);
+  CHECK(world.Rank(both, true) > world.Rank(alone, true) - 0.05);
+
+  const BackendDescription description = both.Describe();
+  REQUIRE(description.labels.size() == 2);
+  CHECK(description.labels[0].device_model == "First");
+  CHECK(description.labels[0].labels == 60);
+  CHECK(description.labels[1].device_model == "Second");
+  CHECK(description.labels[1].labels == 16);
+}
+
+TEST_CASE("Labels of a similar device help one with few or none",
+          "[forecaster][embedded][devices]") {
+  const TwoDevices world(0.8);
+  const std::vector<size_t> order = world.problem.Shuffled(4);
+  EmbeddedBackend alone(QuickOptions());
+  Feeder alone_feeder(alone);
+  world.Observe(alone_feeder, First(order, 6), true);
+  alone.WaitUntilTrained();
+
+  EmbeddedBackend both(QuickOptions());
+  Feeder both_feeder(both);
+  world.Observe(both_feeder, First(order, 60), false);
+  ForecastInput input = Input(world.problem, 5);
+  input.device_model = "Second";
+  CHECK(both.ForecastNow(input).labels_seen == 0);
+  both.WaitUntilTrained();
+  CHECK(world.Rank(both, true) > 0.8);
+  world.Observe(both_feeder, First(order, 6), true);
+  both.WaitUntilTrained();
+  CHECK(both.ForecastNow(input).labels_seen == 6);
+  CHECK(world.Rank(both, true) > world.Rank(alone, true) + 0.1);
+}
+
 TEST_CASE("Forecasts follow the labels", "[forecaster][embedded]") {
   const PlantedProblem problem;
   EmbeddedBackend backend({});
@@ -137,7 +220,8 @@ TEST_CASE("Forecasts follow the labels", "[forecaster][embedded]") {
   CHECK(Spearman(predicted, truth) > 0.9);
 }
 
-TEST_CASE("Calibrated intervals cover what they say, also on noise", "[forecaster][embedded]") {
+TEST_CASE("Calibrated intervals have their stated coverage, even on noise",
+          "[forecaster][embedded]") {
   for (const double noise : {0.3, 3.0}) {
     double covered = 0;
     double count = 0;
@@ -149,7 +233,7 @@ TEST_CASE("Calibrated intervals cover what they say, also on noise", "[forecaste
       feeder.ObserveMany(problem, First(order, 50), noise, seed, true);
       for (size_t i = 50; i < order.size(); ++i) {
         const Forecast forecast = backend.ForecastNow(Input(problem, order[i]));
-        // Degrees of freedom are high by now: a normal interval will do.
+        // Degrees of freedom are high by now, so a normal interval suffices.
         const double truth =
             std::log2(std::get<Ratio>(problem.MakeLabel(order[i], noise, seed).truth).value);
         if (std::abs(truth - forecast.expected_log2_speedup) <=
@@ -164,7 +248,7 @@ TEST_CASE("Calibrated intervals cover what they say, also on noise", "[forecaste
   }
 }
 
-TEST_CASE("The same labels give the same forecasts, however they arrive",
+TEST_CASE("The same labels give the same forecasts in any arrival order",
           "[forecaster][embedded]") {
   const PlantedProblem one("one");
   const PlantedProblem two("two", 0.4);
@@ -191,7 +275,7 @@ TEST_CASE("The same labels give the same forecasts, however they arrive",
   CHECK(at_once != forecasts(true, 2));
 }
 
-TEST_CASE("Kept predictions give the same forecasts as made ones", "[forecaster][embedded]") {
+TEST_CASE("Cached predictions give the same forecasts as new ones", "[forecaster][embedded]") {
   const PlantedProblem problem;
   const std::vector<size_t> chosen = First(problem.Shuffled(3), 20);
   std::mutex mutex;
@@ -204,7 +288,7 @@ TEST_CASE("Kept predictions give the same forecasts as made ones", "[forecaster]
   EmbeddedBackend first(options);
   Feeder feeder(first);
   feeder.ObserveMany(problem, chosen, 0.2, 1, false);
-  CHECK(kept.size() == 19);  // the first label had no forecast of learning behind it
+  CHECK(kept.size() == 19);  // the first label had no earlier forecast
 
   int made = 0;
   options.keep_predictions = [&](const std::vector<StoredPrediction>& predictions) {
@@ -220,7 +304,7 @@ TEST_CASE("Kept predictions give the same forecasts as made ones", "[forecaster]
     replay.Observe(problem, std::move(label), true, prediction);
   }
   again.WaitUntilTrained();
-  // Nobody has asked for it yet.
+  // Not requested yet.
   CHECK(again.ForecastNow(Input(problem, 0)).labels_seen == 0);
   again.WaitUntilTrained();
   CHECK(made == 0);
@@ -232,7 +316,7 @@ TEST_CASE("Kept predictions give the same forecasts as made ones", "[forecaster]
   }
 }
 
-TEST_CASE("Predictions of another version are made anew", "[forecaster][embedded]") {
+TEST_CASE("Predictions of another version are recomputed", "[forecaster][embedded]") {
   const PlantedProblem problem;
   std::atomic<int> made = 0;
   EmbeddedOptions options = QuickOptions();
@@ -250,7 +334,7 @@ TEST_CASE("Predictions of another version are made anew", "[forecaster][embedded
   CHECK(made == 2);
 }
 
-TEST_CASE("Other problems help one that has no labels", "[forecaster][embedded]") {
+TEST_CASE("Other problems help one without labels", "[forecaster][embedded]") {
   EmbeddedBackend backend(QuickOptions());
   Feeder feeder(backend);
   std::vector<PlantedProblem> problems;
@@ -292,7 +376,7 @@ TEST_CASE("A forecast against a faster baseline is shifted by it", "[forecaster]
   CHECK(against_incumbent.baseline_candidate_id == "k_incumbent");
 }
 
-TEST_CASE("Failures raise the probability of failing", "[forecaster][embedded]") {
+TEST_CASE("Failures raise the probability of failure", "[forecaster][embedded]") {
   const PlantedProblem problem;
   EmbeddedBackend backend(QuickOptions());
   Feeder feeder(backend);
@@ -327,7 +411,7 @@ TEST_CASE("Labels are counted by problem and target", "[forecaster][embedded]") 
   }
 }
 
-TEST_CASE("Forecasting goes on while models are trained", "[forecaster][embedded]") {
+TEST_CASE("Forecasting continues while models are trained", "[forecaster][embedded]") {
   const PlantedProblem problem;
   EmbeddedBackend backend(QuickOptions());
   Feeder feeder(backend);
@@ -347,8 +431,7 @@ TEST_CASE("Forecasting goes on while models are trained", "[forecaster][embedded
   CHECK(bad == 0);
 }
 
-TEST_CASE("Labels that keep coming do not keep a model from being trained",
-          "[forecaster][embedded]") {
+TEST_CASE("A steady flow of labels does not prevent training", "[forecaster][embedded]") {
   constexpr int kLabels = 60;
   const PlantedProblem problem;
   const EmbeddedBackend* trained = nullptr;
@@ -356,7 +439,7 @@ TEST_CASE("Labels that keep coming do not keep a model from being trained",
   std::atomic<int> labels = 2;
   std::atomic<uint64_t> most_seen = 0;
   EmbeddedOptions options = QuickOptions();
-  // On the trainer's thread, which so finds another label whenever it has taken one in.
+  // Runs on the trainer's thread, which therefore finds another label after each one.
   options.keep_predictions = [&](const std::vector<StoredPrediction>&) {
     most_seen = std::max<uint64_t>(most_seen, trained->ForecastNow(Input(problem, 5)).labels_seen);
     if (labels == kLabels) return;
@@ -374,7 +457,7 @@ TEST_CASE("Labels that keep coming do not keep a model from being trained",
   CHECK(most_seen > kLabels / 2);
 }
 
-TEST_CASE("Training leaves time to others where labels come fast, or tell little",
+TEST_CASE("Training yields the CPU when labels arrive fast or add little",
           "[forecaster][embedded]") {
   const auto pauses = EmbeddedBackend::PausesAfterTraining;
   CHECK(pauses(0, 0) == 0);
@@ -387,7 +470,7 @@ TEST_CASE("Training leaves time to others where labels come fast, or tell little
   CHECK(pauses(0, 1'000'000) == 16);
 }
 
-TEST_CASE("A backend with labels still waiting can be destroyed", "[forecaster][embedded]") {
+TEST_CASE("A backend with pending labels can be destroyed", "[forecaster][embedded]") {
   const PlantedProblem problem;
   EmbeddedBackend backend({});
   Feeder feeder(backend);

@@ -26,18 +26,18 @@ FailureModel Train(const std::vector<TrainingRow>& rows) {
     pointers.push_back(&row);
     positions.push_back(At(row.features));
   }
-  return FailureModel::Train(pointers, positions, 1);
+  return FailureModel::Train(pointers, positions, nullptr, 1);
 }
 
 double Predict(const FailureModel& model, const TrainingRow& row) {
-  return model.Predict(row.features, At(row.features));
+  return model.Predict(row.features, At(row.features), nullptr);
 }
 
-TEST_CASE("Nothing seen gives the prior rate", "[forecaster][failure]") {
+TEST_CASE("Without observations the prior rate is returned", "[forecaster][failure]") {
   CHECK(Predict(FailureModel(), Row(0, 0, false)) == Approx(FailureModel::kPriorRate));
 }
 
-TEST_CASE("Failures are held against the template, and most against the like",
+TEST_CASE("Failures count against the template, and most against similar candidates",
           "[forecaster][failure]") {
   const FailureModel once = Train({Row(0, 0, true)});
   const double same = Predict(once, Row(0, 0, false));
@@ -46,7 +46,7 @@ TEST_CASE("Failures are held against the template, and most against the like",
   CHECK(same > far);
   CHECK(far > elsewhere);
   CHECK(elsewhere > FailureModel::kPriorRate);
-  // A template that failed once is not written off.
+  // A template that failed once is not ruled out.
   CHECK(far < 0.6);
   CHECK(elsewhere < 0.3);
 
@@ -58,13 +58,14 @@ TEST_CASE("Failures are held against the template, and most against the like",
   CHECK(Predict(mixed, Row(0, 0, false)) > 0.5);
 }
 
-TEST_CASE("Of very many outcomes the newest count", "[forecaster][failure]") {
+TEST_CASE("Only the newest of many outcomes are used", "[forecaster][failure]") {
   std::vector<TrainingRow> rows(FailureModel::kMaxPoints, Row(0, 0, true));
   rows.insert(rows.end(), FailureModel::kMaxPoints, Row(0, 0, false));
   CHECK(Predict(Train(rows), Row(0, 0, false)) < 0.5);
 }
 
-TEST_CASE("With enough of both, trees find what makes candidates fail", "[forecaster][failure]") {
+TEST_CASE("With enough successes and failures trees learn what makes candidates fail",
+          "[forecaster][failure]") {
   std::vector<TrainingRow> rows;
   for (int i = 0; i < 60; ++i) {
     rows.push_back(Row(0, static_cast<float>(i % 6), i % 6 == 5));
@@ -74,7 +75,7 @@ TEST_CASE("With enough of both, trees find what makes candidates fail", "[foreca
   CHECK(Predict(model, Row(0, 2, false)) < 0.1);
 }
 
-TEST_CASE("A candidate that has compiled is not held against compile errors",
+TEST_CASE("A candidate that has compiled is not charged with compile errors",
           "[forecaster][failure]") {
   std::vector<TrainingRow> rows;
   for (int i = 0; i < 20; ++i) {

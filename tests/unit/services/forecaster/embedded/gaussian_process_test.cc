@@ -10,20 +10,22 @@
 namespace kernelcast::forecaster {
 namespace {
 
+ProcessPrior Usual() { return UsualProcessPrior(RegressedValues::kSpeedups, kPrior.scale); }
+
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("Without points the prediction is the prior", "[forecaster][process]") {
-  const GaussianProcess process = GaussianProcess::Fit({}, {}, kPrior.scale);
+  const GaussianProcess process = GaussianProcess::Fit({}, {}, Usual());
   const StudentT prediction = process.Predict({0, {0.5f}, {}});
   CHECK(prediction.location == 0);
   CHECK(prediction.scale == Approx(kPrior.scale));
   CHECK(prediction.degrees_of_freedom == kPrior.degrees_of_freedom);
 }
 
-TEST_CASE("One point draws its neighbours, and strangers less", "[forecaster][process]") {
+TEST_CASE("One point pulls its neighbours more than distant points", "[forecaster][process]") {
   const std::vector<double> values = {2.0};
   const SpacePosition point = {0, {0.5f, kMissing}, {}};
-  const GaussianProcess process = GaussianProcess::Fit({&point, 1}, values, kPrior.scale);
+  const GaussianProcess process = GaussianProcess::Fit({&point, 1}, values, Usual());
   const StudentT same = process.Predict({0, {0.5f, kMissing}, {}});
   const StudentT near = process.Predict({0, {0.7f, kMissing}, {}});
   const StudentT other = process.Predict({1, {kMissing, 0.5f}, {}});
@@ -33,7 +35,7 @@ TEST_CASE("One point draws its neighbours, and strangers less", "[forecaster][pr
   CHECK(other.location > 0);
   CHECK(same.scale < near.scale);
   CHECK(near.scale < other.scale);
-  // What the others predict for the only point is the prior.
+  // Without other points the prediction for the only point is the prior.
   REQUIRE(process.LeaveOneOut().size() == 1);
   CHECK(process.LeaveOneOut()[0].location == Approx(0).margin(1e-9));
   CHECK(process.LeaveOneOut()[0].scale == Approx(kPrior.scale));
@@ -50,7 +52,7 @@ TEST_CASE("A smooth function is interpolated", "[forecaster][process]") {
       values.push_back(truth(i / 6.0f, j / 6.0f));
     }
   }
-  const GaussianProcess process = GaussianProcess::Fit(points, values, kPrior.scale);
+  const GaussianProcess process = GaussianProcess::Fit(points, values, Usual());
   Random random(1);
   for (int i = 0; i < 50; ++i) {
     const float x = static_cast<float>(random.Uniform());
@@ -61,12 +63,14 @@ TEST_CASE("A smooth function is interpolated", "[forecaster][process]") {
   }
 }
 
-TEST_CASE("Leaving one out agrees with the points themselves", "[forecaster][process]") {
-  // All equal positions: each is predicted by the mean of the others, drawn to zero a little.
+TEST_CASE("Leave-one-out predicts equal points by the mean of the others",
+          "[forecaster][process]") {
+  // All positions are equal: each is predicted by the mean of the others, slightly shrunk towards
+  // zero.
   const std::vector<SpacePosition> points(30, {0, {0.5f}, {}});
   std::vector<double> values;
   for (int i = 0; i < 30; ++i) values.push_back(i % 2 == 0 ? 0.9 : 1.1);
-  const GaussianProcess process = GaussianProcess::Fit(points, values, kPrior.scale);
+  const GaussianProcess process = GaussianProcess::Fit(points, values, Usual());
   for (const StudentT& out : process.LeaveOneOut()) {
     CHECK(out.location == Approx(1.0).margin(0.03));
     CHECK(out.scale > 0.05);
@@ -74,7 +78,7 @@ TEST_CASE("Leaving one out agrees with the points themselves", "[forecaster][pro
   }
 }
 
-TEST_CASE("Facts alone tell candidates apart", "[forecaster][process]") {
+TEST_CASE("Facts alone distinguish candidates", "[forecaster][process]") {
   std::vector<SpacePosition> points;
   std::vector<double> values;
   Random random(2);
@@ -83,12 +87,12 @@ TEST_CASE("Facts alone tell candidates apart", "[forecaster][process]") {
     points.push_back({-1, {}, {fact, 7.0f}});
     values.push_back(0.8 * fact - 1);
   }
-  const GaussianProcess process = GaussianProcess::Fit(points, values, kPrior.scale);
+  const GaussianProcess process = GaussianProcess::Fit(points, values, Usual());
   CHECK(process.Predict({-1, {}, {3.0f, 7.0f}}).location == Approx(1.4).margin(0.25));
   CHECK(process.Predict({-1, {}, {1.0f, 7.0f}}).location == Approx(-0.2).margin(0.25));
 }
 
-TEST_CASE("A candidate without facts is predicted, and wider", "[forecaster][process]") {
+TEST_CASE("A candidate without facts gets a wider prediction", "[forecaster][process]") {
   std::vector<SpacePosition> points;
   std::vector<double> values;
   Random random(3);
@@ -97,7 +101,7 @@ TEST_CASE("A candidate without facts is predicted, and wider", "[forecaster][pro
     points.push_back({0, {}, {fact}});
     values.push_back(0.8 * fact - 1);
   }
-  const GaussianProcess process = GaussianProcess::Fit(points, values, kPrior.scale);
+  const GaussianProcess process = GaussianProcess::Fit(points, values, Usual());
   const StudentT prediction = process.Predict({0, {}, {}});
   CHECK(std::isfinite(prediction.location));
   CHECK(std::isfinite(prediction.scale));
@@ -112,8 +116,8 @@ TEST_CASE("The same points in the same order give the same predictions", "[forec
     points.push_back({i % 3, {static_cast<float>(random.Uniform())}, {}});
     values.push_back(random.Uniform());
   }
-  const GaussianProcess one = GaussianProcess::Fit(points, values, 1.3);
-  const GaussianProcess two = GaussianProcess::Fit(points, values, 1.3);
+  const GaussianProcess one = GaussianProcess::Fit(points, values, Usual());
+  const GaussianProcess two = GaussianProcess::Fit(points, values, Usual());
   const SpacePosition at = {1, {0.3f}, {}};
   CHECK(one.Predict(at).location == two.Predict(at).location);
   CHECK(one.Predict(at).scale == two.Predict(at).scale);

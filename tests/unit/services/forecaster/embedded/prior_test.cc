@@ -40,32 +40,39 @@ SharedModel Trained(uint64_t seed) {
   return *std::move(model);
 }
 
-std::string Content(uint64_t seed) { return SerializePrior({{"cuda", Trained(seed)}}); }
+const PriorKey kKey("cuda", "NVIDIA H200");
 
-TEST_CASE("The same rows and seed make the same prior", "[forecaster][prior]") {
+std::string Content(uint64_t seed) { return SerializePrior({{kKey, Trained(seed)}}); }
+
+TEST_CASE("The same rows and seed give the same prior", "[forecaster][prior]") {
   CHECK(Content(1) == Content(1));
   CHECK(Content(1) != Content(2));
   CHECK(ParsePrior(Content(1))->id == ParsePrior(Content(1))->id);
   CHECK(ParsePrior(Content(1))->id != ParsePrior(Content(2))->id);
 }
 
-TEST_CASE("A prior that was read predicts what it did when it was written", "[forecaster][prior]") {
+TEST_CASE("A prior predicts the same after writing and reading", "[forecaster][prior]") {
   const SharedModel written = Trained(1);
-  const absl::StatusOr<Prior> prior = ParsePrior(SerializePrior({{"cuda", written}}));
+  const absl::StatusOr<Prior> prior = ParsePrior(SerializePrior({{kKey, written}}));
   REQUIRE(prior.ok());
   CHECK(prior->id.substr(0, 6) == "prior/");
-  const SharedModel& read = *prior->targets.at("cuda");
+  const SharedModel& read = *prior->models.at(kKey);
   CHECK(read.uses_simulations());
   CHECK(read.problems() == 3);
-  CHECK(read.error_scale() == written.error_scale());
-  CHECK(read.slope_error() == written.slope_error());
+  CHECK(read.process_prior().scale == written.process_prior().scale);
+  CHECK(read.process_prior().shape == written.process_prior().shape);
+  CHECK(read.process_prior().noise == written.process_prior().noise);
+  CHECK(read.process_prior().weights.constant == written.process_prior().weights.constant);
+  CHECK(read.process_prior().weights.slope == written.process_prior().weights.slope);
+  CHECK(read.process_prior().lengths.facts == written.process_prior().lengths.facts);
   CHECK(written.correction_share() > 0.3);
   for (const TrainingRow& row : Rows(9)) {
     CHECK(read.Predict(row.features) == written.Predict(row.features));
   }
+  CHECK(SerializePrior({{kKey, read}}) == SerializePrior({{kKey, written}}));
 }
 
-TEST_CASE("What is no prior is refused", "[forecaster][prior]") {
+TEST_CASE("An invalid prior is refused", "[forecaster][prior]") {
   const std::string content = Content(1);
   const auto refused = [](const std::string& text) {
     return ParsePrior(text).status().code() == absl::StatusCode::kInvalidArgument;
@@ -79,22 +86,23 @@ TEST_CASE("What is no prior is refused", "[forecaster][prior]") {
     REQUIRE(text != content);
     return refused(text);
   };
-  CHECK(changed("kernelcast-prior/1", "kernelcast-prior/2"));
+  CHECK(changed("kernelcast-prior/3", "kernelcast-prior/2"));
   CHECK(changed("embedded-sim/1", "embedded-sim/0"));
-  CHECK(changed("\"roots\":[0,", "\"roots\":[99999999,"));
-  CHECK(changed("\"lefts\":[1,", "\"lefts\":[0,"));
   CHECK(changed("\"features\":[", "\"features\":[4000,"));
+  // A missing column, and leaves turned into inner nodes without children.
+  CHECK(changed("\"features\":[", "\"features\":[4000,-1,-1,"));
+  CHECK(changed(",-1]", ",1]"));
   CHECK(changed("\"values\":[", "\"values\":[1e300,"));
   CHECK(ReadPrior("/nowhere/prior.json").status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("A backend starts from its prior and says which", "[forecaster][prior]") {
+TEST_CASE("A backend starts from its prior and names it", "[forecaster][prior]") {
   const PlantedProblem problem;
   EmbeddedOptions options;
   absl::StatusOr<Prior> prior = ParsePrior(Content(1));
   REQUIRE(prior.ok());
-  // What a target's problems look like is for the model to tell; here it is only a name.
-  prior->targets = {{"cpu", prior->targets.at("cuda")}};
+  // Only the model knows a target's problems; here the target is just a name.
+  prior->models = {{{"cpu", "unknown"}, prior->models.at(kKey)}};
   const std::string id = prior->id;
   options.prior = *std::move(prior);
   const EmbeddedBackend backend(std::move(options));
@@ -108,7 +116,7 @@ TEST_CASE("A backend starts from its prior and says which", "[forecaster][prior]
   const kernelcast::Forecast forecast = backend.ForecastNow(input);
   CHECK(forecast.backend_version == backend.version());
   CHECK(forecast.labels_seen == 0);
-  // Host code was not simulated: the prior tells nothing of it.
+  // Host code was not simulated, so the prior does not apply.
   CHECK(forecast.expected_log2_speedup == 0);
 }
 

@@ -10,7 +10,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// A training set drawn from a planted problem, and what is left of it.
+// A training set drawn from a planted problem, and the remaining points.
 struct Sample {
   const PlantedProblem& problem;
   std::vector<TrainingRow> rows;
@@ -25,9 +25,10 @@ struct Sample {
   }
   StudentT Predict(const ProblemModel& model, size_t candidate) const {
     return model
-        .Predict(problem.context()->EncoderFor("cpu"),
-                 MakeFeatures(*problem.context(), problem.candidates()[candidate],
-                              problem.Facts(candidate), problem.ReferenceFacts()))
+        .Predict(
+            problem.context()->EncoderFor("cpu"),
+            MakeFeatures(*problem.context(), problem.candidates()[candidate],
+                         problem.Facts(candidate), problem.ReferenceFacts(), kUnknownDeviceModel))
         .log2_speedup;
   }
 };
@@ -45,8 +46,9 @@ Sample Draw(const PlantedProblem& problem, size_t labels, double noise, uint64_t
       continue;
     }
     TrainingRow& row = sample.rows.emplace_back();
-    row.features = MakeFeatures(*problem.context(), problem.candidates()[order[i]],
-                                problem.Facts(order[i]), problem.ReferenceFacts());
+    row.features =
+        MakeFeatures(*problem.context(), problem.candidates()[order[i]], problem.Facts(order[i]),
+                     problem.ReferenceFacts(), kUnknownDeviceModel);
     row.log2_speedup = NoisyTruth(problem, order[i], noise, seed);
   }
   return sample;
@@ -89,12 +91,12 @@ double Coverage(size_t labels, double noise) {
 }
 
 TEST_CASE("Intervals cover the truth before any calibration", "[forecaster][problem_model]") {
-  // Uncalibrated, intervals may be too wide while there are few labels, but not too narrow.
+  // Before calibration, intervals may be too wide with few labels, but not too narrow.
   CHECK(Coverage(20, 0.3) > 0.74);
   CHECK(Coverage(40, 0.3) == Approx(0.8).margin(0.12));
 }
 
-TEST_CASE("Labels that are nothing but noise make wide forecasts", "[forecaster][problem_model]") {
+TEST_CASE("Pure noise labels give wide forecasts", "[forecaster][problem_model]") {
   CHECK(Coverage(40, 3.0) == Approx(0.8).margin(0.08));
   const PlantedProblem problem;
   const Sample sample = Draw(problem, 40, 3.0, 1);
@@ -118,7 +120,7 @@ TEST_CASE("More labels make narrower forecasts", "[forecaster][problem_model]") 
   }
 }
 
-TEST_CASE("A model that knows nothing predicts the prior", "[forecaster][problem_model]") {
+TEST_CASE("A model without labels predicts the prior", "[forecaster][problem_model]") {
   const PlantedProblem problem;
   const Sample sample = Draw(problem, 0, 0, 1);
   for (const ProblemModel& model : {ProblemModel(), sample.Train()}) {
@@ -129,7 +131,7 @@ TEST_CASE("A model that knows nothing predicts the prior", "[forecaster][problem
   }
 }
 
-TEST_CASE("Only failures leave the speedup unknown", "[forecaster][problem_model]") {
+TEST_CASE("Labels with only failures leave the speedup unknown", "[forecaster][problem_model]") {
   const PlantedProblem problem;
   Sample sample = Draw(problem, 12, 0, 1);
   for (TrainingRow& row : sample.rows) row.log2_speedup.reset();
@@ -138,7 +140,7 @@ TEST_CASE("Only failures leave the speedup unknown", "[forecaster][problem_model
   CHECK(model.labels() == 12);
 }
 
-TEST_CASE("Training is a function of labels, order and seed", "[forecaster][problem_model]") {
+TEST_CASE("Training depends only on labels, order and seed", "[forecaster][problem_model]") {
   const PlantedProblem problem;
   const Sample sample = Draw(problem, 25, 0.1, 7);
   const ProblemModel one = sample.Train(5);

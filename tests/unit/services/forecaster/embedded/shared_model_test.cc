@@ -11,7 +11,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Rows of one problem whose speedup follows the first feature in all problems alike, or in none.
+// Rows of one problem whose speedup follows the first feature in all problems, or in none.
 std::vector<TrainingRow> Problem(int count, bool lawful, uint64_t seed) {
   std::vector<TrainingRow> rows;
   Random random(seed);
@@ -30,7 +30,7 @@ void Add(ByProblem& all, const std::string& name, const std::vector<TrainingRow>
   for (const TrainingRow& row : rows) all[name].rows.push_back(&row);
 }
 
-TEST_CASE("What holds for all problems is learnt and trusted", "[forecaster][shared]") {
+TEST_CASE("Patterns that hold for all problems are learnt and trusted", "[forecaster][shared]") {
   std::vector<std::vector<TrainingRow>> problems;
   for (int i = 0; i < 6; ++i) problems.push_back(Problem(30, true, 10 + i));
   ByProblem rows;
@@ -39,7 +39,7 @@ TEST_CASE("What holds for all problems is learnt and trusted", "[forecaster][sha
   REQUIRE(model.ok());
   CHECK(model->problems() == 6);
   CHECK(model->trust() > 0.7);
-  CHECK(model->error_scale() < 0.6 * kPrior.scale);
+  CHECK(model->process_prior().scale < 0.6 * kPrior.scale);
 
   std::vector<double> predicted;
   std::vector<double> truth;
@@ -51,7 +51,7 @@ TEST_CASE("What holds for all problems is learnt and trusted", "[forecaster][sha
   CHECK(Spearman(predicted, truth) > 0.9);
 }
 
-TEST_CASE("Where nothing carries over the model is not trusted", "[forecaster][shared]") {
+TEST_CASE("A model whose patterns do not transfer is not trusted", "[forecaster][shared]") {
   std::vector<std::vector<TrainingRow>> problems;
   for (int i = 0; i < 6; ++i) problems.push_back(Problem(30, false, 20 + i));
   ByProblem rows;
@@ -59,20 +59,20 @@ TEST_CASE("Where nothing carries over the model is not trusted", "[forecaster][s
   const absl::StatusOr<SharedModel> model = SharedModel::Train(rows, 1);
   REQUIRE(model.ok());
   CHECK(model->trust() < 0.3);
-  CHECK(model->error_scale() > 0.6);
+  CHECK(model->process_prior().scale > 0.6);
 }
 
-TEST_CASE("One problem tells little of another", "[forecaster][shared]") {
+TEST_CASE("One problem has little influence on another", "[forecaster][shared]") {
   const std::vector<TrainingRow> only = Problem(40, true, 1);
   ByProblem rows;
   Add(rows, "only", only);
   const absl::StatusOr<SharedModel> model = SharedModel::Train(rows, 1);
   REQUIRE(model.ok());
   CHECK(model->trust() <= 0.25);
-  CHECK(model->error_scale() == Approx(kPrior.scale));
+  CHECK(model->process_prior().scale == Approx(kPrior.scale));
 }
 
-TEST_CASE("Failures and rows without facts are left out", "[forecaster][shared]") {
+TEST_CASE("Failures and rows without facts are excluded", "[forecaster][shared]") {
   std::vector<TrainingRow> rows = Problem(20, true, 1);
   for (size_t i = 0; i < 7; ++i) rows[i].log2_speedup.reset();
   for (size_t i = 7; i < 13; ++i) rows[i].features.shared.clear();
@@ -82,7 +82,7 @@ TEST_CASE("Failures and rows without facts are left out", "[forecaster][shared]"
   CHECK(absl::IsNotFound(SharedModel::Train({}, 1).status()));
 }
 
-// Rows whose simulation is right but for an error of each problem and one of each row.
+// Rows whose simulation is right up to one error per problem and one per row.
 std::vector<TrainingRow> Simulated(int count, double bias, double noise, uint64_t seed) {
   std::vector<TrainingRow> rows = Problem(count, false, seed);
   Random random(seed + 1000);
@@ -94,7 +94,7 @@ std::vector<TrainingRow> Simulated(int count, double bias, double noise, uint64_
   return rows;
 }
 
-TEST_CASE("Simulations are believed on families that were never seen", "[forecaster][shared]") {
+TEST_CASE("Simulations are trusted on unseen families", "[forecaster][shared]") {
   std::vector<std::vector<TrainingRow>> problems;
   for (int i = 0; i < 8; ++i) problems.push_back(Simulated(40, i % 2 == 0 ? 0.2 : -0.2, 0.1, i));
   ByProblem rows;
@@ -103,10 +103,10 @@ TEST_CASE("Simulations are believed on families that were never seen", "[forecas
   REQUIRE(model.ok());
   CHECK(model->uses_simulations());
   CHECK(model->simulated_slope() == Approx(1).margin(0.1));
-  // Nothing but the simulation is lawful here.
+  // Only the simulation has a pattern here.
   CHECK(model->correction_share() < 0.3);
-  CHECK(model->error_scale() > 0.1);
-  CHECK(model->error_scale() < 0.35);
+  CHECK(model->process_prior().scale > 0.1);
+  CHECK(model->process_prior().scale < 0.35);
   std::vector<double> predicted;
   std::vector<double> truth;
   for (const TrainingRow& row : Simulated(40, 0, 0.1, 99)) {
@@ -119,15 +119,15 @@ TEST_CASE("Simulations are believed on families that were never seen", "[forecas
   CHECK_FALSE(model->Covers(bare));
 }
 
-TEST_CASE("A family is left out as a whole", "[forecaster][shared]") {
-  // Each problem has a twin of the same error: to be held against it would tell nothing of others.
+TEST_CASE("A family is held out as a whole", "[forecaster][shared]") {
+  // Each problem has a twin with the same error, so comparing them says nothing about others.
   std::vector<std::vector<TrainingRow>> problems;
   Random random(5);
   for (int i = 0; i < 6; ++i) {
     const double bias = 3 * random.Uniform() - 1.5;
     for (int twin = 0; twin < 2; ++twin) {
       problems.push_back(Simulated(30, bias, 0.05, static_cast<uint64_t>(2 * i + twin)));
-      // Tells the family.
+      // Encodes the family.
       for (TrainingRow& row : problems.back()) row.features.simulation[1] = static_cast<float>(i);
     }
   }
@@ -143,10 +143,10 @@ TEST_CASE("A family is left out as a whole", "[forecaster][shared]") {
   const absl::StatusOr<SharedModel> honest = SharedModel::Train(families, 1);
   REQUIRE(leaky.ok());
   REQUIRE(honest.ok());
-  CHECK(honest->error_scale() > 1.5 * leaky->error_scale());
+  CHECK(honest->process_prior().scale > 1.5 * leaky->process_prior().scale);
 }
 
-TEST_CASE("Most rows decide whether simulations are used", "[forecaster][shared]") {
+TEST_CASE("The majority of rows decides whether simulations are used", "[forecaster][shared]") {
   std::vector<TrainingRow> rows = Simulated(30, 0, 0.1, 3);
   for (size_t i = 0; i < 16; ++i) rows[i].features.simulation.clear();
   ByProblem all;

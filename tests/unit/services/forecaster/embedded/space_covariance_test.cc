@@ -21,7 +21,7 @@ Likeness Compare(const SpacePosition& a, const SpacePosition& b,
   return likeness;
 }
 
-// With tunables of few values, some missing, and facts for half of them.
+// Tunables with few values, some missing, and facts for half of them.
 std::vector<SpacePosition> RandomPositions(Random& random, int count) {
   std::vector<SpacePosition> points;
   for (int i = 0; i < count; ++i) {
@@ -36,13 +36,13 @@ std::vector<SpacePosition> RandomPositions(Random& random, int count) {
   return points;
 }
 
-TEST_CASE("A fact that is not known counts as zero", "[forecaster][covariance]") {
+TEST_CASE("An unknown fact counts as zero", "[forecaster][covariance]") {
   CandidateFeatures features;
   features.facts = {0.5f, kMissing};
   CHECK(PositionOf(TunableEncoder(), features).facts == std::vector<float>{0.5f, 0});
 }
 
-TEST_CASE("A position is like itself in every way", "[forecaster][covariance]") {
+TEST_CASE("A position has full similarity to itself", "[forecaster][covariance]") {
   const SpacePosition at = {2, {0.5f, kMissing, 1.0f}, {3.0f, 1.0f}};
   const Likeness likeness = Compare(at, at);
   CHECK(likeness.same_template);
@@ -52,7 +52,7 @@ TEST_CASE("A position is like itself in every way", "[forecaster][covariance]") 
   CHECK(likeness.facts == Approx(1));
 }
 
-TEST_CASE("One tunable apart leaves the other main effects", "[forecaster][covariance]") {
+TEST_CASE("Changing one tunable keeps the other main effects", "[forecaster][covariance]") {
   const Likeness one = Compare({0, {0, 0}, {}}, {0, {1, 0}, {}});
   const Likeness both = Compare({0, {0, 0}, {}}, {0, {1, 1}, {}});
   CHECK(one.main_effects == Approx(0.5 + 0.5 * Matern(1)));
@@ -61,7 +61,7 @@ TEST_CASE("One tunable apart leaves the other main effects", "[forecaster][covar
   CHECK(both.interactions == Approx(Matern(std::sqrt(2.0))));
 }
 
-TEST_CASE("Templates share what their common tunables do", "[forecaster][covariance]") {
+TEST_CASE("Templates share the effects of their common tunables", "[forecaster][covariance]") {
   const Likeness likeness = Compare({0, {0.5f, kMissing}, {}}, {1, {0.5f, 0.2f}, {}});
   CHECK_FALSE(likeness.same_template);
   CHECK(likeness.main_effects == 0);
@@ -69,7 +69,7 @@ TEST_CASE("Templates share what their common tunables do", "[forecaster][covaria
   CHECK(likeness.shared_effects == Approx(1 / std::sqrt(2.0)));
 }
 
-TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]") {
+TEST_CASE("Any mixture of similarities is a covariance", "[forecaster][covariance]") {
   Random random(5);
   for (int trial = 0; trial < 20; ++trial) {
     const std::vector<SpacePosition> points = RandomPositions(random, 40);
@@ -93,7 +93,8 @@ TEST_CASE("Any mixture of likeness is a covariance", "[forecaster][covariance]")
   }
 }
 
-TEST_CASE("Many positions compare as each does, and either way round", "[forecaster][covariance]") {
+TEST_CASE("Batch comparison equals pairwise comparison in both directions",
+          "[forecaster][covariance]") {
   Random random(6);
   const std::vector<SpacePosition> points = RandomPositions(random, 60);
   const LikenessLengths lengths = {
@@ -133,7 +134,7 @@ TEST_CASE("Distances are weighted, and missing values lie beyond the middle",
   CHECK(likeness.facts == Approx(Matern(std::sqrt(0.25 / 2) / 0.25)));
 }
 
-TEST_CASE("A factor solves what it was made of", "[forecaster][covariance]") {
+TEST_CASE("A Cholesky factor solves its linear system", "[forecaster][covariance]") {
   std::vector<double> matrix = {4, 2, 0, 3};
   double half_log_determinant = 0;
   REQUIRE(Cholesky(matrix, 2, half_log_determinant));
@@ -147,7 +148,8 @@ TEST_CASE("A factor solves what it was made of", "[forecaster][covariance]") {
   CHECK_FALSE(Cholesky(indefinite, 2, half_log_determinant));
 }
 
-TEST_CASE("Numbers lie by their rank among the template's values", "[forecaster][covariance]") {
+TEST_CASE("Numbers are placed by their rank among the template's values",
+          "[forecaster][covariance]") {
   const PlantedProblem problem;
   const TunableEncoder& encoder = problem.context()->EncoderFor("cpu");
   size_t column = 0;
@@ -161,7 +163,7 @@ TEST_CASE("Numbers lie by their rank among the template's values", "[forecaster]
   CHECK(encoder.Rank(with_values, column, -100) == 0);
   CHECK(std::isnan(encoder.Rank(with_values, column, kMissing)));
   CHECK(encoder.Rank(with_values, column, log(2)) <= encoder.Rank(with_values, column, log(4)));
-  // A template that is not known: by the range of the whole space.
+  // For an unknown template the range of the whole space is used.
   CHECK(encoder.Rank(-1, column, log(4)) == Approx(log(4) / encoder.range(column)));
 }
 

@@ -10,17 +10,18 @@
 namespace kernelcast::forecaster {
 namespace {
 
-TEST_CASE("A candidate with facts has features of every level", "[forecaster][training_row]") {
+TEST_CASE("A candidate with facts has features at every level", "[forecaster][training_row]") {
   const PlantedProblem problem;
-  const CandidateFeatures features = MakeFeatures(*problem.context(), problem.candidates()[40],
-                                                  problem.Facts(40), problem.ReferenceFacts());
+  const CandidateFeatures features =
+      MakeFeatures(*problem.context(), problem.candidates()[40], problem.Facts(40),
+                   problem.ReferenceFacts(), "NVIDIA H200");
   CHECK(features.template_index == 1);
   CHECK(features.tunables.size() == problem.context()->EncoderFor("cpu").columns());
   CHECK(features.facts.size() == problem.Facts(40).values.size());
   CHECK(features.shared.size() == FeatureSchema::ForFacts(kCpuAssemblySchemaId)->names().size());
 }
 
-TEST_CASE("Features of device code tell of its launches", "[forecaster][training_row][cuda]") {
+TEST_CASE("Device code features include its launches", "[forecaster][training_row][cuda]") {
   Problem problem = PlantedProblem().context()->problem;
   ProblemTarget& target = problem.targets["cuda"];
   target.kind = CandidateKind::kDeviceCuda;
@@ -36,7 +37,7 @@ TEST_CASE("Features of device code tell of its launches", "[forecaster][training
   const Candidate candidate = *ReferenceCandidate(context.problem, "cuda");
   const FeatureSchema& schema = *FeatureSchema::ForFacts(kCudaPtxSchemaId);
   const CompileFacts facts{std::string(kCudaPtxSchemaId), std::vector<double>(schema.facts(), 1)};
-  const CandidateFeatures features = MakeFeatures(context, candidate, facts, facts);
+  const CandidateFeatures features = MakeFeatures(context, candidate, facts, facts, "NVIDIA H200");
   CHECK(features.facts.size() ==
         schema.facts() + std::size(kLaunchFeatureNames) + SimulationFeatureNames().size());
   CHECK(features.facts[schema.facts()] == 1);
@@ -53,29 +54,30 @@ TEST_CASE("Features of device code tell of its launches", "[forecaster][training
     with.simulations = {{std::string(kCudaSimulationSchemaId), "NVIDIA H200", {launch}}};
     return with;
   };
-  const CandidateFeatures both = MakeFeatures(context, candidate, simulated(1000), simulated(2000));
+  const CandidateFeatures both =
+      MakeFeatures(context, candidate, simulated(1000), simulated(2000), "NVIDIA H200");
   REQUIRE(both.simulation.size() == SimulationRowNames().size());
   CHECK(both.simulation[0] == 1);
   CHECK(both.facts.size() == features.facts.size());
-  CHECK(MakeFeatures(context, candidate, simulated(1000), facts).simulation.empty());
+  CHECK(MakeFeatures(context, candidate, simulated(1000), facts, "NVIDIA H200").simulation.empty());
 }
 
-TEST_CASE("Levels whose facts are missing are left empty", "[forecaster][training_row]") {
+TEST_CASE("Levels whose facts are missing stay empty", "[forecaster][training_row]") {
   const PlantedProblem problem;
   const Candidate& candidate = problem.candidates()[40];
-  const CandidateFeatures bare = MakeFeatures(*problem.context(), candidate, {}, {});
+  const CandidateFeatures bare = MakeFeatures(*problem.context(), candidate, {}, {}, "NVIDIA H200");
   CHECK(bare.facts.empty());
   CHECK(bare.shared.empty());
   CHECK_FALSE(bare.tunables.empty());
 
   const CandidateFeatures no_reference =
-      MakeFeatures(*problem.context(), candidate, problem.Facts(40), {});
+      MakeFeatures(*problem.context(), candidate, problem.Facts(40), {}, "NVIDIA H200");
   CHECK_FALSE(no_reference.facts.empty());
   CHECK(no_reference.shared.empty());
 
   CompileFacts foreign = problem.Facts(40);
   foreign.schema = "ptx/1";
-  CHECK(MakeFeatures(*problem.context(), candidate, foreign, foreign).facts.empty());
+  CHECK(MakeFeatures(*problem.context(), candidate, foreign, foreign, "NVIDIA H200").facts.empty());
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST_CASE("The paper's tool has the published name and fields", "[forecaster][sc
   CHECK(Keys(defer["function"]["parameters"]["properties"]) == std::vector<std::string>{"reason"});
 }
 
-TEST_CASE("The extended form reasons first, and can decline where there is no second tool",
+TEST_CASE("The extended form reasons first and can decline when there is no second tool",
           "[forecaster][schema]") {
   const auto fields = [](bool may_defer) {
     return Keys(AnswerSchema(BinScheme::Default(), AnswerForm::kExtended, may_defer)["properties"]);
@@ -50,7 +50,7 @@ TEST_CASE("The extended form reasons first, and can decline where there is no se
   CHECK(fields(true).size() == 12);
 }
 
-TEST_CASE("Schemas are flat, closed, and free of what strict servers refuse",
+TEST_CASE("Schemas are flat, closed, and free of features that strict servers refuse",
           "[forecaster][schema]") {
   const std::set<std::string> allowed = {
       "type",        "properties", "required", "enum",      "additionalProperties",
@@ -80,7 +80,7 @@ TEST_CASE("Schemas are flat, closed, and free of what strict servers refuse",
   check(DeferTool(), false);
 }
 
-TEST_CASE("The example is an answer that the strict parser takes", "[forecaster][schema]") {
+TEST_CASE("The example is an answer that the strict parser accepts", "[forecaster][schema]") {
   for (const BinScheme* scheme : BinScheme::All()) {
     for (const AnswerForm form : kForms) {
       const std::string example = AnswerExample(*scheme, form, /*may_defer=*/false);
@@ -98,7 +98,7 @@ TEST_CASE("The example is an answer that the strict parser takes", "[forecaster]
   }
 }
 
-TEST_CASE("Each bin's interval is in its field", "[forecaster][schema]") {
+TEST_CASE("Each bin's field contains its interval", "[forecaster][schema]") {
   for (const BinScheme* scheme : BinScheme::All()) {
     const OrderedJson schema = AnswerSchema(*scheme, AnswerForm::kPaper, false);
     for (int bin = 1; bin <= scheme->size(); ++bin) {
@@ -109,7 +109,7 @@ TEST_CASE("Each bin's interval is in its field", "[forecaster][schema]") {
   }
 }
 
-TEST_CASE("Forms are known by name", "[forecaster][schema]") {
+TEST_CASE("Forms are looked up by name", "[forecaster][schema]") {
   CHECK(ParseAnswerForm("paper").value() == AnswerForm::kPaper);
   CHECK(ParseAnswerForm("extended").value() == AnswerForm::kExtended);
   CHECK(ParseAnswerForm("short").status().message() ==

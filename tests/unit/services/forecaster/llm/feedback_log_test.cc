@@ -34,15 +34,17 @@ Candidate Of(const std::string& id, const std::string& parent = "") {
   return candidate;
 }
 
-std::vector<std::string> Told(const FeedbackLog& log, const Candidate& candidate = Of("new")) {
+std::vector<std::string> Told(const FeedbackLog& log, const Candidate& candidate = Of("new"),
+                              const std::string& device = std::string(kUnknownDeviceModel)) {
   std::vector<std::string> ids;
-  for (const FeedbackEntry& entry : log.For(candidate)) ids.push_back(entry.candidate_id);
+  for (const FeedbackEntry& entry : log.For(candidate, device)) ids.push_back(entry.candidate_id);
   return ids;
 }
 
 using Ids = std::vector<std::string>;
 
-TEST_CASE("What is told changes with the labels that are powers of two", "[forecaster][feedback]") {
+TEST_CASE("Feedback changes when the number of labels is a power of two",
+          "[forecaster][feedback]") {
   FeedbackLog log;
   CHECK(Told(log).empty());
   log.Add(MakeLabel("a", 1));
@@ -56,11 +58,12 @@ TEST_CASE("What is told changes with the labels that are powers of two", "[forec
   for (const char* id : {"e", "f", "g"}) log.Add(MakeLabel(id, 1.5));
   CHECK(Told(log) == Ids{"b", "c", "a", "d"});
   log.Add(MakeLabel("h", 0.5));
-  // The fastest four, then the latest four that are not among them.
+  // The fastest four, then the latest four others.
   CHECK(Told(log) == Ids{"b", "c", "e", "f", "g", "h"});
 }
 
-TEST_CASE("Nobody is told of his own label, nor of another problem's", "[forecaster][feedback]") {
+TEST_CASE("Feedback omits the candidate's own label and other problems' labels",
+          "[forecaster][feedback]") {
   FeedbackLog log;
   log.Add(MakeLabel("a", 1));
   log.Add(MakeLabel("b", 3));
@@ -73,10 +76,20 @@ TEST_CASE("Nobody is told of his own label, nor of another problem's", "[forecas
   CHECK(Told(log, other).empty());
 }
 
-TEST_CASE("The parent is told of first, and at once", "[forecaster][feedback]") {
+TEST_CASE("Labels of one device model are not feedback for another", "[forecaster][feedback]") {
+  FeedbackLog log;
+  Label label = MakeLabel("a", 2);
+  label.device_model = "NVIDIA H200";
+  log.Add(label);
+  CHECK(Told(log, Of("new"), "NVIDIA H200") == Ids{"a"});
+  CHECK(Told(log, Of("new"), "NVIDIA L40S").empty());
+}
+
+TEST_CASE("The parent is the first feedback and appears immediately", "[forecaster][feedback]") {
   FeedbackLog log;
   for (const char* id : {"a", "b", "c"}) log.Add(MakeLabel(id, 1));
-  const std::vector<FeedbackEntry> entries = log.For(Of("new", "c"));
+  const std::vector<FeedbackEntry> entries =
+      log.For(Of("new", "c"), std::string(kUnknownDeviceModel));
   REQUIRE(entries.size() == 3);
   CHECK(entries[0].candidate_id == "c");
   CHECK(entries[0].origin == "o, what the candidate was made from");
@@ -84,12 +97,11 @@ TEST_CASE("The parent is told of first, and at once", "[forecaster][feedback]") 
   CHECK(Told(log, Of("new", "unknown")) == Ids{"a", "b"});
 }
 
-TEST_CASE("A candidate measured again is told of once, with its last result",
-          "[forecaster][feedback]") {
+TEST_CASE("A remeasured candidate appears once with its last result", "[forecaster][feedback]") {
   FeedbackLog log;
   log.Add(MakeLabel("a", 1));
   log.Add(MakeLabel("a", 2));
-  const std::vector<FeedbackEntry> entries = log.For(Of("new"));
+  const std::vector<FeedbackEntry> entries = log.For(Of("new"), std::string(kUnknownDeviceModel));
   REQUIRE(entries.size() == 1);
   CHECK(entries[0].speedup->value == 2);
 }
@@ -100,7 +112,7 @@ TEST_CASE("Memory is bounded", "[forecaster][feedback]") {
     log.Add(MakeLabel(absl::StrCat("k", i), 1 + static_cast<double>(i) * 1e-6));
   }
   CHECK(Told(log).size() <= FeedbackLog::kFastest + FeedbackLog::kLatest);
-  // The first are remembered, the last not.
+  // The first labels are kept and the last are not.
   CHECK(Told(log, Of("new", "k7")).front() == "k7");
   CHECK(Told(log, Of("new", absl::StrCat("k", FeedbackLog::kMaxKnown))).front() != "k4096");
 }

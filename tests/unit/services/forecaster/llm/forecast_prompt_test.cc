@@ -127,9 +127,9 @@ std::string SourceFolder() {
   return std::string(KERNELCAST_SOURCE_DIR) + "/services/forecaster/llm/prompts/";
 }
 
-// Golden texts: what a model is trained on and served with must be the same bytes. When one changes
-// on purpose, so must the prompt's version; KERNELCAST_UPDATE_GOLDEN=1 writes them anew.
-TEST_CASE("Prompts are rendered to the byte", "[forecaster][prompt]") {
+// Golden texts: a model must be trained and served with the same bytes. An intentional change must
+// also change the prompt's version; KERNELCAST_UPDATE_GOLDEN=1 rewrites the files.
+TEST_CASE("Prompts are rendered byte for byte", "[forecaster][prompt]") {
   for (const std::string& version : ForecastPrompt::BuiltinVersions()) {
     const ForecastPrompt prompt = Builtin(version);
     const absl::StatusOr<RenderedPrompt> rendered = prompt.Render(Input(), Feedback(), 1 << 20);
@@ -142,13 +142,12 @@ TEST_CASE("Prompts are rendered to the byte", "[forecaster][prompt]") {
                              "/tests/unit/services/forecaster/llm/golden/" + name + ".txt";
     if (std::getenv("KERNELCAST_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
     CHECK(text == ReadFile(path).value());
-    // And again.
     const absl::StatusOr<RenderedPrompt> again = prompt.Render(Input(), Feedback(), 1 << 20);
     CHECK((again->system == rendered->system && again->user == rendered->user));
   }
 }
 
-TEST_CASE("The candidate comes last and what comes before it is shared", "[forecaster][prompt]") {
+TEST_CASE("The candidate comes last and the shared prefix comes first", "[forecaster][prompt]") {
   for (const std::string& version : ForecastPrompt::BuiltinVersions()) {
     const ForecastPrompt prompt = Builtin(version);
     ForecastInput one = Input();
@@ -165,16 +164,16 @@ TEST_CASE("The candidate comes last and what comes before it is shared", "[forec
   }
 }
 
-TEST_CASE("The prompt's words cannot be forged", "[forecaster][prompt]") {
+TEST_CASE("The prompt's markers cannot be forged", "[forecaster][prompt]") {
   const std::string user = Builtin("speedup-bins/2").Render(Input(), Feedback(), 1 << 20)->user;
   CHECK_THAT(user, !Contains("<|"));
-  // Placeholders in what others wrote stay as they are.
+  // Placeholders in external text are not replaced.
   CHECK_THAT(user, Contains("{{task}}"));
-  // The description holds a fence and a heading: it stands in a longer fence.
+  // The description contains a fence and a heading, so its fence is longer.
   CHECK_THAT(user, Contains("````text\nEach row is scaled.\n```\n# Candidate\n````\n"));
 }
 
-TEST_CASE("A prompt that is too long loses its feedback first", "[forecaster][prompt]") {
+TEST_CASE("An overlong prompt drops its feedback first", "[forecaster][prompt]") {
   const ForecastPrompt prompt = Builtin("speedup-bins/2");
   const auto size = [](const RenderedPrompt& rendered) {
     return rendered.system.size() + rendered.user.size();
@@ -203,7 +202,7 @@ TEST_CASE("A baseline other than the reference is named", "[forecaster][prompt]"
         "reference.\n");
 }
 
-TEST_CASE("What is compiled in is what the files hold", "[forecaster][prompt]") {
+TEST_CASE("The compiled-in prompts match their files", "[forecaster][prompt]") {
   CHECK(ForecastPrompt::BuiltinVersions() ==
         std::vector<std::string>{"speedup-bins/1", "speedup-bins/2", "paper-tools/1"});
   for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
@@ -238,7 +237,7 @@ TEST_CASE("Any change of a file changes the version's hash", "[forecaster][promp
   CHECK(base != version(description, system, "!" + user));
 }
 
-TEST_CASE("A prompt's mistakes are named with file and line", "[forecaster][prompt]") {
+TEST_CASE("A prompt error is reported with file and line", "[forecaster][prompt]") {
   const std::string good = R"({"version": "a/1", "answer": "paper", "rungs": ["text"]})";
   const auto error = [](std::string_view description, std::string_view system,
                         std::string_view user) {
@@ -268,7 +267,7 @@ TEST_CASE("A prompt's mistakes are named with file and line", "[forecaster][prom
   CHECK(error(good, "s", "no") == "p/user.txt: {{candidate}} must be in it once, and last");
 }
 
-TEST_CASE("A prompt's folder must be whole", "[forecaster][prompt]") {
+TEST_CASE("A prompt folder must be complete", "[forecaster][prompt]") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / RandomId("kernelcast-prompt-");
   CHECK(absl::IsNotFound(ForecastPrompt::Load(folder.string()).status()));

@@ -5,7 +5,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-TEST_CASE("Feedback is one line a candidate", "[forecaster][prompt]") {
+TEST_CASE("Feedback is one line per candidate", "[forecaster][prompt]") {
   CHECK(FeedbackText({}) == "None yet.\n");
   FeedbackEntry good;
   good.origin = "template:vector";

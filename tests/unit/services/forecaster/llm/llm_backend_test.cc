@@ -53,7 +53,7 @@ class MemoryCache final : public ForecastCache {
   std::map<std::string, ForecastResult> entries_;
 };
 
-// Results by the number of the question, each at most once.
+// Results by question number, each at most once.
 class Results {
  public:
   Backend::Done Slot(int question) {
@@ -137,7 +137,7 @@ struct Fixture {
   LlmBackend backend;
 };
 
-TEST_CASE("An answer becomes a forecast that says where it comes from", "[forecaster][llm]") {
+TEST_CASE("An answer becomes a forecast that names its source", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.WaitForCalls(1);
@@ -167,7 +167,7 @@ TEST_CASE("An answer becomes a forecast that says where it comes from", "[foreca
   CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_questions_total{result="forecast"} 1)"));
 }
 
-TEST_CASE("The same question costs once", "[forecaster][llm]") {
+TEST_CASE("A repeated question costs one request", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.WaitForCalls(1);
@@ -180,7 +180,7 @@ TEST_CASE("The same question costs once", "[forecaster][llm]") {
     CHECK(fixture.results.Forecast(question).predicted_bin == 7);
     CHECK((fixture.results.Forecast(question).token_usage.input_tokens == 100) == (question == 1));
   }
-  // And again, from the cache.
+  // Repeated, from the cache.
   fixture.Ask(5, 0);
   CHECK(fixture.results.Forecast(5).predicted_bin == 7);
   CHECK(fixture.results.Forecast(5).token_usage.output_tokens == 0);
@@ -192,8 +192,7 @@ TEST_CASE("The same question costs once", "[forecaster][llm]") {
   CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_cache_total{use="miss"} 2)"));
 }
 
-TEST_CASE("An answer that cannot be read is asked for once more, one rung lower",
-          "[forecaster][llm]") {
+TEST_CASE("An unparsable answer is requested again one rung lower", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.Say(1, kNothing);
@@ -208,7 +207,8 @@ TEST_CASE("An answer that cannot be read is asked for once more, one rung lower"
   CHECK(fixture.HasMetric(R"(kernelcast_forecaster_llm_faults_total{fault="no_tool"} 1)"));
 }
 
-TEST_CASE("A question that cannot be read twice is deferred, and not cached", "[forecaster][llm]") {
+TEST_CASE("A question with two unparsable answers is deferred and not cached",
+          "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.Say(1, kNothing);
@@ -224,7 +224,7 @@ TEST_CASE("A question that cannot be read twice is deferred, and not cached", "[
   CHECK(fixture.results.Forecast(2).predicted_bin == 7);
 }
 
-TEST_CASE("A model that declines has deferred, which is remembered", "[forecaster][llm]") {
+TEST_CASE("A model that declines defers, and the deferral is cached", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.Say(1, kDefers);
@@ -236,7 +236,7 @@ TEST_CASE("A model that declines has deferred, which is remembered", "[forecaste
   CHECK(fixture.client.submitted() == 1);
 }
 
-TEST_CASE("An endpoint that fails is an abstention, and not cached", "[forecaster][llm]") {
+TEST_CASE("A failing endpoint is an abstention and not cached", "[forecaster][llm]") {
   Fixture fixture;
   int question = 0;
   for (const ErrorKind kind :
@@ -254,7 +254,7 @@ TEST_CASE("An endpoint that fails is an abstention, and not cached", "[forecaste
   CHECK(fixture.cache.size() == 0);
 }
 
-TEST_CASE("A form that is refused is asked for in another, at that endpoint", "[forecaster][llm]") {
+TEST_CASE("A refused form is retried in another form at that endpoint", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.Fail(1, ErrorKind::kRefused, 400);
@@ -274,14 +274,14 @@ TEST_CASE("A form that is refused is asked for in another, at that endpoint", "[
   fixture.results.Forecast(2);
 }
 
-TEST_CASE("A question that is refused in every form is not covered", "[forecaster][llm]") {
+TEST_CASE("A question refused in every form is not covered", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   for (llm::CallId call = 1; call <= 4; ++call) {
     fixture.client.Fail(call, ErrorKind::kRefused, 400);
   }
   CHECK(fixture.results.Abstained(1).cause == Cause::kNotCovered);
-  // It was the question's fault: the next is asked at the top again.
+  // The question was at fault, so the next one starts at the top rung.
   fixture.Ask(2, 1);
   fixture.client.WaitForCalls(5);
   CHECK(fixture.client.Shape(5).tag == static_cast<int>(Rung::kJsonSchema));
@@ -294,7 +294,7 @@ TEST_CASE("A question that is refused in every form is not covered", "[forecaste
   CHECK(fixture.client.submitted() == 6);
 }
 
-TEST_CASE("An answer without an end counts as one that cannot be read", "[forecaster][llm]") {
+TEST_CASE("An unfinished answer counts as unparsable", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.Fail(1, ErrorKind::kAnswerTooLarge);
@@ -302,7 +302,7 @@ TEST_CASE("An answer without an end counts as one that cannot be read", "[foreca
   CHECK(fixture.results.Abstained(1).cause == Cause::kUnparsable);
 }
 
-TEST_CASE("Further samples wait for the first token and go to the same endpoint",
+TEST_CASE("Further samples wait for the first token and use the same endpoint",
           "[forecaster][llm]") {
   Fixture fixture(/*samples=*/3);
   fixture.Ask(1, 0);
@@ -328,7 +328,7 @@ TEST_CASE("Further samples wait for the first token and go to the same endpoint"
   CHECK(fixture.cache.size() == 1);
 }
 
-TEST_CASE("Further samples are asked for when no first token was told of", "[forecaster][llm]") {
+TEST_CASE("Further samples are requested when no first token was reported", "[forecaster][llm]") {
   Fixture fixture(/*samples=*/2);
   fixture.Ask(1, 0);
   fixture.client.Say(1, kSure);
@@ -337,7 +337,7 @@ TEST_CASE("Further samples are asked for when no first token was told of", "[for
   CHECK(fixture.results.Forecast(1).predicted_bin == 7);
 }
 
-TEST_CASE("What could be read of several samples is pooled, but not cached", "[forecaster][llm]") {
+TEST_CASE("The parsable samples are pooled but not cached", "[forecaster][llm]") {
   Fixture fixture(/*samples=*/3);
   fixture.Ask(1, 0);
   fixture.client.WaitForCalls(1);
@@ -351,7 +351,7 @@ TEST_CASE("What could be read of several samples is pooled, but not cached", "[f
   CHECK(fixture.cache.size() == 0);
 }
 
-TEST_CASE("A model that declines as often as not has deferred", "[forecaster][llm]") {
+TEST_CASE("A model that declines half of the samples defers", "[forecaster][llm]") {
   Fixture fixture(/*samples=*/3);
   for (const bool defer : {false, true}) {
     const int question = defer ? 2 : 1;
@@ -372,7 +372,7 @@ TEST_CASE("A model that declines as often as not has deferred", "[forecaster][ll
   }
 }
 
-TEST_CASE("A first sample that fails is not followed by others", "[forecaster][llm]") {
+TEST_CASE("A failed first sample is not followed by others", "[forecaster][llm]") {
   Fixture fixture(/*samples=*/5);
   fixture.Ask(1, 0);
   fixture.client.Fail(1, ErrorKind::kUnavailable);
@@ -380,7 +380,7 @@ TEST_CASE("A first sample that fails is not followed by others", "[forecaster][l
   CHECK(fixture.client.submitted() == 1);
 }
 
-TEST_CASE("The streams are closed when all who asked have left", "[forecaster][llm]") {
+TEST_CASE("The streams are closed when all callers have left", "[forecaster][llm]") {
   Fixture fixture;
   std::stop_source one;
   std::stop_source other;
@@ -389,7 +389,7 @@ TEST_CASE("The streams are closed when all who asked have left", "[forecaster][l
   fixture.client.WaitForCalls(1);
   one.request_stop();
   CHECK(fixture.results.Abstained(1).cause == Cause::kEndpointUnavailable);
-  // One still waits.
+  // One caller still waits.
   fixture.Ask(3, 0);
   other.request_stop();
   CHECK(fixture.results.Abstained(2).reason == "the caller has left");
@@ -402,7 +402,7 @@ TEST_CASE("The streams are closed when all who asked have left", "[forecaster][l
   last.request_stop();
   CHECK(fixture.client.WaitForCancel(2));
   fixture.results.Abstained(4);
-  // The same question is a new one now, whatever comes of the old.
+  // The same question is a new one now, whatever happens to the old.
   fixture.Ask(5, 1);
   REQUIRE(fixture.client.WaitForCalls(3));
   fixture.client.Fail(2, ErrorKind::kCancelled);
@@ -410,7 +410,7 @@ TEST_CASE("The streams are closed when all who asked have left", "[forecaster][l
   CHECK(fixture.results.Forecast(5).predicted_bin == 5);
 }
 
-TEST_CASE("One who has left before is not asked for", "[forecaster][llm]") {
+TEST_CASE("A caller that already left causes no request", "[forecaster][llm]") {
   Fixture fixture;
   std::stop_source source;
   source.request_stop();
@@ -419,7 +419,7 @@ TEST_CASE("One who has left before is not asked for", "[forecaster][llm]") {
   CHECK(fixture.client.submitted() == 0);
 }
 
-TEST_CASE("One who joined with more time is asked for again", "[forecaster][llm]") {
+TEST_CASE("A caller that joined with more time is retried", "[forecaster][llm]") {
   Fixture fixture;
   constexpr int64_t kSecond = 1'000'000'000;
   fixture.Ask(1, 0, {2 * kSecond, {}});
@@ -427,7 +427,7 @@ TEST_CASE("One who joined with more time is asked for again", "[forecaster][llm]
   CHECK(fixture.client.request(1).deadline_ns == 2 * kSecond);
   fixture.Ask(2, 0, {60 * kSecond, {}});
   fixture.Ask(3, 0, {2 * kSecond + 1000, {}});
-  // The others are in by the time that this one is.
+  // The others have arrived by then.
   fixture.Ask(4, 1);
   fixture.client.WaitForCalls(2);
   fixture.client.Fail(1, ErrorKind::kDeadlineExceeded);
@@ -439,8 +439,8 @@ TEST_CASE("One who joined with more time is asked for again", "[forecaster][llm]
   CHECK(fixture.results.Forecast(2).predicted_bin == 7);
 }
 
-TEST_CASE("The tokens for a problem run out", "[forecaster][llm]") {
-  // Room for one question under way; what it really takes is less.
+TEST_CASE("The token budget of a problem runs out", "[forecaster][llm]") {
+  // Room for one question under way; its actual cost is lower.
   const uint64_t estimate = [] {
     Fixture fixture;
     const RenderedPrompt prompt = fixture.backend.ShowPrompt(Input(0)).value();
@@ -453,19 +453,18 @@ TEST_CASE("The tokens for a problem run out", "[forecaster][llm]") {
   CHECK(fixture.results.Abstained(2).cause == Cause::kBudget);
   fixture.client.Say(1, kSure);
   fixture.results.Forecast(1);
-  // 120 tokens were spent, 200 are left beside the estimate.
+  // 120 tokens were spent; 200 remain besides the estimate.
   fixture.Ask(3, 1);
   fixture.client.Say(2, kUnsure);
   fixture.results.Forecast(3);
   fixture.Ask(4, 2);
   CHECK(fixture.results.Abstained(4).cause == Cause::kBudget);
-  // What is known costs nothing.
+  // A cached answer costs nothing.
   fixture.Ask(5, 0);
   CHECK(fixture.results.Forecast(5).predicted_bin == 7);
 }
 
-TEST_CASE("The tokens for a search run out, and those of other searches do not",
-          "[forecaster][llm]") {
+TEST_CASE("The token budget of one search runs out without affecting others", "[forecaster][llm]") {
   Fixture fixture;
   const uint64_t estimate = [&] {
     const RenderedPrompt prompt = fixture.backend.ShowPrompt(Input(0)).value();
@@ -482,7 +481,7 @@ TEST_CASE("The tokens for a search run out, and those of other searches do not",
   CHECK_THAT(spent.reason, Contains("tokens for this search are spent"));
   fixture.client.Say(1, kSure);
   fixture.results.Forecast(1);
-  // 120 tokens were spent, 200 are left beside the estimate.
+  // 120 tokens were spent; 200 remain besides the estimate.
   fixture.Ask(3, 1, mine);
   REQUIRE(fixture.client.WaitForCalls(2));
   fixture.client.Say(2, kUnsure);
@@ -498,7 +497,7 @@ TEST_CASE("The tokens for a search run out, and those of other searches do not",
   CHECK(fixture.results.Forecast(5).predicted_bin == 7);
 }
 
-TEST_CASE("A candidate that is too long is not covered", "[forecaster][llm]") {
+TEST_CASE("An overlong candidate is not covered", "[forecaster][llm]") {
   Fixture fixture(1, 0, /*max_bytes=*/1000);
   fixture.Ask(1, 0);
   const Abstention abstention = fixture.results.Abstained(1);
@@ -508,7 +507,8 @@ TEST_CASE("A candidate that is too long is not covered", "[forecaster][llm]") {
   CHECK(fixture.client.submitted() == 0);
 }
 
-TEST_CASE("A client that takes no more is an endpoint that cannot be had", "[forecaster][llm]") {
+TEST_CASE("A client that accepts no more calls counts as an unavailable endpoint",
+          "[forecaster][llm]") {
   Fixture fixture;
   fixture.client.Refuse(true);
   fixture.Ask(1, 0);
@@ -519,7 +519,7 @@ TEST_CASE("A client that takes no more is an endpoint that cannot be had", "[for
   CHECK(fixture.results.Forecast(2).predicted_bin == 7);
 }
 
-TEST_CASE("What was measured is told, and makes another question", "[forecaster][llm]") {
+TEST_CASE("New feedback makes a new question", "[forecaster][llm]") {
   Fixture fixture;
   fixture.Ask(1, 0);
   fixture.client.Say(1, kSure);
@@ -536,7 +536,7 @@ TEST_CASE("What was measured is told, and makes another question", "[forecaster]
   fixture.results.Forecast(2);
 }
 
-TEST_CASE("Asked again, the model's last word stands and costs nothing", "[forecaster][llm]") {
+TEST_CASE("Asked again, the model's last answer is reused at no cost", "[forecaster][llm]") {
   Fixture fixture;
   ForecastCall again;
   again.again = true;
@@ -545,7 +545,7 @@ TEST_CASE("Asked again, the model's last word stands and costs nothing", "[forec
   fixture.Ask(2, 0);
   fixture.client.Say(1, kSure);
   fixture.results.Forecast(2);
-  // What was learnt since makes another question, which is not asked.
+  // New labels make another question, which is not sent.
   ObservedLabel observed;
   observed.problem = Planted().context();
   observed.sequence = 1;
@@ -554,10 +554,103 @@ TEST_CASE("Asked again, the model's last word stands and costs nothing", "[forec
   fixture.Ask(3, 0, again);
   CHECK(fixture.results.Forecast(3).predicted_bin == 7);
   CHECK(fixture.results.Forecast(3).token_usage.input_tokens == 0);
-  // Another candidate has not been asked about.
+  // Another candidate has no answer yet.
   fixture.Ask(4, 1, again);
   CHECK(fixture.results.Abstained(4).cause == Abstention::Cause::kNotCovered);
   CHECK(fixture.client.submitted() == 1);
+}
+
+std::shared_ptr<const AnchorKernel> AnchorOf(size_t candidate, double speedup) {
+  AnchorKernel anchor;
+  anchor.candidate = Planted().candidates()[candidate];
+  anchor.facts = Planted().Facts(candidate);
+  anchor.speedup = {speedup, speedup, speedup, 0.95};
+  anchor.times = {{{{"n", 4096}}, 12'300}};
+  return std::make_shared<const AnchorKernel>(std::move(anchor));
+}
+
+TEST_CASE("A model compares with the anchor and its answer is relative to the reference",
+          "[forecaster][llm]") {
+  Fixture fixture;
+  ForecastInput input = Input(0);
+  input.anchor = AnchorOf(3, 7);
+  fixture.backend.Forecast(input, {}, fixture.results.Slot(1));
+  REQUIRE(fixture.client.WaitForCalls(1));
+  const nlohmann::json messages = nlohmann::json::parse(fixture.client.request(1).prompt->json());
+  const std::string user = messages[1]["content"];
+  CHECK_THAT(user, Contains("measured to be 7 times as fast as the reference"));
+  CHECK_THAT(user, Contains("12.3 us at n=4096"));
+  CHECK_THAT(user, Contains(Planted().candidates()[3].source));
+  CHECK_THAT(user, Contains("The column \"reference\" is the baseline's."));
+  fixture.client.Say(1, kSure);  // 2x to 4x of the anchor
+  const kernelcast::Forecast forecast = fixture.results.Forecast(1);
+  CHECK(ValidateForecast(forecast).ok());
+  REQUIRE(forecast.anchor.has_value());
+  CHECK(forecast.anchor->candidate_id == Planted().candidates()[3].candidate_id);
+  CHECK(forecast.anchor->speedup == 7);
+  CHECK(forecast.predicted_bin == 8);
+  CHECK(WinProbability(forecast, 14).value() > 0.8);
+  CHECK(WinProbability(forecast, 28).value() < 0.1);
+}
+
+TEST_CASE("Asked again, an answer that is inconclusive for the anchor costs a new request",
+          "[forecaster][llm]") {
+  Fixture fixture;
+  ForecastCall again;
+  again.again = true;
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, R"({"p_extreme_speedup": 1})");
+  CHECK(fixture.results.Forecast(1).predicted_bin == 8);
+  ForecastInput input = Input(0);
+  // For an incumbent of 3x the first answer is conclusive.
+  input.anchor = AnchorOf(3, 3);
+  fixture.backend.Forecast(input, again, fixture.results.Slot(2));
+  CHECK_FALSE(fixture.results.Forecast(2).anchor.has_value());
+  CHECK(fixture.client.submitted() == 1);
+  input.anchor = AnchorOf(3, 7);
+  fixture.backend.Forecast(input, again, fixture.results.Slot(3));
+  REQUIRE(fixture.client.WaitForCalls(2));
+  fixture.client.Say(2, kSure);
+  CHECK(fixture.results.Forecast(3).anchor->speedup == 7);
+  // The new answer is used from now on.
+  fixture.backend.Forecast(input, again, fixture.results.Slot(4));
+  CHECK(fixture.results.Forecast(4).anchor->speedup == 7);
+  CHECK(fixture.client.submitted() == 2);
+}
+
+TEST_CASE("A kernel is not compared with itself", "[forecaster][llm]") {
+  Fixture fixture;
+  ForecastInput input = Input(0);
+  input.anchor = AnchorOf(0, 7);
+  fixture.backend.Forecast(input, {}, fixture.results.Slot(1));
+  fixture.client.Say(1, kSure);
+  CHECK_FALSE(fixture.results.Forecast(1).anchor.has_value());
+}
+
+TEST_CASE("Model use is reported with each answer and counted", "[forecaster][llm]") {
+  Fixture fixture;
+  fixture.Ask(1, 0);
+  fixture.client.Say(1, kSure);
+  CHECK(fixture.results.Forecast(1).model->outcome == ModelOutcome::kUsed);
+  fixture.Ask(2, 1);
+  fixture.client.Say(2, kNothing);
+  fixture.client.Say(3, kNothing);
+  const Abstention unreadable = fixture.results.Abstained(2);
+  REQUIRE(unreadable.model.has_value());
+  CHECK(unreadable.model->outcome == ModelOutcome::kUnreadable);
+  CHECK(unreadable.model->fault == "no_tool");
+  CHECK(unreadable.model->detail == kNothing);
+  // Both were paid for.
+  CHECK(unreadable.model->token_usage.input_tokens == 200);
+  fixture.Ask(3, 2);
+  fixture.client.Say(4, kDefers);
+  CHECK(fixture.results.Abstained(3).model->outcome == ModelOutcome::kDeclined);
+  const ModelUse use = fixture.backend.Describe().model_use.value();
+  CHECK(use.asked == 3);
+  CHECK(use.used == 1);
+  CHECK(use.declined == 1);
+  CHECK(use.unreadable.at("no_tool") == ModelUse::Unreadable{1, kNothing});
+  CHECK(use.token_usage.input_tokens == 400);
 }
 
 TEST_CASE("The description shows the prompt", "[forecaster][llm]") {
@@ -569,7 +662,7 @@ TEST_CASE("The description shows the prompt", "[forecaster][llm]") {
   CHECK_THAT(description.prompts[0].system_template, Contains("{{bin_table}}"));
 }
 
-TEST_CASE("Nobody is answered once the backend goes", "[forecaster][llm]") {
+TEST_CASE("Destroying the backend answers nobody", "[forecaster][llm]") {
   FakeClock clock;
   FakeChatClient client;
   Results results;

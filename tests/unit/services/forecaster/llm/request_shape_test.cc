@@ -11,7 +11,7 @@ using nlohmann::json;
 
 const BinScheme& Scheme() { return BinScheme::Default(); }
 
-TEST_CASE("The top rung asks for a strict schema that can decline", "[forecaster][shape]") {
+TEST_CASE("The top rung requests a strict schema that can decline", "[forecaster][shape]") {
   const llm::ResponseShape shape = ShapeAt(Rung::kJsonSchema, Scheme(), AnswerForm::kExtended);
   CHECK(shape.tools.empty());
   CHECK(shape.tool_choice.empty());
@@ -22,7 +22,7 @@ TEST_CASE("The top rung asks for a strict schema that can decline", "[forecaster
   CHECK(format["json_schema"]["schema"]["properties"].contains("defer"));
 }
 
-TEST_CASE("A named tool is the only one, and can decline", "[forecaster][shape]") {
+TEST_CASE("A named tool is the only tool and can decline", "[forecaster][shape]") {
   const llm::ResponseShape shape = ShapeAt(Rung::kToolsNamed, Scheme(), AnswerForm::kExtended);
   CHECK(shape.response_format.empty());
   const json tools = json::parse(shape.tools);
@@ -32,7 +32,7 @@ TEST_CASE("A named tool is the only one, and can decline", "[forecaster][shape]"
         json({{"type", "function"}, {"function", {{"name", "submit_kernel_runtime_estimate"}}}}));
 }
 
-TEST_CASE("A free choice is between the two tools", "[forecaster][shape]") {
+TEST_CASE("The free-choice rung offers both tools", "[forecaster][shape]") {
   const llm::ResponseShape shape = ShapeAt(Rung::kToolsAuto, Scheme(), AnswerForm::kExtended);
   CHECK(shape.response_format.empty());
   CHECK(json::parse(shape.tool_choice) == "auto");
@@ -43,7 +43,7 @@ TEST_CASE("A free choice is between the two tools", "[forecaster][shape]") {
   CHECK(tools[1]["function"]["name"] == "defer_to_real_evaluator");
 }
 
-TEST_CASE("The last rung asks for nothing but words", "[forecaster][shape]") {
+TEST_CASE("The last rung requests plain text", "[forecaster][shape]") {
   const llm::ResponseShape shape = ShapeAt(Rung::kText, Scheme(), AnswerForm::kExtended);
   CHECK((shape.response_format.empty() && shape.tools.empty() && shape.tool_choice.empty()));
 }
@@ -54,7 +54,7 @@ TEST_CASE("The paper's tool is the same at every rung", "[forecaster][shape]") {
   CHECK(named[0] == free[0]);
 }
 
-TEST_CASE("Each shape bears its rung, and is made once for each scheme", "[forecaster][shape]") {
+TEST_CASE("Each shape names its rung and is built once per scheme", "[forecaster][shape]") {
   const RequestShapes shapes(AnswerForm::kExtended);
   for (const BinScheme* scheme : BinScheme::All()) {
     for (const Rung rung : kRungs) {

@@ -14,7 +14,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 const ResponseLadder::Key kKey = {"here", "model"};
 const ResponseLadder::Key kOther = {"there", "model"};
 
-// One attempt; the rung that it was made at.
+// Makes one attempt. Returns its rung.
 Rung Attempt(ResponseLadder& ladder, Walk& walk, Outcome outcome, int64_t now_ns = 0) {
   const Rung rung = ladder.Next(kKey, walk, now_ns);
   ladder.Report(kKey, walk, rung, outcome, now_ns);
@@ -26,7 +26,7 @@ Rung Attempt(ResponseLadder& ladder, Outcome outcome, int64_t now_ns = 0) {
   return Attempt(ladder, walk, outcome, now_ns);
 }
 
-// A ladder whose key stands at tools_named since time 0.
+// A ladder whose key is at tools_named since time 0.
 ResponseLadder Demoted() {
   ResponseLadder ladder({});
   Walk walk;
@@ -35,22 +35,22 @@ ResponseLadder Demoted() {
   return ladder;
 }
 
-TEST_CASE("A refused request descends, and others follow once it is answered",
+TEST_CASE("A refused request moves down, and others follow once it is answered",
           "[forecaster][ladder]") {
   ResponseLadder ladder({});
   Walk walk;
   CHECK(Attempt(ladder, walk, Outcome::kRefused) == Rung::kJsonSchema);
   CHECK(Attempt(ladder, walk, Outcome::kRefused) == Rung::kToolsNamed);
-  // Until there is an answer it may be the request's fault.
+  // Until there is an answer the request may be at fault.
   CHECK(ladder.Current(kKey) == Rung::kJsonSchema);
   CHECK(Attempt(ladder, walk, Outcome::kAnswered) == Rung::kToolsAuto);
   CHECK(ladder.Current(kKey) == Rung::kToolsAuto);
   CHECK(Attempt(ladder, Outcome::kAnswered) == Rung::kToolsAuto);
-  // Another endpoint is another matter.
+  // Another endpoint is independent.
   CHECK(ladder.Current(kOther) == Rung::kJsonSchema);
 }
 
-TEST_CASE("A request that is refused everywhere moves nobody", "[forecaster][ladder]") {
+TEST_CASE("A request refused at every rung moves nobody", "[forecaster][ladder]") {
   ResponseLadder ladder({});
   Walk walk;
   std::vector<bool> more;
@@ -63,8 +63,7 @@ TEST_CASE("A request that is refused everywhere moves nobody", "[forecaster][lad
   CHECK(ladder.Current(kKey) == Rung::kJsonSchema);
 }
 
-TEST_CASE("Answers that cannot be read move everybody down when they come in a row",
-          "[forecaster][ladder]") {
+TEST_CASE("Consecutive unparsable answers move everybody down", "[forecaster][ladder]") {
   ResponseLadder ladder({});
   CHECK(Attempt(ladder, Outcome::kUnparsable) == Rung::kJsonSchema);
   CHECK(Attempt(ladder, Outcome::kUnparsable) == Rung::kJsonSchema);
@@ -74,17 +73,17 @@ TEST_CASE("Answers that cannot be read move everybody down when they come in a r
   CHECK(Attempt(ladder, Outcome::kNoVerdict) == Rung::kJsonSchema);
   CHECK(Attempt(ladder, Outcome::kUnparsable) == Rung::kJsonSchema);
   CHECK(ladder.Current(kKey) == Rung::kToolsNamed);
-  // From the last rung there is nowhere to go.
+  // The last rung has no lower one.
   for (int i = 0; i < 30; ++i) Attempt(ladder, Outcome::kUnparsable);
   CHECK(ladder.Current(kKey) == Rung::kText);
 }
 
-TEST_CASE("A request that could not be read asks one rung lower", "[forecaster][ladder]") {
+TEST_CASE("An unparsable request retries one rung lower", "[forecaster][ladder]") {
   ResponseLadder ladder({});
   Walk walk;
   CHECK(Attempt(ladder, walk, Outcome::kUnparsable) == Rung::kJsonSchema);
   CHECK(Attempt(ladder, walk, Outcome::kAnswered) == Rung::kToolsNamed);
-  // That says nothing of the rung above.
+  // This says nothing about the rung above.
   CHECK(ladder.Current(kKey) == Rung::kJsonSchema);
 }
 
@@ -100,14 +99,14 @@ TEST_CASE("After a while one request tries the rung above", "[forecaster][ladder
   CHECK(ladder.Current(kKey) == Rung::kJsonSchema);
 }
 
-TEST_CASE("A trial that fails is repeated after twice as long, up to a limit",
+TEST_CASE("A failed trial is repeated after twice the delay, up to a limit",
           "[forecaster][ladder]") {
   ResponseLadder ladder = Demoted();
   int64_t now = 600 * kSecond;
   for (const int64_t pause : {1200, 2400, 4800, 9600, 19200, 21600, 21600}) {
     Walk walk;
     CHECK(Attempt(ladder, walk, Outcome::kRefused, now) == Rung::kJsonSchema);
-    // The same request goes on where the others are.
+    // The same request continues at the others' rung.
     CHECK(Attempt(ladder, walk, Outcome::kAnswered, now) == Rung::kToolsNamed);
     CHECK(ladder.Current(kKey) == Rung::kToolsNamed);
     CHECK(Attempt(ladder, Outcome::kAnswered, now + pause * kSecond - 1) == Rung::kToolsNamed);
@@ -115,14 +114,14 @@ TEST_CASE("A trial that fails is repeated after twice as long, up to a limit",
   }
 }
 
-TEST_CASE("A trial without a verdict is followed by another soon", "[forecaster][ladder]") {
+TEST_CASE("A trial without a verdict is soon followed by another", "[forecaster][ladder]") {
   ResponseLadder ladder = Demoted();
   CHECK(Attempt(ladder, Outcome::kNoVerdict, 600 * kSecond) == Rung::kJsonSchema);
   CHECK(Attempt(ladder, Outcome::kAnswered, 659 * kSecond) == Rung::kToolsNamed);
   CHECK(Attempt(ladder, Outcome::kAnswered, 660 * kSecond) == Rung::kJsonSchema);
 }
 
-TEST_CASE("What was under way at a demotion does not lengthen the wait", "[forecaster][ladder]") {
+TEST_CASE("Requests under way at a demotion do not lengthen the wait", "[forecaster][ladder]") {
   ResponseLadder ladder({});
   std::vector<Walk> under_way(100);
   for (Walk& walk : under_way) CHECK(ladder.Next(kKey, walk, 0) == Rung::kJsonSchema);
@@ -136,7 +135,7 @@ TEST_CASE("What was under way at a demotion does not lengthen the wait", "[forec
   CHECK(Attempt(ladder, Outcome::kAnswered, 600 * kSecond) == Rung::kJsonSchema);
 }
 
-TEST_CASE("A prompt may have fewer rungs, in an order of its own", "[forecaster][ladder]") {
+TEST_CASE("A prompt may have fewer rungs in its own order", "[forecaster][ladder]") {
   ResponseLadder ladder({.rungs = {Rung::kToolsAuto, Rung::kText}});
   Walk walk;
   CHECK(Attempt(ladder, walk, Outcome::kRefused) == Rung::kToolsAuto);
@@ -144,7 +143,7 @@ TEST_CASE("A prompt may have fewer rungs, in an order of its own", "[forecaster]
   CHECK(ladder.Current(kKey) == Rung::kText);
 }
 
-TEST_CASE("Whatever happens, a request asks a bounded number of times and never higher again",
+TEST_CASE("A request is sent a bounded number of times and never moves up",
           "[forecaster][ladder]") {
   uint64_t state = 3;
   const auto draw = [&state](uint64_t n) {
@@ -169,7 +168,7 @@ TEST_CASE("Whatever happens, a request asks a bounded number of times and never 
   }
 }
 
-TEST_CASE("Rungs are known by name", "[forecaster][ladder]") {
+TEST_CASE("Rungs are looked up by name", "[forecaster][ladder]") {
   for (const Rung rung : kRungs) CHECK(ParseRung(Name(rung)).value() == rung);
   CHECK(ParseRung("grammar").status().message() ==
         "rung 'grammar' is not one of json_schema, tools_named, tools_auto, text");

@@ -14,7 +14,7 @@ namespace {
 using Catch::Matchers::StartsWith;
 using Cause = Abstention::Cause;
 
-// Answers at once with what the test set.
+// Immediately gives the forecast set by the test.
 class FixedBackend final : public Backend {
  public:
   FixedBackend(std::string name, ForecastResult first)
@@ -54,7 +54,7 @@ ForecastInput Input() {
   return input;
 }
 
-// The mass of bins 4 and 5, the rest of it in bin 1.
+// The mass of bins 4 and 5, with the rest in bin 1.
 Forecast Of(const std::string& backend, double p4, double p5, double failure = 0) {
   Forecast forecast;
   forecast.bin_probabilities = {std::max(0.0, 1 - p4 - p5), 0, 0, p4, p5, 0, 0, 0};
@@ -94,7 +94,7 @@ struct Fixture {
   PoolBackend pool{{}, &cheap, &costly, &metrics, clock};
 };
 
-TEST_CASE("What is open is asked of both and pooled", "[forecaster][pool]") {
+TEST_CASE("An open question is sent to both components and pooled", "[forecaster][pool]") {
   Fixture fixture;
   const Forecast forecast = fixture.AskForecast();
   CHECK(forecast.bin_probabilities[3] == Approx(0.3));
@@ -112,12 +112,12 @@ TEST_CASE("What is open is asked of both and pooled", "[forecaster][pool]") {
              Catch::Contains(R"(kernelcast_forecaster_pool_questions_total{result="pooled"} 1)"));
 }
 
-TEST_CASE("What is settled is not asked", "[forecaster][pool]") {
+TEST_CASE("A settled question is not sent to the model", "[forecaster][pool]") {
   Fixture fixture;
   const auto open = [&](const Forecast& cheap) { return fixture.pool.IsOpen(Input(), cheap); };
   CHECK(open(Of("embedded", 0.5, 0.5)));
   CHECK(open(Of("embedded", 0.8, 0.1)));
-  // It loses: P(win) is a little less than P(bin 5), for a win is by a margin.
+  // It loses: P(win) is slightly less than P(bin 5), because a win needs a margin.
   CHECK_FALSE(open(Of("embedded", 0.5, 0.03)));
   // It fails.
   CHECK_FALSE(open(Of("embedded", 0.5, 0.5, 0.97)));
@@ -150,7 +150,7 @@ TEST_CASE("The incumbent is the best label", "[forecaster][pool]") {
   CHECK(fixture.pool.IsOpen(input, even));
 }
 
-TEST_CASE("Where the model fails or declines the cheap forecast stands", "[forecaster][pool]") {
+TEST_CASE("The cheap forecast is used when the model fails or declines", "[forecaster][pool]") {
   Fixture fixture;
   for (const Cause cause : {Cause::kModelDeferred, Cause::kUnparsable, Cause::kEndpointUnavailable,
                             Cause::kBudget, Cause::kNotCovered}) {
@@ -169,7 +169,46 @@ TEST_CASE("Where the model fails or declines the cheap forecast stands", "[forec
              Catch::Contains(R"(kernelcast_forecaster_pool_questions_total{result="declined"} 1)"));
 }
 
-TEST_CASE("Where the cheap one abstains the model is asked", "[forecaster][pool]") {
+TEST_CASE("A pooled forecast reports the model's contribution", "[forecaster][pool]") {
+  Fixture fixture;
+  Abstention away{Cause::kEndpointUnavailable, "llm", "HTTP 503"};
+  away.model = ModelAnswer{ModelOutcome::kUnanswered, "", "HTTP 503", {}};
+  fixture.costly.result = away;
+  Forecast forecast = fixture.AskForecast();
+  REQUIRE(forecast.model.has_value());
+  CHECK(forecast.model->outcome == ModelOutcome::kUnanswered);
+  CHECK(forecast.model->detail == "HTTP 503");
+  Forecast said = Of("llm:m", 0.1, 0.9);
+  said.model = ModelAnswer{ModelOutcome::kUsed};
+  said.anchor = ForecastAnchor{"k", 7};
+  fixture.costly.result = said;
+  forecast = fixture.AskForecast();
+  CHECK(forecast.model->outcome == ModelOutcome::kUsed);
+  CHECK(forecast.anchor->speedup == 7);
+  fixture.cheap.result = Of("embedded", 0.5, 0.0);
+  CHECK(fixture.AskForecast().model->outcome == ModelOutcome::kNotAsked);
+}
+
+TEST_CASE(
+    "Beyond the last edge the model is queried even when the cheap forecast is sure of the bin",
+    "[forecaster][pool]") {
+  Fixture fixture;
+  Forecast fast = Of("embedded", 0.0, 0.0);
+  fast.bin_probabilities = {0, 0, 0, 0, 0, 0, 0, 1};
+  fast.predicted_bin = 8;
+  fast.expected_log2_speedup = 2.9;
+  CHECK_FALSE(fixture.pool.IsOpen(Input(), fast));
+  Label label = Planted().MakeLabel(3);
+  label.truth = Ratio{7, 6.9, 7.1, 0.95};
+  fixture.pool.Observe({Observed(label)});
+  CHECK(fixture.pool.IsOpen(Input(), fast));
+  // The incumbent of another device model is irrelevant.
+  ForecastInput elsewhere = Input();
+  elsewhere.device_model = "NVIDIA L40S";
+  CHECK_FALSE(fixture.pool.IsOpen(elsewhere, fast));
+}
+
+TEST_CASE("The model is queried when the cheap forecaster abstains", "[forecaster][pool]") {
   Fixture fixture;
   fixture.cheap.result = Abstention{Cause::kNotCovered, "embedded", "no"};
   CHECK(fixture.AskForecast().backend == "llm:m");
@@ -177,7 +216,7 @@ TEST_CASE("Where the cheap one abstains the model is asked", "[forecaster][pool]
   CHECK(std::get<Abstention>(fixture.Ask()).cause == Cause::kUnparsable);
 }
 
-TEST_CASE("The model is given less time than the caller has", "[forecaster][pool]") {
+TEST_CASE("The model gets less time than the caller has", "[forecaster][pool]") {
   Fixture fixture;
   constexpr int64_t kSecond = 1'000'000'000;
   fixture.Ask({fixture.clock.MonotonicNs() + 10 * kSecond, {}});
@@ -187,29 +226,85 @@ TEST_CASE("The model is given less time than the caller has", "[forecaster][pool
   CHECK(fixture.costly.last_call.deadline_ns == std::numeric_limits<int64_t>::max());
 }
 
-TEST_CASE("Weights are learnt from what came of pooled forecasts, and again at start",
+TEST_CASE("Weights are learnt from outcomes of pooled forecasts and restored at start",
           "[forecaster][pool]") {
   Fixture fixture;
   Label label = Planted().MakeLabel(0);
-  label.truth = Ratio{1.01, 1.0, 1.02, 0.95};  // in bin 5, and no incumbent to speak of
+  label.truth = Ratio{1.01, 1.0, 1.02, 0.95};  // in bin 5, and a weak incumbent
   label.forecast = fixture.AskForecast();
   fixture.pool.Observe({Observed(label)});
   // 0.5 to 0.9.
   CHECK(fixture.AskForecast().components[1].weight == Approx(0.9 / 1.4));
-  CHECK_THAT(fixture.registry.Text(),
-             Catch::Contains(R"(kernelcast_forecaster_pool_llm_weight{target="cpu"} 0.64)"));
-  // A pool that begins with the labels on disk knows as much.
+  CHECK_THAT(
+      fixture.registry.Text(),
+      Catch::Contains(
+          R"(kernelcast_forecaster_pool_llm_weight{gpu_model="unknown",target="cpu"} 0.64)"));
+  // A pool that starts with the labels on disk has the same state.
   Fixture again;
   ObservedLabel replayed = Observed(label);
   replayed.replayed = true;
   again.pool.Observe({replayed});
   CHECK(again.AskForecast().components[1].weight == Approx(0.9 / 1.4));
-  // The two are told by others.
+  // The components receive labels elsewhere.
   CHECK(fixture.cheap.observed == 0);
   CHECK(fixture.costly.observed == 0);
 }
 
-TEST_CASE("The description is of both", "[forecaster][pool]") {
+// Two devices that rank two kernels in reverse: the model is right about one, the cheap backend
+// about the other.
+TEST_CASE("Device models with different ranks keep separate weights, also after a restart",
+          "[forecaster][pool][devices]") {
+  Fixture fixture;
+  std::vector<ObservedLabel> stored;
+  const auto ask = [](Fixture& of, const std::string& model, double cheap_p5, double costly_p5) {
+    of.cheap.result = Of("embedded", 1 - cheap_p5, cheap_p5);
+    of.costly.result = Of("llm:m", 1 - costly_p5, costly_p5);
+    ForecastInput input = Input();
+    input.device_model = model;
+    std::optional<Forecast> forecast;
+    of.pool.Forecast(std::move(input), {},
+                     [&](ForecastResult got) { forecast = std::get<Forecast>(got); });
+    REQUIRE(forecast.has_value());
+    REQUIRE(forecast->components.size() == 2);
+    return *forecast;
+  };
+  // On the A100 the first kernel is in bin 5 and the other in bin 4; on the L40S the reverse. The
+  // model always predicts the A100's ranks, the cheap backend the L40S's.
+  for (int i = 0; i < 10; ++i) {
+    for (const std::string model : {"NVIDIA A100", "NVIDIA L40S"}) {
+      const bool first = i % 2 == 0;
+      const bool fast = first == (model == "NVIDIA A100");
+      Label label = Planted().MakeLabel(first ? 0 : 1);
+      label.label_id = model + std::to_string(i);
+      label.device_model = model;
+      label.truth = fast ? Ratio{1.01, 1.0, 1.02, 0.95} : Ratio{0.9, 0.89, 0.91, 0.95};
+      label.forecast = ask(fixture, model, first ? 0.2 : 0.8, first ? 0.8 : 0.2);
+      stored.push_back(Observed(label));
+      fixture.pool.Observe({stored.back()});
+    }
+  }
+  Fixture restarted;
+  for (ObservedLabel& label : stored) label.replayed = true;
+  restarted.pool.Observe(stored);
+  for (Fixture* const of : {&fixture, &restarted}) {
+    // With the same two opinions of the first kernel, each device trusts the one that is right
+    // about it.
+    const Forecast on_a = ask(*of, "NVIDIA A100", 0.2, 0.8);
+    const Forecast on_b = ask(*of, "NVIDIA L40S", 0.2, 0.8);
+    CHECK(on_a.components[1].weight == Approx(0.9));
+    CHECK(on_b.components[1].weight == Approx(0.1));
+    CHECK(on_a.bin_probabilities[4] > 0.7);
+    CHECK(on_b.bin_probabilities[4] < 0.3);
+    CHECK(ask(*of, "NVIDIA H100", 0.2, 0.8).components[1].weight == 0.5);
+  }
+  const std::string text = restarted.registry.Text();
+  for (const char* line : {R"(llm_weight{gpu_model="NVIDIA A100",target="cpu"} 0.9)",
+                           R"(llm_weight{gpu_model="NVIDIA L40S",target="cpu"} 0.1)"}) {
+    CHECK_THAT(text, Catch::Contains(line));
+  }
+}
+
+TEST_CASE("The description covers both components", "[forecaster][pool]") {
   const Fixture fixture;
   const BackendDescription description = fixture.pool.Describe();
   CHECK(description.name == "pool");

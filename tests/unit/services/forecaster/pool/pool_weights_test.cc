@@ -18,10 +18,11 @@ ForecastComponent Says(const std::string& backend, double p_in_bin_5, double fai
   return component;
 }
 
-// Measured in bin 5, after the two had said this of it.
+// Measured in bin 5, after these two forecasts.
 Label MakeLabel(const ForecastComponent& one, const ForecastComponent& other) {
   Label label;
   label.candidate.target = "cpu";
+  label.device_model = "A100";
   label.truth = Ratio{1.2, 1.1, 1.3, 0.95};
   Forecast forecast;
   forecast.bin_probabilities = one.bin_probabilities;
@@ -33,16 +34,31 @@ Label MakeLabel(const ForecastComponent& one, const ForecastComponent& other) {
 
 TEST_CASE("Weights follow the discounted scores", "[forecaster][pool]") {
   PoolWeights weights;
-  CHECK(weights.Second("cpu") == 0.5);
+  CHECK(weights.Second("cpu", "A100") == 0.5);
   const Label label = MakeLabel(Says("embedded", 0.2), Says("llm:m", 0.6));
   REQUIRE(weights.Learn(label, "embedded", "llm", "ref"));
-  CHECK(weights.Second("cpu") == Approx(0.75));
+  CHECK(weights.Second("cpu", "A100") == Approx(0.75));
   REQUIRE(weights.Learn(label, "embedded", "llm", "ref"));
   const double lead = 1.95 * std::log(3);
-  CHECK(weights.Second("cpu") == Approx(std::exp(lead) / (1 + std::exp(lead))));
-  CHECK(weights.Second("cpu") == Approx(0.895).margin(5e-4));
-  // Another target knows nothing of it.
-  CHECK(weights.Second("cuda") == 0.5);
+  CHECK(weights.Second("cpu", "A100") == Approx(std::exp(lead) / (1 + std::exp(lead))));
+  CHECK(weights.Second("cpu", "A100") == Approx(0.895).margin(5e-4));
+  // Another target is unaffected.
+  CHECK(weights.Second("cuda", "A100") == 0.5);
+}
+
+TEST_CASE("Each device model has its own weights", "[forecaster][pool][devices]") {
+  PoolWeights weights;
+  // The one component is right on one device, the other on another.
+  Label on_a = MakeLabel(Says("embedded", 0.2), Says("llm:m", 0.6));
+  Label on_b = MakeLabel(Says("embedded", 0.6), Says("llm:m", 0.2));
+  on_b.device_model = "L40S";
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(weights.Learn(on_a, "embedded", "llm", "ref"));
+    REQUIRE(weights.Learn(on_b, "embedded", "llm", "ref"));
+  }
+  CHECK(weights.Second("cpu", "A100") == Approx(0.895).margin(5e-4));
+  CHECK(weights.Second("cpu", "L40S") == Approx(0.105).margin(5e-4));
+  CHECK(weights.Second("cpu", "H100") == 0.5);
 }
 
 TEST_CASE("A failure scores by its probability", "[forecaster][pool]") {
@@ -50,55 +66,55 @@ TEST_CASE("A failure scores by its probability", "[forecaster][pool]") {
   Label label = MakeLabel(Says("embedded", 0.5, 0.2), Says("llm", 0.5, 0.6));
   label.truth = FailureKind::kCrash;
   REQUIRE(weights.Learn(label, "embedded", "llm", "ref"));
-  CHECK(weights.Second("cpu") == Approx(0.75));
-  // One that is correct, by being so and in the bin: 0.8 * 0.5 and 0.4 * 0.5.
+  CHECK(weights.Second("cpu", "A100") == Approx(0.75));
+  // Probability of being correct and in the bin: 0.8 * 0.5 and 0.4 * 0.5.
   PoolWeights other;
   label.truth = Ratio{1.2, 1.1, 1.3, 0.95};
   REQUIRE(other.Learn(label, "embedded", "llm", "ref"));
-  CHECK(other.Second("cpu") == Approx(1.0 / 3));
+  CHECK(other.Second("cpu", "A100") == Approx(1.0 / 3));
 }
 
-TEST_CASE("A rare label counts for those that were not measured, up to a limit",
-          "[forecaster][pool]") {
+TEST_CASE("A rare label represents the unmeasured ones up to a limit", "[forecaster][pool]") {
   PoolWeights weights;
   Label label = MakeLabel(Says("embedded", 0.3), Says("llm", 0.6));
   label.propensity = 0.5;
   REQUIRE(weights.Learn(label, "embedded", "llm", "ref"));
-  CHECK(weights.Second("cpu") == Approx(0.8));  // 2^2 to 1
+  CHECK(weights.Second("cpu", "A100") == Approx(0.8));  // 2^2 to 1
   PoolWeights limited({.discount = 1, .least_weight = 1e-9});
   label.propensity = 0.01;
   REQUIRE(limited.Learn(label, "embedded", "llm", "ref"));
-  CHECK(limited.Second("cpu") == Approx(32.0 / 33));  // 2^5 to 1
+  CHECK(limited.Second("cpu", "A100") == Approx(32.0 / 33));  // 2^5 to 1
 }
 
-TEST_CASE("Neither is ever silenced, and the tide can turn", "[forecaster][pool]") {
+TEST_CASE("No component is ever silenced and weights can reverse", "[forecaster][pool]") {
   PoolWeights weights;
   const Label good = MakeLabel(Says("embedded", 0.05), Says("llm", 0.9));
   for (int i = 0; i < 1000; ++i) {
     REQUIRE(weights.Learn(good, "embedded", "llm", "ref"));
-    CHECK(weights.Second("cpu") <= 0.9);
+    CHECK(weights.Second("cpu", "A100") <= 0.9);
   }
-  CHECK(weights.Second("cpu") == Approx(0.9));
+  CHECK(weights.Second("cpu", "A100") == Approx(0.9));
   const Label bad = MakeLabel(Says("embedded", 0.9), Says("llm", 0.05));
   int labels = 0;
-  while (weights.Second("cpu") > 0.5) {
+  while (weights.Second("cpu", "A100") > 0.5) {
     REQUIRE(weights.Learn(bad, "embedded", "llm", "ref"));
     REQUIRE(++labels < 100);
   }
-  // What was 1,000 labels counts as twenty.
+  // 1,000 labels are discounted to twenty.
   CHECK(labels < 20);
   for (int i = 0; i < 1000; ++i) REQUIRE(weights.Learn(bad, "embedded", "llm", "ref"));
-  CHECK(weights.Second("cpu") == Approx(0.1));
+  CHECK(weights.Second("cpu", "A100") == Approx(0.1));
 }
 
-TEST_CASE("A certain miss does not decide for ever", "[forecaster][pool]") {
+TEST_CASE("A certain miss does not decide forever", "[forecaster][pool]") {
   PoolWeights weights;
   Label label = MakeLabel(Says("embedded", 0), Says("llm", 0.5));
   REQUIRE(weights.Learn(label, "embedded", "llm", "ref"));
-  CHECK(weights.Second("cpu") == Approx(0.9));  // 50 to 1 by the least probability, then limited
+  CHECK(weights.Second("cpu", "A100") ==
+        Approx(0.9));  // 50 to 1 by the least probability, then limited
 }
 
-TEST_CASE("Labels that tell nothing of the two are left out", "[forecaster][pool]") {
+TEST_CASE("Uninformative labels are excluded", "[forecaster][pool]") {
   PoolWeights weights;
   const Label good = MakeLabel(Says("embedded", 0.2), Says("llm", 0.6));
   Label label = good;

@@ -51,20 +51,20 @@ std::string Ask(ReplayBackend& backend, const ForecastInput& input) {
   return "abstains: " + abstention.reason;
 }
 
-TEST_CASE("What is asked for the n-th time is answered as it was then", "[forecaster][replay]") {
+TEST_CASE("The n-th request gets the n-th recorded answer", "[forecaster][replay]") {
   ReplayBackend backend({Record(0, 1, "a"), Record(0, 3, "b"), Record(0, 5, "c")}, {});
   CHECK(backend.size() == 3);
   for (const char* expected : {"a", "a", "b", "b", "c", "c"}) {
     CHECK(Ask(backend, Input(0)) == expected);
   }
-  // Each question counts for itself.
+  // Each question counts separately.
   CHECK_THAT(Ask(backend, Input(1)), Catch::StartsWith("abstains"));
 }
 
-TEST_CASE("What was not recorded is not covered", "[forecaster][replay]") {
+TEST_CASE("Unrecorded requests are not covered", "[forecaster][replay]") {
   ReplayBackend backend({Record(0, 4, "a")}, {});
   CHECK(Ask(backend, Input(1)) == "abstains: no forecast of this candidate is recorded");
-  // A record that begins later is the nearest that there is.
+  // A record that begins later is the nearest one.
   CHECK(Ask(backend, Input(0)) == "a");
   ForecastInput other = Input(0);
   other.baseline_candidate_id = "k_other";
@@ -87,19 +87,19 @@ TEST_CASE("Labels are counted", "[forecaster][replay]") {
   CHECK(backend.Describe().labels.front().failures == 1);
 }
 
-TEST_CASE("Of records of one time the last counts", "[forecaster][replay]") {
+TEST_CASE("The last of several records with one time is used", "[forecaster][replay]") {
   ReplayBackend backend({Record(0, 0, "a"), Record(0, 0, "b")}, {});
   CHECK(Ask(backend, Input(0)) == "b");
 }
 
-TEST_CASE("An abstention is replayed as it was", "[forecaster][replay]") {
+TEST_CASE("An abstention is replayed as recorded", "[forecaster][replay]") {
   RecordedForecast record = Record(0, 0, "");
   record.result = Abstention{Abstention::Cause::kModelDeferred, "llm", "atomics"};
   ReplayBackend backend({record}, {});
   CHECK(Ask(backend, Input(0)) == "abstains: atomics");
 }
 
-TEST_CASE("Backends and versions can be told apart", "[forecaster][replay]") {
+TEST_CASE("Backends and versions are distinguished", "[forecaster][replay]") {
   const std::vector<RecordedForecast> records = {
       Record(0, 0, "a", "embedded"), Record(0, 0, "b", "llm:m"), Record(0, 0, "c", "llm:n")};
   const auto only = [&](const std::string& backend, const std::string& version) {

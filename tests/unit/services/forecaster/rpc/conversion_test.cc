@@ -37,7 +37,7 @@ v1::ForecastRequest GoodRequest() {
   return request;
 }
 
-TEST_CASE("A label arrives whole", "[forecaster][conversion]") {
+TEST_CASE("A label is converted completely", "[forecaster][conversion]") {
   const absl::StatusOr<Label> label = FromProto(GoodLabel());
   INFO(label.status());
   REQUIRE(label.ok());
@@ -52,7 +52,22 @@ TEST_CASE("A label arrives whole", "[forecaster][conversion]") {
   CHECK(std::get<FailureKind>(FromProto(failure)->truth) == FailureKind::kCrash);
 }
 
-TEST_CASE("A label without truth, or with an unknown one, is refused", "[forecaster][conversion]") {
+TEST_CASE("Labels and requests without a device model get the unknown one",
+          "[forecaster][conversion]") {
+  v1::Label label = GoodLabel();
+  CHECK(FromProto(label)->device_model == "unknown");
+  label.set_device_model("NVIDIA H200");
+  CHECK(FromProto(label)->device_model == "NVIDIA H200");
+  label.set_device_model(std::string(129, 'x'));
+  CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("device_model:"));
+
+  v1::ForecastRequest request = GoodRequest();
+  CHECK(FromProto(request)->device_model == "unknown");
+  request.mutable_device()->set_model("NVIDIA L40S");
+  CHECK(FromProto(request)->device_model == "NVIDIA L40S");
+}
+
+TEST_CASE("A label whose outcome is missing or unknown is refused", "[forecaster][conversion]") {
   v1::Label label = GoodLabel();
   label.clear_truth();
   CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("truth:"));
@@ -60,7 +75,7 @@ TEST_CASE("A label without truth, or with an unknown one, is refused", "[forecas
   CHECK_THAT(std::string(FromProto(label).status().message()), StartsWith("failure:"));
 }
 
-TEST_CASE("A request has defaults where it says nothing", "[forecaster][conversion]") {
+TEST_CASE("A request has defaults for missing fields", "[forecaster][conversion]") {
   const absl::StatusOr<ForecastInput> input = FromProto(GoodRequest());
   INFO(input.status());
   REQUIRE(input.ok());
@@ -69,7 +84,7 @@ TEST_CASE("A request has defaults where it says nothing", "[forecaster][conversi
   CHECK(input->problem == nullptr);
 }
 
-TEST_CASE("A malformed request is refused by the name of its field", "[forecaster][conversion]") {
+TEST_CASE("A malformed request is refused with its field", "[forecaster][conversion]") {
   const auto message = [](auto&& spoil) {
     v1::ForecastRequest request = GoodRequest();
     spoil(request);
@@ -93,6 +108,8 @@ TEST_CASE("A malformed request is refused by the name of its field", "[forecaste
   CHECK_THAT(message([](auto& r) { r.set_bin_scheme_id("thirds/1"); }),
              StartsWith("bin_scheme_id:"));
   CHECK_THAT(message([](auto& r) { r.set_baseline_speedup(-2); }), StartsWith("baseline_speedup:"));
+  CHECK_THAT(message([](auto& r) { r.mutable_device()->set_model(std::string(129, 'x')); }),
+             StartsWith("device.model:"));
   CHECK_THAT(
       message([](auto& r) { r.set_baseline_speedup(std::numeric_limits<double>::infinity()); }),
       StartsWith("baseline_speedup:"));
@@ -117,7 +134,7 @@ TEST_CASE("Items to score need a prediction and a truth", "[forecaster][conversi
   CHECK(std::get<TrueBin>(FromProto(item)->truth).bin > 8);
 }
 
-TEST_CASE("An error on a stream keeps code and retry hint", "[forecaster][conversion]") {
+TEST_CASE("An error on a stream keeps its code and retry hint", "[forecaster][conversion]") {
   const v1::RequestError error = ToRequestError(OverloadedError("full", absl::Milliseconds(50)));
   CHECK(error.code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK(error.message() == "full");

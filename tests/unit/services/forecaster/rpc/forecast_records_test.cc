@@ -11,6 +11,7 @@
 #include "common/base/id.h"
 #include "common/convert/convert.h"
 #include "kernelcast/v1/orchestrator.pb.h"
+#include "tests/support/deep_json.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
@@ -43,7 +44,8 @@ ForecastInput Input(size_t candidate) {
   return input;
 }
 
-// The first candidate's forecast depends on the labels, the second's does not, others abstain.
+// The first candidate's forecast depends on the labels, the next one's does not, and others
+// abstain.
 class Fickle final : public Backend {
  public:
   std::string_view name() const override { return "fickle"; }
@@ -73,7 +75,7 @@ class Fickle final : public Backend {
   int asked_ = 0;
 };
 
-TEST_CASE("What is recorded is replayed, time by time", "[forecaster][records]") {
+TEST_CASE("Recorded forecasts are replayed in order", "[forecaster][records]") {
   const File file;
   Fickle fickle;
   const auto observe = [](Backend& backend) {
@@ -103,7 +105,7 @@ TEST_CASE("What is recorded is replayed, time by time", "[forecaster][records]")
   absl::StatusOr<std::vector<RecordedForecast>> records = ReadForecastRecords(file.path());
   INFO(records.status().ToString());
   REQUIRE(records.ok());
-  // Four of the first; of the others one, for they were the same each time but for the latency.
+  // Four for the first candidate; one for each other, because they differed only in latency.
   CHECK(records->size() == 6);
   ReplayBackend replay(*std::move(records), {});
   for (int labels = 0; labels < 4; ++labels) {
@@ -117,7 +119,7 @@ TEST_CASE("What is recorded is replayed, time by time", "[forecaster][records]")
   }
 }
 
-TEST_CASE("Exported records are read, too", "[forecaster][records]") {
+TEST_CASE("Exported records are accepted too", "[forecaster][records]") {
   v1::ExportRecord record;
   record.mutable_candidate()->set_problem_id("p_1");
   record.mutable_candidate()->set_target("cpu");
@@ -146,7 +148,7 @@ TEST_CASE("Exported records are read, too", "[forecaster][records]") {
   CHECK(records->front().time == 1);
 }
 
-TEST_CASE("A record that cannot be read is named with its line", "[forecaster][records]") {
+TEST_CASE("An unreadable record is reported with its line", "[forecaster][records]") {
   const File file;
   CHECK(absl::IsNotFound(ReadForecastRecords(file.path()).status()));
   const auto error = [&](const std::string& text) {
@@ -162,10 +164,20 @@ TEST_CASE("A record that cannot be read is named with its line", "[forecaster][r
   CHECK_THAT(error(R"({"forecast": []})"), StartsWith(file.path() + ":1: "));
 }
 
-TEST_CASE("A file that cannot be written is an error at once", "[forecaster][records]") {
+TEST_CASE("An unwritable file is an immediate error", "[forecaster][records]") {
   Fickle fickle;
   const absl::Status status = ForecastRecorder::Open("/nonexistent/f.jsonl", &fickle).status();
   CHECK(absl::IsPermissionDenied(status));
+}
+
+TEST_CASE("Deeply nested recorded forecasts are refused", "[forecaster][records]") {
+  const File file;
+  for (const int times : {100, 10'000, 100'000}) {
+    for (const char* const opening : {"[", "{\"evaluation\":", "{\"forecast\":[{\"a\":"}) {
+      file.Write(testing::DeepJson(opening, times) + "\n");
+      CHECK(absl::IsInvalidArgument(ReadForecastRecords(file.path()).status()));
+    }
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-TEST_CASE("The problem that was not used longest is dropped", "[forecaster][cache]") {
+TEST_CASE("The least recently used problem is evicted", "[forecaster][cache]") {
   const PlantedProblem a("a");
   const PlantedProblem b("b");
   const PlantedProblem c("c");

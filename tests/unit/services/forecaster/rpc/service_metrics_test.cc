@@ -21,7 +21,7 @@ Forecast InBin(int bin, double p) {
   return forecast;
 }
 
-TEST_CASE("Every combination is there from the start", "[forecaster][metrics]") {
+TEST_CASE("Every label combination exists from the start", "[forecaster][metrics]") {
   MetricsRegistry registry;
   const ServiceMetrics metrics(registry, {"embedded"});
   const std::string text = registry.Text();
@@ -42,7 +42,7 @@ TEST_CASE("Every combination is there from the start", "[forecaster][metrics]") 
   }
 }
 
-TEST_CASE("A label tells whether its forecast was right", "[forecaster][metrics]") {
+TEST_CASE("A label shows whether its forecast was right", "[forecaster][metrics]") {
   const PlantedProblem problem;
   MetricsRegistry registry;
   ServiceMetrics metrics(registry, {"embedded"});
@@ -63,7 +63,7 @@ TEST_CASE("A label tells whether its forecast was right", "[forecaster][metrics]
   CHECK_THAT(text, Contains("labels_total{outcome=\"ok\",target=\"cpu\"} 2"));
 }
 
-TEST_CASE("Confidence counts for the backend that had it", "[forecaster][metrics]") {
+TEST_CASE("Confidence is counted for its backend", "[forecaster][metrics]") {
   MetricsRegistry registry;
   ServiceMetrics metrics(registry, {"embedded"});
   Forecast forecast = InBin(3, 0.85);

@@ -15,7 +15,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-// Remembers what it was told.
+// Records its calls.
 class Recorder final : public Backend {
  public:
   std::string_view name() const override { return "recorder"; }
@@ -76,7 +76,7 @@ class Fixture {
   std::string folder_;
 };
 
-TEST_CASE("Labels are on disk and with the backend before the reply", "[forecaster][writer]") {
+TEST_CASE("Labels are on disk and in the backend before the reply", "[forecaster][writer]") {
   const PlantedProblem problem;
   Fixture fixture;
   REQUIRE(fixture.Put(ProblemFilesToProto(problem.context()->problem)).ok());
@@ -102,7 +102,7 @@ TEST_CASE("Labels are on disk and with the backend before the reply", "[forecast
   CHECK(stored == 2);
 }
 
-TEST_CASE("Labels of an unknown problem are refused as a whole", "[forecaster][writer]") {
+TEST_CASE("Labels of an unknown problem are all refused", "[forecaster][writer]") {
   const PlantedProblem known("known");
   const PlantedProblem unknown("unknown");
   Fixture fixture;
@@ -114,7 +114,7 @@ TEST_CASE("Labels of an unknown problem are refused as a whole", "[forecaster][w
   CHECK(fixture.backend.observed.empty());
 }
 
-TEST_CASE("A problem that left the cache is read from disk for its labels",
+TEST_CASE("A problem evicted from the cache is read from disk for its labels",
           "[forecaster][writer]") {
   const PlantedProblem first("first");
   Fixture fixture;
@@ -126,7 +126,7 @@ TEST_CASE("A problem that left the cache is read from disk for its labels",
   CHECK(fixture.Observe({first.MakeLabel(0)}).get().ok());
 }
 
-TEST_CASE("A problem that cannot be read is refused", "[forecaster][writer]") {
+TEST_CASE("An unreadable problem is refused", "[forecaster][writer]") {
   Fixture fixture;
   v1::Problem problem = ProblemFilesToProto(PlantedProblem().context()->problem);
   problem.mutable_files(1)->set_content("schema: 1\nname: 3 words here\n");
@@ -135,7 +135,7 @@ TEST_CASE("A problem that cannot be read is refused", "[forecaster][writer]") {
   CHECK(absl::IsInvalidArgument(fixture.Put(v1::Problem()).status()));
 }
 
-TEST_CASE("Nothing is done for a caller that has left", "[forecaster][writer]") {
+TEST_CASE("Work for a caller that left is skipped", "[forecaster][writer]") {
   const PlantedProblem problem;
   Fixture fixture;
   REQUIRE(fixture.Put(ProblemFilesToProto(problem.context()->problem)).ok());
@@ -143,7 +143,7 @@ TEST_CASE("Nothing is done for a caller that has left", "[forecaster][writer]") 
   CHECK(fixture.backend.observed.empty());
 }
 
-TEST_CASE("More calls than bounded are refused with a hint", "[forecaster][writer]") {
+TEST_CASE("Calls beyond the limit are refused with a retry hint", "[forecaster][writer]") {
   const PlantedProblem problem;
   StateWriter::Options options;
   options.max_calls = 1;
@@ -171,7 +171,7 @@ TEST_CASE("More calls than bounded are refused with a hint", "[forecaster][write
   CHECK(waiting.get().ok());
 }
 
-TEST_CASE("What was submitted before the end is done, what comes after is refused",
+TEST_CASE("Work submitted before shutdown is done and later work is refused",
           "[forecaster][writer]") {
   const PlantedProblem problem;
   Fixture fixture;

@@ -31,7 +31,7 @@ TEST_CASE("Measured spaces are read with their simulations", "[forecaster][train
   CHECK(correct == 76);
 }
 
-TEST_CASE("The same records and seed make the same prior", "[forecaster][training_records]") {
+TEST_CASE("The same records and seed give the same prior", "[forecaster][training_records]") {
   std::vector<std::string> priors;
   for (const uint64_t seed : {1u, 1u, 2u}) {
     std::vector<MeasuredProblem> all;
@@ -49,19 +49,18 @@ TEST_CASE("The same records and seed make the same prior", "[forecaster][trainin
   CHECK(priors[0] != priors[2]);
   const auto parsed = ParsePrior(priors[0]);
   REQUIRE(parsed.ok());
-  CHECK(parsed->targets.at("cuda")->problems() == 2);
+  CHECK(parsed->models.at({"cuda", "NVIDIA H200"})->problems() == 2);
   CHECK(TrainPrior({}, 1).status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("The shipped prior is one that this program can start from",
-          "[forecaster][training_records]") {
+TEST_CASE("The shipped prior is loadable by this program", "[forecaster][training_records]") {
   const auto prior = ReadPrior(testing::SourcePath("data/models/prior.json"));
   REQUIRE(prior.ok());
-  CHECK(prior->targets.at("cuda")->uses_simulations());
-  CHECK_FALSE(prior->targets.at("cpu")->uses_simulations());
+  CHECK(prior->models.at({"cuda", "NVIDIA H200"})->uses_simulations());
+  CHECK_FALSE(prior->models.at({"cpu", "AMD EPYC"})->uses_simulations());
 }
 
-TEST_CASE("What is wrong with a file is said with its line", "[forecaster][training_records]") {
+TEST_CASE("File errors are reported with their line", "[forecaster][training_records]") {
   const testing::TemporaryFolder folder("records");
   const std::string path = folder.File("transpose.jsonl");
   std::ofstream(path) << "{}\nnothing\n";

@@ -7,7 +7,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-TEST_CASE("Work is done in order, and all of it before the end", "[forecaster][work_queue]") {
+TEST_CASE("Work is done in order and completes before shutdown", "[forecaster][work_queue]") {
   std::vector<int> done;
   {
     WorkQueue queue(100);
@@ -17,7 +17,7 @@ TEST_CASE("Work is done in order, and all of it before the end", "[forecaster][w
   for (int i = 0; i < 20; ++i) CHECK(done[i] == i);
 }
 
-TEST_CASE("A full queue refuses", "[forecaster][work_queue]") {
+TEST_CASE("A full queue refuses work", "[forecaster][work_queue]") {
   std::promise<void> started;
   std::promise<void> release;
   WorkQueue queue(1);

@@ -47,7 +47,7 @@ Forecast MakeForecast(const std::string& rationale) {
   return forecast;
 }
 
-TEST_CASE("A forecast comes back as it was, also from disk", "[forecaster][cache]") {
+TEST_CASE("A forecast is cached unchanged, also on disk", "[forecaster][cache]") {
   const Folder folder;
   {
     const auto cache = Open(folder);
@@ -71,7 +71,7 @@ TEST_CASE("A forecast comes back as it was, also from disk", "[forecaster][cache
   CHECK_FALSE(cache->Find("c").has_value());
 }
 
-TEST_CASE("What was a failure is not kept", "[forecaster][cache]") {
+TEST_CASE("Failures are not cached", "[forecaster][cache]") {
   const Folder folder;
   const auto cache = Open(folder);
   for (const Abstention::Cause cause :
@@ -83,7 +83,7 @@ TEST_CASE("What was a failure is not kept", "[forecaster][cache]") {
   CHECK(cache->bytes() == 0);
 }
 
-TEST_CASE("The first answer stays", "[forecaster][cache]") {
+TEST_CASE("The first answer is kept", "[forecaster][cache]") {
   const Folder folder;
   const auto cache = Open(folder);
   cache->Put("a", MakeForecast("first"));
@@ -93,7 +93,7 @@ TEST_CASE("The first answer stays", "[forecaster][cache]") {
   CHECK(cache->bytes() == bytes);
 }
 
-TEST_CASE("The file stays within its bound, the newest entries remain", "[forecaster][cache]") {
+TEST_CASE("The file stays within its bound and keeps the newest entries", "[forecaster][cache]") {
   const Folder folder;
   constexpr int64_t kBound = 1 << 20;
   constexpr int kEntries = 5000;
@@ -106,16 +106,16 @@ TEST_CASE("The file stays within its bound, the newest entries remain", "[foreca
     CHECK(cache->bytes() > kBound / 2);
     CHECK_FALSE(cache->Find("key0").has_value());
     CHECK(cache->Find(absl::StrCat("key", kEntries - 1)).has_value());
-    // Too large for the whole.
+    // Larger than the whole bound.
     cache->Put("huge", MakeForecast(std::string(2 * kBound, 'x')));
     CHECK_FALSE(cache->Find("huge").has_value());
   }
   CHECK(std::filesystem::file_size(folder.file()) < 2 * kBound);
-  // A smaller bound holds from the start.
+  // A smaller bound applies from the start.
   CHECK(Open(folder, kBound / 8)->bytes() <= kBound / 8);
 }
 
-TEST_CASE("One process at a time", "[forecaster][cache]") {
+TEST_CASE("Only one process may open the file", "[forecaster][cache]") {
   const Folder folder;
   const auto cache = Open(folder);
   const absl::Status second = ForecastCacheFile::Open(folder.path(), 1 << 20).status();
@@ -123,7 +123,7 @@ TEST_CASE("One process at a time", "[forecaster][cache]") {
   CHECK_THAT(std::string(second.message()), Catch::Contains("in use by another process"));
 }
 
-TEST_CASE("A damaged file is made anew", "[forecaster][cache]") {
+TEST_CASE("A damaged file is recreated", "[forecaster][cache]") {
   const Folder folder;
   { Open(folder)->Put("a", MakeForecast("x")); }
   std::ofstream(folder.file(), std::ios::trunc) << std::string(10'000, 'z');

@@ -1,5 +1,6 @@
 #include "services/forecaster/store/label_store.h"
 
+#include <sqlite3.h>
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
@@ -56,14 +57,16 @@ std::vector<StoredLabel> All(LabelStore& store) {
   return labels;
 }
 
-TEST_CASE("Labels are read back in order after the store was closed", "[forecaster][store]") {
+TEST_CASE("Labels are read back in order after reopening", "[forecaster][store]") {
   const Folder folder;
   {
     const auto store = MustOpen(folder.path());
-    CHECK(MustAppend(*store, {{"b", "p_1", "cpu", "first"}, {"a", "p_1", "cpu", "second"}}) ==
+    CHECK(MustAppend(*store, {{"b", "p_1", "cpu", "unknown", "first"},
+                              {"a", "p_1", "cpu", "unknown", "second"}}) ==
           std::vector<uint64_t>{1, 2});
     const std::string bytes("\0\xff\n", 3);
-    CHECK(MustAppend(*store, {{"c", "p_2", "h100", bytes}}) == std::vector<uint64_t>{3});
+    CHECK(MustAppend(*store, {{"c", "p_2", "cuda", "NVIDIA H100", bytes}}) ==
+          std::vector<uint64_t>{3});
   }
   const auto store = MustOpen(folder.path());
   const std::vector<StoredLabel> labels = All(*store);
@@ -72,17 +75,56 @@ TEST_CASE("Labels are read back in order after the store was closed", "[forecast
   CHECK(labels[0].record.content == "first");
   CHECK(labels[1].sequence == 2);
   CHECK(labels[2].record.content == std::string("\0\xff\n", 3));
-  CHECK(labels[2].record.target == "h100");
+  CHECK(labels[2].record.target == "cuda");
+  CHECK(labels[2].record.device_model == "NVIDIA H100");
   CHECK_FALSE(labels[2].prediction.has_value());
 }
 
-TEST_CASE("A label is kept once", "[forecaster][store]") {
+// A file in layout 1, whose labels have no device model.
+void MakeLayout1(const std::string& file) {
+  sqlite3* database = nullptr;
+  REQUIRE(sqlite3_open(file.c_str(), &database) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(database, R"(
+    CREATE TABLE labels (sequence INTEGER PRIMARY KEY AUTOINCREMENT, label_id TEXT NOT NULL UNIQUE,
+                         problem_id TEXT NOT NULL, target TEXT NOT NULL, content BLOB NOT NULL);
+    CREATE INDEX labels_by_problem ON labels (problem_id, target);
+    CREATE TABLE problems (ordinal INTEGER PRIMARY KEY AUTOINCREMENT,
+                           problem_id TEXT NOT NULL UNIQUE, content BLOB NOT NULL);
+    CREATE TABLE predictions (label_id TEXT PRIMARY KEY, backend_version TEXT NOT NULL,
+                              location REAL NOT NULL, scale REAL NOT NULL,
+                              degrees_of_freedom REAL NOT NULL) WITHOUT ROWID;
+    INSERT INTO labels (label_id, problem_id, target, content) VALUES ('a', 'p', 'cuda', 'old');
+    PRAGMA application_id = 1264797283;
+    PRAGMA user_version = 1;
+  )",
+                       nullptr, nullptr, nullptr) == SQLITE_OK);
+  sqlite3_close(database);
+}
+
+TEST_CASE("Labels of layout 1 belong to the unknown device model", "[forecaster][store]") {
+  const Folder folder;
+  MakeLayout1(folder.file());
+  for (int times = 0; times < 2; ++times) {
+    const auto store = MustOpen(folder.path());
+    if (times == 0) {
+      CHECK(MustAppend(*store, {{"b", "p", "cuda", "NVIDIA H200", "new"}}) ==
+            std::vector<uint64_t>{2});
+    }
+    const std::vector<StoredLabel> labels = All(*store);
+    REQUIRE(labels.size() == 2);
+    CHECK(labels[0].record.device_model == "unknown");
+    CHECK(labels[0].record.content == "old");
+    CHECK(labels[1].record.device_model == "NVIDIA H200");
+  }
+}
+
+TEST_CASE("A duplicate label is stored once", "[forecaster][store]") {
   const Folder folder;
   const auto store = MustOpen(folder.path());
-  CHECK(MustAppend(*store, {{"a", "p", "cpu", "1"}, {"a", "p", "cpu", "2"}}) ==
-        std::vector<uint64_t>{1, 0});
+  CHECK(MustAppend(*store, {{"a", "p", "cpu", "unknown", "1"},
+                            {"a", "p", "cpu", "unknown", "2"}}) == std::vector<uint64_t>{1, 0});
   const std::vector<uint64_t> again =
-      MustAppend(*store, {{"a", "p", "cpu", "3"}, {"b", "p", "cpu", "4"}});
+      MustAppend(*store, {{"a", "p", "cpu", "unknown", "3"}, {"b", "p", "cpu", "unknown", "4"}});
   CHECK(again[0] == 0);
   CHECK(again[1] > 1);
   const std::vector<StoredLabel> labels = All(*store);
@@ -90,7 +132,7 @@ TEST_CASE("A label is kept once", "[forecaster][store]") {
   CHECK(labels[0].record.content == "1");
 }
 
-TEST_CASE("Problems are kept once and found by their id", "[forecaster][store]") {
+TEST_CASE("Problems are stored once and found by id", "[forecaster][store]") {
   const Folder folder;
   const auto store = MustOpen(folder.path());
   REQUIRE(store->PutProblem("p_1", "one").ok());
@@ -99,11 +141,11 @@ TEST_CASE("Problems are kept once and found by their id", "[forecaster][store]")
   CHECK(absl::IsNotFound(store->GetProblem("p_2").status()));
 }
 
-TEST_CASE("Problems without labels are dropped, the oldest first", "[forecaster][store]") {
+TEST_CASE("Problems without labels are dropped, oldest first", "[forecaster][store]") {
   const Folder folder;
   const auto store = MustOpen(folder.path());
   REQUIRE(store->PutProblem("labelled", "x").ok());
-  MustAppend(*store, {{"a", "labelled", "cpu", ""}});
+  MustAppend(*store, {{"a", "labelled", "cpu", "unknown", ""}});
   REQUIRE(store->PutProblem("idle", "x").ok());
   for (int i = 0; i < LabelStore::kMaxIdleProblems; ++i) {
     REQUIRE(store->PutProblem("p_" + std::to_string(i), "x").ok());
@@ -117,7 +159,7 @@ TEST_CASE("Predictions come back with their labels", "[forecaster][store]") {
   const Folder folder;
   {
     const auto store = MustOpen(folder.path());
-    MustAppend(*store, {{"a", "p", "cpu", ""}, {"b", "p", "cpu", ""}});
+    MustAppend(*store, {{"a", "p", "cpu", "unknown", ""}, {"b", "p", "cpu", "unknown", ""}});
     REQUIRE(store->KeepPredictions({{"b", "embedded/1", {0.1, 0.7, 5}}}).ok());
     REQUIRE(store->KeepPredictions({{"b", "embedded/2", {0.25, 0.5, 3}}}).ok());
   }
@@ -134,7 +176,7 @@ TEST_CASE("Predictions come back with their labels", "[forecaster][store]") {
 TEST_CASE("Reading ends with the reader's error", "[forecaster][store]") {
   const Folder folder;
   const auto store = MustOpen(folder.path());
-  MustAppend(*store, {{"a", "p", "cpu", ""}, {"b", "p", "cpu", ""}});
+  MustAppend(*store, {{"a", "p", "cpu", "unknown", ""}, {"b", "p", "cpu", "unknown", ""}});
   int read = 0;
   const absl::Status status = store->ForEachLabel([&](StoredLabel) {
     ++read;
@@ -144,7 +186,7 @@ TEST_CASE("Reading ends with the reader's error", "[forecaster][store]") {
   CHECK(read == 1);
 }
 
-TEST_CASE("A store in use cannot be opened a second time", "[forecaster][store]") {
+TEST_CASE("A store in use cannot be opened again", "[forecaster][store]") {
   const Folder folder;
   const auto store = MustOpen(folder.path());
   const absl::StatusOr<std::unique_ptr<LabelStore>> second = LabelStore::Open(folder.path());
@@ -153,7 +195,7 @@ TEST_CASE("A store in use cannot be opened a second time", "[forecaster][store]"
              Catch::Matchers::Contains("in use by another process"));
 }
 
-TEST_CASE("What is no store is refused by name", "[forecaster][store]") {
+TEST_CASE("A file that is not a store is refused by name", "[forecaster][store]") {
   const Folder folder;
   SECTION("not a database") {
     std::ofstream(folder.file()) << std::string(10'000, 'x');
@@ -165,7 +207,7 @@ TEST_CASE("What is no store is refused by name", "[forecaster][store]") {
     {
       const auto store = MustOpen(folder.path());
       for (int i = 0; i < 50; ++i) {
-        MustAppend(*store, {{std::to_string(i), "p", "cpu", std::string(2000, 'x')}});
+        MustAppend(*store, {{std::to_string(i), "p", "cpu", "unknown", std::string(2000, 'x')}});
       }
     }
     {
@@ -189,11 +231,11 @@ TEST_CASE("What is no store is refused by name", "[forecaster][store]") {
   CHECK_FALSE(LabelStore::Open(folder.path()).ok());
 }
 
-TEST_CASE("A folder that cannot be made is an error", "[forecaster][store]") {
+TEST_CASE("A folder that cannot be created is an error", "[forecaster][store]") {
   CHECK(absl::IsPermissionDenied(LabelStore::Open("/proc/nowhere/state").status()));
 }
 
-TEST_CASE("A transaction that is not committed leaves nothing", "[forecaster][store]") {
+TEST_CASE("An uncommitted transaction leaves nothing", "[forecaster][store]") {
   const Folder folder;
   Database database;
   REQUIRE(database.Open(folder.file()).ok());

@@ -9,7 +9,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-// A name service of the test's own.
+// A fake name service.
 struct Names {
   absl::StatusOr<std::vector<std::string>> LookUp(const std::string& host) {
     std::unique_lock lock(mutex);
@@ -55,7 +55,7 @@ struct Told {
   int times = 0;
 };
 
-// Names that nobody waits for unless asked to.
+// Looks names up only on request: the interval is one hour.
 AddressWatchOptions Options(Names& names, std::vector<std::string> addresses) {
   AddressWatchOptions options;
   options.addresses = std::move(addresses);
@@ -73,7 +73,7 @@ std::unique_ptr<AddressWatch> MustStart(AddressWatchOptions options, Told& told)
   return *std::move(watch);
 }
 
-TEST_CASE("Addresses stand for themselves, and are told before Start returns") {
+TEST_CASE("Addresses identify themselves and are reported before Start returns") {
   Names names;
   Told told;
   const auto watch =
@@ -84,7 +84,7 @@ TEST_CASE("Addresses stand for themselves, and are told before Start returns") {
   CHECK(names.look_ups.empty());
 }
 
-TEST_CASE("A name stands for a peer at each of its addresses, which know the name") {
+TEST_CASE("A name yields a peer for each of its addresses, and each peer keeps the name") {
   Names names;
   names.Set("workers", {"10.0.0.2", "fd00::1", "10.0.0.1"});
   Told told;
@@ -95,7 +95,7 @@ TEST_CASE("A name stands for a peer at each of its addresses, which know the nam
                       {"[fd00::1]:80", "workers:80"}}));
 }
 
-TEST_CASE("Records that change are seen, by looking again") {
+TEST_CASE("Changed DNS records are seen at the next lookup") {
   Names names;
   names.Set("workers", {"10.0.0.1", "10.0.0.2"});
   Told told;
@@ -106,7 +106,7 @@ TEST_CASE("Records that change are seen, by looking again") {
   CHECK(told.WaitFor({{"10.0.0.2:80", "workers:80"}, {"10.0.0.3:80", "workers:80"}}));
 }
 
-TEST_CASE("Names are looked up by themselves every so often") {
+TEST_CASE("Names are looked up periodically") {
   Names names;
   names.Set("workers", {"10.0.0.1"});
   Told told;
@@ -115,11 +115,11 @@ TEST_CASE("Names are looked up by themselves every so often") {
   const auto watch = MustStart(std::move(options), told);
   CHECK(names.WaitForLookUps("workers", 5));
   CHECK(told.WaitFor({{"10.0.0.1:80", "workers:80"}}));
-  // Before, with nothing but what needs no look-up, and when the name was found; not each time.
+  // Once for the fixed addresses and once when the name resolved, not for each lookup.
   CHECK(told.times == 2);
 }
 
-TEST_CASE("A look-up that fails or finds nothing changes nothing") {
+TEST_CASE("A failed or empty lookup changes nothing") {
   Names names;
   names.Set("workers", {"10.0.0.1"});
   Told told;
@@ -134,13 +134,13 @@ TEST_CASE("A look-up that fails or finds nothing changes nothing") {
   names.Set("workers", {});
   watch->LookAgain();
   REQUIRE(names.WaitForLookUps("workers", 3));
-  // The third has ended when the fourth has begun.
+  // The third lookup has ended when the fourth begins.
   watch->LookAgain();
   REQUIRE(names.WaitForLookUps("workers", 4));
   CHECK(told.times == 2);
 }
 
-TEST_CASE("A name that does not answer holds up neither others nor the end") {
+TEST_CASE("A name that does not resolve delays neither other names nor shutdown") {
   Names names;
   names.Set("workers", {"10.0.0.1"});
   auto stuck = std::make_shared<Names>();
@@ -155,11 +155,11 @@ TEST_CASE("A name that does not answer holds up neither others nor the end") {
     CHECK(told.WaitFor({{"10.0.0.1:80", "workers:80"}}));
   }
   const std::lock_guard lock(stuck->mutex);
-  stuck->stuck = false;  // lets the thread end that was left behind
+  stuck->stuck = false;  // lets the abandoned thread end
   stuck->changed.notify_all();
 }
 
-TEST_CASE("Addresses that cannot be used are refused with their text") {
+TEST_CASE("Unusable addresses are refused with their text") {
   for (const char* const bad : {"dns:///workers", "dns:///:80", "dns:///workers:http",
                                 "dns://8.8.8.8/workers:80", "dns:///workers:70000"}) {
     const auto watch = AddressWatch::Start({.addresses = {bad}}, [](const auto&) {});
@@ -168,7 +168,7 @@ TEST_CASE("Addresses that cannot be used are refused with their text") {
   }
 }
 
-TEST_CASE("The system's resolver knows this machine, and says what it does not know") {
+TEST_CASE("The system resolver finds this machine and reports unknown names") {
   const auto local = LookUpHost("127.0.0.1");
   REQUIRE(local.ok());
   CHECK(*local == std::vector<std::string>{"127.0.0.1"});

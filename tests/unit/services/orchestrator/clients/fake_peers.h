@@ -27,13 +27,13 @@ namespace kernelcast::orchestrator::testing {
 
 using kernelcast::testing::Eventually;
 
-// A server on an address of its own, which it keeps when it is started again.
+// A server on its own address, which it keeps when restarted.
 template <class Service>
 class FakePeer : public Service {
  public:
   ~FakePeer() override { Stop(); }
 
-  // False where somebody else has the address.
+  // Returns false if the address is taken.
   bool TryStart(const std::string& address = "127.0.0.1:0") {
     ServerOptions options;
     options.listen_address = address_.empty() ? address : address_;
@@ -44,9 +44,9 @@ class FakePeer : public Service {
     return true;
   }
   void Start() { REQUIRE(TryStart()); }
-  // As a process that is killed: calls under way fail.
+  // Like a killed process: calls under way fail.
   void Stop() { server_.reset(); }
-  // And comes back somewhere else.
+  // The next start uses another address.
   void Forget() {
     Stop();
     address_.clear();
@@ -58,7 +58,7 @@ class FakePeer : public Service {
   std::string address_;
 };
 
-// Answers every call at once, unless told otherwise.
+// Answers every call immediately by default.
 class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
  public:
   explicit FakeWorker(const std::string& id, uint32_t credits = 8) {
@@ -80,35 +80,39 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
     target->set_architecture(architecture);
   }
 
-  // Of those below, whatever is changed counts for calls that come later.
+  // The setters below apply to later calls.
   void Change(const std::function<void(v1::WorkerDescription&)>& change) {
     const std::lock_guard lock(mutex_);
     change(description_);
   }
-  // What measuring ends with; OK: a measurement.
+  // The status of later measurements; OK: a measurement.
   void Fail(absl::Status status) {
     const std::lock_guard lock(mutex_);
     failure_ = std::move(status);
   }
-  // Measuring ends when it is released.
+  // Modifies each measurement; null: no change.
+  void Lie(std::function<void(v1::MeasureReply&)> lie) {
+    const std::lock_guard lock(mutex_);
+    lie_ = std::move(lie);
+  }
+  // Measurements block until they are released.
   void Hold() {
     const std::lock_guard lock(mutex_);
     holding_ = true;
   }
-  // Nothing is answered any more.
   void FallSilent() {
     const std::lock_guard lock(mutex_);
     silent_ = true;
   }
   void Release(const absl::Status& status = absl::OkStatus()) {
-    std::vector<std::pair<UnaryReply<v1::MeasureReply>, std::string>> held;
+    std::vector<std::pair<UnaryReply<v1::MeasureReply>, v1::MeasureRequest>> held;
     {
       const std::lock_guard lock(mutex_);
       holding_ = false;
       held.swap(held_);
     }
-    for (auto& [reply, candidate_id] : held) {
-      status.ok() ? reply.Send(Measured(candidate_id)) : reply.Fail(status);
+    for (auto& [reply, request] : held) {
+      status.ok() ? reply.Send(Measured(request)) : reply.Fail(status);
     }
   }
   size_t held() const {
@@ -118,6 +122,11 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
   size_t measured() const {
     const std::lock_guard lock(mutex_);
     return measured_;
+  }
+  // How many measurement requests named each device model.
+  std::map<std::string, int> device_models() const {
+    const std::lock_guard lock(mutex_);
+    return device_models_;
   }
 
   grpc::ServerUnaryReactor* Describe(grpc::CallbackServerContext* context,
@@ -138,24 +147,29 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
                                     v1::MeasureReply* response) override {
     const std::lock_guard lock(mutex_);
     ++measured_;
+    ++device_models_[request->device_model()];
     if (!failure_.ok()) return FinishNow(context, failure_);
-    const std::string& id = request->candidate().candidate_id();
     if (holding_ || silent_) {
       auto* const call = new AsyncUnary<v1::MeasureReply>(context, response);
-      held_.emplace_back(call->reply(), id);
+      held_.emplace_back(call->reply(), *request);
       return call;
     }
-    *response = Measured(id);
+    *response = Measured(*request);
+    if (lie_) lie_(*response);
     return FinishNow(context, absl::OkStatus());
   }
 
  private:
-  v1::MeasureReply Measured(const std::string& candidate_id) const {
+  v1::MeasureReply Measured(const v1::MeasureRequest& request) const {
     Measurement measurement;
-    measurement.candidate_id = candidate_id;
-    measurement.target = "cpu";
+    measurement.candidate_id = request.candidate().candidate_id();
+    measurement.problem_id = request.candidate().problem_id();
+    measurement.target = request.candidate().target();
+    measurement.level = FromProto(request.level());
     measurement.worker_id = description_.worker_id();
-    measurement.outcome = MeasuredOk();
+    MeasuredOk ok;
+    ok.speedup = {.value = 1.5, .low = 1.4, .high = 1.6, .confidence = 0.95};
+    measurement.outcome = ok;
     v1::MeasureReply reply;
     *reply.mutable_measurement() = ToProto(measurement);
     return reply;
@@ -164,13 +178,15 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
   mutable std::mutex mutex_;
   v1::WorkerDescription description_;
   absl::Status failure_;
+  std::function<void(v1::MeasureReply&)> lie_;
   bool holding_ = false;
   bool silent_ = false;
+  std::map<std::string, int> device_models_;
   size_t measured_ = 0;
-  std::vector<std::pair<UnaryReply<v1::MeasureReply>, std::string>> held_;
+  std::vector<std::pair<UnaryReply<v1::MeasureReply>, v1::MeasureRequest>> held_;
 };
 
-// Remembers what it is asked and told.
+// Records its requests and labels.
 class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
  public:
   explicit FakeForecaster(const std::string& id) : id_(id) {}
@@ -180,7 +196,7 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     const std::lock_guard lock(mutex_);
     return labels_;
   }
-  // Searches that it made forecasts for, and how many.
+  // Number of forecasts per search.
   std::map<std::string, int> searches() const {
     const std::lock_guard lock(mutex_);
     return searches_;
@@ -189,7 +205,7 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     const std::lock_guard lock(mutex_);
     draining_ = draining;
   }
-  // Calls that bring this label are refused.
+  // Refuses calls that contain this label.
   void Refuse(const std::string& label_id) {
     const std::lock_guard lock(mutex_);
     refused_ = label_id;
@@ -197,6 +213,15 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
   void SetProtocolVersion(uint32_t version) {
     const std::lock_guard lock(mutex_);
     protocol_version_ = version;
+  }
+  // Behaves like a forecaster whose backend queries models.
+  void UseAnchors() {
+    const std::lock_guard lock(mutex_);
+    uses_anchors_ = true;
+  }
+  v1::ForecastRequest last_request() const {
+    const std::lock_guard lock(mutex_);
+    return last_request_;
   }
   void ForgetProblems() {
     const std::lock_guard lock(mutex_);
@@ -216,6 +241,8 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     response->set_protocol_version(protocol_version_);
     response->set_draining(draining_);
     response->set_labels(labels_.size());
+    response->set_uses_anchors(uses_anchors_);
+    if (uses_anchors_) response->add_backends()->mutable_model_use()->set_asked(3);
     return FinishNow(context, absl::OkStatus());
   }
   grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
@@ -236,6 +263,7 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
       return FinishNow(context, absl::NotFoundError("problem"));
     }
     ++searches_[request->search_id()];
+    last_request_ = *request;
     response->mutable_abstention()->set_cause(v1::Abstention::CAUSE_NOT_COVERED);
     response->mutable_abstention()->set_backend(id_);
     return FinishNow(context, absl::OkStatus());
@@ -265,13 +293,15 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
   std::set<std::string> problems_;
   std::map<std::string, int> searches_;
   std::string refused_ = "none";
+  bool uses_anchors_ = false;
+  v1::ForecastRequest last_request_;
   uint32_t protocol_version_ = kProtocolVersion;
   bool draining_ = false;
   bool silent_ = false;
 };
 
-// Starts peers at one port of different addresses of this machine, as the records of a name give
-// them. Peers that listened somewhere before must not be given.
+// Starts peers at one port on different addresses of this machine, like the DNS records of a name.
+// The peers must not have been started before.
 template <class Peer>
 int StartAtOnePort(const std::map<std::string, Peer*>& peers) {
   for (int tries = 0; tries < 100; ++tries) {

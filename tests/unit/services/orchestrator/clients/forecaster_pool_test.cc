@@ -36,7 +36,7 @@ size_t Ready(const ForecasterPool& pool) {
   return std::ranges::count_if(views, [](const ForecasterView& view) { return view.healthy; });
 }
 
-// Forecasters, and a pool that knows them.
+// Forecasters, and a pool that uses them.
 struct World {
   explicit World(int count, bool create = true) {
     for (int i = 0; i < count; ++i) {
@@ -55,7 +55,7 @@ struct World {
     REQUIRE(Eventually([&] { return Ready(*pool) == forecasters.size(); }));
   }
 
-  // The forecaster that answered, or the error.
+  // Returns the forecaster that answered, or the error.
   std::string AskForForecast(const std::string& search_id, size_t candidate = 0) {
     ForecastQuery query;
     query.candidate = recorded.candidates[candidate % recorded.candidates.size()];
@@ -68,7 +68,7 @@ struct World {
     return answer->get_future().get();
   }
 
-  // Offers labels of these ids; whether they are done is told later.
+  // Offers labels with these ids. The counter increases as they complete.
   std::shared_ptr<std::atomic<int>> Offer(int first, int count) {
     std::vector<LabelRecord> labels(count);
     for (int i = 0; i < count; ++i) {
@@ -93,7 +93,7 @@ struct World {
   std::unique_ptr<ForecasterPool> pool;
 };
 
-TEST_CASE("Keys are spread evenly, and a peer that goes moves only its own") {
+TEST_CASE("Keys are spread evenly and a lost peer moves only its own") {
   const std::vector<std::string> peers = {"10.0.0.1:50051", "10.0.0.2:50051", "10.0.0.3:50051"};
   const auto prefers = [](const std::string& key, const std::vector<std::string>& among) {
     return *std::ranges::max_element(
@@ -113,7 +113,32 @@ TEST_CASE("Keys are spread evenly, and a peer that goes moves only its own") {
   }
 }
 
-TEST_CASE("A search keeps to one forecaster, and searches are spread") {
+TEST_CASE("Anchors are sent to peers that use them and the device model to all") {
+  World world(1, /*create=*/false);
+  const bool asks_models = GENERATE(false, true);
+  if (asks_models) world.forecasters[0]->UseAnchors();
+  world.Create(world.Options());
+  AnchorKernel anchor;
+  anchor.candidate = world.recorded.candidates[1];
+  anchor.speedup = Ratio{7, 6.9, 7.1, 0.95};
+  ForecastQuery query;
+  query.candidate = world.recorded.candidates[0];
+  query.device_model = "NVIDIA H200";
+  query.anchor = std::make_shared<const AnchorKernel>(anchor);
+  std::promise<void> answered;
+  world.pool->Forecast(world.problem, query, [&](const auto&) { answered.set_value(); });
+  answered.get_future().get();
+  const v1::ForecastRequest request = world.forecasters[0]->last_request();
+  CHECK(request.device().model() == "NVIDIA H200");
+  CHECK(request.has_anchor() == asks_models);
+  if (asks_models) {
+    CHECK(request.anchor().speedup().value() == 7);
+    CHECK(request.anchor().candidate().candidate_id() == anchor.candidate.candidate_id);
+  }
+  CHECK(world.pool->View()[0].model_use.has_value() == asks_models);
+}
+
+TEST_CASE("A search keeps to one forecaster and searches are spread") {
   World world(3);
   std::map<std::string, int> searches_of;
   for (int i = 0; i < 30; ++i) {
@@ -127,7 +152,7 @@ TEST_CASE("A search keeps to one forecaster, and searches are spread") {
   CHECK(searches_of.size() == 3);
 }
 
-TEST_CASE("What belongs to no search is spread by candidate") {
+TEST_CASE("Requests outside searches are spread by candidate") {
   World world(3);
   std::map<std::string, int> counts;
   for (size_t i = 0; i < 16; ++i) {
@@ -138,7 +163,7 @@ TEST_CASE("What belongs to no search is spread by candidate") {
   CHECK(counts.size() > 1);
 }
 
-TEST_CASE("A search moves on while its forecaster is away, and back when that is there again") {
+TEST_CASE("A search moves while its forecaster is away and moves back when it returns") {
   World world(3);
   const std::string first = world.AskForForecast("s");
   FakeForecaster& preferred = *world.forecasters[first[1] - '0'];
@@ -161,7 +186,7 @@ TEST_CASE("A search moves on while its forecaster is away, and back when that is
   CHECK(Eventually([&] { return world.AskForForecast("s") == first; }));
 }
 
-TEST_CASE("A forecaster that falls silent has its calls ended, which another answers") {
+TEST_CASE("Calls to a silent forecaster are ended and answered by another") {
   World world(2, /*create=*/false);
   ForecasterPoolOptions options = world.Options();
   options.describe_timeout = absl::Milliseconds(100);
@@ -174,7 +199,7 @@ TEST_CASE("A forecaster that falls silent has its calls ended, which another ans
   CHECK(second == (first == "f0" ? "f1" : "f0"));
 }
 
-TEST_CASE("Where no forecaster answers the forecast is given up, and not before all were asked") {
+TEST_CASE("A forecast is abandoned only after every forecaster was tried") {
   World world(2);
   for (auto& forecaster : world.forecasters) forecaster->Stop();
   CHECK_THAT(world.AskForForecast("s"), Catch::Contains("UNAVAILABLE"));
@@ -182,7 +207,7 @@ TEST_CASE("Where no forecaster answers the forecast is given up, and not before 
   CHECK(Eventually([&] { return world.AskForForecast("s") == "f1"; }));
 }
 
-TEST_CASE("A forecaster that forgot a problem is given it again") {
+TEST_CASE("A forecaster that lost a problem receives it again") {
   World world(1);
   REQUIRE(world.AskForForecast("s") == "f0");
   world.forecasters[0]->ForgetProblems();
@@ -192,14 +217,14 @@ TEST_CASE("A forecaster that forgot a problem is given it again") {
   CHECK(Eventually([&] { return *done == 1; }));
 }
 
-TEST_CASE("Labels are done when every forecaster has them") {
+TEST_CASE("Labels are complete when every forecaster has them") {
   World world(3);
   const auto done = world.Offer(0, 600);
   REQUIRE(Eventually([&] { return *done == 1; }));
   CHECK(world.AllHave(600));
 }
 
-TEST_CASE("A forecaster that is away holds up its own labels and nobody else's") {
+TEST_CASE("An absent forecaster delays only its own labels") {
   World world(3);
   world.forecasters[1]->Stop();
   REQUIRE(Eventually([&] { return Ready(*world.pool) == 2; }));
@@ -217,7 +242,7 @@ TEST_CASE("A forecaster that is away holds up its own labels and nobody else's")
   CHECK(world.AllHave(100));
 }
 
-TEST_CASE("A label that a forecaster refuses does not keep it from others") {
+TEST_CASE("A label that one forecaster refuses still reaches the others") {
   World world(2);
   world.forecasters[0]->Refuse("label-7");
   const auto done = world.Offer(0, 20);
@@ -226,8 +251,7 @@ TEST_CASE("A label that a forecaster refuses does not keep it from others") {
   CHECK(world.forecasters[1]->labels().size() == 20);
 }
 
-TEST_CASE(
-    "A forecaster that is away for too long misses labels, and is asked last until it has them") {
+TEST_CASE("A forecaster away too long misses labels and is tried last until it has them") {
   World world(2, /*create=*/false);
   ForecasterPoolOptions options = world.Options();
   options.max_pending_labels = 50;
@@ -235,7 +259,7 @@ TEST_CASE(
   world.forecasters[1]->Stop();
   REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));
   const auto done = world.Offer(0, 40);
-  // Acknowledged, and not only taken: what is on its way counts.
+  // Acknowledged, not only received: labels in transit count.
   REQUIRE(Eventually([&] {
     return world.forecasters[0]->labels().size() == 40 && world.pool->View()[0].pending_labels == 0;
   }));
@@ -246,14 +270,14 @@ TEST_CASE(
   REQUIRE(Eventually([&] { return *more == 1 && Ready(*world.pool) == 2; }));
   REQUIRE(Eventually([&] { return world.pool->View()[1].behind; }));
   for (int i = 0; i < 20; ++i) CHECK(world.AskForForecast(absl::StrCat("s", i)) == "f0");
-  // As when it was given the other's state.
+  // As if it had been given the other's state.
   const auto again = world.Offer(0, 50);
   REQUIRE(Eventually([&] { return *again == 1; }));
   REQUIRE(Eventually([&] { return world.AllHave(51); }));
   CHECK(Eventually([&] { return !world.pool->View()[1].behind; }));
 }
 
-TEST_CASE("A forecaster that comes back under another address gets what waited for it") {
+TEST_CASE("A forecaster that returns at another address gets its pending labels") {
   FakeForecaster stays("stays"), leaves("leaves"), comes("comes");
   const int port = StartAtOnePort<FakeForecaster>(
       {{"127.0.0.2", &stays}, {"127.0.0.3", &leaves}, {"127.0.0.4", &comes}});
@@ -277,8 +301,8 @@ TEST_CASE("A forecaster that comes back under another address gets what waited f
     const std::lock_guard lock(mutex);
     records = std::move(ips);
   };
-  SECTION("in one change of the records") { set_records({"127.0.0.2", "127.0.0.4"}); }
-  SECTION("after the records were without it for a while") {
+  SECTION("in one DNS change") { set_records({"127.0.0.2", "127.0.0.4"}); }
+  SECTION("after the DNS records omitted it for a while") {
     set_records({"127.0.0.2"});
     REQUIRE(Eventually([&] { return world.pool->View().size() == 1; }));
     CHECK(*done == 0);
@@ -288,7 +312,7 @@ TEST_CASE("A forecaster that comes back under another address gets what waited f
   CHECK(comes.labels().size() == 10);
 }
 
-TEST_CASE("Labels that come before any forecaster is known wait for the first") {
+TEST_CASE("Labels that arrive before any forecaster is known wait for the first") {
   FakeForecaster forecaster("f0");
   forecaster.Start();
   std::atomic<bool> known = false;
@@ -308,7 +332,7 @@ TEST_CASE("Labels that come before any forecaster is known wait for the first") 
   CHECK(forecaster.labels().size() == 5);
 }
 
-TEST_CASE("A forecaster of a version too far away is not used, and says why") {
+TEST_CASE("A forecaster with an incompatible version is not used and the reason is reported") {
   World world(2, /*create=*/false);
   world.forecasters[0]->SetProtocolVersion(kProtocolVersion + 2);
   world.forecasters[1]->SetProtocolVersion(kProtocolVersion + 1);
@@ -320,7 +344,7 @@ TEST_CASE("A forecaster of a version too far away is not used, and says why") {
   for (int i = 0; i < 10; ++i) CHECK(world.AskForForecast(absl::StrCat("s", i)) == "f1");
 }
 
-TEST_CASE("A pool of forecasters that ends gives back what waits") {
+TEST_CASE("Destroying a forecaster pool returns pending calls") {
   World world(2);
   world.forecasters[0]->Stop();
   REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));

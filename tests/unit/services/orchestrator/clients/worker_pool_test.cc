@@ -3,30 +3,34 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
 
+#include "services/orchestrator/clients/request_error.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/unit/services/orchestrator/clients/fake_peers.h"
 
 namespace kernelcast::orchestrator::testing {
 namespace {
 
-// Measurements under way through a pool, and how they ended.
+// Measurements under way through a pool, and their results.
 class Measurements {
  public:
   Measurements()
       : recorded_(kernelcast::testing::MakeRecordedProblem(4, 4)),
         problem_(std::make_shared<const Problem>(recorded_.problem)) {}
 
-  void Start(WorkerPool& pool, int count = 1, const std::string& target = "cpu") {
+  void Start(WorkerPool& pool, int count = 1, const std::string& target = "cpu",
+             const std::string& device_model = "some CPU") {
     for (int i = 0; i < count; ++i) {
       Candidate candidate = recorded_.candidates[started_++ % recorded_.candidates.size()];
       candidate.target = target;
-      pool.Measure(problem_, candidate, MeasureLevel::kScreen,
-                   [this](const absl::StatusOr<MeasureResult>& result) {
+      pool.Measure(absl::StrCat("r", started_), problem_, candidate, device_model,
+                   MeasureLevel::kScreen, [this](const absl::StatusOr<MeasureResult>& result) {
                      if (!result.ok()) {
                        ++failed_;
                      } else {
@@ -85,7 +89,7 @@ WorkerView ViewOf(const WorkerPool& pool, const std::string& address) {
   return {};
 }
 
-// Workers, and a pool that knows them.
+// Workers, and a pool that uses them.
 struct World {
   explicit World(const std::vector<uint32_t>& credits) {
     for (size_t i = 0; i < credits.size(); ++i) {
@@ -108,7 +112,7 @@ struct World {
   std::unique_ptr<WorkerPool> pool;
 };
 
-TEST_CASE("Workers of unequal credits are loaded in proportion to them") {
+TEST_CASE("Workers are loaded in proportion to their credits") {
   World world({2, 4, 8});
   for (auto& worker : world.workers) worker->Hold();
   world.Create(world.Options());
@@ -121,7 +125,7 @@ TEST_CASE("Workers of unequal credits are loaded in proportion to them") {
   CHECK(Eventually([&] { return held() == std::vector<size_t>{1, 2, 4}; }));
   world.measurements.Start(*world.pool, 7);
   CHECK(Eventually([&] { return held() == std::vector<size_t>{2, 4, 8}; }));
-  // Nobody gets more than it said.
+  // No worker gets more than its credits.
   world.measurements.Start(*world.pool, 3);
   CHECK(world.pool->QueueDepth() == 3);
   for (auto& worker : world.workers) worker->Release();
@@ -129,7 +133,7 @@ TEST_CASE("Workers of unequal credits are loaded in proportion to them") {
   CHECK(world.measurements.failed() == 0);
 }
 
-TEST_CASE("Where workers are equally free they take turns") {
+TEST_CASE("Equally free workers take turns") {
   World world({64, 64, 64});
   world.Create(world.Options());
   for (int i = 0; i < 30; ++i) {
@@ -140,7 +144,7 @@ TEST_CASE("Where workers are equally free they take turns") {
         std::map<std::string, int>{{"w0", 10}, {"w1", 10}, {"w2", 10}});
 }
 
-TEST_CASE("What other orchestrators have with a worker counts as load") {
+TEST_CASE("Other orchestrators' work on a worker counts as load") {
   World world({8, 8});
   world.workers[0]->Change([](auto& told) { told.set_measures_in_flight(6); });
   for (auto& worker : world.workers) worker->Hold();
@@ -150,7 +154,7 @@ TEST_CASE("What other orchestrators have with a worker counts as load") {
   CHECK(world.workers[0]->held() == 0);
 }
 
-TEST_CASE("One bad worker of three fails no candidate, is left out, and comes back when mended") {
+TEST_CASE("One bad worker of three fails no candidate, is ejected, and returns when fixed") {
   World world({4, 4, 4});
   const absl::Status error = GENERATE(absl::InternalError("broken"), absl::UnknownError("broken"),
                                       absl::DeadlineExceededError("broken"));
@@ -167,18 +171,17 @@ TEST_CASE("One bad worker of three fails no candidate, is left out, and comes ba
   CHECK(world.pool->Counts().ejections == 1);
   CHECK(ViewOf(*world.pool, world.workers[1]->address()).ejected);
   CHECK(ViewOf(*world.pool, world.workers[1]->address()).healthy);
-  // Not once after it was left out; what was on its way counts still.
+  // Never after its ejection; calls in transit still count.
   CHECK(world.workers[1]->measured() >= 3);
   CHECK(world.workers[1]->measured() <= 6);
-  CHECK(world.pool->CapacityFor("cpu").measure_slots == 2);
+  CHECK(world.pool->CapacityFor("cpu", "some CPU").measure_slots == 2);
 }
 
-TEST_CASE(
-    "A worker that was left out is probed by one call at a time, and used when that succeeds") {
+TEST_CASE("An ejected worker is probed by one call at a time and used when it succeeds") {
   World world({4, 4, 4});
   world.workers[0]->Fail(absl::InternalError("broken"));
   world.Create(world.Options());
-  // Probes fail, each after a longer while, and cost no candidate.
+  // Probes fail at growing intervals and cost no candidate.
   REQUIRE(Eventually([&] {
     world.measurements.Start(*world.pool);
     return world.measurements.WaitForAll() && world.pool->Counts().ejections >= 3;
@@ -193,7 +196,7 @@ TEST_CASE(
   CHECK(world.measurements.by_worker()["w0"] > 0);
 }
 
-TEST_CASE("What a worker was given before it was left out brings it back by no success") {
+TEST_CASE("Work sent before an ejection cannot restore the worker") {
   World world({8, 8});
   WorkerPoolOptions options = world.Options();
   options.outliers.first_pause = absl::Hours(1);
@@ -214,7 +217,7 @@ TEST_CASE("What a worker was given before it was left out brings it back by no s
   CHECK(ViewOf(*world.pool, bad.address()).ejected);
 }
 
-TEST_CASE("A worker that is shut down and cancels calls costs them no attempt") {
+TEST_CASE("Calls cancelled by a stopping worker cost no attempt") {
   World world({4, 4});
   world.workers[0]->Fail(absl::CancelledError("shut down"));
   WorkerPoolOptions options = world.Options();
@@ -226,7 +229,48 @@ TEST_CASE("A worker that is shut down and cancels calls costs them no attempt") 
   CHECK(world.pool->Counts().repeated_lost > 0);
 }
 
-TEST_CASE("Never more than half of the workers are left out") {
+TEST_CASE("A worker with impossible measurements is not trusted and is ejected") {
+  const std::function<void(v1::MeasureReply&)> lies[] = {
+      [](v1::MeasureReply& reply) {
+        reply.mutable_measurement()->mutable_ok()->mutable_speedup()->set_value(
+            std::numeric_limits<double>::quiet_NaN());
+      },
+      [](v1::MeasureReply& reply) { reply.mutable_measurement()->set_candidate_id("another"); },
+      [](v1::MeasureReply& reply) {
+        reply.mutable_measurement()->set_level(v1::MEASURE_LEVEL_FINAL);
+      },
+  };
+  for (const auto& lie : lies) {
+    FakeWorker liar("liar"), honest("honest"), third("third");
+    std::vector<std::string> addresses;
+    for (FakeWorker* worker : {&liar, &honest, &third}) {
+      worker->Start();
+      addresses.push_back(worker->address());
+    }
+    liar.Lie(lie);
+    auto pool = MustCreate(QuickOptions(addresses));
+    Measurements measurements;
+    measurements.Start(*pool, 60);
+    REQUIRE(measurements.WaitForAll());
+    CHECK(measurements.failed() == 0);
+    CHECK_FALSE(measurements.by_worker().contains("liar"));
+    CHECK(pool->Counts().ejections >= 1);
+    CHECK(pool->Counts().repeated_failed >= 3);
+  }
+}
+
+TEST_CASE("A retry hint of 115 days does not delay candidates for long") {
+  CHECK(RetryAfter(OverloadedError("later", absl::Hours(115 * 24))) == kLongestRetryAfter);
+  CHECK(RetryAfter(OverloadedError("now", -absl::Hours(1))) == absl::ZeroDuration());
+  v1::RequestError error;
+  error.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+  error.mutable_retry_after()->set_seconds(115LL * 86400);
+  CHECK(RetryAfter(FromRequestError(error)) == kLongestRetryAfter);
+  error.mutable_retry_after()->set_seconds(-5);
+  CHECK(RetryAfter(FromRequestError(error)) == absl::ZeroDuration());
+}
+
+TEST_CASE("At most half of the workers are ejected") {
   World world({4, 4, 4});
   world.workers[0]->Fail(absl::InternalError("broken"));
   world.workers[1]->Fail(absl::InternalError("broken"));
@@ -241,7 +285,7 @@ TEST_CASE("Never more than half of the workers are left out") {
   CHECK(world.measurements.by_worker()["w2"] == 100);
 }
 
-TEST_CASE("Verdicts on candidates are no failures of workers") {
+TEST_CASE("Candidate failures are not worker failures") {
   World world({4, 4});
   for (auto& worker : world.workers) worker->Fail(absl::InvalidArgumentError("malformed"));
   world.Create(world.Options());
@@ -252,7 +296,7 @@ TEST_CASE("Verdicts on candidates are no failures of workers") {
   CHECK(world.workers[0]->measured() + world.workers[1]->measured() == 40);
 }
 
-TEST_CASE("What a draining worker hands back goes to others at once and counts as no attempt") {
+TEST_CASE("Work returned by a draining worker goes to others immediately and costs no attempt") {
   World world({4, 4});
   WorkerPoolOptions options = world.Options();
   options.max_attempts = 1;
@@ -270,14 +314,14 @@ TEST_CASE("What a draining worker hands back goes to others at once and counts a
   CHECK(world.measurements.failed() == 0);
   CHECK(world.measurements.by_worker() == std::map<std::string, int>{{"w1", 8}});
   CHECK(world.pool->Counts().repeated_handed_back == 4);
-  // And it is given nothing new.
+  // It gets no new work.
   world.measurements.Start(*world.pool, 20);
   CHECK(world.measurements.WaitForAll());
   CHECK(world.workers[0]->measured() == 4);
-  CHECK(world.pool->CapacityFor("cpu").measure_slots == 1);
+  CHECK(world.pool->CapacityFor("cpu", "some CPU").measure_slots == 1);
 }
 
-TEST_CASE("A worker that refuses is waited for, and others are asked first") {
+TEST_CASE("A worker that refuses is retried later and others are tried first") {
   World world({4, 4});
   world.workers[0]->Fail(OverloadedError("full", absl::Milliseconds(1)));
   WorkerPoolOptions options = world.Options();
@@ -291,8 +335,7 @@ TEST_CASE("A worker that refuses is waited for, and others are asked first") {
   CHECK(world.pool->Counts().ejections == 0);
 }
 
-TEST_CASE(
-    "A worker of the last or the next version of the protocol works; others are told why not") {
+TEST_CASE("Workers of adjacent protocol versions work and others get a reason") {
   World world({4, 4, 4, 4});
   const std::vector<uint32_t> versions = {kProtocolVersion - 1, kProtocolVersion + 1,
                                           kProtocolVersion + 2, kProtocolVersion};
@@ -316,7 +359,7 @@ TEST_CASE(
   CHECK(world.measurements.by_worker().size() == 3);
 }
 
-TEST_CASE("A worker from before versions were told counts as one of version 1") {
+TEST_CASE("A worker that reports no version counts as version 1") {
   World world({4});
   world.workers[0]->Change([](auto& told) { told.set_protocol_version(0); });
   world.pool = MustCreate(world.Options());
@@ -327,35 +370,80 @@ TEST_CASE("A worker from before versions were told counts as one of version 1") 
   }));
 }
 
-TEST_CASE("The target cuda stands for one GPU: that of the first worker, or the one asked for") {
+TEST_CASE("Measurements go to their device model") {
+  World world({4, 4, 4});
+  world.workers[0]->AddTarget("cuda", "NVIDIA H100 80GB HBM3", "sm_90a");
+  world.workers[1]->AddTarget("cuda", "NVIDIA A100-SXM4-80GB", "sm_80");
+  world.workers[2]->AddTarget("cuda", "NVIDIA A100-SXM4-80GB", "sm_80");
+  world.Create(world.Options());
+  const WorkerPool& pool = *world.pool;
+  CHECK(pool.DeviceModelFor("cuda", "h100") == "NVIDIA H100 80GB HBM3");
+  CHECK(pool.DeviceModelFor("cuda", "NVIDIA A100-SXM4-80GB") == "NVIDIA A100-SXM4-80GB");
+  CHECK(pool.DeviceModelFor("cuda", "l40s").empty());
+  CHECK(pool.DeviceModelFor("tpu", "").empty());
+  CHECK(pool.CapacityFor("cuda", "NVIDIA A100-SXM4-80GB").measure_slots == 2);
+  CHECK(pool.CapacityFor("cuda", "NVIDIA A100-SXM4-80GB").compile_credits == 8);
+  CHECK(pool.CapacityFor("cuda", "NVIDIA H100 80GB HBM3").measure_slots == 1);
+  CHECK(pool.CapacityFor("cuda", "NVIDIA L40S").measure_slots == 0);
+  CHECK(pool.Devices().size() == 3);
+  world.measurements.Start(*world.pool, 30, "cuda", "NVIDIA A100-SXM4-80GB");
+  world.measurements.Start(*world.pool, 10, "cuda", "NVIDIA H100 80GB HBM3");
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.workers[0]->measured() == 10);
+  CHECK(world.workers[1]->measured() + world.workers[2]->measured() == 30);
+}
+
+TEST_CASE("A request without a device model gets the preferred or the most common one") {
   World world({4, 4, 4});
   world.workers[0]->AddTarget("cuda", "NVIDIA H100 80GB HBM3", "sm_90a");
   world.workers[1]->AddTarget("cuda", "NVIDIA A100-SXM4-80GB", "sm_80");
   world.workers[2]->AddTarget("cuda", "NVIDIA A100-SXM4-80GB", "sm_80");
   WorkerPoolOptions options = world.Options();
-  SECTION("asked for by its short name") {
-    options.gpu_model = "a100";
+  SECTION("preferred by its short name") {
+    options.gpu_model = "h100";
     world.Create(std::move(options));
-    CHECK(world.pool->CapacityFor("cuda").measure_slots == 2);
-    CHECK(world.pool->DeviceFor("cuda").model == "NVIDIA A100-SXM4-80GB");
-    world.measurements.Start(*world.pool, 30, "cuda");
-    CHECK(world.measurements.WaitForAll());
-    CHECK(world.workers[0]->measured() == 0);
+    CHECK(world.pool->DeviceModelFor("cuda", "") == "NVIDIA H100 80GB HBM3");
   }
-  SECTION("that of whoever answers first") {
+  SECTION("no preference") {
     world.Create(std::move(options));
-    const std::string model = world.pool->DeviceFor("cuda").model;
-    world.measurements.Start(*world.pool, 30, "cuda");
-    CHECK(world.measurements.WaitForAll());
-    const bool is_h100 = model == "NVIDIA H100 80GB HBM3";
-    CHECK(world.pool->CapacityFor("cuda").measure_slots == (is_h100 ? 1 : 2));
-    CHECK(world.workers[0]->measured() == (is_h100 ? 30 : 0));
+    CHECK(world.pool->DeviceModelFor("cuda", "") == "NVIDIA A100-SXM4-80GB");
+    // The preference stays while the device is present, though another is more common by now.
+    world.workers[1]->Stop();
+    REQUIRE(Eventually([&] { return Ready(*world.pool) == 2; }));
+    CHECK(world.pool->DeviceModelFor("cuda", "") == "NVIDIA A100-SXM4-80GB");
+    // A lost device is still known, and so are the remaining ones.
+    world.workers[2]->Stop();
+    REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));
+    CHECK(world.pool->DeviceModelFor("cuda", "") == "NVIDIA H100 80GB HBM3");
+    CHECK(world.pool->DeviceModelFor("cuda", "a100") == "NVIDIA A100-SXM4-80GB");
+    CHECK(world.pool->CapacityFor("cuda", "NVIDIA A100-SXM4-80GB").measure_slots == 0);
   }
-  // Its other targets are another matter.
-  CHECK(world.pool->CapacityFor("cpu").measure_slots == 3);
 }
 
-TEST_CASE("What a worker holds that falls silent is taken to others") {
+TEST_CASE("A worker with several devices measures on the requested one") {
+  World world({8});
+  world.workers[0]->AddTarget("cuda", "NVIDIA H200", "sm_90a");
+  world.workers[0]->Change([](v1::WorkerDescription& told) {
+    v1::TargetDescription& target = *told.mutable_targets(1);
+    for (const auto& [model, works] :
+         std::vector<std::pair<std::string, bool>>{{"NVIDIA H200", true},
+                                                   {"NVIDIA H200", true},
+                                                   {"NVIDIA H200", false},
+                                                   {"NVIDIA L40S", true}}) {
+      v1::TargetDevice& device = *target.add_devices();
+      device.mutable_device()->set_model(model);
+      device.set_can_measure(works);
+    }
+  });
+  world.Create(world.Options());
+  CHECK(world.pool->CapacityFor("cuda", "NVIDIA H200").measure_slots == 2);
+  CHECK(world.pool->CapacityFor("cuda", "NVIDIA L40S").measure_slots == 1);
+  world.measurements.Start(*world.pool, 3, "cuda", "NVIDIA L40S");
+  CHECK(world.measurements.WaitForAll());
+  CHECK(world.workers[0]->device_models() == std::map<std::string, int>{{"NVIDIA L40S", 3}});
+}
+
+TEST_CASE("Work held by a silent worker moves to others") {
   World world({4, 4});
   WorkerPoolOptions options = world.Options();
   options.describe_timeout = absl::Milliseconds(100);
@@ -374,7 +462,46 @@ TEST_CASE("What a worker holds that falls silent is taken to others") {
   CHECK(world.pool->Counts().repeated_lost == 2);
 }
 
-TEST_CASE("A worker that dies has what it held taken to others, and is used when it is back") {
+TEST_CASE("Cancelled work is not sent, and a worker that holds it cancels it") {
+  World world({1});
+  FakeWorker& worker = *world.workers[0];
+  worker.Hold();
+  world.Create(world.Options());
+  world.measurements.Start(*world.pool, 3);
+  REQUIRE(Eventually([&] { return worker.held() == 1 && world.pool->QueueDepth() == 2; }));
+  world.pool->Cancel({"r2", "unknown"});
+  CHECK(world.measurements.ended() == 1);
+  CHECK(world.pool->QueueDepth() == 1);
+  // The running measurement is not moved and does not count against the worker.
+  world.pool->Cancel({"r1"});
+  REQUIRE(Eventually([&] { return world.measurements.ended() == 2; }));
+  CHECK(world.measurements.failed() == 2);
+  CHECK(world.pool->Counts().repeated_lost == 0);
+  REQUIRE(Eventually([&] { return worker.measured() == 2; }));
+  worker.Release();
+  REQUIRE(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 2);
+  CHECK(worker.measured() == 2);
+  CHECK(world.pool->QueueDepth() == 0);
+}
+
+TEST_CASE("A cancelled request for an absent device is gone when the device appears") {
+  World world({1});
+  world.Create(world.Options());
+  world.measurements.Start(*world.pool, 2, "cpu", "late CPU");
+  CHECK(world.pool->QueueDepth() == 2);
+  world.pool->Cancel({"r1"});
+  CHECK(world.pool->QueueDepth() == 1);
+  CHECK(world.measurements.failed() == 1);
+  world.workers[0]->Change([](v1::WorkerDescription& description) {
+    description.mutable_targets(0)->mutable_device()->set_model("late CPU");
+  });
+  REQUIRE(world.measurements.WaitForAll());
+  CHECK(world.measurements.failed() == 1);
+  CHECK(world.workers[0]->measured() == 1);
+}
+
+TEST_CASE("A dead worker's work moves to others, and the worker is used when it returns") {
   World world({4, 4});
   world.Create(world.Options());
   world.workers[0]->Hold();
@@ -394,7 +521,7 @@ TEST_CASE("A worker that dies has what it held taken to others, and is used when
   CHECK(world.measurements.by_worker()["w0"] > 0);
 }
 
-// A name whose records a test changes.
+// A name with changeable DNS records.
 struct Name {
   void Set(std::vector<std::string> ips) {
     const std::lock_guard lock(mutex);
@@ -415,7 +542,7 @@ struct Name {
   std::vector<std::string> addresses;
 };
 
-TEST_CASE("Each record of a name is a worker with credits of its own, as records come and go") {
+TEST_CASE("Each DNS record is a worker with its own credits, as records come and go") {
   FakeWorker first("first", 2), second("second", 4), third("third", 8);
   const int port = StartAtOnePort<FakeWorker>(
       {{"127.0.0.2", &first}, {"127.0.0.3", &second}, {"127.0.0.4", &third}});
@@ -431,7 +558,7 @@ TEST_CASE("Each record of a name is a worker with credits of its own, as records
   measurements.Start(*pool, 6);
   REQUIRE(Eventually([&] { return first.held() == 2 && second.held() == 4; }));
 
-  // One leaves while it has two measurements, and another comes.
+  // One worker leaves while it has two measurements, and another joins.
   name.Set({"127.0.0.3", "127.0.0.4"});
   REQUIRE(Eventually([&] { return ViewOf(*pool, third.address()).healthy; }));
   CHECK(pool->View().size() == 2);
@@ -447,7 +574,7 @@ TEST_CASE("Each record of a name is a worker with credits of its own, as records
   CHECK(measurements.failed() == 0);
 }
 
-TEST_CASE("A worker that is lost has its name looked up at once") {
+TEST_CASE("Losing a worker triggers a DNS lookup immediately") {
   FakeWorker before("before"), after("after");
   const int port = StartAtOnePort<FakeWorker>({{"127.0.0.2", &before}, {"127.0.0.3", &after}});
   REQUIRE(port > 0);
@@ -469,7 +596,7 @@ TEST_CASE("A worker that is lost has its name looked up at once") {
   CHECK(pool->View().size() == 1);
 }
 
-TEST_CASE("Two addresses that lead to one worker give its credits once") {
+TEST_CASE("Two addresses of one worker share its credits") {
   FakeWorker worker("both", 2);
   REQUIRE(worker.TryStart("0.0.0.0:0"));
   const std::string port = worker.address().substr(worker.address().rfind(':'));
@@ -481,10 +608,10 @@ TEST_CASE("Two addresses that lead to one worker give its credits once") {
              return view.unhealthy_reason.rfind("is the same worker as ", 0) == 0;
            });
   }));
-  CHECK(pool->CapacityFor("cpu").measure_slots == 1);
+  CHECK(pool->CapacityFor("cpu", "some CPU").measure_slots == 1);
 }
 
-TEST_CASE("A pool that ends gives back what waits and what is under way") {
+TEST_CASE("Destroying a pool returns waiting and running work") {
   World world({2});
   world.workers[0]->Hold();
   world.Create(world.Options());

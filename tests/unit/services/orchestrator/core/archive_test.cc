@@ -15,7 +15,7 @@ Attempt Made(const std::string& id, const std::string& parent, double speedup) {
   return attempt;
 }
 
-TEST_CASE("a search begins with the reference", "[orchestrator][archive]") {
+TEST_CASE("A search begins with the reference", "[orchestrator][archive]") {
   Archive archive("k_ref");
   CHECK(archive.ChooseParent() == "k_ref");
   CHECK(archive.Best() == nullptr);
@@ -23,7 +23,7 @@ TEST_CASE("a search begins with the reference", "[orchestrator][archive]") {
   CHECK(archive.Setbacks("k_ref", 4).empty());
 }
 
-TEST_CASE("parents are the best, and requests under way spread over them",
+TEST_CASE("Parents are the best candidates and pending requests spread over them",
           "[orchestrator][archive]") {
   Archive archive("k_ref");
   archive.Expand("k_ref");
@@ -39,12 +39,12 @@ TEST_CASE("parents are the best, and requests under way spread over them",
   }
   CHECK(chosen["k_fast"] > chosen["k_slow"]);
   CHECK(chosen["k_fast"] >= 15);
-  // Nothing of promise is left alone for ever.
+  // Every promising candidate is tried again eventually.
   CHECK(chosen["k_ref"] > 0);
   CHECK(chosen["k_fast"] < 40);
 }
 
-TEST_CASE("a parent is worth what its children are", "[orchestrator][archive]") {
+TEST_CASE("A parent is valued by its children", "[orchestrator][archive]") {
   Archive archive("k_ref");
   archive.Add(Made("k_a", "k_ref", 2));
   archive.Add(Made("k_b", "k_ref", 2));
@@ -64,7 +64,7 @@ TEST_CASE("a parent is worth what its children are", "[orchestrator][archive]") 
   CHECK(chosen["k_a"] < chosen["k_b"]);
 }
 
-TEST_CASE("the archive is bounded and keeps the best", "[orchestrator][archive]") {
+TEST_CASE("The archive is bounded and keeps the best", "[orchestrator][archive]") {
   Archive archive("k_ref");
   for (int i = 1; i <= 500; ++i) {
     archive.Add(Made("k_" + std::to_string(i), i < 4 ? "k_ref" : "k_" + std::to_string(i / 4),
@@ -81,7 +81,7 @@ TEST_CASE("the archive is bounded and keeps the best", "[orchestrator][archive]"
   CHECK(siblings.Find("k_13") != nullptr);
 }
 
-TEST_CASE("setbacks of the same parent come first, the latest first", "[orchestrator][archive]") {
+TEST_CASE("Failures of the same parent come first, latest first", "[orchestrator][archive]") {
   Archive archive("k_ref");
   for (int i = 1; i <= 40; ++i) {
     archive.Add(Made("k_" + std::to_string(i), i % 2 == 0 ? "k_ref" : "k_other", 0));
@@ -95,7 +95,7 @@ TEST_CASE("setbacks of the same parent come first, the latest first", "[orchestr
   CHECK(archive.Best() == nullptr);
 }
 
-TEST_CASE("the same calls give the same archive", "[orchestrator][archive]") {
+TEST_CASE("The archive is deterministic", "[orchestrator][archive]") {
   const auto build = [] {
     Archive archive("k_ref");
     std::string digests;

@@ -1,13 +1,16 @@
-// What of an evaluation happens before the log holds it, and what waits for that.
+// Tests which steps of an evaluation wait for the log.
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/id.h"
 #include "services/orchestrator/core/engine.h"
+#include "tests/support/crashed_with.h"
 #include "tests/unit/services/orchestrator/world.h"
 
 namespace kernelcast::orchestrator {
@@ -29,7 +32,7 @@ bool Answered(const Answer& answer) {
   return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-// Whether the engine's state has come so far within 20 s.
+// Returns whether the engine's state satisfies the condition within 20 s.
 bool Comes(World& world, const std::function<bool(const State&)>& so_far) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < until) {
@@ -41,7 +44,7 @@ bool Comes(World& world, const std::function<bool(const State&)>& so_far) {
   return false;
 }
 
-// An evaluation of r1 that is settled, as far as the engine goes, in a log that holds what it gets.
+// Evaluates r1 until the engine has settled it while the log holds its appends.
 Answer SettleBeforeTheLog(World& world, const std::string& problem) {
   world.store->HoldAppends();
   Answer answer =
@@ -52,7 +55,7 @@ Answer SettleBeforeTheLog(World& world, const std::string& problem) {
   return answer;
 }
 
-TEST_CASE("compiling and forecasting do not wait for the log, measuring and answers do") {
+TEST_CASE("Compiling and forecasting do not wait for the log, but measuring and replies do") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -71,12 +74,12 @@ TEST_CASE("compiling and forecasting do not wait for the log, measuring and answ
   CHECK(world.store->All<EvaluationSettled>().size() == 1);
 }
 
-TEST_CASE("a pruned candidate is answered only once its settlement is in the log") {
+TEST_CASE("A pruned candidate is answered only after its settlement is logged") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
   const Answer answer = SettleBeforeTheLog(world, problem);
-  // Whoever asks again meanwhile waits too, and gets the same.
+  // A repeated request meanwhile also waits and gets the same answer.
   const Answer again =
       EvaluateLater(world, Command("r1", world.ToyCandidate(problem), EvaluateMode::kForecast));
   world.engine->Inspect([](const State&) {});
@@ -90,7 +93,7 @@ TEST_CASE("a pruned candidate is answered only once its settlement is in the log
   CHECK(world.store->All<EvaluationSettled>().size() == 1);
 }
 
-TEST_CASE("what a crash takes of an evaluation nobody was told of, and it can be asked for again") {
+TEST_CASE("An evaluation lost in a crash was not acknowledged and can be requested again") {
   World first;
   first.Start();
   const std::string problem = first.PutToy();
@@ -106,7 +109,7 @@ TEST_CASE("what a crash takes of an evaluation nobody was told of, and it can be
   first.store->ReleaseAppends();
 }
 
-TEST_CASE("a candidate that is pruned costs one append") {
+TEST_CASE("A pruned candidate costs one append") {
   EngineOptions options;
   options.log.max_delay = std::chrono::seconds(60);
   World world(nullptr, options);
@@ -115,7 +118,7 @@ TEST_CASE("a candidate that is pruned costs one append") {
   const auto forecast = [&](const std::string& id) {
     return world.Evaluate(Command(id, world.ToyCandidate(problem, id), EvaluateMode::kForecast));
   };
-  // The first one has the reference described as well.
+  // The first one also describes the reference.
   REQUIRE(forecast("r0").ok());
   const int before = world.store->appends();
   for (int i = 1; i <= 10; ++i) REQUIRE(forecast(absl::StrCat("r", i)).ok());
@@ -123,7 +126,7 @@ TEST_CASE("a candidate that is pruned costs one append") {
   CheckEachSettledOnce(*world.store);
 }
 
-TEST_CASE("commits keep their distance, and what comes in between shares one") {
+TEST_CASE("Commits keep a minimum interval and intermediate events share one") {
   constexpr auto kInterval = std::chrono::milliseconds(200);
   EngineOptions options;
   options.log.interval = kInterval;
@@ -144,7 +147,7 @@ TEST_CASE("commits keep their distance, and what comes in between shares one") {
   CheckEachSettledOnce(*world.store);
 }
 
-TEST_CASE("events that nobody waits for are written all the same, after a while") {
+TEST_CASE("Events without a waiter are written after a delay") {
   EngineOptions options;
   options.log.max_delay = std::chrono::milliseconds(GENERATE(0, 5));
   World world(nullptr, options);
@@ -169,7 +172,7 @@ TEST_CASE("events that nobody waits for are written all the same, after a while"
   world.engine->RemoveListener(handle);
 }
 
-TEST_CASE("an engine that stops writes what it has applied") {
+TEST_CASE("A stopping engine writes what it has applied") {
   EngineOptions options;
   options.log.max_delay = std::chrono::seconds(60);
   World world(nullptr, options);
@@ -189,7 +192,7 @@ TEST_CASE("an engine that stops writes what it has applied") {
   CHECK(world.engine->figures().events == world.store->LastSequence().value());
 }
 
-TEST_CASE("a log that fails while more is gathered answers everybody, once") {
+TEST_CASE("A log failure while events are batched answers every caller once") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -203,7 +206,7 @@ TEST_CASE("a log that fails while more is gathered answers everybody, once") {
   REQUIRE(Comes(world, [](const State& state) {
     return state.last_sequence() > 20 && state.evaluations().empty();
   }));
-  // One more that waits for what is settled.
+  // Another one that waits for the settled evaluation.
   answers.push_back(EvaluateLater(
       world, Command("r0", world.ToyCandidate(problem, "r0"), EvaluateMode::kForecast)));
   world.engine->Inspect([](const State&) {});
@@ -215,6 +218,47 @@ TEST_CASE("a log that fails while more is gathered answers everybody, once") {
   }
   CHECK_FALSE(world.engine->failure().ok());
   CHECK(world.store->All<EvaluationSettled>().empty());
+}
+
+TEST_CASE("An evaluation that crashed the process twice is quarantined after the restart") {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / RandomId("kernelcast-crash-")).string();
+  const std::string handling = absl::StrCat("stage ", static_cast<int>(Stage::kMeasure), ":r1");
+  std::unique_ptr<testing::MemoryEventStore> disk;
+  std::string problem;
+  {
+    World world;
+    world.Start();
+    problem = world.PutToy();
+    world.workers.hold_measurements = true;
+    const Answer answer = EvaluateLater(world, Command("r1", world.ToyCandidate(problem)));
+    REQUIRE(Comes(world, [&](const State&) { return world.workers.held() == 1; }));
+    disk = world.store->Copy();
+  }
+  for (const int crashes : {1, 2}) {
+    kernelcast::testing::CrashedWith(path, handling, 1);
+    auto journal = CrashJournal::Open(path);
+    REQUIRE(journal.ok());
+    EngineOptions options;
+    options.crash_journal = journal->get();
+    World world(disk->Copy(), options);
+    world.workers.hold_measurements = crashes == 1;
+    world.Start();
+    const Answer answer = EvaluateLater(world, Command("r1", world.ToyCandidate(problem)));
+    if (crashes == 1) {
+      CHECK(Comes(world, [&](const State&) { return world.workers.held() == 1; }));
+      continue;
+    }
+    answer.wait();
+    CHECK(world.workers.measurements() == 0);
+    const auto settled = world.store->All<EvaluationSettled>();
+    REQUIRE(settled.size() == 1);
+    CHECK_THAT(std::get<Rejection>(settled[0].result).detail, Catch::StartsWith("set aside: "));
+    // The same kernel in another request is not quarantined.
+    CHECK(world.Evaluate(Command("r2", world.ToyCandidate(problem))).ok());
+    CHECK(world.workers.measurements() == 1);
+  }
+  std::filesystem::remove(path);
 }
 
 }  // namespace

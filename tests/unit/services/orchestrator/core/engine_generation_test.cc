@@ -23,7 +23,7 @@ struct WritingWorld : World {
                         EngineOptions options = Impatient())
       : World(std::move(disk), options) {
     writer = std::make_unique<FakeWriter>(&thread);
-    // A different kernel each time, whose parameters walk over the toy's.
+    // A different kernel each time, with the toy's parameters in turn.
     writer->write = [](int number, const GenerationQuery&) {
       return FakeWriter::Says(ToyKernel("// kernel\nint k" + std::to_string(number) + ";\n",
                                         1 << (number % 6), 1 << (number % 5)));
@@ -62,7 +62,7 @@ SearchSpec WrittenSearch(const std::string& problem_id, uint64_t requests) {
   return spec;
 }
 
-TEST_CASE("a search has its kernels written, improves on the best and names it",
+TEST_CASE("A search generates kernels, improves on the best and names it",
           "[orchestrator][generation]") {
   WritingWorld world;
   world.Start();
@@ -84,7 +84,7 @@ TEST_CASE("a search has its kernels written, improves on the best and names it",
   CheckEachSettledOnce(*world.store);
   CheckReplayGivesTheState(world);
 
-  // Each answer is in the log with all that belongs to it, and before its candidate.
+  // Each answer is fully in the log, before its candidate.
   const auto settled = world.store->All<GenerationSettled>();
   REQUIRE(settled.size() == 30);
   std::set<uint64_t> numbers;
@@ -96,7 +96,7 @@ TEST_CASE("a search has its kernels written, improves on the best and names it",
     CHECK_FALSE(each.parent_candidate_id.empty());
   }
   CHECK(numbers.size() == 30);
-  // Later requests are made from what was measured to be fast.
+  // Later requests start from the fastest measured kernels.
   const auto queries = world.writer->queries();
   CHECK_FALSE(queries.front().parent.has_value());
   int from_kernels = 0;
@@ -104,7 +104,7 @@ TEST_CASE("a search has its kernels written, improves on the best and names it",
   CHECK(from_kernels > 15);
 }
 
-TEST_CASE("several kernels are asked for at once, and a straggler delays nobody",
+TEST_CASE("Several kernels are requested concurrently, and a straggler delays nobody",
           "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->holds = [](int number) { return number == 1; };
@@ -114,7 +114,7 @@ TEST_CASE("several kernels are asked for at once, and a straggler delays nobody"
   spec.generator_limits.max_in_flight = 3;
   REQUIRE(world.StartSearch("s1", spec).ok());
   REQUIRE(world.writer->WaitForRequests(12));
-  // All others are settled while the first is still being written.
+  // All others settle while the first is still being generated.
   while (world.GetSearch("s1").counts.measured < 11) {
   }
   const SearchSnapshot before = world.GetSearch("s1");
@@ -127,7 +127,7 @@ TEST_CASE("several kernels are asked for at once, and a straggler delays nobody"
   CHECK(search.counts.measured == 12);
 }
 
-TEST_CASE("no more than so many are under way", "[orchestrator][generation]") {
+TEST_CASE("Concurrent requests stay within the limit", "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->holds = [](int) { return true; };
   world.Start();
@@ -137,7 +137,7 @@ TEST_CASE("no more than so many are under way", "[orchestrator][generation]") {
   spec.generator_limits.max_in_flight = 2;
   REQUIRE(world.StartSearch("s1", spec).ok());
   REQUIRE(world.writer->WaitForRequests(2));
-  // The engine looks again and asks for no third.
+  // The engine checks again and makes no third request.
   world.engine->CapacityChanged();
   CHECK(world.GetSearch("s1").counts.generation.requested == 2);
   CHECK(world.engine->figures().live_generations == 2);
@@ -146,7 +146,7 @@ TEST_CASE("no more than so many are under way", "[orchestrator][generation]") {
   CHECK(world.GetSearch("s1").counts.generation.requested == 3);
 }
 
-TEST_CASE("what compilers and judges say is told to the next request",
+TEST_CASE("Messages from compilers and judges are included in the next request",
           "[orchestrator][generation]") {
   WritingWorld world;
   world.workers.compile = [](const Candidate& candidate) {
@@ -194,7 +194,7 @@ TEST_CASE("what compilers and judges say is told to the next request",
   CHECK_THAT(queries[2].setbacks[0].feedback,
              Catch::Contains("at n=7") && Catch::Contains("is 1 instead of 2"));
   CHECK(queries[3].unusable_answers == std::vector<std::string>{"no fenced block of code"});
-  // The fourth was measured to be fast.
+  // The fourth was measured as fast.
   REQUIRE(queries[4].parent.has_value());
   CHECK(queries[4].parent->speedup == Approx(3.2));
   CHECK_THAT(queries[4].parent->feedback, Catch::Contains("Correct"));
@@ -202,7 +202,7 @@ TEST_CASE("what compilers and judges say is told to the next request",
   CHECK_FALSE(queries[4].reference_facts.schema.empty());
 }
 
-TEST_CASE("a kernel that differs in layout only is not run again", "[orchestrator][generation]") {
+TEST_CASE("A kernel that differs only in layout is not run again", "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->write = [](int number, const GenerationQuery&) {
     return FakeWriter::Says(ToyKernel(
@@ -214,15 +214,14 @@ TEST_CASE("a kernel that differs in layout only is not run again", "[orchestrato
   const SearchSnapshot search = world.WaitForEnd("s1");
   CHECK(search.counts.generation.written == 1);
   CHECK(search.counts.generation.duplicates == 8);
-  CHECK(search.counts.distinct_candidates == 1);
+  CHECK(search.counts.considered == 1);
   CHECK(search.counts.measured == 1);
   for (const GenerationSettled& settled : world.Settled(GenerationOutcome::kDuplicate)) {
     CHECK(settled.detail == search.incumbent->candidate.candidate_id);
   }
 }
 
-TEST_CASE("a candidate that is against the rules is an unusable answer",
-          "[orchestrator][generation]") {
+TEST_CASE("A candidate that breaks the rules is an unusable answer", "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->write = [](int number, const GenerationQuery&) {
     Candidate candidate = ToyKernel("int k" + std::to_string(number) + ";\n", 8, 4);
@@ -237,7 +236,7 @@ TEST_CASE("a candidate that is against the rules is an unusable answer",
              Catch::Contains("flags[0]"));
 }
 
-TEST_CASE("answers that are of no use end the search, and say so", "[orchestrator][generation]") {
+TEST_CASE("Useless answers end the search with that reason", "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->write = [](int, const GenerationQuery&) {
     return FakeWriter::SaysNothingUseful("no fenced block of code");
@@ -248,11 +247,11 @@ TEST_CASE("answers that are of no use end the search, and say so", "[orchestrato
   const SearchSnapshot search = world.WaitForEnd("s1");
   CHECK(search.status == SearchStatus::kDone);
   CHECK_THAT(search.end_reason,
-             Catch::Contains("answers of the model were of no use: no fenced block of code"));
+             Catch::Contains("answers of the model were unusable: no fenced block of code"));
   CHECK(search.counts.generation.requested < 40);
 }
 
-TEST_CASE("the tokens of a search run out", "[orchestrator][generation]") {
+TEST_CASE("The token budget of a search runs out", "[orchestrator][generation]") {
   WritingWorld world;
   world.Start();
   const std::string problem = world.Put();
@@ -267,7 +266,7 @@ TEST_CASE("the tokens of a search run out", "[orchestrator][generation]") {
   CHECK(spent <= 1000 + 4 * 120);
 }
 
-TEST_CASE("the other budgets bound a search that has kernels written",
+TEST_CASE("The other budgets also limit a search with generated kernels",
           "[orchestrator][generation]") {
   WritingWorld world;
   world.Start();
@@ -277,7 +276,7 @@ TEST_CASE("the other budgets bound a search that has kernels written",
   REQUIRE(world.StartSearch("s1", candidates).ok());
   const SearchSnapshot first = world.WaitForEnd("s1");
   CHECK(first.end_reason == "budget: max_candidates");
-  CHECK(first.counts.distinct_candidates == 7);
+  CHECK(first.counts.considered == 7);
 
   SearchSpec measurements = WrittenSearch(problem, 0);
   measurements.budget.max_measurements = 5;
@@ -287,7 +286,7 @@ TEST_CASE("the other budgets bound a search that has kernels written",
   CHECK(second.counts.measured == 5);
 }
 
-TEST_CASE("forecasts decide on kernels that were written, too", "[orchestrator][generation]") {
+TEST_CASE("Forecasts also decide on generated kernels", "[orchestrator][generation]") {
   WritingWorld world;
   world.forecasters.blur_octaves = 0.1;
   world.Start();
@@ -303,7 +302,7 @@ TEST_CASE("forecasts decide on kernels that were written, too", "[orchestrator][
   CheckEachSettledOnce(*world.store);
 }
 
-TEST_CASE("a model that is away for good ends the search with the reason",
+TEST_CASE("A model that is away for good ends the search with the reason",
           "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->write = [](int number, const GenerationQuery&) {
@@ -322,7 +321,7 @@ TEST_CASE("a model that is away for good ends the search with the reason",
   CheckReplayGivesTheState(world);
 }
 
-TEST_CASE("while the model is away the search goes on with the space, and comes back to it",
+TEST_CASE("While the model is away the search uses the space, then returns to the model",
           "[orchestrator][generation]") {
   EngineOptions options = WritingWorld::Impatient();
   options.generation_patience = absl::Hours(1);
@@ -338,7 +337,7 @@ TEST_CASE("while the model is away the search goes on with the space, and comes 
   SearchSpec spec = WrittenSearch(problem, 0);
   spec.budget.max_measurements = 20;
   REQUIRE(world.StartSearch("s1", spec).ok());
-  // It is asked again and again, whatever of the space is in flight.
+  // Requests continue, whatever part of the space is in flight.
   REQUIRE(world.writer->WaitForRequests(6));
   while (world.workers.held() == 0) {
   }
@@ -359,7 +358,7 @@ TEST_CASE("while the model is away the search goes on with the space, and comes 
   CheckReplayGivesTheState(world);
 }
 
-TEST_CASE("a search whose model never comes ends with the best of the space",
+TEST_CASE("A search whose model never comes ends with the best of the space",
           "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->write = [](int, const GenerationQuery&) { return FakeWriter::Away(); };
@@ -374,7 +373,7 @@ TEST_CASE("a search whose model never comes ends with the best of the space",
   CHECK(MeasuredSpeedup(search.confirmed->measurement)->value == Approx(3.2));
 }
 
-TEST_CASE("a search that ends stops what is being written", "[orchestrator][generation]") {
+TEST_CASE("Ending a search stops its pending generations", "[orchestrator][generation]") {
   WritingWorld world;
   world.writer->holds = [](int number) { return number > 2; };
   world.Start();
@@ -388,7 +387,7 @@ TEST_CASE("a search that ends stops what is being written", "[orchestrator][gene
   CHECK(search.end_reason == "stopped");
   CHECK(search.counts.generation.given_up == 4);
   for (size_t i = 2; i < 6; ++i) CHECK(world.writer->queries()[i].stop.stop_requested());
-  // What comes all the same is not heeded.
+  // Late answers are ignored.
   for (int number = 3; number <= 6; ++number) world.writer->Release(number);
   auto drained = std::make_shared<std::promise<void>>();
   world.thread.Post([drained] { drained->set_value(); });
@@ -397,7 +396,7 @@ TEST_CASE("a search that ends stops what is being written", "[orchestrator][gene
   CHECK(world.store->All<GenerationSettled>().size() == 2);
 }
 
-TEST_CASE("searches that cannot have kernels written are refused", "[orchestrator][generation]") {
+TEST_CASE("Searches that cannot generate kernels are refused", "[orchestrator][generation]") {
   World without;
   without.Start();
   const std::string problem = without.PutToy();
@@ -410,7 +409,7 @@ TEST_CASE("searches that cannot have kernels written are refused", "[orchestrato
   CHECK(world.StartSearch("", spec).status().code() == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("a crash after any event loses no kernel and asks again for those under way",
+TEST_CASE("A crash after any event loses no kernel and repeats pending requests",
           "[orchestrator][generation]") {
   WritingWorld first;
   first.writer->write = [](int number, const GenerationQuery&) {
@@ -441,7 +440,7 @@ TEST_CASE("a crash after any event loses no kernel and asks again for those unde
   }
 }
 
-TEST_CASE("an orchestrator that has lost its model ends what waits for it",
+TEST_CASE("An orchestrator started without its model ends the searches that need it",
           "[orchestrator][generation]") {
   WritingWorld first;
   first.writer->holds = [](int number) { return number > 2; };

@@ -4,18 +4,20 @@
 #include <future>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/services/orchestrator/world.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
 using testing::CheckEachSettledOnce;
+using testing::CheckReplayGivesTheState;
 using testing::Command;
 using testing::MemoryEventStore;
 using testing::TemplateSearch;
 using testing::World;
 
-TEST_CASE("a candidate is compiled, forecast, measured and learnt from") {
+TEST_CASE("A candidate is compiled, forecast, measured and learnt from") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -29,7 +31,7 @@ TEST_CASE("a candidate is compiled, forecast, measured and learnt from") {
   CheckEachSettledOnce(*world.store);
 }
 
-TEST_CASE("a repeated request id gets the first result and measures nothing again") {
+TEST_CASE("A repeated request id gets the first result and measures nothing again") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -44,7 +46,7 @@ TEST_CASE("a repeated request id gets the first result and measures nothing agai
   CHECK(other.status().code() == absl::StatusCode::kAlreadyExists);
 }
 
-TEST_CASE("a request id in flight is joined") {
+TEST_CASE("A request id in flight is joined") {
   World world;
   world.workers.hold_measurements = true;
   world.Start();
@@ -66,7 +68,7 @@ TEST_CASE("a request id in flight is joined") {
   CHECK(world.workers.measurements() == 1);
 }
 
-TEST_CASE("what does not compile is rejected with the compiler's words") {
+TEST_CASE("A candidate that does not compile is rejected with the compiler's messages") {
   World world;
   world.workers.compile = [](const Candidate&) {
     return CompileResult(CompileError{CompileStage::kCompiler, "k.cc:1: expected ';'"});
@@ -93,7 +95,7 @@ TEST_CASE("forecast mode never measures") {
   CHECK(world.workers.measurements() == 0);
 }
 
-TEST_CASE("without a forecaster candidates are measured, and labels wait for it") {
+TEST_CASE("Without a forecaster candidates are measured, and labels wait for one") {
   World world;
   world.forecasters.away = true;
   world.Start();
@@ -107,7 +109,7 @@ TEST_CASE("without a forecaster candidates are measured, and labels wait for it"
   CHECK(labels == 1);
 }
 
-TEST_CASE("bad requests are refused with the right code and nothing is written") {
+TEST_CASE("Bad requests are refused with the right code and write nothing") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -135,7 +137,7 @@ TEST_CASE("bad requests are refused with the right code and nothing is written")
   CHECK(world.store->LastSequence().value() == events);
 }
 
-TEST_CASE("too many in flight are refused, and room is made by settling") {
+TEST_CASE("Excess requests are refused until others settle") {
   EngineOptions options;
   options.max_live_evaluations = 2;
   World world(nullptr, options);
@@ -158,29 +160,96 @@ TEST_CASE("too many in flight are refused, and room is made by settling") {
   CHECK(world.Evaluate(Command("r9", world.ToyCandidate(problem, "9"))).ok());
 }
 
-TEST_CASE("a search measures a part of the space, finds its best and confirms it") {
+TEST_CASE("A search measures part of the space, finds its best and confirms it") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
   REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 16)).ok());
   const SearchSnapshot search = world.WaitForEnd("s1");
   CHECK(search.status == SearchStatus::kDone);
-  CHECK(search.counts.distinct_candidates == 40);
+  CHECK(search.counts.considered == 40);
   CHECK(search.counts.measured <= 16);
   CHECK(search.counts.pruned >= 20);
   REQUIRE(search.confirmed.has_value());
   CHECK(search.confirmed->measurement.level == MeasureLevel::kFinal);
   CHECK(MeasuredSpeedup(search.confirmed->measurement)->value == Approx(3.2));
   CHECK(search.counts.confirmations == 3);
-  CHECK(search.counts.decided ==
-        search.counts.measured + search.counts.pruned + search.counts.rejected);
-  CHECK(DeviceTimeAvoidedNs(search.counts) > 0);
+  CHECK(search.counts.live == 0);
+  CHECK(search.counts.considered == search.counts.decided());
   CheckEachSettledOnce(*world.store);
 }
 
-TEST_CASE("a search starts with each template and then takes the best of all, one at a time") {
+TEST_CASE("Candidate counts match the log's decisions before and after a replay") {
+  World world;
+  std::atomic<int> calls = 0;
+  world.workers.measure = [&](const Candidate& candidate) -> MeasureOutcome {
+    if (++calls % 5 == 0) return WrongResult{};
+    MeasuredOk ok;
+    const double speedup = testing::ToySpeedup(candidate);
+    ok.speedup = Ratio{speedup, speedup * 0.99, speedup * 1.01, 0.95};
+    return ok;
+  };
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 16)).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  world.engine->Stop();
+
+  CandidateCounts counts;
+  std::map<std::string, CountedCandidate> candidates;
+  std::map<std::string, std::string> candidate_of;
+  std::map<std::string, Decision> decision_of;
+  REQUIRE(world.store
+              ->Replay(1,
+                       [&](const StoredEvent& stored) {
+                         const EventBody& body = stored.event.body;
+                         if (const auto* accepted = std::get_if<EvaluationAccepted>(&body)) {
+                           if (accepted->mode == EvaluateMode::kFinal) return absl::OkStatus();
+                           candidate_of[accepted->request_id] = accepted->candidate.candidate_id;
+                           candidates[accepted->candidate.candidate_id].Accept(counts);
+                         } else if (const auto* decided = std::get_if<EvaluationDecided>(&body)) {
+                           decision_of[decided->request_id] = decided->decision;
+                         } else if (const auto* settled = std::get_if<EvaluationSettled>(&body)) {
+                           const auto candidate = candidate_of.find(settled->request_id);
+                           if (candidate == candidate_of.end()) return absl::OkStatus();
+                           const auto* measured = std::get_if<Measurement>(&settled->result);
+                           candidates[candidate->second].Settle(
+                               decision_of[settled->request_id].reason,
+                               measured != nullptr ? OutcomeOf(*measured)
+                                                   : EvaluationOutcome::kPruned,
+                               counts);
+                         }
+                         return absl::OkStatus();
+                       })
+              .ok());
+  CHECK(static_cast<const CandidateCounts&>(search.counts) == counts);
+  CHECK(counts.selected > 0);
+  CHECK(counts.deferred == 0);
+  CHECK(counts.measured == search.counts.measurements);
+  CHECK(counts.proposed > counts.considered);
+  CHECK(search.counts.device_time_spent_ns ==
+        1'000'000 * static_cast<int64_t>(search.counts.measurements + search.counts.confirmations));
+  CHECK(search.counts.device_time_confirming_ns ==
+        1'000'000 * static_cast<int64_t>(search.counts.confirmations));
+
+  World again(world.store->Copy());
+  again.Start();
+  const SearchSnapshot replayed = again.GetSearch("s1");
+  CHECK(replayed.counts == search.counts);
+  REQUIRE_FALSE(search.finalists.empty());
+  REQUIRE(replayed.finalists.size() == search.finalists.size());
+  CHECK(replayed.finalists[0].candidate_id == search.finalists[0].candidate_id);
+}
+
+TEST_CASE(
+    "A search measures the most promising candidate next, and an uninformed one starts with each "
+    "template") {
   World world;
   world.forecasters.slow_to_learn = GENERATE(0, 3);
+  // Forecasts two octaves wide are uninformative before there are labels.
+  const bool informed = GENERATE(true, false);
+  if (!informed) world.forecasters.blur_octaves = 2;
+  const int start = informed ? 0 : 2;
   world.Start();
   const std::string problem = world.PutToy();
   SearchSpec spec = TemplateSearch(problem, 8);
@@ -193,23 +262,22 @@ TEST_CASE("a search starts with each template and then takes the best of all, on
   for (const auto& event : world.store->All<EvaluationDecided>()) {
     if (event.decision.kind == DecisionKind::kMeasure) ++reasons[event.decision.reason];
     if (event.decision.policy_version.empty()) continue;
-    CHECK(event.decision.policy_version == "threshold/2");
+    CHECK(event.decision.policy_version == "threshold/3");
   }
-  CHECK(reasons[DecisionReason::kBootstrap] == 2);
-  CHECK(reasons[DecisionReason::kPromising] + reasons[DecisionReason::kLowConfidence] ==
-        static_cast<int>(search.counts.measured) - 2);
-  // The forecasts of the fake are right, so that the first that is chosen is the best.
+  CHECK(reasons[DecisionReason::kBootstrap] == start);
+  CHECK(reasons[DecisionReason::kSelected] == static_cast<int>(search.counts.measured) - start);
+  // The fake's forecasts are right, so the first selected candidate is the best.
   std::vector<double> measured;
   for (const auto& event : world.store->All<EvaluationSettled>()) {
     if (const auto* measurement = std::get_if<Measurement>(&event.result)) {
       if (const Ratio* speedup = MeasuredSpeedup(*measurement)) measured.push_back(speedup->value);
     }
   }
-  REQUIRE(measured.size() > 2);
-  CHECK(measured[2] == Approx(3.2));
+  REQUIRE(measured.size() > static_cast<size_t>(start));
+  CHECK(measured[static_cast<size_t>(start)] == Approx(3.2));
 }
 
-TEST_CASE("a forecaster that counts no labels is not waited for") {
+TEST_CASE("A forecaster that counts no labels is not waited for") {
   World world;
   world.forecasters.forgetful = true;
   world.Start();
@@ -219,7 +287,7 @@ TEST_CASE("a forecaster that counts no labels is not waited for") {
   CHECK(search.counts.measured > 2);
 }
 
-TEST_CASE("a candidate from outside is decided on at once, also in a search that selects") {
+TEST_CASE("An external candidate is decided immediately, even in a selecting search") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -232,7 +300,7 @@ TEST_CASE("a candidate from outside is decided on at once, also in a search that
   world.WaitForEnd("s1");
 }
 
-TEST_CASE("measure-everything searches make no forecasts") {
+TEST_CASE("Measure-everything searches make no forecasts") {
   World world;
   world.Start();
   SearchSpec spec = TemplateSearch(world.PutToy(), 12);
@@ -245,7 +313,7 @@ TEST_CASE("measure-everything searches make no forecasts") {
   CHECK(world.store->All<ReferenceDescribed>().size() == 1);
 }
 
-TEST_CASE("an external search dedupes, reuses measurements and keeps to its budget") {
+TEST_CASE("An external search dedupes, reuses measurements and keeps to its budget") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -263,12 +331,48 @@ TEST_CASE("an external search dedupes, reuses measurements and keeps to its budg
   CHECK(again->decision.reason == DecisionReason::kReused);
   CHECK(world.workers.measurements() == 1);
   REQUIRE(evaluate("c", "2").ok());
-  // The budget is spent: the search ends, and what comes after is refused.
-  world.WaitForEnd("s1");
-  CHECK(evaluate("d", "3").status().code() == absl::StatusCode::kFailedPrecondition);
+  // The budget is spent: later candidates are settled on their forecasts until the owner ends the
+  // search.
+  for (const auto mode : {EvaluateMode::kMeasure, EvaluateMode::kRoute}) {
+    const auto late = world.Evaluate(Command(
+        absl::StrCat("d", static_cast<int>(mode)),
+        world.ToyCandidate(problem, absl::StrCat("late", static_cast<int>(mode))), mode, "s1"));
+    REQUIRE(late.ok());
+    CHECK(late->decision.kind == DecisionKind::kPrune);
+    CHECK(late->decision.reason == DecisionReason::kBudget);
+    CHECK(late->decision.audit_propensity == 0);
+    CHECK(std::holds_alternative<Pruned>(late->result));
+    CHECK(late->decided_on.has_value());
+  }
+  CHECK(world.workers.measurements() == 2);
+  CHECK(world.GetSearch("s1").status == SearchStatus::kRunning);
+  world.engine->StopSearch("s1", [](const auto&) {});
+  const SearchSnapshot ended = world.WaitForEnd("s1");
+  CHECK(ended.end_reason == kStoppedReason);
+  CHECK(ended.confirmed.has_value());
+  CHECK(evaluate("e", "4").status().code() == absl::StatusCode::kFailedPrecondition);
+  CheckReplayGivesTheState(world);
 }
 
-TEST_CASE("the same candidate in flight twice in a search is measured once") {
+TEST_CASE("Without a forecast an external search with a spent budget rejects as a result") {
+  World world;
+  world.forecasters.away = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  SearchSpec spec = TemplateSearch(problem, 1);
+  spec.generator = GeneratorKind::kExternal;
+  REQUIRE(world.StartSearch("s1", spec).ok());
+  for (const char* source : {"1", "2"}) {
+    const auto record = world.Evaluate(
+        Command(source, world.ToyCandidate(problem, source), EvaluateMode::kRoute, "s1"));
+    REQUIRE(record.ok());
+    const bool late = *source == '2';
+    CHECK(record->decision.kind == (late ? DecisionKind::kReject : DecisionKind::kMeasure));
+    if (late) CHECK(record->decision.reason == DecisionReason::kBudget);
+  }
+}
+
+TEST_CASE("Concurrent duplicates in a search are measured once") {
   World world;
   world.workers.hold_measurements = true;
   world.Start();
@@ -290,7 +394,7 @@ TEST_CASE("the same candidate in flight twice in a search is measured once") {
   CHECK(first->get_future().get());
 }
 
-TEST_CASE("an unstable environment is tried again before it is believed") {
+TEST_CASE("An unstable environment is retried before it is accepted") {
   World world;
   std::atomic<int> calls = 0;
   world.workers.measure = [&](const Candidate&) -> MeasureOutcome {
@@ -306,7 +410,7 @@ TEST_CASE("an unstable environment is tried again before it is believed") {
   CHECK(MeasuredSpeedup(std::get<Measurement>(record->result))->value == 2);
 }
 
-TEST_CASE("a search whose reference does not compile fails with the reason") {
+TEST_CASE("A search whose reference does not compile fails with the reason") {
   World world;
   world.workers.reference_compiles = false;
   world.Start();
@@ -316,7 +420,7 @@ TEST_CASE("a search whose reference does not compile fails with the reason") {
   CHECK_THAT(search.end_reason, Catch::Contains("reference.cc:1: error"));
 }
 
-TEST_CASE("bad searches are refused and say why") {
+TEST_CASE("Invalid searches are refused with the reason") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -340,7 +444,7 @@ TEST_CASE("bad searches are refused and say why") {
   CHECK(world.StartSearch("s1", spec).status().code() == absl::StatusCode::kAlreadyExists);
 }
 
-TEST_CASE("when the log cannot be written nothing is answered as done") {
+TEST_CASE("When the log cannot be written nothing is acknowledged") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -351,7 +455,7 @@ TEST_CASE("when the log cannot be written nothing is answered as done") {
   CHECK(world.workers.measurements() == 0);
 }
 
-// Asks from within a callback and returns the thread that answered.
+// Evaluates from within a callback. Returns the thread that answered.
 std::thread::id AnswerFrom(World& world, std::vector<Engine::EvaluateCommand> commands) {
   auto answered = std::make_shared<std::promise<std::thread::id>>();
   std::future<std::thread::id> thread = answered->get_future();
@@ -368,12 +472,12 @@ std::thread::id AnswerFrom(World& world, std::vector<Engine::EvaluateCommand> co
   return thread.get();
 }
 
-TEST_CASE("a callback that brings one candidate to an engine at rest sees to it itself") {
+TEST_CASE("A callback that brings one candidate to an idle engine handles it itself") {
   World world;
   world.engine_options.tick = absl::Hours(1);
   world.Start();
   bool own = false;
-  // The engine may not be at rest yet after what it did before.
+  // The engine may still be busy with earlier work.
   for (int i = 0; i < 1000 && !own; ++i) {
     own = AnswerFrom(world, {Command("r", world.ToyCandidate("p_unknown"))}) ==
           std::this_thread::get_id();
@@ -381,7 +485,7 @@ TEST_CASE("a callback that brings one candidate to an engine at rest sees to it 
   CHECK(own);
 }
 
-TEST_CASE("a callback that brings many leaves them to the engine's thread") {
+TEST_CASE("A callback that brings many candidates leaves them to the engine thread") {
   World world;
   world.engine_options.tick = absl::Hours(1);
   world.Start();
@@ -392,7 +496,7 @@ TEST_CASE("a callback that brings many leaves them to the engine's thread") {
   CHECK(AnswerFrom(world, many) != std::this_thread::get_id());
 }
 
-TEST_CASE("the log is read only for what may be in it, and never in a callback") {
+TEST_CASE("The log is read only for ids it may contain and never in a callback") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -412,11 +516,11 @@ TEST_CASE("the log is read only for what may be in it, and never in a callback")
   CHECK(again.workers.measurements() == 0);
 }
 
-TEST_CASE("an engine that has stopped answers or drops what it is asked, and hangs nobody") {
+TEST_CASE("A stopped engine answers or drops requests and never hangs") {
   World world;
   world.Start();
   const std::string problem_id = world.PutToy();
-  // One that waits when it stops, and one that comes afterwards.
+  // One that is pending when it stops, and one that arrives later.
   world.workers.hold_measurements = true;
   std::promise<absl::Status> waiting, late;
   world.engine->Evaluate(Command("r1", world.ToyCandidate(problem_id)),
@@ -428,7 +532,7 @@ TEST_CASE("an engine that has stopped answers or drops what it is asked, and han
                          [&](const auto& record) { late.set_value(record.status()); });
   CHECK(late.get_future().get().code() == absl::StatusCode::kUnavailable);
   CHECK(!world.engine->Inspect([](const State&) { FAIL("nobody is there to do it"); }));
-  // What is dropped goes at once, with all that it holds.
+  // A dropped request is freed immediately with everything it holds.
   auto held = std::make_shared<int>(0);
   world.engine->GetSearch("s", [held](const auto&) { FAIL("nobody is there to answer"); });
   CHECK(held.use_count() == 1);
@@ -436,7 +540,7 @@ TEST_CASE("an engine that has stopped answers or drops what it is asked, and han
   CHECK(world.engine->figures().live_evaluations == 1);
 }
 
-TEST_CASE("replaying the log gives the state that was") {
+TEST_CASE("Replaying the log restores the state") {
   World world;
   world.Start();
   const std::string problem = world.PutToy();
@@ -446,7 +550,7 @@ TEST_CASE("replaying the log gives the state that was") {
   testing::CheckReplayGivesTheState(world);
 }
 
-TEST_CASE("a crash after any event loses nothing and settles nothing twice") {
+TEST_CASE("A crash after any event loses nothing and settles nothing twice") {
   // Record one undisturbed run, then start again from every tenth prefix of its log.
   World first;
   first.Start();

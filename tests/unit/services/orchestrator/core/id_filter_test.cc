@@ -6,7 +6,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-TEST_CASE("an id filter never denies what was added, and takes little else for it") {
+TEST_CASE("An id filter has no false negatives and few false positives") {
   constexpr int kIds = 875'000;
   constexpr int kProbes = 100'000;
   IdFilter filter;
@@ -19,7 +19,7 @@ TEST_CASE("an id filter never denies what was added, and takes little else for i
   int mistaken = 0;
   for (int i = 0; i < kProbes; ++i)
     mistaken += filter.MayHold("other-" + std::to_string(i)) ? 1 : 0;
-  // 1% are expected; the deviation of such a count is 31.
+  // 1% is expected; the standard deviation of the count is 31.
   CHECK(mistaken > 0);
   CHECK(mistaken < kProbes / 100 + 200);
 }

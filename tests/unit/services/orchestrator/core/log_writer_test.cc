@@ -28,7 +28,7 @@ LogBatch WaitedFor(LogBatch batch) {
   return batch;
 }
 
-// What is not waited for is not written by itself.
+// Options under which events without a waiter are not written on their own.
 LogWriterOptions Patient() {
   LogWriterOptions options;
   options.interval = std::chrono::nanoseconds(0);
@@ -36,7 +36,7 @@ LogWriterOptions Patient() {
   return options;
 }
 
-TEST_CASE("a log writer gives back what it has written") {
+TEST_CASE("A log writer reports what it has written") {
   MemoryEventStore store;
   std::promise<void> told;
   LogWriter writer(Patient(), &store, [&] { told.set_value(); });
@@ -60,7 +60,7 @@ TEST_CASE("a log writer gives back what it has written") {
   CHECK(store.All<SearchFinishing>().size() == 1);
 }
 
-TEST_CASE("a log writer appends together what comes while it writes") {
+TEST_CASE("A log writer batches events that arrive while it writes") {
   MemoryEventStore store;
   std::promise<void> told;
   std::atomic<int> times = 0;
@@ -85,7 +85,7 @@ TEST_CASE("a log writer appends together what comes while it writes") {
   CHECK(events[2].search_id == "s3");
 }
 
-TEST_CASE("a log writer keeps what nobody waits for until something is waited for") {
+TEST_CASE("A log writer holds events without waiters until something is waited for") {
   MemoryEventStore store;
   std::promise<void> told;
   LogWriter writer(Patient(), &store, [&] { told.set_value(); });
@@ -102,7 +102,7 @@ TEST_CASE("a log writer keeps what nobody waits for until something is waited fo
   CHECK(written[0].batch.effects.size() == 1);
 }
 
-TEST_CASE("a log writer keeps no more than a large batch, and nothing for longer than it may") {
+TEST_CASE("A log writer limits the size and age of a batch") {
   MemoryEventStore store;
   LogWriterOptions options = Patient();
   SECTION("large") { options.large = 2; }
@@ -117,7 +117,7 @@ TEST_CASE("a log writer keeps no more than a large batch, and nothing for longer
   CHECK(store.LastSequence().value() >= 1);
 }
 
-TEST_CASE("appends of a log writer begin an interval apart") {
+TEST_CASE("A log writer's appends start an interval apart") {
   MemoryEventStore store;
   LogWriterOptions options = Patient();
   options.interval = std::chrono::milliseconds(20);
@@ -135,7 +135,7 @@ TEST_CASE("appends of a log writer begin an interval apart") {
   CHECK(store.LastSequence().value() == 2);
 }
 
-TEST_CASE("a log writer can be flushed, and says why it failed") {
+TEST_CASE("A log writer can be flushed and reports why it failed") {
   MemoryEventStore store;
   LogWriter writer(Patient(), &store, [] {});
   CHECK(writer.Flush().empty());
@@ -152,7 +152,7 @@ TEST_CASE("a log writer can be flushed, and says why it failed") {
   CHECK(writer.Flush().empty());
 }
 
-TEST_CASE("a log writer that ends has written what it was given") {
+TEST_CASE("Destroying a log writer writes its pending events") {
   MemoryEventStore store;
   for (int i = 0; i < 50; ++i) {
     LogWriter writer(Patient(), &store, [] {});

@@ -35,7 +35,7 @@ EngineOverview::SearchFigures SearchOf(const std::string& id, int64_t ended_ns =
   return search;
 }
 
-TEST_CASE("several engines look like one, and one that has gone does not count") {
+TEST_CASE("Several engines look like one, and a removed one does not count") {
   Recorder recorder;
   MergedObserver merged(&recorder);
   auto first = merged.For(0);
@@ -55,13 +55,13 @@ TEST_CASE("several engines look like one, and one that has gone does not count")
   first.reset();
   CHECK(recorder.figures.events == 5);
   CHECK(merged.figures().live_evaluations == 3);
-  // The same shard may come back.
+  // The same shard may return.
   auto again = merged.For(0);
   again->OnFigures({.events = 12});
   CHECK(recorder.figures.events == 17);
 }
 
-TEST_CASE("overviews are joined, and each end is told once") {
+TEST_CASE("Overviews are merged and each end is reported once") {
   Recorder recorder;
   MergedObserver merged(&recorder);
   auto first = merged.For(0);

@@ -31,7 +31,7 @@ PolicyInput Seasoned(const Forecast& forecast) {
   return input;
 }
 
-TEST_CASE("the threshold policy sends each kind of forecast its own way") {
+TEST_CASE("The threshold policy routes each kind of forecast") {
   const auto policy = MakePolicy("threshold", {}).value();
 
   const Forecast fast = ForecastAt(2.5, 0.3);
@@ -55,7 +55,21 @@ TEST_CASE("the threshold policy sends each kind of forecast its own way") {
   CHECK(policy->Decide(blind).reason == DecisionReason::kNoForecast);
 }
 
-TEST_CASE("nothing is pruned before the bootstrap is over") {
+TEST_CASE("A model that declines defers, alone and in a pool") {
+  for (const std::string& name : PolicyNames()) {
+    INFO(name);
+    const auto policy = MakePolicy(name, {}).value();
+    const Forecast slow = ForecastAt(-1, 0.3);
+    PolicyInput input = Seasoned(slow);
+    input.declined = true;
+    CHECK(policy->Decide(input).reason == DecisionReason::kDeclined);
+    CHECK(policy->Decide(input).audit_propensity == 1);
+    input.forecast = nullptr;
+    CHECK(policy->Decide(input).reason == DecisionReason::kDeclined);
+  }
+}
+
+TEST_CASE("Nothing is pruned before the bootstrap ends") {
   const auto policy = MakePolicy("threshold", {{"bootstrap_min", 6}}).value();
   Forecast slow = ForecastAt(-2, 0.1);
   slow.labels_seen = 0;
@@ -68,7 +82,7 @@ TEST_CASE("nothing is pruned before the bootstrap is over") {
   CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
 }
 
-TEST_CASE("labels of earlier searches shorten the bootstrap") {
+TEST_CASE("Labels of earlier searches shorten the bootstrap") {
   const auto policy = MakePolicy("threshold", {}).value();
   const Forecast slow = ForecastAt(-2, 0.1);
   PolicyInput input = Seasoned(slow);
@@ -76,7 +90,7 @@ TEST_CASE("labels of earlier searches shorten the bootstrap") {
   CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
 }
 
-TEST_CASE("what the pace withholds from the first pass is given to reconsidered candidates") {
+TEST_CASE("Reconsidered candidates get the budget that pacing withheld") {
   const auto policy = MakePolicy("threshold", {}).value();
   const Forecast unsure = ForecastAt(0.3, 1.0);
   PolicyInput input = Seasoned(unsure);
@@ -93,9 +107,10 @@ PolicyInput Selecting(const Forecast& forecast) {
   return input;
 }
 
-TEST_CASE("a search that selects measures its start and lets all else wait") {
+TEST_CASE("A selecting search measures its start and defers everything else") {
   const auto policy = MakePolicy("threshold", {}).value();
-  Forecast promising = ForecastAt(2.5, 0.3);
+  // As wide as the prior.
+  Forecast promising = ForecastAt(2.5, 2.6);
   promising.labels_seen = 0;
   PolicyInput input = Selecting(promising);
   input.measured = 4;
@@ -104,23 +119,35 @@ TEST_CASE("a search that selects measures its start and lets all else wait") {
   CHECK(policy->Decide(input).reason == DecisionReason::kBootstrap);
   input.measured = 5;
   CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
-  // A start does not eat up a small budget.
+  // The start does not use up a small budget.
   input.measured = 3;
   input.max_measurements = 6;
   CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
 
   input = Selecting(promising);
   input.reconsidered = true;
-  CHECK(policy->Decide(input).reason == DecisionReason::kPromising);
+  CHECK(policy->Decide(input).reason == DecisionReason::kSelected);
 }
 
-TEST_CASE("a search that selects spends its budget on long shots, but not on hopeless ones") {
+TEST_CASE("A selecting search with informed forecasts starts with the best forecasts") {
+  const auto policy = MakePolicy("threshold", {}).value();
+  Forecast informed = ForecastAt(2.5, 0.3);
+  informed.labels_seen = 0;
+  PolicyInput input = Selecting(informed);
+  input.measured = 0;
+  input.start = true;
+  CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
+  input.reconsidered = true;
+  CHECK(policy->Decide(input).reason == DecisionReason::kSelected);
+}
+
+TEST_CASE("A selecting search spends its budget on long shots but not hopeless ones") {
   const auto policy = MakePolicy("threshold", {}).value();
   const Forecast long_shot = ForecastAt(0, 0.5);
   PolicyInput input = Selecting(long_shot);
   CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
   input.reconsidered = true;
-  CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
+  CHECK(policy->Decide(input).reason == DecisionReason::kSelected);
   const Forecast hopeless = ForecastAt(-2, 0.3);
   input.forecast = &hopeless;
   CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
@@ -129,7 +156,7 @@ TEST_CASE("a search that selects spends its budget on long shots, but not on hop
   CHECK(policy->Decide(input).reason == DecisionReason::kLikelyFailure);
 }
 
-TEST_CASE("selection waits until as much is known as will be, unless only time is limited") {
+TEST_CASE("Selection waits for the expected decisions unless only time is limited") {
   const auto policy = MakePolicy("threshold", {}).value();
   PolicyInput input;
   input.selects = true;
@@ -144,7 +171,7 @@ TEST_CASE("selection waits until as much is known as will be, unless only time i
   CHECK(policy->MaySelect(input));
 }
 
-TEST_CASE("audits of a search that selects take a bounded share of its budget") {
+TEST_CASE("Audits take a bounded share of a selecting search's budget") {
   const auto policy = MakePolicy("threshold", {{"audit_share", 0.1}}).value();
   const Forecast unsure = ForecastAt(1, 0.8);
   PolicyInput input = Selecting(unsure);
@@ -152,11 +179,12 @@ TEST_CASE("audits of a search that selects take a bounded share of its budget") 
   CHECK(policy->Decide(input).audit_propensity == Approx(0.05));
   input.audit_draw = 0.049;
   CHECK(policy->Decide(input).reason == DecisionReason::kAudit);
+  CHECK(policy->Decide(input).audited_reason == DecisionReason::kBudgetPace);
   input.max_measurements = 0;
   CHECK(policy->Decide(input).audit_propensity == Approx(0.2 * 0.5).margin(0.02));
 }
 
-TEST_CASE("audits happen at their propensity and say it") {
+TEST_CASE("Audits happen at their recorded propensity") {
   const auto policy = MakePolicy("threshold", {{"audit_min", 0.1}}).value();
   const Forecast slow = ForecastAt(-1, 0.3);
   PolicyInput input = Seasoned(slow);
@@ -175,18 +203,18 @@ TEST_CASE("audits happen at their propensity and say it") {
   CHECK(audited / 20'000.0 == Approx(0.1).margin(0.01));
 }
 
-TEST_CASE("candidates measured for another reason than an audit have propensity one") {
+TEST_CASE("Candidates measured for any reason except an audit have propensity one") {
   const auto policy = MakePolicy("threshold", {}).value();
   for (double location : {-0.5, 0.0, 0.5, 1.0, 1.5, 2.0}) {
     const Forecast forecast = ForecastAt(location, 0.8);
     const Decision decision = policy->Decide(Seasoned(forecast));
     if (decision.kind == DecisionKind::kMeasure) CHECK(decision.audit_propensity == 1);
     CHECK(decision.policy == "threshold");
-    CHECK(decision.policy_version == "threshold/2");
+    CHECK(decision.policy_version == "threshold/3");
   }
 }
 
-TEST_CASE("bad policies are refused by name, parameter and value") {
+TEST_CASE("Bad policies are refused with name, parameter and value") {
   auto message = [](std::string_view name, const std::map<std::string, double>& parameters) {
     const auto policy = MakePolicy(name, parameters);
     REQUIRE(policy.status().code() == absl::StatusCode::kInvalidArgument);
@@ -199,7 +227,7 @@ TEST_CASE("bad policies are refused by name, parameter and value") {
   CHECK_THAT(message("threshold", {{"prune_below", 0.8}}), Catch::Contains("promote_above"));
 }
 
-TEST_CASE("every policy takes its own parameters and no other's") {
+TEST_CASE("Every policy takes only its own parameters") {
   for (const std::string& name : PolicyNames()) {
     INFO(name);
     const auto policy = MakePolicy(name, {{"audit_min", 0.2}});
@@ -229,13 +257,13 @@ RouteHistory HistoryOf(const std::vector<double>& win_probabilities, RiskOptions
     decision.audit_propensity = 1;
     decision.incumbent_speedup = 2;
     history.Decide(std::to_string(++id), decision, &forecast);
-    // In the order of the forecasts.
+    // Outcomes agree with the order of the forecasts.
     history.Settle(std::to_string(id), decision, id % 2 == 1 ? 1 : 2, 0.02);
   }
   return history;
 }
 
-TEST_CASE("top_k measures what is among the best of the last candidates") {
+TEST_CASE("top_k measures the best of the last candidates") {
   const auto policy = MakePolicy("top_k", {{"share", 0.25}}).value();
   std::vector<double> wins;
   for (int i = 0; i < 64; ++i) wins.push_back(i / 64.0);
@@ -253,7 +281,7 @@ TEST_CASE("top_k measures what is among the best of the last candidates") {
   CHECK(policy->Decide(input).reason == DecisionReason::kAudit);
 }
 
-TEST_CASE("value measures as many as the budget has left for") {
+TEST_CASE("The value policy measures as many as the budget allows") {
   const auto policy = MakePolicy("value", {}).value();
   const Forecast forecast = ForecastAt(0.9, 0.5);
   const Forecast hopeless = ForecastAt(-3, 0.1);
@@ -261,16 +289,16 @@ TEST_CASE("value measures as many as the budget has left for") {
   PolicyInput input = Seasoned(forecast);
   input.history = &history;
   CHECK(policy->Decide(input).kind == DecisionKind::kMeasure);
-  // Better ones were seen, and nothing is left.
+  // Better ones were seen, and no budget is left.
   input.measured = input.max_measurements;
   CHECK(policy->Decide(input).reason == DecisionReason::kBudgetPace);
   input.forecast = &hopeless;
   CHECK(policy->Decide(input).reason == DecisionReason::kUnpromising);
 }
 
-TEST_CASE("risk defers what nobody has certified, and prunes what has been") {
+TEST_CASE("The risk policy defers uncertified candidates and prunes certified ones") {
   const auto policy = MakePolicy("risk", {{"alpha", 0.1}, {"delta", 0.1}}).value();
-  CHECK(policy->risk_options() == RiskOptions{0.1, 0.1});
+  CHECK(policy->risk_options() == RiskOptions{0.1, 0.1, true});
   const Forecast slow = ForecastAt(-1, 0.3);
   PolicyInput input = Seasoned(slow);
   CHECK(policy->Decide(input).reason == DecisionReason::kLowConfidence);
@@ -282,7 +310,7 @@ TEST_CASE("risk defers what nobody has certified, and prunes what has been") {
   const Decision pruned = policy->Decide(input);
   CHECK(pruned.reason == DecisionReason::kUnpromising);
   CHECK(pruned.threshold == 0.4);
-  // A failure that is forecast is no certificate.
+  // A forecast of failure is not a certificate.
   const Forecast broken = ForecastAt(2.5, 0.3, 0.55);
   input.forecast = &broken;
   CHECK(policy->Decide(input).kind == DecisionKind::kMeasure);

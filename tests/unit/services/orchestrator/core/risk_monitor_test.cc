@@ -15,44 +15,44 @@ Truth TruthOf(bool won) { return won ? Truth::kWon : Truth::kLost; }
 
 void CountOne(RiskMonitor& monitor, const std::string& id, double win_probability, bool won) {
   static int forecast = 0;
-  monitor.Decide(id, win_probability, ++forecast, 1, true);
+  monitor.Decide(id, win_probability, ++forecast, 1, true, false);
   monitor.Settle(id, TruthOf(won), std::nullopt);
 }
 
-// Shows the monitor forecasts that are in order, of candidates whose win probability is certain.
+// Gives the monitor well-ordered forecasts with certain win probabilities.
 RiskMonitor Informed(RiskOptions options = {}) {
   RiskMonitor monitor(options);
   for (int i = 0; i < 60; ++i) {
     const std::string id = "informed" + std::to_string(i);
-    monitor.Decide(id, 1, i % 2, 1, true);
+    monitor.Decide(id, 1, i % 2, 1, true, false);
     monitor.Settle(id, Truth::kLost, i % 2);
   }
   REQUIRE(monitor.informative());
   return monitor;
 }
 
-TEST_CASE("so many candidates without a winner certify a threshold, and no fewer") {
-  // 0.7 (1 + 0.99 / 19)^n + ... >= 6 / 0.05
+TEST_CASE("A threshold is certified after exactly enough candidates without a winner") {
+  // 0.7 (1 + 0.99 / 19)^n + ... >= 6 / (0.05 / 2)
   RiskMonitor monitor = Informed({.alpha = 0.05, .delta = 0.05});
   int needed = 0;
   while (monitor.threshold() == 0 && needed < 1000) {
     CountOne(monitor, std::to_string(++needed), 0.15, false);
   }
-  const double exact = std::log(120 / 0.7) / std::log1p(0.99 / 19);
+  const double exact = std::log(240 / 0.7) / std::log1p(0.99 / 19);
   CHECK(needed <= std::ceil(exact));
   CHECK(needed >= std::ceil(exact) - 5);
-  // Of those below 0.15 there was none, so that only what holds them is certified: the highest.
+  // No candidate was below 0.15, so the evidence certifies only the highest threshold.
   CHECK(monitor.threshold() == 0.4);
   CHECK(monitor.selective_risk().estimate == 0);
 }
 
-TEST_CASE("what is measured for being above a threshold says nothing about it") {
+TEST_CASE("A candidate measured for exceeding a threshold is no evidence about it") {
   RiskMonitor monitor = Informed({.alpha = 0.1, .delta = 0.1});
   for (int i = 0; i < 500; ++i) CountOne(monitor, std::to_string(i), 0.6, i % 2 == 0);
   CHECK(monitor.threshold() == 0);
 }
 
-TEST_CASE("a threshold below which winners are common is not certified, lower ones are") {
+TEST_CASE("A threshold with frequent winners below is not certified but lower ones are") {
   RiskMonitor monitor = Informed({.alpha = 0.05, .delta = 0.05});
   for (int i = 0; i < 400; ++i) {
     CountOne(monitor, "a" + std::to_string(i), 0.03, false);
@@ -61,41 +61,41 @@ TEST_CASE("a threshold below which winners are common is not certified, lower on
   CHECK(monitor.threshold() == 0.1);
 }
 
-TEST_CASE("a measurement under way holds back what was decided after it") {
+TEST_CASE("A pending measurement holds back later decisions") {
   RiskMonitor monitor = Informed({.alpha = 0.1, .delta = 0.1});
-  monitor.Decide("first", 0.05, 0.5, 1, true);
+  monitor.Decide("first", 0.05, 0.5, 1, true, false);
   for (int i = 0; i < 300; ++i) CountOne(monitor, std::to_string(i), 0.05, false);
   CHECK(monitor.threshold() == 0);
   monitor.Settle("first", Truth::kUnknown, std::nullopt);
   CHECK(monitor.threshold() == 0.4);
 }
 
-TEST_CASE("a measurement that never ends holds back no more than so many") {
+TEST_CASE("A measurement that never ends holds back a bounded number of decisions") {
   RiskMonitor monitor = Informed({.alpha = 0.1, .delta = 0.1});
-  monitor.Decide("stuck", 0.05, 0.5, 1, true);
+  monitor.Decide("stuck", 0.05, 0.5, 1, true, false);
   for (size_t i = 0; i < RiskMonitor::kMaxWaiting - 1; ++i) {
-    monitor.Decide("pruned", 0.05, static_cast<double>(i), 0.5, false);
+    monitor.Decide("pruned", 0.05, static_cast<double>(i), 0.5, false, true);
   }
   CHECK(monitor.selective_risk().pruned == 0);
-  monitor.Decide("one more", 0.05, -1, 0.5, false);
+  monitor.Decide("one more", 0.05, -1, 0.5, false, true);
   CHECK(monitor.selective_risk().pruned == RiskMonitor::kMaxWaiting);
-  // What comes of it then is too late, and harms nothing.
+  // A late result is ignored and harmless.
   monitor.Settle("stuck", Truth::kWon, std::nullopt);
   CHECK(monitor.selective_risk().estimate == 0);
 }
 
-TEST_CASE("outcomes count in the order of the decisions, in whatever order they come") {
+TEST_CASE("Outcomes count in decision order whatever their arrival order") {
   RiskMonitor in_order = Informed({.alpha = 0.1, .delta = 0.1});
   RiskMonitor reversed = in_order;
   for (RiskMonitor* monitor : {&in_order, &reversed}) {
-    for (int i = 0; i < 50; ++i) monitor->Decide(std::to_string(i), 0.05, i, 0.5, true);
+    for (int i = 0; i < 50; ++i) monitor->Decide(std::to_string(i), 0.05, i, 0.5, true, true);
   }
   for (int i = 0; i < 50; ++i) in_order.Settle(std::to_string(i), TruthOf(i % 9 == 0), i % 5);
   for (int i = 49; i >= 0; --i) reversed.Settle(std::to_string(i), TruthOf(i % 9 == 0), i % 5);
   CHECK(in_order.Digest() == reversed.Digest());
 }
 
-TEST_CASE("the risk of what is pruned is estimated from audits by their propensity") {
+TEST_CASE("The risk of pruning is estimated from audits by their propensity") {
   RiskMonitor monitor;
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform;
@@ -107,7 +107,7 @@ TEST_CASE("the risk of what is pruned is estimated from audits by their propensi
     const double propensity = 0.05 + 0.3 * uniform(random);
     const bool audited = uniform(random) < propensity;
     const std::string id = std::to_string(i);
-    monitor.Decide(id, 0.03, i, propensity, audited);
+    monitor.Decide(id, 0.03, i, propensity, audited, propensity < 1);
     if (audited) monitor.Settle(id, TruthOf(won), std::nullopt);
   }
   const SelectiveRisk risk = monitor.selective_risk();
@@ -120,8 +120,8 @@ TEST_CASE("the risk of what is pruned is estimated from audits by their propensi
   CHECK(risk.high - risk.low < 0.06);
 }
 
-// Candidates below the grid's highest threshold, `rate` of them winners, decided on as the risk
-// policy does. Returns whether a threshold was ever certified.
+// Candidates below the grid's highest threshold, a share `rate` of them winners, decided by the
+// risk policy's rules. Returns whether a threshold was ever certified.
 bool EverCertified(double rate, RiskOptions options, uint32_t seed) {
   RiskMonitor monitor = Informed(options);
   std::mt19937 random(seed);
@@ -133,14 +133,14 @@ bool EverCertified(double rate, RiskOptions options, uint32_t seed) {
     const double propensity = prunable ? 0.1 : 1;
     const bool measured = uniform(random) < propensity;
     const std::string id = std::to_string(i);
-    monitor.Decide(id, win_probability, i, propensity, measured);
+    monitor.Decide(id, win_probability, i, propensity, measured, propensity < 1);
     if (measured) monitor.Settle(id, TruthOf(won), std::nullopt);
     if (monitor.threshold() > 0) return true;
   }
   return false;
 }
 
-TEST_CASE("with winners just above alpha, false certificates are rarer than delta") {
+TEST_CASE("With a winner rate just above alpha false certificates are rarer than delta") {
   const double alpha = GENERATE(0.05, 0.1);
   const RiskOptions options{alpha, 0.1};
   int certified = 0;
@@ -151,13 +151,13 @@ TEST_CASE("with winners just above alpha, false certificates are rarer than delt
   CHECK(certified <= 0.1 * kRuns);
 }
 
-TEST_CASE("without winners a threshold is certified in every run") {
+TEST_CASE("Without winners a threshold is certified in every run") {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     CHECK(EverCertified(0, {0.05, 0.05}, seed));
   }
 }
 
-TEST_CASE("a forecaster that goes wrong is noticed by audits, and nothing is certified any more") {
+TEST_CASE("Audits detect a forecaster that degrades, and certification ends") {
   RiskMonitor monitor = Informed({.alpha = 0.05, .delta = 0.05});
   std::mt19937 random(3);
   std::uniform_real_distribution<double> uniform;
@@ -167,7 +167,7 @@ TEST_CASE("a forecaster that goes wrong is noticed by audits, and nothing is cer
     const double propensity = prunable ? 0.1 : 1;
     const bool measured = uniform(random) < propensity;
     ++id;
-    monitor.Decide(std::to_string(id), 0.05, id, propensity, measured);
+    monitor.Decide(std::to_string(id), 0.05, id, propensity, measured, propensity < 1);
     if (measured) {
       monitor.Settle(std::to_string(id), TruthOf(uniform(random) < rate), std::nullopt);
     }
@@ -189,7 +189,7 @@ TEST_CASE("a forecaster that goes wrong is noticed by audits, and nothing is cer
   CHECK(measured == 100);
 }
 
-TEST_CASE("forecasts that stay right raise no alarm") {
+TEST_CASE("Forecasts that stay accurate raise no alarm") {
   RiskMonitor monitor = Informed({.alpha = 0.05, .delta = 0.05});
   std::mt19937 random(11);
   std::uniform_real_distribution<double> uniform;
@@ -197,7 +197,7 @@ TEST_CASE("forecasts that stay right raise no alarm") {
     const bool prunable = 0.05 < monitor.threshold();
     const double propensity = prunable ? 0.1 : 1;
     const bool measured = uniform(random) < propensity;
-    monitor.Decide(std::to_string(i), 0.05, i, propensity, measured);
+    monitor.Decide(std::to_string(i), 0.05, i, propensity, measured, propensity < 1);
     if (measured) {
       monitor.Settle(std::to_string(i), TruthOf(uniform(random) < 0.01), std::nullopt);
     }
@@ -206,7 +206,8 @@ TEST_CASE("forecasts that stay right raise no alarm") {
   CHECK(monitor.threshold() > 0);
 }
 
-// Whether forecasts that are in order with probability `in_order` were taken for informative.
+// Whether forecasts that are ordered correctly with probability `in_order` were taken for
+// informative.
 bool TakenForInformative(double in_order, int candidates, uint32_t seed) {
   RiskMonitor monitor({.alpha = 0.05, .delta = 0.05});
   std::mt19937 random(seed);
@@ -216,16 +217,16 @@ bool TakenForInformative(double in_order, int candidates, uint32_t seed) {
     const double first = normal(random);
     const double second = normal(random);
     const double sign = uniform(random) < in_order ? 1 : -1;
-    monitor.Decide(std::to_string(i), 0.5, sign * first, 1, true);
+    monitor.Decide(std::to_string(i), 0.5, sign * first, 1, true, false);
     monitor.Settle(std::to_string(i), Truth::kLost, first);
-    monitor.Decide(std::to_string(i + 1), 0.5, sign * second, 1, true);
+    monitor.Decide(std::to_string(i + 1), 0.5, sign * second, 1, true, false);
     monitor.Settle(std::to_string(i + 1), Truth::kLost, second);
     if (monitor.informative()) return true;
   }
   return false;
 }
 
-TEST_CASE("forecasts that say nothing, or the opposite, are rarely taken for informative") {
+TEST_CASE("Uninformative or inverted forecasts are rarely taken for informative") {
   int blind = 0;
   int inverted = 0;
   for (uint32_t seed = 1; seed <= 200; ++seed) {
@@ -237,10 +238,10 @@ TEST_CASE("forecasts that say nothing, or the opposite, are rarely taken for inf
   CHECK(inverted == 0);
 }
 
-TEST_CASE("a constant forecast certifies nothing, and ends what was certified") {
+TEST_CASE("A constant forecast certifies nothing and revokes earlier certificates") {
   RiskMonitor constant({.alpha = 0.05, .delta = 0.05});
   for (int i = 0; i < 500; ++i) {
-    constant.Decide(std::to_string(i), 0.03, 0, 1, true);
+    constant.Decide(std::to_string(i), 0.03, 0, 1, true, false);
     constant.Settle(std::to_string(i), Truth::kLost, i % 7);
   }
   CHECK_FALSE(constant.informative());
@@ -250,7 +251,7 @@ TEST_CASE("a constant forecast certifies nothing, and ends what was certified") 
   for (int i = 0; i < 200; ++i) CountOne(monitor, std::to_string(i), 0.03, false);
   REQUIRE(monitor.threshold() > 0);
   for (int i = 0; i < RiskMonitor::kSameForecasts; ++i) {
-    monitor.Decide("same" + std::to_string(i), 0.03, 0.25, 0.05, false);
+    monitor.Decide("same" + std::to_string(i), 0.03, 0.25, 0.05, false, true);
   }
   CHECK(monitor.threshold() == 0);
   CHECK(monitor.alarms() == 1);

@@ -24,8 +24,8 @@ Decision DecisionOf(DecisionReason reason, double win_probability) {
   return decision;
 }
 
-TEST_CASE("expected improvement has its worked values") {
-  // Of a standard normal above its mean: 1 / sqrt(2 pi).
+TEST_CASE("Expected improvement has its worked values") {
+  // Mean of a standard normal above its mean: 1 / sqrt(2 pi).
   CHECK(ExpectedImprovement(ForecastAt(1, 1), 2) == Approx(0.3989423).epsilon(1e-6));
   CHECK(ExpectedImprovement(ForecastAt(1, 1, 0.25), 2) == Approx(0.75 * 0.3989423).epsilon(1e-6));
   CHECK(ExpectedImprovement(ForecastAt(3, 1e-9), 2) == Approx(2));
@@ -34,7 +34,7 @@ TEST_CASE("expected improvement has its worked values") {
   CHECK(ExpectedImprovementPerCost(ForecastAt(1, 1), 2) == Approx(0.3989423 / 0.75).epsilon(1e-6));
 }
 
-TEST_CASE("ranks are among the last candidates") {
+TEST_CASE("Ranks are among the last candidates") {
   RouteHistory history;
   const Forecast forecast = ForecastAt(1, 0.5);
   CHECK(history.ShareWithHigherWinProbability(0) == 0);
@@ -52,7 +52,7 @@ TEST_CASE("ranks are among the last candidates") {
   CHECK(history.ShareWithHigherValue(-1) == 1);
 }
 
-TEST_CASE("what waits for its budget, or has no forecast, is no decision yet") {
+TEST_CASE("A candidate that waits for budget or has no forecast is not yet a decision") {
   RouteHistory history;
   const Forecast forecast = ForecastAt(1, 0.5);
   history.Decide("a", DecisionOf(DecisionReason::kBudgetPace, 0.9), &forecast);
@@ -61,7 +61,27 @@ TEST_CASE("what waits for its budget, or has no forecast, is no decision yet") {
   CHECK(history.risk().selective_risk().pruned == 0);
 }
 
-TEST_CASE("a winner beats the incumbent of its decision, by the margin") {
+TEST_CASE("Audits of candidates that wait for budget say nothing about the risk of pruning") {
+  RouteHistory history;
+  const Forecast forecast = ForecastAt(1, 0.5);
+  Decision decision = DecisionOf(DecisionReason::kAudit, 0.4);
+  decision.audit_propensity = 0.05;
+  decision.audited_reason = DecisionReason::kBudgetPace;
+  history.Decide("pace", decision, &forecast);
+  history.Settle("pace", decision, 4, 0.02);
+  CHECK(history.risk().selective_risk().pruned == 0);
+  decision.audited_reason = DecisionReason::kUnpromising;
+  history.Decide("unpromising", decision, &forecast);
+  history.Settle("unpromising", decision, 4, 0.02);
+  CHECK(history.risk().selective_risk().pruned == 1);
+  // Decided when audits were no longer possible.
+  Decision late = DecisionOf(DecisionReason::kUnpromising, 0.01);
+  late.audit_propensity = 0;
+  history.Decide("late", late, &forecast);
+  CHECK(history.risk().selective_risk().pruned == 1);
+}
+
+TEST_CASE("A winner beats its decision's incumbent by the margin") {
   RouteHistory history({.alpha = 0.1, .delta = 0.1});
   const Forecast forecast = ForecastAt(1, 0.5);
   const auto audit = [&](const std::string& id, double speedup) {
@@ -76,8 +96,13 @@ TEST_CASE("a winner beats the incumbent of its decision, by the margin") {
   CHECK(history.risk().selective_risk().estimate == 0);
   CHECK(history.risk().selective_risk().labels == 2);
   audit("faster", 2.05);
-  CHECK(history.risk().selective_risk().labels == 3);
-  CHECK(history.risk().selective_risk().estimate == Approx(2.0 / 3));
+  audit("slower", 1.5);
+  audit("slow", 1.2);
+  const SelectiveRisk risk = history.risk().selective_risk();
+  CHECK(risk.labels == 5);
+  // One winner that represents two, among five minus the one that would have had no result
+  // unaudited.
+  CHECK(risk.estimate == Approx(2.0 / 4));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::shared_ptr<const Problem> Toy() {
   return std::make_shared<const Problem>(ParseProblem(testing::SmallProblemFiles()).value());
 }
 
-TEST_CASE("every point of a space is proposed once and then nothing") {
+TEST_CASE("Every point of a space is proposed once") {
   const uint64_t seed = GENERATE(0u, 1u, 99u);
   TemplateGenerator generator(Toy(), "cpu", seed);
   CHECK(generator.space_size() == 40);
@@ -28,7 +28,7 @@ TEST_CASE("every point of a space is proposed once and then nothing") {
   CHECK(generator.proposed() == 40);
 }
 
-TEST_CASE("proposals have the kind and the launches of the target's space", "[cuda]") {
+TEST_CASE("Proposals have the kind and the launches of the target's space", "[cuda]") {
   std::vector<ProblemFile> files = testing::SmallProblemFiles();
   Problem problem = ParseProblem(std::move(files)).value();
   ProblemTarget device = problem.targets.at("cpu");
@@ -60,7 +60,7 @@ TEST_CASE("proposals have the kind and the launches of the target's space", "[cu
   CHECK(proposed == generator.space_size());
 }
 
-TEST_CASE("the start has one point of each template, proposed first") {
+TEST_CASE("The start is one point of each template, proposed first") {
   std::set<std::string> first_templates;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     TemplateGenerator generator(Toy(), "cpu", seed);
@@ -78,12 +78,12 @@ TEST_CASE("the start has one point of each template, proposed first") {
   CHECK_FALSE(first_templates.empty());
 }
 
-TEST_CASE("asking without accepting proposes the same again") {
+TEST_CASE("Proposals repeat until they are accepted") {
   TemplateGenerator generator(Toy(), "cpu", 3);
   CHECK(generator.Next()->candidate_id == generator.Next()->candidate_id);
 }
 
-TEST_CASE("the same seed and history propose the same, another seed does not") {
+TEST_CASE("The same seed and history give the same proposals, and another seed does not") {
   auto order = [](uint64_t seed) {
     TemplateGenerator generator(Toy(), "cpu", seed);
     std::vector<std::string> ids;
@@ -98,7 +98,7 @@ TEST_CASE("the same seed and history propose the same, another seed does not") {
   CHECK(order(5) != order(6));
 }
 
-TEST_CASE("variation finds good points sooner than chance") {
+TEST_CASE("Variation finds good points sooner than chance") {
   int proposals_to_best = 0;
   constexpr int kSeeds = 300;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -115,7 +115,7 @@ TEST_CASE("variation finds good points sooner than chance") {
   CHECK(proposals_to_best / static_cast<double>(kSeeds) < 18.5);
 }
 
-TEST_CASE("ids from elsewhere are passed over") {
+TEST_CASE("Foreign ids are ignored") {
   TemplateGenerator generator(Toy(), "cpu", 3);
   generator.Accept("k_00000000000000000000000000000000");
   generator.Reward("k_00000000000000000000000000000000", 100);

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "tests/support/deep_json.h"
+
 namespace kernelcast::orchestrator {
 namespace {
 
@@ -57,7 +59,7 @@ TEST_CASE("The code is taken from its fence", "[orchestrator][reader]") {
   }
   CHECK(Host("~~~cpp\n" + std::string(kHost) + "~~~").candidate.source == kHost);
   CHECK(Host("````cpp\n" + std::string(kHost) + "````").candidate.source == kHost);
-  // In a list, and with a carriage return at each line's end.
+  // In a list, with CRLF line ends.
   CHECK(Host("1. This:\n   ```cpp\n   " + std::string("int kernelcast_run;\n   ```\n"))
             .candidate.source == "int kernelcast_run;\n");
   CHECK(Host("```cpp\r\nint kernelcast_run;\r\n```\r\n").candidate.source ==
@@ -72,11 +74,11 @@ TEST_CASE("The last block that is a kernel counts", "[orchestrator][reader]") {
             .candidate.source == kHost);
   CHECK(Host(Fence("bash", "g++ kernelcast_run\n") + Fence("cpp", kHost)).candidate.source ==
         kHost);
-  // An entry in a comment is none.
+  // An entry in a comment does not count.
   CHECK(Host(Fence("cpp", "// kernelcast_run\nint x;\n")).fault == ReadFault::kNoEntry);
 }
 
-TEST_CASE("Flags come in JSON beside the code", "[orchestrator][reader]") {
+TEST_CASE("Flags are read from JSON next to the code", "[orchestrator][reader]") {
   const ReadKernel read =
       Host(Fence("cpp", kHost) + Fence("json", R"({"flags": ["-ffast-math"], "note": 1})"));
   CHECK(read.candidate.flags == std::vector<std::string>{"-ffast-math"});
@@ -87,7 +89,7 @@ TEST_CASE("Flags come in JSON beside the code", "[orchestrator][reader]") {
   CHECK_THAT(bad.reason, Contains("flags[0]"));
 }
 
-TEST_CASE("Device code brings its launches", "[orchestrator][reader]") {
+TEST_CASE("Device code includes its launches", "[orchestrator][reader]") {
   const ReadKernel read = Device(Fence("cuda", kDevice) + Fence("json", kLaunches));
   CHECK(read.reason == "");
   REQUIRE(read.fault == ReadFault::kNone);
@@ -100,7 +102,7 @@ TEST_CASE("Device code brings its launches", "[orchestrator][reader]") {
   CHECK(candidate.flags == std::vector<std::string>{"--use_fast_math"});
 }
 
-TEST_CASE("Launches are understood as models write them", "[orchestrator][reader]") {
+TEST_CASE("Launches are accepted in the forms that models write", "[orchestrator][reader]") {
   const std::string launch = R"x({
     // one launch
     "launch": {"name": "scale", "grid": "ceildiv(rows, 8)", "block": 256, "args": ["x", "y"],
@@ -112,7 +114,7 @@ TEST_CASE("Launches are understood as models write them", "[orchestrator][reader
         Launch{"scale", {"ceildiv(rows, 8)"}, {"256"}, "1024", {"x", "y"}, {}});
 }
 
-TEST_CASE("Where no launches are given those of the kernel's parent fit if it has its kernels",
+TEST_CASE("Without launches those of the parent are used if the kernels match",
           "[orchestrator][reader]") {
   const ReadKernel same = Device(Fence("cuda", kDevice));
   CHECK(same.fault == ReadFault::kNone);
@@ -126,7 +128,7 @@ TEST_CASE("Where no launches are given those of the kernel's parent fit if it ha
       "JSON: launches[0].kernel: is missing");
 }
 
-TEST_CASE("CUDA with an entry on the host is host-launched", "[orchestrator][reader]") {
+TEST_CASE("CUDA with a host entry is host-launched", "[orchestrator][reader]") {
   const ReadKernel read =
       Device(Fence("cuda", std::string(kDevice) + kHost) + Fence("json", kLaunches));
   CHECK(read.candidate.kind == CandidateKind::kHostNative);
@@ -134,7 +136,7 @@ TEST_CASE("CUDA with an entry on the host is host-launched", "[orchestrator][rea
   CHECK(read.candidate.workspace_bytes.empty());
 }
 
-TEST_CASE("An answer may be JSON as a whole", "[orchestrator][reader]") {
+TEST_CASE("A whole answer may be JSON", "[orchestrator][reader]") {
   const std::string object =
       R"({"source": "extern \"C\" __global__ void scale() {}", "launches": [{"kernel": "scale",
           "grid": ["1"], "block": ["32"], "arguments": []}]})";
@@ -147,7 +149,7 @@ TEST_CASE("An answer may be JSON as a whole", "[orchestrator][reader]") {
   }
 }
 
-TEST_CASE("Blocks that name files go where they are included", "[orchestrator][reader]") {
+TEST_CASE("Blocks that name files are inlined where they are included", "[orchestrator][reader]") {
   const std::string helper = "inline int Two() { return 2; }\n";
   const std::string main = "#include \"util/helper.h\"\n" + std::string(kHost);
   const std::string expected = helper + "\n" + kHost;
@@ -155,25 +157,25 @@ TEST_CASE("Blocks that name files go where they are included", "[orchestrator][r
   CHECK(Host("**helper.h**\n\n" + Fence("cpp", helper) + "### kernel.cc\n" + Fence("cpp", main))
             .candidate.source == expected);
   CHECK(Host(Fence("cpp:src/helper.h", helper) + Fence("cpp", main)).candidate.source == expected);
-  // Nobody is included for ever.
+  // Circular includes end.
   const std::string loop = "#include \"helper.h\"\n";
   CHECK(Host(Fence("cpp helper.h", loop) + Fence("cpp", main)).fault == ReadFault::kNone);
 }
 
-TEST_CASE("Code needs no fence where there is nothing else", "[orchestrator][reader]") {
+TEST_CASE("Code needs no fence when there is nothing else", "[orchestrator][reader]") {
   CHECK(Host(kHost).candidate.source == kHost);
   CHECK(Host("Here: " + std::string(kHost)).fault == ReadFault::kNoCode);
   CHECK(Host("# Plan\nkernelcast_run is faster\n").fault == ReadFault::kNoCode);
 }
 
-TEST_CASE("What was thought is not what is said", "[orchestrator][reader]") {
+TEST_CASE("Reasoning is not part of the answer", "[orchestrator][reader]") {
   const std::string thought =
       "<think>\n" + Fence("cpp", "int kernelcast_run = 1;\n") + "</think>\n";
   CHECK(Host(thought + Fence("cpp", kHost)).candidate.source == kHost);
   CHECK(Host(thought + "I give up.").fault == ReadFault::kNoCode);
 }
 
-TEST_CASE("What cannot be read has a reason", "[orchestrator][reader]") {
+TEST_CASE("An unreadable answer has a reason", "[orchestrator][reader]") {
   CHECK(Host("").fault == ReadFault::kEmpty);
   CHECK(Host(" \n\t").fault == ReadFault::kEmpty);
   CHECK(Host("", /*cut_off=*/true).fault == ReadFault::kCutOff);
@@ -187,17 +189,17 @@ TEST_CASE("What cannot be read has a reason", "[orchestrator][reader]") {
   for (const ReadFault fault : kReadFaults) CHECK(Name(fault) != "none");
 }
 
-TEST_CASE("A fence that the end cut off is no code, and one that was forgotten is",
+TEST_CASE("A truncated fence is not code, but a forgotten closing fence is",
           "[orchestrator][reader]") {
   const std::string open = "```cpp\n" + std::string(kHost);
   CHECK(Host(open).candidate.source == kHost);
   CHECK(Host(open, /*cut_off=*/true).fault == ReadFault::kCutOff);
-  // One that was whole before counts.
+  // An earlier complete block counts.
   CHECK(Host(Fence("cpp", kHost) + "```cpp\nint kernelcast_r", /*cut_off=*/true).candidate.source ==
         kHost);
 }
 
-TEST_CASE("Reading takes time in proportion to the answer", "[orchestrator][reader]") {
+TEST_CASE("Parsing time is linear in the answer", "[orchestrator][reader]") {
   std::string answer;
   for (int i = 0; i < 100'000; ++i) answer += "```\n#include \"x\"\n";
   Host(answer);
@@ -207,6 +209,27 @@ TEST_CASE("Reading takes time in proportion to the answer", "[orchestrator][read
   std::string files = Fence("cpp a.h", "#include \"a.h\"\n#include \"a.h\"\n");
   for (int i = 0; i < 1000; ++i) files += "```cpp\n#include \"a.h\"\nint kernelcast_run;\n```\n";
   Host(files);
+}
+
+TEST_CASE("A deeply nested description is a fault of the answer", "[orchestrator][reader]") {
+  const std::string code = Fence("cuda", kDevice);
+  for (const int times : {100, 10'000, 100'000}) {
+    for (const char* const opening : {"[", "{\"launches\":", "[{\"tunables\":"}) {
+      const std::string deep = testing::DeepJson(opening, times);
+      for (const char* const key :
+           {"launches", "launch", "workspace_bytes", "flags", "tunables", "more"}) {
+        INFO(times << " " << opening << " " << key);
+        const std::string object = "{\"launch\": [], \"" + std::string(key) + "\":" + deep + "}";
+        CHECK(Device(code + Fence("json", object)).candidate.launches.size() == 1);
+        CHECK(Device(object + "\n" + code).candidate.launches.size() == 1);
+        CHECK(Device(object).fault == ReadFault::kNoCode);
+        const std::string other = "extern \"C\" __global__ void other() {}";
+        CHECK(Device(Fence("cuda", other) + Fence("json", object)).fault ==
+              ReadFault::kBadDescription);
+      }
+      CHECK(Device(deep).fault == ReadFault::kNoCode);
+    }
+  }
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "services/orchestrator/generator/llm_writer.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <future>
 
+#include "common/base/id.h"
+#include "tests/support/crashed_with.h"
 #include "tests/support/fake_chat_client.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
@@ -15,10 +18,11 @@ using kernelcast::testing::FakeChatClient;
 constexpr char kKernel[] = "```cpp\nint kernelcast_run;\n```\n";
 
 struct Fixture {
-  Fixture() {
+  explicit Fixture(CrashJournal* crash_journal = nullptr) {
     LlmWriterOptions options(KernelPrompt::Builtin(kDefaultKernelPrompt).value());
     options.max_answer_tokens = 1234;
-    options.site_for = [](const std::string&) {
+    options.crash_journal = crash_journal;
+    options.site_for = [](const std::string&, const std::string&) {
       KernelSite site;
       site.device.model = "AMD EPYC";
       return site;
@@ -46,7 +50,7 @@ struct Fixture {
   GenerationQuery query;
 };
 
-// What FakeChatClient::Say does, for requests that choose no shape.
+// Like FakeChatClient::Say, for requests that choose no shape.
 void Say(Fixture& fixture, llm::CallId id, const std::string& content,
          llm::FinishReason finish = llm::FinishReason::kStop, bool with_usage = true) {
   llm::ChatAnswer answer;
@@ -56,7 +60,7 @@ void Say(Fixture& fixture, llm::CallId id, const std::string& content,
   fixture.client.Answer(id, std::move(answer));
 }
 
-TEST_CASE("A kernel is asked for and read", "[orchestrator][writer]") {
+TEST_CASE("A kernel is requested and parsed", "[orchestrator][writer]") {
   Fixture fixture;
   auto reply = fixture.Write();
   const llm::ChatRequest& request = fixture.client.request(1);
@@ -80,7 +84,7 @@ TEST_CASE("A kernel is asked for and read", "[orchestrator][writer]") {
   CHECK_THAT(got.prompt_version, Catch::StartsWith("kernel-writer/1@"));
 }
 
-TEST_CASE("Requests for a kernel belong to the trace that they are made in, also when made again",
+TEST_CASE("Requests for a kernel belong to their caller's trace, also when retried",
           "[orchestrator][writer]") {
   Fixture fixture;
   TraceContext trace;
@@ -97,7 +101,7 @@ TEST_CASE("Requests for a kernel belong to the trace that they are made in, also
     reply = fixture.Write();
   }
   CHECK(fixture.client.request(1).trace == trace);
-  // Its prompt was too long; the answer's thread knows of no trace.
+  // Its prompt was too long; the answer's thread has no trace.
   fixture.client.Fail(1, llm::ErrorKind::kRefused, 400, "context_length_exceeded");
   CHECK(fixture.client.request(2).trace == trace);
   Say(fixture, 2, kKernel);
@@ -106,7 +110,7 @@ TEST_CASE("Requests for a kernel belong to the trace that they are made in, also
   CHECK_FALSE(fixture.client.request(3).trace.valid());
 }
 
-TEST_CASE("Answers without a kernel are counted and have a reason", "[orchestrator][writer]") {
+TEST_CASE("Answers without a kernel are counted with a reason", "[orchestrator][writer]") {
   Fixture fixture;
   auto prose = fixture.Write();
   Say(fixture, 1, "It cannot be done.");
@@ -122,7 +126,7 @@ TEST_CASE("Answers without a kernel are counted and have a reason", "[orchestrat
   CHECK(std::holds_alternative<GenerationReply::Unusable>(large.get().result));
 }
 
-TEST_CASE("An answer that was all taken for reasoning is read", "[orchestrator][writer]") {
+TEST_CASE("An answer given entirely as reasoning is read", "[orchestrator][writer]") {
   Fixture fixture;
   auto reply = fixture.Write();
   llm::ChatAnswer answer;
@@ -135,7 +139,7 @@ TEST_CASE("An answer that was all taken for reasoning is read", "[orchestrator][
   CHECK(got.usage.output_tokens > 0);
 }
 
-TEST_CASE("An endpoint that fails leaves its word", "[orchestrator][writer]") {
+TEST_CASE("An endpoint failure keeps its message", "[orchestrator][writer]") {
   Fixture fixture;
   auto away = fixture.Write();
   fixture.client.Fail(1, llm::ErrorKind::kUnreachable);
@@ -147,7 +151,7 @@ TEST_CASE("An endpoint that fails leaves its word", "[orchestrator][writer]") {
         "too many calls");
 }
 
-TEST_CASE("A prompt that is too long for the endpoint is shortened", "[orchestrator][writer]") {
+TEST_CASE("A prompt too long for the endpoint is shortened", "[orchestrator][writer]") {
   Fixture fixture;
   Attempt crash;
   crash.candidate.source = "int x;\n";
@@ -163,7 +167,7 @@ TEST_CASE("A prompt that is too long for the endpoint is shortened", "[orchestra
   CHECK(std::holds_alternative<Candidate>(reply.get().result));
 }
 
-TEST_CASE("A kernel that nobody wants any more is not written", "[orchestrator][writer]") {
+TEST_CASE("A kernel that is no longer wanted is not generated", "[orchestrator][writer]") {
   Fixture fixture;
   std::stop_source stop;
   fixture.query.stop = stop.get_token();
@@ -172,6 +176,33 @@ TEST_CASE("A kernel that nobody wants any more is not written", "[orchestrator][
   CHECK(fixture.client.request(1).stop.stop_requested());
   fixture.client.Fail(1, llm::ErrorKind::kCancelled);
   CHECK(std::holds_alternative<GenerationReply::Unanswered>(reply.get().result));
+}
+
+TEST_CASE("A request whose answers crashed the process twice is quarantined without asking",
+          "[orchestrator][writer]") {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / RandomId("kernelcast-crash-")).string();
+  for (const int crashes : {1, 2}) {
+    kernelcast::testing::CrashedWith(path, "answer:s_1/7", 1);
+    auto journal = CrashJournal::Open(path);
+    REQUIRE(journal.ok());
+    Fixture fixture(journal->get());
+    fixture.query.request_id = "s_1/7";
+    auto reply = fixture.Write();
+    if (crashes == 1) {
+      CHECK(fixture.client.submitted() == 1);
+      continue;
+    }
+    CHECK(fixture.client.submitted() == 0);
+    CHECK_THAT(std::get<GenerationReply::Unusable>(reply.get().result).reason,
+               Catch::StartsWith("set aside: "));
+    // The others are requested.
+    fixture.query.request_id = "s_1/8";
+    auto other = fixture.Write();
+    Say(fixture, 1, kKernel);
+    CHECK(std::holds_alternative<Candidate>(other.get().result));
+  }
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,14 +31,15 @@ EngineOverview::SearchFigures SearchOf(const std::string& problem, const std::st
   return figures;
 }
 
-TEST_CASE("Queues are told by what is waited for, and empty again", "[orchestrator][metrics]") {
+TEST_CASE("Queues are exposed by what they wait for and return to empty",
+          "[orchestrator][metrics]") {
   MetricsRegistry registry;
   OrchestratorMetrics metrics(&registry);
   const std::string depth = "kernelcast_orchestrator_queue_depth{gpu_model=\"other\",stage=";
   CHECK_THAT(registry.Text(), Contains(depth + "\"decide\"} 0"));
   EngineOverview overview;
   overview.now_ns = 100 * kSecondNs;
-  // Two targets that no model is known by share their series.
+  // Two targets without a known model share their series.
   overview.queues = {{"abacus", Stage::kMeasure, 2, 97 * kSecondNs},
                      {"quipu", Stage::kMeasure, 3, 90 * kSecondNs},
                      {"cpu", Stage::kCompile, 1, 101 * kSecondNs}};
@@ -45,7 +48,7 @@ TEST_CASE("Queues are told by what is waited for, and empty again", "[orchestrat
   CHECK_THAT(text, Contains(depth + "\"measure\"} 5"));
   CHECK_THAT(text,
              Contains("queue_oldest_age_seconds{gpu_model=\"other\",stage=\"measure\"} 10\n"));
-  // A clock that was set back makes nothing negative.
+  // A clock set back makes nothing negative.
   CHECK_THAT(text, Contains("queue_oldest_age_seconds{gpu_model=\"cpu\",stage=\"compile\"} 0\n"));
   overview.queues.clear();
   metrics.OnOverview(overview);
@@ -54,30 +57,49 @@ TEST_CASE("Queues are told by what is waited for, and empty again", "[orchestrat
              Contains("queue_oldest_age_seconds{gpu_model=\"other\",stage=\"measure\"} 0\n"));
 }
 
-TEST_CASE("What runs on cuda counts for the model of the workers' device",
-          "[orchestrator][metrics]") {
+TEST_CASE("Work on cuda counts for its device model", "[orchestrator][metrics]") {
   MetricsRegistry registry;
-  PeerFigures workers;
-  workers.cuda_device = "NVIDIA H100 80GB HBM3";
-  OrchestratorMetrics metrics(&registry, [&workers] { return workers; });
+  OrchestratorMetrics metrics(&registry);
   Evaluation evaluation;
   evaluation.candidate.target = "cuda";
   Decision decision;
   decision.reason = DecisionReason::kPromising;
-  metrics.OnDecided(evaluation, decision);
-  metrics.OnOverview({});
-  metrics.OnDecided(evaluation, decision);
-  // Nobody is there any more, and what was under way still ends.
-  workers = {};
-  metrics.OnOverview({});
-  metrics.OnDecided(evaluation, decision);
+  for (const char* model : {"", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA H100"}) {
+    evaluation.device_model = model;
+    metrics.OnDecided(evaluation, decision);
+  }
+  EngineOverview overview;
+  overview.queues = {{"cuda", Stage::kMeasure, 2, 0, "NVIDIA H200"},
+                     {"cuda", Stage::kMeasure, 5, 0, "NVIDIA L40S"}};
+  metrics.OnOverview(overview);
   const std::string text = registry.Text();
   const std::string decisions = "orchestrator_decisions_total{decision=\"measure\",gpu_model=";
   CHECK_THAT(text, Contains(decisions + "\"cuda\",reason=\"promising\"} 1\n"));
+  CHECK_THAT(text, Contains(decisions + "\"a100\",reason=\"promising\"} 1\n"));
   CHECK_THAT(text, Contains(decisions + "\"h100\",reason=\"promising\"} 2\n"));
+  CHECK_THAT(text, Contains("queue_depth{gpu_model=\"h200\",stage=\"measure\"} 2\n"));
+  CHECK_THAT(text, Contains("queue_depth{gpu_model=\"l40s\",stage=\"measure\"} 5\n"));
 }
 
-TEST_CASE("Workers and forecasters are shown by their state, and what happened to them counts up",
+TEST_CASE("Candidates pruned because the budget is spent are not rejections",
+          "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  Evaluation evaluation;
+  evaluation.candidate.target = "cpu";
+  Decision decision;
+  decision.reason = DecisionReason::kBudget;
+  for (const auto kind : {DecisionKind::kPrune, DecisionKind::kPrune, DecisionKind::kReject}) {
+    decision.kind = kind;
+    metrics.OnDecided(evaluation, decision);
+  }
+  const std::string text = registry.Text();
+  const std::string decisions = "orchestrator_decisions_total{decision=";
+  CHECK_THAT(text, Contains(decisions + "\"prune\",gpu_model=\"cpu\",reason=\"budget\"} 2\n"));
+  CHECK_THAT(text, Contains(decisions + "\"reject\",gpu_model=\"cpu\",reason=\"budget\"} 1\n"));
+}
+
+TEST_CASE("Workers and forecasters are exposed by state and their events are counted",
           "[orchestrator][metrics]") {
   MetricsRegistry registry;
   PeerFigures peers;
@@ -108,16 +130,16 @@ TEST_CASE("Workers and forecasters are shown by their state, and what happened t
   CHECK_THAT(text, Contains(prefix + "worker_calls_repeated_total{reason=\"handed_back\"} 2\n"));
 }
 
-TEST_CASE("The risks of running searches are pooled by what they pruned",
+TEST_CASE("The risks of running searches are pooled by their pruned counts",
           "[orchestrator][metrics]") {
   MetricsRegistry registry;
   OrchestratorMetrics metrics(&registry);
   EngineOverview overview;
   overview.searches = {SearchOf("a", "cpu", 1), SearchOf("b", "cpu", 1), SearchOf("c", "cpu", 1)};
-  overview.searches[0].risk = {{0.05, 0.05}, {0.02, 0.01, 0.05, 300, 50}, 0.1, true, 4};
-  overview.searches[1].risk = {{0.02, 0.05}, {0.10, 0.06, 0.20, 100, 40}, 0.02, true, 0};
-  // One that has ended counts no more.
-  overview.searches[2].risk = {{0.01, 0.05}, {0.90, 0.80, 1.00, 900, 40}, 0.4, true, 0};
+  overview.searches[0].risk = {{0.05, 0.05, false}, {0.02, 0.01, 0.05, 300, 50}, 0.1, true, 4};
+  overview.searches[1].risk = {{0.02, 0.05, false}, {0.10, 0.06, 0.20, 100, 40}, 0.02, true, 0};
+  // An ended search no longer counts.
+  overview.searches[2].risk = {{0.01, 0.05, false}, {0.90, 0.80, 1.00, 900, 40}, 0.4, true, 0};
   overview.searches[2].ended_ns = 1;
   metrics.OnOverview(overview);
   std::string text = registry.Text();
@@ -126,7 +148,7 @@ TEST_CASE("The risks of running searches are pooled by what they pruned",
   CHECK_THAT(text, Contains(prefix + "selective_risk_low_ratio{gpu_model=\"cpu\"} 0.06\n"));
   CHECK_THAT(text, Contains(prefix + "selective_risk_target_ratio{gpu_model=\"cpu\"} 0.02\n"));
   CHECK_THAT(text, Contains(prefix + "prune_threshold_ratio{gpu_model=\"cpu\"} 0.1\n"));
-  // Alarms of before the first look are not news; those after it are.
+  // Alarms before the first poll are not counted; later ones are.
   CHECK_THAT(text, Contains(prefix + "risk_alarms_total{gpu_model=\"cpu\"} 0\n"));
   overview.searches.resize(2);
   overview.searches[0].risk.alarms = 6;
@@ -141,7 +163,7 @@ TEST_CASE("The risks of running searches are pooled by what they pruned",
   CHECK_THAT(text, Contains(prefix + "selective_risk_target_ratio{gpu_model=\"cpu\"} 0.05\n"));
 }
 
-TEST_CASE("The best of a problem is that of its running searches", "[orchestrator][metrics]") {
+TEST_CASE("A problem's best is that of its running searches", "[orchestrator][metrics]") {
   MetricsRegistry registry;
   OrchestratorMetrics metrics(&registry);
   EngineOverview overview;
@@ -159,8 +181,7 @@ TEST_CASE("The best of a problem is that of its running searches", "[orchestrato
   CHECK_THAT(registry.Text(), Contains(best + "\"cpu\",problem=\"softmax\"} 4\n"));
 }
 
-TEST_CASE("Problems make room for others, but not while they are searched",
-          "[orchestrator][metrics]") {
+TEST_CASE("Problems are evicted, but not while they are searched", "[orchestrator][metrics]") {
   MetricsRegistry registry;
   OrchestratorMetrics metrics(&registry);
   EngineOverview overview;
@@ -179,7 +200,7 @@ TEST_CASE("Problems make room for others, but not while they are searched",
   };
   CHECK(series() == OrchestratorMetrics::kMaxProblems + 1);
   CHECK_THAT(registry.Text(), Contains(best + "\"other\"} 34\n"));
-  // All but the first are searched on: the newcomer gets a place, and nobody else loses one.
+  // All but the first are still searched: the new one takes its place and no other is evicted.
   overview.searches.resize(OrchestratorMetrics::kMaxProblems);
   overview.searches.erase(overview.searches.begin());
   metrics.OnOverview(overview);
@@ -194,7 +215,7 @@ TEST_CASE("Problems make room for others, but not while they are searched",
   CHECK(series() <= OrchestratorMetrics::kMaxProblems + 1);
 }
 
-// Keeps the overviews that an engine makes.
+// Keeps the overviews of an engine.
 class Overviews final : public EngineObserver {
  public:
   void OnDecided(const Evaluation&, const Decision&) override {}
@@ -206,7 +227,7 @@ class Overviews final : public EngineObserver {
     seen_.push_back(overview);
     changed_.notify_all();
   }
-  // The first overview for which it holds.
+  // Returns the first overview that satisfies the condition.
   template <class Condition>
   EngineOverview Await(Condition condition) {
     std::unique_lock lock(mutex_);
@@ -229,8 +250,116 @@ class Overviews final : public EngineObserver {
   std::vector<EngineOverview> seen_;
 };
 
-TEST_CASE("An engine tells of what waits and of how its searches stand",
+// The value of a series whose labels are sorted by name.
+double ValueOf(const std::string& text, const std::string& series) {
+  const size_t at = text.find(series + " ");
+  REQUIRE(at != std::string::npos);
+  return std::stod(text.substr(at + series.size() + 1));
+}
+
+TEST_CASE("Decisions are counted as in the log, every combination from the start",
           "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  const auto series = [](DecisionKind kind, DecisionReason reason) {
+    return absl::StrCat("kernelcast_orchestrator_decisions_total{decision=\"",
+                        std::string(Name(kind)), "\",gpu_model=\"cpu\",reason=\"",
+                        std::string(Name(reason)), "\"}");
+  };
+  for (const DecisionReason reason : kAllDecisionReasons) {
+    CHECK(ValueOf(registry.Text(), series(KindOf(reason), reason)) == 0);
+  }
+  CHECK(ValueOf(registry.Text(), series(DecisionKind::kPrune, DecisionReason::kBudget)) == 0);
+
+  World world;
+  world.observer = &metrics;
+  world.Start();
+  const std::string problem = world.PutToy();
+  REQUIRE(world.StartSearch("s1", testing::TemplateSearch(problem, 16)).ok());
+  const SearchSnapshot search = world.WaitForEnd("s1");
+  REQUIRE(world
+              .StartSearch("s2",
+                           [&] {
+                             SearchSpec spec = testing::TemplateSearch(problem, 16);
+                             spec.generator = GeneratorKind::kExternal;
+                             return spec;
+                           }())
+              .ok());
+  for (const char* id : {"a", "b"}) {
+    REQUIRE(world.Evaluate(Command(id, world.ToyCandidate(problem), EvaluateMode::kMeasure, "s2"))
+                .ok());
+  }
+  world.engine->Stop();
+  std::map<std::pair<DecisionKind, DecisionReason>, double> decided;
+  for (const EvaluationDecided& event : world.store->All<EvaluationDecided>()) {
+    if (event.request_id.find("/confirm/") != std::string::npos) continue;
+    ++decided[{event.decision.kind, event.decision.reason}];
+  }
+  CHECK(decided[{DecisionKind::kMeasure, DecisionReason::kReused}] == 1);
+  const std::string text = registry.Text();
+  for (const DecisionReason reason : kAllDecisionReasons) {
+    INFO(std::string(Name(reason)));
+    CHECK(ValueOf(text, series(KindOf(reason), reason)) == decided[{KindOf(reason), reason}]);
+  }
+  // Each candidate counts once, whatever the number of decisions: those of the first search, and
+  // one.
+  CHECK(ValueOf(text, "kernelcast_orchestrator_candidates_decided_total{gpu_model=\"cpu\"}") ==
+        static_cast<double>(search.counts.considered + 1));
+}
+
+TEST_CASE("Device time avoided includes ended searches and running ones whose pruning is final",
+          "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  const auto avoided = [&] {
+    return ValueOf(registry.Text(),
+                   "kernelcast_orchestrator_gpu_seconds_avoided_total{gpu_model=\"cpu\"}");
+  };
+  EngineOverview overview;
+  overview.searches = {SearchOf("old", "cpu", 1)};
+  overview.searches[0].counts.device_time_avoided_ns = 9 * kSecondNs;
+  metrics.OnOverview(overview);
+  // Time avoided before the process began is not counted.
+  CHECK(avoided() == 0);
+  overview.searches[0].counts.device_time_avoided_ns = 10 * kSecondNs;
+  overview.searches.push_back(SearchOf("selects", "cpu", 1));
+  overview.searches[1].selects = true;
+  overview.searches[1].counts.device_time_avoided_ns = 50 * kSecondNs;
+  metrics.OnOverview(overview);
+  CHECK(avoided() == 1);
+  overview.searches[1].ended_ns = 1;
+  overview.searches[1].counts.device_time_avoided_ns = 30 * kSecondNs;
+  metrics.OnOverview(overview);
+  CHECK(avoided() == 31);
+  overview.searches.pop_back();
+  metrics.OnOverview(overview);
+  CHECK(avoided() == 31);
+}
+
+TEST_CASE("Device time is split by purpose", "[orchestrator][metrics]") {
+  MetricsRegistry registry;
+  OrchestratorMetrics metrics(&registry);
+  Evaluation evaluation;
+  evaluation.candidate.target = "cpu";
+  evaluation.decision = Decision{};
+  Measurement measurement;
+  measurement.device_time_ns = 5 * kSecondNs;
+  measurement.preparation_time_ns = 3 * kSecondNs;
+  measurement.outcome = MeasuredOk{};
+  metrics.OnSettled(evaluation, {"r", measurement, false});
+  evaluation.mode = EvaluateMode::kFinal;
+  evaluation.generated = true;
+  measurement.preparation_time_ns = 0;
+  metrics.OnSettled(evaluation, {"c", measurement, false});
+  const std::string text = registry.Text();
+  const std::string spent =
+      "kernelcast_orchestrator_gpu_seconds_spent_total{gpu_model=\"cpu\",phase=";
+  CHECK(ValueOf(text, spent + "\"screen\"}") == 2);
+  CHECK(ValueOf(text, spent + "\"prepare\"}") == 3);
+  CHECK(ValueOf(text, spent + "\"confirm\"}") == 5);
+}
+
+TEST_CASE("An engine reports its queues and the state of its searches", "[orchestrator][metrics]") {
   Overviews overviews;
   World world;
   world.observer = &overviews;
@@ -261,7 +390,7 @@ TEST_CASE("An engine tells of what waits and of how its searches stand",
   CHECK(last.searches[0].problem_name == ended.problem_name);
   CHECK(last.searches[0].best.value > 1);
   CHECK(last.searches[0].risk.selective_risk.pruned == ended.risk.selective_risk.pruned);
-  // It is told of once.
+  // It is reported once.
   overviews.Await([&](const EngineOverview& overview) {
     return overview.now_ns > last.now_ns && overview.searches.empty() && overview.queues.empty();
   });

@@ -14,7 +14,7 @@ std::string Line(const std::string& name, const std::string& value) {
   return absl::StrCat("\nkernelcast_orchestrator_", name, " ", value, "\n");
 }
 
-TEST_CASE("One that is alone tells of no shards and of no leases", "[orchestrator][metrics]") {
+TEST_CASE("A single orchestrator exposes no shards and no leases", "[orchestrator][metrics]") {
   MetricsRegistry registry;
   const ReplicaMetrics metrics(&registry);
   const std::string text = registry.Text();
@@ -27,8 +27,7 @@ TEST_CASE("One that is alone tells of no shards and of no leases", "[orchestrato
   }
 }
 
-TEST_CASE("Figures of shards are shown as they are, and their sums once",
-          "[orchestrator][metrics]") {
+TEST_CASE("Shard figures are shown individually and their sums once", "[orchestrator][metrics]") {
   MetricsRegistry registry;
   ReplicaMetrics metrics(&registry);
   ShardFigures figures;

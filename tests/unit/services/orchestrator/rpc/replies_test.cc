@@ -15,8 +15,8 @@ SearchSnapshot Named(const std::string& id) {
   return search;
 }
 
-TEST_CASE("pages of parts make pages of the whole, whatever is where") {
-  // Every way of putting seven searches into three parts.
+TEST_CASE("Merging pages of parts gives pages of the whole for any distribution") {
+  // Every distribution of seven searches over three parts.
   const std::vector<std::string> ids = {"a", "b", "c", "d", "e", "f", "g"};
   for (int way = 0; way < 2187; ++way) {
     std::vector<std::vector<SearchSnapshot>> parts(3);
@@ -44,7 +44,7 @@ TEST_CASE("pages of parts make pages of the whole, whatever is where") {
   }
 }
 
-TEST_CASE("a page that is too large is refused") {
+TEST_CASE("An oversized page is refused") {
   v1::ListSearchesRequest request;
   request.set_page_size(1000);
   CHECK(CheckPage(request).ok());
@@ -52,7 +52,7 @@ TEST_CASE("a page that is too large is refused") {
   CHECK(CheckPage(request).code() == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("what is not to be had now says when to come back") {
+TEST_CASE("An UNAVAILABLE error gives a retry delay") {
   const absl::Status status = UnavailableFor("nobody is here", absl::Milliseconds(1500));
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(RetryAfter(status) == absl::Milliseconds(1500));

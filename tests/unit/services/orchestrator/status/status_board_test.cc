@@ -17,7 +17,7 @@ EngineOverview::SearchFigures SearchOf(const std::string& id, int64_t started_ns
   return figures;
 }
 
-TEST_CASE("Searches that run are those of the last look, and those that ended stay",
+TEST_CASE("Running searches come from the last poll and ended ones stay",
           "[orchestrator][status]") {
   StatusBoard board;
   EngineOverview overview;
@@ -29,7 +29,7 @@ TEST_CASE("Searches that run are those of the last look, and those that ended st
   REQUIRE(view.running.size() == 2);
   CHECK(view.running[0].search_id == "b");
   REQUIRE(view.ended.size() == 1);
-  // "c" is told of once more, and "a" has ended since.
+  // "c" is reported once more, and "a" has ended since.
   overview.searches = {SearchOf("a", 1, 120), SearchOf("b", 3), SearchOf("c", 2, 90)};
   board.OnOverview(overview);
   overview.searches = {SearchOf("b", 3)};
@@ -41,7 +41,7 @@ TEST_CASE("Searches that run are those of the last look, and those that ended st
   CHECK(view.ended[1].search_id == "c");
 }
 
-TEST_CASE("However much happens, a board stays small", "[orchestrator][status]") {
+TEST_CASE("A board stays small whatever happens", "[orchestrator][status]") {
   StatusBoard board;
   EngineOverview overview;
   for (int i = 0; i < 1000; ++i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/domain/route_palette.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -23,12 +24,12 @@ EngineOverview::SearchFigures SomeSearch() {
   search.target = "cpu";
   search.policy = "threshold";
   search.started_ns = 10 * kSecondNs;
-  search.counts.decided = 200;
   search.counts.deferred = 20;
   search.counts.promoted = 10;
   search.counts.audited = 4;
   search.counts.pruned = 150;
   search.counts.rejected = 6;
+  search.counts.selected = 10;
   search.counts.measured = 44;
   search.counts.device_time_spent_ns = 61 * kSecondNs;
   search.best = {1.75, 1.74, 1.76, 0.95};
@@ -45,7 +46,7 @@ StatusPeers SomePeers() {
   return peers;
 }
 
-// Tags open and close in order, which is all that an HTML parser could stumble over here.
+// Tags open and close in order, the only thing an HTML parser could reject here.
 bool TagsMatch(const std::string& html) {
   std::vector<std::string> open;
   for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
@@ -66,7 +67,7 @@ bool TagsMatch(const std::string& html) {
   return open.empty();
 }
 
-TEST_CASE("A page tells how a search stands, where its candidates went and who works for it",
+TEST_CASE("A page shows a search's state, its candidates' routes and its workers",
           "[orchestrator][status]") {
   StatusView view;
   view.overview_ns = 130 * kSecondNs;
@@ -74,6 +75,7 @@ TEST_CASE("A page tells how a search stands, where its candidates went and who w
   view.figures.live_evaluations = 17;
   view.running = {SomeSearch()};
   view.queues = {{"cpu", Stage::kMeasure, 3, 100 * kSecondNs}};
+  view.candidates["cpu"] = 100;
   view.decisions["cpu"] = {{DecisionReason::kLowConfidence, 25},
                            {DecisionReason::kUnpromising, 60},
                            {DecisionReason::kCompileError, 15}};
@@ -87,10 +89,10 @@ TEST_CASE("A page tells how a search stands, where its candidates went and who w
            "row_softmax",
            "<b>1.75x</b> <span class=\"faint\">[1.74, 1.76]</span>",
            "10.0%",  // the search's defer rate
-           "75.0%",  // and what it pruned
+           "75.0%",  // and its prune rate
            "2.0%</span> <span class=\"faint\">[0.5%, 6.0%] of 5.0%",
-           "20 deferred, 10 promoted, 4 audited, 10 measured, 150 pruned, 6 rejected",
-           "<td class=\"number\">1 min 1 s</td>",
+           "10 selected, 10 promoted, 20 deferred, 4 audited, 150 pruned, 6 rejected",
+           "<td class=\"number\">1 min 1 s<br><span class=\"faint\">0 s avoided</span></td>",
            "<td class=\"number\">2 min 1 s</td>",
            "low_confidence&nbsp;25",
            "<td class=\"\">measure</td><td class=\"number\">3</td>",
@@ -105,7 +107,7 @@ TEST_CASE("A page tells how a search stands, where its candidates went and who w
   CHECK_THAT(html, !Contains("class=\"bad\">2.0%"));
 }
 
-TEST_CASE("A risk that nothing is known of is not made up", "[orchestrator][status]") {
+TEST_CASE("An unknown risk is not shown", "[orchestrator][status]") {
   StatusView view;
   view.running = {SomeSearch()};
   view.running[0].risk.selective_risk = {1, 0, 1, 150, 2};
@@ -114,7 +116,7 @@ TEST_CASE("A risk that nothing is known of is not made up", "[orchestrator][stat
   CHECK_THAT(RenderStatusPage(view, {}, 0), !Contains("of 5.0%"));
 }
 
-TEST_CASE("What must not be is to be seen at once", "[orchestrator][status]") {
+TEST_CASE("Forbidden states are prominent", "[orchestrator][status]") {
   StatusView view;
   view.running = {SomeSearch()};
   view.running[0].risk.selective_risk.low = 0.06;
@@ -132,7 +134,7 @@ TEST_CASE("What must not be is to be seen at once", "[orchestrator][status]") {
   CHECK_THAT(html, Contains("<td class=\"number\">1 min 0 s</td>"));
 }
 
-TEST_CASE("Nothing that others say becomes part of the page", "[orchestrator][status]") {
+TEST_CASE("External text never becomes part of the page's markup", "[orchestrator][status]") {
   CHECK(EscapedForPage(kHostile) == kHarmless);
   CHECK(EscapedForPage(std::string_view("a\0b", 3)) ==
         "a\xEF\xBF\xBD"
@@ -156,10 +158,10 @@ TEST_CASE("Nothing that others say becomes part of the page", "[orchestrator][st
        at = html.find(kHarmless, at + 1)) {
     ++count;
   }
-  CHECK(count == 20);
+  CHECK(count == 22);
 }
 
-TEST_CASE("A page needs no script, no style of its own and nothing from elsewhere",
+TEST_CASE("A page needs no script, no inline style and nothing external",
           "[orchestrator][status]") {
   StatusView view;
   view.running = {SomeSearch()};
@@ -167,7 +169,7 @@ TEST_CASE("A page needs no script, no style of its own and nothing from elsewher
   for (const char* part : {"<script", "style=", "<style", "http://", "https://", "//"}) {
     CHECK_THAT(html, !Contains(part));
   }
-  // No handler of an event in any tag.
+  // No tag has an event handler.
   for (size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
     CHECK_THAT(html.substr(at, html.find('>', at) - at), !Contains(" on"));
   }
@@ -175,7 +177,18 @@ TEST_CASE("A page needs no script, no style of its own and nothing from elsewher
   CHECK_THAT(std::string(StatusStyle()), !Contains("@import"));
 }
 
-TEST_CASE("A page is of bounded size", "[orchestrator][status]") {
+TEST_CASE("Routes have the colours of reports", "[orchestrator][status]") {
+  const std::string style = StatusStyle();
+  for (const Route route : kRoutes) {
+    INFO(Name(route));
+    CHECK_THAT(style, Contains(absl::StrCat("--", std::string(Name(route)), ":",
+                                            ColourOf(route).light, ";")));
+  }
+  // Route colours are defined only there.
+  CHECK_THAT(style.substr(RoutePaletteCss().size()), !Contains(".deferred"));
+}
+
+TEST_CASE("A page has a bounded size", "[orchestrator][status]") {
   StatusView view;
   EngineOverview::SearchFigures search = SomeSearch();
   const std::string endless(2'000, '<');

@@ -24,7 +24,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
-// Used on any thread, where Catch's assertions are not allowed: what fails throws.
+// Used on any thread, where Catch's assertions are not allowed, so failures throw.
 class Connection {
  public:
   explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -79,7 +79,7 @@ std::unique_ptr<StatusServer> Serve(std::function<std::string()> render) {
   return *std::move(server);
 }
 
-TEST_CASE("The page and its style are served, with a policy that lets nothing else in",
+TEST_CASE("The page and its style are served with a strict content policy",
           "[orchestrator][status]") {
   const auto server = Serve([] { return std::string("<p>here</p>"); });
   const std::string page = Get(*server, "/");
@@ -97,7 +97,7 @@ TEST_CASE("The page and its style are served, with a policy that lets nothing el
   CHECK_THAT(head, Catch::EndsWith("\r\n\r\n"));
 }
 
-TEST_CASE("Anything else is refused", "[orchestrator][status]") {
+TEST_CASE("Any other request is refused", "[orchestrator][status]") {
   const auto server = Serve([] { return std::string("page"); });
   for (const char* path : {"/etc/passwd", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd",
                            "/metrics", "/style.css/", "//", "/index.html"}) {
@@ -117,7 +117,7 @@ TEST_CASE("Anything else is refused", "[orchestrator][status]") {
   CHECK_THAT(Get(*server, "/"), StartsWith("HTTP/1.1 200 OK"));
 }
 
-TEST_CASE("A name that a page elsewhere gave to this address gets nothing",
+TEST_CASE("A foreign host name that resolves to this address is refused",
           "[orchestrator][status]") {
   const auto server = Serve([] { return std::string("page"); });
   for (const char* host : {"evil.example", "evil.example:80", "127.0.0.1.evil.example",
@@ -131,7 +131,7 @@ TEST_CASE("A name that a page elsewhere gave to this address gets nothing",
   }
 }
 
-TEST_CASE("Many who ask at once are shown one page", "[orchestrator][status]") {
+TEST_CASE("Concurrent requests share rendered pages", "[orchestrator][status]") {
   std::atomic<int> renders = 0;
   const auto server = Serve([&] { return absl::StrCat("page ", ++renders); });
   std::vector<std::thread> readers;
@@ -148,7 +148,7 @@ TEST_CASE("Many who ask at once are shown one page", "[orchestrator][status]") {
   CHECK(renders < 80);
 }
 
-TEST_CASE("One who says nothing keeps nobody else waiting", "[orchestrator][status]") {
+TEST_CASE("A silent client blocks nobody else", "[orchestrator][status]") {
   const auto server = Serve([] { return std::string(2'000'000, 'p'); });
   Connection silent(server->address());
   Connection slow(server->address());
@@ -156,7 +156,7 @@ TEST_CASE("One who says nothing keeps nobody else waiting", "[orchestrator][stat
   CHECK(Get(*server, "/").size() > 2'000'000);
 }
 
-TEST_CASE("An address that cannot be served on is said", "[orchestrator][status]") {
+TEST_CASE("An address that cannot be served is reported", "[orchestrator][status]") {
   const auto render = [] { return std::string("page"); };
   for (const char* address : {"nonsense", "127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:70000",
                               "127.0.0.1:80s", "127.0.0.1:1,127.0.0.1:2"}) {

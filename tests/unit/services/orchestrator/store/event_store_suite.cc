@@ -72,9 +72,12 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     CHECK(Times(*store, 2) == std::vector<int64_t>{2, 3, 4});
     CHECK(Times(*store, 5).empty());
     CHECK(Times(*store, UINT64_MAX >> 1).empty());
+    CHECK(Times(*store, UINT64_MAX).empty());
+    CHECK(Sequences(store->ReadSearch("", UINT64_MAX, 10)).empty());
+    CHECK(Sequences(store->ReadSearch("s1", UINT64_MAX, 10)).empty());
     CHECK(Sequences(store->ReadEvaluation("r1")) == std::vector<uint64_t>{1, 3});
     CHECK(Sequences(store->ReadEvaluation("nobody")).empty());
-    // The empty id is nobody's.
+    // The empty id matches nothing.
     CHECK(Sequences(store->ReadEvaluation("")).empty());
     CHECK(Sequences(store->ReadSearch("s1", 0, 10)) == std::vector<uint64_t>{1, 3});
     CHECK(Sequences(store->ReadSearch("s1", 2, 10)) == std::vector<uint64_t>{3});
@@ -85,7 +88,7 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     CHECK(AppendOne(*store, Finishing("s3", 5), "", "s3").value() == 5);
   }
 
-  SECTION("ids and payloads of any bytes come back as they were") {
+  SECTION("ids and payloads of any bytes come back unchanged") {
     std::string source;
     for (int i = 0; i < 100'000; ++i) source.push_back(static_cast<char>(i * 31));
     ProblemPut put;
@@ -101,7 +104,7 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     CHECK(Sequences(store->ReadEvaluation("NULL")) == std::vector<uint64_t>{2});
   }
 
-  SECTION("an append beyond what goes in one statement is whole and in order") {
+  SECTION("an append larger than one statement is complete and in order") {
     ProblemPut put;
     put.files.push_back({"problem.yaml", std::string(size_t{3} << 20, 'x')});
     std::vector<Event> events(24, Event{1, put});
@@ -115,7 +118,7 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     CHECK(Times(*store, 2).size() == 24);
   }
 
-  SECTION("a replay ends where its visitor wants, and the store reads on") {
+  SECTION("a replay ends where its visitor stops and the store remains readable") {
     auto store = Open(log);
     for (int i = 1; i <= 50; ++i) REQUIRE(AppendOne(*store, Finishing("s", i), "", "s").ok());
     int visited = 0;
@@ -129,7 +132,7 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     CHECK(AppendOne(*store, Finishing("s", 51), "", "s").value() == 51);
   }
 
-  SECTION("a damaged event is reported by its number, and nothing is passed over") {
+  SECTION("a damaged event is reported by its number and nothing is skipped") {
     {
       auto store = Open(log);
       for (int i = 1; i <= 5; ++i) REQUIRE(AppendOne(*store, Finishing("s1", i), "r1", "s1").ok());
@@ -147,6 +150,83 @@ void CheckEventStore(const std::function<StoreUnderTest()>& fresh) {
     CHECK(store->ReadEvaluation("r1").status().code() == absl::StatusCode::kDataLoss);
     CHECK(store->ReadSearch("s1", 1, 10).status().code() == absl::StatusCode::kDataLoss);
     CHECK(store->ReadSearch("s1", 4, 10).ok());
+  }
+
+  const auto append_five = [&] {
+    auto store = Open(log);
+    for (int i = 1; i <= 5; ++i) {
+      const std::string id = "r" + std::to_string(i);
+      REQUIRE(AppendOne(*store, Finishing("s1", i), id, "s1").ok());
+    }
+  };
+  const auto replay = [](const EventStore& store) {
+    return store.Replay(1, [](const StoredEvent&) { return absl::OkStatus(); });
+  };
+
+  SECTION("a missing, changed or misplaced event is reported by its number") {
+    const std::pair<const char*, const char*> damages[] = {
+        {"DELETE FROM EVENTS WHERE sequence = 3", "event 3 is missing"},
+        {"DELETE FROM EVENTS WHERE sequence < 3", "event 1 is missing"},
+        {"UPDATE EVENTS SET sequence = 100 WHERE sequence = 3", "event 3 is missing"},
+        {"UPDATE EVENTS SET request_id = 'r9' WHERE sequence = 3", "event 3 is damaged"},
+        {"UPDATE EVENTS SET search_id = NULL WHERE sequence = 3", "event 3 is damaged"},
+        {"UPDATE EVENTS SET payload = (SELECT payload FROM EVENTS WHERE sequence = 4)"
+         " WHERE sequence = 3",
+         "event 3 is damaged"},
+    };
+    const size_t which = GENERATE(range(0, 6));
+    const auto& [sql, message] = damages[which];
+    INFO(sql);
+    append_five();
+    log.execute(sql);
+    auto store = log.open();
+    const absl::Status status = store.ok() ? replay(**store) : store.status();
+    INFO(status.ToString());
+    CHECK(status.code() == absl::StatusCode::kDataLoss);
+    // A sequence number that is too large is detected when the log is opened.
+    if (store.ok()) CHECK_THAT(std::string(status.message()), Catch::Contains(message));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("--accept-loss"));
+  }
+
+  SECTION("a truncated log is refused until the loss is accepted") {
+    append_five();
+    const int kept = GENERATE(0, 1, 4);
+    INFO(kept);
+    log.execute("DELETE FROM EVENTS WHERE sequence > " + std::to_string(kept));
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      const absl::Status refused = log.open().status();
+      CHECK(refused.code() == absl::StatusCode::kDataLoss);
+      CHECK_THAT(std::string(refused.message()),
+                 Catch::Contains("5 events were acknowledged") && Catch::Contains("--accept-loss"));
+    }
+    {
+      auto store = log.open_accepting_loss();
+      REQUIRE(store.ok());
+      CHECK(Times(**store, 1).size() == static_cast<size_t>(kept));
+      CHECK(AppendOne(**store, Finishing("s1", 9), "r", "s1").value() ==
+            static_cast<uint64_t>(kept) + 1);
+    }
+    CHECK(Times(*Open(log), 1).size() == static_cast<size_t>(kept) + 1);
+  }
+
+  SECTION("accepting the loss of an event keeps those before it") {
+    append_five();
+    log.damage(3);
+    {
+      auto store = log.open_accepting_loss();
+      REQUIRE(store.ok());
+      CHECK((*store)->LastSequence().value() == 2);
+    }
+    auto store = Open(log);
+    CHECK(Times(*store, 1) == std::vector<int64_t>{1, 2});
+    CHECK(AppendOne(*store, Finishing("s1", 7), "r7", "s1").value() == 3);
+    CHECK(Times(*store, 1) == std::vector<int64_t>{1, 2, 7});
+  }
+
+  SECTION("accepting losses leaves an intact log unchanged") {
+    append_five();
+    CHECK(log.open_accepting_loss().ok());
+    CHECK(Times(*Open(log), 1) == std::vector<int64_t>{1, 2, 3, 4, 5});
   }
 
   SECTION("readers see whole appends while another thread writes") {

@@ -10,16 +10,21 @@
 
 namespace kernelcast::orchestrator::testing {
 
-// A log that stores of one kind are opened on, one after the other.
+// A log on which stores of one kind are opened, one after the other.
 struct StoreUnderTest {
   std::string name;
   std::function<absl::StatusOr<std::unique_ptr<EventStore>>()> open;
-  // Puts bytes that are no event in the place of the payload of event `sequence`, behind the
-  // store's back; no store is open meanwhile.
+  // The same, by an operator who accepts the loss of events.
+  std::function<absl::StatusOr<std::unique_ptr<EventStore>>()> open_accepting_loss;
+  // Replaces the payload of event `sequence` with bytes that are not an event. No store may be
+  // open.
   std::function<void(uint64_t sequence)> damage;
+  // Runs SQL on the store's event table, named EVENTS. No store may be open.
+  std::function<void(const std::string& sql)> execute;
 };
 
-// What every store must do, as sections of the calling test case. `fresh` makes an empty log.
+// The requirements of every store, as sections of the calling test case. `fresh` makes an empty
+// log.
 void CheckEventStore(const std::function<StoreUnderTest()>& fresh);
 
 Event Finishing(const std::string& search_id, int64_t time_ns);

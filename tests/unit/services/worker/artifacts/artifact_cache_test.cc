@@ -55,7 +55,7 @@ std::unique_ptr<ArtifactCache> Open(const Folder& folder, int64_t max_bytes = 1 
   return *std::move(cache);
 }
 
-TEST_CASE("What was put is got, across a restart too") {
+TEST_CASE("A stored artefact is found again, also after a restart") {
   const Folder folder;
   {
     const auto cache = Open(folder);
@@ -79,14 +79,14 @@ TEST_CASE("What was put is got, across a restart too") {
   CHECK(std::get<CompileError>(failure->result).log == "kernel.cc:1: error");
 }
 
-TEST_CASE("A failure that may pass is not remembered") {
+TEST_CASE("A transient failure is not cached") {
   const Folder folder;
   const auto cache = Open(folder);
   cache->Put("a_1", Failure(CompileStage::kLimit));
   CHECK_FALSE(cache->Get("a_1").has_value());
 }
 
-TEST_CASE("The size is bounded and the least recently used go first") {
+TEST_CASE("The size is bounded and the least recently used entries are evicted first") {
   const Folder folder;
   const auto cache = Open(folder, 100'000);
   const std::string content(20'000, 'x');
@@ -104,14 +104,14 @@ TEST_CASE("The size is bounded and the least recently used go first") {
   CHECK_FALSE(cache->Get("a_6").has_value());
 }
 
-TEST_CASE("A smaller bound takes effect when the folder is opened again") {
+TEST_CASE("A smaller bound takes effect when the folder is reopened") {
   const Folder folder;
   Open(folder)->Put("a_1", Success(std::string(50'000, 'x')));
   Open(folder)->Put("a_2", Success(std::string(50'000, 'x')));
   CHECK(Open(folder, 60'000)->bytes() <= 60'000);
 }
 
-TEST_CASE("A file that is damaged anywhere is nothing") {
+TEST_CASE("A file damaged anywhere is a miss") {
   const std::string whole = EncodeCacheEntry(Success("content"));
   REQUIRE(DecodeCacheEntry(whole).has_value());
   for (size_t at = 0; at < whole.size(); at += 7) {
@@ -126,7 +126,7 @@ TEST_CASE("A file that is damaged anywhere is nothing") {
   CHECK_FALSE(DecodeCacheEntry(whole + "x").has_value());
 }
 
-TEST_CASE("A damaged file is removed when it is found") {
+TEST_CASE("A damaged file is removed when found") {
   const Folder folder;
   const auto cache = Open(folder);
   cache->Put("a_1", Success("content"));
@@ -137,7 +137,7 @@ TEST_CASE("A damaged file is removed when it is found") {
   CHECK(cache->bytes() == 0);
 }
 
-TEST_CASE("What a killed process left behind is removed once it is old") {
+TEST_CASE("Leftovers of a killed process are removed once they are old") {
   const Folder folder;
   Open(folder);
   const fs::path old_file = fs::path(folder.path()) / "t_1.new";
@@ -150,7 +150,7 @@ TEST_CASE("What a killed process left behind is removed once it is old") {
   CHECK(fs::exists(new_file));
 }
 
-TEST_CASE("A folder that cannot be made is told") {
+TEST_CASE("A folder that cannot be created is reported") {
   CHECK(absl::IsUnavailable(ArtifactCache::Open("/proc/no/such/folder", 1000).status()));
 }
 

@@ -45,7 +45,7 @@ CompileResult Success(const std::string& id) {
   return result;
 }
 
-TEST_CASE("Threads that ask for one artefact at one time compile it once") {
+TEST_CASE("Concurrent requests for one artefact compile it once") {
   Fixture fixture;
   std::atomic<int> compiled = 0;
   std::atomic<int> cached = 0;
@@ -72,7 +72,7 @@ TEST_CASE("Threads that ask for one artefact at one time compile it once") {
   CHECK(found->content == "object");
 }
 
-TEST_CASE("A status is returned and not remembered, a compile error is remembered") {
+TEST_CASE("A status is returned but not cached, a compile error is cached") {
   Fixture fixture;
   int calls = 0;
   const auto ask = [&](const absl::StatusOr<CompileResult>& answer) {
@@ -91,7 +91,7 @@ TEST_CASE("A status is returned and not remembered, a compile error is remembere
   CHECK_FALSE(fixture.cache().Find("a_1").has_value());
 }
 
-TEST_CASE("Who waits for another thread's compile stops waiting when nobody waits for him") {
+TEST_CASE("A caller that waits for another thread's compile stops when it is cancelled") {
   Fixture fixture;
   std::latch compiling(1);
   std::latch finish(1);

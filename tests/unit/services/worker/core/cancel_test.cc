@@ -6,7 +6,7 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("A token is stopped by its deadline or by being cancelled") {
+TEST_CASE("A token is stopped by its deadline or by cancellation") {
   FakeClock clock(1000);
   CancelToken token(2000, clock);
   CHECK(token.Check().ok());
@@ -18,7 +18,7 @@ TEST_CASE("A token is stopped by its deadline or by being cancelled") {
   CHECK(absl::IsCancelled(token.Check()));
 }
 
-TEST_CASE("A token without a deadline runs until it is cancelled") {
+TEST_CASE("A token without a deadline runs until cancelled") {
   CancelToken token;
   CHECK(token.Check().ok());
   token.Cancel();

@@ -19,7 +19,7 @@ TEST_CASE("A function without backward branches has no loop") {
   CHECK(nest.max_depth == 0);
 }
 
-TEST_CASE("Nested loops count their depth, and the one that holds none is inner") {
+TEST_CASE("Nested loops have depths and the one without children is inner") {
   const std::vector<FlowStep> nested = {
       Next(),     // 0
       Next(),     // 1: head of the outer loop
@@ -39,13 +39,13 @@ TEST_CASE("Nested loops count their depth, and the one that holds none is inner"
   CHECK(nest.inner == std::vector<bool>{false, false, true, true, false, false});
 }
 
-TEST_CASE("A loop that is entered in its middle is none") {
+TEST_CASE("A loop entered in its middle is not a loop") {
   // 2 and 3 reach each other, but neither dominates the other.
   const std::vector<FlowStep> irreducible = {Branch(3), Next(), Next(), Branch(2), Return()};
   CHECK(FindLoops(irreducible).loops.empty());
 }
 
-TEST_CASE("A jump over a loop's end is part of the loop only if it comes back") {
+TEST_CASE("A jump past a loop's end belongs to the loop only if it returns") {
   const std::vector<FlowStep> with_exit = {Next(), Branch(3), Jump(0), Return()};
   const LoopNest nest = FindLoops(with_exit);
   REQUIRE(nest.loops.size() == 1);

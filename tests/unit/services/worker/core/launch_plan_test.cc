@@ -57,6 +57,44 @@ T Value(const KernelArgument& argument) {
   return value;
 }
 
+TEST_CASE("An axis is passed as its type, by default int64", "[launch_plan]") {
+  Problem problem = MakeProblem();
+  problem.axes[0].type = ScalarType::kInt32;
+  problem.axes[1].type = ScalarType::kFloat32;
+  const Launch launch{.kernel = "k",
+                      .grid = {"1"},
+                      .block = {"1"},
+                      .shared_memory_bytes = "",
+                      .arguments = {"rows", "cols", "rows:int64", "cols:uint8"},
+                      .cluster = {}};
+  const absl::StatusOr<LaunchPlan> plan =
+      PlanLaunches(problem, {launch}, "", {}, {{"rows", 10}, {"cols", 32}});
+  INFO(plan.status());
+  REQUIRE(plan.ok());
+  const std::vector<KernelArgument>& arguments = plan->launches[0].arguments;
+  CHECK(Value<int32_t>(arguments[0]) == 10);
+  CHECK(Value<float>(arguments[1]) == 32.0f);
+  CHECK(Value<int64_t>(arguments[2]) == 10);
+  CHECK(Value<uint8_t>(arguments[3]) == 32);
+}
+
+TEST_CASE("Arguments may be expressions over axes and tunables", "[launch_plan]") {
+  Program program;
+  program.launches[0].arguments = {"rows*cols/BLOCK:double", "-rows:int16", "1/3:half",
+                                   "workspace + 4*SPLIT", "rows > cols ? 1 : 0 : bool"};
+  const absl::StatusOr<LaunchPlan> plan = Plan(program);
+  INFO(plan.status());
+  REQUIRE(plan.ok());
+  const std::vector<KernelArgument>& arguments = plan->launches[0].arguments;
+  CHECK(Value<double>(arguments[0]) == 2.5);
+  CHECK(Value<int16_t>(arguments[1]) == -10);
+  CHECK(Value<uint16_t>(arguments[2]) == 0x3555);
+  CHECK(arguments[3].kind == KernelArgument::Kind::kWorkspace);
+  CHECK(arguments[3].offset == 12);
+  CHECK(arguments[3].bytes == 8);
+  CHECK(Value<uint8_t>(arguments[4]) == 0);
+}
+
 TEST_CASE("A plan has its worked values", "[launch_plan]") {
   const absl::StatusOr<LaunchPlan> plan = Plan(Program());
   INFO(plan.status());
@@ -94,7 +132,7 @@ TEST_CASE("A plan has its worked values", "[launch_plan]") {
   CHECK(Value<int64_t>(finish.arguments[5]) == -1);
 }
 
-TEST_CASE("What cannot be planned is told with its place", "[launch_plan]") {
+TEST_CASE("Planning errors are reported with their position", "[launch_plan]") {
   const std::vector<std::pair<std::function<void(Program&)>, std::string>> cases = {
       {[](Program& p) { p.launches.clear(); }, "launches: at least one is needed"},
       {[](Program& p) { p.launches.assign(65, p.launches[0]); },
@@ -121,14 +159,17 @@ TEST_CASE("What cannot be planned is told with its place", "[launch_plan]") {
       {[](Program& p) { p.launches[0].arguments.assign(65, "x"); },
        "launches[0].arguments: 65 entries; at most 64 are allowed"},
       {[](Program& p) { p.launches[0].arguments[0] = "z"; },
-       "launches[0].arguments[0]: 'z' is not one of x, w, y, rows, cols, workspace, or a literal "
-       "such as 3:i32 or 0.5:f32"},
+       "launches[0].arguments[0]: 'z' is not one of x, w, y, rows, cols, workspace, or an "
+       "expression with a type such as 3:int or 0.5:float"},
       {[](Program& p) { p.launches[0].arguments[0] = "BLOCK"; },
-       "launches[0].arguments[0]: 'BLOCK' is not one of x, w, y, rows, cols, workspace, or a "
-       "literal such as 3:i32 or 0.5:f32"},
-      {[](Program& p) { p.launches[0].arguments[3] = "3:u8"; },
-       "launches[0].arguments[3]: '3:u8' is not a literal: a number, then one of :i32, :i64, :f32, "
-       ":f64"},
+       "launches[0].arguments[0]: 'BLOCK' is not one of x, w, y, rows, cols, workspace, or an "
+       "expression with a type such as 3:int or 0.5:float"},
+      {[](Program& p) { p.launches[0].arguments[3] = "rows - 11:uint32"; },
+       "launches[0].arguments[3]: 'rows - 11': -1 is not a whole number from 0 to 4294967295, "
+       "which uint32 can hold"},
+      {[](Program& p) { p.launches[0].arguments[1] = "workspace + 4*rows*SPLIT + 1"; },
+       "launches[0].arguments[1]: offset into the workspace of 120 bytes: expression "
+       "'4*rows*SPLIT + 1' is 121, not a whole number from 0 to 120"},
   };
   for (const auto& [change, message] : cases) {
     Program program;
@@ -139,7 +180,7 @@ TEST_CASE("What cannot be planned is told with its place", "[launch_plan]") {
   }
 }
 
-TEST_CASE("Plans are checked at every shape that the problem is run at", "[launch_plan]") {
+TEST_CASE("Plans are checked at every shape of the problem", "[launch_plan]") {
   const Problem problem = MakeProblem();
   ProblemTarget target;
   target.check_shapes = {{{"rows", 4}, {"cols", 16}}};
@@ -158,12 +199,12 @@ TEST_CASE("Plans are checked at every shape that the problem is run at", "[launc
         "at cols=16, rows=4");
   program.launches[1].grid[0] = "40 - rows + (rows < 40)";
   CHECK_THAT(check(), Catch::EndsWith("; at cols=64, rows=40"));
-  // Only the held-out ranges go so far.
+  // Only the held-out ranges go that far.
   program.launches[1].grid[0] = "50 - rows";
   CHECK_THAT(check(), Catch::EndsWith("; at cols=16, rows=50"));
 }
 
-TEST_CASE("Every example for device CUDA has plans at all its shapes", "[launch_plan][cuda]") {
+TEST_CASE("Every device CUDA example has plans at all its shapes", "[launch_plan][cuda]") {
   int programs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
            std::filesystem::path(KERNELCAST_SOURCE_DIR) / "examples" / "problems")) {

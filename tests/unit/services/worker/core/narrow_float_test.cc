@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST_CASE("Known values have their known bits") {
+TEST_CASE("Known values have known bit patterns") {
   CHECK(EncodeNarrow(DataType::kFloat16, 1) == 0x3c00);
   CHECK(EncodeNarrow(DataType::kFloat16, -2) == 0xc000);
   CHECK(EncodeNarrow(DataType::kFloat16, 65504) == 0x7bff);
@@ -27,7 +27,7 @@ TEST_CASE("Known values have their known bits") {
   CHECK(EncodeNarrow(DataType::kFloat8E5m2, kInfinity) == 0x7c);
 }
 
-TEST_CASE("Every value of a narrow type survives decoding and encoding") {
+TEST_CASE("Every value of a narrow type round-trips") {
   for (const DataType dtype :
        {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
     const uint32_t count = SizeBytes(dtype) == 1 ? 0x100 : 0x10000;
@@ -47,7 +47,7 @@ TEST_CASE("Every value of a narrow type survives decoding and encoding") {
   }
 }
 
-TEST_CASE("Encoding rounds to the nearest, and never across a neighbour") {
+TEST_CASE("Encoding rounds to the nearest value") {
   for (const DataType dtype :
        {DataType::kFloat16, DataType::kBfloat16, DataType::kFloat8E4m3, DataType::kFloat8E5m2}) {
     for (uint32_t bits = 0; bits < 0x70; ++bits) {

@@ -7,7 +7,7 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("The generator gives the values that its authors publish") {
+TEST_CASE("The generator matches its published values") {
   // xoshiro256** from the state that splitmix64 makes of 0.
   Random random(0);
   CHECK(random.Next() == 0x99ec5f36cb75f2b4u);

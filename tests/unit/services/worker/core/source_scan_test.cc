@@ -21,7 +21,7 @@ TEST_CASE("Headers by name are allowed") {
   }
 }
 
-TEST_CASE("Files of the host, and names that are not literal, are refused") {
+TEST_CASE("Host files and non-literal names are refused") {
   for (const char* source :
        {"#include \"/etc/passwd\"\n", "#include </etc/passwd>\n", "#include \"../x.h\"\n",
         "#include <a/../../x.h>\n", "#include NAME\n", "#include\n", "#include <unterminated\n",
@@ -30,26 +30,26 @@ TEST_CASE("Files of the host, and names that are not literal, are refused") {
         "#import \"/x\"\n", "#include_next \"/x\"\n", "#embed \"/x\"\n",
         "#pragma GCC dependency \"/x\"\n", "#pragma /**/ GCC pch_preprocess \"/x\"\n",
         "/*\n*/#include \"/x\"", "#include <x\ny>", "#include \"a b\"",
-        // Would not be read by the compiler; refused all the same.
+        // The compiler would not read it, but it is refused too.
         "const char* s = \"#include </x>\";\n"}) {
     INFO(source);
     CHECK(CheckIncludeDirectives(source, kAllowed).has_value());
   }
 }
 
-TEST_CASE("An endless comment does not run off the end") {
+TEST_CASE("An endless comment does not run past the end") {
   CHECK_FALSE(CheckIncludeDirectives("#/* never closed", kAllowed).has_value());
   CHECK_FALSE(CheckIncludeDirectives("#pragma GCC", kAllowed).has_value());
   CHECK(CheckIncludeDirectives("#include/*", kAllowed).has_value());
   CHECK_FALSE(CheckIncludeDirectives("\\", kAllowed).has_value());
 }
 
-TEST_CASE("A refusal names the file and says what is allowed") {
+TEST_CASE("A refusal names the file and the allowed headers") {
   CHECK(CheckIncludeDirectives("#include </etc/passwd>", kAllowed) ==
         "#include of '/etc/passwd': only headers of the toolchain are allowed");
 }
 
-TEST_CASE("Directives are found by name, however they are written") {
+TEST_CASE("Directives are found by name in every notation") {
   constexpr std::string_view kForbidden[] = {"embed", "import"};
   for (const char* source : {"#embed <x>", " #  import <x>", "%:embed \"x\"", "#em\\\nbed <x>",
                              "#/* a */import 7", "?\?=import 4"}) {
@@ -63,7 +63,7 @@ TEST_CASE("Directives are found by name, however they are written") {
   }
 }
 
-TEST_CASE("A line directive names no file of the host, whose lines messages would print") {
+TEST_CASE("A line directive cannot name a host file that messages would print") {
   for (const char* source :
        {"#line 1 \"/etc/passwd\"", "# 1 \"/etc/passwd\"", "#line 1 \"../x\"", "#line 7 NAME",
         "#line NUMBER", "#line", "%:line 1 \"/etc/passwd\"", "#li\\\nne 1 \"/etc/passwd\"",
@@ -82,7 +82,7 @@ TEST_CASE("A line directive names no file of the host, whose lines messages woul
   }
 }
 
-TEST_CASE("Included files are listed with their marks, conditions or not") {
+TEST_CASE("Included files are listed with their marks and regardless of conditions") {
   using List = std::vector<IncludedFile>;
   CHECK(IncludedFiles("int a;").empty());
   CHECK(IncludedFiles("#include <mma.h>\n#if 0\n # include \"crt/mma.h\"\n#endif\n#include X\n") ==

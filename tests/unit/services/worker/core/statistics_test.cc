@@ -19,10 +19,7 @@ std::vector<double> Noisy(double centre, double relative_noise, int count, uint6
   return values;
 }
 
-Ratio OneShape(const std::vector<double>& ratios) {
-  const ShapeRatios shape = {ratios};
-  return BootstrapSpeedup({&shape, 1}, 0.95, 1000);
-}
+Ratio Interval(const std::vector<double>& ratios) { return MedianInterval(ratios, 0.95, 1000); }
 
 TEST_CASE("Quantiles interpolate between order statistics") {
   const std::vector<double> values = {4, 1, 3, 2};
@@ -34,7 +31,7 @@ TEST_CASE("Quantiles interpolate between order statistics") {
   CHECK(Median(std::vector<double>{3, 1, 2}) == 2);
 }
 
-TEST_CASE("A summary of nothing is zeros, of one value that value") {
+TEST_CASE("A summary of nothing is zeros and of one value is that value") {
   CHECK(Summarise({}, {}).samples == 0);
   CHECK(Summarise({}, {}).median_ns == 0);
   const TimeStatistics one = Summarise(std::vector<double>{5}, std::vector<double>{9});
@@ -47,28 +44,27 @@ TEST_CASE("A summary of nothing is zeros, of one value that value") {
 }
 
 TEST_CASE("The bootstrap interval of a constant is that constant") {
-  const Ratio ratio = OneShape(std::vector<double>(20, 1.25));
+  const Ratio ratio = Interval(std::vector<double>(20, 1.25));
   CHECK(ratio.value == 1.25);
   CHECK(ratio.low == Approx(1.25));
   CHECK(ratio.high == Approx(1.25));
   CHECK(ratio.confidence == 0.95);
 }
 
-TEST_CASE("The bootstrap of one value is that value and of none is nothing") {
-  const Ratio one = OneShape({1.7});
+TEST_CASE("The bootstrap of one value is that value and of none is empty") {
+  const Ratio one = Interval({1.7});
   CHECK(one.value == Approx(1.7));
   CHECK(one.low == Approx(1.7));
   CHECK(one.high == Approx(1.7));
-  CHECK(OneShape({}).value == 0);
-  CHECK(RelativeHalfWidth(OneShape({})) == HUGE_VAL);
-  CHECK(BootstrapSpeedup({}, 0.95, 100).value == 0);
+  CHECK(Interval({}).value == 0);
+  CHECK(RelativeHalfWidth(Interval({})) == HUGE_VAL);
 }
 
-TEST_CASE("The bootstrap interval covers the truth about as often as it says") {
+TEST_CASE("The bootstrap interval has about its stated coverage") {
   int covered = 0;
   constexpr int kTrials = 200;
   for (int trial = 0; trial < kTrials; ++trial) {
-    const Ratio ratio = OneShape(Noisy(1.25, 0.02, 25, 1000 + static_cast<uint64_t>(trial)));
+    const Ratio ratio = Interval(Noisy(1.25, 0.02, 25, 1000 + static_cast<uint64_t>(trial)));
     covered += ratio.low <= 1.25 && 1.25 <= ratio.high ? 1 : 0;
   }
   // The percentile interval of a median of 25 is somewhat wide.
@@ -76,75 +72,41 @@ TEST_CASE("The bootstrap interval covers the truth about as often as it says") {
   CHECK(covered <= 200);
 }
 
-TEST_CASE("A few wild ratios move neither the value nor the interval much") {
+TEST_CASE("A few outlying ratios barely move the value and the interval") {
   std::vector<double> ratios = Noisy(1.25, 0.01, 37, 3);
   ratios.insert(ratios.end(), {9.0, 0.1, 12.0});
-  const Ratio ratio = OneShape(ratios);
+  const Ratio ratio = Interval(ratios);
   CHECK(ratio.value == Approx(1.25).epsilon(0.01));
   CHECK(RelativeHalfWidth(ratio) < 0.01);
 }
 
-TEST_CASE("A bimodal sample has an interval that holds both modes") {
+TEST_CASE("A bimodal sample has an interval that contains both modes") {
   std::vector<double> ratios = Noisy(1.0, 0.002, 20, 4);
   const std::vector<double> other = Noisy(1.1, 0.002, 20, 5);
   ratios.insert(ratios.end(), other.begin(), other.end());
-  const Ratio ratio = OneShape(ratios);
+  const Ratio ratio = Interval(ratios);
   CHECK(ratio.low < 1.01);
   CHECK(ratio.high > 1.09);
 }
 
-TEST_CASE("Several shapes combine as a geometric mean") {
-  const std::vector<ShapeRatios> shapes = {{{2, 2, 2}}, {{8, 8, 8}}};
-  const Ratio ratio = BootstrapSpeedup(shapes, 0.95, 200);
-  CHECK(ratio.value == Approx(4));
-  CHECK(ratio.low == Approx(4));
-  // A shape without a ratio makes the whole unknown, rather than a mean of the others.
-  const std::vector<ShapeRatios> missing = {{{2, 2, 2}}, {{}}};
-  CHECK(BootstrapSpeedup(missing, 0.95, 200).value == 0);
-}
-
-TEST_CASE("Extremely small and large ratios neither underflow nor overflow") {
-  const std::vector<ShapeRatios> shapes(200, ShapeRatios{{1e-30, 1e-30, 1e-30}});
-  CHECK(BootstrapSpeedup(shapes, 0.95, 50).value == Approx(1e-30));
-}
-
-TEST_CASE("The interval over several runners spans their difference") {
-  const std::vector<ShapeRatios> alike = {{Noisy(1.2, 0.002, 10, 6), Noisy(1.2, 0.002, 10, 7),
-                                           Noisy(1.2, 0.002, 10, 8), Noisy(1.2, 0.002, 10, 9),
-                                           Noisy(1.2, 0.002, 10, 10)}};
-  const std::vector<ShapeRatios> different = {{Noisy(1.16, 0.002, 10, 6), Noisy(1.18, 0.002, 10, 7),
-                                               Noisy(1.2, 0.002, 10, 8), Noisy(1.22, 0.002, 10, 9),
-                                               Noisy(1.24, 0.002, 10, 10)}};
-  const Ratio narrow = BootstrapSpeedup(alike, 0.95, 1000);
-  const Ratio wide = BootstrapSpeedup(different, 0.95, 1000);
-  CHECK(RelativeHalfWidth(narrow) < 0.004);
-  CHECK(RelativeHalfWidth(wide) > 0.012);
-  CHECK(wide.value == Approx(1.2).epsilon(0.005));
-}
-
-TEST_CASE("Runners without a ratio do not count") {
-  const std::vector<ShapeRatios> shapes = {{{}, {1.5, 1.5, 1.5}}};
-  CHECK(BootstrapSpeedup(shapes, 0.95, 100).value == Approx(1.5));
-}
-
 TEST_CASE("The same sample gives the same interval") {
   const std::vector<double> ratios = Noisy(1.25, 0.05, 30, 11);
-  CHECK(OneShape(ratios).low == OneShape(ratios).low);
-  CHECK(OneShape(ratios).high == OneShape(ratios).high);
+  CHECK(Interval(ratios).low == Interval(ratios).low);
+  CHECK(Interval(ratios).high == Interval(ratios).high);
 }
 
-TEST_CASE("Comparison follows from the interval alone") {
+TEST_CASE("The comparison depends on the interval alone") {
   CHECK(Compare({1.3, 1.2, 1.4, 0.95}, 0.02) == Comparison::kFaster);
   CHECK(Compare({0.8, 0.7, 0.9, 0.95}, 0.02) == Comparison::kSlower);
   CHECK(Compare({1.0, 0.99, 1.01, 0.95}, 0.02) == Comparison::kSame);
-  // Significantly faster, but by less than anybody cares for.
+  // Significantly faster, but by less than the threshold.
   CHECK(Compare({1.01, 1.005, 1.015, 0.95}, 0.02) == Comparison::kSame);
   CHECK(Compare({1.05, 0.95, 1.15, 0.95}, 0.02) == Comparison::kAmbiguous);
   CHECK(Compare({0, 0, 0, 0.95}, 0.02) == Comparison::kAmbiguous);
   CHECK(Compare({1.03, 1.005, 1.05, 0.95}, 0.02) == Comparison::kFaster);
 }
 
-TEST_CASE("Noise has plateaued when more groups narrow the interval no more") {
+TEST_CASE("Noise has plateaued when more groups no longer narrow the interval") {
   std::vector<double> shrinking;
   for (int i = 1; i <= 40; ++i) {
     shrinking.push_back(1 / std::sqrt(i));
@@ -157,7 +119,7 @@ TEST_CASE("Noise has plateaued when more groups narrow the interval no more") {
   CHECK_FALSE(HasPlateaued({}, 16));
 }
 
-TEST_CASE("A kernel that is slow on new values only looks as if it remembered") {
+TEST_CASE("A kernel that is slow only on new values looks like a caching one") {
   const std::vector<double> fast = Noisy(10'000, 0.01, 100, 12);
   const std::vector<double> slow = Noisy(60'000, 0.01, 8, 13);
   const std::vector<double> fresh = Noisy(10'400, 0.02, 8, 14);
@@ -165,17 +127,17 @@ TEST_CASE("A kernel that is slow on new values only looks as if it remembered") 
   const std::vector<double> reference_fresh = Noisy(101'000, 0.01, 8, 16);
   CHECK(LooksCached(fast, slow, reference, reference_fresh, 1.5));
   CHECK_FALSE(LooksCached(fast, fresh, reference, reference_fresh, 1.5));
-  // The reference suffers as much: new values are slow for everybody.
+  // The reference slows down as much: new values are slow for everybody.
   CHECK_FALSE(LooksCached(fast, slow, reference, Noisy(600'000, 0.01, 8, 17), 1.5));
-  // Some slow calls among quick ones are the machine's.
+  // A few slow calls among fast ones come from the machine.
   std::vector<double> mixed = Noisy(10'000, 0.01, 5, 18);
   mixed.insert(mixed.end(), {90'000, 90'000, 90'000});
   CHECK_FALSE(LooksCached(fast, mixed, reference, reference_fresh, 1.5));
-  // All the work in the first call.
+  // All the work is in the first call.
   std::vector<double> batched = Noisy(10'000, 0.01, 7, 19);
   batched.insert(batched.begin(), 800'000);
   CHECK(LooksCached(fast, batched, reference, reference_fresh, 1.5));
-  // The first call woke the process up.
+  // The first call woke the process.
   batched[0] = 150'000;
   CHECK_FALSE(LooksCached(fast, batched, reference, reference_fresh, 1.5));
   CHECK_FALSE(LooksCached({}, slow, reference, reference_fresh, 1.5));

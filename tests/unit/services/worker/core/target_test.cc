@@ -6,7 +6,7 @@
 namespace kernelcast::worker {
 namespace {
 
-// Does nothing, and is asked for nothing but a profile.
+// Does nothing; only its profile is requested.
 class PlainTarget final : public Target {
  public:
   TargetInfo Describe() const override {
@@ -50,7 +50,7 @@ TEST_CASE("A target without a profiler says so") {
   CHECK(profile.status().message() == "the plain target has no profiler");
 }
 
-TEST_CASE("A profile is put beside the times of its shapes, and its time is counted") {
+TEST_CASE("A profile is stored with the times of its shapes and its duration is counted") {
   Measurement measurement = OkMeasurement();
   Profile profile;
   profile.shapes.resize(2);
@@ -64,7 +64,7 @@ TEST_CASE("A profile is put beside the times of its shapes, and its time is coun
   CHECK(OkOf(measurement).environment.counters_unavailable_reason.empty());
 }
 
-TEST_CASE("Why there is no profile is said, and the rest is as it was") {
+TEST_CASE("A missing profile has a reason and changes nothing else") {
   Measurement measurement = OkMeasurement();
   Profile half;
   half.shapes.resize(1);

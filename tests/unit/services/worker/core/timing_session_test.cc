@@ -11,18 +11,17 @@
 namespace kernelcast::worker {
 namespace {
 
-// Time of a call of a side, at a moment of the session.
+// Time of a call of a side at a moment of the session.
 using CallTime = std::function<double(Side, double now_ns, Random&)>;
 
 struct Simulation {
   CallTime call;
-  // Whether a call was disturbed.
   std::function<bool(Random&)> disturbed = [](Random&) { return false; };
   double disturbed_factor = 8;
   uint64_t seed = 1;
 };
 
-// Runs a session to its end against made-up calls. Returns it for inspection.
+// Runs a session to its end with synthetic calls. Returns it for inspection.
 TimingSession Run(const Simulation& simulation, const MeasureOptions& options,
                   const PrecisionOptions& precision, double candidate_ns, double reference_ns) {
   TimingSession session(options, precision, candidate_ns, reference_ns);
@@ -62,7 +61,7 @@ Simulation Planted(double reference_ns, double ratio, double noise) {
   return simulation;
 }
 
-TEST_CASE("A planted ratio is found, to the precision that was asked for") {
+TEST_CASE("A planted ratio is found with the requested precision") {
   const MeasureOptions options;
   const TimingSession session =
       Run(Planted(200'000, 1.25, 0.01), options, options.screen, 160'000, 200'000);
@@ -75,11 +74,11 @@ TEST_CASE("A planted ratio is found, to the precision that was asked for") {
   CHECK(std::ssize(session.CallTimes(Side::kCandidate)) >= options.screen.min_samples);
 }
 
-TEST_CASE("A drift that both sides share does not show in the ratio") {
+TEST_CASE("Drift shared by both sides does not affect the ratio") {
   const MeasureOptions options;
   Simulation simulation;
   simulation.call = [](Side side, double now_ns, Random& random) {
-    // Twice as slow after a second, as when a processor gets hot.
+    // Twice as slow after one second, like a processor that heats up.
     const double drift = 1 + now_ns / 1e9;
     return (side == Side::kReference ? 250'000 : 200'000) * drift *
            (1 + 0.005 * std::abs(random.Normal()));
@@ -89,7 +88,7 @@ TEST_CASE("A drift that both sides share does not show in the ratio") {
   CHECK(session.stop_reason() == "precision");
 }
 
-TEST_CASE("Calls that were disturbed do not count") {
+TEST_CASE("Disturbed calls are excluded") {
   const MeasureOptions options;
   Simulation simulation = Planted(200'000, 1.25, 0.005);
   simulation.disturbed = [](Random& random) { return random.Uniform() < 0.4; };
@@ -99,9 +98,22 @@ TEST_CASE("Calls that were disturbed do not count") {
   CHECK(*std::max_element(times.begin(), times.end()) < 200'000);
 }
 
-TEST_CASE("On a machine where hardly a call is undisturbed neighbours are compared") {
+TEST_CASE("A call that does the work of others is charged to its block") {
   const MeasureOptions options;
-  // Long calls: few a block, and few of these in peace.
+  Simulation simulation;
+  int calls = 0;
+  simulation.call = [&calls](Side side, double, Random&) {
+    // One of three candidate calls takes all the time.
+    return side == Side::kReference ? 200'000.0 : ++calls % 3 == 0 ? 580'000.0 : 10'000.0;
+  };
+  const TimingSession session = Run(simulation, options, options.screen, 10'000, 200'000);
+  CHECK(session.Estimate().value == Approx(1.0).epsilon(0.02));
+  CHECK(session.call_ns(Side::kCandidate) == Approx(200'000).epsilon(0.05));
+}
+
+TEST_CASE("Neighbours are compared on a machine where almost every call is disturbed") {
+  const MeasureOptions options;
+  // Long calls: few per block, and few of them undisturbed.
   Simulation simulation = Planted(8'000'000, 1.25, 0.002);
   simulation.disturbed = [](Random& random) { return random.Uniform() < 0.8; };
   simulation.disturbed_factor = 3;
@@ -111,7 +123,7 @@ TEST_CASE("On a machine where hardly a call is undisturbed neighbours are compar
   CHECK(session.Estimate().value == Approx(1.25).epsilon(0.02));
 }
 
-TEST_CASE("Where every call was disturbed the answer is wide rather than missing") {
+TEST_CASE("Where every call is disturbed the result is wide rather than missing") {
   const MeasureOptions options;
   Simulation simulation;
   simulation.call = [](Side side, double, Random& random) {
@@ -125,12 +137,12 @@ TEST_CASE("Where every call was disturbed the answer is wide rather than missing
   CHECK(session.Estimate().value > 0);
 }
 
-TEST_CASE("A block far slower than its side's others is discarded") {
+TEST_CASE("A block far slower than others of its side is discarded") {
   const MeasureOptions options;
   Simulation simulation;
   int calls = 0;
   simulation.call = [&calls](Side side, double, Random& random) {
-    // Ten calls of five hundred at a fifth of the speed, without any wait that the system tells of.
+    // Some calls run at a fifth of the speed, without any wait that the system reports.
     const double throttled = ++calls % 500 < 60 && calls > 500 ? 5 : 1;
     return (side == Side::kReference ? 250'000 : 200'000) * throttled *
            (1 + 0.002 * std::abs(random.Normal()));
@@ -139,7 +151,7 @@ TEST_CASE("A block far slower than its side's others is discarded") {
   CHECK(session.Estimate().value == Approx(1.25).epsilon(0.01));
 }
 
-TEST_CASE("Noise that does not shrink ends the session before the cap") {
+TEST_CASE("Constant noise ends the session before the cap") {
   MeasureOptions options;
   options.plateau_groups = 12;
   PrecisionOptions precision = options.screen;
@@ -150,7 +162,7 @@ TEST_CASE("Noise that does not shrink ends the session before the cap") {
   CHECK(session.stop_reason() == "plateau");
 }
 
-TEST_CASE("A kernel that takes longer than the cap is still timed a few times") {
+TEST_CASE("A kernel slower than the cap is still timed a few times") {
   const MeasureOptions options;
   const TimingSession session = Run(Planted(2'000'000'000, 0.5, 0.001), options, options.screen,
                                     4'000'000'000, 2'000'000'000);
@@ -158,7 +170,7 @@ TEST_CASE("A kernel that takes longer than the cap is still timed a few times") 
   CHECK(session.Estimate().value == Approx(0.5).epsilon(0.01));
 }
 
-TEST_CASE("A clearly slow kernel is told sooner, unless the figure is final") {
+TEST_CASE("A clearly slow kernel is settled sooner except at final level") {
   const MeasureOptions options;
   const Simulation slow = Planted(400'000, 0.1, 0.01);
   const TimingSession screen = Run(slow, options, options.screen, 4'000'000, 400'000);
@@ -175,7 +187,7 @@ TEST_CASE("Very short calls fill a block, within bounds") {
   CHECK(session.Next().side == Side::kCandidate);
 }
 
-TEST_CASE("Blocks come in the order that cancels a drift") {
+TEST_CASE("The block order cancels drift") {
   const MeasureOptions options;
   TimingSession session(options, options.screen, 100'000, 100'000);
   std::string order;
@@ -190,7 +202,7 @@ TEST_CASE("Blocks come in the order that cancels a drift") {
   CHECK(order == "ABBAABBA");
 }
 
-TEST_CASE("A wrong estimate of a call's time is corrected as calls are seen") {
+TEST_CASE("A wrong estimate of the call time is corrected by observation") {
   const MeasureOptions options;
   TimingSession session(options, options.screen, 4'000, 4'000);
   const int first = session.Next().calls;

@@ -1,6 +1,7 @@
 #include "services/worker/core/verdict.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 #include <variant>
 #include <vector>
@@ -8,7 +9,7 @@
 namespace kernelcast::worker {
 namespace {
 
-// Of a shape that moves 1.5 MB, which takes a microsecond at least.
+// For a shape that moves 1.5 MB, which takes at least one microsecond.
 TimedShape Shape(double candidate_ns, double overhead_ns) {
   TimedShape shape;
   shape.bytes = 1.5e6;
@@ -21,17 +22,19 @@ TimedShape Shape(double candidate_ns, double overhead_ns) {
 }
 
 MeasureOutcome ConcludeOn(const std::vector<TimedShape>& shapes) {
-  return Conclude(shapes, MeasureOptions{}, MeasureLevel::kScreen, 20);
+  const MeasureOptions options;
+  RunnerSpread spread(options.spread);
+  return Conclude(shapes, options, "problem", 20, spread);
 }
 
 TEST_CASE("A time is an exploit only where the whole call was too short") {
   const auto ok = std::get<MeasuredOk>(ConcludeOn({Shape(1001, 300)}));
   CHECK(ok.speedup.value == Approx(2000.0 / 1001));
   CHECK(ok.correctness_cases == 20);
-  CHECK(ok.shapes[0].roofline_floor_ns == Approx(1000));
+  CHECK(ok.shapes[0].implausible_below_ns == Approx(1000));
   CHECK(ok.shapes[0].call_overhead_ns == 300);
 
-  // An empty call may have been slower when it was asked for.
+  // The empty call may have been slower when it was timed.
   const auto unstable = std::get<EnvironmentUnstable>(ConcludeOn({Shape(1, 1200)}));
   CHECK(unstable.reason ==
         "a call took 1200 ns without the kernel and 1 ns more with it, where moving the declared "
@@ -39,13 +42,26 @@ TEST_CASE("A time is an exploit only where the whole call was too short") {
   CHECK(unstable.blocks == 64);
   CHECK(unstable.speedup.value == 0);
 
-  CHECK(std::get<Exploit>(ConcludeOn({Shape(1, 998)})).kind == Exploit::Kind::kBelowRoofline);
+  const auto exploit = std::get<Exploit>(ConcludeOn({Shape(1, 998)}));
+  CHECK(exploit.kind == Exploit::Kind::kImplausiblyFast);
+  CHECK(exploit.distribution == "declared");
   // One such shape is enough, whatever the others.
   CHECK(std::get<Exploit>(ConcludeOn({Shape(1, 1200), Shape(1, 300)})).kind ==
-        Exploit::Kind::kBelowRoofline);
+        Exploit::Kind::kImplausiblyFast);
 }
 
-TEST_CASE("Where much was discarded and the interval is wide no figure is given") {
+TEST_CASE("A case name is added where an outcome lacks one") {
+  MeasureOutcome outcome = Timeout{1, "check"};
+  NameCase({{"n", 3}}, "large", outcome);
+  CHECK(std::get<Timeout>(outcome).shape == AxisValues{{"n", 3}});
+  NameCase({{"n", 4}}, "declared", outcome);
+  CHECK(std::get<Timeout>(outcome).distribution == "large");
+  outcome = MeasuredOk{};
+  NameCase({{"n", 3}}, "large", outcome);
+  CHECK(std::holds_alternative<MeasuredOk>(outcome));
+}
+
+TEST_CASE("With many discarded blocks and a wide interval no figure is given") {
   TimedShape shape = Shape(1001, 300);
   shape.ratios = {{1, 2, 3, 4, 5, 6}};
   shape.discarded_blocks = 12;
@@ -54,6 +70,61 @@ TEST_CASE("Where much was discarded and the interval is wide no figure is given"
   const auto unstable = std::get<EnvironmentUnstable>(ConcludeOn({shape}));
   CHECK(unstable.discarded_blocks == 13);
   CHECK(unstable.speedup.value == Approx(3.5));
+}
+
+TEST_CASE("Several shapes combine as a geometric mean per runner") {
+  TimedShape two = Shape(1001, 300);
+  two.ratios = {std::vector<double>(8, 2), std::vector<double>(8, 2.2)};
+  TimedShape eight = Shape(1001, 300);
+  eight.ratios = {std::vector<double>(8, 8), std::vector<double>(8, 8.8)};
+  const auto ok = std::get<MeasuredOk>(ConcludeOn({two, eight}));
+  REQUIRE(ok.runner_speedups.size() == 2);
+  CHECK(ok.runners == 2);
+  CHECK(ok.runner_speedups[0] == Approx(4));
+  CHECK(ok.runner_speedups[1] == Approx(4.4));
+  CHECK(ok.speedup.value == Approx(std::sqrt(4 * 4.4)));
+  CHECK(ok.shapes[0].speedup.value == Approx(std::sqrt(2 * 2.2)));
+}
+
+TEST_CASE("A shape without a ratio makes the whole unknown, and a runner without one is ignored") {
+  TimedShape missing = Shape(1001, 300);
+  missing.ratios = {{}};
+  CHECK(std::get<MeasuredOk>(ConcludeOn({Shape(1001, 300), missing})).speedup.value == 0);
+  TimedShape one = Shape(1001, 300);
+  one.ratios = {{}, std::vector<double>(8, 1.5)};
+  const auto ok = std::get<MeasuredOk>(ConcludeOn({one}));
+  CHECK(ok.runners == 1);
+  CHECK(ok.speedup.value == Approx(1.5));
+}
+
+TEST_CASE("The reference against itself is the same, not faster by placement") {
+  TimedShape shape = Shape(1001, 300);
+  // Tight within its single runner, 2% off.
+  shape.ratios = {std::vector<double>(16, 1.02)};
+  const auto ok = std::get<MeasuredOk>(ConcludeOn({shape}));
+  CHECK(ok.speedup.low < 1);
+  CHECK(ok.comparison == Comparison::kAmbiguous);
+}
+
+TEST_CASE("A final measurement updates the spread and a screening does not") {
+  const MeasureOptions options;
+  RunnerSpread spread(options.spread);
+  const double before = spread.Of("problem").runner;
+  TimedShape shape = Shape(1001, 300);
+  (void)Conclude({&shape, 1}, options, "problem", 20, spread);
+  CHECK(spread.Of("problem").runner == before);
+  shape.ratios.assign(5, std::vector<double>(16, 1.25));
+  (void)Conclude({&shape, 1}, options, "problem", 20, spread);
+  CHECK(spread.Of("problem").runner < before);
+  CHECK(spread.Of("problem").runner < spread.Of("another problem").runner);
+}
+
+TEST_CASE("A few groups that agree by chance do not count as noise-free") {
+  TimedShape shape = Shape(1001, 300);
+  shape.ratios = {{1.25, 1.25}};
+  const auto ok = std::get<MeasuredOk>(ConcludeOn({shape}));
+  CHECK(ok.speedup.within_deviation ==
+        Approx(MeasureOptions().spread.least_group_noise * std::sqrt(1.57 / 2)));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "services/worker/core/random.h"
+
 namespace kernelcast::worker {
 namespace {
 
@@ -29,7 +31,7 @@ TensorVerdict Compare(const ExpectedTensor& expected, const std::vector<T>& got,
   return CompareTensor(expected, std::as_bytes(std::span(got)), poison);
 }
 
-TEST_CASE("Values within the tolerance agree and the first beyond it is named") {
+TEST_CASE("Values within the tolerance match and the first beyond it is reported") {
   const ExpectedTensor expected = Expect({1, 2, 3, 4});
   CHECK(Compare<float>(expected, {1, 2, 3, 4}).ok);
   CHECK(Compare<float>(expected, {1.000005f, 2, 3, 4}).ok);
@@ -42,8 +44,8 @@ TEST_CASE("Values within the tolerance agree and the first beyond it is named") 
   CHECK(verdict.expected == 3);
 }
 
-TEST_CASE("The absolute tolerance grows with the size of the whole") {
-  // An element that is zero by cancellation among large ones may be off by what they are worth.
+TEST_CASE("The absolute tolerance grows with the magnitude of the tensor") {
+  // An element that is zero by cancellation may be off in proportion to the large ones.
   const ExpectedTensor large =
       Expect({1e6, 0, 1e6, 1e6}, {.atol = 1e-6, .rtol = 1e-6, .normwise = 1e-3});
   CHECK(Compare<float>(large, {1e6, 0.5f, 1e6, 1e6}).ok);
@@ -51,7 +53,7 @@ TEST_CASE("The absolute tolerance grows with the size of the whole") {
   CHECK_FALSE(Compare<float>(small, {1, 0.5f, 1, 1}).ok);
 }
 
-TEST_CASE("NaN agrees with nothing and an infinity with itself") {
+TEST_CASE("NaN matches nothing and an infinity matches itself") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
   const ExpectedTensor expected = Expect({1, HUGE_VAL, -HUGE_VAL, 2});
@@ -66,14 +68,14 @@ TEST_CASE("NaN agrees with nothing and an infinity with itself") {
   CHECK_FALSE(Compare<float>(with_nan, {nan, 1}).ok);
 }
 
-TEST_CASE("What overflows the declared type is an infinity") {
+TEST_CASE("A value that overflows the declared type is an infinity") {
   const ExpectedTensor expected = Expect({1e200, -1e39, 1});
   CHECK(Compare<float>(expected, {HUGE_VALF, -HUGE_VALF, 1}).ok);
   const ExpectedTensor wide = Expect({1e200, -1e39, 1}, kTolerance, DataType::kFloat64);
   CHECK(Compare<double>(wide, {1e200, -1e39, 1}).ok);
 }
 
-TEST_CASE("Errors that no element shows add up in the norm") {
+TEST_CASE("Errors too small per element add up in the norm") {
   std::vector<double> want(1000, 1);
   std::vector<float> got(1000, 1.0f + 9e-6f);
   const Tolerance strict{.atol = 0, .rtol = 1e-5, .normwise = 1e-6};
@@ -85,13 +87,13 @@ TEST_CASE("Errors that no element shows add up in the norm") {
   CHECK(Compare(Expect(want, loose), got).ok);
 }
 
-TEST_CASE("A tensor that should be zero is not held to a relative norm") {
+TEST_CASE("A tensor that should be zero has no relative norm limit") {
   const ExpectedTensor expected = Expect(std::vector<double>(100, 0));
   CHECK(Compare(expected, std::vector<float>(100, 1e-7f)).ok);
   CHECK_FALSE(Compare(expected, std::vector<float>(100, 1e-5f)).ok);
 }
 
-TEST_CASE("Integers are exact unless a tolerance is given") {
+TEST_CASE("Integers are exact by default") {
   CHECK(Compare<int32_t>(ExpectIntegers({1, -2, 3}), {1, -2, 3}).ok);
   CHECK_FALSE(Compare<int32_t>(ExpectIntegers({1, -2, 3}), {1, -2, 4}).ok);
   CHECK(Compare<int32_t>(ExpectIntegers({1, -2, 3}, {.atol = 1}), {1, -2, 4}).ok);
@@ -104,7 +106,7 @@ TEST_CASE("Large 64-bit integers are not compared as doubles") {
   CHECK_FALSE(Compare<int64_t>(expected, {(int64_t{1} << 62) + 1}).ok);
 }
 
-TEST_CASE("What is left of the poison is told from wrong values") {
+TEST_CASE("Remaining poison is distinguished from wrong values") {
   const std::vector<double> want(64, 0.5);
   const ExpectedTensor expected = Expect(want);
   for (const PoisonKind kind : {PoisonKind::kNonFinite, PoisonKind::kPlausible}) {
@@ -118,14 +120,14 @@ TEST_CASE("What is left of the poison is told from wrong values") {
     CHECK(tail.cause == WrongResult::Cause::kNotWritten);
     CHECK(tail.index == 60);
     CHECK(tail.mismatches == 4);
-    // The same, with one value that is wrong by itself.
+    // The same, with one independently wrong value.
     output[3] = 9;
     const TensorVerdict mixed = Compare(expected, output, Poison{kind, 42});
     CHECK(mixed.cause != WrongResult::Cause::kNotWritten);
   }
 }
 
-TEST_CASE("Poison depends on its seed, and is plausible or not a number as asked") {
+TEST_CASE("Poison depends on its seed, and is plausible or NaN as requested") {
   const ExpectedTensor expected = Expect(std::vector<double>(256, 3));
   std::vector<float> first(256);
   std::vector<float> second(256);
@@ -141,8 +143,9 @@ TEST_CASE("Poison depends on its seed, and is plausible or not a number as asked
   }
 }
 
-TEST_CASE("Sentinels are wrong, look like data, and are found where they were planted") {
+TEST_CASE("Sentinels are wrong, look like data, and are found where planted") {
   Random random(7);
+  SecretRandom secret(SecretKey{7}, "sentinels");
   std::vector<double> want;
   for (int i = 0; i < 500; ++i) {
     want.push_back(random.Normal());
@@ -151,7 +154,7 @@ TEST_CASE("Sentinels are wrong, look like data, and are found where they were pl
   std::vector<float> output(want.begin(), want.end());
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(output));
   Sentinels sentinels;
-  sentinels.Plant(expected, 16, random, bytes);
+  sentinels.Plant(expected, 16, secret, bytes);
   CHECK(sentinels.planted() <= 16);
   CHECK(sentinels.planted() >= 14);
   int changed = 0;
@@ -173,14 +176,14 @@ TEST_CASE("Sentinels are wrong, look like data, and are found where they were pl
 }
 
 TEST_CASE("Sentinels are wrong in constant, zero, infinite and tiny outputs too") {
-  Random random(8);
+  SecretRandom secret(SecretKey{8}, "sentinels");
   for (const std::vector<double>& want :
        {std::vector<double>(40, 0.0), std::vector<double>(40, 5.0), std::vector<double>{1.0},
         std::vector<double>(40, HUGE_VAL), std::vector<double>(40, 1e-30)}) {
     const ExpectedTensor expected = Expect(want);
     std::vector<float> output(want.begin(), want.end());
     Sentinels sentinels;
-    sentinels.Plant(expected, 16, random, std::as_writable_bytes(std::span(output)));
+    sentinels.Plant(expected, 16, secret, std::as_writable_bytes(std::span(output)));
     REQUIRE(sentinels.planted() > 0);
     CHECK(sentinels.Look(expected, std::as_bytes(std::span(output))).wrong == sentinels.planted());
   }
@@ -188,7 +191,7 @@ TEST_CASE("Sentinels are wrong in constant, zero, infinite and tiny outputs too"
   const ExpectedTensor expected = ExpectIntegers(counts);
   std::vector<int32_t> output = counts;
   Sentinels sentinels;
-  sentinels.Plant(expected, 16, random, std::as_writable_bytes(std::span(output)));
+  sentinels.Plant(expected, 16, secret, std::as_writable_bytes(std::span(output)));
   CHECK(sentinels.Look(expected, std::as_bytes(std::span(output))).wrong == sentinels.planted());
 }
 

@@ -7,7 +7,7 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("Only flags of the list are taken") {
+TEST_CASE("Only listed flags are accepted") {
   CHECK_FALSE(CheckFlags({}).has_value());
   CHECK_FALSE(CheckFlags({"-O2", "-ffast-math", "-mprefer-vector-width=512"}).has_value());
   const auto problem = CheckFlags({"-O2", "-fplugin=x.so"});

@@ -56,14 +56,14 @@ kernelcast_run:
 	.cfi_endproc
 )";
 
-TEST_CASE("Nothing has facts too") {
+TEST_CASE("Empty input has facts too") {
   for (const auto& [name, value] : Facts("", 0)) {
     INFO(name);
     CHECK(value == 0);
   }
 }
 
-TEST_CASE("Loops, their depth and what is in the innermost are told") {
+TEST_CASE("Loops are reported with their depth and innermost contents") {
   auto facts = Facts(kNested);
   CHECK(facts["functions"] == 1);
   CHECK(facts["loops"] == 2);
@@ -109,7 +109,7 @@ TEST_CASE("Instructions are counted by kind") {
   CHECK(facts["float64_share"] == 0);
 }
 
-TEST_CASE("A jump back to shared code that is no loop is not counted as one") {
+TEST_CASE("A backward jump to shared code does not count as a loop") {
   // The tail of the first branch is placed after the second and jumps back to the common end.
   auto facts = Facts(R"(f:
 	testl	%edi, %edi
@@ -142,13 +142,13 @@ TEST_CASE("Two backward jumps to one head are one loop") {
   CHECK(facts["inner_instructions"] == 6);
 }
 
-TEST_CASE("Labels of one function are not those of another") {
+TEST_CASE("Labels are local to their function") {
   auto facts = Facts("f:\n.L2:\n\tincq %rax\n\tret\ng:\n\tjmp .L2\n");
   CHECK(facts["functions"] == 2);
   CHECK(facts["loops"] == 0);
 }
 
-TEST_CASE("Kinds of vector work are told apart") {
+TEST_CASE("Kinds of vector work are distinguished") {
   auto facts = Facts(R"(f:
 	vgatherdps	%ymm3, (%rdi,%ymm1,4), %ymm0
 	vpermilps	$27, %ymm0, %ymm1
@@ -188,7 +188,7 @@ TEST_CASE("Kinds of vector work are told apart") {
   CHECK(facts["float64_share"] == Approx(2.0 / 6));
 }
 
-TEST_CASE("Anything may stand where assembly is expected") {
+TEST_CASE("Any text in place of assembly is handled") {
   for (const char* text :
        {"garbage", "\t\t\n:\n", "f:\n\tcall\n", "\tjmp\n", "x:\n\tvaddps\n", "f:\n\tvfmadd ,,,(\n",
         "f:\n\trep\n", "\tmov (((\n", ".L1:\n\tjmp .L1\n", "f:\n\tv\n", "f:\n\tcvt %xmm\n"}) {

@@ -7,13 +7,13 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("Judge and runner are on cores that this process may use") {
+TEST_CASE("Judge and runner run on cores that this process may use") {
   const Placement placement = Placement::Choose();
   CHECK(placement.runner_cpu >= 0);
   CHECK(placement.judge_cpu >= 0);
 }
 
-TEST_CASE("Time waited for a core only grows") {
+TEST_CASE("The time waited for a core only grows") {
   const WaitMeter meter = WaitMeter::OfThisThread();
   const int64_t before_ns = meter.WaitedNs();
   CHECK(meter.WaitedNs() >= before_ns);

@@ -41,7 +41,7 @@ Candidate Named(const std::string& id) {
   return candidate;
 }
 
-TEST_CASE("What was recorded is answered, and what was not is refused") {
+TEST_CASE("Recorded requests are answered and unrecorded ones are refused") {
   ReplayRecord refused;
   refused.candidate_id = "k_2";
   refused.problem_id = "p_1";
@@ -77,7 +77,7 @@ TEST_CASE("What was recorded is answered, and what was not is refused") {
       target.Measure(problem, Named("k_9"), Artifact(), MeasureLevel::kScreen, cancel).status()));
 }
 
-TEST_CASE("The reference has the facts that were recorded with its problem") {
+TEST_CASE("The reference has the facts recorded with its problem") {
   ReplayTarget target("cpu", {Measured("k_1", 1.5)});
   Problem problem;
   problem.problem_id = "p_1";
@@ -100,7 +100,7 @@ TEST_CASE("The last measurement counts, and an earlier one stays when a later re
   CHECK(MeasuredSpeedup(*measurement)->value == 1.6);
 }
 
-TEST_CASE("Records of other targets are left to them") {
+TEST_CASE("Records of other targets are ignored") {
   ReplayRecord other = Measured("k_1", 1.5);
   other.target = "h100";
   const ReplayTarget target("cpu", {other});
@@ -109,7 +109,7 @@ TEST_CASE("Records of other targets are left to them") {
   CHECK(ReplayTarget("h100", {other}).Describe().device.model == "recorded device");
 }
 
-TEST_CASE("Paced measurements follow each other and take their share of the recorded time") {
+TEST_CASE("Paced measurements run in sequence and take their share of the recorded time") {
   ReplayRecord record = Measured("k_1", 2);
   std::get<Measurement>(record.result).device_time_ns = 400'000'000;
   ReplayTarget target("cpu", {record}, 0.05);

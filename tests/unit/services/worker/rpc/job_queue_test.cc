@@ -13,7 +13,7 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("One thread runs jobs in order and all of them before it ends") {
+TEST_CASE("One thread runs jobs in order and finishes all before it ends") {
   std::vector<int> order;
   int64_t least_waited_ns = INT64_MAX;
   {
@@ -30,7 +30,7 @@ TEST_CASE("One thread runs jobs in order and all of them before it ends") {
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_CASE("Several threads run jobs beside each other") {
+TEST_CASE("Several threads run jobs in parallel") {
   JobQueue queue(2);
   std::promise<void> first_runs;
   std::promise<void> second_ran;
@@ -47,7 +47,7 @@ TEST_CASE("Several threads run jobs beside each other") {
   done.get_future().wait();
 }
 
-TEST_CASE("A queue that drains runs at once what waits and what comes, beside what runs") {
+TEST_CASE("A draining queue runs waiting and new jobs immediately, in parallel with running ones") {
   JobQueue queue(1);
   std::promise<void> runs;
   std::promise<void> end;
@@ -71,7 +71,7 @@ TEST_CASE("A queue that drains runs at once what waits and what comes, beside wh
   ended.get_future().wait();
 }
 
-TEST_CASE("Credits are given up to the limit and come back") {
+TEST_CASE("Credits are granted up to the limit and return") {
   Credits credits(2);
   auto first = credits.Take();
   auto second = credits.Take();
@@ -85,7 +85,7 @@ TEST_CASE("Credits are given up to the limit and come back") {
   CHECK(credits.in_flight() == 1);
 }
 
-TEST_CASE("Credits are never given twice") {
+TEST_CASE("Credits are never granted twice") {
   Credits credits(3);
   std::atomic<int> most = 0;
   {

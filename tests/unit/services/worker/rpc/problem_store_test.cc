@@ -13,7 +13,7 @@ Problem Named(const std::string& id, size_t bytes = 10) {
   return problem;
 }
 
-TEST_CASE("A problem is found until more recent ones push it out") {
+TEST_CASE("A problem is found until more recent ones evict it") {
   ProblemStore store(2, 1 << 20);
   CHECK(store.Find("p_1") == nullptr);
   store.Put(Named("p_1"));
@@ -34,7 +34,7 @@ TEST_CASE("Putting a problem again keeps one copy") {
   CHECK(store.size() == 1);
 }
 
-TEST_CASE("The size is bounded, but the latest problem is kept whatever its size") {
+TEST_CASE("The size is bounded, but the latest problem always stays") {
   ProblemStore store(100, 1000);
   store.Put(Named("p_1", 600));
   store.Put(Named("p_2", 600));
@@ -44,7 +44,7 @@ TEST_CASE("The size is bounded, but the latest problem is kept whatever its size
   CHECK(store.size() == 1);
 }
 
-TEST_CASE("A problem in use outlives its stay") {
+TEST_CASE("A problem in use survives its eviction") {
   ProblemStore store(1, 1 << 20);
   store.Put(Named("p_1"));
   const auto held = store.Find("p_1");

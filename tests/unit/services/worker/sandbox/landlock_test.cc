@@ -19,7 +19,7 @@
 namespace kernelcast::worker::sandbox {
 namespace {
 
-// Bits of what a child behind Landlock could do, or kRefused.
+// Bits of what a child under Landlock was able to do, or kRefused.
 enum Could : int { kOpen = 1, kMake = 2, kRun = 4, kConnect = 8, kRead = 16, kRefused = 64 };
 
 int TryEverything(int port, const char* new_file) {
@@ -42,8 +42,8 @@ int TryEverything(int port, const char* new_file) {
   return could;
 }
 
-// Bits of what a child behind Landlock could do to its parent, or kRefused. It is of the same user,
-// so that nothing else forbids it.
+// Bits of what a child under Landlock was able to do to its parent, or kRefused. It has the same
+// user, so nothing else forbids it.
 enum CouldToOthers : int { kSignal = 1, kTrace = 2, kReadMemory = 4 };
 
 int TryOthers(const int* in_parent) {
@@ -59,7 +59,7 @@ int TryOthers(const int* in_parent) {
   return could;
 }
 
-TEST_CASE("Behind Landlock no process outside is signalled, traced or read") {
+TEST_CASE("Under Landlock no outside process can be signalled, traced or read") {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, 1);
   if (version < 1) {
     std::printf("skipped: this kernel has no Landlock\n");
@@ -71,11 +71,11 @@ TEST_CASE("Behind Landlock no process outside is signalled, traced or read") {
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFEXITED(status));
-  // Signals are Landlock's from version 6 on.
+  // Landlock covers signals from version 6 on.
   CHECK(WEXITSTATUS(status) == (version >= 6 ? 0 : kSignal));
 }
 
-TEST_CASE("Behind Landlock no file is opened and nobody is called") {
+TEST_CASE("Under Landlock no file can be opened and no connection made") {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, 1);
   if (version < 1) {
     std::printf("skipped: this kernel has no Landlock\n");
@@ -97,7 +97,7 @@ TEST_CASE("Behind Landlock no file is opened and nobody is called") {
   REQUIRE(waitpid(child, &status, 0) == child);
   close(listener);
   REQUIRE(WIFEXITED(status));
-  // What was open before stays; TCP is Landlock's from version 4 on.
+  // Open descriptors stay usable; Landlock covers TCP from version 4 on.
   CHECK(WEXITSTATUS(status) == (version >= 4 ? kRead : kRead | kConnect));
   CHECK(access(new_file.c_str(), F_OK) != 0);
 }

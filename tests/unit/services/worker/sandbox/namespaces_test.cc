@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kNobody = 65534;
 
-// Runs it in a child, for it cannot be undone; the child's exit code.
+// Runs `run` in a child, because it is irreversible. Returns the child's exit code.
 int InChild(const std::function<int()>& run) {
   const pid_t child = fork();
   if (child == 0) _exit(run());
@@ -30,7 +30,7 @@ int InChild(const std::function<int()>& run) {
   return WEXITSTATUS(status);
 }
 
-// What a process that has left could do all the same, or kStayed.
+// What an isolated process was still able to do, or kStayed.
 enum Could : int { kSee = 1, kRead = 2, kWrite = 4, kSeeInterfaces = 8, kMount = 16, kStayed = 64 };
 
 int TryEverything(bool as_root) {
@@ -45,13 +45,13 @@ int TryEverything(bool as_root) {
   if (open("/new", O_WRONLY | O_CREAT, 0600) >= 0) could |= kWrite;
   char byte = 0;
   if (read(open_before, &byte, 1) == 1) could |= kRead;
-  // The loopback alone, which is down.
+  // Only the loopback interface, which is down.
   if (if_nametoindex("lo") != 1 || if_nametoindex("eth0") != 0) could |= kSeeInterfaces;
   if (unshare(CLONE_NEWNS) == 0) could |= kMount;
   return could;
 }
 
-TEST_CASE("A process that has left sees no file and no network, and what is open stays") {
+TEST_CASE("An isolated process has no files and no network, but open descriptors stay") {
   const bool as_root = GENERATE(false, true);
   if (as_root && geteuid() != 0) return;
   const int could = InChild([&] { return TryEverything(as_root); });
@@ -60,7 +60,7 @@ TEST_CASE("A process that has left sees no file and no network, and what is open
     return;
   }
   CHECK(could == kRead);
-  // It was not this process's root.
+  // This process kept its root.
   CHECK(access("/etc/passwd", F_OK) == 0);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("Where namespaces are refused nothing changes") {
   CHECK(outcome == 0);
 }
 
-TEST_CASE("Root becomes another user for good") {
+TEST_CASE("Root switches to another user irrevocably") {
   if (geteuid() != 0) {
     CHECK(LeaveRoot(kNobody));
     return;

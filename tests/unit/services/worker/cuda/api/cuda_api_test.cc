@@ -37,7 +37,7 @@ TEST_CASE("The table is filled with the symbols that the header renames to") {
   CHECK(asked.count("cuDevicePrimaryCtxRelease_v2") == 1);
 }
 
-TEST_CASE("Every symbol that a driver lacks is named") {
+TEST_CASE("Every symbol missing from a driver is named") {
   int somewhere = 0;
   const auto api = FillCudaApi([&](const char* symbol) -> void* {
     const std::string name(symbol);
@@ -48,7 +48,7 @@ TEST_CASE("Every symbol that a driver lacks is named") {
         "the NVIDIA driver is too old or too new: it has no cuLaunchKernelEx, cuMemMap");
 }
 
-TEST_CASE("Loading says what it found, and says it again") {
+TEST_CASE("Loading reports its result, and again on later calls") {
   const auto first = LoadCudaApi();
   const auto second = LoadCudaApi();
   REQUIRE(first.ok() == second.ok());
@@ -62,7 +62,7 @@ TEST_CASE("Loading says what it found, and says it again") {
   }
 }
 
-TEST_CASE("Results of the driver become statuses with their name") {
+TEST_CASE("Driver results become statuses with their name") {
   CudaApi api;
   api.GetErrorName = FakeErrorName;
   api.GetErrorString = FakeErrorString;
@@ -87,7 +87,7 @@ TEST_CASE("A result without a name keeps its number") {
   CHECK(CudaStatus(none, CUDA_ERROR_UNKNOWN, "sync").message() == "sync: CUDA error 999");
 }
 
-TEST_CASE("Failures of kernels stick to the context, refused calls do not") {
+TEST_CASE("Kernel failures stick to the context and refused calls do not") {
   for (const CUresult sticky : {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED,
                                 CUDA_ERROR_ASSERT, CUDA_ERROR_LAUNCH_TIMEOUT}) {
     CHECK(IsSticky(sticky));

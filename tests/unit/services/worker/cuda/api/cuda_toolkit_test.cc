@@ -40,7 +40,7 @@ TEST_CASE("A toolkit is found by its libraries and headers") {
   CHECK(toolkit->cupti_library == home + "/extras/CUPTI/lib64/libcupti.so.13");
 }
 
-TEST_CASE("What is missing is said of each folder") {
+TEST_CASE("Missing parts are reported for each folder") {
   const TemporaryFolder folder("toolkit");
   Touch(folder.path().string() + "/a/lib64/libnvrtc.so.13");
   Touch(folder.path().string() + "/b/lib64/libnvrtc.so.13");
@@ -50,12 +50,12 @@ TEST_CASE("What is missing is said of each folder") {
                        folder.path().string() + "/c"});
   REQUIRE(absl::IsNotFound(toolkit.status()));
   CHECK_THAT(std::string(toolkit.status().message()),
-             Catch::Contains("/a: libnvrtc, but no libnvrtc-builtins.so beside it") &&
+             Catch::Contains("/a: libnvrtc, but no libnvrtc-builtins.so next to it") &&
                  Catch::Contains("/b: libnvrtc, but no include/cuda_fp16.h") &&
                  Catch::Contains("/c: no libnvrtc.so"));
 }
 
-TEST_CASE("A folder that is asked for is the only one") {
+TEST_CASE("A requested folder is the only one searched") {
   CHECK(CudaHomes("/opt/cuda-13", "/opt/kernelcast/bin") ==
         std::vector<std::string>{"/opt/cuda-13"});
   unsetenv("KERNELCAST_CUDA_HOME");

@@ -19,7 +19,7 @@ CUptiResult FakeResultString(CUptiResult result, const char** text) {
   return CUPTI_SUCCESS;
 }
 
-TEST_CASE("Every symbol that a profiling library lacks is named") {
+TEST_CASE("Every symbol missing from a profiling library is named") {
   int somewhere = 0;
   const auto whole = FillCuptiApi([&](const char*) -> void* { return &somewhere; });
   REQUIRE(whole.ok());
@@ -35,13 +35,13 @@ TEST_CASE("Every symbol that a profiling library lacks is named") {
         "cuptiRangeProfilerEnable");
 }
 
-TEST_CASE("A profiling library that is not there is not found") {
+TEST_CASE("A missing profiling library is not found") {
   const auto api = LoadCuptiApi("/nonexistent/libcupti.so.13");
   REQUIRE(absl::IsNotFound(api.status()));
   CHECK_THAT(std::string(api.status().message()), Catch::Contains("/nonexistent/libcupti.so.13"));
 }
 
-TEST_CASE("What the profiling library says becomes a status that says what to make of it") {
+TEST_CASE("A profiling error becomes a status with advice") {
   CuptiApi api;
   api.GetResultString = FakeResultString;
   CHECK(CuptiStatus(api, CUPTI_SUCCESS, "x").ok());
@@ -62,7 +62,7 @@ TEST_CASE("What the profiling library says becomes a status that says what to ma
   CHECK(CuptiStatus(CuptiApi(), CUPTI_ERROR_UNKNOWN, "x").message() == "x: CUPTI error 999");
 }
 
-TEST_CASE("The library that was built with loads") {
+TEST_CASE("The library used at build time loads") {
   const std::string path = absl::StrCat(KERNELCAST_CUDA_HOME, "/lib/libcupti.so.13");
   if (!std::filesystem::exists(path)) {
     SUCCEED("it is elsewhere, or of another version");

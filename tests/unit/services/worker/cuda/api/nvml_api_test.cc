@@ -7,7 +7,7 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("The older name of a function does where the newer is missing") {
+TEST_CASE("The older name of a function is used when the newer is missing") {
   int older = 0;
   int other = 0;
   const auto api = FillNvmlApi([&](const char* symbol) -> void* {
@@ -21,7 +21,7 @@ TEST_CASE("The older name of a function does where the newer is missing") {
   CHECK(reinterpret_cast<void*>(api->DeviceGetClocksEventReasons) == &older);
 }
 
-TEST_CASE("What a library lacks is named") {
+TEST_CASE("Missing functions of a library are named") {
   const auto api = FillNvmlApi([](const char*) -> void* { return nullptr; });
   REQUIRE(absl::IsUnimplemented(api.status()));
   CHECK_THAT(std::string(api.status().message()),
@@ -29,7 +29,7 @@ TEST_CASE("What a library lacks is named") {
                  Catch::Contains("nvmlDeviceGetCurrentClocksThrottleReasons"));
 }
 
-TEST_CASE("Results of NVML become statuses") {
+TEST_CASE("NVML results become statuses") {
   NvmlApi api;
   api.ErrorString = [](nvml::Return) { return "Not Supported"; };
   CHECK(NvmlStatus(api, nvml::kSuccess, "x").ok());
@@ -39,7 +39,7 @@ TEST_CASE("Results of NVML become statuses") {
   CHECK(absl::IsUnavailable(NvmlStatus(api, 999, "x")));
 }
 
-TEST_CASE("Reasons for lower clocks have names; idleness is none") {
+TEST_CASE("All reasons for lower clocks except idleness have names") {
   CHECK(ClockReasons(0).empty());
   CHECK(ClockReasons(nvml::kReasonIdle).empty());
   CHECK(ClockReasons(nvml::kReasonPowerCap | nvml::kReasonHardwareThermal | nvml::kReasonIdle) ==

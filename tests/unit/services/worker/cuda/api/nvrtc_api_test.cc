@@ -8,11 +8,11 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("The toolkit's compiler is loaded from where it is and compiles") {
+TEST_CASE("The toolkit's compiler loads from its folder and compiles") {
   const auto toolkit = FindCudaToolkit({KERNELCAST_CUDA_HOME});
   INFO(toolkit.status().ToString());
   if (!toolkit.ok()) {
-    WARN("no NVRTC beside the headers that this was built with: nothing is tried");
+    WARN("no NVRTC next to the headers of this build: nothing is tested");
     return;
   }
   const auto api = LoadNvrtcApi(*toolkit);
@@ -43,7 +43,7 @@ TEST_CASE("The toolkit's compiler is loaded from where it is and compiles") {
   api->DestroyProgram(&program);
 }
 
-TEST_CASE("A library that is not there is named") {
+TEST_CASE("A missing library is named") {
   CudaToolkit nowhere;
   nowhere.nvrtc_library = "/nonexistent/libnvrtc.so.13";
   nowhere.nvrtc_builtins = "/nonexistent/libnvrtc-builtins.so.13.0";

@@ -6,7 +6,7 @@
 namespace kernelcast::worker {
 namespace {
 
-TEST_CASE("Flags that change code and nothing else are taken") {
+TEST_CASE("Flags that only change code are accepted") {
   CHECK_FALSE(CheckCudaFlags({}).has_value());
   CHECK_FALSE(CheckCudaFlags({"--use_fast_math", "-std=c++20", "-maxrregcount=64", "-Xptxas=-O3",
                               "-Xptxas=-dlcm=cg", "-fmad=false", "-DTILE=64", "-DFAST",
@@ -14,7 +14,7 @@ TEST_CASE("Flags that change code and nothing else are taken") {
                   .has_value());
 }
 
-TEST_CASE("Other flags are refused, with what is allowed") {
+TEST_CASE("Other flags are refused with the allowed ones") {
   for (const char* flag : {"-I/etc",
                            "-include=/etc/passwd",
                            "--pre-include=x",

@@ -23,7 +23,7 @@ const NvrtcApi* Api() {
 
 bool HaveNvrtc() {
   if (Api() == nullptr) {
-    WARN("no NVRTC beside the headers that this was built with: nothing is tried");
+    WARN("no NVRTC next to the headers of this build: nothing is tested");
   }
   return Api() != nullptr;
 }

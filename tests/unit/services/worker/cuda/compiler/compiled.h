@@ -6,18 +6,17 @@
 
 namespace kernelcast::worker {
 
-// What NVRTC makes of a source without headers.
+// NVRTC's output for a source without headers.
 struct Compiled {
   std::string ptx;
   std::string cubin;
-  std::string log;  // with what ptxas -v says
+  std::string log;  // includes the output of ptxas -v
 };
 
-// Whether there is an NVRTC beside the headers that this was built with; says so where there is
-// none.
+// Whether NVRTC is available for the headers used at build time; prints a message if it is not.
 bool HaveNvrtc();
 
-// Fails the test where the source does not compile.
+// Fails the test if the source does not compile.
 Compiled CompileInProcess(const std::string& source, const std::string& architecture = "sm_90a",
                           const std::vector<std::string>& flags = {});
 

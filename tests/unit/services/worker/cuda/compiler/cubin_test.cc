@@ -25,7 +25,7 @@ constexpr const char* kTwoKernels =
     "  y[0] = a[n];\n"
     "}\n";
 
-TEST_CASE("A cubin's kernels are found with what they take, on every architecture") {
+TEST_CASE("A cubin's kernels are found with their parameters on every architecture") {
   if (!HaveNvrtc()) return;
   for (const char* architecture :
        {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"}) {
@@ -46,7 +46,7 @@ TEST_CASE("A cubin's kernels are found with what they take, on every architectur
       CHECK(kernel.code_bytes >= 128);
       CHECK(kernel.constant_bytes > 0);
     }
-    // The assembler says the same of them.
+    // The assembler reports the same.
     for (const PtxasFunction& function : ReadPtxasInfo(compiled.log)) {
       INFO(function.name);
       const auto same =
@@ -61,7 +61,7 @@ TEST_CASE("A cubin's kernels are found with what they take, on every architectur
   }
 }
 
-TEST_CASE("A damaged cubin is refused or read as far as it goes, and no further") {
+TEST_CASE("A damaged cubin is refused or read within its bounds") {
   CHECK(absl::IsInvalidArgument(ReadCubin("").status()));
   CHECK(absl::IsInvalidArgument(ReadCubin("\x7f"
                                           "ELF")
@@ -71,7 +71,7 @@ TEST_CASE("A damaged cubin is refused or read as far as it goes, and no further"
   const std::string whole = CompileInProcess(kTwoKernels).cubin;
   CHECK_FALSE(ReadCubin(whole.substr(0, whole.size() / 2)).ok());
   for (size_t size = 0; size < whole.size(); size += 61) {
-    // What comes last, program headers, is not read.
+    // The program headers at the end are not read.
     const auto cubin = ReadCubin(whole.substr(0, size));
     CHECK((!cubin.ok() || cubin->kernels.size() == 3));
   }

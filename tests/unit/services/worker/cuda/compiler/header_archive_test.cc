@@ -57,7 +57,7 @@ std::vector<std::string> Names(const std::vector<compiler_wire::NamedHeader>& he
   return names;
 }
 
-TEST_CASE("The toolkit's headers are there, and nothing else of the folder") {
+TEST_CASE("The archive holds the toolkit's headers and nothing else of the folder") {
   const Toolkit toolkit;
   const auto archive = toolkit.Read();
   for (const char* name : {"cuda_fp16.h", "crt/mma.hpp", "nv/target", "cuda/x", "stdint.h"}) {
@@ -72,7 +72,7 @@ TEST_CASE("The toolkit's headers are there, and nothing else of the folder") {
   CHECK_FALSE(archive->Text("nothing").has_value());
 }
 
-TEST_CASE("What headers include is reached, under the names that they say") {
+TEST_CASE("Included headers are reachable under the names used") {
   const Toolkit toolkit;
   const auto archive = toolkit.Read();
   const std::vector<IncludedFile> fp16 = {{"cuda_fp16.h", false}};
@@ -86,12 +86,12 @@ TEST_CASE("What headers include is reached, under the names that they say") {
       CHECK(archive->Text("crt/mma.hpp")->size() == 9);
       char text[10] = {};
       REQUIRE(pread(archive->fd(), text, 10, static_cast<off_t>(header.offset)) == 10);
-      CHECK(std::string(text) == "int mma;\n");  // and a NUL, where it ends
+      CHECK(std::string(text) == "int mma;\n");  // and a NUL at its end
     }
   }
 }
 
-TEST_CASE("The hash is of the content") {
+TEST_CASE("The hash covers the content") {
   const Toolkit toolkit;
   const std::string before = toolkit.Read()->hash();
   CHECK(toolkit.Read()->hash() == before);
@@ -99,7 +99,7 @@ TEST_CASE("The hash is of the content") {
   CHECK(toolkit.Read()->hash() != before);
 }
 
-TEST_CASE("Nobody can write to the memory of the headers") {
+TEST_CASE("The header memory is read-only for everyone") {
   const Toolkit toolkit;
   const auto archive = toolkit.Read();
   CHECK(write(archive->fd(), "x", 1) == -1);
@@ -107,16 +107,16 @@ TEST_CASE("Nobody can write to the memory of the headers") {
   CHECK(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, archive->fd(), 0) == MAP_FAILED);
 }
 
-TEST_CASE("A folder without the toolkit's headers is told") {
+TEST_CASE("A folder without the toolkit's headers is reported") {
   const TemporaryFolder empty("headers");
   CHECK(absl::IsNotFound(HeaderArchive::Read(empty.path().string()).status()));
   CHECK(absl::IsNotFound(HeaderArchive::Read("/nonexistent").status()));
 }
 
-TEST_CASE("The real toolkit's headers reach no name that means two files") {
+TEST_CASE("No name reached from the real toolkit's headers is ambiguous") {
   const auto archive = HeaderArchive::Read(KERNELCAST_CUDA_HOME "/include");
   if (!archive.ok()) {
-    WARN("no headers where this was built: nothing is tried");
+    WARN("no CUDA headers in this build: nothing is tested");
     return;
   }
   CHECK((*archive)->Has("cuda_bf16.h"));

@@ -19,7 +19,7 @@ constexpr Architecture kArchitectures[] = {
     {"sm_90", 9, 0}, {"sm_100", 10, 0}, {"sm_103", 10, 3}, {"sm_120", 12, 0},
 };
 
-// NVIDIA's own calculation. What a device reports is taken from our tables.
+// NVIDIA's own calculation. Device properties come from our tables.
 int ByNvidia(const Architecture& architecture, const MultiprocessorLimits& limits, int threads,
              int registers, int shared_bytes) {
   cudaOccDeviceProp device;
@@ -52,7 +52,7 @@ int ByNvidia(const Architecture& architecture, const MultiprocessorLimits& limit
   return result.activeBlocksPerMultiprocessor;
 }
 
-TEST_CASE("Occupancy agrees with NVIDIA's calculator everywhere") {
+TEST_CASE("Occupancy matches NVIDIA's calculator everywhere") {
   int compared = 0;
   for (const Architecture& architecture : kArchitectures) {
     const auto limits = LimitsOf(architecture.name);
@@ -74,21 +74,21 @@ TEST_CASE("Occupancy agrees with NVIDIA's calculator everywhere") {
   CHECK(compared > 20'000);
 }
 
-TEST_CASE("Worked values") {
+TEST_CASE("Occupancy has its worked values") {
   const auto hopper = LimitsOf("sm_90a");
   REQUIRE(hopper.has_value());
   // 65536 registers / (128 * 256) = 2 blocks of 8 warps, of 64.
   CHECK(ComputeOccupancy(*hopper, 256, 128, 0).blocks == 2);
   CHECK(ComputeOccupancy(*hopper, 256, 128, 0).warp_share == Approx(0.25));
   CHECK(ComputeOccupancy(*hopper, 1024, 32, 0).warp_share == Approx(1.0));
-  // 228 KiB / (100 KiB + 1 KiB of the system's).
+  // 228 KiB / (100 KiB + 1 KiB for the system).
   CHECK(ComputeOccupancy(*hopper, 128, 32, 100 << 10).blocks == 2);
   const auto ada = LimitsOf("sm_89");
   CHECK(ComputeOccupancy(*ada, 1024, 32, 0).blocks == 1);
   CHECK(ComputeOccupancy(*ada, 1024, 32, 0).warp_share == Approx(32.0 / 48));
 }
 
-TEST_CASE("What cannot run fills nothing") {
+TEST_CASE("A launch that cannot run has zero occupancy") {
   const auto limits = LimitsOf("sm_80");
   REQUIRE(limits.has_value());
   CHECK(ComputeOccupancy(*limits, 0, 32, 0).blocks == 0);
@@ -98,7 +98,7 @@ TEST_CASE("What cannot run fills nothing") {
   CHECK(ComputeOccupancy(*limits, 128, 32, 163 << 10).blocks == 1);
 }
 
-TEST_CASE("Architectures are known by name, with or without a suffix") {
+TEST_CASE("Architectures are looked up by name, with or without a suffix") {
   CHECK(LimitsOf("sm_100f").has_value());
   CHECK(LimitsOf("sm_90a")->max_warps == 64);
   for (const char* name : {"", "sm_", "sm_99", "90", "sm_90ab", "compute_90", "sm_90x"}) {

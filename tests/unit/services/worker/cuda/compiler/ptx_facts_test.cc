@@ -28,7 +28,7 @@ CompileFacts OfBody(const std::string& body) {
   return facts;
 }
 
-TEST_CASE("Instructions are counted by what they do") {
+TEST_CASE("Instructions are counted by kind") {
   const CompileFacts facts = OfBody(R"(
     .reg .f32 %f<9>;
     ld.param.u64 %rd1, [k_param_0];
@@ -78,7 +78,7 @@ TEST_CASE("Instructions are counted by what they do") {
   CHECK(Value(facts, "loops") == 0);
 }
 
-TEST_CASE("Memory is counted by space and width") {
+TEST_CASE("Memory accesses are counted by space and width") {
   const CompileFacts facts = OfBody(R"(
     ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];
     ld.global.u8 %rs1, [%rd1];
@@ -123,7 +123,7 @@ TEST_CASE("Memory is counted by space and width") {
   CHECK(Value(facts, "weighted_shared_bytes") == Approx(std::log2(1 + 20)));
 }
 
-TEST_CASE("Warps, barriers and matrices") {
+TEST_CASE("Warp, barrier and matrix instructions are counted") {
   const CompileFacts facts = OfBody(R"(
     bar.sync 0;
     barrier.cluster.arrive;
@@ -152,7 +152,7 @@ TEST_CASE("Warps, barriers and matrices") {
   CHECK(Value(facts, "weighted_matrix") == Approx(2));
 }
 
-TEST_CASE("Loops are found from branches and weigh what is in them") {
+TEST_CASE("Loops are found from branches and weight their contents") {
   const CompileFacts facts = OfBody(R"(
     mov.u32 %r1, 0;
 $L__outer:
@@ -174,7 +174,7 @@ $L__end:
   CHECK(Value(facts, "weighted_flops") == Approx(std::log2(1 + 2 * 256)));
 }
 
-TEST_CASE("A table of branch targets closes a loop too") {
+TEST_CASE("A branch table can close a loop") {
   const CompileFacts facts = OfBody(R"(
 $L_again:
     add.s32 %r1, %r1, 1;
@@ -188,7 +188,7 @@ $L_done:
   CHECK(Value(facts, "branches") == 1);
 }
 
-TEST_CASE("Bounds of launches, functions and data around the code") {
+TEST_CASE("Launch bounds, functions and data around the code are parsed") {
   const CompileFacts facts = ExtractPtxFacts(
       ".extern .func  (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
       ".global .align 4 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n"
@@ -204,7 +204,7 @@ TEST_CASE("Bounds of launches, functions and data around the code") {
   CHECK(Value(facts, "instructions") == 5);
 }
 
-TEST_CASE("What is no PTX has no facts and does no harm") {
+TEST_CASE("Text that is not PTX has no facts and does no harm") {
   for (const char* text : {"", "{", "}}}}", ".entry k() {", "@", ".entry k() { @; : ; @p ; }", "/*",
                            "//", ".entry k() { a{b{c; }",
                            ".entry {{{{ ; :", ".entry k() { .branchtargets ; brx.idx , ; }"}) {
@@ -213,7 +213,7 @@ TEST_CASE("What is no PTX has no facts and does no harm") {
   }
 }
 
-TEST_CASE("The assembler's report is read and taken out of the log") {
+TEST_CASE("The assembler's report is parsed and removed from the log") {
   const std::string log =
       "kernel.cu(3): warning #177-D: unused\n"
       "ptxas info    : 0 bytes gmem\n"
@@ -261,7 +261,7 @@ TEST_CASE("Launches add their occupancy where it is known") {
   CHECK(ValidateFacts(unknown).ok());
 }
 
-TEST_CASE("What launches say before there is a shape is taken from their expressions") {
+TEST_CASE("Shape-independent launch facts come from the expressions") {
   Launch launch;
   launch.kernel = "k";
   launch.grid = {"rows"};
@@ -274,7 +274,7 @@ TEST_CASE("What launches say before there is a shape is taken from their express
   CHECK_FALSE(shapes[0].dynamic_shared_bytes.has_value());
 }
 
-TEST_CASE("Facts of what NVRTC made") {
+TEST_CASE("NVRTC output has its facts") {
   if (!HaveNvrtc()) return;
   const Compiled compiled = CompileInProcess(
       "extern \"C\" __global__ void __launch_bounds__(256, 2) sum(const float4* x, float* y, int "

@@ -13,7 +13,7 @@ std::string Content(const std::string& frame) {
   return frame.substr(sizeof(size));
 }
 
-TEST_CASE("Messages arrive as they were sent") {
+TEST_CASE("Messages arrive as sent") {
   CompileRequest request;
   request.source = std::string("source\0with a NUL", 17);
   request.options = {"-arch=sm_90a", ""};
@@ -44,7 +44,7 @@ TEST_CASE("Messages arrive as they were sent") {
   CHECK(replied->log == reply.log);
 }
 
-TEST_CASE("What is cut short, or longer than it says, is no message") {
+TEST_CASE("A truncated or inconsistent message is refused") {
   CompileRequest request;
   request.source = "x";
   request.options = {"-a", "-b"};

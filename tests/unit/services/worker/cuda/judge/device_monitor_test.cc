@@ -15,7 +15,7 @@ FakeNvml& Fresh() {
   return FakeNvml::Instance();
 }
 
-TEST_CASE("The clock at the start, the least since and what slowed it are kept") {
+TEST_CASE("The starting clock, the lowest clock and its cause are kept") {
   FakeNvml& nvml = Fresh();
   DeviceMonitor monitor(&FakeNvml::Api(), "GPU-1");
   monitor.Begin();
@@ -38,7 +38,7 @@ TEST_CASE("The clock at the start, the least since and what slowed it are kept")
   CHECK(environment.throttle_reasons.empty());
 }
 
-TEST_CASE("A clock that cannot be read is 0 and lowers nothing") {
+TEST_CASE("An unreadable clock is 0 and does not count as lower") {
   FakeNvml& nvml = Fresh();
   DeviceMonitor monitor(&FakeNvml::Api(), "GPU-1");
   nvml.clock_mhz = [] { return 0u; };
@@ -52,7 +52,7 @@ TEST_CASE("A clock that cannot be read is 0 and lowers nothing") {
   CHECK(environment.clock_min_hz == Approx(1.8e9));
 }
 
-TEST_CASE("Without the library, or with one that does not know the device, nothing is sampled") {
+TEST_CASE("Nothing is sampled without the library or for a device it does not know") {
   Fresh().knows_device = false;
   DeviceMonitor strange(&FakeNvml::Api(), "GPU-2");
   DeviceMonitor without(nullptr, "GPU-1");
@@ -66,7 +66,7 @@ TEST_CASE("Without the library, or with one that does not know the device, nothi
   }
 }
 
-TEST_CASE("A device is warm for a second after work") {
+TEST_CASE("A device stays warm for one second after work") {
   FakeClock clock;
   DeviceMonitor monitor(nullptr, "", clock);
   CHECK_FALSE(monitor.IsWarm());

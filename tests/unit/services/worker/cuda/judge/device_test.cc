@@ -43,7 +43,7 @@ TEST_CASE("A device that cannot be opened leaves nothing") {
   }
 }
 
-TEST_CASE("A buffer belongs to one owner, who frees it") {
+TEST_CASE("A buffer has one owner that frees it") {
   FakeJudge judge;
   const auto before = Held();
   {
@@ -63,7 +63,7 @@ TEST_CASE("A buffer belongs to one owner, who frees it") {
   CHECK(DeviceBuffer::Allocate(judge.device(), 0).ok());
 }
 
-TEST_CASE("A buffer that cannot be had or filled is none") {
+TEST_CASE("A failed allocation or fill leaves no buffer") {
   FakeJudge judge;
   const auto before = Held();
   FakeCuda::Instance().set_memory_bytes(4096);
@@ -74,7 +74,7 @@ TEST_CASE("A buffer that cannot be had or filled is none") {
   CHECK(Held() == before);
 }
 
-TEST_CASE("An arena is mapped here and can be mapped by others through its descriptor") {
+TEST_CASE("An arena is mapped and shared through its descriptor") {
   FakeJudge judge;
   const auto before = Held();
   {
@@ -97,7 +97,7 @@ TEST_CASE("An arena is mapped here and can be mapped by others through its descr
   CHECK(Held() == before);
 }
 
-TEST_CASE("An arena that cannot be made leaves nothing") {
+TEST_CASE("A failed arena leaves nothing") {
   FakeJudge judge;
   const auto before = Held();
   for (const char* function :
@@ -109,12 +109,12 @@ TEST_CASE("An arena that cannot be made leaves nothing") {
   }
 }
 
-TEST_CASE("A size that cannot be rounded up is out of memory, not nothing") {
+TEST_CASE("A size that overflows when rounded up is out of memory") {
   FakeJudge judge;
   CHECK(absl::IsResourceExhausted(SharedArena::Create(judge.device(), ~size_t{0} - 5).status()));
 }
 
-TEST_CASE("Memory of a context that is lost is freed all the same") {
+TEST_CASE("Memory of a lost context is freed") {
   FakeJudge judge;
   {
     const auto buffer = DeviceBuffer::Allocate(judge.device(), 100);

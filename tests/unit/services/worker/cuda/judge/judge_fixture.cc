@@ -9,7 +9,7 @@
 namespace kernelcast::testing {
 namespace {
 
-constexpr uint64_t kSeed = 17;
+constexpr SecretKey kKey = {17};
 
 constexpr const char* kProblem = R"(
 title: A map
@@ -85,7 +85,7 @@ worker::CudaRunnerOptions FakeRunner(std::vector<std::string> arguments) {
 FakeJudge::FakeJudge() {
   FakeCuda::Instance().Reset();
   device_ = worker::CudaDevice::Open(FakeCuda::Api()).value();
-  kernels_ = worker::JudgeKernels::Load(*device_, FakeJudgeCubin()).value();
+  kernels_ = worker::JudgeKernels::Load(*device_, FakeJudgeCubins()).value();
 }
 
 FakeJudge::~FakeJudge() {
@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<worker::CudaPreparedProblem>> FakeJudge::Prepare(
     const Problem& problem, worker::CudaRunner& runner, const std::string& reference,
     const std::string& oracle) {
   return worker::CudaPreparedProblem::Make(problem, MapProgram(oracle), MapProgram(reference),
-                                           QuickOptions(), *device_, *kernels_, runner, kSeed,
+                                           QuickOptions(), *device_, *kernels_, runner, kKey,
                                            cancel);
 }
 

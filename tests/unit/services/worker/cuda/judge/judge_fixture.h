@@ -18,7 +18,7 @@
 
 namespace kernelcast::testing {
 
-// Steps forward whenever it is looked at, so that what waits for time ends.
+// Advances on each read, so that time-based waits end.
 class TickingClock final : public Clock {
  public:
   int64_t MonotonicNs() const override { return now_ns_ += kTickNs; }
@@ -29,19 +29,19 @@ class TickingClock final : public Clock {
   mutable std::atomic<int64_t> now_ns_ = 1'000'000'000;
 };
 
-// y = 2 x + 1, for the fake driver: reference and oracle are the options of an "affine" kernel.
+// y = 2 x + 1 for the fake driver: reference and oracle are the options of an "affine" kernel.
 inline constexpr const char* kMapReference = "scale=2 add=1 ns=100000 jitter=0.01";
 inline constexpr const char* kMapOracle = "scale=2 add=1 double=1";
 Problem MapProblem(const std::string& name = "fake_map");
 worker::CudaProgram MapProgram(const std::string& options);
 
-// The protocol's own values, but for what makes tests long.
+// The protocol's own values, except for those that make tests slow.
 worker::MeasureOptions QuickOptions();
 
 worker::CudaRunnerOptions FakeRunner(std::vector<std::string> arguments = {});
 
-// The judge's side of the fake driver, as new. When it is gone, nothing may be held and nothing
-// may have been misused.
+// The judge's side of a fresh fake driver. Its destructor checks that nothing is held and nothing
+// was misused.
 class FakeJudge {
  public:
   FakeJudge();

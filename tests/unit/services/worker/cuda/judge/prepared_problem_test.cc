@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -25,8 +26,7 @@ bool Says(const absl::Status& status, std::string_view text) {
          absl::string_view::npos;
 }
 
-TEST_CASE(
-    "A prepared problem has its cases, places that do not overlap, and the reference's time") {
+TEST_CASE("A prepared problem has its cases, disjoint buffers, and the reference's time") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   const auto prepared = judge.Prepare(MapProblem(), *runner);
@@ -54,7 +54,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("An oracle is at fault where it yields NaN, cannot be loaded, hangs or kills a context") {
+TEST_CASE("An oracle fails if it yields NaN, cannot be loaded, hangs or kills a context") {
   FakeJudge judge;
   const auto fault = [&](const std::string& options) {
     const auto runner = judge.StartRunner();
@@ -72,7 +72,7 @@ TEST_CASE("An oracle is at fault where it yields NaN, cannot be loaded, hangs or
   const auto runner = judge.StartRunner();
   CHECK(Says(CudaPreparedProblem::Make(MapProblem(), other, MapProgram(kMapReference),
                                        testing::QuickOptions(), judge.device(), judge.kernels(),
-                                       *runner, 1, judge.cancel)
+                                       *runner, SecretKey{1}, judge.cancel)
                  .status(),
              "the problem's oracle: "));
   CHECK(Says(fault(absl::StrCat(kMapOracle, " fault=719")), "the problem's oracle"));
@@ -98,7 +98,7 @@ TEST_CASE("A reference that crashes or is refused is the problem's fault") {
   }
 }
 
-TEST_CASE("A runner that ends is not the problem's fault, whenever it does") {
+TEST_CASE("A runner that exits is never the problem's fault") {
   FakeJudge judge;
   for (const char* function : {"MemSetAccess:2", "ModuleLoadData:1", "FuncGetParamInfo:3",
                                "LaunchKernelEx:1", "LaunchKernelEx:20"}) {
@@ -109,7 +109,7 @@ TEST_CASE("A runner that ends is not the problem's fault, whenever it does") {
   }
 }
 
-TEST_CASE("A problem that does not fit is told from one at fault, and leaves nothing") {
+TEST_CASE("A problem that does not fit is distinguished from a faulty one and leaves nothing") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   const auto before = FakeCuda::Instance().Held();
@@ -120,7 +120,7 @@ TEST_CASE("A problem that does not fit is told from one at fault, and leaves not
   }
 }
 
-TEST_CASE("Every failure of the driver while preparing is an error that leaves nothing") {
+TEST_CASE("Every driver failure during preparation is an error that leaves nothing") {
   FakeJudge judge;
   const auto before = FakeCuda::Instance().Held();
   for (const char* function :
@@ -139,7 +139,7 @@ TEST_CASE("Every failure of the driver while preparing is an error that leaves n
   }
 }
 
-TEST_CASE("Preparing ends soon after the token is stopped") {
+TEST_CASE("Preparation ends soon after the token is stopped") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   CancelToken stopped;
@@ -147,14 +147,14 @@ TEST_CASE("Preparing ends soon after the token is stopped") {
   CHECK(absl::IsCancelled(CudaPreparedProblem::Make(MapProblem(), MapProgram(kMapOracle),
                                                     MapProgram(kMapReference),
                                                     testing::QuickOptions(), judge.device(),
-                                                    judge.kernels(), *runner, 1, stopped)
+                                                    judge.kernels(), *runner, SecretKey{1}, stopped)
                               .status()));
-  // Nothing was asked of the oracle or the runner.
+  // The oracle and the runner were not used.
   CHECK(FakeCuda::Instance().calls("LaunchKernel") == 0);
   CHECK(runner->alive());
 }
 
-TEST_CASE("A runner lets go of one problem and takes another") {
+TEST_CASE("A runner releases one problem and takes another") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   const auto first = judge.Prepare(MapProblem("first"), *runner);
@@ -171,7 +171,64 @@ TEST_CASE("A runner lets go of one problem and takes another") {
   CHECK((*second)->Attach(*fresh, judge.cancel).ok());
 }
 
-TEST_CASE("The workspace grows, and stays as it was where it cannot") {
+TEST_CASE("Arenas move to other memory for a fresh runner and keep the inputs") {
+  FakeJudge judge;
+  auto runner = judge.StartRunner();
+  const auto prepared = judge.Prepare(MapProblem(), *runner);
+  REQUIRE(prepared.ok());
+  const auto& place = (*prepared)->cases()[0].outputs[0];
+  std::set<CUdeviceptr> addresses;
+  std::set<uint64_t> distances;
+  for (int i = 0; i < 5; ++i) {
+    runner = judge.StartRunner();
+    REQUIRE((*prepared)->Relocate().ok());
+    REQUIRE((*prepared)->Attach(*runner, judge.cancel).ok());
+    const CUdeviceptr outputs = (*prepared)->OutputAddress(CudaPreparedProblem::kOutputs, place);
+    CHECK(outputs % 512 == 0);
+    addresses.insert(outputs);
+    distances.insert(outputs -
+                     (*prepared)->OutputAddress(CudaPreparedProblem::kReferenceOutputs, place));
+    CHECK((*prepared)->InputsFingerprint().value() == (*prepared)->base_fingerprint());
+    const cuda_runner::RunRecord run{cuda_runner::kReference, 0};
+    CHECK(runner->Run({&run, 1}, 30'000'000'000, judge.cancel).ok());
+  }
+  CHECK(addresses.size() > 1);
+  CHECK(distances.size() > 1);
+}
+
+TEST_CASE("The first arena stays when the device has no room for another") {
+  FakeJudge judge;
+  auto runner = judge.StartRunner();
+  const auto prepared = judge.Prepare(MapProblem(), *runner);
+  REQUIRE(prepared.ok());
+  runner = judge.StartRunner();
+  FakeCuda::Instance().Inject("MemCreate", 1, Effect::kFailOnce, CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK((*prepared)->Relocate().ok());
+  REQUIRE((*prepared)->Attach(*runner, judge.cancel).ok());
+  CHECK((*prepared)->InputsFingerprint().value() == (*prepared)->base_fingerprint());
+}
+
+TEST_CASE("No reference result remains when device code arrives") {
+  FakeJudge judge;
+  const auto runner = judge.StartRunner();
+  const auto prepared = judge.Prepare(MapProblem(), *runner);
+  REQUIRE(prepared.ok());
+  const auto& at = (*prepared)->cases()[0];
+  const auto word = [&] {
+    uint32_t value = 0;
+    const CUdeviceptr from =
+        (*prepared)->OutputAddress(CudaPreparedProblem::kReferenceOutputs, at.outputs[0]);
+    CHECK(judge.device().api().MemcpyDtoHAsync(&value, from, sizeof(value),
+                                               judge.device().stream()) == CUDA_SUCCESS);
+    CHECK(judge.device().Synchronize().ok());
+    return value;
+  };
+  CHECK(word() != ~uint32_t{0});
+  REQUIRE((*prepared)->LoadReference(*runner, CudaPreparedProblem::kOutputs, judge.cancel).ok());
+  CHECK(word() == ~uint32_t{0});
+}
+
+TEST_CASE("The workspace grows, or stays unchanged where it cannot") {
   FakeJudge judge;
   const auto runner = judge.StartRunner({"--inject=MemMap:7:once:2"});
   const auto prepared = judge.Prepare(MapProblem(), *runner);
@@ -183,11 +240,11 @@ TEST_CASE("The workspace grows, and stays as it was where it cannot") {
       (*prepared)->ReserveScratch(uint64_t{2} << 30, *runner, judge.cancel)));
   CHECK(absl::IsResourceExhausted((*prepared)->ReserveScratch(50'000, *runner, judge.cancel)));
   CHECK(FakeCuda::Instance().Held() == before);
-  // What needs the smaller one goes on.
+  // Programs that need the smaller one continue.
   CudaProgram program = MapProgram(kMapReference);
   program.launches[0].arguments[1] = "workspace";
   program.workspace_bytes = "4*n";
-  const auto programs = (*prepared)->MakePrograms(program, Side::kCandidate);
+  const auto programs = (*prepared)->MakePrograms(program, CudaPreparedProblem::kOutputs);
   REQUIRE(programs.ok());
   CHECK(programs->max_workspace_bytes == 6144);
   const auto loaded =
@@ -207,14 +264,16 @@ TEST_CASE("Programs without a plan are refused before anything runs") {
   CudaProgram program = MapProgram(kMapReference);
   const Launch launch = program.launches[0];
   program.launches.assign(64, launch);
-  CHECK((*prepared)->MakePrograms(program, Side::kCandidate).ok());
+  CHECK((*prepared)->MakePrograms(program, CudaPreparedProblem::kOutputs).ok());
   program.launches.push_back(launch);
-  CHECK(absl::IsInvalidArgument((*prepared)->MakePrograms(program, Side::kCandidate).status()));
+  CHECK(absl::IsInvalidArgument(
+      (*prepared)->MakePrograms(program, CudaPreparedProblem::kOutputs).status()));
   program.launches.clear();
-  CHECK(absl::IsInvalidArgument((*prepared)->MakePrograms(program, Side::kCandidate).status()));
+  CHECK(absl::IsInvalidArgument(
+      (*prepared)->MakePrograms(program, CudaPreparedProblem::kOutputs).status()));
 }
 
-TEST_CASE("A problem with more cases than a runner takes is refused") {
+TEST_CASE("A problem with more cases than a runner supports is refused") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   Problem problem = MapProblem();
@@ -222,24 +281,23 @@ TEST_CASE("A problem with more cases than a runner takes is refused") {
   target.check_shapes.assign(260, AxisValues{{"n", 1}});
   const auto status = judge.Prepare(problem, *runner).status();
   CHECK(absl::IsFailedPrecondition(status));
-  CHECK(Says(status, "a runner takes 511, of 512"));
+  CHECK(Says(status, "a runner takes 511"));
 }
 
-TEST_CASE("Input sets are no more than one request can poison") {
+TEST_CASE("Input sets are limited to what one request can poison") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   Problem problem = MapProblem();
-  // Only the first is written, so that the reference is found out, but not before the sets are
-  // made.
+  // Only the first is written, so the reference fails, but only after the sets are made.
   while (problem.outputs.size() < 300) problem.outputs.push_back(problem.outputs[0]);
   CHECK(Says(judge.Prepare(problem, *runner).status(), "NaN in output"));
   while (problem.outputs.size() < 512) problem.outputs.push_back(problem.outputs[0]);
   CHECK(Says(judge.Prepare(problem, *runner).status(), "too many for a runner"));
 }
 
-TEST_CASE("A large workspace is poisoned in part, at places that change") {
+TEST_CASE("A large workspace is poisoned in part at changing places") {
   std::vector<cuda_runner::PoisonRecord> poisons;
-  Random random(3);
+  SecretRandom random(SecretKey{3}, "workspace");
   CHECK(CudaPreparedProblem::AddWorkspacePoison(0, 1, random, poisons) == 0);
   CHECK(poisons.empty());
   CHECK(CudaPreparedProblem::AddWorkspacePoison(1024, 1, random, poisons) == 1024);

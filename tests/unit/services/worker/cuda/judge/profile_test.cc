@@ -17,7 +17,7 @@ using testing::FakeJudge;
 using testing::MapProblem;
 using testing::MapProgram;
 
-// A candidate of the map, profiled by a runner that takes `library` for libcupti.
+// A candidate of the map, profiled by a runner that uses `library` as libcupti.
 class Subject {
  public:
   explicit Subject(const std::string& library) {
@@ -44,7 +44,7 @@ class Subject {
   std::unique_ptr<CudaPreparedProblem> prepared_;
 };
 
-// The map in two kernels, of which the first is launched twice.
+// The map in two kernels; the first is launched twice.
 CudaProgram TwoKernels() {
   CudaProgram program = MapProgram("");
   program.cubin = testing::FakeCubin(
@@ -55,7 +55,7 @@ CudaProgram TwoKernels() {
   return program;
 }
 
-TEST_CASE("A profile holds kernels, warm times by two clocks, and counters") {
+TEST_CASE("A profile has kernels, warm times from two clocks, and counters") {
   Subject subject("good");
   const Profile profile = subject.Run(MapProgram("scale=2 add=1 ns=50000"));
   CHECK(profile.unavailable_reason.empty());
@@ -72,14 +72,14 @@ TEST_CASE("A profile holds kernels, warm times by two clocks, and counters") {
   CHECK(shape.missing_counters.empty());
   CHECK(shape.counters.size() == cuda_runner::kCounterMetrics.size());
   CHECK(shape.counters.at("kernel_ns") == 50'000);
-  // The fake's metrics are 1, of which some are percent.
+  // The fake's metrics are 1, and some are percentages.
   CHECK(shape.counters.at("dram_read_bytes") == 1);
   CHECK(shape.counters.at("achieved_occupancy_ratio") == Approx(0.01));
   REQUIRE_FALSE(shape.stall_reasons.empty());
   CHECK(shape.stall_reasons[0].share == 1);
 }
 
-TEST_CASE("Of several kernels, counts are added and ratios weighted by time") {
+TEST_CASE("For several kernels counts are added and ratios weighted by time") {
   Subject subject("good");
   const Profile profile = subject.Run(TwoKernels());
   CHECK(profile.unavailable_reason.empty());
@@ -97,7 +97,7 @@ TEST_CASE("Of several kernels, counts are added and ratios weighted by time") {
   CHECK(shape.counters.at("l2_hit_ratio") == Approx(0.01));
 }
 
-TEST_CASE("Where counters are forbidden there are kernels still, and the reason") {
+TEST_CASE("Without permission for counters the profile has kernels and the reason") {
   Subject subject("RangeStart:fail:35");
   const Profile profile = subject.Run(MapProgram("scale=2 add=1 ns=50000"));
   CHECK_THAT(profile.unavailable_reason, Catch::Contains("ERR_NVGPUCTRPERM"));
@@ -107,7 +107,7 @@ TEST_CASE("Where counters are forbidden there are kernels still, and the reason"
   CHECK(subject.runner().alive());
 }
 
-TEST_CASE("A runner that was not started to profile refuses to") {
+TEST_CASE("A runner started without profiling refuses to profile") {
   FakeJudge judge;
   const auto runner = judge.StartRunner();
   const auto prepared = judge.Prepare(MapProblem(), *runner);
@@ -119,7 +119,7 @@ TEST_CASE("A runner that was not started to profile refuses to") {
   CHECK(runner->alive());
 }
 
-TEST_CASE("Requests to profile that make no sense are refused") {
+TEST_CASE("Invalid profiling requests are refused") {
   Subject subject("good");
   CudaRunner& runner = subject.runner();
   const CancelToken cancel;
@@ -140,7 +140,7 @@ TEST_CASE("Requests to profile that make no sense are refused") {
   const cuda_runner::PoisonRecord beyond{CudaPreparedProblem::kReferenceOutputs, 0,
                                          uint64_t{1} << 50, 4};
   CHECK(refused(runner.Count({&reference, 1}, {&beyond, 1}, count, kLimitNs, cancel)));
-  // And it goes on.
+  // The runner still works.
   const auto good = runner.Trace({cuda_runner::kReference, 0}, 3, trace, kLimitNs, cancel);
   REQUIRE(good.ok());
   CHECK(good->ok());

@@ -55,7 +55,7 @@ class Mapped {
   std::unique_ptr<CudaRunner> runner;
 };
 
-TEST_CASE("Another process runs what it is given, on memory that is shared with it") {
+TEST_CASE("Another process runs its requests on shared memory") {
   Mapped mapped("map affine scale=3 add=1 ns=20000");
   for (int i = 0; i < 10; ++i) reinterpret_cast<float*>(mapped.x.data())[i] = 2;
   const auto ran = mapped.Run();
@@ -72,7 +72,7 @@ TEST_CASE("Another process runs what it is given, on memory that is shared with 
   CHECK(mapped.runner->alive());
 }
 
-TEST_CASE("What a runner refuses leaves it alive, and says why") {
+TEST_CASE("A request that a runner refuses leaves it alive and has a reason") {
   Mapped mapped("map affine");
   const RunRecord run{kReference, 0};
   const auto refused = mapped.runner->Run({&run, 1}, kLimitNs, mapped.cancel);
@@ -82,7 +82,7 @@ TEST_CASE("What a runner refuses leaves it alive, and says why") {
   CHECK(mapped.Run().ok());
 }
 
-TEST_CASE("A runner whose context is lost is of no more use") {
+TEST_CASE("A runner with a lost context is unusable") {
   Mapped mapped("map affine fault=700");
   const auto failed = mapped.Run();
   CHECK(failed.end == End::kFailed);
@@ -92,7 +92,7 @@ TEST_CASE("A runner whose context is lost is of no more use") {
   CHECK(mapped.Run().end == End::kGone);
 }
 
-TEST_CASE("A runner that ends is gone") {
+TEST_CASE("A runner that exits is gone") {
   Mapped mapped("map affine exit=1");
   const auto gone = mapped.Run();
   CHECK(gone.end == End::kGone);
@@ -100,7 +100,7 @@ TEST_CASE("A runner that ends is gone") {
   CHECK_FALSE(mapped.runner->alive());
 }
 
-TEST_CASE("A runner that does not answer in time is killed") {
+TEST_CASE("A runner that misses its deadline is killed") {
   Mapped mapped("map affine hang=1");
   const auto late = mapped.Run(kShortLimitNs);
   CHECK(late.end == End::kTimeout);
@@ -109,7 +109,7 @@ TEST_CASE("A runner that does not answer in time is killed") {
   CHECK(mapped.Run().end == End::kGone);
 }
 
-TEST_CASE("A token that is stopped ends the waiting, and the runner") {
+TEST_CASE("A stopped token ends the wait and the runner") {
   Mapped mapped("map affine hang=1");
   const CancelToken soon(Clock::Real().MonotonicNs() + kShortLimitNs);
   const RunRecord run{kCandidate, 0};
@@ -119,14 +119,14 @@ TEST_CASE("A token that is stopped ends the waiting, and the runner") {
   CHECK_FALSE(mapped.runner->alive());
 }
 
-TEST_CASE("Nothing is asked of a runner once the token is stopped") {
+TEST_CASE("A stopped token sends no request to a runner") {
   Mapped mapped("map affine hang=1");
   mapped.cancel.Cancel();
   CHECK(mapped.Run().end == End::kStopped);
   CHECK(mapped.runner->alive());
 }
 
-TEST_CASE("A runner that answers nonsense is gone") {
+TEST_CASE("A runner that sends nonsense is gone") {
   const CancelToken cancel;
   const std::string how = GENERATE("short", "command", "values", "exit");
   INFO(how);
@@ -143,14 +143,14 @@ TEST_CASE("A runner that answers nonsense is gone") {
   }
 }
 
-TEST_CASE("Samples that nobody asked for are no answer") {
+TEST_CASE("Unrequested samples are not an answer") {
   const CancelToken cancel;
   auto runner = CudaRunner::Start(FakeRunner({"--answer=samples:2"}), cancel);
   REQUIRE(runner.ok());
   CHECK((*runner)->Time({}, {}, false, kLimitNs, cancel).end == End::kForged);
 }
 
-TEST_CASE("A start that fails says why") {
+TEST_CASE("A failed start reports why") {
   const CancelToken cancel;
   const auto failed =
       CudaRunner::Start(FakeRunner({"--inject=DevicePrimaryCtxRetain:1:fail:46"}), cancel);
@@ -162,7 +162,7 @@ TEST_CASE("A start that fails says why") {
   CHECK(absl::IsUnavailable(CudaRunner::Start(nowhere, cancel).status()));
 }
 
-TEST_CASE("A start that hangs, or that nobody waits for, ends") {
+TEST_CASE("A start that hangs or is cancelled ends") {
   CudaRunnerOptions hanging = FakeRunner({"--inject=Init:1:hang"});
   hanging.start_limit_ns = kShortLimitNs;
   CHECK(absl::IsUnavailable(CudaRunner::Start(hanging, CancelToken()).status()));
@@ -172,7 +172,7 @@ TEST_CASE("A start that hangs, or that nobody waits for, ends") {
       absl::IsCancelled(CudaRunner::Start(FakeRunner({"--inject=Init:1:hang"}), stopped).status()));
 }
 
-TEST_CASE("A runner that prints without end is killed") {
+TEST_CASE("A runner that prints endlessly is killed") {
   const auto started = CudaRunner::Start(FakeRunner({"--print"}), CancelToken());
   CHECK(absl::IsUnavailable(started.status()));
 }

@@ -13,7 +13,7 @@ namespace {
 using testing::FakeCuda;
 using testing::FakeCupti;
 
-TEST_CASE("Counters are found by asking for them, and the context for it is given back") {
+TEST_CASE("Counters are probed in a context that is released again") {
   FakeCuda::Instance().Reset();
   FakeCupti::Instance().Reset();
   const CudaApi& api = FakeCuda::Api();

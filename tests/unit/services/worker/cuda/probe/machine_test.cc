@@ -134,7 +134,7 @@ TEST_CASE("A GPU is described by the driver and by NVML") {
   CHECK_FALSE(gpu.processes[1].memory_bytes.has_value());
 }
 
-TEST_CASE("Without NVML a GPU is described as far as the driver goes") {
+TEST_CASE("Without NVML a GPU is described from the driver alone") {
   const CudaApi cuda = FakeCuda();
   const DriverReport report = ReportDriver(&cuda, absl::NotFoundError("no library"));
   REQUIRE(report.gpus.size() == 1);
@@ -153,7 +153,7 @@ TEST_CASE("A driver that cannot work says why") {
             .error == "libcuda.so.1: no such file");
 }
 
-TEST_CASE("Counters are for administrators unless the driver says otherwise") {
+TEST_CASE("Counters are restricted to administrators by default") {
   CHECK_FALSE(ReportCounters("", "ffffffffffffffff").permitted);
   CHECK(ReportCounters("ResmanDebugLevel: 1\nRmProfilingAdminOnly: 0\n", "0").permitted);
   const std::string restricted = "RmProfilingAdminOnly: 1\n";

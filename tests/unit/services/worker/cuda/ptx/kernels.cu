@@ -1,5 +1,5 @@
-// Kernels whose counts follow from their source. kernels.ptx is what NVRTC 13.0 makes of this file
-// for sm_80.
+// Kernels whose counts follow from their source. kernels.ptx is NVRTC 13.0's output for this file
+// with sm_80.
 extern "C" __global__ void copy(const float* x, float* y, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i];
@@ -15,7 +15,7 @@ extern "C" __global__ void copy_vectors(const float4* x, float4* y) {
   y[i] = x[i];
 }
 
-// Blocks of 32 x 32 threads, sides of `n`.
+// Blocks of 32 x 32 threads; `n` is the side length.
 template <int kPitch>
 __device__ void Transpose(const float* x, float* y, int n) {
   __shared__ float tile[32][kPitch];
@@ -70,7 +70,7 @@ extern "C" __global__ void matmul(const float* a, const float* b, float* c, int 
   c[row * n + column] = sum;
 }
 
-// One warp, 16 x 8 of the result in half precision with float32 sums; `steps` times 16 deep.
+// One warp: 16 x 8 of the result in half precision with float32 sums, `steps` times 16 deep.
 extern "C" __global__ void tensor_tile(const unsigned* a, const unsigned* b, float* c, int steps) {
   __shared__ __align__(16) unsigned tile[32 * 4];
   float sum[4] = {0, 0, 0, 0};
@@ -97,7 +97,7 @@ extern "C" __global__ void tensor_tile(const unsigned* a, const unsigned* b, flo
   for (int i = 0; i < 4; ++i) c[threadIdx.x * 4 + i] = sum[i];
 }
 
-// Lane i makes i + 1 rounds.
+// Lane i makes i + 1 iterations.
 extern "C" __global__ void uneven(float* y, float f) {
   float sum = 1;
 #pragma unroll 1
@@ -105,7 +105,7 @@ extern "C" __global__ void uneven(float* y, float f) {
   y[threadIdx.x] = sum;
 }
 
-// A long loop that every thread makes alike.
+// A long loop that is the same for every thread.
 extern "C" __global__ void row_sums(const float* x, float* y, int columns) {
   float sum = 0;
 #pragma unroll 1
@@ -113,7 +113,7 @@ extern "C" __global__ void row_sums(const float* x, float* y, int columns) {
   y[blockIdx.x * 32 + threadIdx.x] = sum;
 }
 
-// Waits for what no block that runs before it writes.
+// Waits for a value that no earlier block writes.
 extern "C" __global__ void wait(volatile int* flag) {
   while (flag[0] == 0) {
   }

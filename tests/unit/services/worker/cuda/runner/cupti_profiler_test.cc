@@ -22,7 +22,7 @@ CUcontext AContext() { return reinterpret_cast<CUcontext>(1); }
 
 const std::vector<std::string> kMetrics = {"gpu__time_duration.sum", "bytes", "ratio"};
 
-// A profiler on a fresh library, and kernels to watch.
+// A profiler on a fresh library, and kernels to profile.
 class Subject {
  public:
   Subject() {
@@ -31,7 +31,7 @@ class Subject {
   }
   static FakeCupti& cupti() { return FakeCupti::Instance(); }
 
-  // Kernels run where a callback of the driver says so.
+  // Kernels run when a driver callback says so.
   static void Ran(const std::string& name, double duration_ns) {
     static double now_ns = 0;
     now_ns += 1000;
@@ -60,7 +60,7 @@ class Subject {
   std::unique_ptr<Profiler> profiler = MakeCuptiProfiler(FakeCupti::Api());
 };
 
-TEST_CASE("Kernels that run while they are traced are told of, and no others") {
+TEST_CASE("Exactly the kernels that run during a trace are reported") {
   Subject subject;
   for (const int round : {0, 1}) {
     INFO(round);
@@ -82,7 +82,7 @@ TEST_CASE("Kernels that run while they are traced are told of, and no others") {
   }
 }
 
-TEST_CASE("More kernels than a buffer holds are all told of") {
+TEST_CASE("More kernels than a buffer holds are all reported") {
   Subject subject;
   const auto kernels = subject.profiler->Trace([&] {
     for (int i = 0; i < 20'000; ++i) Subject::Ran(absl::StrCat("k", i), 5);
@@ -94,13 +94,13 @@ TEST_CASE("More kernels than a buffer holds are all told of") {
   CHECK(kernels->back().name == "k19999");
 }
 
-TEST_CASE("Tracing work that fails is aborted, and can be taken up again") {
+TEST_CASE("A failed trace is aborted and can be restarted") {
   Subject subject;
   CHECK(absl::IsAborted(subject.profiler->Trace([] { return false; }).status()));
   CHECK(subject.profiler->Trace([] { return true; }).ok());
 }
 
-TEST_CASE("Counters are read of each kernel of the call, in as many passes as it takes") {
+TEST_CASE("Counters are read for each kernel of the call in as many passes as needed") {
   Subject subject;
   subject.cupti().value = [](const std::string& metric, const FakeCuda::Launched& kernel) {
     return metric == "bytes" ? (kernel.name == "first" ? 100.0 : 11.0) : 0.5;
@@ -113,14 +113,14 @@ TEST_CASE("Counters are read of each kernel of the call, in as many passes as it
   CHECK(subject.called == FakeCupti::kPasses);
   CHECK(values->kernels == std::vector<std::vector<double>>{{30'000, 100, 0.5}, {10'000, 11, 0.5}});
   CHECK_FALSE(subject.cupti().enabled());
-  // Again, of the same and of other metrics.
+  // Again, for the same and for other metrics.
   CHECK(subject.Count().ok());
   const auto others = subject.Count({"bytes"});
   REQUIRE(others.ok());
   CHECK(others->kernels == std::vector<std::vector<double>>{{100}, {11}});
 }
 
-TEST_CASE("A counter that the device has not is missing, and the others are there") {
+TEST_CASE("A counter that the device lacks is missing and the others are present") {
   Subject subject;
   subject.cupti().unknown = {"bytes"};
   const auto values = subject.Count();
@@ -134,7 +134,7 @@ TEST_CASE("A counter that the device has not is missing, and the others are ther
   CHECK(absl::IsNotFound(none.Count().status()));
 }
 
-TEST_CASE("Whatever call of the library fails, counting says so and leaves nothing on") {
+TEST_CASE("Any failing library call reports an error and leaves profiling off") {
   const std::string function =
       GENERATE("ProfilerInitialize", "ProfilerDeviceSupported", "ProfilerGetCounterAvailability",
                "DeviceGetChipName", "HostInitialize", "HostConfigAddMetrics", "RangeEnable",
@@ -149,7 +149,7 @@ TEST_CASE("Whatever call of the library fails, counting says so and leaves nothi
   CHECK_FALSE(subject.cupti().enabled());
 }
 
-TEST_CASE("A virtual GPU that cannot be profiled is named as such") {
+TEST_CASE("A virtual GPU that cannot be profiled is reported as such") {
   Subject subject;
   subject.cupti().virtual_gpu = CUPTI_PROFILER_CONFIGURATION_DISABLED;
   for (const absl::Status& status :
@@ -159,7 +159,7 @@ TEST_CASE("A virtual GPU that cannot be profiled is named as such") {
   }
 }
 
-TEST_CASE("Trying finds out what counting would, and counts nothing") {
+TEST_CASE("A dry run reports whether counting works and counts nothing") {
   Subject subject;
   CHECK(subject.profiler->Try(0, AContext()).ok());
   CHECK_FALSE(subject.cupti().enabled());
@@ -168,7 +168,7 @@ TEST_CASE("Trying finds out what counting would, and counts nothing") {
   CHECK(absl::IsUnavailable(subject.profiler->Try(0, AContext())));
 }
 
-TEST_CASE("Counting a call that fails is aborted") {
+TEST_CASE("Counting a failing call is aborted") {
   Subject subject;
   subject.failing_call = 2;
   CHECK(absl::IsAborted(subject.Count().status()));
@@ -177,7 +177,7 @@ TEST_CASE("Counting a call that fails is aborted") {
   CHECK(subject.Count().ok());
 }
 
-TEST_CASE("Without a library the profiler says what is missing, whatever it is asked") {
+TEST_CASE("Without a library the profiler reports what is missing") {
   const auto profiler = OpenProfiler("/nonexistent/libcupti.so.13");
   CHECK(absl::IsNotFound(profiler->Trace([] { return true; }).status()));
   CHECK(absl::IsNotFound(profiler->Try(0, AContext())));
@@ -185,10 +185,10 @@ TEST_CASE("Without a library the profiler says what is missing, whatever it is a
   CHECK(absl::IsNotFound(profiler->Count(0, AContext(), kMetrics, 1, yes, yes).status()));
 }
 
-// The library opens another one in a way that sanitizers do not let pass.
+// The library opens another one in a way that sanitizers reject.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
-TEST_CASE("The real library knows the counters on every architecture that is compiled for") {
+TEST_CASE("The real library knows the counters on every supported architecture") {
   const std::string path = absl::StrCat(KERNELCAST_CUDA_HOME, "/lib/libcupti.so.13");
   if (!std::filesystem::exists(path)) {
     SUCCEED("it is elsewhere, or of another version");
@@ -211,7 +211,7 @@ TEST_CASE("The real library knows the counters on every architecture that is com
       properties.pHostObject = initialize.pHostObject;
       properties.pMetricName = metric.c_str();
       const bool found = api->HostGetMetricProperties(&properties) == CUPTI_SUCCESS;
-      // Matrix instructions of groups of warps came with Hopper.
+      // Warp group matrix instructions arrived with Hopper.
       CHECK(found == (std::string(chip) == "GH100" || metric.find("_gmma_") == std::string::npos));
       if (found) known.push_back(metric.c_str());
     }

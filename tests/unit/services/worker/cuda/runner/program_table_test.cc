@@ -19,7 +19,7 @@ std::vector<Program> TwoPrograms() {
   return {Program{{launch, ProgramLaunch{}}}, Program{}};
 }
 
-// With one 32-bit word of it replaced.
+// A copy with one 32-bit word replaced.
 std::vector<std::byte> Replaced(std::vector<std::byte> file, size_t at, uint32_t word) {
   std::memcpy(file.data() + at, &word, sizeof(word));
   return file;
@@ -34,7 +34,7 @@ std::string Refusal(std::span<const std::byte> file, uint32_t count) {
 constexpr size_t kFirstLaunch = sizeof(ProgramRecord);
 constexpr size_t kFirstArgument = kFirstLaunch + sizeof(LaunchRecord);
 
-TEST_CASE("Programs are read as they were written") {
+TEST_CASE("Programs round-trip") {
   const auto written = TwoPrograms();
   const auto read = ReadPrograms(WritePrograms(written), 2);
   REQUIRE(read.ok());
@@ -57,12 +57,12 @@ TEST_CASE("Programs are read as they were written") {
   CHECK(WritePrograms(*read) == WritePrograms(written));
 }
 
-TEST_CASE("No programs are no bytes") {
+TEST_CASE("An empty program list is no bytes") {
   CHECK(WritePrograms({}).empty());
   CHECK(ReadPrograms({}, 0)->empty());
 }
 
-TEST_CASE("Programs that end early are refused, wherever that is") {
+TEST_CASE("Programs truncated anywhere are refused") {
   const auto file = WritePrograms(TwoPrograms());
   for (size_t bytes = 0; bytes < file.size(); ++bytes) {
     CHECK(Refusal(std::span(file).first(bytes), 2) == "programs: the file ends early");
@@ -70,11 +70,11 @@ TEST_CASE("Programs that end early are refused, wherever that is") {
   CHECK(Refusal(file, 3) == "programs: the file ends early");
 }
 
-TEST_CASE("Programs that go on after the last are refused") {
+TEST_CASE("Trailing bytes after the last program are refused") {
   CHECK(Refusal(WritePrograms(TwoPrograms()), 1) == "programs: the file goes on after the last");
 }
 
-TEST_CASE("Programs beyond a limit are refused before anything is made of them") {
+TEST_CASE("Programs beyond a limit are refused before they are parsed") {
   const auto file = WritePrograms(TwoPrograms());
   CHECK(Refusal(file, kMaxPrograms + 1) == "programs: too many");
   CHECK(Refusal(Replaced(file, 0, kMaxLaunches + 1), 2) == "programs: too many launches");
@@ -83,12 +83,12 @@ TEST_CASE("Programs beyond a limit are refused before anything is made of them")
   CHECK(Refusal(Replaced(file, arguments, kMaxArguments + 1), 2) == "programs: too many arguments");
 }
 
-TEST_CASE("Arguments of no known kind are refused") {
+TEST_CASE("Arguments of an unknown kind are refused") {
   const auto file = WritePrograms(TwoPrograms());
   const std::string refusal = "programs: an argument of no known kind";
   CHECK(Refusal(Replaced(file, kFirstArgument, kMaxArenas), 2) == refusal);
   CHECK(Refusal(Replaced(file, kFirstArgument, kLiteral - 1), 2) == refusal);
-  for (const uint32_t bytes : {0u, 1u, 2u, 16u}) {
+  for (const uint32_t bytes : {0u, 3u, 5u, 16u}) {
     CHECK(Refusal(Replaced(file, kFirstArgument + offsetof(ArgumentRecord, bytes), bytes), 2) ==
           refusal);
   }

@@ -25,7 +25,7 @@ void Append(std::vector<std::byte>& packet, const Record& record) {
   packet.insert(packet.end(), bytes.begin(), bytes.end());
 }
 
-// A runner on a fresh driver, asked packet by packet. Nothing is held when it is gone.
+// A runner on a fresh driver, driven packet by packet. Its destructor checks that nothing is held.
 class Subject {
  public:
   Subject() { FakeCuda::Instance().Reset(); }
@@ -46,8 +46,10 @@ class Subject {
     return answer.reply;
   }
 
-  Reply Map(uint32_t arena, const MemoryFile& file, bool writable, uint64_t bytes = kArenaBytes) {
+  Reply Map(uint32_t arena, const MemoryFile& file, bool writable, uint64_t bytes = kArenaBytes,
+            uint32_t padding = 0) {
     Request request{};
+    request.extra = padding;
     request.command = Command::kMap;
     request.slot = arena;
     request.bytes = bytes;
@@ -111,7 +113,7 @@ class Subject {
       std::make_unique<Runner>(FakeCuda::Api(), FakeCuda::Instance().clock());
 };
 
-// y = 2 x + 1 over `n` elements, at the start of both arenas.
+// y = 2 x + 1 over `n` elements at the start of both arenas.
 Program Call(int64_t n, uint64_t y_offset = 0) {
   ProgramLaunch launch;
   launch.arguments = {
@@ -138,7 +140,7 @@ class Ready : public Subject {
 
 std::string Where(const Reply& reply) { return reply.where; }
 
-TEST_CASE("What is mapped, loaded and set runs, and takes its time") {
+TEST_CASE("A mapped, loaded and set program runs and is timed") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);
   const Reply reply = runner.Run({{kCandidate, 0}});
@@ -149,7 +151,7 @@ TEST_CASE("What is mapped, loaded and set runs, and takes its time") {
   CHECK(runner.At(99) == 199);
 }
 
-TEST_CASE("A sample is what its events say, with poison and flush apart") {
+TEST_CASE("A sample is the time between its events, without poison and flush") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);
   const Reply reply = runner.Time({{kCandidate, 0, 0, 1}, {kCandidate, 0, 1, 0}},
@@ -166,7 +168,7 @@ TEST_CASE("A sample is what its events say, with poison and flush apart") {
   CHECK(reply.wall_ns > 100'000);
 }
 
-TEST_CASE("A runner that could not start says why to whatever it is asked") {
+TEST_CASE("A runner that failed to start answers every request with the reason") {
   Subject runner;
   FakeCuda::Instance().Inject("EventCreate", 5, Effect::kFail, CUDA_ERROR_OUT_OF_MEMORY);
   CHECK_FALSE(runner.Start());
@@ -178,7 +180,7 @@ TEST_CASE("A runner that could not start says why to whatever it is asked") {
   }
 }
 
-TEST_CASE("Requests of no known kind or size are refused") {
+TEST_CASE("Requests of unknown kind or size are refused") {
   Ready runner;
   CHECK(runner.ForSlot(static_cast<Command>(99), 0).failure == Failure::kRequest);
   CHECK(runner.ForSlot(static_cast<Command>(0), 0).failure == Failure::kRequest);
@@ -189,7 +191,7 @@ TEST_CASE("Requests of no known kind or size are refused") {
   CHECK(other.Handle({}, -1).reply.failure == Failure::kRequest);
 }
 
-TEST_CASE("Slots that there are not are refused") {
+TEST_CASE("Nonexistent slots are refused") {
   Ready runner;
   CHECK(runner.Map(kMaxArenas, runner.x, false).failure == Failure::kRequest);
   CHECK(runner.ForSlot(Command::kUnmap, kMaxArenas).failure == Failure::kRequest);
@@ -201,23 +203,40 @@ TEST_CASE("Slots that there are not are refused") {
   CHECK(runner.Run({{kReference, 0}}).failure == Failure::kRequest);
   CHECK(runner.Run({{kCandidate, 0}}).failure == Failure::kRequest);
   CHECK(runner.Time({{kSlots, 0, 0, 0}}, {}).failure == Failure::kRequest);
-  // Unmapping and unloading what is not there is no error.
+  // Unmapping and unloading nonexistent items is not an error.
   CHECK(runner.ForSlot(Command::kUnmap, 5).failure == Failure::kNone);
   CHECK(runner.ForSlot(Command::kUnload, kReference).failure == Failure::kNone);
 }
 
-TEST_CASE("Memory is mapped once, whole, and from what is memory") {
+TEST_CASE("Memory is mapped once, whole, and only from memory files") {
   Ready runner;
   CHECK(runner.Map(kX, runner.x, false).failure == Failure::kRequest);
   CHECK(runner.Map(2, runner.x, false, 0).failure == Failure::kRequest);
   CHECK(runner.Map(2, MemoryFile(), false).failure == Failure::kRequest);
+  CHECK(runner.Map(2, runner.x, false, kArenaBytes, kArenaBytes).failure == Failure::kRequest);
   for (const uint64_t bytes : {uint64_t{4096}, uint64_t{16384}, ~uint64_t{0}, uint64_t{1}}) {
     CHECK(runner.Map(2, runner.x, false, bytes).failure == Failure::kDriver);
   }
   CHECK(runner.Map(2, runner.x, false).failure == Failure::kNone);
 }
 
-TEST_CASE("Mapping that fails half way leaves nothing mapped") {
+TEST_CASE("An arena begins after its padding and ends with the memory") {
+  Ready runner;
+  const auto before = FakeCuda::Instance().Held();
+  REQUIRE(runner.Map(2, runner.x, true, kArenaBytes, 512).failure == Failure::kNone);
+  const auto poison = [&](uint64_t offset, uint64_t bytes) {
+    return runner.Time({{kReference, 0, 0, 1}}, {{2, 7, offset, bytes}}).failure;
+  };
+  REQUIRE(runner.Load(kReference, FakeCubin({}), {}).failure == Failure::kNone);
+  REQUIRE(runner.SetPrograms(kReference, std::vector<Program>(1)).failure == Failure::kNone);
+  CHECK(poison(0, kArenaBytes - 512) == Failure::kNone);
+  CHECK(poison(0, kArenaBytes - 508) == Failure::kRequest);
+  CHECK(runner.ForSlot(Command::kUnmap, 2).failure == Failure::kNone);
+  CHECK(runner.ForSlot(Command::kUnload, kReference).failure == Failure::kNone);
+  CHECK(FakeCuda::Instance().Held() == before);
+}
+
+TEST_CASE("A mapping that fails midway leaves nothing mapped") {
   Ready runner;
   const auto before = FakeCuda::Instance().Held();
   for (const char* function :
@@ -232,7 +251,7 @@ TEST_CASE("Mapping that fails half way leaves nothing mapped") {
   CHECK(runner.Map(2, runner.x, true).failure == Failure::kNone);
 }
 
-TEST_CASE("Writing to what is mapped to read only kills the context") {
+TEST_CASE("Writing to a read-only mapping kills the context") {
   Ready runner("map affine write_input=1");
   REQUIRE(runner.Program100() == Failure::kNone);
   const Reply reply = runner.Run({{kCandidate, 0}});
@@ -258,7 +277,7 @@ TEST_CASE("A module that does not load leaves its slot empty") {
   CHECK(runner.SetPrograms(kCandidate, {Call(100)}).failure == Failure::kRequest);
 }
 
-TEST_CASE("A file that is not as long as it should be is refused, not read") {
+TEST_CASE("A file of the wrong length is refused, not read") {
   Ready runner;
   const auto file = MemoryFile::FromContent("short", "fake cubin\nend\n").value();
   Request request{};
@@ -272,7 +291,7 @@ TEST_CASE("A file that is not as long as it should be is refused, not read") {
     request.bytes = 15;
     CHECK(runner.Ask(request, {}, -1).failure == Failure::kRequest);
   }
-  // Names that are not all there.
+  // Incomplete names.
   request.command = Command::kLoad;
   request.count = 1;
   CHECK(Where(runner.Ask(request, {}, file.fd())) == "kLoad: names");
@@ -295,7 +314,7 @@ TEST_CASE("Arguments of other number or size than the kernel's are refused") {
   CHECK(Where(runner.SetPrograms(kCandidate, {program})) == "kPrograms: kernel");
 }
 
-TEST_CASE("Programs that are refused leave those before") {
+TEST_CASE("Refused programs keep the previous ones") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);
   REQUIRE(runner.SetPrograms(kCandidate, {Call(100), Call(100, kArenaBytes + 1)}).failure ==
@@ -303,7 +322,7 @@ TEST_CASE("Programs that are refused leave those before") {
   CHECK(runner.Run({{kCandidate, 0}}).failure == Failure::kNone);
 }
 
-TEST_CASE("Addresses stay within an arena that is mapped") {
+TEST_CASE("Addresses stay within a mapped arena") {
   Ready runner;
   CHECK(runner.SetPrograms(kCandidate, {Call(1, kArenaBytes)}).failure == Failure::kNone);
   CHECK(runner.SetPrograms(kCandidate, {Call(1, kArenaBytes + 1)}).failure == Failure::kRequest);
@@ -313,14 +332,14 @@ TEST_CASE("Addresses stay within an arena that is mapped") {
   CHECK(Where(runner.SetPrograms(kCandidate, {program})) == "kPrograms: arena");
 }
 
-TEST_CASE("Programs do not outlive an arena that their addresses may be in") {
+TEST_CASE("Programs do not outlive an arena that they may address") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);
   REQUIRE(runner.ForSlot(Command::kUnmap, kY).failure == Failure::kNone);
   CHECK(Where(runner.Run({{kCandidate, 0}})) == "no such program");
 }
 
-TEST_CASE("Runs, samples and poisons that are too many or not all there are refused") {
+TEST_CASE("Excess or incomplete runs, samples and poisons are refused") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);
   CHECK(runner.Run(std::vector<RunRecord>(kMaxRuns, {kCandidate, 0})).failure == Failure::kNone);
@@ -345,7 +364,7 @@ TEST_CASE("Runs, samples and poisons that are too many or not all there are refu
   CHECK(runner.Ask(request).failure == Failure::kRequest);
 }
 
-TEST_CASE("Poison stays within an arena that is mapped, on whole words") {
+TEST_CASE("Poison stays within a mapped arena and on whole words") {
   Ready runner;
   REQUIRE(runner.Program100() == Failure::kNone);
   const auto poisoned = [&](const PoisonRecord& poison) {
@@ -365,14 +384,14 @@ TEST_CASE("Poison stays within an arena that is mapped, on whole words") {
   CHECK(runner.Time({{kCandidate, 0, ~0u, 2}}, {{kY, 1, 0, 4}}).failure == Failure::kRequest);
 }
 
-TEST_CASE("An arena beyond the last is not taken for the last") {
+TEST_CASE("An arena index past the last is refused") {
   Ready runner;
   REQUIRE(runner.Map(kMaxArenas - 1, runner.y, true).failure == Failure::kNone);
   REQUIRE(runner.Program100() == Failure::kNone);
   CHECK(runner.Time({{kCandidate, 0, 0, 1}}, {{kMaxArenas, 1, 0, 4}}).failure == Failure::kRequest);
 }
 
-TEST_CASE("A launch that is refused after a kernel that failed does not hide that") {
+TEST_CASE("A refused launch does not hide an earlier kernel failure") {
   Ready runner("map affine fault=700");
   REQUIRE(runner.Load(kReference, FakeCubin({"map affine launch_error=701"}), {"map"}).failure ==
           Failure::kNone);
@@ -386,7 +405,7 @@ TEST_CASE("A launch that is refused after a kernel that failed does not hide tha
   CHECK(reply.context_lost == 1);
 }
 
-TEST_CASE("A launch that is refused leaves the context whole") {
+TEST_CASE("A refused launch leaves the context intact") {
   Ready runner("map affine launch_error=701");
   REQUIRE(runner.Program100() == Failure::kNone);
   const Reply reply = runner.Time({{kCandidate, 0, 0, 0}}, {});

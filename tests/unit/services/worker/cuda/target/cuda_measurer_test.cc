@@ -32,6 +32,9 @@ class Subject {
     FakeCuda::Instance().Reset();
     options.measure = testing::QuickOptions();
     options.measure.candidates_a_pool = candidates_a_pool;
+    // Arenas begin at random offsets of up to 1 MiB; fixed offsets make every problem use the same
+    // memory.
+    options.key = [] { return SecretKey{7}; };
     options.runner = testing::FakeRunner(std::move(runner_arguments));
     measurer = std::make_unique<CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
   }
@@ -43,17 +46,17 @@ class Subject {
   absl::StatusOr<MeasureOutcome> Measure(const Problem& problem, const std::string& candidate,
                                          const std::string& oracle = kMapOracle) {
     return measurer->Measure(problem,
-                             {testing::FakeJudgeCubin(), MapProgram(kMapReference),
+                             {testing::FakeJudgeCubins(), MapProgram(kMapReference),
                               MapProgram(oracle), MapProgram(candidate)},
                              MeasureLevel::kScreen, cancel);
   }
   absl::StatusOr<Profile> ProfileAs(const Problem& problem, const std::string& candidate) {
     return measurer->ProfileCandidate(problem,
-                                      {testing::FakeJudgeCubin(), MapProgram(kMapReference),
+                                      {testing::FakeJudgeCubins(), MapProgram(kMapReference),
                                        MapProgram(kMapOracle), MapProgram(candidate)},
                                       cancel);
   }
-  // What keeps the profiler from its work, which must not be an error.
+  // The reason why profiling failed, which must not be an error.
   std::string WhyNoProfile(const Problem& problem, const std::string& candidate = kGood) {
     const auto profile = ProfileAs(problem, candidate);
     INFO(profile.status().ToString());
@@ -77,10 +80,17 @@ class Subject {
   DeviceMonitor monitor_{nullptr, "GPU-1", clock_};
 };
 
+uint64_t HeldBytes() {
+  size_t free_bytes = 0;
+  size_t total = 0;
+  REQUIRE(FakeCuda::Api().MemGetInfo(&free_bytes, &total) == CUDA_SUCCESS);
+  return total - free_bytes;
+}
+
 // Each prepared problem has five arenas.
 int Prepared() { return FakeCuda::Instance().calls("MemCreate") / 5; }
 
-TEST_CASE("A problem is prepared once, and anew when its inputs have served enough candidates") {
+TEST_CASE("A problem is prepared once, and again after its inputs have served enough candidates") {
   Subject subject;
   const Problem problem = MapProblem();
   for (int i = 0; i < Subject::candidates_a_pool; ++i) subject.CheckGood(problem);
@@ -89,27 +99,66 @@ TEST_CASE("A problem is prepared once, and anew when its inputs have served enou
   CHECK(Prepared() == 2);
 }
 
-TEST_CASE("Problems that come in turn are kept, as many as there may be") {
-  Subject subject;
-  const Problem first = MapProblem("first");
-  const Problem second = MapProblem("second");
-  subject.CheckGood(first);
-  subject.CheckGood(second);
-  subject.CheckGood(first);
-  subject.CheckGood(second);
-  CHECK(Prepared() == 2);
-  subject.CheckGood(MapProblem("third"));
-  CHECK(Prepared() == 3);
-  subject.CheckGood(second);
-  CHECK(Prepared() == 3);
-  subject.CheckGood(first);
-  CHECK(Prepared() == 4);
+TEST_CASE("Alternating problems are kept as long as the reserved memory suffices") {
+  CudaMeasurerOptions options;
+  FakeCuda::Instance().Reset();
+  {
+    Subject alone;
+    alone.CheckGood(MapProblem());
+    // Room for two and a half; other memory is much less than the half.
+    options.prepared_bytes = HeldBytes() * 5 / 2;
+  }
+  Subject subject(options);
+  const auto prepares = [&](const char* name) {
+    const int before = FakeCuda::Instance().calls("MemCreate");
+    subject.CheckGood(MapProblem(name));
+    return FakeCuda::Instance().calls("MemCreate") > before;
+  };
+  CHECK(prepares("first"));
+  CHECK(prepares("second"));
+  CHECK_FALSE(prepares("first"));
+  CHECK_FALSE(prepares("second"));
+  CHECK(prepares("third"));
+  CHECK_FALSE(prepares("second"));
+  CHECK_FALSE(prepares("third"));
+  CHECK(prepares("first"));
 }
 
-TEST_CASE("Candidates may come from one thread and then from another") {
+TEST_CASE("Many small problems are kept where there is memory") {
+  Subject subject;
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 6; ++i) subject.CheckGood(MapProblem(absl::StrCat("problem", i)));
+  }
+  CHECK(Prepared() == 6);
+}
+
+TEST_CASE("A candidate's workspace evicts idle problems") {
+  Subject subject;
+  subject.CheckGood(MapProblem("first"));
+  subject.CheckGood(MapProblem("second"));
+  FakeCuda::Instance().set_memory_bytes(HeldBytes() + (64 << 10));
+  CudaProgram large = MapProgram(kGood);
+  large.workspace_bytes = "262144";
+  const auto measure = [&](const std::string& problem) {
+    const auto outcome = subject.measurer->Measure(
+        MapProblem(problem),
+        {testing::FakeJudgeCubins(), MapProgram(kMapReference), MapProgram(kMapOracle), large},
+        MeasureLevel::kScreen, subject.cancel);
+    INFO(outcome.status().ToString());
+    REQUIRE(outcome.ok());
+    return OutcomeName(*outcome);
+  };
+  CHECK(measure("second") == "ok");
+  // Now nothing can be evicted for it.
+  FakeCuda::Instance().set_memory_bytes(HeldBytes() + (4 << 20));
+  large.workspace_bytes = "16777216";
+  CHECK(measure("second") == "crash");
+}
+
+TEST_CASE("Candidates may come from different threads in turn") {
   Subject subject;
   subject.CheckGood(MapProblem());
-  // Checks of another thread are not Catch's to make.
+  // Catch's assertions are not allowed on another thread.
   bool ok = false;
   const Problem problem = MapProblem();
   std::thread([&] { ok = subject.Measure(problem, kGood).ok(); }).join();
@@ -117,7 +166,7 @@ TEST_CASE("Candidates may come from one thread and then from another") {
   subject.CheckGood(MapProblem("second"));
 }
 
-TEST_CASE("A runner is replaced after so many candidates, and the problem stays") {
+TEST_CASE("A runner is replaced after a fixed number of candidates and the problem stays") {
   CudaMeasurerOptions options;
   options.candidates_per_runner = 1;
   Subject subject(options);
@@ -126,8 +175,8 @@ TEST_CASE("A runner is replaced after so many candidates, and the problem stays"
   CHECK(Prepared() == 1);
 }
 
-// A program that stands for the runner the first time it is started as `first` says, and then as
-// it should be.
+// A program that replaces the runner: the first start behaves as `first` says, later ones are
+// normal.
 class OnceBad {
  public:
   explicit OnceBad(const std::string& first) {
@@ -149,7 +198,7 @@ class OnceBad {
   std::filesystem::path folder_;
 };
 
-TEST_CASE("A runner that dies is made anew without a word, whatever it was doing") {
+TEST_CASE("A runner that dies is replaced silently whatever it was doing") {
   const std::string when = GENERATE(as<std::string>(), "EventCreate:1", "MemSetAccess:2",
                                     "LaunchKernelEx:4", "CtxResetPersistingL2Cache:2");
   INFO(when);
@@ -161,7 +210,7 @@ TEST_CASE("A runner that dies is made anew without a word, whatever it was doing
   options.measure = testing::QuickOptions();
   options.runner.path = bad.path();
   CudaMeasurer measurer(FakeCuda::Api(), monitor, options, clock);
-  const CudaPrograms programs{testing::FakeJudgeCubin(), MapProgram(kMapReference),
+  const CudaPrograms programs{testing::FakeJudgeCubins(), MapProgram(kMapReference),
                               MapProgram(kMapOracle), MapProgram(kGood)};
   const CancelToken cancel;
   const auto outcome = measurer.Measure(MapProblem(), programs, MeasureLevel::kScreen, cancel);
@@ -170,18 +219,75 @@ TEST_CASE("A runner that dies is made anew without a word, whatever it was doing
   CHECK(std::holds_alternative<MeasuredOk>(*outcome));
 }
 
-TEST_CASE("A runner that always dies is UNAVAILABLE, and nobody's fault") {
+TEST_CASE("After a candidate ends its runner, another is ready and one more is starting") {
+  // Every start of a runner writes a line.
+  const std::string log = absl::StrCat("/tmp/kernelcast-starts-", getpid());
+  const std::string script = absl::StrCat(log, ".sh");
+  std::ofstream(script) << "#!/bin/sh\necho start >> " << log << "\nexec '"
+                        << testing::FakeRunner().path << "'\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const auto starts = [&] {
+    std::ifstream in(log);
+    size_t count = 0;
+    for (std::string line; std::getline(in, line);) ++count;
+    return count;
+  };
+  FakeCuda::Instance().Reset();
+  {
+    testing::TickingClock clock;
+    DeviceMonitor monitor(nullptr, "", clock);
+    CudaMeasurerOptions options;
+    options.measure = testing::QuickOptions();
+    options.runner.path = script;
+    CudaMeasurer measurer(FakeCuda::Api(), monitor, options, clock);
+    const CancelToken cancel;
+    measurer.BeginRunners();
+    REQUIRE(measurer.StartRunner(cancel).ok());
+    const auto measure = [&](const std::string& candidate) {
+      return measurer.Measure(MapProblem(),
+                              {testing::FakeJudgeCubins(), MapProgram(kMapReference),
+                               MapProgram(kMapOracle), MapProgram(candidate)},
+                              MeasureLevel::kScreen, cancel);
+    };
+    for (int i = 0; i < 2; ++i) {
+      const auto crash = measure("scale=2 add=1 fault=700");
+      REQUIRE(crash.ok());
+      CHECK(std::holds_alternative<Crash>(*crash));
+      CHECK(std::holds_alternative<MeasuredOk>(*measure(kGood)));
+    }
+    // Two at the start, and one for each lost runner.
+    CHECK(starts() <= 4);
+    CHECK(starts() >= 3);
+  }
+  std::filesystem::remove(log);
+  std::filesystem::remove(script);
+}
+
+TEST_CASE("A device that creates no more contexts is distinguished from a failing candidate") {
+  Subject subject;
+  subject.CheckGood(MapProblem());
+  CHECK(subject.measurer->CheckDevice(subject.cancel).ok());
+  FakeCuda::Instance().Inject("DevicePrimaryCtxRetain", 1, Effect::kFail,
+                              CUDA_ERROR_DEVICE_UNAVAILABLE);
+  CHECK(absl::IsUnavailable(subject.Measure(MapProblem(), kGood).status()));
+  CHECK(absl::IsUnavailable(subject.measurer->CheckDevice(subject.cancel)));
+  FakeCuda::Instance().Inject("DevicePrimaryCtxRetain", 1 << 20, Effect::kFail);
+  CHECK(subject.measurer->CheckDevice(subject.cancel).ok());
+  subject.CheckGood(MapProblem());
+}
+
+TEST_CASE("A runner that always dies is UNAVAILABLE and not the candidate's fault") {
   Subject subject({}, {"--inject=MemSetAccess:2:exit"});
   CHECK(absl::IsUnavailable(subject.Measure(MapProblem(), kGood).status()));
   CHECK(absl::IsUnavailable(subject.Measure(MapProblem(), kGood).status()));
 }
 
-TEST_CASE("A runner that cannot use the device is told at the start") {
+TEST_CASE("A runner that cannot use the device is reported at startup") {
   Subject subject({}, {"--inject=Init:1:fail:100"});
   CHECK(absl::IsUnavailable(subject.measurer->StartRunner(subject.cancel)));
 }
 
-TEST_CASE("An oracle that kills its context costs a runner and no more") {
+TEST_CASE("An oracle that kills its context costs only a runner") {
   Subject subject;
   CHECK(absl::IsFailedPrecondition(
       subject.Measure(MapProblem(), kGood, absl::StrCat(kMapOracle, " fault=700")).status()));
@@ -189,18 +295,18 @@ TEST_CASE("An oracle that kills its context costs a runner and no more") {
   CHECK(FakeCuda::Instance().calls("DevicePrimaryCtxRetain") == 1);
 }
 
-TEST_CASE("A context that is lost while a candidate is judged is made anew, and nobody's fault") {
+TEST_CASE("A context lost while judging is recreated and is not the candidate's fault") {
   Subject subject;
   subject.CheckGood(MapProblem());
   const int before = FakeCuda::Instance().calls("LaunchKernel");
-  // Before a comparison: of the preparations, none is left.
+  // Fails before a comparison: no launches of the preparation remain by then.
   FakeCuda::Instance().Inject("LaunchKernel", 20, Effect::kFailOnce, CUDA_ERROR_ECC_UNCORRECTABLE);
   subject.CheckGood(MapProblem());
   CHECK(FakeCuda::Instance().calls("DevicePrimaryCtxRetain") == 2);
   CHECK(FakeCuda::Instance().calls("LaunchKernel") > before + 20);
 }
 
-TEST_CASE("A context that is lost between candidates is made anew") {
+TEST_CASE("A context lost between candidates is recreated") {
   Subject subject;
   subject.CheckGood(MapProblem());
   FakeCuda::Instance().Inject("StreamSynchronize", 1, Effect::kFailOnce, CUDA_ERROR_LAUNCH_FAILED);
@@ -208,7 +314,7 @@ TEST_CASE("A context that is lost between candidates is made anew") {
   CHECK(FakeCuda::Instance().calls("DevicePrimaryCtxRetain") == 2);
 }
 
-TEST_CASE("A problem takes the room of those that are only kept") {
+TEST_CASE("A new problem evicts idle ones") {
   Subject subject;
   subject.CheckGood(MapProblem("first"));
   // Room for one and a half.
@@ -223,12 +329,12 @@ TEST_CASE("A problem takes the room of those that are only kept") {
   subject.CheckGood(MapProblem("third"));
 }
 
-TEST_CASE("A measurement that nobody waits for any more ends, and harms no later one") {
+TEST_CASE("An abandoned measurement ends and does not affect later ones") {
   Subject subject;
   subject.CheckGood(MapProblem());
   CancelToken stopped;
   stopped.Cancel();
-  const CudaPrograms programs{testing::FakeJudgeCubin(), MapProgram(kMapReference),
+  const CudaPrograms programs{testing::FakeJudgeCubins(), MapProgram(kMapReference),
                               MapProgram(kMapOracle), MapProgram("hang=1")};
   CHECK(absl::IsCancelled(
       subject.measurer->Measure(MapProblem(), programs, MeasureLevel::kScreen, stopped).status()));
@@ -248,7 +354,7 @@ CudaMeasurerOptions WithProfiler(const std::string& library) {
   return options;
 }
 
-TEST_CASE("A candidate is profiled in a process of its own, and the runner stays warm") {
+TEST_CASE("A candidate is profiled in a separate process and the runner stays warm") {
   Subject subject(WithProfiler("good"));
   const Problem problem = MapProblem();
   subject.CheckGood(problem);
@@ -264,7 +370,7 @@ TEST_CASE("A candidate is profiled in a process of its own, and the runner stays
   CHECK(Prepared() == 1);
 }
 
-TEST_CASE("A candidate can be profiled first, and one of another problem in between") {
+TEST_CASE("A candidate may be profiled first and another problem may follow in between") {
   Subject subject(WithProfiler("good"));
   CHECK(subject.WhyNoProfile(MapProblem("first")).empty());
   subject.CheckGood(MapProblem("second"));
@@ -272,7 +378,7 @@ TEST_CASE("A candidate can be profiled first, and one of another problem in betw
   CHECK(Prepared() == 2);
 }
 
-TEST_CASE("Whatever the profiler does, the profile says so and the next candidate is judged") {
+TEST_CASE("Any profiler fault is reported in the profile and the next candidate is judged") {
   const auto [library, why] = GENERATE(Catch::Generators::table<std::string, std::string>(
       {{"", "libcupti, a part of NVIDIA's toolkit, is not found"},
        {"absent", "no such library"},
@@ -289,9 +395,9 @@ TEST_CASE("Whatever the profiler does, the profile says so and the next candidat
   CHECK(Prepared() == 1);
 }
 
-TEST_CASE("A profiler that hangs costs its limit, and the counters only") {
+TEST_CASE("A hanging profiler costs its time limit and only the counters") {
   CudaMeasurerOptions options = WithProfiler("RangeStart:hang");
-  // Of the ticking clock, and so of the real one in which the answer is waited for.
+  // On the ticking clock, and therefore on the real one used to wait for the answer.
   options.profile.limit_ns = 200'000'000;
   Subject subject(options);
   const Problem problem = MapProblem();
@@ -306,7 +412,7 @@ TEST_CASE("A profiler that hangs costs its limit, and the counters only") {
   subject.CheckGood(problem);
 }
 
-TEST_CASE("A candidate that fails beside the profiler costs the profile only") {
+TEST_CASE("A candidate that fails under the profiler loses only the profile") {
   Subject subject(WithProfiler("good"));
   const Problem problem = MapProblem();
   subject.CheckGood(problem);

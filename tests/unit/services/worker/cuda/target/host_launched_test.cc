@@ -1,5 +1,5 @@
-// Candidates that launch by themselves, as far as a fake driver can tell: its time is not the
-// host's, so that nobody is timed, and every one ends during the checks.
+// Host-launched candidates on the fake driver. Its time is not the host's, so nothing is timed and
+// every candidate ends during the checks.
 
 #include <signal.h>
 
@@ -65,7 +65,7 @@ class Subject {
     candidate.object = Object(object);
     return measurer_->ProfileCandidate(
         MapProblem(),
-        {testing::FakeJudgeCubin(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
+        {testing::FakeJudgeCubins(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
         CancelToken());
   }
   template <class Outcome>
@@ -74,7 +74,7 @@ class Subject {
     const MeasureOutcome outcome = Measure(object);
     INFO(Told(outcome));
     REQUIRE(std::holds_alternative<Outcome>(outcome));
-    // The next candidate, of device code, is judged as ever.
+    // The next device code candidate is judged normally.
     const MeasureOutcome next = Judge(MapProgram("scale=2 add=1 ns=50000 jitter=0.01"));
     REQUIRE(std::holds_alternative<MeasuredOk>(next));
     CHECK(std::get<MeasuredOk>(next).speedup.value == Approx(2).epsilon(0.01));
@@ -85,7 +85,7 @@ class Subject {
   MeasureOutcome Judge(const CudaProgram& candidate) {
     const auto outcome = measurer_->Measure(
         MapProblem(),
-        {testing::FakeJudgeCubin(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
+        {testing::FakeJudgeCubins(), MapProgram(kMapReference), MapProgram(kMapOracle), candidate},
         MeasureLevel::kScreen, CancelToken());
     INFO(outcome.status().ToString());
     REQUIRE(outcome.ok());
@@ -97,7 +97,7 @@ class Subject {
   std::unique_ptr<CudaMeasurer> measurer_;
 };
 
-// Past the checks, whatever timing makes of the fake driver's time.
+// The checks passed, whatever timing makes of the fake driver's time.
 void CheckRight(const MeasureOutcome& outcome) {
   INFO(Told(outcome));
   CHECK_FALSE(std::holds_alternative<WrongResult>(outcome));
@@ -105,14 +105,14 @@ void CheckRight(const MeasureOutcome& outcome) {
   CHECK_FALSE(std::holds_alternative<Timeout>(outcome));
 }
 
-TEST_CASE("An object is called with the tensors of each case, and its results are looked at") {
+TEST_CASE("An object is called with each case's tensors and its results are checked") {
   Subject subject;
   CheckRight(subject.Measure("RIGHT"));
   CheckRight(subject.Measure("WRONG_TENSORS"));
   CHECK(subject.MeasureAs<WrongResult>("WRONG").cause == WrongResult::Cause::kValue);
 }
 
-TEST_CASE("Constructors run, and after the privileges are gone") {
+TEST_CASE("Constructors run after privileges are dropped") {
   Subject subject;
   CheckRight(subject.Measure("CONSTRUCTED"));
   const auto crash = subject.MeasureAs<Crash>("DIES_EARLY");
@@ -120,7 +120,7 @@ TEST_CASE("Constructors run, and after the privileges are gone") {
   CHECK(crash.exit_code == 5);
 }
 
-TEST_CASE("An entry that fails, exits, dies or hangs ends as what it did") {
+TEST_CASE("An entry that fails, exits, dies or hangs has that outcome") {
   Subject subject;
   const auto failed = subject.MeasureAs<WrongResult>("FAILS");
   CHECK(failed.cause == WrongResult::Cause::kEntryStatus);
@@ -134,19 +134,19 @@ TEST_CASE("An entry that fails, exits, dies or hangs ends as what it did") {
   CHECK(subject.MeasureAs<Timeout>("HANGS").stage == "check");
 }
 
-TEST_CASE("Host code reaches no file, process or network, and no memory but its own") {
+TEST_CASE("Host code reaches no file, process, network or foreign memory") {
   Subject subject;
   CheckRight(subject.Measure("REACHES_OUT"));
   CHECK(subject.MeasureAs<Crash>("WRITES_INPUT").signal == SIGSEGV);
   CHECK(subject.MeasureAs<Exploit>("WRITES_BESIDE").kind == Exploit::Kind::kWriteOutOfBounds);
 }
 
-TEST_CASE("Host code that answers for its runner is found out") {
+TEST_CASE("Host code that impersonates its runner is detected") {
   Subject subject;
   CHECK(subject.MeasureAs<Exploit>("ANSWERS").kind == Exploit::Kind::kForgedResult);
 }
 
-TEST_CASE("Host code is not profiled, and the profile says so") {
+TEST_CASE("Host code is not profiled and the profile says so") {
   Subject subject;
   const auto profile = subject.ProfileOf("RIGHT");
   REQUIRE(profile.ok());

@@ -1,5 +1,5 @@
 // Host-launched candidates for the fake driver, whose device memory is the process's own: y = 2 x +
-// 1, and what can go wrong with it. One object for each value of OBJECT_CASE.
+// 1 and its faults. One object for each value of OBJECT_CASE.
 
 #include <fcntl.h>
 #include <kernelcast/candidate.h>
@@ -39,7 +39,7 @@ struct Early {
 
 void* Nothing(void*) { return nullptr; }
 
-// Anything that the sandbox should have refused, as a status.
+// Returns as a status any access that the sandbox should have refused.
 int32_t ReachOut() {
   if (open("/etc/passwd", O_RDONLY) >= 0) return 1;
   if (open("/dev/null", O_WRONLY) >= 0) return 2;

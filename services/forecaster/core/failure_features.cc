@@ -1,0 +1,138 @@
+#include "services/forecaster/core/failure_features.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "services/forecaster/core/simulation_features.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+
+size_t PositionIn(const FactSchema& schema, std::string_view name) {
+  return static_cast<size_t>(std::find(schema.names.begin(), schema.names.end(), name) -
+                             schema.names.begin());
+}
+
+// Sums over the launches of all shapes, by name.
+class Totals {
+ public:
+  Totals(const CompileFacts& facts, std::string_view device_model) {
+    const FactSchema& schema = **FindSimulationSchema(kCudaSimulationSchemaId);
+    std::vector<double> sums(schema.names.size(), 0.0);
+    bool any = false;
+    for (const ShapeSimulation* shape : SimulationsFor(facts, device_model)) {
+      for (const LaunchSimulation& launch : shape->launches) {
+        if (shape->schema != schema.id || launch.values.size() != sums.size()) return;
+        any = true;
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += launch.values[i];
+      }
+    }
+    if (any) sums_ = std::move(sums);
+  }
+
+  double operator()(std::string_view name) const {
+    if (sums_.empty()) return kMissing;
+    return sums_[PositionIn(**FindSimulationSchema(kCudaSimulationSchemaId), name)];
+  }
+  // Bytes of 32-byte sectors that lanes load ("load") or store ("store").
+  double Bytes(const std::string& what) const {
+    double sectors = 0;
+    for (const char* width : {"1", "2", "4", "8", "16"}) {
+      sectors += (*this)(what + "_requests_" + width) * (*this)(what + "_sectors_" + width);
+    }
+    return 32 * sectors * (*this)(what + "_efficiency");
+  }
+  double FloatOperations() const {
+    return (*this)("float32_operations") + (*this)("half_operations") +
+           (*this)("float64_operations");
+  }
+
+ private:
+  std::vector<double> sums_;  // empty: not simulated
+};
+
+// Log2 ratio of counts that may be zero.
+double Ratio(double a, double b) { return std::log2((a + 1) / (b + 1)); }
+
+// Simulated counts, relative to the reference's.
+constexpr std::string_view kRatios[] = {
+    "special_functions", "half_operations", "predicates",     "conversions",   "barriers",
+    "shuffles",          "votes",           "shared_atomics", "global_atomics"};
+// Shares of the executed instructions.
+constexpr std::string_view kShares[] = {"predicates", "conversions", "barriers", "control"};
+// PTX counts, relative to the reference's.
+constexpr std::string_view kStaticRatios[] = {"fp32_compare", "predicates",        "branches",
+                                              "conversions",  "special_functions", "loops"};
+// Shares of the PTX instructions.
+constexpr std::string_view kStaticShares[] = {"predicates", "branches", "predicated"};
+
+}  // namespace
+
+std::span<const std::string> FailureRowNames() {
+  static const std::vector<std::string>& kNames = *new std::vector<std::string>([] {
+    std::vector<std::string> names = {
+        "ratio.stored_bytes",    "ratio.stored_bytes_absolute", "ratio.loaded_bytes",
+        "ratio.unique_bytes",    "ratio.float_operations",      "ratio.blocks",
+        "share.half_operations", "diff.half_operations_share",  "active_lane_share",
+        "divergent_share",       "barriers_of_a_warp",          "barriers_of_a_shared_store"};
+    for (const std::string_view name : kRatios) names.push_back("ratio." + std::string(name));
+    for (const std::string_view name : kShares) names.push_back("share." + std::string(name));
+    for (const std::string_view name : kStaticRatios) {
+      names.push_back("ratio.static." + std::string(name));
+    }
+    for (const std::string_view name : kStaticShares) {
+      names.push_back("share.static." + std::string(name));
+    }
+    return names;
+  }());
+  return kNames;
+}
+
+std::vector<float> FailureRow(const CompileFacts& candidate, const CompileFacts& reference,
+                              std::string_view device_model) {
+  const Totals own(candidate, device_model);
+  const Totals other(reference, device_model);
+  std::vector<double> row;
+  const double stored = Ratio(own.Bytes("store"), other.Bytes("store"));
+  row.push_back(stored);
+  row.push_back(std::abs(stored));
+  row.push_back(
+      Ratio(own.Bytes("load") + own("async_bytes"), other.Bytes("load") + other("async_bytes")));
+  row.push_back(Ratio(own("unique_bytes"), other("unique_bytes")));
+  row.push_back(Ratio(own.FloatOperations(), other.FloatOperations()));
+  row.push_back(Ratio(own("blocks"), other("blocks")));
+  const double half = own("half_operations") / (own.FloatOperations() + 1);
+  row.push_back(half);
+  row.push_back(half - other("half_operations") / (other.FloatOperations() + 1));
+  row.push_back(own("active_lane_share"));
+  row.push_back(own("divergent_share"));
+  row.push_back(own("barriers") / (own("blocks") * own("block_warps") + 1));
+  row.push_back(Ratio(own("barriers"), own("shared_store_requests")));
+  for (const std::string_view name : kRatios) row.push_back(Ratio(own(name), other(name)));
+  for (const std::string_view name : kShares) {
+    row.push_back(own(name) / (own("instructions") + 1));
+  }
+  const FactSchema& schema = **FindFactSchema(kCudaPtxSchemaId);
+  for (const std::string_view name : kStaticRatios) {
+    const size_t at = PositionIn(schema, name);
+    row.push_back(std::log1p(candidate.values[at]) - std::log1p(reference.values[at]));
+  }
+  const double instructions = candidate.values[PositionIn(schema, "instructions")] + 1;
+  for (const std::string_view name : kStaticShares) {
+    row.push_back(candidate.values[PositionIn(schema, name)] / instructions);
+  }
+  return {row.begin(), row.end()};
+}
+
+bool HasFindings(const CompileFacts& facts) {
+  return std::any_of(facts.simulations.begin(), facts.simulations.end(), [](const auto& shape) {
+    return std::any_of(shape.launches.begin(), shape.launches.end(),
+                       [](const LaunchSimulation& launch) { return !launch.findings.empty(); });
+  });
+}
+
+}  // namespace kernelcast::forecaster

@@ -1,0 +1,236 @@
+#include "services/forecaster/embedded/process_prior.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "services/forecaster/core/predictive.h"
+#include "services/forecaster/embedded/cholesky.h"
+#include "services/forecaster/embedded/random.h"
+#include "services/forecaster/embedded/yield.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+constexpr size_t kSamples = 3;
+constexpr size_t kSamplePoints = 24;
+constexpr int kSweeps = 8;
+constexpr double kSteps[] = {0.4, 0.7, 1.4, 2.5};
+// Prior standard deviation, in natural log, of each value around its default.
+constexpr double kLogDeviation = 0.6;
+constexpr double kLeastGain = 1e-6;
+
+// Errors on a few rows of one problem, with precomputed similarities.
+class Sample {
+ public:
+  Sample(std::vector<SpacePosition> points, std::vector<double> values)
+      : points_(std::move(points)),
+        values_(std::move(values)),
+        table_(points_),
+        likeness_(points_.size() * points_.size()),
+        matrix_(points_.size() * points_.size()) {}
+
+  void Relate(const LikenessLengths& lengths) {
+    const size_t n = points_.size();
+    for (size_t i = 0; i < n; ++i) {
+      table_.Compare(points_[i], lengths, PositionTable::Facts::kCompared,
+                     std::span(likeness_).subspan(i * n + i, n - i));
+    }
+  }
+
+  // Negative log marginal likelihood. Requires Relate for the prior's lengths.
+  double Cost(const ProcessPrior& prior) {
+    const size_t n = points_.size();
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = i; j < n; ++j) matrix_[i * n + j] = prior.weights(likeness_[i * n + j]);
+      matrix_[i * n + i] += prior.noise;
+    }
+    double half_log_determinant = 0;
+    if (!Cholesky(matrix_, n, half_log_determinant)) {
+      return std::numeric_limits<double>::infinity();
+    }
+    whitened_.assign(values_.begin(), values_.end());
+    ForwardSubstitute(matrix_, n, whitened_);
+    double square = 0;
+    for (const double value : whitened_) square += value * value;
+    const double shape = prior.shape;
+    const double rate = prior.rate();
+    const double more = shape + 0.5 * static_cast<double>(n);
+    return half_log_determinant + more * std::log(rate + 0.5 * square) - shape * std::log(rate) -
+           std::lgamma(more) + std::lgamma(shape);
+  }
+
+ private:
+  const std::vector<SpacePosition> points_;
+  const std::vector<double> values_;
+  const PositionTable table_;
+  std::vector<Likeness> likeness_;
+  std::vector<double> matrix_;
+  std::vector<double> whitened_;
+};
+
+struct Figure {
+  double& (*of)(ProcessPrior&);
+  bool is_length;
+};
+
+// Shares of the variance, and lengths.
+constexpr Figure kFigures[] = {
+    {[](ProcessPrior& p) -> double& { return p.noise; }, false},
+    {[](ProcessPrior& p) -> double& { return p.weights.constant; }, false},
+    {[](ProcessPrior& p) -> double& { return p.weights.same_template; }, false},
+    {[](ProcessPrior& p) -> double& { return p.weights.main_effects; }, false},
+    {[](ProcessPrior& p) -> double& { return p.weights.interactions; }, false},
+    {[](ProcessPrior& p) -> double& { return p.weights.shared_effects; }, false},
+    {[](ProcessPrior& p) -> double& { return p.weights.facts; }, false},
+    {[](ProcessPrior& p) -> double& { return p.lengths.tunables; }, true},
+    {[](ProcessPrior& p) -> double& { return p.lengths.facts; }, true},
+};
+
+// Scale of the errors: for kernels like the reference, and the increase per octave of predicted
+// difference.
+struct ErrorScales {
+  double level = 0;
+  double slope = 0;
+};
+
+// Maximum likelihood of independent Student-t errors, with equal weight per problem and
+// `prior_weight` further problems at the scale of `start`. Uses a grid, which is fine enough for
+// this few problems.
+ErrorScales FitErrorScales(std::span<const ProblemErrors> problems, const ProcessPrior& start,
+                           double prior_weight) {
+  constexpr double kLeastLevel = 0.05;
+  constexpr double kStep = 1.04;
+  constexpr double kSlopeStep = 0.05;
+  constexpr double kMaxSlope = 0.6;
+  const double dof = 2 * start.shape;
+  const auto cost = [dof](double error, double variance) {
+    return 0.5 * std::log(variance) + 0.5 * (dof + 1) * std::log1p(error * error / variance / dof);
+  };
+  const double max_slope = start.weights.slope > 0 ? kMaxSlope : 0;
+  ErrorScales best;
+  double least = std::numeric_limits<double>::infinity();
+  for (double slope = 0; slope <= max_slope + 1e-9; slope += kSlopeStep) {
+    for (double level = kLeastLevel; level < 2 * start.scale; level *= kStep) {
+      double sum = prior_weight * cost(start.scale, level * level);
+      for (const ProblemErrors& problem : problems) {
+        const double weight = 1 / static_cast<double>(problem.errors.size());
+        for (size_t i = 0; i < problem.errors.size(); ++i) {
+          const double growth = slope * problem.positions[i].predicted;
+          sum += weight * cost(problem.errors[i], level * level + growth * growth);
+        }
+      }
+      if (sum >= least) continue;
+      least = sum;
+      best = {level, slope};
+    }
+  }
+  return best;
+}
+
+// Scales the shares of the variance to a sum of 1. `slope` is relative to that, per octave.
+void Normalise(ProcessPrior& prior, double slope) {
+  const double sum = prior.weights.Variance() + prior.noise;
+  for (const Figure& figure : kFigures) {
+    if (!figure.is_length) figure.of(prior) /= sum;
+  }
+  prior.weights.slope = slope * slope / (prior.scale * prior.scale);
+}
+
+}  // namespace
+
+ProcessPrior UsualProcessPrior(RegressedValues of, double scale) {
+  ProcessPrior prior;
+  prior.scale = scale;
+  prior.shape = 0.5 * kPrior.degrees_of_freedom;
+  prior.weights = {.constant = 0.5,
+                   .slope = 0,
+                   .same_template = 0.4,
+                   .main_effects = 0.3,
+                   .interactions = 0.15,
+                   .shared_effects = 0.2,
+                   .facts = 0.15};
+  prior.noise = 0.01;
+  if (of == RegressedValues::kErrorsOfSimulation) {
+    // Tunables matter less once their effect has been simulated. Candidates that look alike to the
+    // simulator have similar errors.
+    prior.weights = {.constant = 0.5,
+                     .slope = 0.1,
+                     .same_template = 0.4,
+                     .main_effects = 0.2,
+                     .interactions = 0.2,
+                     .shared_effects = 0.1,
+                     .facts = 0.4};
+    prior.noise = 0.03;
+  }
+  return prior;
+}
+
+ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const ProcessPrior& usual,
+                               double prior_problems, uint64_t seed) {
+  ProcessPrior start = usual;
+  const ErrorScales scales = FitErrorScales(problems, usual, prior_problems);
+  start.scale = scales.level;
+  Normalise(start, scales.slope);
+
+  std::vector<Sample> samples;
+  std::vector<double> weights;
+  for (size_t p = 0; p < problems.size(); ++p) {
+    const ProblemErrors& problem = problems[p];
+    std::vector<size_t> order(problem.errors.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    Random random(DeriveSeed(seed, "process prior", p));
+    for (size_t s = 0; s < kSamples; ++s) {
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+      const size_t n = std::min(order.size(), kSamplePoints);
+      std::vector<SpacePosition> points;
+      std::vector<double> values;
+      for (size_t i = 0; i < n; ++i) {
+        points.push_back(problem.positions[order[i]]);
+        values.push_back(problem.errors[order[i]]);
+      }
+      samples.emplace_back(std::move(points), std::move(values));
+      weights.push_back(1.0 / kSamples);
+      samples.back().Relate(start.lengths);
+    }
+  }
+
+  ProcessPrior best = start;
+  const auto cost_of = [&](ProcessPrior& prior) {
+    ProcessPrior from = start;
+    double sum = 0;
+    for (const Figure& figure : kFigures) {
+      sum += 0.5 * std::pow(std::log(figure.of(prior) / figure.of(from)) / kLogDeviation, 2);
+    }
+    for (size_t i = 0; i < samples.size(); ++i) sum += weights[i] * samples[i].Cost(prior);
+    Yield();
+    return sum;
+  };
+  double least = cost_of(best);
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    const double before = least;
+    for (const Figure& figure : kFigures) {
+      const ProcessPrior from = best;
+      for (const double step : kSteps) {
+        ProcessPrior trial = from;
+        figure.of(trial) *= step;
+        Normalise(trial, scales.slope);
+        if (figure.is_length) {
+          for (Sample& sample : samples) sample.Relate(trial.lengths);
+        }
+        const double cost = cost_of(trial);
+        if (cost >= least - kLeastGain) continue;
+        least = cost;
+        best = trial;
+      }
+      if (figure.is_length) {
+        for (Sample& sample : samples) sample.Relate(best.lengths);
+      }
+    }
+    if (least > before - 1e-3) break;
+  }
+  return best;
+}
+
+}  // namespace kernelcast::forecaster

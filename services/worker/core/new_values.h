@@ -1,0 +1,89 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CORE_NEW_VALUES_H_
+#define KERNELCAST_SERVICES_WORKER_CORE_NEW_VALUES_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace kernelcast::worker {
+
+// A kernel that remembers results is slower on values that it has not seen. Judges run rounds of
+// calls on known values and on new ones in turn, under the same conditions, and compare them here.
+// The rounds of an honest kernel come from one distribution, however noisy the machine is, so that
+// a rank test tells a slowdown from chance. All functions are pure.
+
+// The mean call of each side in one round: of all its calls together, so that it does not matter
+// which of them did the work.
+struct RoundTimes {
+  double candidate_ns = 0;
+  double reference_ns = 0;
+};
+
+// The rounds of one kind. Medians count, so that a candidate gains nothing by being fast or slow in
+// a few rounds on purpose.
+class Rounds {
+ public:
+  Rounds() = default;
+  // `lone_deviation`: standard deviation of the logarithm of a time, used if there is only one
+  // round.
+  explicit Rounds(double lone_deviation) : lone_deviation_(lone_deviation) {}
+
+  // `least` and `most` bound what a call took where the machine has held some up, and are the same
+  // where it has not.
+  void Add(const RoundTimes& least, const RoundTimes& most);
+  void Add(const RoundTimes& times) { Add(times, times); }
+  bool empty() const { return candidate_least_.empty(); }
+  size_t size() const { return candidate_least_.size(); }
+
+  // Medians over all rounds. There must be at least one round.
+  RoundTimes least() const;
+  RoundTimes most() const;
+
+  const std::vector<double>& candidate_least() const { return candidate_least_; }
+  const std::vector<double>& candidate_most() const { return candidate_most_; }
+  double lone_deviation() const { return lone_deviation_; }
+
+ private:
+  double lone_deviation_ = 0.05;
+  std::vector<double> candidate_least_;
+  std::vector<double> candidate_most_;
+  std::vector<double> reference_least_;
+  std::vector<double> reference_most_;
+};
+
+// How much slower the candidate is in the rounds `after` than `before`, beyond what the reference
+// is, as a logarithm. Where the machine has held up calls, in the candidate's favour.
+struct Slowdown {
+  double log_value = 0;
+  // The rank test rejects chance at 1%.
+  bool certain = false;
+};
+// Neither is empty.
+Slowdown SlowdownOf(const Rounds& before, const Rounds& after);
+
+// Returns whether the candidate is slower by more than `factor`. The error is at most 1 in 30,000
+// for a candidate that is slower by exactly `factor`. False with fewer than 11 rounds of each kind.
+bool SurelySlowerBy(double factor, const Rounds& before, const Rounds& after);
+
+// Slower by less than this is as quick, and no more rounds are needed to tell.
+inline constexpr double kAsQuickLog = 0.03;
+
+// By which factor timed calls are too short, given what slowdowns were found: 1 where none is
+// certain.
+double ChargeFor(std::span<const Slowdown> found);
+
+// Extra time of a call after a pause, relative to the timed calls. A pause also costs the
+// reference; the candidate is allowed twice that, and `slack_ns`. At least 0.
+double PauseShare(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
+                  double slack_ns);
+
+// Calls of one block: what each took relative to the median of all calls on its inputs.
+using RelativeTimes = std::vector<double>;
+// Whether some calls do the work of others: in most of the candidate's blocks, and in few of the
+// reference's, the mean is far above the median.
+bool DoOthersWork(std::span<const RelativeTimes> candidate,
+                  std::span<const RelativeTimes> reference);
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CORE_NEW_VALUES_H_

@@ -1,0 +1,312 @@
+#include "services/worker/cpu/new_values_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "services/worker/core/statistics.h"
+
+namespace kernelcast::worker {
+namespace {
+
+// Rounds go on while the candidate looks slower on new values, or after pauses. What is charged
+// takes this many, and what convicts all.
+constexpr int kChargedRounds = 8;
+constexpr int kMostRounds = 16;
+// The later rounds pause for longer, because the machine may be in a bad spell.
+constexpr int kQuickRounds = 6;
+constexpr int64_t kQuickPauseNs = 1'000'000;
+constexpr int64_t kLongPauseNs = 12'000'000;
+// A candidate whose process runs while it should sleep does so in each round.
+constexpr int kMostRestlessRounds = 3;
+constexpr int kTouches = 2;
+// A burst takes about this long where there are enough slots. All that it writes is verified, so
+// that more of it would cost more than it tells.
+constexpr double kBurstNs = 1'500'000;
+constexpr size_t kFewestSlots = 3;
+// Time that a pause may add to a call, in addition to the share of new_values.h.
+constexpr double kPauseSlackNs = 2'000;
+// Calls after a pause that take longer by this, and by what cold memory explains, are no accident.
+constexpr double kPauseFactor = 2;
+constexpr double kPauseLimitNs = 20'000;
+// Of the elements of an output: a right candidate may differ from the reference where both are
+// within the tolerance of the oracle, or where a tie is broken otherwise.
+constexpr double kUnsureShare = 0.01;
+
+Tolerance Doubled(Tolerance tolerance) {
+  tolerance.atol *= 2;
+  tolerance.rtol *= 2;
+  tolerance.normwise *= 2;
+  return tolerance;
+}
+
+// What another correct kernel writes for the inputs that the reference has just been called on.
+PreparedProblem::Set AsReference(const PreparedProblem& prepared, uint32_t index,
+                                 const PreparedProblem::Set& alike) {
+  PreparedProblem::Set set;
+  for (size_t output = 0; output < alike.expected.size(); ++output) {
+    const ExpectedTensor& kind = alike.expected[output];
+    const std::span<const std::byte> got =
+        prepared.Output(PreparedProblem::Owner::kReference, index, output);
+    if (!kind.is_float()) {
+      set.expected.emplace_back(kind.layout(), Doubled(kind.tolerance()), got);
+      continue;
+    }
+    const std::vector<double> values = Elements(kind.layout().dtype, got);
+    set.expected.emplace_back(kind.layout(), Doubled(kind.tolerance()),
+                              std::as_bytes(std::span(values)));
+  }
+  return set;
+}
+
+}  // namespace
+
+std::vector<size_t> NewValuesCheck::SecretOrder(size_t count) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t i = 0; i + 1 < count; ++i) {
+    std::swap(order[i], order[i + plan_random_.Below(count - i)]);
+  }
+  return order;
+}
+
+std::vector<size_t> NewValuesCheck::SecretSlots(const PreparedProblem::BenchShape& shape) {
+  std::vector<size_t> slots = SecretOrder(shape.slots.size());
+  const double calls = kBurstNs / std::max(1.0, static_cast<double>(shape.reference_ns));
+  slots.resize(std::min(slots.size(), std::max(kFewestSlots, static_cast<size_t>(calls))));
+  return slots;
+}
+
+bool NewValuesCheck::CallSlots(const PreparedProblem::BenchShape& shape,
+                               std::span<const size_t> slots, Side side, runner::Command command) {
+  const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    RunnerProcess::Result result;
+    if (!calls_.Call(side, command, shape.slots[slots[i]], /*linger=*/i + 1 < slots.size(),
+                     limit_ns, "timing", result)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool NewValuesCheck::Touch(const PreparedProblem::BenchShape& shape,
+                           std::span<const size_t> slots) {
+  for (int i = 0; i < kTouches; ++i) {
+    if (!CallSlots(shape, slots, Side::kReference, runner::kTouch)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void NewValuesCheck::Pause() {
+  const int64_t least_ns = rounds_ < kQuickRounds ? kQuickPauseNs : kLongPauseNs;
+  cancel_.SleepFor(least_ns + static_cast<int64_t>(plan_random_.Below(least_ns)));
+}
+
+void NewValuesCheck::Bursts::AddTo(Rounds& rounds) const {
+  rounds.Add({candidate.least_ns, reference.least_ns}, {candidate.most_ns, reference.most_ns});
+}
+
+bool NewValuesCheck::Round(const PreparedProblem::BenchShape& shape, const Plan& plan,
+                           Bursts& bursts) {
+  const std::vector<size_t>& slots = plan.slots;
+  // The candidate is called on the known values, as the round before may have made it forget them.
+  calls_.ForgetIdle();
+  if (!CallSlots(shape, slots, Side::kCandidate, runner::kRun) || !calls_.MarkIdle()) {
+    return false;
+  }
+  Pause();
+  calls_.MarkAtRest();
+  for (size_t i = 0; i < slots.size(); ++i) prepared_.Put(shape, slots[i], *plan.inputs[i]);
+  Pause();
+  if (!Touch(shape, slots) || !calls_.Wake(Side::kReference) ||
+      !calls_.RunMeteredBurst(shape, Side::kReference, slots, bursts.reference)) {
+    return false;
+  }
+  // Also where the plan has them: the time until the candidate's calls is the same in every round.
+  std::vector<Set> as_reference(shape.slots.size());
+  for (const size_t slot : slots) {
+    as_reference[slot] = AsReference(prepared_, shape.slots[slot], shape.current()[slot]);
+  }
+  const bool certain = plan.sets != nullptr;
+  const std::vector<Set>& expected = certain ? *plan.sets : as_reference;
+  std::span<const Set> stale;
+  if (plan.sets != &shape.current()) {
+    stale = shape.current();
+  }
+  calls_.Plant(shape, Side::kCandidate, slots, expected);
+  if (!Touch(shape, slots)) {
+    return false;
+  }
+  const bool rested = calls_.Rested();
+  if (!calls_.Wake(Side::kCandidate) ||
+      !calls_.RunMeteredBurst(shape, Side::kCandidate, slots, bursts.candidate) ||
+      !calls_.LookAtPlanted(shape, slots, expected, stale, certain)) {
+    return false;
+  }
+  for (const size_t slot : slots) {
+    if (!calls_.VerifySlot(shape, slot, expected[slot], stale.empty() ? nullptr : &stale[slot],
+                           certain ? 0 : kUnsureShare)) {
+      return false;
+    }
+  }
+  for (const size_t slot : slots) prepared_.Put(shape, slot, shape.current()[slot].inputs);
+  if (!rested) {
+    bursts = {};
+    return ++restless_rounds_ < kMostRestlessRounds || calls_.SettleRestless();
+  }
+  return true;
+}
+
+bool NewValuesCheck::KnownRound(const PreparedProblem::BenchShape& shape) {
+  Plan plan;
+  plan.slots = SecretSlots(shape);
+  plan.sets = &shape.current();
+  for (const size_t slot : plan.slots) plan.inputs.push_back(&shape.current()[slot].inputs);
+  Bursts bursts;
+  if (!Round(shape, plan, bursts)) {
+    return false;
+  }
+  if (bursts.counts()) {
+    bursts.AddTo(known_);
+  }
+  return true;
+}
+
+absl::Status NewValuesCheck::Draw(const PreparedProblem::BenchShape& shape, NewValues values,
+                                  std::span<const size_t> slots,
+                                  std::vector<std::vector<std::string>>& inputs) {
+  // The few values that altered inputs take can come from one drawing for all slots.
+  std::vector<std::string> unseen;
+  for (const size_t slot : slots) {
+    if (inputs.empty() || values == NewValues::kOther) {
+      KC_ASSIGN_OR_RETURN(unseen, prepared_.DrawUnseen(shape));
+    }
+    inputs.push_back(values == NewValues::kOther ? unseen : prepared_.Altered(shape, slot, unseen));
+  }
+  return absl::OkStatus();
+}
+
+bool NewValuesCheck::FreshRound(const PreparedProblem::BenchShape& shape, Kind& kind,
+                                TimedShape& result) {
+  Plan plan;
+  plan.slots = SecretSlots(shape);
+  std::vector<std::vector<std::string>> drawn;
+  if (rounds_ == 0) {
+    plan.sets = kind.values == NewValues::kAltered ? &shape.altered_current() : &shape.other();
+    for (const size_t slot : plan.slots) plan.inputs.push_back(&(*plan.sets)[slot].inputs);
+  } else {
+    if (absl::Status status = Draw(shape, kind.values, plan.slots, drawn); !status.ok()) {
+      return calls_.Fail(std::move(status));
+    }
+    for (const std::vector<std::string>& inputs : drawn) plan.inputs.push_back(&inputs);
+  }
+  Bursts bursts;
+  if (!Round(shape, plan, bursts)) {
+    return false;
+  }
+  if (!bursts.counts()) {
+    return true;
+  }
+  bursts.AddTo(kind.rounds);
+  if (kind.values == NewValues::kOther && !bursts.candidate.disturbed() &&
+      !bursts.reference.disturbed()) {
+    result.candidate_cold_ns.insert(result.candidate_cold_ns.end(),
+                                    bursts.candidate.calls_ns.begin(),
+                                    bursts.candidate.calls_ns.end());
+    result.reference_cold_ns.insert(result.reference_cold_ns.end(),
+                                    bursts.reference.calls_ns.begin(),
+                                    bursts.reference.calls_ns.end());
+  }
+  return true;
+}
+
+// A kernel could be slow after every pause, and quick in the timed calls because it remembers.
+bool NewValuesCheck::AfterPause(const PreparedProblem::BenchShape& shape,
+                                const TimingSession& session, double& share) {
+  const double candidate_ns = session.call_ns(Side::kCandidate);
+  const double reference_ns = session.call_ns(Side::kReference);
+  share = PauseShare(candidate_ns, reference_ns, known_, kPauseSlackNs);
+  const RoundTimes after{known_.least().candidate_ns, known_.most().reference_ns};
+  const double cold_ns =
+      1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
+  const double slower = std::max(1.0, after.reference_ns / reference_ns);
+  if (after.candidate_ns <= kPauseFactor * slower * candidate_ns + cold_ns + kPauseLimitNs) {
+    return true;
+  }
+  return calls_.Settle(
+      MakeExploit(Exploit::Kind::kCachedOutput,
+                  absl::StrCat("timed calls take ", std::llround(candidate_ns / 1000),
+                               " us, calls after the same inputs were written anew ",
+                               std::llround(after.candidate_ns / 1000),
+                               " us, more than cold memory explains")));
+}
+
+bool NewValuesCheck::Undecided(const Kind& kind, const TimingSession& session) const {
+  if (known_.empty() || kind.rounds.empty()) {
+    return true;
+  }
+  const double pause_share = PauseShare(session.call_ns(Side::kCandidate),
+                                        session.call_ns(Side::kReference), known_, kPauseSlackNs);
+  const Slowdown slowdown = SlowdownOf(known_, kind.rounds);
+  const bool as_quick = slowdown.log_value <= kAsQuickLog;
+  if (as_quick && pause_share <= kAsQuickLog) {
+    return false;
+  }
+  return rounds_ < kChargedRounds || (!as_quick && !slowdown.certain) ||
+         slowdown.log_value > std::log(kind.allowed_slowdown);
+}
+
+bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
+                         TimedShape& result, double& charge) {
+  std::array<Kind, 2> kinds = {Kind{NewValues::kAltered, options_.altered_slowdown},
+                               Kind{NewValues::kOther, options_.new_slowdown}};
+  for (rounds_ = 0; rounds_ < kMostRounds; ++rounds_) {
+    const std::array<bool, 2> wanted = {Undecided(kinds[0], session), Undecided(kinds[1], session)};
+    if (!wanted[0] && !wanted[1]) {
+      break;
+    }
+    // In any order, so that nothing that comes again and again hits one kind alone.
+    for (const size_t which : SecretOrder(kinds.size() + 1)) {
+      const bool going = which == kinds.size()
+                             ? KnownRound(shape)
+                             : !wanted[which] || FreshRound(shape, kinds[which], result);
+      if (!going) {
+        return false;
+      }
+    }
+  }
+  if (known_.empty() || kinds[0].rounds.empty() || kinds[1].rounds.empty()) {
+    return calls_.SettleRestless();
+  }
+  std::vector<Slowdown> found;
+  for (const Kind& kind : kinds) {
+    found.push_back(SlowdownOf(known_, kind.rounds));
+    if (!SurelySlowerBy(kind.allowed_slowdown, known_, kind.rounds)) {
+      continue;
+    }
+    return calls_.Settle(
+        MakeExploit(Exploit::Kind::kCachedOutput,
+                    absl::StrCat("calls on inputs seen before take ",
+                                 std::llround(known_.least().candidate_ns / 1000), " us, calls on ",
+                                 kind.values == NewValues::kAltered
+                                     ? "the same inputs with a few values replaced "
+                                     : "new ones ",
+                                 std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
+  }
+  double pause_share = 0;
+  if (!AfterPause(shape, session, pause_share)) {
+    return false;
+  }
+  charge = ChargeFor(found) * (1 + pause_share);
+  return true;
+}
+
+}  // namespace kernelcast::worker

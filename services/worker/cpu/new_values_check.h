@@ -1,0 +1,107 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_NEW_VALUES_CHECK_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_NEW_VALUES_CHECK_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/secret_random.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/new_values.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/core/verdict.h"
+#include "services/worker/cpu/prepared_problem.h"
+#include "services/worker/cpu/runner_calls.h"
+
+namespace kernelcast::worker {
+
+// Compares calls on values that the candidate knows with calls on values that it has never seen, at
+// the same addresses and under the same conditions. The slower of the two counts, because the
+// values of timed calls are repeated.
+//
+// A round is one burst of calls on some slots, in a secret order, charged as a whole, so that it
+// does not matter which call does the work of which. New values appear while the candidate's
+// process sleeps; a round in which the process may have run before its first call on them does not
+// count. The judge does the same work in rounds of every kind, so that only the values differ.
+// Everything is verified before anything else runs: by the oracle's outputs, or, for values drawn
+// on the spot, by the reference's.
+//
+// Not thread-safe.
+class NewValuesCheck {
+ public:
+  NewValuesCheck(PreparedProblem& prepared, RunnerCalls& calls, SecretRandom& plan_random,
+                 const CancelToken& cancel)
+      : prepared_(prepared),
+        calls_(calls),
+        plan_random_(plan_random),
+        cancel_(cancel),
+        options_(prepared.options()) {}
+
+  // Checks a shape that `session` has timed. `charge` becomes the factor by which its times are too
+  // short, and `result` gets the times of calls on new values. Returns as methods of RunnerCalls
+  // do.
+  bool Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
+           TimedShape& result, double& charge);
+
+ private:
+  using Set = PreparedProblem::Set;
+  using NewValues = PreparedProblem::NewValues;
+
+  // What one kind of new values has shown.
+  struct Kind {
+    NewValues values;
+    double allowed_slowdown;
+    Rounds rounds = {};
+  };
+  // The bursts of a round. A round that does not count has none.
+  struct Bursts {
+    RunnerCalls::Burst candidate;
+    RunnerCalls::Burst reference;
+    bool counts() const { return !candidate.calls_ns.empty(); }
+    void AddTo(Rounds& rounds) const;
+  };
+
+  bool KnownRound(const PreparedProblem::BenchShape& shape);
+  // On prepared values first, which the oracle knows; on values drawn on the spot afterwards.
+  bool FreshRound(const PreparedProblem::BenchShape& shape, Kind& kind, TimedShape& result);
+  // The slots of a round in the order of their calls, and their inputs during the round.
+  struct Plan {
+    std::vector<size_t> slots;
+    std::vector<const std::vector<std::string>*> inputs;  // of each of `slots`
+    // What the inputs call for, by slot of the shape; null where only the reference can tell.
+    const std::vector<Set>* sets = nullptr;
+  };
+  // Draws inputs of this kind for the slots.
+  absl::Status Draw(const PreparedProblem::BenchShape& shape, NewValues values,
+                    std::span<const size_t> slots, std::vector<std::vector<std::string>>& inputs);
+  bool Round(const PreparedProblem::BenchShape& shape, const Plan& plan, Bursts& bursts);
+  // Brings inputs into the core's caches, as they are in repeated calls: the reference's process,
+  // on the same core, reads them.
+  bool Touch(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots);
+  // Makes one call on each slot, untimed.
+  bool CallSlots(const PreparedProblem::BenchShape& shape, std::span<const size_t> slots, Side side,
+                 runner::Command command);
+  std::vector<size_t> SecretOrder(size_t count);
+  // The slots of a round, in the order of their calls.
+  std::vector<size_t> SecretSlots(const PreparedProblem::BenchShape& shape);
+  // Sleeps for a random time.
+  void Pause();
+  bool Undecided(const Kind& kind, const TimingSession& session) const;
+  bool AfterPause(const PreparedProblem::BenchShape& shape, const TimingSession& session,
+                  double& share);
+
+  PreparedProblem& prepared_;
+  RunnerCalls& calls_;
+  SecretRandom& plan_random_;
+  const CancelToken& cancel_;
+  const MeasureOptions& options_;
+
+  Rounds known_;
+  int rounds_ = 0;           // of each kind, those that do not count included
+  int restless_rounds_ = 0;  // of all kinds
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_NEW_VALUES_CHECK_H_

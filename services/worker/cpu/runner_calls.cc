@@ -1,0 +1,302 @@
+#include "services/worker/cpu/runner_calls.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "services/worker/core/statistics.h"
+
+namespace kernelcast::worker {
+namespace {
+
+using End = RunnerProcess::End;
+
+// Empty calls in a row.
+constexpr int kEmptyCalls = 9;
+// Where among the bursts the overhead lies: a time from which too much is taken away is worse than
+// one that is a little too long.
+constexpr double kOverheadQuantile = 0.25;
+constexpr int64_t kNopLimitNs = 5'000'000'000;
+constexpr int64_t kSharedCoreWaitNs = 100'000;
+// Processor time that a runner may use while it has nothing to do. A tick is 10 ms at most.
+constexpr int64_t kIdleRunNs = 100'000;
+constexpr int64_t kSleepLimitNs = 2'000'000'000;
+// Elements that may differ from a reference whose own error is not known.
+constexpr uint64_t kFewestWrong = 8;
+
+}  // namespace
+
+bool RunnerCalls::Settle(MeasureOutcome outcome) {
+  worker::NameCase(running_shape_, running_distribution_, outcome);
+  outcome_ = std::move(outcome);
+  return false;
+}
+
+bool RunnerCalls::Fail(absl::Status status) {
+  status_ = std::move(status);
+  return false;
+}
+
+bool RunnerCalls::Start(const LoadableObject& object) {
+  candidate_.reset();  // two candidates never share their output memory
+  auto started = prepared_.StartCandidate(object);
+  if (!started.ok()) {
+    return Fail(started.status());
+  }
+  candidate_ = *std::move(started);
+  const End end = candidate_->WaitReady(options_.load_limit_ns, cancel_);
+  if (end == End::kDone) {
+    return true;
+  }
+  if (end == End::kStopped) {
+    return Fail(cancel_.Check());
+  }
+  NameCase({}, "");
+  auto outcome = candidate_->Failure(end, "load", options_.load_limit_ns);
+  return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
+}
+
+bool RunnerCalls::Call(Side side, runner::Command command, uint32_t index, bool linger,
+                       int64_t limit_ns, const std::string& stage, RunnerProcess::Result& result) {
+  RunnerProcess& process = Process(side);
+  result = process.Call(command, index, linger, limit_ns, cancel_);
+  if (result.end == End::kDone) {
+    return true;
+  }
+  if (result.end == End::kStopped) {
+    return Fail(cancel_.Check());
+  }
+  auto outcome = process.Failure(result.end, stage, limit_ns);
+  if (side == Side::kReference) {
+    return Fail(
+        absl::UnavailableError("the reference's process ended while a candidate was timed"));
+  }
+  if (outcome.ok()) {
+    if (auto* const crash = std::get_if<Crash>(&*outcome)) crash->stage = stage;
+  }
+  return outcome.ok() ? Settle(*std::move(outcome)) : Fail(outcome.status());
+}
+
+bool RunnerCalls::Wake(Side side) {
+  RunnerProcess::Result result;
+  return Call(side, runner::kNop, 0, true, kNopLimitNs, "timing", result);
+}
+
+bool RunnerCalls::TimeEmptyCalls(Side side, bool linger, const std::string& stage) {
+  std::vector<double> times;
+  int64_t before_ns = 0;
+  for (int i = 0; i < kEmptyCalls; ++i) {
+    RunnerProcess::Result result;
+    if (!Call(side, runner::kNop, 0, linger || i + 1 < kEmptyCalls, kNopLimitNs, stage, result)) {
+      return false;
+    }
+    const int64_t end_ns = result.start_ns + result.ns;
+    if (i > 0) {
+      times.push_back(static_cast<double>(end_ns - before_ns));
+    }
+    before_ns = end_ns;
+  }
+  std::vector<double>& bursts = empty_ns_[Index(side)];
+  bursts.push_back(Median(times));
+  overhead_ns_[Index(side)] = Quantile(bursts, kOverheadQuantile);
+  return true;
+}
+
+double RunnerCalls::Overhead(Side side) const {
+  const double reference_ns = overhead_ns_[Index(Side::kReference)];
+  return side == Side::kReference ? reference_ns
+                                  : std::min(overhead_ns_[Index(side)], reference_ns);
+}
+
+RunnerCalls::Waited RunnerCalls::WaitedNow(Side side) {
+  const int64_t its_ns = Process(side).wait_meter().WaitedNs();
+  const int64_t own_ns = own_waits_.WaitedNs();
+  const int64_t its_wait_ns = its_ns - std::exchange(waited_ns_[Index(side)], its_ns);
+  const int64_t own_wait_ns = own_ns - std::exchange(own_waited_ns_, own_ns);
+  const Waited waited{std::max(its_wait_ns, own_wait_ns), its_wait_ns + own_wait_ns};
+  const int64_t usual_ns = prepared_.placement().alone() ? kSharedCoreWaitNs : 0;
+  return waited.most_ns > usual_ns ? waited : Waited();
+}
+
+bool RunnerCalls::EntrySucceeded(const RunnerProcess::Result& result) {
+  if (result.status == 0) {
+    return true;
+  }
+  WrongResult wrong;
+  wrong.cause = WrongResult::Cause::kEntryStatus;
+  wrong.entry_status = result.status;
+  return Settle(wrong);
+}
+
+void RunnerCalls::Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
+                        std::span<const Set> sets) {
+  sentinels_.resize(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const std::vector<ExpectedTensor>& expected = sets[slots[i]].expected;
+    sentinels_[i].resize(expected.size());
+    for (size_t output = 0; output < expected.size(); ++output) {
+      sentinels_[i][output].Plant(expected[output], options_.sentinels, sentinels_random_,
+                                  prepared_.Output(OwnerOf(side), shape.slots[slots[i]], output));
+    }
+  }
+}
+
+bool RunnerCalls::RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
+                           bool linger, Burst& burst) {
+  const int64_t limit_ns = prepared_.CallLimitNs(shape.reference_ns);
+  burst.calls_ns.clear();
+  WaitedNow(side);
+  int64_t before_ns = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    RunnerProcess::Result result;
+    if (!Call(side, runner::kRun, shape.slots[slots[i]], linger || i + 1 < slots.size(), limit_ns,
+              "timing", result)) {
+      return false;
+    }
+    const int64_t end_ns = result.start_ns + result.ns;
+    const int64_t from_ns = i == 0 ? result.start_ns : before_ns;
+    burst.calls_ns.push_back(std::max(1.0, static_cast<double>(end_ns - from_ns) - Overhead(side)));
+    before_ns = end_ns;
+    if (side == Side::kCandidate && !EntrySucceeded(result)) {
+      return false;
+    }
+  }
+  const Waited waited = WaitedNow(side);
+  burst.waited_ns = waited.most_ns;
+  burst.waited_sum_ns = waited.sum_ns;
+  return true;
+}
+
+bool RunnerCalls::RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
+                                  Burst& burst) {
+  burst = Burst();
+  double quickest_ns = 0;  // of the calls that nobody held up
+  std::vector<double> least_ns;
+  for (const size_t& slot : slots) {
+    Burst call;
+    if (!RunBurst(shape, side, {&slot, 1}, &slot != &slots.back(), call)) {
+      return false;
+    }
+    const double ns = call.calls_ns[0];
+    burst.calls_ns.push_back(ns);
+    burst.waited_ns += call.waited_ns;
+    burst.waited_sum_ns += call.waited_sum_ns;
+    burst.most_ns += std::max(1.0, ns - static_cast<double>(call.waited_ns));
+    least_ns.push_back(ns - static_cast<double>(call.waited_sum_ns));
+    if (!call.disturbed()) {
+      quickest_ns = quickest_ns == 0 ? ns : std::min(quickest_ns, ns);
+    }
+  }
+  for (const double ns : least_ns) burst.least_ns += std::max({1.0, quickest_ns, ns});
+  burst.least_ns = std::min(burst.least_ns, burst.most_ns) / static_cast<double>(slots.size());
+  burst.most_ns /= static_cast<double>(slots.size());
+  return true;
+}
+
+bool RunnerCalls::LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
+                                std::span<const Set> sets, std::span<const Set> stale,
+                                bool certain) {
+  const Problem& problem = prepared_.problem();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Set& set = sets[slots[i]];
+    for (size_t output = 0; output < set.expected.size(); ++output) {
+      const Sentinels& sentinels = sentinels_[i][output];
+      const Sentinels::Check look = sentinels.Look(
+          set.expected[output],
+          prepared_.Output(PreparedProblem::Owner::kCandidate, shape.slots[slots[i]], output));
+      if (look.untouched > 0) {
+        return Settle(MakeExploit(
+            Exploit::Kind::kSkippedWork,
+            absl::StrCat("in a timed call ", look.untouched, " of ", sentinels.planted(),
+                         " values planted in output ", problem.outputs[output].name,
+                         " were still there when the call returned")));
+      }
+      if (look.wrong > 0 && certain) {
+        // Wrong as a whole, or right by now.
+        return VerifySlot(shape, slots[i], set, stale.empty() ? nullptr : &stale[slots[i]]) &&
+               Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                                  absl::StrCat("output ", problem.outputs[output].name,
+                                               " was still being written after a timed call had "
+                                               "returned")));
+      }
+    }
+  }
+  return true;
+}
+
+bool RunnerCalls::VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
+                             double wrong_share) {
+  const Problem& problem = prepared_.problem();
+  const uint32_t index = shape.slots[slot];
+  if (!prepared_.GuardsHold(index)) {
+    return Settle(MakeExploit(Exploit::Kind::kWriteOutOfBounds,
+                              "wrote beyond the end or before the start of an output"));
+  }
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    const std::span<const std::byte> output =
+        prepared_.Output(PreparedProblem::Owner::kCandidate, index, i);
+    const ExpectedTensor& expected = set.expected[i];
+    const TensorVerdict verdict = CompareTensor(expected, output, std::nullopt);
+    const auto elements = static_cast<uint64_t>(expected.elements());
+    const bool few_wrong =
+        wrong_share > 0 &&
+        verdict.mismatches <=
+            std::max(kFewestWrong,
+                     static_cast<uint64_t>(wrong_share * static_cast<double>(elements)));
+    if (verdict.ok || few_wrong) {
+      continue;
+    }
+    if (stale != nullptr && CompareTensor(stale->expected[i], output, std::nullopt).ok) {
+      return Settle(
+          MakeExploit(Exploit::Kind::kCachedOutput,
+                      absl::StrCat("after the inputs had changed, output ", problem.outputs[i].name,
+                                   " was that of the inputs before")));
+    }
+    WrongResult wrong;
+    wrong.cause = WrongResult::Cause::kTimedOutput;
+    wrong.output = problem.outputs[i].name;
+    wrong.mismatches = verdict.mismatches;
+    wrong.elements = elements;
+    wrong.index = verdict.index;
+    wrong.got = verdict.got;
+    wrong.expected = verdict.expected;
+    RoundForReport(wrong.got, wrong.expected);
+    wrong.normwise_error = RoundForReport(verdict.normwise_error);
+    return Settle(wrong);
+  }
+  return true;
+}
+
+bool RunnerCalls::MarkIdle() {
+  if (ran_when_idle_ns_) {
+    return true;
+  }
+  if (!candidate_->AwaitSleep(kSleepLimitNs)) {
+    return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                              "its process did not rest when it had nothing to do"));
+  }
+  ran_when_idle_ns_ = candidate_->RanNs();
+  return true;
+}
+
+bool RunnerCalls::Rested() {
+  if (!ran_when_idle_ns_) {
+    return true;
+  }
+  const int64_t ran_ns = candidate_->RanNs() - *std::exchange(ran_when_idle_ns_, std::nullopt);
+  if (ran_ns <= kIdleRunNs) {
+    return true;
+  }
+  ran_unasked_ns_ = ran_ns;
+  return false;
+}
+
+bool RunnerCalls::WasIdle() { return Rested() || ++restless_times_ == 1 || SettleRestless(); }
+
+bool RunnerCalls::SettleRestless() {
+  return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,
+                            absl::StrCat("its process used ", ran_unasked_ns_ / 1000,
+                                         " us of processor time between calls")));
+}
+
+}  // namespace kernelcast::worker

@@ -1,0 +1,156 @@
+#ifndef KERNELCAST_SERVICES_WORKER_CPU_RUNNER_CALLS_H_
+#define KERNELCAST_SERVICES_WORKER_CPU_RUNNER_CALLS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/secret_random.h"
+#include "common/domain/measurement.h"
+#include "services/worker/core/cancel.h"
+#include "services/worker/core/timing_session.h"
+#include "services/worker/core/verdict.h"
+#include "services/worker/core/verification.h"
+#include "services/worker/cpu/placement.h"
+#include "services/worker/cpu/prepared_problem.h"
+#include "services/worker/cpu/runner_process.h"
+#include "services/worker/native/shared_object.h"
+
+namespace kernelcast::worker {
+
+// The calls that a judgement makes of the candidate's process and the reference's, and what it sees
+// at once from each: how the process ended, a status, planted values, work while it should rest.
+// Not thread-safe.
+//
+// Methods that return bool return true to go on; false when `outcome()` or `status()` says how it
+// ended.
+class RunnerCalls {
+ public:
+  using BenchShape = PreparedProblem::BenchShape;
+  using Set = PreparedProblem::Set;
+
+  RunnerCalls(PreparedProblem& prepared, const CancelToken& cancel)
+      : prepared_(prepared), cancel_(cancel), options_(prepared.options()) {}
+
+  bool Start(const LoadableObject& object);
+  void Stop() { candidate_.reset(); }
+
+  bool Call(Side side, runner::Command command, uint32_t index, bool linger, int64_t limit_ns,
+            const std::string& stage, RunnerProcess::Result& result);
+  // An empty call, after which the process waits awake.
+  bool Wake(Side side);
+
+  // Empty calls in a row, without pauses, like timed calls. Their time changes while a shape is
+  // timed, above all where the machine's cores are shared. Measured in each block, it belongs to
+  // the same period as the calls.
+  bool TimeEmptyCalls(Side side, bool linger, const std::string& stage);
+  void ForgetEmptyCalls(Side side) { empty_ns_[Index(side)].clear(); }
+  // What a call of it takes without the kernel. The candidate's process could be slow on purpose
+  // when it has nothing to run, so that it is never more than the reference's.
+  double Overhead(Side side) const;
+
+  // Calls without a pause between them: each counts from the end of the one before, so that what a
+  // kernel still does after its end lengthens the next. Verified by what was planted.
+  struct Burst {
+    std::vector<double> calls_ns;
+    // How long the process or this thread, whichever waited longer, had to wait for a core.
+    int64_t waited_ns = 0;
+    int64_t waited_sum_ns = 0;  // of both
+    bool disturbed() const { return waited_ns > 0; }
+    // The mean call without the waiting, where that was asked of each: both of the process and of
+    // this thread, as if they had waited one after the other; or at the same time.
+    double least_ns = 0;
+    double most_ns = 0;
+  };
+  // Plants wrong values in the outputs of these slots, which must be gone after the burst.
+  void Plant(const BenchShape& shape, Side side, std::span<const size_t> slots,
+             std::span<const Set> sets);
+  bool RunBurst(const BenchShape& shape, Side side, std::span<const size_t> slots, bool linger,
+                Burst& burst);
+  // Asks between the calls who had to wait, which takes a few microseconds.
+  bool RunMeteredBurst(const BenchShape& shape, Side side, std::span<const size_t> slots,
+                       Burst& burst);
+  // Of the candidate. `certain`: `sets` are the oracle's, and a planted value that became another
+  // wrong one also counts. `stale`: the former contents of all slots, or empty.
+  bool LookAtPlanted(const BenchShape& shape, std::span<const size_t> slots,
+                     std::span<const Set> sets, std::span<const Set> stale, bool certain);
+
+  // Compares all of a slot's outputs with what its inputs call for. `stale`: the slot's former
+  // contents; outputs that fit those were remembered. `wrong_share`: of the elements may differ.
+  bool VerifySlot(const BenchShape& shape, size_t slot, const Set& set, const Set* stale,
+                  double wrong_share = 0);
+
+  // Marks the start of a time in which the candidate's process must sleep.
+  bool MarkIdle();
+  // Marks again, once the process surely sleeps.
+  void MarkAtRest() { ran_when_idle_ns_ = candidate_->RanNs(); }
+  void ForgetIdle() { ran_when_idle_ns_.reset(); }
+  // Returns whether the candidate's process slept since the mark, and removes the mark. True
+  // without a mark. One false is no proof of work: where the host takes the core away while the
+  // process goes to sleep, the processor clock counts earlier work late.
+  bool Rested();
+  // Convicts at the second time that the candidate has not rested: one that works while the
+  // reference runs does so each time.
+  bool WasIdle();
+  // Ends with the finding that the candidate works between its calls.
+  bool SettleRestless();
+
+  // The case that runs or ran last; empty while none does.
+  void NameCase(AxisValues shape, std::string distribution) {
+    running_shape_ = std::move(shape);
+    running_distribution_ = std::move(distribution);
+  }
+  // Names the case that ran, where the outcome has a place for it and does not name one.
+  bool Settle(MeasureOutcome outcome);
+  bool Fail(absl::Status status);
+  const std::optional<MeasureOutcome>& outcome() const { return outcome_; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  static size_t Index(Side side) { return side == Side::kCandidate ? 0 : 1; }
+  static PreparedProblem::Owner OwnerOf(Side side) {
+    return side == Side::kCandidate ? PreparedProblem::Owner::kCandidate
+                                    : PreparedProblem::Owner::kReference;
+  }
+  RunnerProcess& Process(Side side) {
+    return side == Side::kCandidate ? *candidate_ : prepared_.reference();
+  }
+  // How long the side's process and this thread have waited for a core since the last question.
+  // Where the two share one they wait for each other at the ends of each call.
+  struct Waited {
+    int64_t most_ns = 0;  // of the two
+    int64_t sum_ns = 0;
+  };
+  Waited WaitedNow(Side side);
+  bool EntrySucceeded(const RunnerProcess::Result& result);
+
+  PreparedProblem& prepared_;
+  const CancelToken& cancel_;
+  const MeasureOptions& options_;
+  SecretRandom sentinels_random_{"sentinels"};
+
+  std::unique_ptr<RunnerProcess> candidate_;
+  std::vector<double> empty_ns_[2];  // bursts of empty calls: the median of each
+  double overhead_ns_[2] = {0, 0};
+  std::vector<std::vector<Sentinels>> sentinels_;  // by planted slot and output
+  const WaitMeter own_waits_ = WaitMeter::OfThisThread();
+  std::optional<int64_t> ran_when_idle_ns_;
+  int64_t ran_unasked_ns_ = 0;  // when it last did not rest
+  int restless_times_ = 0;
+  int64_t waited_ns_[2] = {0, 0};
+  int64_t own_waited_ns_ = 0;
+  AxisValues running_shape_;
+  std::string running_distribution_;
+  std::optional<MeasureOutcome> outcome_;
+  absl::Status status_;
+};
+
+}  // namespace kernelcast::worker
+
+#endif  // KERNELCAST_SERVICES_WORKER_CPU_RUNNER_CALLS_H_

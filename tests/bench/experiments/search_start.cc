@@ -1,0 +1,278 @@
+// Measures how close to the best of a recorded space a search gets with few measurements, on
+// operations that the forecaster has never seen.
+//
+//   bench_search_start [--target cuda] [--hold-out family] [--seeds 20] [--budget-shares 0.1 0.2]
+//                      [--output FILE]
+//
+// Runs the selecting parts (TemplateGenerator, Policy, ChooseNext) and the forecasting parts
+// (ProblemModel with a SharedModel of other families, ScaleCalibration) like the services, one
+// measurement at a time, but without the services: bench_search_quality runs those. Measurements
+// are looked up in the records. Each figure is compared with the same number of random points.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/domain/bins.h"
+#include "common/domain/selection.h"
+#include "services/forecaster/core/calibration.h"
+#include "services/forecaster/embedded/problem_model.h"
+#include "services/forecaster/embedded/random.h"
+#include "services/orchestrator/core/next_measurement.h"
+#include "services/orchestrator/core/policy.h"
+#include "services/orchestrator/core/template_generator.h"
+#include "tests/bench/experiments/held_out.h"
+
+namespace kernelcast::forecaster {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Goals for searches of device CUDA held out by family.
+struct Goal {
+  double share;
+  double mean;
+  double worst;
+};
+constexpr Goal kGoals[] = {{0.1, 0.98, 0.92}, {0.2, 0.999, 0.99}};
+
+kernelcast::Forecast ToForecast(const ProblemModel::Prediction& prediction,
+                                const ScaleCalibration& calibration, uint64_t labels) {
+  StudentT distribution = prediction.log2_speedup;
+  distribution.scale *= calibration.multiplier;
+  kernelcast::Forecast forecast;
+  forecast.bin_probabilities =
+      BinsFromStudentT(BinScheme::Default(), distribution.location, distribution.scale,
+                       distribution.degrees_of_freedom);
+  forecast.failure_probability = prediction.failure_probability;
+  forecast.predicted_bin = ArgmaxBin(forecast.bin_probabilities);
+  forecast.expected_log2_speedup = distribution.location;
+  forecast.stddev_log2_speedup = StandardDeviation(distribution);
+  forecast.labels_seen = labels;
+  return forecast;
+}
+
+// One search of one problem's space.
+class Search {
+ public:
+  Search(const MeasuredProblem& task, std::shared_ptr<const SharedModel> shared, uint64_t seed,
+         uint64_t budget)
+      : task_(task),
+        encoder_(task.context->EncoderFor(task.target)),
+        shared_(std::move(shared)),
+        seed_(seed),
+        budget_(budget),
+        problem_(std::make_shared<const Problem>(task.context->problem)),
+        generator_(problem_, task.target, seed),
+        policy_(*orchestrator::MakePolicy(orchestrator::kDefaultPolicy, {})) {}
+
+  // The best measured speedup; 0 if all failed.
+  double Run() {
+    Learn();
+    // The first pass, in proposal order, ends with all points known and the start measured.
+    std::vector<size_t> waiting;
+    for (const size_t row : Proposals()) {
+      orchestrator::PolicyInput input = Counts();
+      const kernelcast::Forecast forecast = Predict(row);
+      input.forecast = &forecast;
+      input.start = generator_.IsStart(task_.candidate_ids[row]);
+      input.audit_draw = 1;
+      if (policy_->Decide(input).kind == DecisionKind::kMeasure && measured_.size() < budget_) {
+        Measure(row);
+      } else {
+        waiting.push_back(row);
+      }
+    }
+    while (measured_.size() < budget_ && !waiting.empty()) {
+      std::vector<kernelcast::Forecast> forecasts;
+      for (const size_t row : waiting) forecasts.push_back(Predict(row));
+      std::vector<const kernelcast::Forecast*> measurable;
+      for (const kernelcast::Forecast& forecast : forecasts) {
+        orchestrator::PolicyInput input = Counts();
+        input.forecast = &forecast;
+        input.reconsidered = true;
+        input.audit_draw = 1;
+        const bool may = policy_->Decide(input).kind == DecisionKind::kMeasure;
+        measurable.push_back(may ? &forecast : nullptr);
+      }
+      const std::optional<size_t> next = orchestrator::ChooseNext(measurable, std::max(1.0, best_));
+      if (!next.has_value()) break;
+      Measure(waiting[*next]);
+      waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(*next));
+    }
+    return best_;
+  }
+
+  size_t measured() const { return measured_.size(); }
+
+ private:
+  // Rows in the order in which the generator proposes them.
+  std::vector<size_t> Proposals() {
+    std::map<std::string, size_t> row_of;
+    for (size_t i = 0; i < task_.rows.size(); ++i) row_of[task_.candidate_ids[i]] = i;
+    std::vector<size_t> order;
+    while (const std::optional<Candidate> next = generator_.Next()) {
+      generator_.Accept(next->candidate_id);
+      // A point that does not compile has no record and costs no measurement.
+      const auto row = row_of.find(next->candidate_id);
+      if (row != row_of.end()) order.push_back(row->second);
+    }
+    return order;
+  }
+
+  orchestrator::PolicyInput Counts() const {
+    orchestrator::PolicyInput input;
+    input.incumbent_speedup = std::max(1.0, best_);
+    input.measured = measured_.size();
+    input.max_measurements = budget_;
+    input.expected_decisions = task_.rows.size();
+    input.selects = true;
+    input.start_size = generator_.start_size();
+    return input;
+  }
+
+  kernelcast::Forecast Predict(size_t row) const {
+    return ToForecast(model_.Predict(encoder_, task_.rows[row].features), FitScale(records_),
+                      measured_.size());
+  }
+
+  void Measure(size_t row) {
+    const TrainingRow& truth = task_.rows[row];
+    if (truth.log2_speedup.has_value()) {
+      if (!measured_.empty()) {
+        records_.push_back(
+            {model_.Predict(encoder_, truth.features).log2_speedup, *truth.log2_speedup, 1});
+      }
+      best_ = std::max(best_, std::exp2(*truth.log2_speedup));
+    }
+    measured_.push_back(&truth);
+    Learn();
+  }
+
+  void Learn() {
+    ProblemModelOptions options;
+    options.seed = DeriveSeed(seed_, task_.name, measured_.size());
+    model_ = ProblemModel::Train(encoder_, measured_, shared_, options);
+  }
+
+  const MeasuredProblem& task_;
+  const TunableEncoder& encoder_;
+  const std::shared_ptr<const SharedModel> shared_;
+  const uint64_t seed_;
+  const uint64_t budget_;
+  const std::shared_ptr<const Problem> problem_;
+  orchestrator::TemplateGenerator generator_;
+  const std::unique_ptr<const orchestrator::Policy> policy_;
+  ProblemModel model_;
+  std::vector<const TrainingRow*> measured_;
+  std::vector<PrequentialRecord> records_;
+  double best_ = 0;
+};
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+absl::Status Run(const HeldOutOptions& options, const std::vector<double>& shares) {
+  KC_ASSIGN_OR_RETURN(const std::vector<MeasuredProblem> tasks, ReadMeasured(options));
+  HeldOutModels models(options, tasks);
+  Json all = {{"target", options.target},
+              {"hold_out", options.hold_out},
+              {"seeds", options.seeds},
+              {"problems", tasks.size()}};
+  Json rows = Json::array();
+  for (const double share : shares) {
+    std::printf(
+        "\n%.0f%% of the space measured, %d seeds: best found / best of the space\n\n"
+        "| problem | points | budget | measured | mean | worst seed | at random "
+        "|\n|---|---|---|---|---|---|\n",
+        100 * share, options.seeds);
+    std::vector<double> means, randoms;
+    Json problems = Json::object();
+    double worst_mean = 2;
+    std::string worst_name;
+    for (const MeasuredProblem& task : tasks) {
+      KC_ASSIGN_OR_RETURN(const std::shared_ptr<const SharedModel> shared, models.For(task));
+      std::vector<double> speedups;
+      for (const TrainingRow& row : task.rows) {
+        speedups.push_back(row.log2_speedup.has_value() ? std::exp2(*row.log2_speedup) : 0);
+      }
+      const double best = *std::max_element(speedups.begin(), speedups.end());
+      const auto budget = static_cast<uint64_t>(
+          std::max(1.0, std::floor(share * static_cast<double>(speedups.size()))));
+      std::vector<double> found;
+      double spent = 0;
+      for (int seed = 1; seed <= options.seeds; ++seed) {
+        Search search(task, shared, static_cast<uint64_t>(seed), budget);
+        found.push_back(search.Run() / best);
+        spent += static_cast<double>(search.measured()) / options.seeds;
+      }
+      const double random = LargestOfDraws(speedups, budget).expected / best;
+      const double mean = Mean(found);
+      const double least = *std::min_element(found.begin(), found.end());
+      std::printf("| %s | %zu | %llu | %.1f | %.3f | %.3f | %.3f |\n", task.name.c_str(),
+                  speedups.size(), static_cast<unsigned long long>(budget), spent, mean, least,
+                  random);
+      means.push_back(mean);
+      randoms.push_back(random);
+      if (mean < worst_mean) {
+        worst_mean = mean;
+        worst_name = task.name;
+      }
+      problems[task.name] = {{"points", speedups.size()}, {"budget", budget},
+                             {"measured", spent},         {"mean", mean},
+                             {"worst_seed", least},       {"random", random}};
+    }
+    const double random_worst = *std::min_element(randoms.begin(), randoms.end());
+    std::printf(
+        "| **all** | | | | %.4f | | %.3f |\n| **worst problem** | | | | %.3f (%s) | | %.3f |\n",
+        Mean(means), Mean(randoms), worst_mean, worst_name.c_str(), random_worst);
+    Json row = {{"share", share},
+                {"mean", Mean(means)},
+                {"worst_problem_mean", worst_mean},
+                {"worst_problem", worst_name},
+                {"random_mean", Mean(randoms)},
+                {"random_worst", random_worst},
+                {"problems", problems}};
+    for (const Goal& goal : kGoals) {
+      if (std::abs(goal.share - share) > 1e-9) continue;
+      std::printf("goal: mean %.3f, %s; worst problem %.3f, %s\n", goal.mean,
+                  Mean(means) >= goal.mean ? "reached" : "missed", goal.worst,
+                  worst_mean >= goal.worst ? "reached" : "missed");
+      row["goal_mean"] = goal.mean;
+      row["goal_worst"] = goal.worst;
+    }
+    std::fflush(stdout);
+    rows.push_back(std::move(row));
+  }
+  all["shares"] = rows;
+  WriteFigures(options, all.dump(1));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace kernelcast::forecaster
+
+int main(int argc, char** argv) {
+  CLI::App app("Prints how near the best a search comes with few measurements.");
+  kernelcast::forecaster::HeldOutOptions options;
+  options.seeds = 20;
+  std::vector<double> shares = {0.1, 0.2};
+  kernelcast::forecaster::AddHeldOutOptions(app, options, "Seeds of each search");
+  app.add_option("--budget-shares", shares, "Measured shares of the space");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = kernelcast::forecaster::Run(options, shares);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", std::string(status.ToString()).c_str());
+  return 1;
+}

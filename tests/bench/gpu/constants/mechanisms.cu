@@ -1,0 +1,243 @@
+// Kernels that each spend their time on one GPU mechanism. measure.py times them on a device; the
+// virtual GPU estimates them from their PTX. All kernels have the same arguments: `n` is the work
+// per thread, `s` what the kernel varies (a stride, a number of counters).
+
+#define KERNEL(name)                                                                           \
+  extern "C" __global__ void name(float* __restrict__ out, const float* __restrict__ in,       \
+                                  unsigned* __restrict__ counts, int n, int s)
+#define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
+
+KERNEL(nothing) {}
+
+// --- Atomics -------------------------------------------------------------------------------------
+// Every lane of every warp to s counters: lane l to counter (l % s) * n.
+KERNEL(atomic_lanes) {
+  unsigned* to = counts + (threadIdx.x % 32 % s) * n;
+  for (int k = 0; k < 8; ++k) atomicAdd(to, threadIdx.x + k);
+}
+KERNEL(atomic_lanes_float) {
+  float* to = out + (threadIdx.x % 32 % s) * n;
+  for (int k = 0; k < 8; ++k) atomicAdd(to, 1.0f + k);
+}
+// Uses the old value: s counters that neighbours share.
+KERNEL(atomic_returns) {
+  unsigned value = THREAD;
+  for (int k = 0; k < n; ++k) value = atomicAdd(counts + (value * 2654435761u >> 8) % s, 1u) + THREAD;
+  if (value == 12345u) out[0] = 1;
+}
+// Spread over s counters.
+KERNEL(atomic_spread) {
+  unsigned at = THREAD * 2654435761u;
+  for (int k = 0; k < n; ++k) {
+    at = at * 1664525u + 1013904223u;
+    atomicAdd(counts + (at >> 8) % s, 1u);
+  }
+}
+KERNEL(atomic_shared) {
+  __shared__ unsigned bins[1024];
+  for (int k = threadIdx.x; k < 1024; k += blockDim.x) bins[k] = 0;
+  __syncthreads();
+  unsigned at = THREAD * 2654435761u;
+  for (int k = 0; k < n; ++k) {
+    at = at * 1664525u + 1013904223u;
+    atomicAdd(bins + (at >> 8) % s, 1u);
+  }
+  __syncthreads();
+  out[THREAD] = bins[threadIdx.x];
+}
+KERNEL(atomic_shared_float) {
+  __shared__ float bins[1024];
+  for (int k = threadIdx.x; k < 1024; k += blockDim.x) bins[k] = 0;
+  __syncthreads();
+  unsigned at = THREAD * 2654435761u;
+  for (int k = 0; k < n; ++k) {
+    at = at * 1664525u + 1013904223u;
+    atomicAdd(bins + (at >> 8) % s, 1.0f);
+  }
+  __syncthreads();
+  out[THREAD] = bins[threadIdx.x];
+}
+
+// --- Local memory --------------------------------------------------------------------------------
+template <int kWords>
+__device__ void Spill(float* out, int n, int s) {
+  float kept[kWords];
+  for (int k = 0; k < kWords; ++k) kept[k] = k + threadIdx.x;
+  int at = threadIdx.x % kWords;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    sum += kept[at];
+    kept[at] = sum;
+    at = (at + s) % kWords;
+  }
+  out[THREAD] = sum + kept[at];
+}
+KERNEL(spill_16) { Spill<16>(out, n, s); }
+KERNEL(spill_64) { Spill<64>(out, n, s); }
+KERNEL(spill_256) { Spill<256>(out, n, s); }
+
+// --- Global memory -------------------------------------------------------------------------------
+// Each thread reads one float of every s; n floats in all.
+KERNEL(strided_read) {
+  const long long at = static_cast<long long>(THREAD) * s;
+  if (at < n) out[THREAD] = in[at] + 1;
+}
+KERNEL(strided_write) {
+  const long long at = static_cast<long long>(THREAD) * s;
+  if (at < n) out[at] = 1;
+}
+// A matrix with rows of s floats, read by columns.
+KERNEL(column_walk) {
+  float sum = 0;
+  for (int k = 0; k < n; ++k) sum += in[(static_cast<long long>(THREAD) * n + k) % (1 << 26)];
+  out[THREAD] = sum;
+}
+KERNEL(copy_loop) {
+  for (int k = THREAD; k < n; k += gridDim.x * blockDim.x) out[k] = in[k] * 2;
+}
+// All blocks repeatedly read the same s floats.
+KERNEL(persistent_shared) {
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    for (int at = threadIdx.x; at < s; at += blockDim.x) sum += in[at];
+  }
+  out[THREAD] = sum;
+}
+// Each block repeatedly reads its own s floats.
+KERNEL(persistent_own) {
+  const float* mine = in + static_cast<long long>(blockIdx.x) * s;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    for (int at = threadIdx.x; at < s; at += blockDim.x) sum += mine[at];
+  }
+  out[THREAD] = sum;
+}
+// Tiles of s floats: every block reads every tile, each in another order.
+KERNEL(persistent_tiles) {
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    const float4* tile = reinterpret_cast<const float4*>(in) +
+                         static_cast<long long>((blockIdx.x + k) % gridDim.x) * (s / 4);
+    for (int at = threadIdx.x; at < s / 4; at += blockDim.x) {
+      const float4 v = tile[at];
+      sum += v.x + v.y + v.z + v.w;
+    }
+  }
+  out[THREAD] = sum;
+}
+
+// --- Dependency chains ---------------------------------------------------------------------------
+#define CHAIN(name, step)                            \
+  KERNEL(name) {                                     \
+    float x = in[THREAD];                            \
+    const float y = in[THREAD + 1];                  \
+    for (int k = 0; k < n; ++k) x = step;            \
+    out[THREAD] = x;                                 \
+  }
+CHAIN(chain_fma, fmaf(x, y, 0.5f))
+CHAIN(chain_exp, __expf(x) - y)
+CHAIN(chain_expf, expf(-x) + y)
+CHAIN(chain_divide, y / (x + 2.0f))
+CHAIN(chain_root, sqrtf(x + y))
+CHAIN(chain_sine, sinf(x))
+CHAIN(chain_tanh, tanhf(x) + y)
+CHAIN(chain_log, logf(x + 2.0f))
+CHAIN(chain_power, powf(x, y))
+CHAIN(chain_shuffle, __shfl_xor_sync(0xffffffff, x, 1) + y)
+KERNEL(chain_double) {
+  double x = in[THREAD];
+  for (int k = 0; k < n; ++k) x = fma(x, 0.999, 0.5);
+  out[THREAD] = x;
+}
+KERNEL(chain_double_divide) {
+  double x = in[THREAD];
+  for (int k = 0; k < n; ++k) x = 1.0 / (x + 2.0);
+  out[THREAD] = x;
+}
+KERNEL(chain_integer_divide) {
+  int x = THREAD + 1000000000;
+  for (int k = 0; k < n; ++k) x = x / s + 1000000000;
+  out[THREAD] = x;
+}
+KERNEL(chain_integer) {
+  unsigned x = THREAD;
+  for (int k = 0; k < n; ++k) x = x * s + (x >> 3);
+  out[THREAD] = x;
+}
+// counts[k] = (k + 56) % 2^20, as measure.py fills it.
+KERNEL(chain_load) {
+  unsigned at = threadIdx.x / 32 * 8;
+  for (int k = 0; k < n; ++k) at = __ldcg(counts + at);
+  out[THREAD] = at;
+}
+KERNEL(chain_load_cached) {
+  unsigned at = 0;
+  for (int k = 0; k < n; ++k) at = counts[at] & (s - 1);
+  out[THREAD] = at;
+}
+KERNEL(chain_shared) {
+  __shared__ unsigned next[1024];
+  for (int k = threadIdx.x; k < 1024; k += blockDim.x) next[k] = (k + s) % 1024;
+  __syncthreads();
+  unsigned at = threadIdx.x;
+  for (int k = 0; k < n; ++k) at = next[at];
+  out[THREAD] = at;
+}
+KERNEL(chain_barrier) {
+  __shared__ float cell[1024];
+  cell[threadIdx.x] = in[THREAD];
+  for (int k = 0; k < n; ++k) {
+    __syncthreads();
+    const float other = cell[(threadIdx.x + 1) % blockDim.x];
+    __syncthreads();
+    cell[threadIdx.x] = other + 1;
+  }
+  out[THREAD] = cell[threadIdx.x];
+}
+// One thread of the block processes n elements, like a naive scan.
+KERNEL(chain_one_thread) {
+  if (threadIdx.x != 0) return;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    sum += in[blockIdx.x * n + k];
+    out[blockIdx.x * n + k] = sum;
+  }
+}
+
+// --- Shared memory -------------------------------------------------------------------------------
+// Neighbouring lanes are s words apart: gcd(s, 32) of them share a bank.
+KERNEL(bank_read) {
+  __shared__ float tile[32 * 33];
+  for (int k = threadIdx.x; k < 32 * 33; k += blockDim.x) tile[k] = k;
+  __syncthreads();
+  const float* from = tile + threadIdx.x % 32 * s;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    sum += *const_cast<volatile const float*>(from);
+    sum += *const_cast<volatile const float*>(from + (k & 1));
+  }
+  out[THREAD] = sum;
+}
+KERNEL(bank_write) {
+  __shared__ float tile[32 * 33];
+  volatile float* to = tile + threadIdx.x % 32 * s;
+  for (int k = 0; k < n; ++k) {
+    *to = k;
+    *to = k + 1;
+  }
+  __syncthreads();
+  out[THREAD] = tile[threadIdx.x];
+}
+KERNEL(transpose_naive) {
+  __shared__ float tile[32 * 33];
+  const int x = threadIdx.x % 32;
+  const int y = threadIdx.x / 32;
+  float sum = 0;
+  for (int k = 0; k < n; ++k) {
+    tile[y * s + x] = sum + k;
+    __syncthreads();
+    sum += tile[x * s + y];
+    __syncthreads();
+  }
+  out[THREAD] = sum;
+}

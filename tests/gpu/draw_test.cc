@@ -1,0 +1,148 @@
+// Values drawn by the judge's kernels on the device, compared with the same generator on the host.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/worker/artifacts/artifact_cache.h"
+#include "services/worker/artifacts/compile_cache.h"
+#include "services/worker/core/draw_plan.h"
+#include "services/worker/core/verification.h"
+#include "services/worker/cuda/api/cuda_api.h"
+#include "services/worker/cuda/api/cuda_toolkit.h"
+#include "services/worker/cuda/compiler/cuda_compiler.h"
+#include "services/worker/cuda/judge/device.h"
+#include "services/worker/cuda/judge/judge_kernels.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kCount = 100'003;
+constexpr uint64_t kSeed = 0xfedcba9876543210u;
+
+class Drawing {
+ public:
+  Drawing() : folder_("gpu-draw") {
+    device_ = CudaDevice::Open(*LoadCudaApi().value()).value();
+    cache_ = std::make_unique<CompileCache>(
+        ArtifactCache::Open(folder_.path().string(), int64_t{1} << 30).value());
+    CudaCompilerOptions options;
+    options.process.program = testing::ProgramFolder() + "/kernelcast-cuda-compiler";
+    options.process.toolkit = FindCudaToolkit(CudaHomes("", testing::ProgramFolder())).value();
+    options.process.uid = 65534;
+    options.max_processes = 1;
+    const auto compiler = CudaCompiler::Make(std::move(options), *cache_).value();
+    const DeviceFacts facts = DescribeDevice(*LoadCudaApi().value()).value();
+    const std::string architecture =
+        compiler->toolchain()
+            .ArchitectureOf(facts.compute_capability_major, facts.compute_capability_minor)
+            .value();
+    std::vector<std::string> cubins;
+    for (const JudgeModule& module : JudgeModules()) {
+      const auto compiled =
+          compiler->Compile(module.source, {}, {}, architecture, CancelToken()).value();
+      if (const auto* error = std::get_if<CompileError>(&compiled.result)) FAIL(error->log);
+      cubins.push_back(std::get<CompileSuccess>(compiled.result).artifact.content);
+    }
+    kernels_ = JudgeKernels::Load(*device_, cubins).value();
+  }
+
+  std::vector<std::byte> OnDevice(DataType dtype, const DrawPlan& plan) {
+    std::vector<std::byte> values(static_cast<size_t>(kCount * SizeBytes(dtype)));
+    const DeviceBuffer buffer = DeviceBuffer::Allocate(*device_, values.size()).value();
+    REQUIRE(kernels_->Draw(dtype, plan, kSeed, buffer.address(), kCount).ok());
+    Read(buffer, values);
+    return values;
+  }
+  std::vector<std::byte> AlteredOnDevice(DataType dtype, const std::vector<std::byte>& base,
+                                         const std::vector<std::byte>& other) {
+    const DeviceBuffer to = DeviceBuffer::Copy(*device_, base).value();
+    const DeviceBuffer from = DeviceBuffer::Copy(*device_, other).value();
+    REQUIRE(kernels_->Alter(dtype, kSeed, from.address(), to.address(), kCount).ok());
+    std::vector<std::byte> values(base.size());
+    Read(to, values);
+    return values;
+  }
+
+ private:
+  void Read(const DeviceBuffer& buffer, std::vector<std::byte>& values) {
+    REQUIRE(device_->api().MemcpyDtoHAsync(values.data(), buffer.address(), values.size(),
+                                           device_->stream()) == CUDA_SUCCESS);
+    REQUIRE(device_->Synchronize().ok());
+  }
+
+  testing::TemporaryFolder folder_;
+  std::unique_ptr<CudaDevice> device_;
+  std::unique_ptr<CompileCache> cache_;
+  std::unique_ptr<JudgeKernels> kernels_;
+};
+
+DrawPlan Plan(DrawKind kind, DrawChange change) {
+  DrawPlan plan;
+  plan.kind = kind;
+  plan.change = change;
+  plan.a = kind == kDrawPowerLaw ? 1 : -1.5;
+  plan.b = kind == kDrawPowerLaw ? 100 : 2.25;
+  plan.exponent = 1.5;
+  plan.low = -3;
+  plan.range = 1000;
+  plan.row = 37;
+  return plan;
+}
+
+TEST_CASE("The device draws the same values as the host for every type, distribution and change") {
+  KERNELCAST_NEEDS_GPU();
+  Drawing drawing;
+  for (const DataType dtype :
+       {DataType::kFloat64, DataType::kFloat32, DataType::kFloat16, DataType::kBfloat16,
+        DataType::kFloat8E4m3, DataType::kFloat8E5m2, DataType::kInt64, DataType::kInt32,
+        DataType::kInt8, DataType::kUint8}) {
+    for (const DrawKind kind :
+         {kDrawNormal, kDrawUniform, kDrawIntegers, kDrawConstant, kDrawLogNormal, kDrawPowerLaw}) {
+      for (const DrawChange change :
+           {kDrawPlain, kDrawLarge, kDrawZeros, kDrawExtreme, kDrawEqualRows}) {
+        const DrawPlan plan = Plan(kind, change);
+        const std::vector<std::byte> device = drawing.OnDevice(dtype, plan);
+        std::vector<std::byte> host(device.size());
+        DrawByCounter(dtype, plan, kSeed, host);
+        // Rounding of a logarithm may change the last bit of a value or the nearest integer.
+        int64_t differ = 0;
+        int64_t far = 0;
+        for (int64_t i = 0; i < kCount; ++i) {
+          const double a = ElementAt(dtype, device, i);
+          const double b = ElementAt(dtype, host, i);
+          if (a == b) continue;
+          ++differ;
+          const double near = IsFloat(dtype) ? 0.3 * std::abs(b) + 0.004 : 1;
+          far += std::abs(a - b) <= near ? 0 : 1;
+        }
+        INFO(Name(dtype) << ", kind " << kind << ", change " << change << ": " << differ
+                         << " differ");
+        CHECK(far == 0);
+        CHECK(differ <= (dtype == DataType::kFloat64 ? kCount : kCount / 100));
+      }
+    }
+  }
+}
+
+TEST_CASE("The device replaces the same values as the host") {
+  KERNELCAST_NEEDS_GPU();
+  Drawing drawing;
+  for (const DataType dtype :
+       {DataType::kFloat64, DataType::kFloat32, DataType::kFloat16, DataType::kUint8}) {
+    const std::vector<std::byte> base = drawing.OnDevice(dtype, Plan(kDrawUniform, kDrawPlain));
+    const std::vector<std::byte> other = drawing.OnDevice(dtype, Plan(kDrawNormal, kDrawPlain));
+    std::vector<std::byte> host = base;
+    AlterByCounter(static_cast<size_t>(SizeBytes(dtype)), kSeed, other, host);
+    CHECK(drawing.AlteredOnDevice(dtype, base, other) == host);
+    CHECK(host != base);
+  }
+}
+
+}  // namespace
+}  // namespace kernelcast::worker

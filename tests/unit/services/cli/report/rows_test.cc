@@ -1,0 +1,81 @@
+#include "services/cli/report/rows.h"
+
+#include <catch2/catch.hpp>
+
+#include "services/cli/report/analysis.h"
+#include "tests/unit/services/cli/report/sample_report.h"
+
+namespace kernelcast::cli {
+namespace {
+
+ReportCandidate Final(const std::string& id, double speedup) {
+  ReportCandidate candidate = MeasuredCandidate(id, speedup, DecisionReason::kRequested);
+  candidate.measurement->level = MeasureLevel::kFinal;
+  return candidate;
+}
+
+std::vector<size_t> Standing(const ReportInput& input) {
+  std::vector<size_t> standing;
+  for (const ReportRow& row : Analyze(input).rows) standing.push_back(row.standing);
+  return standing;
+}
+
+TEST_CASE("Rows are ordered best first, then noise, failures, forecasts and rejections") {
+  ReportCandidate failed = MeasuredCandidate("k_f", 1);
+  failed.measurement->outcome = Timeout{};
+  ReportCandidate rejected = PrunedCandidate("k_r");
+  rejected.rejection = "over the budget";
+  ReportCandidate hopeful = PrunedCandidate("k_h");
+  hopeful.forecast->expected_log2_speedup = 3;
+  ReportInput input;
+  input.candidates = {rejected, PrunedCandidate("k_p"),      hopeful,
+                      failed,   MeasuredCandidate("k_1", 1), MeasuredCandidate("k_2", 2)};
+  CHECK(Standing(input) == std::vector<size_t>{5, 4, 3, 2, 1, 0});
+}
+
+TEST_CASE("A candidate has one row for all its decisions") {
+  ReportInput input;
+  ReportCandidate duplicate = MeasuredCandidate("k_1", 2);
+  duplicate.reused = true;
+  input.candidates = {PrunedCandidate("k_1"), MeasuredCandidate("k_1", 2), duplicate,
+                      Final("k_1", 1.9)};
+  const ReportAnalysis analysis = Analyze(input);
+  REQUIRE(analysis.rows.size() == 1);
+  const ReportRow& row = analysis.rows[0];
+  CHECK(row.standing == 1);
+  CHECK(row.others == std::vector<size_t>{0, 2});
+  CHECK(row.confirmations == std::vector<size_t>{3});
+  CHECK(row.screening->value == Approx(2));
+  CHECK(row.final->value == Approx(1.9));
+}
+
+TEST_CASE("A final value takes precedence over any screening value") {
+  ReportInput input;
+  input.candidates = {MeasuredCandidate("k_1", 12.9), MeasuredCandidate("k_2", 11),
+                      MeasuredCandidate("k_3", 12), Final("k_1", 10.6), Final("k_2", 10.9)};
+  const ReportAnalysis analysis = Analyze(input);
+  CHECK(Standing(input) == std::vector<size_t>{1, 0, 2});
+  CHECK(analysis.shown_best->candidate.candidate_id == "k_2");
+  CHECK(analysis.best_speedup.value == Approx(10.9));
+  REQUIRE(analysis.best_screening.has_value());
+  CHECK(analysis.best_screening->value == Approx(11));
+}
+
+TEST_CASE("The first row is the candidate that the search names, with the finalists' values") {
+  ReportInput input;
+  input.candidates = {MeasuredCandidate("k_1", 12.9), MeasuredCandidate("k_2", 11)};
+  ReportSearch& search = input.search.emplace();
+  search.confirmed = ReportBest{input.candidates[1].candidate, *Final("k_2", 10.7).measurement, ""};
+  search.finalists = {{"k_2", {10.8, 10.7, 10.9, 0.95}, 3, {11, 10.9, 11.1, 0.95}},
+                      {"k_1", {10.81, 10.6, 11, 0.95}, 2, {12.9, 12.8, 13, 0.95}, true}};
+  const ReportAnalysis analysis = Analyze(input);
+  CHECK(Standing(input) == std::vector<size_t>{1, 0});
+  CHECK(analysis.best_speedup.value == Approx(10.8));
+  CHECK(analysis.rows[1].final->value == Approx(10.81));
+  // A candidate that failed its final measurement has no final value.
+  search.finalists[1].failed = true;
+  CHECK_FALSE(Analyze(input).rows[1].final.has_value());
+}
+
+}  // namespace
+}  // namespace kernelcast::cli
