@@ -21,6 +21,9 @@ constexpr int64_t kSharedCoreWaitNs = 100'000;
 // Processor time that a runner may use while it has nothing to do. A tick is 10 ms at most.
 constexpr int64_t kIdleRunNs = 100'000;
 constexpr int64_t kSleepLimitNs = 2'000'000'000;
+// Idle times in which its processor time may grow, by number and as a share: whichever is more.
+constexpr int kRestlessTimes = 2;
+constexpr double kRestlessShare = 0.1;
 // Elements that may differ from a reference whose own error is not known.
 constexpr uint64_t kFewestWrong = 8;
 
@@ -276,6 +279,7 @@ bool RunnerCalls::MarkIdle() {
                               "its process did not rest when it had nothing to do"));
   }
   ran_when_idle_ns_ = candidate_->RanNs();
+  ++idle_times_;
   return true;
 }
 
@@ -291,7 +295,14 @@ bool RunnerCalls::Rested() {
   return false;
 }
 
-bool RunnerCalls::WasIdle() { return Rested() || ++restless_times_ == 1 || SettleRestless(); }
+bool RunnerCalls::WasIdle() {
+  if (Rested()) {
+    return true;
+  }
+  ++restless_times_;
+  return restless_times_ <= kRestlessTimes || restless_times_ <= kRestlessShare * idle_times_ ||
+         SettleRestless();
+}
 
 bool RunnerCalls::SettleRestless() {
   return Settle(MakeExploit(Exploit::Kind::kBackgroundWork,

@@ -92,11 +92,11 @@ class RunnerCalls {
   void MarkAtRest() { ran_when_idle_ns_ = candidate_->RanNs(); }
   void ForgetIdle() { ran_when_idle_ns_.reset(); }
   // Returns whether the candidate's process slept since the mark, and removes the mark. True
-  // without a mark. One false is no proof of work: where the host takes the core away while the
-  // process goes to sleep, the processor clock counts earlier work late.
+  // without a mark. A few false are no proof of work: where the host takes the core away while the
+  // process goes to sleep, the processor clock counts that time, and earlier work, late.
   bool Rested();
-  // Convicts at the second time that the candidate has not rested: one that works while the
-  // reference runs does so each time.
+  // Convicts when the candidate has not rested three times and in more than a tenth of the times: a
+  // candidate that works while the reference runs does so each time.
   bool WasIdle();
   // Ends with the finding that the candidate works between its calls.
   bool SettleRestless();
@@ -142,7 +142,8 @@ class RunnerCalls {
   const WaitMeter own_waits_ = WaitMeter::OfThisThread();
   std::optional<int64_t> ran_when_idle_ns_;
   int64_t ran_unasked_ns_ = 0;  // when it last did not rest
-  int restless_times_ = 0;
+  int idle_times_ = 0;          // that were marked
+  int restless_times_ = 0;      // of those that WasIdle asked for
   int64_t waited_ns_[2] = {0, 0};
   int64_t own_waited_ns_ = 0;
   AxisValues running_shape_;

@@ -28,7 +28,8 @@ constexpr int64_t kHousekeepingNs = 1'000'000;
 constexpr int64_t kSpinNs = 30'000'000;
 constexpr int64_t kSleepNs = 1'000'000;
 constexpr int64_t kKeptOutputBytes = 4096;
-constexpr int64_t kFallAsleepNs = 30'000;
+// From saying so to being so: an interrupt may come between.
+constexpr int64_t kFallAsleepNs = 100'000;
 
 int64_t NowNs() {
   timespec now;
@@ -276,21 +277,23 @@ int64_t RunnerProcess::RanNs() const {
 
 bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
   const int64_t start_ns = NowNs();
-  while (block().runner_sleeps.load() == 0) {
+  for (;;) {
+    const int64_t ran_ns = RanNs();
+    for (const int64_t end_ns = NowNs() + kFallAsleepNs; NowNs() < end_ns;) {
+      _mm_pause();
+    }
+    if (block().runner_sleeps.load() != 0 && RanNs() == ran_ns) {
+      return true;
+    }
     const int64_t waited_ns = NowNs() - start_ns;
     if (waited_ns > limit_ns) {
       return false;
     }
-    if (waited_ns > kFallAsleepNs) {
+    if (waited_ns > 2 * kFallAsleepNs) {
       const timespec pause{0, 100'000};
       nanosleep(&pause, nullptr);
     }
   }
-  // From saying so to being so.
-  for (const int64_t end_ns = NowNs() + kFallAsleepNs; NowNs() < end_ns;) {
-    _mm_pause();
-  }
-  return true;
 }
 
 std::vector<std::string> RunnerProcess::missing_protections() const {

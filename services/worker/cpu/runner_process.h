@@ -72,7 +72,7 @@ class RunnerProcess {
   // Processor time that it has used: exact while it sleeps, else up to a tick of the system behind.
   int64_t RanNs() const;
   // Waits until it says that it waits for a command asleep, as it does a moment after a call
-  // without `linger`. False: it has not within the limit.
+  // without `linger`, and its processor time stands still. False: it has not within the limit.
   bool AwaitSleep(int64_t limit_ns) const;
   std::vector<std::string> missing_protections() const;
 

@@ -347,6 +347,28 @@ TEST_CASE("Working between calls is an exploit") {
   CheckNextIsUnharmed();
 }
 
+TEST_CASE("A process that its host holds up as it goes to sleep twice is no exploit") {
+  using Block = worker::runner::ControlBlock;
+  const auto measure = [](const char* late_calls) {
+    return MeasureUntilStable(Shared().Load(
+        "late.cc", {{"LATE_CALLS", late_calls},
+                    {"MARK", absl::StrCat(worker::runner::kMagic)},
+                    {"DONE_WORD", absl::StrCat(offsetof(Block, done_sequence) / 4)},
+                    {"SLEEPS_WORD", absl::StrCat(offsetof(Block, runner_sleeps) / 4)},
+                    {"SEQUENCE_WORD", absl::StrCat(offsetof(Block, command_sequence) / 4)},
+                    {"LINGER_WORD", absl::StrCat(offsetof(Block, linger) / 4)}}));
+  };
+  // The judge looks after every second call without a next one.
+  const Measurement twice = measure("4");
+  INFO(MeasurementFeedback(twice));
+  CHECK(std::holds_alternative<MeasuredOk>(twice.outcome));
+  const Measurement always = measure("1000000");
+  INFO(MeasurementFeedback(always));
+  const auto* exploit = std::get_if<Exploit>(&always.outcome);
+  REQUIRE(exploit != nullptr);
+  CHECK(exploit->kind == Exploit::Kind::kBackgroundWork);
+}
+
 TEST_CASE("Constructors run in the sandbox") {
   const auto exited = MeasureAs<Crash>("constructor.cc", {{"HOW", "1"}});
   CHECK(exited.cause == Crash::Cause::kExit);
