@@ -24,6 +24,18 @@ COUNTS = 1 << 24
 # kernel, blocks, threads per block, n, s
 RUNS = (
     [("nothing", blocks, 128, 0, 0) for blocks in (1, 132, 13200, 132000)]
+    + [("nothing", 65536, threads, 0, 0) for threads in (32, 64, 256, 512, 1024)]
+    + [("nothing", 13200, threads, 0, 0) for threads in (32, 512, 1024)]
+    + [("copy_once", n // threads, threads, n, 0) for n in (1 << 20, 1 << 24, 1 << 26)
+       for threads in (64, 128, 256, 512, 1024)]
+    + [("copy_once_4", n // 4 // threads, threads, n, 0) for n in (1 << 22, 1 << 26)
+       for threads in (64, 128, 256, 512, 1024)]
+    + [("copy_rows", (1 << 26) // s, threads, 1 << 26, s) for s in (256, 1024)
+       for threads in (32, 64, 128, 256, 512)]
+    + [("block_chain", blocks, threads, 0, 0)
+       for blocks, threads in ((528, 128), (4096, 128), (1024, 1024))]
+    + [("look_back", blocks, threads, 0, 0)
+       for blocks, threads in ((528, 128), (4096, 128), (32768, 128), (1024, 1024))]
     + [("atomic_lanes", 264, 256, 1, s) for s in (1, 2, 8, 32)]
     + [("atomic_lanes", 264, 256, 32, s) for s in (2, 8, 32)]
     + [("atomic_lanes_float", 264, 256, 1, s) for s in (1, 32)]
@@ -165,6 +177,8 @@ def main():
         for run in range(options.runs + 2):
             if run == 0:
                 device.call("cuMemcpyHtoD_v2", counts, chain, ctypes.c_size_t(4 << 20))
+            if kernel in ("block_chain", "look_back"):
+                device.call("cuMemsetD32_v2", counts, 0, ctypes.c_size_t(1 << 20))
             device.call("cuMemsetD32_v2", flush, run, ctypes.c_size_t(FLOATS))
             device.call("cuEventRecord", start, None)
             device.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, arguments,

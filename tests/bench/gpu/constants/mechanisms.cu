@@ -2,12 +2,26 @@
 // virtual GPU estimates them from their PTX. All kernels have the same arguments: `n` is the work
 // per thread, `s` what the kernel varies (a stride, a number of counters).
 
-#define KERNEL(name)                                                                           \
-  extern "C" __global__ void name(float* __restrict__ out, const float* __restrict__ in,       \
+#define KERNEL(name)                                                                     \
+  extern "C" __global__ void name(float* __restrict__ out, const float* __restrict__ in, \
                                   unsigned* __restrict__ counts, int n, int s)
 #define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
 
 KERNEL(nothing) {}
+// Blocks that do little: each thread copies one element.
+KERNEL(copy_once) {
+  if (THREAD < n) out[THREAD] = in[THREAD];
+}
+KERNEL(copy_once_4) {
+  if (THREAD < n / 4)
+    reinterpret_cast<float4*>(out)[THREAD] = reinterpret_cast<const float4*>(in)[THREAD];
+}
+// Each block copies a row of s floats, from anywhere.
+KERNEL(copy_rows) {
+  const long long from = static_cast<long long>(blockIdx.x * 2654435761u % (n / s)) * s;
+  const long long to = static_cast<long long>(blockIdx.x) * s;
+  for (int k = threadIdx.x; k < s; k += blockDim.x) out[to + k] = in[from + k];
+}
 
 // --- Atomics -------------------------------------------------------------------------------------
 // Every lane of every warp to s counters: lane l to counter (l % s) * n.
@@ -22,7 +36,8 @@ KERNEL(atomic_lanes_float) {
 // Uses the old value: s counters that neighbours share.
 KERNEL(atomic_returns) {
   unsigned value = THREAD;
-  for (int k = 0; k < n; ++k) value = atomicAdd(counts + (value * 2654435761u >> 8) % s, 1u) + THREAD;
+  for (int k = 0; k < n; ++k)
+    value = atomicAdd(counts + (value * 2654435761u >> 8) % s, 1u) + THREAD;
   if (value == 12345u) out[0] = 1;
 }
 // Spread over s counters.
@@ -127,12 +142,12 @@ KERNEL(persistent_tiles) {
 }
 
 // --- Dependency chains ---------------------------------------------------------------------------
-#define CHAIN(name, step)                            \
-  KERNEL(name) {                                     \
-    float x = in[THREAD];                            \
-    const float y = in[THREAD + 1];                  \
-    for (int k = 0; k < n; ++k) x = step;            \
-    out[THREAD] = x;                                 \
+#define CHAIN(name, step)                 \
+  KERNEL(name) {                          \
+    float x = in[THREAD];                 \
+    const float y = in[THREAD + 1];       \
+    for (int k = 0; k < n; ++k) x = step; \
+    out[THREAD] = x;                      \
   }
 CHAIN(chain_fma, fmaf(x, y, 0.5f))
 CHAIN(chain_exp, __expf(x) - y)
@@ -202,6 +217,40 @@ KERNEL(chain_one_thread) {
     sum += in[blockIdx.x * n + k];
     out[blockIdx.x * n + k] = sum;
   }
+}
+
+// --- Waiting for other blocks
+// --------------------------------------------------------------------- counts are 0 at the start.
+// Each block waits for the one before it.
+KERNEL(block_chain) {
+  if (threadIdx.x == 0) {
+    const volatile unsigned* before = counts + blockIdx.x - 1;
+    if (blockIdx.x > 0) {
+      while (*before == 0) {
+      }
+    }
+    __threadfence();
+    *const_cast<volatile unsigned*>(counts + blockIdx.x) = 1;
+  }
+  __syncthreads();
+  out[THREAD] = in[THREAD];
+}
+// Each block publishes its part, and walks back over parts until it finds a result.
+KERNEL(look_back) {
+  if (threadIdx.x == 0) {
+    volatile unsigned* const flags = counts;
+    flags[blockIdx.x] = blockIdx.x == 0 ? 2 : 1;
+    __threadfence();
+    for (int at = static_cast<int>(blockIdx.x) - 1; at >= 0;) {
+      const unsigned flag = flags[at];
+      if (flag == 2) break;
+      if (flag == 1) --at;
+    }
+    __threadfence();
+    flags[blockIdx.x] = 2;
+  }
+  __syncthreads();
+  out[THREAD] = in[THREAD];
 }
 
 // --- Shared memory -------------------------------------------------------------------------------
