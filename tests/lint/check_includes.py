@@ -71,9 +71,7 @@ EXTERNAL = [
     ("OpenSSL", r"openssl/", ["common/base/*.cc", "common/rpc/*.cc", "services/cli/report/*.cc"]),
     ("JSON", r"nlohmann/", ["common/*", "services/*"]),
     ("Abseil", r"absl/", ["common/*", "services/*"]),
-    ("libseccomp", r"seccomp", ["services/worker/cpu/*", "services/worker/cuda/*",
-                                 "services/worker/runner/*",
-                                 "services/worker/compiler_sandbox/*"]),
+    ("libseccomp", r"seccomp", ["services/worker/cpu/*", "services/worker/sandbox/*"]),
     ("Catch2", r"catch2/", ["tests/*"]),
 ]
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 #include "services/worker/sandbox/landlock.h"
 #include "services/worker/sandbox/namespaces.h"
 #include "services/worker/sandbox/privileges.h"
+#include "services/worker/sandbox/system_call_filter.h"
 
 namespace kernelcast::worker::runner {
 namespace {
@@ -40,84 +40,39 @@ scmp_datum_t Address(const std::atomic<uint32_t>* word) {
   return static_cast<scmp_datum_t>(reinterpret_cast<uintptr_t>(word));
 }
 
-// A filter that traps every call without a rule.
-class Filter {
- public:
-  Filter() : context_(seccomp_init(SCMP_ACT_TRAP)) {}
-  ~Filter() {
-    if (context_ != nullptr) {
-      seccomp_release(context_);
-    }
-  }
-  Filter(const Filter&) = delete;
-  Filter& operator=(const Filter&) = delete;
-
-  template <class... Conditions>
-  void Allow(int call, Conditions... conditions) {
-    Add(SCMP_ACT_ALLOW, call, conditions...);
-  }
-  template <class... Conditions>
-  void Refuse(int error, int call, Conditions... conditions) {
-    Add(SCMP_ACT_ERRNO(static_cast<uint32_t>(error)), call, conditions...);
-  }
-  bool Load() {
-    return context_ != nullptr && ok_ &&
-           seccomp_attr_set(context_, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
-           seccomp_load(context_) == 0;
-  }
-
- private:
-  template <class... Conditions>
-  void Add(uint32_t action, int call, Conditions... conditions) {
-    if (context_ != nullptr &&
-        seccomp_rule_add(context_, action, call, sizeof...(conditions), conditions...) != 0) {
-      ok_ = false;
-    }
-  }
-
-  scmp_filter_ctx context_;
-  bool ok_ = true;
-};
-
 // Allows what memory allocation, abort(), printing and the runner's own loop need. None of these
 // calls sleeps except the runner's wait for its next command, so a kernel cannot make itself look
 // disturbed. Everything else traps: files, processes, threads, signals to others, handlers, timers,
 // sockets, executable memory.
 bool LoadFilter(const ControlBlock& block) {
   const auto self = static_cast<scmp_datum_t>(getpid());
-  Filter filter;
-  for (const int call :
-       {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(exit),
-        SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn), SCMP_SYS(rt_sigprocmask), SCMP_SYS(getpid),
-        SCMP_SYS(gettid), SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(getrandom),
-        SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)}) {
-    filter.Allow(call);
-  }
+  sandbox::SystemCallFilter filter(SCMP_ACT_TRAP);
+  filter.Allow({SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
+                SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn),
+                SCMP_SYS(rt_sigprocmask), SCMP_SYS(getpid), SCMP_SYS(gettid),
+                SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(getrandom),
+                SCMP_SYS(restart_syscall), SCMP_SYS(getcpu)});
   // Larger ids are clocks of other processes and of devices.
-  for (const int call : {SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres)}) {
-    filter.Allow(call, SCMP_A0(SCMP_CMP_LE, CLOCK_TAI));
-  }
-  filter.Allow(SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
-               SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS));
-  filter.Allow(SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-  filter.Allow(SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, self));
-  filter.Allow(SCMP_SYS(futex), SCMP_A0(SCMP_CMP_EQ, Address(&block.command_sequence)),
-               SCMP_A1(SCMP_CMP_EQ, FUTEX_WAIT), SCMP_A3(SCMP_CMP_EQ, 0));
-  filter.Allow(SCMP_SYS(futex), SCMP_A1(SCMP_CMP_MASKED_EQ, FUTEX_CMD_MASK & 0xff, FUTEX_WAKE));
+  filter.Allow({SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres)},
+               {SCMP_A0(SCMP_CMP_LE, CLOCK_TAI)});
+  filter.Allow({SCMP_SYS(mmap)}, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+                                  SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS)});
+  filter.Allow({SCMP_SYS(mprotect)}, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
+  filter.Allow({SCMP_SYS(tgkill)}, {SCMP_A0(SCMP_CMP_EQ, self)});
+  filter.Allow({SCMP_SYS(futex)}, {SCMP_A0(SCMP_CMP_EQ, Address(&block.command_sequence)),
+                                   SCMP_A1(SCMP_CMP_EQ, FUTEX_WAIT), SCMP_A3(SCMP_CMP_EQ, 0)});
+  filter.Allow({SCMP_SYS(futex)}, {SCMP_A1(SCMP_CMP_MASKED_EQ, FUTEX_CMD_MASK & 0xff, FUTEX_WAKE)});
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     const auto number = static_cast<scmp_datum_t>(fd);
-    filter.Allow(SCMP_SYS(write), SCMP_A0(SCMP_CMP_EQ, number));
-    filter.Allow(SCMP_SYS(writev), SCMP_A0(SCMP_CMP_EQ, number));
-    filter.Allow(SCMP_SYS(fstat), SCMP_A0(SCMP_CMP_EQ, number));
-    filter.Allow(SCMP_SYS(newfstatat), SCMP_A0(SCMP_CMP_EQ, number));
-    filter.Refuse(ENOTTY, SCMP_SYS(ioctl), SCMP_A0(SCMP_CMP_EQ, number));
-    filter.Refuse(ESPIPE, SCMP_SYS(lseek), SCMP_A0(SCMP_CMP_EQ, number));
+    filter.Allow({SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(fstat), SCMP_SYS(newfstatat)},
+                 {SCMP_A0(SCMP_CMP_EQ, number)});
+    filter.Fail(ENOTTY, {SCMP_SYS(ioctl)}, {SCMP_A0(SCMP_CMP_EQ, number)});
+    filter.Fail(ESPIPE, {SCMP_SYS(lseek)}, {SCMP_A0(SCMP_CMP_EQ, number)});
   }
-  filter.Refuse(0, SCMP_SYS(sched_yield));  // has no effect and reports success
+  filter.Fail(0, {SCMP_SYS(sched_yield)});
   // Optional queries by libraries.
-  filter.Refuse(EPERM, SCMP_SYS(sched_getaffinity));
-  filter.Refuse(EPERM, SCMP_SYS(sysinfo));
-  filter.Refuse(EPERM, SCMP_SYS(prlimit64), SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+  filter.Fail(EPERM, {SCMP_SYS(sched_getaffinity), SCMP_SYS(sysinfo)});
+  filter.Fail(EPERM, {SCMP_SYS(prlimit64)}, {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)});
   return filter.Load();
 }
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,6 +11,7 @@
 #include "services/worker/sandbox/landlock.h"
 #include "services/worker/sandbox/namespaces.h"
 #include "services/worker/sandbox/privileges.h"
+#include "services/worker/sandbox/system_call_filter.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -31,62 +31,41 @@ rlim_t AddressSpaceBytes() {
 // Allows memory, time, and the open descriptors. Other calls fail instead of killing the process,
 // because the compiler looks for files that it does not need.
 bool LoadFilter() {
-  const scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-  if (filter == nullptr) {
-    return false;
-  }
-  // The compiler already has threads of its own.
-  bool ok = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) == 0 &&
-            seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) == 0;
-  for (const int call : {SCMP_SYS(brk),           SCMP_SYS(munmap),
-                         SCMP_SYS(mremap),        SCMP_SYS(madvise),
-                         SCMP_SYS(exit),          SCMP_SYS(exit_group),
-                         SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
-                         SCMP_SYS(rt_sigaction),  SCMP_SYS(sigaltstack),
-                         SCMP_SYS(getpid),        SCMP_SYS(gettid),
-                         SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
-                         SCMP_SYS(clock_getres),  SCMP_SYS(time),
-                         SCMP_SYS(times),         SCMP_SYS(getrusage),
-                         SCMP_SYS(getrandom),     SCMP_SYS(restart_syscall),
-                         SCMP_SYS(getcpu),        SCMP_SYS(sched_yield),
-                         SCMP_SYS(futex),         SCMP_SYS(fstat),
-                         SCMP_SYS(close),         SCMP_SYS(set_robust_list),
-                         SCMP_SYS(rseq),          SCMP_SYS(sched_getaffinity)}) {
-    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0) == 0;
-  }
+  sandbox::SystemCallFilter filter(SCMP_ACT_ERRNO(EPERM));
+  filter.Allow({SCMP_SYS(brk),           SCMP_SYS(munmap),
+                SCMP_SYS(mremap),        SCMP_SYS(madvise),
+                SCMP_SYS(exit),          SCMP_SYS(exit_group),
+                SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
+                SCMP_SYS(rt_sigaction),  SCMP_SYS(sigaltstack),
+                SCMP_SYS(getpid),        SCMP_SYS(gettid),
+                SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+                SCMP_SYS(clock_getres),  SCMP_SYS(time),
+                SCMP_SYS(times),         SCMP_SYS(getrusage),
+                SCMP_SYS(getrandom),     SCMP_SYS(restart_syscall),
+                SCMP_SYS(getcpu),        SCMP_SYS(sched_yield),
+                SCMP_SYS(futex),         SCMP_SYS(fstat),
+                SCMP_SYS(close),         SCMP_SYS(set_robust_list),
+                SCMP_SYS(rseq),          SCMP_SYS(sched_getaffinity)});
   // The compiler uses several threads if there are several cores. Threads are allowed, processes
   // are not. A filter cannot see the flags of clone3, so it fails as on an older kernel.
   constexpr scmp_datum_t kThread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
-  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-                              SCMP_A0(SCMP_CMP_MASKED_EQ, kThread, kThread)) == 0;
-  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
-  const auto read_fd = static_cast<scmp_datum_t>(compiler_wire::kSocketFd);
-  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(read), 1,
-                              SCMP_A0(SCMP_CMP_EQ, read_fd)) == 0;
+  filter.Allow({SCMP_SYS(clone)}, {SCMP_A0(SCMP_CMP_MASKED_EQ, kThread, kThread)});
+  filter.Fail(ENOSYS, {SCMP_SYS(clone3)});
+  filter.Allow({SCMP_SYS(read)},
+               {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(compiler_wire::kSocketFd))});
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO, compiler_wire::kSocketFd}) {
-    const auto number = static_cast<scmp_datum_t>(fd);
-    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
-                                SCMP_A0(SCMP_CMP_EQ, number)) == 0;
-    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(writev), 1,
-                                SCMP_A0(SCMP_CMP_EQ, number)) == 0;
+    filter.Allow({SCMP_SYS(write), SCMP_SYS(writev)},
+                 {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(fd))});
   }
-  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
-                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
-                              SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS)) == 0;
-  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
-                              SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
-  ok = ok && seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-                              SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid()))) == 0;
+  filter.Allow({SCMP_SYS(mmap)}, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
+                                  SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS)});
+  filter.Allow({SCMP_SYS(mprotect)}, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
+  filter.Allow({SCMP_SYS(tgkill)}, {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid()))});
   // Opening any file reports that it does not exist.
-  for (const int call :
-       {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(lstat), SCMP_SYS(newfstatat),
-        SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat), SCMP_SYS(faccessat2),
-        SCMP_SYS(readlink), SCMP_SYS(readlinkat)}) {
-    ok = ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOENT), call, 0) == 0;
-  }
-  ok = ok && seccomp_load(filter) == 0;
-  seccomp_release(filter);
-  return ok;
+  filter.Fail(ENOENT, {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(stat), SCMP_SYS(lstat),
+                       SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(access), SCMP_SYS(faccessat),
+                       SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat)});
+  return filter.Load();
 }
 
 }  // namespace
