@@ -169,7 +169,7 @@ void ForecastCacheFile::Put(const std::string& key, const ForecastResult& result
 absl::Status ForecastCacheFile::Evict() {
   if (bytes_ <= max_bytes_) return absl::OkStatus();
   const auto wanted = static_cast<int64_t>(static_cast<double>(max_bytes_) * (1 - kEvictedShare));
-  Transaction transaction(database_);
+  sqlite::Transaction transaction(database_);
   KC_RETURN_IF_ERROR(transaction.Begin());
   int64_t left = bytes_;
   while (left > wanted) {

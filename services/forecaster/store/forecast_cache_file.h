@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/sqlite/sqlite.h"
 #include "services/forecaster/core/forecast_cache.h"
-#include "services/forecaster/store/sqlite.h"
 
 namespace kernelcast::forecaster {
 
@@ -39,13 +39,13 @@ class ForecastCacheFile final : public ForecastCache {
 
   int64_t max_bytes_ = 0;
   mutable std::mutex mutex_;  // guards the members below
-  Database database_;
+  sqlite::Database database_;
   // Statements come after the database, so that they are destroyed first.
-  Statement find_;
-  Statement touch_;
-  Statement put_;
-  Statement oldest_;
-  Statement remove_;
+  sqlite::Statement find_;
+  sqlite::Statement touch_;
+  sqlite::Statement put_;
+  sqlite::Statement oldest_;
+  sqlite::Statement remove_;
   int64_t bytes_ = 0;
 };
 

@@ -45,13 +45,13 @@ constexpr char kFromLayout1[] = R"(
   CREATE INDEX labels_by_problem ON labels (problem_id, target, device_model);
 )";
 
-absl::Status Prepared(Database& database) {
+absl::Status Prepared(sqlite::Database& database) {
   KC_ASSIGN_OR_RETURN(const int64_t application_id, database.QueryInteger("PRAGMA application_id"));
   KC_ASSIGN_OR_RETURN(const int64_t version, database.QueryInteger("PRAGMA user_version"));
   KC_ASSIGN_OR_RETURN(const int64_t tables,
                       database.QueryInteger("SELECT count(*) FROM sqlite_schema"));
   if (tables == 0 && application_id == 0) {
-    Transaction transaction(database);
+    sqlite::Transaction transaction(database);
     KC_RETURN_IF_ERROR(transaction.Begin());
     KC_RETURN_IF_ERROR(database.Execute(kSchema));
     KC_RETURN_IF_ERROR(
@@ -65,7 +65,7 @@ absl::Status Prepared(Database& database) {
         absl::StrCat(database.path(), ": a database, but not one of a forecaster"));
   }
   if (version == 1) {
-    Transaction transaction(database);
+    sqlite::Transaction transaction(database);
     KC_RETURN_IF_ERROR(transaction.Begin());
     KC_RETURN_IF_ERROR(database.Execute(kFromLayout1));
     KC_RETURN_IF_ERROR(
@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<LabelStore>> LabelStore::Open(const std::string& 
         absl::StrCat(directory, ": cannot be made: ", error.message()));
   }
   auto store = std::unique_ptr<LabelStore>(new LabelStore());
-  Database& database = store->database_;
+  sqlite::Database& database = store->database_;
   const std::string path = absl::StrCat(directory, "/", kFileName);
   const auto open = [&]() -> absl::Status {
     KC_RETURN_IF_ERROR(database.Open(path));
@@ -141,7 +141,7 @@ absl::StatusOr<std::vector<uint64_t>> LabelStore::Append(
   std::lock_guard lock(mutex_);
   std::vector<uint64_t> sequences;
   sequences.reserve(labels.size());
-  Transaction transaction(database_);
+  sqlite::Transaction transaction(database_);
   KC_RETURN_IF_ERROR(transaction.Begin());
   for (const LabelRecord* label : labels) {
     append_label_.BindText(1, label->label_id);
@@ -160,7 +160,7 @@ absl::StatusOr<std::vector<uint64_t>> LabelStore::Append(
 
 absl::Status LabelStore::PutProblem(const std::string& problem_id, const std::string& content) {
   std::lock_guard lock(mutex_);
-  Transaction transaction(database_);
+  sqlite::Transaction transaction(database_);
   KC_RETURN_IF_ERROR(transaction.Begin());
   put_problem_.BindText(1, problem_id);
   put_problem_.BindBlob(2, content);
@@ -187,7 +187,7 @@ absl::StatusOr<std::string> LabelStore::GetProblem(const std::string& problem_id
 
 absl::Status LabelStore::KeepPredictions(const std::vector<StoredPrediction>& predictions) {
   std::lock_guard lock(mutex_);
-  Transaction transaction(database_);
+  sqlite::Transaction transaction(database_);
   KC_RETURN_IF_ERROR(transaction.Begin());
   for (const StoredPrediction& prediction : predictions) {
     keep_prediction_.BindText(1, prediction.label_id);
@@ -202,15 +202,13 @@ absl::Status LabelStore::KeepPredictions(const std::vector<StoredPrediction>& pr
 
 absl::Status LabelStore::ForEachLabel(const std::function<absl::Status(StoredLabel)>& handle) {
   std::lock_guard lock(mutex_);
-  Statement statement;
+  sqlite::Statement statement;
   KC_RETURN_IF_ERROR(statement.Prepare(
       database_,
       "SELECT l.sequence, l.label_id, l.problem_id, l.target, l.device_model, l.content,"
       "       p.backend_version, p.location, p.scale, p.degrees_of_freedom "
       "FROM labels l LEFT JOIN predictions p ON p.label_id = l.label_id ORDER BY l.sequence"));
-  for (;;) {
-    KC_ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) return absl::OkStatus();
+  return statement.ForEachRow([&]() -> absl::Status {
     StoredLabel label;
     label.sequence = static_cast<uint64_t>(statement.Integer(0));
     label.record = {statement.Bytes(1), statement.Bytes(2), statement.Bytes(3), statement.Bytes(4),
@@ -221,22 +219,18 @@ absl::Status LabelStore::ForEachLabel(const std::function<absl::Status(StoredLab
                            statement.Bytes(6),
                            {statement.Real(7), statement.Real(8), statement.Real(9)}};
     }
-    KC_RETURN_IF_ERROR(handle(std::move(label)));
-  }
+    return handle(std::move(label));
+  });
 }
 
 absl::Status LabelStore::ForEachProblem(
     const std::function<absl::Status(const std::string& problem_id, const std::string& content)>&
         handle) {
   std::lock_guard lock(mutex_);
-  Statement statement;
+  sqlite::Statement statement;
   KC_RETURN_IF_ERROR(
       statement.Prepare(database_, "SELECT problem_id, content FROM problems ORDER BY ordinal"));
-  for (;;) {
-    KC_ASSIGN_OR_RETURN(const bool row, statement.Step());
-    if (!row) return absl::OkStatus();
-    KC_RETURN_IF_ERROR(handle(statement.Bytes(0), statement.Bytes(1)));
-  }
+  return statement.ForEachRow([&] { return handle(statement.Bytes(0), statement.Bytes(1)); });
 }
 
 }  // namespace kernelcast::forecaster

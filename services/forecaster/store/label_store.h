@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/sqlite/sqlite.h"
 #include "services/forecaster/core/backend.h"
-#include "services/forecaster/store/sqlite.h"
 
 namespace kernelcast::forecaster {
 
@@ -76,13 +76,13 @@ class LabelStore {
   LabelStore() = default;
 
   std::mutex mutex_;
-  Database database_;
+  sqlite::Database database_;
   // Statements come after the database, so that they are destroyed first.
-  Statement append_label_;
-  Statement put_problem_;
-  Statement drop_idle_problems_;
-  Statement get_problem_;
-  Statement keep_prediction_;
+  sqlite::Statement append_label_;
+  sqlite::Statement put_problem_;
+  sqlite::Statement drop_idle_problems_;
+  sqlite::Statement get_problem_;
+  sqlite::Statement keep_prediction_;
 };
 
 }  // namespace kernelcast::forecaster

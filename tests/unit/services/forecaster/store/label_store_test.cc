@@ -218,13 +218,13 @@ TEST_CASE("A file that is not a store is refused by name", "[forecaster][store]"
     CHECK(absl::IsDataLoss(LabelStore::Open(folder.path()).status()));
   }
   SECTION("another program's database") {
-    Database database;
+    sqlite::Database database;
     REQUIRE(database.Open(folder.file()).ok());
     REQUIRE(database.Execute("CREATE TABLE t (x)").ok());
   }
   SECTION("another layout") {
     { MustOpen(folder.path()); }
-    Database database;
+    sqlite::Database database;
     REQUIRE(database.Open(folder.file()).ok());
     REQUIRE(database.Execute("PRAGMA user_version = 99").ok());
   }
@@ -233,21 +233,6 @@ TEST_CASE("A file that is not a store is refused by name", "[forecaster][store]"
 
 TEST_CASE("A folder that cannot be created is an error", "[forecaster][store]") {
   CHECK(absl::IsPermissionDenied(LabelStore::Open("/proc/nowhere/state").status()));
-}
-
-TEST_CASE("An uncommitted transaction leaves nothing", "[forecaster][store]") {
-  const Folder folder;
-  Database database;
-  REQUIRE(database.Open(folder.file()).ok());
-  REQUIRE(database.Execute("CREATE TABLE t (x)").ok());
-  {
-    Transaction transaction(database);
-    REQUIRE(transaction.Begin().ok());
-    REQUIRE(database.Execute("INSERT INTO t VALUES (1)").ok());
-  }
-  CHECK(database.QueryInteger("SELECT count(*) FROM t").value() == 0);
-  CHECK(absl::IsNotFound(database.QueryInteger("SELECT x FROM t").status()));
-  CHECK(absl::IsInternal(database.Execute("nonsense")));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-#ifndef KERNELCAST_SERVICES_FORECASTER_STORE_SQLITE_H_
-#define KERNELCAST_SERVICES_FORECASTER_STORE_SQLITE_H_
+#ifndef KERNELCAST_COMMON_SQLITE_SQLITE_H_
+#define KERNELCAST_COMMON_SQLITE_SQLITE_H_
 
 #include <sqlite3.h>
 
@@ -7,35 +7,43 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast::sqlite {
+
+// UNAVAILABLE: busy or locked. RESOURCE_EXHAUSTED: disk full. DATA_LOSS: damaged or not a database.
+// PERMISSION_DENIED: read-only. INTERNAL: all others. `code` is SQLite's primary result code.
+absl::Status DefaultError(int code, const std::string& message);
 
 // A connection, closed by the destructor. Not thread-safe.
 class Database {
  public:
-  Database() = default;
+  // All errors of this connection and its statements are made by `error_of`.
+  explicit Database(absl::Status (*error_of)(int code, const std::string& message) = DefaultError)
+      : error_of_(error_of) {}
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Creates the file if it is missing.
-  [[nodiscard]] absl::Status Open(const std::string& path);
+  // By default, creates the file if it is missing.
+  [[nodiscard]] absl::Status Open(const std::string& path,
+                                  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   // Runs statements that return no rows.
   [[nodiscard]] absl::Status Execute(const char* sql);
   // The first column of the first row. NOT_FOUND: no row.
   [[nodiscard]] absl::StatusOr<int64_t> QueryInteger(const char* sql);
   [[nodiscard]] absl::StatusOr<std::string> QueryText(const char* sql);
 
-  // Converts the last error. UNAVAILABLE: busy or locked. RESOURCE_EXHAUSTED: disk full. DATA_LOSS:
-  // damaged or not a database. PERMISSION_DENIED: read-only. INTERNAL: all others.
+  // Converts the last error.
   absl::Status Error(int code, std::string_view what) const;
 
   sqlite3* get() const { return handle_; }
   const std::string& path() const { return path_; }
 
  private:
+  absl::Status (*error_of_)(int code, const std::string& message);
   std::string path_;
   sqlite3* handle_ = nullptr;
 };
@@ -58,6 +66,8 @@ class Statement {
 
   // True: there is a row. False: done.
   [[nodiscard]] absl::StatusOr<bool> Step();
+  // Calls `visit` at each row, until it returns an error or the rows end. Resets the statement.
+  [[nodiscard]] absl::Status ForEachRow(absl::FunctionRef<absl::Status()> visit);
   // Steps to the end and resets.
   [[nodiscard]] absl::Status Run();
   void Reset();
@@ -66,7 +76,9 @@ class Statement {
   bool IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
   int64_t Integer(int column) const { return sqlite3_column_int64(statement_, column); }
   double Real(int column) const { return sqlite3_column_double(statement_, column); }
-  std::string Bytes(int column) const;
+  std::string Bytes(int column) const { return std::string(View(column)); }
+  // Valid until the next Step or Reset.
+  std::string_view View(int column) const;
 
  private:
   Database* database_ = nullptr;
@@ -89,6 +101,6 @@ class Transaction {
   bool open_ = false;
 };
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::sqlite
 
-#endif  // KERNELCAST_SERVICES_FORECASTER_STORE_SQLITE_H_
+#endif  // KERNELCAST_COMMON_SQLITE_SQLITE_H_

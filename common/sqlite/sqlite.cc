@@ -1,21 +1,33 @@
-#include "services/forecaster/store/sqlite.h"
+#include "common/sqlite/sqlite.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
-namespace kernelcast::forecaster {
+namespace kernelcast::sqlite {
+
+absl::Status DefaultError(int code, const std::string& message) {
+  switch (code) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return absl::UnavailableError(message);
+    case SQLITE_FULL: return absl::ResourceExhaustedError(message);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: return absl::DataLossError(message);
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM: return absl::PermissionDeniedError(message);
+    default: return absl::InternalError(message);
+  }
+}
 
 Database::~Database() {
   // Cannot fail if all statements are finalized. A failure would only leak.
   if (handle_ != nullptr) sqlite3_close(handle_);
 }
 
-absl::Status Database::Open(const std::string& path) {
+absl::Status Database::Open(const std::string& path, int flags) {
   path_ = path;
-  const int code = sqlite3_open_v2(
-      path.c_str(), &handle_,
-      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
-      nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &handle_,
+                                   flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : Error(code, "opening");
 }
 
@@ -41,27 +53,18 @@ absl::StatusOr<std::string> Database::QueryText(const char* sql) {
 }
 
 absl::Status Database::Error(int code, std::string_view what) const {
-  const std::string message =
+  return error_of_(
+      code & 0xff,
       absl::StrCat(path_, ": ", std::string(what), ": ", sqlite3_errstr(code),
-                   handle_ != nullptr ? absl::StrCat(" (", sqlite3_errmsg(handle_), ")") : "");
-  switch (code & 0xff) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED: return absl::UnavailableError(message);
-    case SQLITE_FULL: return absl::ResourceExhaustedError(message);
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return absl::DataLossError(message);
-    case SQLITE_READONLY:
-    case SQLITE_CANTOPEN:
-    case SQLITE_PERM: return absl::PermissionDeniedError(message);
-    default: return absl::InternalError(message);
-  }
+                   handle_ != nullptr ? absl::StrCat(" (", sqlite3_errmsg(handle_), ")") : ""));
 }
 
 Statement::~Statement() { sqlite3_finalize(statement_); }
 
 absl::Status Statement::Prepare(Database& database, const char* sql) {
   database_ = &database;
-  const int code = sqlite3_prepare_v2(database.get(), sql, -1, &statement_, nullptr);
+  const int code =
+      sqlite3_prepare_v3(database.get(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : database.Error(code, sql);
 }
 
@@ -87,11 +90,19 @@ absl::StatusOr<bool> Statement::Step() {
   return database_->Error(code, sqlite3_sql(statement_));
 }
 
-absl::Status Statement::Run() {
-  absl::StatusOr<bool> row = true;
-  while (row.ok() && *row) row = Step();
+absl::Status Statement::ForEachRow(absl::FunctionRef<absl::Status()> visit) {
+  absl::Status status;
+  while (status.ok()) {
+    const absl::StatusOr<bool> row = Step();
+    if (row.ok() && !*row) break;
+    status = row.ok() ? visit() : row.status();
+  }
   Reset();
-  return row.status();
+  return status;
+}
+
+absl::Status Statement::Run() {
+  return ForEachRow([] { return absl::OkStatus(); });
 }
 
 void Statement::Reset() {
@@ -99,11 +110,11 @@ void Statement::Reset() {
   sqlite3_clear_bindings(statement_);
 }
 
-std::string Statement::Bytes(int column) const {
+std::string_view Statement::View(int column) const {
+  // SQLite returns nullptr for an empty value.
   const void* const bytes = sqlite3_column_blob(statement_, column);
   const int size = sqlite3_column_bytes(statement_, column);
-  return size > 0 ? std::string(static_cast<const char*>(bytes), static_cast<size_t>(size))
-                  : std::string();
+  return {static_cast<const char*>(bytes), static_cast<size_t>(size)};
 }
 
 Transaction::~Transaction() {
@@ -123,4 +134,4 @@ absl::Status Transaction::Commit() {
   return absl::OkStatus();
 }
 
-}  // namespace kernelcast::forecaster
+}  // namespace kernelcast::sqlite
