@@ -251,9 +251,11 @@ constexpr Body kCheats[] = {
 };
 
 Mutant Make(const Problem& problem, const Body& body) {
-  const std::string& reference = problem.targets.find("cpu")->second.reference.source;
-  return {absl::StrCat(problem.name, ": ", body.name),
-          absl::StrCat(kBefore, reference, kShared, body.code, kAfter), body.may_be_honest};
+  Mutant mutant{body.name, ReferenceCandidate(problem, kCpuTargetName).value(), body.may_be_honest};
+  mutant.candidate.source =
+      absl::StrCat(kBefore, mutant.candidate.source, kShared, body.code, kAfter);
+  mutant.candidate.candidate_id = CandidateId(mutant.candidate);
+  return mutant;
 }
 
 }  // namespace
