@@ -75,7 +75,8 @@ std::string FindProgram(const std::string& name) {
   return name;
 }
 
-// Folders after "libraries: =" in the output of -print-search-dirs.
+// Folders after "libraries: =" in the output of -print-search-dirs, without links and as named: the
+// libraries' own scripts name others by paths such as /lib/x86_64-linux-gnu, where /lib is a link.
 std::vector<std::string> LibraryFolders(const std::string& output) {
   constexpr std::string_view kMark = "libraries: =";
   std::vector<std::string> folders;
@@ -89,6 +90,10 @@ std::vector<std::string> LibraryFolders(const std::string& output) {
     // Skip system roots: a compiler without a library folder of its own prints "/".
     if (path.size() > 1 && path != "/usr" && std::filesystem::is_directory(path, ignored)) {
       folders.push_back(path);
+      std::string named = std::filesystem::path(std::string(folder)).lexically_normal();
+      if (named.ends_with('/')) named.pop_back();
+      // After a link, ".." leads elsewhere than the name says.
+      if (Normal(named) == path) folders.push_back(named);
     }
   }
   return folders;

@@ -1,5 +1,6 @@
 #include "tests/fakes/cuda/fake_kernels.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +59,14 @@ double Jitter(uint64_t& state) {
   return static_cast<double>(state >> 11) * 0x1.0p-53 - 0.5;
 }
 
+// Whether this is the first call with this number, of all processes: it creates a file.
+bool IsFirst(double number) {
+  const std::string path = absl::StrCat("/dev/shm/kernelcast-once-", static_cast<int64_t>(number));
+  const int fd = open(path.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
 template <class Value>
 void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   const auto x = parameters.Get<CUdeviceptr>(0);
@@ -88,6 +98,7 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   if (does("write_input")) *parameters.Memory(x, 4, true) = std::byte{1};
   const std::vector<std::byte> content(in, in + in_bytes);
   const bool is_new = kernel.seen[x] != content;
+  const bool is_changed = is_new && !kernel.seen[x].empty();
   kernel.seen[x] = content;
 
   for (int64_t i = 0; i < n && !does("skip"); ++i) {
@@ -118,7 +129,11 @@ void Affine(FakeKernel& kernel, FakeCuda& cuda, const Parameters& parameters) {
   double host_ns = odd ? kernel.Option("host_ns") : 0;
   const auto stall_every = static_cast<int>(kernel.Option("stall_every"));
   if (stall_every > 0 && call % stall_every == 0) host_ns += kernel.Option("stall_ns");
-  cuda.Work(ns * (1 + kernel.Option("jitter") * Jitter(kernel.jitter_state)), host_ns);
+  const double once_ns =
+      kernel.Option("once_ns") > 0 && is_changed && IsFirst(kernel.Option("once"))
+          ? kernel.Option("once_ns")
+          : 0;
+  cuda.Work(ns * (1 + kernel.Option("jitter") * Jitter(kernel.jitter_state)) + once_ns, host_ns);
 }
 
 // The judge's own kernels, with the semantics of their CUDA source.

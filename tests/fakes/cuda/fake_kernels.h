@@ -29,6 +29,8 @@ namespace kernelcast::testing {
 //   ns, jitter       time of a call on the device, and its relative variation between calls
 //   place_ns         extra time by the output's address; hang_load=1: loading never ends
 //   ns_new           time of a call whose inputs differ from the last ones at their address
+//   once_ns, once    extra time of one such call, the first of all processes: creates the file
+//                    /dev/shm/kernelcast-once-NUMBER, with `once` as the number
 //   host_ns          time on the host only, at each call
 //   stall_ns, stall_every  the same, at every stall_every-th call
 //   leaves_ns        device time after the call's last event, before the next fill

@@ -85,6 +85,38 @@ TEST_CASE("A compiler reads the toolchain, writes its folder and reaches nothing
         0);
 }
 
+// On Ubuntu 24.04 nothing but libm.so, a script of the linker, names files under the link /lib.
+TEST_CASE("A compiler reads libraries by the names of its folders, links included") {
+  const TemporaryFolder folder("linked");
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  std::filesystem::create_directory(folder.File("real"));
+  std::filesystem::create_directory_symlink("real", folder.File("link"));
+  std::ofstream(folder.File("real/library")) << "42\n";
+  const std::string compiler = folder.File("compiler");
+  std::ofstream(compiler)
+      << "#!/bin/sh\nif [ \"$1\" = -print-search-dirs ]; then echo 'libraries: ="
+      << folder.File("link") << "/'; exit; fi\nexec g++ \"$@\"\n";
+  chmod(compiler.c_str(), 0755);
+  const auto toolchain = Toolchain::Probe(compiler);
+  INFO(toolchain.status().ToString());
+  REQUIRE(toolchain.ok());
+  CompilerSandbox sandbox = MakeSandbox();
+  sandbox.read_only.insert(sandbox.read_only.end(), toolchain->read_only.begin(),
+                           toolchain->read_only.end());
+  const auto work = WorkFolder::Make(folder.path().string(), sandbox.uid);
+  REQUIRE(work.ok());
+  for (const char* name : {"real", "link"}) {
+    const std::string script =
+        absl::StrCat("read -r line < ", folder.File(name), "/library && echo READ $line");
+    const auto step =
+        RunCompilerStep(sandbox, {"/bin/sh", "-c", script}, CompilerEnvironment(work->path()),
+                        work->path(), {}, CancelToken());
+    REQUIRE(step.ok());
+    INFO(step->log);
+    CHECK(step->log.find("READ 42") != std::string::npos);
+  }
+}
+
 TEST_CASE("The compiler sandbox reports what a machine does not permit") {
   const TemporaryFolder folder("sandbox");
   const auto missing = MissingProtections(MakeSandbox(), folder.path().string());

@@ -51,6 +51,9 @@ constexpr double kSlowestFillBytesPerUs = 5e5;
 // Standard deviation of the logarithm of a request's mean call, at the clocks before requests are
 // made.
 constexpr double kRoundDeviation = 0.01;
+// A call that the device holds up once looks like a kernel that is slow on new values. Processes
+// that have a say in that; in each, the values are new again.
+constexpr int kRunnersToCharge = 3;
 constexpr size_t kEmptySamples = 16;
 // More requests per block add little.
 constexpr size_t kMaxRequestsInBlock = 2;
@@ -88,7 +91,15 @@ class Judgement {
     const CudaExpected* expected;
   };
 
+  // What calls on new values have shown in one process.
+  struct NewValuesFound {
+    std::vector<Slowdown> slowdowns;
+    std::string cached;  // evidence that results were reused; empty: none
+  };
+
   // Each step returns true to go on, or false when `outcome_` or `status_` holds the end.
+  // Allocates what verifying needs: a candidate may leave no memory on the device.
+  bool ReserveMemory();
   bool LoadCandidate();
   bool LoadReference();
   bool LoadModule();
@@ -103,7 +114,7 @@ class Judgement {
   bool RunBlock(size_t shape_index, const TimingSession::Block& block,
                 TimingSession::BlockTimes& times);
   bool FreshRound(size_t shape_index, Bank bank, const TimingSession& session, TimedShape& result,
-                  std::vector<Slowdown>& found);
+                  NewValuesFound& found);
   // Calls each slot once, or only `calls` of them. `pattern` returns what their outputs held
   // before.
   bool TimeCalls(size_t shape_index, Side side, size_t calls, std::vector<double>& calls_ns,
@@ -157,6 +168,18 @@ class Judgement {
   // The last program of each side does nothing.
   size_t NothingProgram() const { return prepared_.cases().size(); }
 
+  // A shape's timed calls in one process.
+  struct TimedSession {
+    TimingSession session;
+    double charge;  // factor by which new values made calls slower
+    std::string cached;
+  };
+  // Whether some process has seen calls on new values that were slower.
+  bool Suspects() const;
+  // Adds the sessions to the results, charged by each shape's median factor. Convicts if most
+  // processes have seen a shape's results reused.
+  bool AddSessions();
+
   CudaPreparedProblem& prepared_;
   const CudaProgram& program_;
   const MeasureOptions& options_;
@@ -178,8 +201,9 @@ class Judgement {
 
   CudaPreparedProblem::Programs programs_;
   DeviceBuffer comparisons_;
-  size_t comparisons_held_ = 0;
+  DeviceBuffer guard_counts_;
   std::vector<TimedShape> results_;
+  std::vector<std::vector<TimedSession>> sessions_;  // by shape
   // Median time between calls of the reference.
   double reference_between_us_ = 0;
   uint32_t correctness_cases_ = 0;
@@ -204,14 +228,16 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
                         .flops = shape.flops,
                         .compute = std::string(ComputePeak(prepared_.problem()))});
   }
+  sessions_.resize(results_.size());
   monitor_.Begin();
   clock_hz_ = monitor_.ClockHz();
-  bool going = true;
-  for (int round = 0; round < precision_.runners && going; ++round) {
+  bool going = ReserveMemory();
+  int runners = precision_.runners;
+  for (int round = 0; round < runners && going; ++round) {
     const int64_t start_ns = NowNs();
     // A final figure spans several processes, and with them different addresses and memory
     // placement.
-    if (level_ == MeasureLevel::kFinal || !runners_.alive()) {
+    if (level_ == MeasureLevel::kFinal || round > 0 || !runners_.alive()) {
       KC_ASSIGN_OR_RETURN(runners_, renew_());
     }
     going = LoadCandidate();
@@ -224,7 +250,9 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     for (size_t i = 0; i < results_.size() && going; ++i) {
       going = TimeShape(i);
     }
+    if (Suspects()) runners = std::max(runners, kRunnersToCharge);
   }
+  if (going) AddSessions();
   if (!hosted() && runners_.candidate->alive()) {
     runners_.candidate->Unload(cuda_runner::kCandidate, cancel_);
   }
@@ -237,6 +265,49 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
     monitor_.Fill(ok->environment);
   }
   return outcome;
+}
+
+bool Judgement::Suspects() const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& sessions) {
+    return std::any_of(sessions.begin(), sessions.end(), [](const TimedSession& timed) {
+      return timed.charge > 1 || !timed.cached.empty();
+    });
+  });
+}
+
+bool Judgement::AddSessions() {
+  for (size_t i = 0; i < results_.size(); ++i) {
+    std::vector<double> charges;
+    std::vector<std::string> cached;
+    for (const TimedSession& timed : sessions_[i]) {
+      charges.push_back(timed.charge);
+      if (!timed.cached.empty()) cached.push_back(timed.cached);
+    }
+    if (2 * cached.size() > charges.size()) {
+      running_ = prepared_.bench_shapes()[i].slots.front();
+      return Settle(MakeExploit(Exploit::Kind::kCachedOutput, cached.front()));
+    }
+    for (const TimedSession& timed : sessions_[i]) {
+      results_[i].Add(timed.session, Median(charges));
+    }
+  }
+  return true;
+}
+
+bool Judgement::ReserveMemory() {
+  const size_t outputs = prepared_.problem().outputs.size();
+  size_t compared = prepared_.check_cases().size() * outputs;
+  for (const CudaPreparedProblem::BenchShape& shape : prepared_.bench_shapes()) {
+    compared = std::max(compared, shape.slots.size() * outputs);
+  }
+  auto comparisons = DeviceBuffer::Allocate(device_, compared * sizeof(TensorComparison));
+  auto counts = DeviceBuffer::Allocate(device_, prepared_.check_cases().size() * sizeof(uint64_t));
+  if (!comparisons.ok() || !counts.ok()) {
+    return Fail(comparisons.ok() ? counts.status() : comparisons.status());
+  }
+  comparisons_ = *std::move(comparisons);
+  guard_counts_ = *std::move(counts);
+  return true;
 }
 
 // Translates the runner's answer. A failure of the candidate becomes an outcome, a failure of the
@@ -380,14 +451,6 @@ uint32_t Judgement::PlausiblePattern(const CudaExpected& expected) {
 
 bool Judgement::Verify(const std::vector<Looked>& looks, Side side, uint32_t poison, bool timed,
                        std::vector<TensorComparison>& found) {
-  if (looks.size() > comparisons_held_) {
-    auto buffer = DeviceBuffer::Allocate(device_, looks.size() * sizeof(TensorComparison));
-    if (!buffer.ok()) {
-      return Fail(buffer.status());
-    }
-    comparisons_ = *std::move(buffer);
-    comparisons_held_ = looks.size();
-  }
   found.assign(looks.size(), {});
   const std::vector<Case>& cases = prepared_.cases();
   for (size_t i = 0; i < looks.size(); ++i) {
@@ -515,12 +578,8 @@ bool Judgement::CheckGuards() {
   const std::vector<CudaPreparedProblem::CheckCase>& checks = prepared_.check_cases();
   std::vector<uint64_t> counts(checks.size());
   const size_t bytes = counts.size() * sizeof(uint64_t);
-  auto changed = DeviceBuffer::Allocate(device_, bytes);
-  if (!changed.ok()) {
-    return Fail(changed.status());
-  }
   const CudaApi& api = device_.api();
-  if (!Must(device_.Check(api.MemsetD8Async(changed->address(), 0, bytes, device_.stream()),
+  if (!Must(device_.Check(api.MemsetD8Async(guard_counts_.address(), 0, bytes, device_.stream()),
                           "clearing counters"))) {
     return false;
   }
@@ -529,14 +588,14 @@ bool Judgement::CheckGuards() {
       for (const CUdeviceptr guard : prepared_.GuardAddresses(place)) {
         if (!Must(kernels_.CountChanged(guard, CudaPreparedProblem::kGuardBytes / 4,
                                         CudaPreparedProblem::kGuardPattern,
-                                        changed->address() + i * sizeof(uint64_t)))) {
+                                        guard_counts_.address() + i * sizeof(uint64_t)))) {
           return false;
         }
       }
     }
   }
   if (!Must(device_.Check(
-          api.MemcpyDtoHAsync(counts.data(), changed->address(), bytes, device_.stream()),
+          api.MemcpyDtoHAsync(counts.data(), guard_counts_.address(), bytes, device_.stream()),
           "reading counters")) ||
       !Must(device_.Synchronize())) {
     return false;
@@ -776,11 +835,12 @@ bool Judgement::TimeShape(size_t shape_index) {
   }
   const int64_t timed_ns = NowNs();
   times_.timing_ns += timed_ns - start_ns;
-  std::vector<Slowdown> found;
+  NewValuesFound found;
   const bool going = FreshRound(shape_index, Bank::kAltered, session, result, found) &&
                      FreshRound(shape_index, Bank::kOther, session, result, found);
   // A kernel's time is its time on new values.
-  result.Add(session, ChargeFor(found));
+  sessions_[shape_index].push_back(
+      {std::move(session), ChargeFor(found.slowdowns), std::move(found.cached)});
   // Finish copying, so that it does not overlap with the next timing.
   if (status_.ok() &&
       (!Must(prepared_.PutBank(prepared_.bench_shapes()[shape_index], Bank::kBase)) ||
@@ -795,7 +855,7 @@ bool Judgement::TimeShape(size_t shape_index) {
 // Times new values at the addresses of the timed calls. The cache is equally cold, so a kernel that
 // does not cache results takes as long as before.
 bool Judgement::FreshRound(size_t shape_index, Bank bank, const TimingSession& session,
-                           TimedShape& result, std::vector<Slowdown>& found) {
+                           TimedShape& result, NewValuesFound& found) {
   const CudaPreparedProblem::BenchShape& shape = prepared_.bench_shapes()[shape_index];
   const size_t slots = shape.slots.size();
   if (!Must(prepared_.PutBank(shape, bank)) || !Must(device_.Synchronize()) ||
@@ -821,19 +881,18 @@ bool Judgement::FreshRound(size_t shape_index, Bank bank, const TimingSession& s
   known.Add({session.call_ns(Side::kCandidate), session.call_ns(Side::kReference)});
   Rounds fresh(kRoundDeviation);
   fresh.Add({Mean(candidate_ns), Mean(reference_ns)});
-  found.push_back(SlowdownOf(known, fresh));
+  found.slowdowns.push_back(SlowdownOf(known, fresh));
   const std::vector<double> timed_ns = session.CallTimes(Side::kCandidate);
-  if (!LooksCached(timed_ns, candidate_ns, session.CallTimes(Side::kReference), reference_ns,
-                   factor)) {
-    return true;
+  if (found.cached.empty() &&
+      LooksCached(timed_ns, candidate_ns, session.CallTimes(Side::kReference), reference_ns,
+                  factor)) {
+    found.cached = absl::StrCat(
+        "calls on inputs seen before take ", std::llround(Median(timed_ns) / 1000),
+        " us, calls on ",
+        bank == Bank::kAltered ? "the same inputs with a few values replaced " : "new ones ",
+        std::llround(Median(candidate_ns) / 1000), " us");
   }
-  return Settle(MakeExploit(
-      Exploit::Kind::kCachedOutput,
-      absl::StrCat(
-          "calls on inputs seen before take ", std::llround(Median(timed_ns) / 1000),
-          " us, calls on ",
-          bank == Bank::kAltered ? "the same inputs with a few values replaced " : "new ones ",
-          std::llround(Median(candidate_ns) / 1000), " us")));
+  return true;
 }
 
 bool Judgement::VerifySlots(size_t shape_index, Side side, size_t slots, Bank bank, uint32_t poison,

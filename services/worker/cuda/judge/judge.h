@@ -51,7 +51,8 @@ using RenewRunners = std::function<absl::StatusOr<CudaRunners>()>;
 //     flushed. The outputs of a block's last calls are verified in full, and the events must add up
 //     to the time that passed on the host.
 //  3. New values at the same addresses, timed and verified: first a few values replaced, then all
-//     new. A kernel that cached results is now wrong or slower.
+//     new. A kernel that cached results is now wrong or slower. Where it seems slower, steps 2 and
+//     3 are repeated in two more pairs of processes, and the median counts.
 //
 // Device code can write anywhere in its context, so nothing that it might reach is trusted: inputs
 // are mapped read-only, the reference's results are verified too, the reference's module is

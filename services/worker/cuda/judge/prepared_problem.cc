@@ -601,17 +601,21 @@ absl::Status CudaPreparedProblem::AttachObject(CudaRunner& runner, const CancelT
 }
 
 absl::StatusOr<uint64_t> CudaPreparedProblem::InputsFingerprint() {
-  KC_ASSIGN_OR_RETURN(const DeviceBuffer sum, DeviceBuffer::Allocate(device_, sizeof(uint64_t)));
+  // Kept: a candidate may leave no memory for another.
+  if (fingerprint_.address() == 0) {
+    KC_ASSIGN_OR_RETURN(fingerprint_, DeviceBuffer::Allocate(device_, sizeof(uint64_t)));
+  }
   const CudaApi& api = device_.api();
   KC_RETURN_IF_ERROR(device_.Check(
-      api.MemsetD8Async(sum.address(), 0, sizeof(uint64_t), device_.stream()), "clearing a sum"));
+      api.MemsetD8Async(fingerprint_.address(), 0, sizeof(uint64_t), device_.stream()),
+      "clearing a sum"));
   KC_RETURN_IF_ERROR(kernels_.Fingerprint(inputs_.address(),
                                           static_cast<int64_t>(inputs_bytes_ / 8),
-                                          fingerprint_seed_, sum.address()));
+                                          fingerprint_seed_, fingerprint_.address()));
   uint64_t fingerprint = 0;
-  KC_RETURN_IF_ERROR(device_.Check(
-      api.MemcpyDtoHAsync(&fingerprint, sum.address(), sizeof(fingerprint), device_.stream()),
-      "reading a sum"));
+  KC_RETURN_IF_ERROR(device_.Check(api.MemcpyDtoHAsync(&fingerprint, fingerprint_.address(),
+                                                       sizeof(fingerprint), device_.stream()),
+                                   "reading a sum"));
   KC_RETURN_IF_ERROR(device_.Synchronize());
   return fingerprint;
 }

@@ -265,6 +265,7 @@ class CudaPreparedProblem {
   uint64_t outputs_bytes_ = 0;
   uint64_t scratch_bytes_ = 1;
   DeviceBuffer banks_;
+  DeviceBuffer fingerprint_;  // one word; empty until it is needed
   SharedArena inputs_;
   SharedArena outputs_;
   SharedArena reference_outputs_;
