@@ -7,11 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "services/worker/cuda/ptx/estimate.h"
-#include "services/worker/cuda/ptx/launch_facts.h"
-#include "services/worker/cuda/ptx/simulator.h"
+#include "services/worker/virtual_gpu/estimate/estimate.h"
+#include "services/worker/virtual_gpu/estimate/launch_facts.h"
+#include "services/worker/virtual_gpu/execute/simulator.h"
+#include "services/worker/virtual_gpu/parse/parser.h"
 
-namespace kernelcast::worker::ptx {
+namespace kernelcast::worker::virtual_gpu {
 namespace {
 
 void Require(bool condition, const char* what) {
@@ -70,9 +71,9 @@ void TryOne(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace kernelcast::worker::ptx
+}  // namespace kernelcast::worker::virtual_gpu
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  kernelcast::worker::ptx::TryOne({reinterpret_cast<const char*>(data), size});
+  kernelcast::worker::virtual_gpu::TryOne({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -44,6 +44,17 @@ COMMON_FOR = {
     "services/worker/runner": ["base", "candidate_abi", "domain"],
 }
 
+# Folders of a service that include only common/ and themselves, with the order of their own folders: what each may
+# include besides itself and the files at the top, which include none of them.
+CLOSED = {
+    "services/worker/virtual_gpu": {
+        "execute": [],
+        "bind": ["execute"],
+        "parse": ["bind"],
+        "estimate": ["execute"],
+    },
+}
+
 # Third-party headers: name, pattern of the include, files that may include it.
 EXTERNAL = [
     ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", ["common/rpc/*", "services/*/rpc/*", "services/*/clients/*",
@@ -103,9 +114,24 @@ def layer_of(folder):
     return (CLI_LAYERS if service == "cli" else LAYERS).get(name, ADAPTER)
 
 
+def why_not_within(path, included, order):
+    """The same within a closed folder."""
+    source, target = ((p.split("/")[3:-1] or [""])[0] for p in (path, included))
+    if target in ("", source) or target in order.get(source, []):
+        return None
+    where = folder_of(path)
+    return f"{where}/{source} may not depend on {where}/{target}" if source else \
+        f"the files at the top of {where} include none of its folders"
+
+
 def why_not(path, included):
     """The reason why the file `path` may not include the project's file `included`, or None."""
     source, target = folder_of(path), folder_of(included)
+    if source in CLOSED:
+        if source == target:
+            return why_not_within(path, included, CLOSED[source])
+        if not target.startswith("common/"):
+            return f"{source} includes only common/ and itself"
     if source == target:
         return None
     if target == "tests":

@@ -11,6 +11,8 @@ HEADERS = [
     "common/base/status.h", "common/domain/bins.h", "common/convert/convert.h",
     "common/rpc/server.h", "services/worker/core/statistics.h", "services/worker/cpu/compiler.h",
     "services/worker/rpc/service.h", "services/worker/runner/protocol.h",
+    "services/worker/virtual_gpu/program.h", "services/worker/virtual_gpu/execute/warp.h",
+    "services/worker/virtual_gpu/bind/decoder.h", "services/worker/cuda/judge/judge.h",
     "services/forecaster/core/model.h", "services/orchestrator/store/log.h", "tests/fakes/clock.h",
 ]
 
@@ -76,6 +78,21 @@ class CheckIncludesTest(unittest.TestCase):
     def test_the_runner_is_free_of_grpc_and_protos(self):
         self.rejects("services/worker/runner/a.cc", "<grpcpp/grpcpp.h>", "is not included here")
         self.rejects("services/worker/runner/a.cc", '"common/convert/convert.h"', "may include of")
+
+    def test_the_virtual_gpu_includes_only_common_and_itself(self):
+        room = "services/worker/virtual_gpu"
+        self.accepts(f"{room}/bind/a.cc", '"common/base/status.h"')
+        self.accepts(f"{room}/bind/a.cc", f'"{room}/program.h"')
+        self.accepts("services/worker/cuda/a.cc", f'"{room}/execute/warp.h"')
+        self.rejects(f"{room}/bind/a.cc", '"services/worker/core/statistics.h"', "only common/ and itself")
+        self.rejects(f"{room}/program.cc", '"services/worker/cuda/judge/judge.h"', "only common/ and itself")
+
+    def test_the_folders_of_the_virtual_gpu_have_an_order(self):
+        room = "services/worker/virtual_gpu"
+        self.accepts(f"{room}/bind/a.cc", f'"{room}/execute/warp.h"')
+        self.accepts(f"{room}/parse/a.cc", f'"{room}/bind/decoder.h"')
+        self.rejects(f"{room}/execute/a.cc", f'"{room}/bind/decoder.h"', "may not depend on")
+        self.rejects(f"{room}/program.h", f'"{room}/execute/warp.h"', "files at the top")
 
     def test_the_domain_keeps_yaml_out_of_its_headers(self):
         self.accepts("common/domain/a.cc", "<yaml-cpp/yaml.h>")

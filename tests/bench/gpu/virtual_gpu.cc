@@ -39,8 +39,10 @@
 #include "services/worker/cuda/compiler/header_archive.h"
 #include "services/worker/cuda/compiler/ptx_facts.h"
 #include "services/worker/cuda/compiler/simulation_plan.h"
-#include "services/worker/cuda/ptx/estimate.h"
-#include "services/worker/cuda/ptx/launch_facts.h"
+#include "services/worker/virtual_gpu/estimate/estimate.h"
+#include "services/worker/virtual_gpu/estimate/launch_facts.h"
+#include "services/worker/virtual_gpu/execute/simulator.h"
+#include "services/worker/virtual_gpu/parse/parser.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -183,8 +185,8 @@ struct Point {
   std::vector<std::string> findings;
   bool checked = false;  // all launches, for at least one shape
   int64_t steps = 0;
-  std::vector<ptx::LaunchEstimate> launches;
-  std::vector<ptx::LaunchCounts> counts;
+  std::vector<virtual_gpu::LaunchEstimate> launches;
+  std::vector<virtual_gpu::LaunchCounts> counts;
   nlohmann::ordered_json simulations = nlohmann::ordered_json::array();  // as in CompileFacts
 };
 
@@ -195,13 +197,13 @@ double Rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
-nlohmann::ordered_json SimulationJson(const ptx::GpuModel& gpu, const Point& point) {
+nlohmann::ordered_json SimulationJson(const virtual_gpu::GpuModel& gpu, const Point& point) {
   nlohmann::ordered_json launches = nlohmann::ordered_json::array();
   for (size_t k = 0; k < point.launches.size(); ++k) {
     nlohmann::ordered_json launch = {{"kernel", point.counts[k].kernel}};
     if (point.counts[k].not_covered.empty()) {
       nlohmann::ordered_json& values = launch["values"];
-      for (const double value : ptx::LaunchFacts(point.counts[k], point.launches[k])) {
+      for (const double value : virtual_gpu::LaunchFacts(point.counts[k], point.launches[k])) {
         values.push_back(Rounded(value));
       }
     } else {
@@ -209,12 +211,12 @@ nlohmann::ordered_json SimulationJson(const ptx::GpuModel& gpu, const Point& poi
     }
     launches.push_back(std::move(launch));
   }
-  return {{"schema", std::string(ptx::kLaunchFactsSchema)},
+  return {{"schema", std::string(virtual_gpu::kLaunchFactsSchema)},
           {"gpu", std::string(gpu.name)},
           {"launches", std::move(launches)}};
 }
 
-absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
+absl::StatusOr<Point> Simulate(const Options& options, const virtual_gpu::GpuModel& gpu,
                                const Problem& problem, const Candidate& candidate,
                                PtxSource& source) {
   Point point;
@@ -225,9 +227,9 @@ absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
                         PlanSimulation(problem, candidate.launches, candidate.workspace_bytes,
                                        candidate.tunables, axes, compiled.cubin));
     const double start_ms = ProcessorMs();
-    const ptx::Program program = ptx::ParseProgram(compiled.ptx);
-    point.counts = ptx::Simulate(program, plan.buffers, plan.launches);
-    point.launches = ptx::Estimate(gpu, plan.buffers, point.counts, plan.resources);
+    const virtual_gpu::Program program = virtual_gpu::ParseProgram(compiled.ptx);
+    point.counts = virtual_gpu::Simulate(program, plan.buffers, plan.launches);
+    point.launches = virtual_gpu::Estimate(gpu, plan.buffers, point.counts, plan.resources);
     point.simulated_ms += ProcessorMs() - start_ms;
     for (size_t k = 0; k < point.launches.size(); ++k) {
       point.estimated_ns += point.launches[k].total_ns;
@@ -240,8 +242,8 @@ absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
     }
     point.simulations.push_back(SimulationJson(gpu, point));
   }
-  const ptx::Program program = ptx::ParseProgram(compiled.ptx);
-  int64_t steps = ptx::kCheckSteps;
+  const virtual_gpu::Program program = virtual_gpu::ParseProgram(compiled.ptx);
+  int64_t steps = virtual_gpu::kCheckSteps;
   const double start_ms = ProcessorMs();
   for (const AxisValues& axes :
        ShapesToCheck(problem, problem.targets.at(std::string(kCudaTargetName)))) {
@@ -249,11 +251,11 @@ absl::StatusOr<Point> Simulate(const Options& options, const ptx::GpuModel& gpu,
                                      candidate.tunables, axes, compiled.cubin);
     if (!plan.ok()) continue;
     bool all = true;
-    for (const ptx::LaunchCheck& check :
-         ptx::Check(program, plan->buffers, plan->launches, ptx::CheckLimits(steps))) {
+    for (const virtual_gpu::LaunchCheck& check : virtual_gpu::Check(
+             program, plan->buffers, plan->launches, virtual_gpu::CheckLimits(steps))) {
       steps -= check.steps;
       all = all && check.not_checked.empty();
-      for (const ptx::LaunchFinding& finding : check.findings) {
+      for (const virtual_gpu::LaunchFinding& finding : check.findings) {
         point.findings.push_back(
             absl::StrCat(std::string(FindingName(static_cast<FindingKind>(finding.fault))), " at ",
                          plan->shape, ": ", finding.detail));
@@ -343,10 +345,11 @@ void List(const Point& point) {
               static_cast<long long>(point.steps), point.key.c_str(), point.not_covered.c_str());
   for (size_t k = 0; k < point.launches.size(); ++k) {
     std::printf("      %s:", point.counts[k].kernel.c_str());
-    for (int r = 0; r < ptx::kResources; ++r) {
+    for (int r = 0; r < virtual_gpu::kResources; ++r) {
       const double us = point.launches[k].ns[static_cast<size_t>(r)] / 1e3;
       if (us > 0.5)
-        std::printf(" %s %.1f", std::string(Name(static_cast<ptx::Resource>(r))).c_str(), us);
+        std::printf(" %s %.1f", std::string(Name(static_cast<virtual_gpu::Resource>(r))).c_str(),
+                    us);
     }
     std::printf("  (waves %.2f, resident %.0f, %d blocks, %d warps)\n", point.launches[k].waves,
                 point.launches[k].blocks_per_multiprocessor, point.counts[k].sampled_blocks,
@@ -360,7 +363,7 @@ int Fail(const absl::Status& status) {
 }
 
 int Run(const Options& options) {
-  const ptx::GpuModel* gpu = ptx::FindGpuModel(options.gpu, options.architecture);
+  const virtual_gpu::GpuModel* gpu = virtual_gpu::FindGpuModel(options.gpu, options.architecture);
   if (gpu == nullptr) return Fail(absl::NotFoundError("no such GPU"));
   PtxSource source(options);
   std::vector<double> correlations;

@@ -18,7 +18,8 @@
 #include "services/worker/core/source_scan.h"
 #include "services/worker/cuda/compiler/compiler_process.h"
 #include "services/worker/cuda/compiler/header_archive.h"
-#include "services/worker/cuda/ptx/simulator.h"
+#include "services/worker/virtual_gpu/execute/simulator.h"
+#include "services/worker/virtual_gpu/parse/parser.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -371,8 +372,8 @@ const __nv_bfloat16 *bp=(const __nv_bfloat16*)in->b; const __nv_bfloat16 ba=bp[0
 const __nv_bfloat162 *wp=(const __nv_bfloat162*)in->b; const __nv_bfloat162 wa=wp[0],wb=wp[1],wc=wp[2];
 )";
 
-void Fill(ptx::GlobalMemory& memory) {
-  const uint64_t in = ptx::GlobalMemory::AddressOf(0);
+void Fill(virtual_gpu::GlobalMemory& memory) {
+  const uint64_t in = virtual_gpu::GlobalMemory::AddressOf(0);
   const float values[] = {kA, kB, kC, 2};
   for (uint64_t k = 0; k < 4; ++k) {
     memory.Write(in + 4 * k, 4, std::bit_cast<uint32_t>(values[k]));
@@ -383,8 +384,8 @@ void Fill(ptx::GlobalMemory& memory) {
                  static_cast<uint64_t>(-7'000'000'000 + 5 * static_cast<int64_t>(k)));
     memory.Write(in + 112 + 8 * k, 8, 0x8000000000000701U + k);
     const float value = values[k];
-    memory.Write(in + 144 + 4 * k, 4, uint32_t{ptx::ToHalf(value)} * 0x10001U);
-    memory.Write(in + 160 + 4 * k, 4, uint32_t{ptx::ToBfloat16(value)} * 0x10001U);
+    memory.Write(in + 144 + 4 * k, 4, uint32_t{virtual_gpu::ToHalf(value)} * 0x10001U);
+    memory.Write(in + 160 + 4 * k, 4, uint32_t{virtual_gpu::ToBfloat16(value)} * 0x10001U);
   }
 }
 
@@ -399,19 +400,22 @@ void TryAll(Compiler& compiler, const std::string& architecture) {
                       cases[k].type, "* out) {", kLocals, cases[k].type, " o; ", cases[k].statement,
                       " out[threadIdx.x] = o; }\n");
     }
-    const ptx::Program program = ptx::ParseProgram(compiler.Ptx(source, architecture));
+    const virtual_gpu::Program program =
+        virtual_gpu::ParseProgram(compiler.Ptx(source, architecture));
     CHECK(program.kernels.size() == end - first);
     for (size_t k = first; k < end; ++k) {
       INFO(architecture << ": " << cases[k].type << " " << cases[k].statement);
-      ptx::LaunchSpec launch;
+      virtual_gpu::LaunchSpec launch;
       launch.kernel = absl::StrCat("k", k);
       launch.arguments = {{.is_buffer = true, .buffer = 0}, {.is_buffer = true, .buffer = 1}};
-      ptx::GlobalMemory memory(std::vector<ptx::BufferSpec>(2, {.bytes = 256}), program);
+      virtual_gpu::GlobalMemory memory(std::vector<virtual_gpu::BufferSpec>(2, {.bytes = 256}),
+                                       program);
       Fill(memory);
-      const auto counts = ptx::Simulate(program, std::vector<ptx::LaunchSpec>{launch}, {}, memory);
+      const auto counts =
+          virtual_gpu::Simulate(program, std::vector<virtual_gpu::LaunchSpec>{launch}, {}, memory);
       CHECK(counts[0].not_covered == "");
       CHECK(counts[0].counters.stray_sectors == 0);
-      const uint64_t bits = memory.Read(ptx::GlobalMemory::AddressOf(1), 8);
+      const uint64_t bits = memory.Read(virtual_gpu::GlobalMemory::AddressOf(1), 8);
       const bool single = cases[k].type == "float";
       if (!single && cases[k].type != "double") continue;
       std::string name = cases[k].name;

@@ -39,7 +39,7 @@ void AddFindings(const compiler_wire::SimulateReply& reply, size_t first_check,
       const compiler_wire::SimulateReply::Launch& from = reply.shapes[check][k];
       checked = checked || from.not_checked.empty();
       launch.not_checked = from.not_checked;
-      for (const ptx::LaunchFinding& finding : from.findings) {
+      for (const virtual_gpu::LaunchFinding& finding : from.findings) {
         const auto kind = static_cast<FindingKind>(finding.fault);
         const bool known =
             std::any_of(launch.findings.begin(), launch.findings.end(), [&](const Finding& other) {
@@ -343,13 +343,13 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
     std::vector<SimulationPlan> checks, const std::string& device, const std::string& architecture,
     const CancelToken& cancel) {
   std::vector<ShapeSimulation> simulations;
-  const ptx::GpuModel* gpu = ptx::FindGpuModel(device, architecture);
+  const virtual_gpu::GpuModel* gpu = virtual_gpu::FindGpuModel(device, architecture);
   if (gpu == nullptr || ptx_text.empty() || plans.empty()) {
     return simulations;
   }
   compiler_wire::SimulateRequest request;
   request.ptx = ptx_text;
-  request.gpu = static_cast<uint64_t>(gpu - ptx::AllGpuModels().data());
+  request.gpu = static_cast<uint64_t>(gpu - virtual_gpu::AllGpuModels().data());
   for (SimulationPlan& plan : plans) {
     request.shapes.push_back(
         {std::move(plan.buffers), std::move(plan.launches), std::move(plan.resources)});
@@ -383,7 +383,7 @@ absl::StatusOr<std::vector<ShapeSimulation>> CudaCompiler::Simulate(
     simulation.schema = std::string(kCudaSimulationSchemaId);
     simulation.gpu = std::string(gpu->name);
     if (!answered) {
-      for (const ptx::LaunchSpec& launch : request.shapes[k].launches) {
+      for (const virtual_gpu::LaunchSpec& launch : request.shapes[k].launches) {
         simulation.launches.push_back({launch.kernel, {}, "more time or memory than the limit"});
       }
       continue;

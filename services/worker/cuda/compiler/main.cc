@@ -21,9 +21,11 @@
 #include "services/worker/cuda/api/nvrtc_api.h"
 #include "services/worker/cuda/compiler/sandbox.h"
 #include "services/worker/cuda/compiler/wire.h"
-#include "services/worker/cuda/ptx/gpu_model.h"
-#include "services/worker/cuda/ptx/launch_facts.h"
 #include "services/worker/sandbox/namespaces.h"
+#include "services/worker/virtual_gpu/estimate/gpu_model.h"
+#include "services/worker/virtual_gpu/estimate/launch_facts.h"
+#include "services/worker/virtual_gpu/execute/simulator.h"
+#include "services/worker/virtual_gpu/parse/parser.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -211,15 +213,15 @@ absl::Status Warm(const NvrtcApi& api, const Compiler& compiler, Hello& hello) {
 // Runs the compiled program on the virtual GPU.
 SimulateReply Simulate(const SimulateRequest& request) {
   SimulateReply reply;
-  const auto models = ptx::AllGpuModels();
-  const ptx::GpuModel& gpu = models[std::min<size_t>(request.gpu, models.size() - 1)];
-  const ptx::Program program = ptx::ParseProgram(request.ptx);
-  int64_t check_steps = ptx::kCheckSteps;
+  const auto models = virtual_gpu::AllGpuModels();
+  const virtual_gpu::GpuModel& gpu = models[std::min<size_t>(request.gpu, models.size() - 1)];
+  const virtual_gpu::Program program = virtual_gpu::ParseProgram(request.ptx);
+  int64_t check_steps = virtual_gpu::kCheckSteps;
   for (const compiler_wire::SimulatedShape& shape : request.shapes) {
     if (shape.checks) {
       auto& launches = reply.shapes.emplace_back();
-      for (ptx::LaunchCheck& check :
-           ptx::Check(program, shape.buffers, shape.launches, ptx::CheckLimits(check_steps))) {
+      for (virtual_gpu::LaunchCheck& check : virtual_gpu::Check(
+               program, shape.buffers, shape.launches, virtual_gpu::CheckLimits(check_steps))) {
         check_steps -= check.steps;
         launches.push_back({std::move(check.kernel),
                             "",
@@ -229,13 +231,14 @@ SimulateReply Simulate(const SimulateRequest& request) {
       }
       continue;
     }
-    const auto counts = ptx::Simulate(program, shape.buffers, shape.launches);
-    const auto estimates = ptx::Estimate(gpu, shape.buffers, counts, shape.resources);
+    const auto counts = virtual_gpu::Simulate(program, shape.buffers, shape.launches);
+    const auto estimates = virtual_gpu::Estimate(gpu, shape.buffers, counts, shape.resources);
     auto& launches = reply.shapes.emplace_back();
     for (size_t k = 0; k < counts.size(); ++k) {
       launches.push_back({counts[k].kernel, counts[k].not_covered,
-                          counts[k].not_covered.empty() ? ptx::LaunchFacts(counts[k], estimates[k])
-                                                        : std::vector<double>()});
+                          counts[k].not_covered.empty()
+                              ? virtual_gpu::LaunchFacts(counts[k], estimates[k])
+                              : std::vector<double>()});
     }
   }
   return reply;

@@ -12,14 +12,14 @@
 #include "common/domain/launch_geometry.h"
 #include "services/worker/core/control_flow.h"
 #include "services/worker/cuda/compiler/occupancy.h"
-#include "services/worker/cuda/ptx/text.h"
+#include "services/worker/virtual_gpu/text.h"
 
 namespace kernelcast::worker {
 namespace {
 
-using ptx::IsName;
-using ptx::IsSpace;
-using ptx::Trim;
+using virtual_gpu::IsName;
+using virtual_gpu::IsSpace;
+using virtual_gpu::Trim;
 using Counts = std::unordered_map<std::string_view, double>;
 
 bool StartsWith(std::string_view text, std::string_view prefix) {
@@ -62,7 +62,7 @@ void ForEachLine(std::string_view text, See see) {
 std::string Strip(std::string_view ptx) {
   constexpr std::string_view kDirectives[] = {".loc\t",   ".loc ",   ".file\t",      ".file ",
                                               ".version", ".target", ".address_size"};
-  const std::string text = ptx::WithoutComments(ptx);
+  const std::string text = virtual_gpu::WithoutComments(ptx);
   const std::string_view rest = text;
   std::string stripped;
   stripped.reserve(rest.size());

@@ -16,25 +16,25 @@
 namespace kernelcast::worker {
 namespace {
 
-ptx::ElementType TypeOf(DataType dtype) {
+virtual_gpu::ElementType TypeOf(DataType dtype) {
   switch (dtype) {
-    case DataType::kFloat64: return ptx::ElementType::kFloat64;
-    case DataType::kFloat32: return ptx::ElementType::kFloat32;
-    case DataType::kFloat16: return ptx::ElementType::kFloat16;
-    case DataType::kBfloat16: return ptx::ElementType::kBfloat16;
-    case DataType::kFloat8E4m3: return ptx::ElementType::kFloat8E4m3;
-    case DataType::kFloat8E5m2: return ptx::ElementType::kFloat8E5m2;
-    case DataType::kInt64: return ptx::ElementType::kInt64;
-    case DataType::kInt32: return ptx::ElementType::kInt32;
-    case DataType::kInt8: return ptx::ElementType::kInt8;
-    case DataType::kUint8: return ptx::ElementType::kUint8;
+    case DataType::kFloat64: return virtual_gpu::ElementType::kFloat64;
+    case DataType::kFloat32: return virtual_gpu::ElementType::kFloat32;
+    case DataType::kFloat16: return virtual_gpu::ElementType::kFloat16;
+    case DataType::kBfloat16: return virtual_gpu::ElementType::kBfloat16;
+    case DataType::kFloat8E4m3: return virtual_gpu::ElementType::kFloat8E4m3;
+    case DataType::kFloat8E5m2: return virtual_gpu::ElementType::kFloat8E5m2;
+    case DataType::kInt64: return virtual_gpu::ElementType::kInt64;
+    case DataType::kInt32: return virtual_gpu::ElementType::kInt32;
+    case DataType::kInt8: return virtual_gpu::ElementType::kInt8;
+    case DataType::kUint8: return virtual_gpu::ElementType::kUint8;
   }
-  return ptx::ElementType::kFloat32;
+  return virtual_gpu::ElementType::kFloat32;
 }
 
 // The virtual GPU draws values instead of reading a file: from the range of its integers, or with
 // the mean and the standard deviation of its real numbers.
-void SetFileValues(const FileValues& file, DataType dtype, ptx::BufferSpec& buffer) {
+void SetFileValues(const FileValues& file, DataType dtype, virtual_gpu::BufferSpec& buffer) {
   const std::vector<double> values = Elements(dtype, std::as_bytes(std::span(*file.elements)));
   const auto count = static_cast<double>(values.size());
   double low = HUGE_VAL;
@@ -48,16 +48,16 @@ void SetFileValues(const FileValues& file, DataType dtype, ptx::BufferSpec& buff
     squares += value * value;
   }
   const double mean = sum / count;
-  buffer.values =
-      IsFloat(dtype) ? ptx::BufferSpec::Values::kNormal : ptx::BufferSpec::Values::kIntegers;
+  buffer.values = IsFloat(dtype) ? virtual_gpu::BufferSpec::Values::kNormal
+                                 : virtual_gpu::BufferSpec::Values::kIntegers;
   buffer.first = IsFloat(dtype) ? mean : low;
   buffer.second = IsFloat(dtype) ? std::sqrt(std::max(0.0, squares / count - mean * mean)) : high;
 }
 
 absl::Status SetValues(const TensorSpec& tensor, const Variables& variables,
-                       ptx::BufferSpec& buffer) {
+                       virtual_gpu::BufferSpec& buffer) {
   const InitDistribution& init = tensor.init;
-  using Values = ptx::BufferSpec::Values;
+  using Values = virtual_gpu::BufferSpec::Values;
   constexpr int64_t kMost = int64_t{1} << 53;
   if (const auto* normal = std::get_if<Normal>(&init)) {
     buffer.values = Values::kNormal;
@@ -114,7 +114,7 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
   for (const auto* tensors : {&problem.inputs, &problem.outputs}) {
     KC_ASSIGN_OR_RETURN(const std::vector<TensorLayout> layouts, Layouts(*tensors, axes));
     for (size_t k = 0; k < tensors->size(); ++k) {
-      ptx::BufferSpec buffer;
+      virtual_gpu::BufferSpec buffer;
       buffer.type = TypeOf((*tensors)[k].dtype);
       buffer.bytes = layouts[k].bytes();
       buffer.name = (*tensors)[k].name;
@@ -131,13 +131,13 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
         {.bytes = plan.workspace_bytes, .initialised = false, .name = "the workspace"});
   }
   for (const PlannedLaunch& planned : plan.launches) {
-    ptx::LaunchSpec launch;
+    virtual_gpu::LaunchSpec launch;
     launch.kernel = planned.kernel;
     std::copy(std::begin(planned.grid), std::end(planned.grid), launch.grid.begin());
     std::copy(std::begin(planned.block), std::end(planned.block), launch.block.begin());
     launch.dynamic_shared_bytes = planned.shared_memory_bytes;
     for (const KernelArgument& argument : planned.arguments) {
-      ptx::LaunchArgument to;
+      virtual_gpu::LaunchArgument to;
       to.bytes = static_cast<int>(argument.bytes);
       to.is_buffer = argument.kind != KernelArgument::Kind::kScalar;
       if (to.is_buffer) {
@@ -148,7 +148,7 @@ absl::StatusOr<SimulationPlan> PlanSimulation(const Problem& problem,
       }
       launch.arguments.push_back(to);
     }
-    ptx::LaunchResources resources;
+    virtual_gpu::LaunchResources resources;
     resources.shared_bytes = launch.dynamic_shared_bytes;
     for (const CubinKernel& kernel : cubin.kernels) {
       if (kernel.name != launch.kernel) continue;

@@ -8,18 +8,18 @@
 #include "common/domain/candidate.h"
 #include "common/domain/problem.h"
 #include "services/worker/cuda/compiler/cubin.h"
-#include "services/worker/cuda/ptx/estimate.h"
-#include "services/worker/cuda/ptx/simulator.h"
+#include "services/worker/virtual_gpu/estimate/estimate.h"
+#include "services/worker/virtual_gpu/execute/launch.h"
 
 namespace kernelcast::worker {
 
 // Input of the virtual GPU for a device CUDA program at one shape, in addition to its PTX.
 struct SimulationPlan {
   // The problem's inputs, its outputs, and the workspace if there is one.
-  std::vector<ptx::BufferSpec> buffers;
-  std::vector<ptx::LaunchSpec> launches;
-  std::vector<ptx::LaunchResources> resources;  // per launch, from the cubin
-  std::string shape = {};                       // for messages
+  std::vector<virtual_gpu::BufferSpec> buffers;
+  std::vector<virtual_gpu::LaunchSpec> launches;
+  std::vector<virtual_gpu::LaunchResources> resources;  // per launch, from the cubin
+  std::string shape = {};                               // for messages
 };
 
 // Shapes at which launches are checked for faults: the problem's check shapes and some held-out

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "services/worker/cuda/ptx/estimate.h"
-#include "services/worker/cuda/ptx/simulator.h"
+#include "services/worker/virtual_gpu/estimate/estimate.h"
+#include "services/worker/virtual_gpu/execute/launch.h"
 
 // Protocol between the worker and kernelcast-cuda-compiler over a socket. Each message is a frame:
 // its size in 8 bytes, then its fields. Both programs run on one machine and are built together.
@@ -208,15 +208,15 @@ struct CompileReply {
 
 // Input of the virtual GPU at one shape.
 struct SimulatedShape {
-  std::vector<ptx::BufferSpec> buffers;
-  std::vector<ptx::LaunchSpec> launches;
-  std::vector<ptx::LaunchResources> resources;  // one per launch
-  bool checks = false;                          // check for faults instead of estimating times
+  std::vector<virtual_gpu::BufferSpec> buffers;
+  std::vector<virtual_gpu::LaunchSpec> launches;
+  std::vector<virtual_gpu::LaunchResources> resources;  // one per launch
+  bool checks = false;  // check for faults instead of estimating times
 };
 
 struct SimulateRequest {
   std::string ptx;
-  uint64_t gpu = 0;  // index into ptx::AllGpuModels()
+  uint64_t gpu = 0;  // index into virtual_gpu::AllGpuModels()
   std::vector<SimulatedShape> shapes;
 
   std::string Encode() const {
@@ -225,7 +225,7 @@ struct SimulateRequest {
     encoder.Number(shapes.size());
     for (const SimulatedShape& shape : shapes) {
       encoder.Number(shape.checks ? 1 : 0).Number(shape.buffers.size());
-      for (const ptx::BufferSpec& buffer : shape.buffers) {
+      for (const virtual_gpu::BufferSpec& buffer : shape.buffers) {
         encoder.Number(static_cast<uint64_t>(buffer.bytes));
         encoder.Number(static_cast<uint64_t>(buffer.type));
         encoder.Number(static_cast<uint64_t>(buffer.values)).Real(buffer.first).Real(buffer.second);
@@ -233,7 +233,7 @@ struct SimulateRequest {
       }
       encoder.Number(shape.launches.size());
       for (size_t k = 0; k < shape.launches.size(); ++k) {
-        const ptx::LaunchSpec& launch = shape.launches[k];
+        const virtual_gpu::LaunchSpec& launch = shape.launches[k];
         encoder.Text(launch.kernel);
         for (size_t d = 0; d < 3; ++d) {
           encoder.Number(launch.grid[d]).Number(launch.block[d]);
@@ -243,7 +243,7 @@ struct SimulateRequest {
         encoder.Number(static_cast<uint64_t>(shape.resources[k].shared_bytes));
         encoder.Number(static_cast<uint64_t>(shape.resources[k].stack_bytes));
         encoder.Number(launch.arguments.size());
-        for (const ptx::LaunchArgument& argument : launch.arguments) {
+        for (const virtual_gpu::LaunchArgument& argument : launch.arguments) {
           encoder.Number(argument.is_buffer ? 1 : 0).Number(static_cast<uint64_t>(argument.buffer));
           encoder.Number(argument.bits).Number(static_cast<uint64_t>(argument.bytes));
         }
@@ -263,29 +263,29 @@ struct SimulateRequest {
       SimulatedShape& shape = request.shapes.emplace_back();
       shape.checks = decoder.Number() != 0;
       for (uint64_t buffers = decoder.Count(); buffers > 0; --buffers) {
-        ptx::BufferSpec& buffer = shape.buffers.emplace_back();
+        virtual_gpu::BufferSpec& buffer = shape.buffers.emplace_back();
         buffer.bytes = static_cast<int64_t>(decoder.Number());
-        buffer.type = static_cast<ptx::ElementType>(decoder.Number());
-        buffer.values = static_cast<ptx::BufferSpec::Values>(decoder.Number());
+        buffer.type = static_cast<virtual_gpu::ElementType>(decoder.Number());
+        buffer.values = static_cast<virtual_gpu::BufferSpec::Values>(decoder.Number());
         buffer.first = decoder.Real();
         buffer.second = decoder.Real();
         buffer.initialised = decoder.Number() != 0;
         buffer.name = decoder.Text();
       }
       for (uint64_t launches = decoder.Count(); launches > 0; --launches) {
-        ptx::LaunchSpec& launch = shape.launches.emplace_back();
+        virtual_gpu::LaunchSpec& launch = shape.launches.emplace_back();
         launch.kernel = decoder.Text();
         for (size_t d = 0; d < 3; ++d) {
           launch.grid[d] = static_cast<uint32_t>(decoder.Number());
           launch.block[d] = static_cast<uint32_t>(decoder.Number());
         }
         launch.dynamic_shared_bytes = static_cast<int64_t>(decoder.Number());
-        ptx::LaunchResources& resources = shape.resources.emplace_back();
+        virtual_gpu::LaunchResources& resources = shape.resources.emplace_back();
         resources.registers = static_cast<int64_t>(decoder.Number());
         resources.shared_bytes = static_cast<int64_t>(decoder.Number());
         resources.stack_bytes = static_cast<int64_t>(decoder.Number());
         for (uint64_t arguments = decoder.Count(); arguments > 0; --arguments) {
-          ptx::LaunchArgument& argument = launch.arguments.emplace_back();
+          virtual_gpu::LaunchArgument& argument = launch.arguments.emplace_back();
           argument.is_buffer = decoder.Number() != 0;
           argument.buffer = static_cast<int>(decoder.Number());
           argument.bits = decoder.Number();
@@ -303,7 +303,7 @@ struct SimulateReply {
     std::string not_covered;
     std::vector<double> values;
     std::string not_checked = {};
-    std::vector<ptx::LaunchFinding> findings = {};
+    std::vector<virtual_gpu::LaunchFinding> findings = {};
   };
   std::vector<std::vector<Launch>> shapes;
 
@@ -318,7 +318,7 @@ struct SimulateReply {
           encoder.Real(value);
         }
         encoder.Text(launch.not_checked).Number(launch.findings.size());
-        for (const ptx::LaunchFinding& finding : launch.findings) {
+        for (const virtual_gpu::LaunchFinding& finding : launch.findings) {
           encoder.Number(static_cast<uint64_t>(finding.fault));
           encoder.Number(static_cast<uint64_t>(finding.line));
           encoder.Number(static_cast<uint64_t>(finding.source_line));
@@ -342,8 +342,8 @@ struct SimulateReply {
         }
         launch.not_checked = decoder.Text();
         for (uint64_t findings = decoder.Count(); findings > 0; --findings) {
-          ptx::LaunchFinding& finding = launch.findings.emplace_back();
-          finding.fault = static_cast<ptx::Fault>(decoder.Number());
+          virtual_gpu::LaunchFinding& finding = launch.findings.emplace_back();
+          finding.fault = static_cast<virtual_gpu::Fault>(decoder.Number());
           finding.line = static_cast<int32_t>(decoder.Number());
           finding.source_line = static_cast<int32_t>(decoder.Number());
           finding.detail = decoder.Text();
