@@ -28,7 +28,9 @@
 #include "services/orchestrator/core/evaluation_traces.h"
 #include "services/orchestrator/core/event_store.h"
 #include "services/orchestrator/core/log_writer.h"
+#include "services/orchestrator/core/plan.h"
 #include "services/orchestrator/core/ports.h"
+#include "services/orchestrator/core/search_strategy.h"
 #include "services/orchestrator/core/state.h"
 
 namespace kernelcast::orchestrator {
@@ -290,27 +292,29 @@ class Engine {
   void CancelEvaluations(const std::string& search_id, DecisionReason reason,
                          const Rejection& rejection);
   void StopWriting(const std::string& search_id);
+  // Time since then that this process has been there to look for a worker.
+  int64_t WaitedNs(int64_t since_ns) const;
   // "no worker measures cuda on NVIDIA H200; there are: cpu on AMD EPYC 9654".
   std::string NobodyMeasures(const std::string& target, const std::string& device_model) const;
 
-  void Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
+  // Returns false if the event does not fit the state.
+  bool Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
               Candidate candidate, bool generated, const TraceContext& trace = {},
               const std::string& wanted_device_model = "");
   // Ends the span when the batch is durable.
   void EndAfterwards(Span span);
 
-  // Starts the next step of the evaluation.
+  // Performs the next action of the evaluation, if none is in progress.
   void Advance(const std::string& request_id);
+  void Perform(const Evaluation& evaluation, EvaluationAction action);
   void StartCompile(const Evaluation& evaluation);
-  void StartForecast(const Evaluation& evaluation);
-  void StartMeasure(const Evaluation& evaluation);
-  void DescribeReference(const std::string& problem_id, const std::string& target,
-                         const std::string& device_model);
-  // The kernel that a model compares the candidate with. Null: the reference.
-  std::shared_ptr<const AnchorKernel> AnchorFor(const Candidate& candidate, const Search* search,
-                                                const std::string& device_model) const;
-  void Decide(const std::string& request_id);
-  Decision MakeDecision(const Evaluation& evaluation) const;
+  void StartForecast(const Evaluation& evaluation, ForecastQuery query);
+  void StartMeasure(const Evaluation& evaluation, MeasureLevel level);
+  // Compiles the reference, if that is not in progress.
+  void StartReference(const std::string& problem_id, const std::string& target,
+                      const std::string& device_model);
+  // Emits the decision and what follows from it.
+  void Decide(const Evaluation& evaluation, DecideCandidate action);
   void Reject(const std::string& request_id, DecisionReason reason, Rejection rejection);
   // `decided_now`: observers have not been notified of the decision yet.
   void Settle(EvaluationSettled settled, bool decided_now = false);
@@ -323,54 +327,28 @@ class Engine {
 
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
-  // Proposes candidates from the template space.
-  void Propose(const std::string& search_id);
-  // Requests as many kernels from the model as are wanted now. If it gives none, switches to the
-  // template space or ends the search.
-  void AskForKernels(const std::string& search_id);
-  // Whether a search may ask its model for more, and if not, why.
-  struct Asking {
-    enum class Kind {
-      kYes,
-      kSpent,    // its limits are reached
-      kUseless,  // its answers contain no new kernels
-      kAway,     // away for too long to wait; may come back
-      kNobody,   // no model is configured
-    };
-    Kind kind = Kind::kYes;
-    std::string reason;
-  };
-  Asking AskingOf(const Search& search) const;
-  // Ends a search whose space is exhausted, unless its model may still provide kernels.
-  void FinishSpace(const Search& search);
+  // Values of the outside world for the search's plan.
+  SearchInputs InputsOf(const Search& search) const;
+  // Starts what a running search needs besides its plan: facts of the reference, and requests for
+  // kernels from before a crash.
+  void Prepare(const Search& search);
+  // Returns whether more of the plan can be performed in this round.
+  bool Perform(const Search& search, SearchAction action);
   // Sends a request that is in the log.
   void StartGeneration(const Search& search, uint64_t number);
   void OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply);
-  // Maximum number of a search's candidates in flight.
-  uint64_t InFlightLimit(const Search& search) const;
-  // Requests forecasts of all pruned candidates of the search, to measure the best.
-  void Rerank(const std::string& search_id);
-  // The inputs of the policy except the forecast.
-  PolicyInput CountsFor(const Search& search) const;
-  // Whether a search may select from what it knows now, or must wait for more.
-  bool MaySelect(const Search& search) const;
-  // Number of candidates that a search considers before it waits for measurements to guide it.
-  uint64_t LookAhead(const Search& search) const;
-  void OnReranked(const std::string& search_id, std::vector<std::string> candidate_ids,
-                  absl::StatusOr<std::vector<ForecastResult>> forecasts);
-  // Measures the best candidates at the final level, one round at a time, then closes the search.
-  void Confirm(const std::string& search_id);
+  void StartRanking(const Search& search, RankPruned action);
+  void OnRanked(const std::string& search_id, const std::vector<std::string>& candidate_ids,
+                absl::StatusOr<std::vector<ForecastResult>> forecasts);
+  void LetLookFurther(const std::string& search_id, uint64_t to);
+  // Measures the candidates at the final level. Closes the search if none of them can be read.
+  void StartFinals(const Search& search, const std::vector<std::string>& candidate_ids);
+  void Close(const Search& search, std::string confirmed_request_id);
   // From the state for finalists, otherwise from the log.
   std::optional<Candidate> SourceOf(const Search& search, const std::string& candidate_id);
-  // The budget limit that is reached, or empty.
-  std::string ExhaustedBudget(const Search& search) const;
-  // Whether the search continues without measurements after reaching that limit.
-  static bool GoesOnAfter(const Search& search, const std::string& limit);
-  uint64_t ExpectedDecisions(const Search& search) const;
-
   // Repeats requests of searches that have waited long enough for the forecaster. Returns the time
   // of the next one.
-  int64_t ResumeReranks();
+  int64_t ResumeRankings();
 
   void OfferLabels();
   void Tick();
@@ -387,6 +365,7 @@ class Engine {
 
   const Clock* const clock_;
   const int64_t wall_offset_ns_ = clock_->WallNs() - clock_->MonotonicNs();
+  const int64_t start_ns_ = NowNs();
   EngineObserver* const observer_;
   KernelWriter* const writer_;  // may be null
 
@@ -410,27 +389,19 @@ class Engine {
   std::set<std::tuple<std::string, std::string, std::string>> describing_references_;
   // By target and wanted model. Cleared when workers come or go.
   std::map<std::pair<std::string, std::string>, std::string> device_models_;
-  // Evaluations that wait for a device model, and since when on the monotonic clock.
-  std::map<std::string, int64_t> without_device_;
-  // Searches that no worker measures for.
+  // Searches that no worker measures for, as shown to callers.
   struct Wait {
     std::string reason;
-    int64_t since_ns = 0;       // wall clock
-    int64_t since_mono_ns = 0;  // monotonic clock
+    int64_t since_ns = 0;  // wall clock
   };
   std::map<std::string, Wait> waits_;
   std::set<std::string> dirty_searches_;
-  struct RerankState {
-    bool running = false;
-    // Number of measurements when the pruned candidates were last ranked, and the candidates
-    // submitted since. Prevents submitting a candidate twice on the same knowledge.
+  // Forecasts of a search's pruned candidates. A restart loses nothing that decides: the candidates
+  // are ranked again.
+  struct Ranking {
+    RankingStatus status;
+    // Number of measurements when the ranking began.
     uint64_t measured = 0;
-    std::set<std::string> submitted;
-    bool nothing_left = false;
-    // Evaluation of the candidate submitted last, which may be undecided yet.
-    std::string request_id;
-    // Candidates considered beyond the look-ahead, because nothing else was worth measuring.
-    uint64_t further = 0;
     // Number of labels that the forecaster had seen, the number of measurements at that time, and
     // how often it has been asked again because it had not seen later labels.
     uint64_t labels_seen = 0;
@@ -441,7 +412,7 @@ class Engine {
     // When to ask again. 0: not waiting.
     int64_t again_ns = 0;
   };
-  std::map<std::string, RerankState> reranks_;
+  std::map<std::string, Ranking> rankings_;
   // Requests for kernels in progress, by search and number, and the stop sources of each search.
   std::set<std::pair<std::string, uint64_t>> writing_;
   std::map<std::string, std::stop_source> writing_stops_;

@@ -1,3 +1,5 @@
+// Measures the best candidates of a finishing search again, and closes it.
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -5,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
-#include "services/orchestrator/core/confirmation.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/plan.h"
 
 namespace kernelcast::orchestrator {
 
@@ -24,11 +26,9 @@ std::optional<Candidate> Engine::SourceOf(const Search& search, const std::strin
   return std::move(record->candidate);
 }
 
-void Engine::Confirm(const std::string& search_id) {
-  const Search& search = *state_.FindSearch(search_id);
-  const ConfirmationLimits limits{.candidates = options_.confirm_candidates};
-  const std::vector<std::string> next = NextFinals(search.leaders, search.finals, limits);
-  for (const std::string& candidate_id : next) {
+void Engine::StartFinals(const Search& search, const std::vector<std::string>& candidate_ids) {
+  const std::string& search_id = search.search_id;
+  for (const std::string& candidate_id : candidate_ids) {
     const auto known = search.history.find(candidate_id);
     if (known == search.history.end() || !settling_.contains(known->second.request_id)) continue;
     // Its source can be read only once it is durable.
@@ -36,26 +36,31 @@ void Engine::Confirm(const std::string& search_id) {
         [this, search_id] { Post([this, search_id] { dirty_searches_.insert(search_id); }); });
     return;
   }
-  for (const std::string& candidate_id : next) {
+  for (const std::string& candidate_id : candidate_ids) {
     std::optional<Candidate> candidate = SourceOf(search, candidate_id);
     if (!candidate) continue;
     const std::string request_id = absl::StrCat(search_id, "/confirm/", search.finals.size() + 1);
-    Accept(request_id, search_id, EvaluateMode::kFinal, *std::move(candidate), true);
-    Advance(request_id);
+    if (Accept(request_id, search_id, EvaluateMode::kFinal, *std::move(candidate), true)) {
+      Advance(request_id);
+    }
   }
-  if (search.in_flight > 0) return;
-  const std::vector<Finalist> finalists = RankFinalists(search.leaders, search.finals);
-  const Finalist* const best =
-      finalists.empty() || finalists.front().failed ? nullptr : &finalists.front();
+  if (search.in_flight == 0) Close(search, PlanClose(search).confirmed_request_id);
+}
+
+void Engine::Close(const Search& search, std::string confirmed_request_id) {
+  double best_speedup = 0;
+  for (const Finalist& one : RankFinalists(search.leaders, search.finals)) {
+    if (!one.failed && one.request_id == confirmed_request_id) best_speedup = one.speedup.value;
+  }
   Log(LogLevel::kInfo, "search ended",
-      {{"search_id", search_id},
+      {{"search_id", search.search_id},
        {"reason", search.end_reason},
        {"measured", search.counts.measured},
        {"pruned", search.counts.pruned},
        {"confirmations", search.counts.confirmations},
-       {"best_speedup", best != nullptr ? best->speedup.value : 0.0}});
-  Emit(SearchClosed{search_id, best != nullptr ? best->request_id : "", false, ""});
-  reranks_.erase(search_id);
+       {"best_speedup", best_speedup}});
+  rankings_.erase(search.search_id);
+  Emit(SearchClosed{search.search_id, std::move(confirmed_request_id), false, ""});
 }
 
 }  // namespace kernelcast::orchestrator

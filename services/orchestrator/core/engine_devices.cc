@@ -1,6 +1,9 @@
 // Chooses the device models of searches and evaluations, and handles those without workers.
 
+#include <algorithm>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,27 +30,23 @@ bool Engine::HasDevice(const Evaluation& evaluation) {
   std::string model = search != nullptr ? search->device_model
                                         : DeviceModelFor(evaluation.candidate.target,
                                                          evaluation.wanted_device_model);
-  if (model.empty()) {
-    without_device_.emplace(request_id, clock_->MonotonicNs());
-    return false;
-  }
-  without_device_.erase(request_id);
+  if (model.empty()) return false;
   return Emit(DeviceChosen{"", request_id, std::move(model)});
 }
 
+int64_t Engine::WaitedNs(int64_t since_ns) const { return NowNs() - std::max(since_ns, start_ns_); }
+
 void Engine::LookForDevices() {
   const int64_t grace_ns = absl::ToInt64Nanoseconds(options_.device_grace);
-  // A copy, because continuing an evaluation changes the map.
-  const std::map<std::string, int64_t> waiting = without_device_;
-  for (const auto& [request_id, since_ns] : waiting) {
+  // A copy, because continuing an evaluation changes the set.
+  const std::set<std::string, std::less<>> waiting = state_.without_device();
+  for (const std::string& request_id : waiting) {
     const Evaluation* const evaluation = state_.FindEvaluation(request_id);
-    if (evaluation == nullptr || !evaluation->device_model.empty()) {
-      without_device_.erase(request_id);
-    } else if (HasDevice(*evaluation)) {
+    if (evaluation == nullptr || !evaluation->device_model.empty()) continue;
+    if (HasDevice(*evaluation)) {
       Advance(request_id);
-    } else if (evaluation->search_id.empty() && clock_->MonotonicNs() - since_ns >= grace_ns) {
+    } else if (evaluation->search_id.empty() && WaitedNs(evaluation->accepted_ns) >= grace_ns) {
       // Evaluations of a search fail with it.
-      without_device_.erase(request_id);
       Rejection rejection;
       rejection.cause = Rejection::Cause::kUnavailable;
       rejection.detail =
@@ -78,12 +77,11 @@ bool Engine::CheckDevice(const std::string& search_id) {
   wait.reason = NobodyMeasures(spec.target, known ? search.device_model : wanted);
   if (is_new) {
     wait.since_ns = NowNs();
-    wait.since_mono_ns = clock_->MonotonicNs();
     Log(LogLevel::kWarning, "search waits for a worker",
         {{"search_id", search_id}, {"reason", wait.reason}});
   }
-  const bool hopeless = !known && clock_->MonotonicNs() - wait.since_mono_ns >=
-                                      absl::ToInt64Nanoseconds(options_.device_grace);
+  const bool hopeless =
+      !known && WaitedNs(search.started_ns) >= absl::ToInt64Nanoseconds(options_.device_grace);
   if (!hopeless && !search.stopped) return known;
   const std::string reason = wait.reason;
   StopWriting(search_id);
@@ -99,7 +97,7 @@ bool Engine::CheckDevice(const std::string& search_id) {
       {{"search_id", search_id}, {"reason", reason}});
   Emit(SearchClosed{search_id, "", failed, failed ? reason : ""});
   waits_.erase(search_id);
-  reranks_.erase(search_id);
+  rankings_.erase(search_id);
   return false;
 }
 
@@ -109,7 +107,6 @@ void Engine::CancelEvaluations(const std::string& search_id, DecisionReason reas
   for (const std::string& request_id : state_.EvaluationIds()) {
     if (state_.FindEvaluation(request_id)->search_id != search_id) continue;
     cancelled.push_back(request_id);
-    without_device_.erase(request_id);
     unstable_counts_.erase(request_id);
     Reject(request_id, reason, rejection);
   }
@@ -135,30 +132,6 @@ std::string Engine::NobodyMeasures(const std::string& target,
                       device_model.empty() ? "" : absl::StrCat(" on ", device_model),
                       there.empty() ? "; no worker measures anything"
                                     : absl::StrCat("; there are: ", absl::StrJoin(there, ", ")));
-}
-
-std::shared_ptr<const AnchorKernel> Engine::AnchorFor(const Candidate& candidate,
-                                                      const Search* search,
-                                                      const std::string& device_model) const {
-  if (search == nullptr) {
-    const ProblemHistory* const history =
-        state_.FindHistory(candidate.problem_id, candidate.target, device_model);
-    return history != nullptr ? history->best() : nullptr;
-  }
-  std::shared_ptr<const AnchorKernel> incumbent = search->anchor;
-  if (incumbent != nullptr && incumbent->speedup.value <= 1) incumbent = nullptr;
-  const double best = incumbent != nullptr ? incumbent->speedup.value : 1;
-  const Attempt* const parent =
-      search->generation != nullptr
-          ? search->generation->archive.Find(candidate.parent_candidate_id)
-          : nullptr;
-  // Compare with the parent, from which the candidate differs least. If the incumbent is much
-  // faster, use the incumbent, because the answer would say little about whether the candidate
-  // beats it.
-  if (parent == nullptr || parent->speedup <= 0 || 2 * parent->speedup < best) return incumbent;
-  const Ratio speedup{parent->speedup, parent->speedup, parent->speedup, 0};
-  return std::make_shared<const AnchorKernel>(
-      AnchorKernel{parent->candidate, parent->facts, speedup, parent->times});
 }
 
 }  // namespace kernelcast::orchestrator

@@ -1,16 +1,15 @@
 #include "services/orchestrator/core/state.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/base/utf8.h"
 #include "services/orchestrator/core/novelty.h"
+#include "services/orchestrator/core/search_budget.h"
+#include "services/orchestrator/core/template_strategy.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -19,187 +18,20 @@ absl::Status DoesNotFit(std::string_view what, const std::string& id) {
   return absl::FailedPreconditionError(absl::StrCat(std::string(what), ": ", id));
 }
 
-// Per attempt in the archive. The first errors of a compiler are the most useful.
-constexpr size_t kMaxAttemptFeedbackBytes = 3000;
-
-bool IsVerdict(const Measurement& measurement) {
-  return !std::holds_alternative<EnvironmentUnstable>(measurement.outcome);
-}
-
-EvaluationOutcome OutcomeOf(const std::variant<Measurement, Pruned, Rejection>& result) {
-  if (const auto* measurement = std::get_if<Measurement>(&result)) {
-    return kernelcast::OutcomeOf(*measurement);
+// The search proposes this candidate. A point of the space beyond the look-ahead shows that the
+// search has looked further.
+void CountLookAhead(Search& search, const std::string& candidate_id) {
+  if (search.spec.measure_everything || search.generator == nullptr ||
+      search.history.contains(candidate_id) || !search.generator->Has(candidate_id)) {
+    return;
   }
-  if (std::holds_alternative<Pruned>(result)) return EvaluationOutcome::kPruned;
-  return std::get<Rejection>(result).cause == Rejection::Cause::kCompileError
-             ? EvaluationOutcome::kCompileError
-             : EvaluationOutcome::kRefused;
-}
-
-// If a candidate has several measurements, the first one counts.
-void AddLeader(Search& search, const std::string& candidate_id, const Ratio& speedup) {
-  std::vector<Screened>& leaders = search.leaders;
-  const bool known = std::any_of(leaders.begin(), leaders.end(), [&](const Screened& leader) {
-    return leader.candidate_id == candidate_id;
-  });
-  if (known) return;
-  const auto position = std::find_if(leaders.begin(), leaders.end(), [&](const Screened& leader) {
-    return leader.speedup.value < speedup.value;
-  });
-  leaders.insert(position, {speedup, candidate_id});
-  if (leaders.size() > Search::kMaxLeaders) leaders.pop_back();
-}
-
-// Updates the search's estimate of measuring costs. Only screenings count.
-void CountCost(Search& search, const Evaluation& evaluation, const EvaluationSettled& event) {
-  const auto entry = search.history.find(evaluation.candidate.candidate_id);
-  if (entry == search.history.end()) return;
-  std::optional<double>& pruned = entry->second.pruned_failure_probability;
-  if (const auto* measurement = std::get_if<Measurement>(&event.result)) {
-    if (pruned) search.cost.Unpruned(*std::exchange(pruned, std::nullopt));
-    if (!event.reused && measurement->level == MeasureLevel::kScreen && IsVerdict(*measurement)) {
-      search.cost.Measured(measurement->device_time_ns - measurement->preparation_time_ns,
-                           MeasuredSpeedup(*measurement) != nullptr,
-                           evaluation.forecast
-                               ? std::optional(evaluation.forecast->failure_probability)
-                               : std::nullopt);
-    }
-  } else if (std::holds_alternative<Pruned>(event.result) && evaluation.forecast) {
-    if (pruned) search.cost.Unpruned(*pruned);
-    pruned = evaluation.forecast->failure_probability;
-    search.cost.Pruned(*pruned);
-  }
-  search.counts.device_time_avoided_ns = search.cost.AvoidedNs();
-}
-
-// In the form that RouteHistory expects: 0 for a failure, negative without a verdict.
-double VerdictSpeedup(const Measurement* measurement) {
-  if (measurement == nullptr || !IsVerdict(*measurement)) return -1;
-  const Ratio* const speedup = MeasuredSpeedup(*measurement);
-  return speedup == nullptr ? 0 : speedup->value;
-}
-
-// The archive's record of a settled evaluation. Empty if it says nothing about the candidate.
-std::optional<Attempt> AttemptOf(const Evaluation& evaluation, const EvaluationSettled& settled) {
-  Attempt attempt;
-  if (const auto* measurement = std::get_if<Measurement>(&settled.result)) {
-    if (!IsVerdict(*measurement)) return std::nullopt;
-    attempt.outcome = OutcomeName(measurement->outcome);
-    if (const Ratio* speedup = MeasuredSpeedup(*measurement)) attempt.speedup = speedup->value;
-    attempt.times = MedianTimes(*measurement);
-  } else if (std::holds_alternative<Pruned>(settled.result)) {
-    attempt.outcome = "pruned";
-  } else if (std::get<Rejection>(settled.result).cause == Rejection::Cause::kCompileError) {
-    attempt.outcome = "compile_error";
-  } else {
-    return std::nullopt;
-  }
-  attempt.candidate = evaluation.candidate;
-  attempt.facts = evaluation.facts;
-  attempt.feedback = TruncateUtf8(EvaluationFeedback(*evaluation.decision, settled.result),
-                                  kMaxAttemptFeedbackBytes);
-  return attempt;
+  const uint64_t look_ahead = TemplateStrategy::LookAhead(search);
+  if (search.counts.considered < look_ahead) return;
+  constexpr uint64_t kStep = TemplateStrategy::kLookAheadPerMeasurement;
+  search.looked_further += ((search.counts.considered - look_ahead) / kStep + 1) * kStep;
 }
 
 }  // namespace
-
-std::string_view Name(GenerationOutcome outcome) {
-  switch (outcome) {
-    case GenerationOutcome::kWritten: return "written";
-    case GenerationOutcome::kDuplicate: return "duplicate";
-    case GenerationOutcome::kUnusable: return "unusable";
-    case GenerationOutcome::kUnanswered: return "unanswered";
-  }
-  return "unanswered";
-}
-
-std::string EvaluationFeedback(const Decision& decision,
-                               const std::variant<Measurement, Pruned, Rejection>& result) {
-  if (const auto* measurement = std::get_if<Measurement>(&result)) {
-    return MeasurementFeedback(*measurement);
-  }
-  if (const auto* rejection = std::get_if<Rejection>(&result)) {
-    switch (rejection->cause) {
-      case Rejection::Cause::kCompileError:
-        return absl::StrCat("Does not compile:\n", rejection->compile_error.log);
-      case Rejection::Cause::kDuplicate:
-        return absl::StrCat("The same candidate is being evaluated as ", rejection->detail, ".");
-      case Rejection::Cause::kBudget:
-        return absl::StrCat("The budget is spent: ", rejection->detail, ".");
-      case Rejection::Cause::kUnavailable:
-        return absl::StrCat("Not evaluated: ", rejection->detail, ".");
-      case Rejection::Cause::kCancelled: return absl::StrCat("Cancelled: ", rejection->detail, ".");
-    }
-  }
-  return absl::StrCat("Settled on the forecast, not measured: probability ",
-                      decision.win_probability, " of beating the best measured (",
-                      decision.incumbent_speedup, "x).");
-}
-
-EvaluationRecord MakeRecord(const Evaluation& evaluation, const EvaluationSettled& settled,
-                            int64_t settled_ns, uint64_t sequence) {
-  EvaluationRecord record;
-  record.request_id = evaluation.request_id;
-  record.search_id = evaluation.search_id;
-  record.mode = evaluation.mode;
-  record.candidate = evaluation.candidate;
-  record.generated = evaluation.generated;
-  if (!evaluation.facts.schema.empty()) record.facts = evaluation.facts;
-  record.decided_on = evaluation.forecast;
-  record.decision = *evaluation.decision;
-  record.result = settled.result;
-  record.reused = settled.reused;
-  record.accepted_ns = evaluation.accepted_ns;
-  record.settled_ns = settled_ns;
-  record.settled_sequence = sequence;
-  record.wanted_device_model = evaluation.wanted_device_model;
-  record.device_model = evaluation.device_model;
-  return record;
-}
-
-std::optional<EvaluationRecord> FoldEvaluation(const std::vector<StoredEvent>& events) {
-  EvaluationRecord record;
-  bool settled = false;
-  for (const StoredEvent& stored : events) {
-    const EventBody& body = stored.event.body;
-    if (const auto* accepted = std::get_if<EvaluationAccepted>(&body)) {
-      record.request_id = accepted->request_id;
-      record.search_id = accepted->search_id;
-      record.mode = accepted->mode;
-      record.candidate = accepted->candidate;
-      record.generated = accepted->generated;
-      record.wanted_device_model = accepted->wanted_device_model;
-      record.device_model = accepted->device_model;
-      record.accepted_ns = stored.event.time_ns;
-    } else if (const auto* chosen = std::get_if<DeviceChosen>(&body)) {
-      record.device_model = chosen->device_model;
-    } else if (const auto* compiled = std::get_if<EvaluationCompiled>(&body)) {
-      if (const auto* facts = std::get_if<CompileFacts>(&compiled->result)) {
-        record.facts = *facts;
-      }
-    } else if (const auto* forecast = std::get_if<EvaluationForecast>(&body)) {
-      if (const auto* value = std::get_if<Forecast>(&forecast->result)) {
-        record.decided_on = *value;
-      }
-    } else if (const auto* decided = std::get_if<EvaluationDecided>(&body)) {
-      record.decision = decided->decision;
-    } else if (const auto* settlement = std::get_if<EvaluationSettled>(&body)) {
-      record.result = settlement->result;
-      record.reused = settlement->reused;
-      record.settled_ns = stored.event.time_ns;
-      record.settled_sequence = stored.sequence;
-      const auto* measurement = std::get_if<Measurement>(&settlement->result);
-      if (measurement != nullptr && record.device_model.empty()) {
-        record.device_model = measurement->device.model;
-      }
-      settled = true;
-    }
-  }
-  if (!settled || record.request_id.empty()) {
-    return std::nullopt;
-  }
-  return record;
-}
 
 absl::Status State::Apply(uint64_t sequence, const Event& event) {
   if (sequence <= last_sequence_) {
@@ -322,18 +154,32 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
       return DoesNotFit("evaluation of an unknown search", event.search_id);
     }
     Search& search = found->second;
+    if (!event.generated) {
+      const std::string limit = ExhaustedBudget(search, time_ns);
+      if (!limit.empty() && !GoesOnAfter(search, limit)) evaluation.over_budget = limit;
+    }
     search.last_sequence = sequence;
     ++search.in_flight;
     if (event.mode == EvaluateMode::kFinal && event.generated) {
       search.confirmation_requests.insert(event.request_id);
       search.finals.push_back({event.candidate.candidate_id, event.request_id, false, {}, false});
     } else {
+      if (event.generated) CountLookAhead(search, event.candidate.candidate_id);
       auto [entry, inserted] = search.history.try_emplace(event.candidate.candidate_id);
       CandidateHistory& history = entry->second;
       history.counted.Accept(search.counts);
       evaluation.repeated = !inserted;
       evaluation.reconsidered =
           !inserted && history.standing == CandidateHistory::Standing::kPruned;
+      const bool live = !inserted && history.standing == CandidateHistory::Standing::kInFlight;
+      if (live && !event.generated && event.mode != EvaluateMode::kFinal) {
+        evaluation.duplicate_of = history.request_id;
+        evaluation.over_budget.clear();
+      }
+      if (evaluation.reconsidered && event.generated) {
+        search.selection = event.request_id;
+        history.selected_after = search.counts.measurements;
+      }
       if (inserted || history.standing != CandidateHistory::Standing::kInFlight) {
         history.standing = CandidateHistory::Standing::kInFlight;
         history.request_id = event.request_id;
@@ -346,6 +192,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
       }
     }
   }
+  if (evaluation.device_model.empty()) without_device_.insert(event.request_id);
   evaluations_.emplace(event.request_id, std::move(evaluation));
   accepted_ids_.Add(event.request_id);
   return absl::OkStatus();
@@ -361,6 +208,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationCompil
     evaluation.facts = *facts;
     evaluation.stage = Stage::kForecast;
   } else {
+    evaluation.compile_error = std::get<CompileError>(event.result);
     evaluation.stage = Stage::kDecide;
   }
   if (auto search = searches_.find(evaluation.search_id); search != searches_.end()) {
@@ -429,6 +277,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettle
   }
   const Evaluation evaluation = std::move(found->second);
   evaluations_.erase(found);
+  if (evaluation.device_model.empty()) without_device_.erase(event.request_id);
   if (auto entry = searches_.find(evaluation.search_id); entry != searches_.end()) {
     entry->second.last_sequence = sequence;
     SettleInSearch(entry->second, evaluation, event);
@@ -436,137 +285,6 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettle
   SettleInHistory(evaluation, event);
   AddPendingLabel(evaluation, event);
   return absl::OkStatus();
-}
-
-void State::SettleInSearch(Search& search, const Evaluation& evaluation,
-                           const EvaluationSettled& event) {
-  --search.in_flight;
-  const auto* measurement = std::get_if<Measurement>(&event.result);
-  const bool confirmation = search.confirmation_requests.contains(event.request_id);
-  // A search from before device models.
-  if (measurement != nullptr && search.device_model.empty()) {
-    search.device_model = measurement->device.model;
-  }
-  if (measurement != nullptr && !event.reused) {
-    SearchCounts& counts = search.counts;
-    ++(confirmation ? counts.confirmations : counts.measurements);
-    counts.device_time_spent_ns += measurement->device_time_ns;
-    counts.device_time_preparing_ns += measurement->preparation_time_ns;
-    if (confirmation) {
-      counts.device_time_confirming_ns +=
-          measurement->device_time_ns - measurement->preparation_time_ns;
-    }
-  }
-  if (confirmation) {
-    const auto final_one = std::find_if(
-        search.finals.begin(), search.finals.end(),
-        [&](const FinalMeasurement& one) { return one.request_id == event.request_id; });
-    final_one->settled = true;
-    final_one->failed = OutcomeOf(event.result) == EvaluationOutcome::kFailed;
-    if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
-      final_one->speedup = *MeasuredSpeedup(*measurement);
-    }
-    if (measurement != nullptr && MeasuredSpeedup(*measurement) != nullptr) {
-      search.confirmations.push_back(
-          Incumbent{evaluation.candidate, *measurement, event.request_id});
-    }
-    return;
-  }
-  if (evaluation.decision->kind == DecisionKind::kMeasure) {
-    --search.measuring;
-    if (search.policy != nullptr) {
-      search.routes.Settle(event.request_id, *evaluation.decision, VerdictSpeedup(measurement),
-                           search.policy->win_margin());
-    }
-  }
-  if (search.generation != nullptr && !event.reused) {
-    if (std::optional<Attempt> attempt = AttemptOf(evaluation, event)) {
-      search.generation->archive.Add(*std::move(attempt));
-    }
-  }
-
-  auto entry = search.history.find(evaluation.candidate.candidate_id);
-  if (entry != search.history.end()) {
-    entry->second.counted.Settle(evaluation.decision->reason, OutcomeOf(event.result),
-                                 search.counts);
-  }
-  CountCost(search, evaluation, event);
-  // A duplicate in flight must not overwrite the result of the candidate's first evaluation.
-  CandidateHistory* history =
-      entry != search.history.end() && entry->second.request_id == event.request_id ? &entry->second
-                                                                                    : nullptr;
-  if (measurement != nullptr) {
-    if (history != nullptr) {
-      history->standing = CandidateHistory::Standing::kMeasured;
-      history->facts = {};
-    }
-    const Ratio* speedup = MeasuredSpeedup(*measurement);
-    if (speedup == nullptr) return;
-    if (history != nullptr) history->speedup = speedup->value;
-    if (event.reused) return;
-    if (search.generator != nullptr) {
-      search.generator->Reward(evaluation.candidate.candidate_id, speedup->value);
-    }
-    AddLeader(search, evaluation.candidate.candidate_id, *speedup);
-    const Ratio* best =
-        search.incumbent.has_value() ? MeasuredSpeedup(search.incumbent->measurement) : nullptr;
-    if (best == nullptr || speedup->value > best->value) {
-      search.incumbent = Incumbent{evaluation.candidate, *measurement, event.request_id};
-      search.anchor = std::make_shared<const AnchorKernel>(
-          MakeAnchor(evaluation.candidate, evaluation.facts, *measurement));
-    }
-  } else if (std::holds_alternative<Pruned>(event.result)) {
-    if (history != nullptr) {
-      history->standing = CandidateHistory::Standing::kPruned;
-      history->facts = evaluation.facts;
-    }
-  } else if (history != nullptr) {
-    history->standing = CandidateHistory::Standing::kRejected;
-  }
-}
-
-void State::SettleInHistory(const Evaluation& evaluation, const EvaluationSettled& event) {
-  const Candidate& candidate = evaluation.candidate;
-  const auto* measurement = std::get_if<Measurement>(&event.result);
-  const DeviceKey key(candidate.problem_id, candidate.target, evaluation.device_model);
-  if (evaluation.search_id.empty()) {
-    histories_[key].Settle(event.request_id, *evaluation.decision, VerdictSpeedup(measurement),
-                           DefaultPolicy().win_margin());
-  }
-  const bool confirmation = evaluation.mode == EvaluateMode::kFinal && evaluation.generated;
-  if (measurement == nullptr || event.reused || confirmation || !IsVerdict(*measurement)) return;
-  // Logs of releases before device models have only the device that measured it.
-  const std::string& measured_on =
-      evaluation.device_model.empty() ? measurement->device.model : evaluation.device_model;
-  histories_[{candidate.problem_id, candidate.target, measured_on}].Measured(
-      candidate, evaluation.facts, *measurement);
-}
-
-void State::AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event) {
-  const auto* measurement = std::get_if<Measurement>(&event.result);
-  if (measurement == nullptr || event.reused || !IsVerdict(*measurement)) {
-    return;
-  }
-  PendingLabel pending;
-  pending.problem_id = evaluation.candidate.problem_id;
-  LabelRecord& label = pending.label;
-  label.label_id = event.request_id;
-  label.candidate = evaluation.candidate;
-  label.facts = evaluation.facts;
-  if (const auto* reference = FindReference(evaluation.candidate.problem_id,
-                                            evaluation.candidate.target, evaluation.device_model)) {
-    label.reference_facts = reference->facts;
-  }
-  if (const Ratio* speedup = MeasuredSpeedup(*measurement)) {
-    label.truth = *speedup;
-  } else {
-    label.truth = std::string(OutcomeName(measurement->outcome));
-  }
-  label.propensity = evaluation.decision->audit_propensity;
-  label.reason = evaluation.decision->reason;
-  label.forecast = evaluation.forecast;
-  label.device_model = measurement->device.model;
-  pending_labels_[event.request_id] = std::move(pending);
 }
 
 absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns,
@@ -683,6 +401,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.finals.clear();
   search.confirmations.clear();
   search.confirmation_requests.clear();
+  search.selection.clear();
   search.policy.reset();
   search.generator.reset();
   if (search.generation != nullptr) {
@@ -699,6 +418,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const DeviceChosen& ev
       return DoesNotFit("a device chosen for an evaluation that waits for none", event.request_id);
     }
     found->second.device_model = event.device_model;
+    without_device_.erase(event.request_id);
     if (auto search = searches_.find(found->second.search_id); search != searches_.end()) {
       search->second.last_sequence = sequence;
     }
@@ -712,89 +432,6 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const DeviceChosen& ev
   found->second.last_sequence = sequence;
   return absl::OkStatus();
 }
-
-std::string State::Digest() const {
-  std::string text = absl::StrCat("sequence ", last_sequence_, "\n");
-  for (const auto& [id, problem] : problems_) absl::StrAppend(&text, "problem ", id, "\n");
-  for (const auto& [key, reference] : references_) {
-    absl::StrAppend(&text, "reference ", std::get<0>(key), " ", std::get<1>(key), " on ",
-                    std::get<2>(key), " ", reference.facts.values.size(), " ", reference.toolchain,
-                    "\n");
-  }
-  for (const std::string& id : EvaluationIds()) {
-    const Evaluation& e = evaluations_.at(id);
-    absl::StrAppend(&text, "evaluation ", id, " search ", e.search_id, " candidate ",
-                    e.candidate.candidate_id, " stage ", static_cast<int>(e.stage), " mode ",
-                    static_cast<int>(e.mode), " facts ", e.facts.values.size(), " forecast ",
-                    e.forecast ? e.forecast->expected_log2_speedup : -99, " decision ",
-                    e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ",
-                    e.reconsidered, " on ", e.device_model, "\n");
-  }
-  for (const auto& [key, history] : histories_) {
-    absl::StrAppend(&text, "history ", std::get<0>(key), " ", std::get<1>(key), " on ",
-                    std::get<2>(key), " ", history.Digest(), "\n");
-  }
-  for (const auto& [id, s] : searches_) {
-    const SearchCounts& c = s.counts;
-    absl::StrAppend(&text, "search ", id, " on ", s.device_model, s.stopped ? " stopped" : "",
-                    " models ", c.model_use.asked, "/", c.model_use.used, " status ",
-                    static_cast<int>(s.status), " reason '", s.end_reason, "' last ",
-                    s.last_sequence, " in flight ", s.in_flight, " measuring ", s.measuring,
-                    " counts");
-    for (uint64_t count :
-         {c.proposed,       c.considered, c.live,     c.measured,     c.bootstrap,
-          c.selected,       c.deferred,   c.promoted, c.audited,      c.requested,
-          c.unforecast,     c.pruned,     c.rejected, c.failures,     c.unstable,
-          c.compile_errors, c.duplicates, c.reused,   c.measurements, c.confirmations}) {
-      absl::StrAppend(&text, " ", count);
-    }
-    absl::StrAppend(&text, " device ", c.device_time_spent_ns, " ", c.device_time_preparing_ns, " ",
-                    c.device_time_confirming_ns, " ", c.device_time_avoided_ns, " incumbent ",
-                    s.incumbent ? s.incumbent->request_id : "-", " confirmed ",
-                    s.confirmed ? s.confirmed->request_id : "-", " ", s.routes.Digest(), "\n");
-    if (const GenerationCounts& g = c.generation; g.requested > 0) {
-      text += "  generation";
-      for (uint64_t count : {g.requested, g.written, g.duplicates, g.unusable, g.unanswered,
-                             g.given_up, g.input_tokens, g.output_tokens}) {
-        absl::StrAppend(&text, " ", count);
-      }
-      absl::StrAppend(&text, " cost ", g.cost, "\n");
-    }
-    if (s.generation != nullptr) {
-      const Generation& g = *s.generation;
-      absl::StrAppend(&text, "  known ", g.known.size(), " useless ", g.useless_answers,
-                      " reasons ", g.reasons.size(), " outages ", g.outages, " since ",
-                      g.outages > 0 ? g.away_since_ns : 0, "\n", g.archive.Digest());
-      for (const auto& [number, request] : g.in_flight) {
-        absl::StrAppend(&text, "  writing ", number, " from ", request.parent_candidate_id, "\n");
-      }
-    }
-    for (const auto& [candidate_id, h] : s.history) {
-      absl::StrAppend(&text, "  ", candidate_id, " ", static_cast<int>(h.standing), " ",
-                      h.request_id, " ", h.facts.values.size(), " ", h.speedup, "\n");
-    }
-    for (const Screened& leader : s.leaders) {
-      absl::StrAppend(&text, "  leader ", leader.candidate_id, " ", leader.speedup.value, "\n");
-    }
-    for (const FinalMeasurement& one : s.finals) {
-      absl::StrAppend(&text, "  final ", one.request_id, " of ", one.candidate_id, " ", one.settled,
-                      " ", one.speedup ? one.speedup->value : 0, " ", one.failed, "\n");
-    }
-    for (const Finalist& one : s.finalists) {
-      absl::StrAppend(&text, "  finalist ", one.candidate_id, " ", one.speedup.value, " ",
-                      one.measurements, " ", one.tied, " ", one.failed, "\n");
-    }
-    if (s.generator != nullptr) {
-      const auto next = s.generator->Next();
-      absl::StrAppend(&text, "  proposed ", s.generator->proposed(), " next ",
-                      next ? next->candidate_id : "-", "\n");
-    }
-  }
-  for (const auto& [id, label] : pending_labels_) absl::StrAppend(&text, "label ", id, "\n");
-  return text;
-}
-
-std::string State::DigestHash() const { return ContentHasher().Add(Digest()).Hex128(); }
 
 std::string IdForDevice(std::string_view id, std::string_view device_model) {
   std::string name = absl::StrCat(std::string(id), "@");

@@ -61,6 +61,12 @@ struct Evaluation {
   // The forecaster, or its model, declined to forecast.
   bool declined = false;
   std::optional<Decision> decision;
+  // What decides the evaluation without a forecast: the request whose evaluation of the same
+  // candidate was live, the budget limit that was reached when it was accepted, or the compiler's
+  // error. At most one is set.
+  std::string duplicate_of;
+  std::string over_budget;
+  std::optional<CompileError> compile_error;
 };
 
 // A settled evaluation, assembled from its events.
@@ -140,6 +146,8 @@ struct CandidateHistory {
   std::string request_id;
   CompileFacts facts;  // for pruned candidates, which may be forecast again
   double speedup = 0;  // for candidates measured as correct
+  // Number of the search's measurements when it last selected this candidate.
+  std::optional<uint64_t> selected_after;
 };
 
 // State of the model that writes a search's kernels.
@@ -204,6 +212,11 @@ struct Search {
   std::vector<Incumbent> confirmations;
   std::set<std::string> confirmation_requests;
   std::unique_ptr<const Policy> policy;
+  // Request of the candidate that was selected last, among those pruned. Empty: none.
+  std::string selection;
+  // Candidates of the space that were considered beyond the look-ahead, because nothing else was
+  // worth measuring. A multiple of TemplateStrategy::kLookAheadPerMeasurement.
+  uint64_t looked_further = 0;
   // For the problem's template space, if it has one and the search may use it.
   std::unique_ptr<TemplateGenerator> generator;
   std::unique_ptr<Generation> generation;  // for GeneratorKind::kLlm
@@ -253,6 +266,8 @@ class State {
   const Search* FindSearch(std::string_view search_id) const;
   // The searches started by a request for several device models, ordered by id.
   std::vector<const Search*> FindSeveral(std::string_view id) const;
+  // Request ids of evaluations whose device model is not chosen yet.
+  const std::set<std::string, std::less<>>& without_device() const { return without_device_; }
   // Searches that have not ended.
   const std::set<std::string>& open_searches() const { return open_searches_; }
   const std::map<std::string, PendingLabel, std::less<>>& pending_labels() const {
@@ -292,6 +307,7 @@ class State {
   std::map<DeviceKey, ReferenceDescribed> references_;
   std::map<DeviceKey, ProblemHistory> histories_;
   Evaluations evaluations_;
+  std::set<std::string, std::less<>> without_device_;
   IdFilter accepted_ids_;
   std::map<std::string, Search, std::less<>> searches_;
   std::set<std::string> open_searches_;

@@ -1,0 +1,237 @@
+// Accepts problems and evaluations.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/engine_ids.h"
+#include "services/orchestrator/core/engine_inbox.h"
+
+namespace kernelcast::orchestrator {
+
+void Engine::PutProblem(std::vector<ProblemFile> files, ProblemDone done) {
+  // Parsed on the caller's thread, because it may take milliseconds. The state parses the same
+  // bytes.
+  absl::StatusOr<Problem> parsed = ParseProblem(files);
+  if (!parsed.ok()) {
+    done(parsed.status());
+    return;
+  }
+  Post([this, id = parsed->problem_id, files = std::move(files), done = std::move(done)]() mutable {
+    if (state_.FindProblem(id) == nullptr && !Emit(ProblemPut{std::move(files)})) {
+      AfterCommit([done = std::move(done)] {
+        done(absl::InternalError("the problem could not be stored"));
+      });
+      return;
+    }
+    AfterCommit([done = std::move(done), problem = state_.FindProblem(id)] { done(problem); });
+  });
+}
+
+void Engine::Evaluate(EvaluateCommand command, EvaluateDone done) {
+  std::vector<EvaluateCall> calls;
+  calls.push_back({std::move(command), std::move(done)});
+  Evaluate(std::move(calls));
+}
+
+void Engine::Evaluate(std::vector<EvaluateCall> calls) {
+  if (!failure().ok()) {
+    for (const EvaluateCall& call : calls) {
+      call.done(absl::UnavailableError("the event log cannot be written"));
+    }
+    return;
+  }
+  // Shared because tasks must be copyable.
+  const auto valid = std::make_shared<std::vector<EvaluateCall>>();
+  valid->reserve(calls.size());
+  for (EvaluateCall& call : calls) {
+    absl::Status status = CheckId("request_id", call.command.request_id);
+    if (status.ok()) status = ValidateCandidate(call.command.candidate);
+    if (!status.ok()) {
+      call.done(status);
+      continue;
+    }
+    call.command.candidate.candidate_id = CandidateId(call.command.candidate);
+    valid->push_back(std::move(call));
+  }
+  if (valid->empty()) return;
+  const auto handle = [this, valid] {
+    for (EvaluateCall& call : *valid) {
+      HandleEvaluate(std::move(call.command), std::move(call.done));
+    }
+  };
+  if (!inbox_->Post(handle, valid->size())) {
+    for (const EvaluateCall& call : *valid) {
+      call.done(absl::UnavailableError("the orchestrator is stopping"));
+    }
+  }
+}
+
+absl::Status Engine::Admit(const EvaluateCommand& command) const {
+  if (draining_) {
+    return absl::UnavailableError("the orchestrator is draining");
+  }
+  const Candidate& candidate = command.candidate;
+  if (!command.search_id.empty() && !command.device_models.empty()) {
+    return absl::InvalidArgumentError(
+        "device_models: is not allowed with a search_id, whose device model applies");
+  }
+  auto problem = state_.FindProblem(candidate.problem_id);
+  if (problem == nullptr) {
+    return absl::NotFoundError(absl::StrCat("candidate.problem_id: '", candidate.problem_id,
+                                            "' is not known; put the problem first"));
+  }
+  if (!problem->targets.contains(candidate.target)) {
+    return absl::InvalidArgumentError(absl::StrCat("candidate.target: problem ", problem->name,
+                                                   " has no reference for '", candidate.target,
+                                                   "'"));
+  }
+  if (!command.search_id.empty()) {
+    const Search* search = state_.FindSearch(command.search_id);
+    if (search == nullptr) {
+      return absl::NotFoundError(absl::StrCat("search_id: '", command.search_id, "' is not known"));
+    }
+    if (search->status != SearchStatus::kRunning) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("search_id: '", command.search_id, "' has ended"));
+    }
+    if (search->spec.problem_id != candidate.problem_id ||
+        search->spec.target != candidate.target) {
+      return absl::InvalidArgumentError(absl::StrCat("candidate: search ", command.search_id,
+                                                     " is for problem ", search->spec.problem_id,
+                                                     " on ", search->spec.target));
+    }
+  }
+  if (state_.evaluations().size() >= options_.max_live_evaluations) {
+    return absl::ResourceExhaustedError(absl::StrCat("there are ", state_.evaluations().size(),
+                                                     " evaluations in flight, the limit is ",
+                                                     options_.max_live_evaluations));
+  }
+  return absl::OkStatus();
+}
+
+void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
+  auto answer = [&](absl::StatusOr<EvaluationRecord> result) {
+    AfterCommit([done = std::move(done), result = std::move(result)] { done(result); });
+  };
+  if (IsAboutSeveral(command)) return EvaluateOnEach(std::move(command), std::move(done));
+  const std::string wanted = command.device_models.empty() ? "" : command.device_models.front();
+  auto same_request = [&](const auto& earlier) -> absl::Status {
+    if (earlier.candidate.candidate_id == command.candidate.candidate_id &&
+        earlier.search_id == command.search_id && earlier.mode == command.mode &&
+        earlier.wanted_device_model == wanted) {
+      return absl::OkStatus();
+    }
+    return absl::AlreadyExistsError(
+        absl::StrCat("request_id: '", command.request_id, "' was used for candidate ",
+                     earlier.candidate.candidate_id,
+                     "; another candidate, search, mode or device model needs another id"));
+  };
+
+  if (const Evaluation* live = state_.FindEvaluation(command.request_id)) {
+    if (absl::Status same = same_request(*live); !same.ok()) return answer(same);
+    waiters_[command.request_id].push_back(std::move(done));
+    return;
+  }
+  if (settling_.contains(command.request_id)) {
+    unreadable_.emplace_back(std::move(command), std::move(done));
+    return;
+  }
+  const Search* search = command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
+  const CandidateHistory* history = nullptr;
+  if (search != nullptr && command.mode != EvaluateMode::kFinal) {
+    const auto known = search->history.find(command.candidate.candidate_id);
+    if (known != search->history.end()) history = &known->second;
+  }
+  const bool measured_before =
+      history != nullptr && history->standing == CandidateHistory::Standing::kMeasured;
+  const bool reads = measured_before || state_.MayHaveAccepted(command.request_id);
+  if (reads && !inbox_->may_block) {
+    // Shared because tasks must be copyable.
+    const auto again =
+        std::make_shared<EvaluateCall>(EvaluateCall{std::move(command), std::move(done)});
+    if (!inbox_->PostToThread(
+            [this, again] { HandleEvaluate(std::move(again->command), std::move(again->done)); })) {
+      again->done(absl::UnavailableError("the orchestrator is stopping"));
+    }
+    return;
+  }
+  absl::StatusOr<std::vector<StoredEvent>> earlier = std::vector<StoredEvent>();
+  if (state_.MayHaveAccepted(command.request_id)) {
+    earlier = store_->ReadEvaluation(command.request_id);
+  }
+  if (!earlier.ok()) {
+    return answer(earlier.status());
+  }
+  if (std::optional<EvaluationRecord> record = FoldEvaluation(*earlier)) {
+    if (absl::Status same = same_request(*record); !same.ok()) return answer(same);
+    return answer(*std::move(record));
+  }
+  if (absl::Status admitted = Admit(command); !admitted.ok()) {
+    return answer(admitted);
+  }
+
+  if (measured_before) {
+    const std::string earlier_request = history->request_id;
+    if (settling_.contains(earlier_request)) {
+      unreadable_.emplace_back(std::move(command), std::move(done));
+      return;
+    }
+    waiters_[command.request_id].push_back(std::move(done));
+    if (ReuseMeasurement(command, earlier_request)) return;
+    done = std::move(waiters_[command.request_id].back());
+    waiters_.erase(command.request_id);
+  }
+  waiters_[command.request_id].push_back(std::move(done));
+  if (Accept(command.request_id, command.search_id, command.mode, std::move(command.candidate),
+             false, command.trace, wanted)) {
+    Advance(command.request_id);
+  }
+}
+
+bool Engine::ReuseMeasurement(const EvaluateCommand& command,
+                              const std::string& earlier_request_id) {
+  absl::StatusOr<std::vector<StoredEvent>> events = store_->ReadEvaluation(earlier_request_id);
+  if (!events.ok()) return false;
+  std::optional<EvaluationRecord> record = FoldEvaluation(*events);
+  if (!record || !std::holds_alternative<Measurement>(record->result)) return false;
+  Accept(command.request_id, command.search_id, command.mode, command.candidate, false,
+         command.trace);
+  Decision decision = record->decision;
+  decision.kind = DecisionKind::kMeasure;
+  decision.reason = DecisionReason::kReused;
+  decision.audit_propensity = 1;
+  Emit(EvaluationDecided{command.request_id, decision});
+  EvaluationSettled settled;
+  settled.request_id = command.request_id;
+  settled.result = std::get<Measurement>(record->result);
+  settled.reused = true;
+  Settle(std::move(settled), /*decided_now=*/true);
+  return true;
+}
+
+bool Engine::Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
+                    Candidate candidate, bool generated, const TraceContext& trace,
+                    const std::string& wanted_device_model) {
+  EvaluationAccepted accepted;
+  accepted.request_id = request_id;
+  accepted.search_id = search_id;
+  accepted.mode = mode;
+  accepted.candidate = std::move(candidate);
+  accepted.generated = generated;
+  const Search* const search = search_id.empty() ? nullptr : state_.FindSearch(search_id);
+  accepted.device_model = search != nullptr
+                              ? search->device_model
+                              : DeviceModelFor(accepted.candidate.target, wanted_device_model);
+  accepted.wanted_device_model = wanted_device_model;
+  if (!Emit(std::move(accepted))) return false;
+  traces_.Begin(*state_.FindEvaluation(request_id), trace);
+  EndAfterwards(traces_.Part(request_id, "kernelcast.accept"));
+  return true;
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,223 @@
+// Starts, drives and ends searches.
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/engine_ids.h"
+#include "services/orchestrator/core/engine_inbox.h"
+#include "services/orchestrator/core/plan.h"
+#include "services/orchestrator/core/search_budget.h"
+#include "services/orchestrator/core/search_strategy.h"
+
+namespace kernelcast::orchestrator {
+
+void Engine::StartSearch(std::string search_id, SearchSpec spec, SearchDone done,
+                         TraceContext trace) {
+  absl::Status valid = search_id.empty() ? absl::OkStatus() : CheckId("search_id", search_id);
+  if (valid.ok()) valid = MakePolicy(spec.policy, spec.policy_parameters).status();
+  if (!valid.ok()) {
+    done(valid);
+    return;
+  }
+  if (spec.policy.empty()) spec.policy = std::string(kDefaultPolicy);
+  auto shared_done = std::make_shared<SearchDone>(std::move(done));
+  if (!inbox_->Post([this, id = std::move(search_id), spec = std::move(spec), shared_done,
+                     trace = std::move(trace)]() mutable {
+        HandleStartSearch(std::move(id), std::move(spec), std::move(*shared_done), trace);
+      })) {
+    (*shared_done)(absl::UnavailableError("the orchestrator is stopping"));
+  }
+}
+
+void Engine::HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done,
+                               const TraceContext& trace) {
+  if (search_id.empty()) search_id = RandomId("s_");
+  absl::StatusOr<SearchSnapshot> result = absl::InternalError("");
+  if (spec.device_models.size() <= 1) {
+    result = CreateSearch(search_id, std::move(spec), trace);
+  } else {
+    for (const std::string& model : spec.device_models) {
+      SearchSpec one = spec;
+      one.device_models = {model};
+      result = CreateSearch(IdForDevice(search_id, model), std::move(one), trace);
+      if (!result.ok()) break;
+    }
+    if (result.ok()) result = SnapshotAll(search_id);
+  }
+  AfterCommit([done = std::move(done), result = std::move(result)] { done(result); });
+}
+
+absl::StatusOr<SearchSnapshot> Engine::CreateSearch(const std::string& search_id, SearchSpec spec,
+                                                    const TraceContext& trace) {
+  if (const Search* existing = state_.FindSearch(search_id)) {
+    if (existing->spec == spec) return SnapshotOf(*existing);
+    return absl::AlreadyExistsError(absl::StrCat(
+        "search_id: '", search_id, "' is in use by a search with another specification"));
+  }
+  if (draining_) return absl::UnavailableError("the orchestrator is draining");
+  auto problem = state_.FindProblem(spec.problem_id);
+  if (problem == nullptr) {
+    return absl::NotFoundError(absl::StrCat("spec.problem_id: '", spec.problem_id,
+                                            "' is not known; put the problem first"));
+  }
+  if (!problem->targets.contains(spec.target)) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.target: problem ", problem->name,
+                                                   " has no reference for '", spec.target, "'"));
+  }
+  KC_RETURN_IF_ERROR(
+      StrategyFor(spec.generator).Check(spec, *problem, /*has_writer=*/writer_ != nullptr));
+  std::string device_model =
+      DeviceModelFor(spec.target, spec.device_models.empty() ? "" : spec.device_models.front());
+  Emit(SearchCreated{search_id, std::move(spec), std::move(device_model)});
+  const Search& search = *state_.FindSearch(search_id);
+  traces_.BeginSearch(search, trace);
+  const TraceScope scope(&trace);
+  Log(LogLevel::kInfo, "search started",
+      {{"search_id", search_id}, {"problem", problem->name}, {"device", search.device_model}});
+  return SnapshotOf(search);
+}
+
+void Engine::StopSearch(std::string search_id, SearchDone done) {
+  Post([this, id = std::move(search_id), done = std::move(done)] {
+    for (const Search* search : SearchesOf(id)) {
+      if (search->ended_ns == 0 && !search->stopped) {
+        Emit(SearchFinishing{search->search_id, std::string(kStoppedReason)});
+      }
+    }
+    AfterCommit([done, result = SnapshotAll(id)] { done(result); });
+  });
+}
+
+void Engine::GetSearch(std::string search_id, SearchDone done) {
+  Post([this, id = std::move(search_id), done = std::move(done)] {
+    AfterCommit([done, result = SnapshotAll(id)] { done(result); });
+  });
+}
+
+void Engine::ListSearches(SearchesDone done) {
+  Post([this, done = std::move(done)] {
+    std::vector<SearchSnapshot> result;
+    for (const auto& [id, search] : state_.searches()) result.push_back(SnapshotOf(search));
+    AfterCommit([done, result = std::move(result)] { done(result); });
+  });
+}
+
+void Engine::DriveSearches() {
+  std::set<std::string> dirty;
+  dirty.swap(dirty_searches_);
+  for (const std::string& search_id : dirty) {
+    const Search* search = state_.FindSearch(search_id);
+    // Proposing and ranking take milliseconds for large spaces.
+    if (!inbox_->may_block && search != nullptr &&
+        (search->generator != nullptr || search->generation != nullptr)) {
+      dirty_searches_.insert(search_id);
+      inbox_->searches_wait = true;
+      continue;
+    }
+    DriveSearch(search_id);
+  }
+}
+
+void Engine::DriveSearch(const std::string& search_id) {
+  const Search* search = state_.FindSearch(search_id);
+  if (search == nullptr || search->ended_ns != 0 || draining_) return;
+  if (!CheckDevice(search_id)) return;
+  const SearchInputs inputs = InputsOf(*search);
+  if (search->status != SearchStatus::kRunning) {
+    StopWriting(search_id);
+  } else if (ExhaustedBudget(*search, inputs.now_ns).empty()) {
+    Prepare(*search);
+  }
+  while (std::optional<SearchAction> action = PlanSearch(state_, *search, inputs)) {
+    if (!Perform(*search, *std::move(action))) return;
+  }
+}
+
+SearchInputs Engine::InputsOf(const Search& search) const {
+  SearchInputs inputs;
+  inputs.now_ns = NowNs();
+  inputs.capacity = workers_->CapacityFor(search.spec.target, search.device_model);
+  if (const auto found = rankings_.find(search.search_id); found != rankings_.end()) {
+    inputs.ranking = found->second.status;
+  }
+  inputs.has_writer = writer_ != nullptr;
+  inputs.generation_backoff = options_.generation_backoff;
+  inputs.max_generation_backoff = options_.max_generation_backoff;
+  inputs.generation_patience = options_.generation_patience;
+  inputs.confirmation.candidates = options_.confirm_candidates;
+  return inputs;
+}
+
+void Engine::Prepare(const Search& search) {
+  const SearchSpec& spec = search.spec;
+  if (StrategyFor(spec.generator).ProposesByItself() &&
+      state_.FindReference(spec.problem_id, spec.target, search.device_model) == nullptr) {
+    StartReference(spec.problem_id, spec.target, search.device_model);
+  }
+  if (search.generation == nullptr || writer_ == nullptr) return;
+  // Requests from before a crash.
+  for (const auto& [number, request] : search.generation->in_flight) {
+    if (!writing_.contains({search.search_id, number})) StartGeneration(search, number);
+  }
+}
+
+bool Engine::Perform(const Search& search, SearchAction action) {
+  struct Performer {
+    Engine& engine;
+    const Search& search;
+
+    bool operator()(ProposeCandidate& propose) const {
+      // A caller may use the id.
+      if (!engine.Accept(propose.request_id, search.search_id, propose.mode,
+                         std::move(propose.candidate), true)) {
+        return false;
+      }
+      engine.Advance(propose.request_id);
+      return true;
+    }
+    bool operator()(RequestKernel& request) const {
+      const uint64_t number = request.number;
+      if (!engine.Emit(GenerationRequested{search.search_id, number,
+                                           std::move(request.parent_candidate_id)})) {
+        return false;
+      }
+      engine.StartGeneration(search, number);
+      return true;
+    }
+    bool operator()(RankPruned& ranking) const {
+      engine.StartRanking(search, std::move(ranking));
+      return false;
+    }
+    bool operator()(LookFurther& further) const {
+      engine.LetLookFurther(search.search_id, further.to);
+      return false;
+    }
+    bool operator()(FinishSearch& finish) const {
+      engine.rankings_.erase(search.search_id);
+      engine.Emit(SearchFinishing{search.search_id, std::move(finish.reason)});
+      // The next round ends it.
+      return false;
+    }
+    bool operator()(MeasureFinals& finals) const {
+      engine.StartFinals(search, finals.candidate_ids);
+      return false;
+    }
+    bool operator()(CloseSearch& close) const {
+      engine.Close(search, std::move(close.confirmed_request_id));
+      return false;
+    }
+  };
+  return std::visit(Performer{*this, search}, action);
+}
+
+}  // namespace kernelcast::orchestrator

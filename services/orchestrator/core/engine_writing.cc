@@ -1,0 +1,119 @@
+// Asks models for kernels.
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/core/engine_inbox.h"
+#include "services/orchestrator/core/novelty.h"
+#include "services/orchestrator/core/search_strategy.h"
+
+namespace kernelcast::orchestrator {
+namespace {
+
+// Number of failed kernels shown to a model.
+constexpr size_t kReportedSetbacks = 6;
+
+}  // namespace
+
+void Engine::StartGeneration(const Search& search, uint64_t number) {
+  writing_.emplace(search.search_id, number);
+  const Generation& generation = *search.generation;
+  const std::string& parent_id = generation.in_flight.at(number).parent_candidate_id;
+  GenerationQuery query;
+  query.problem = state_.FindProblem(search.spec.problem_id);
+  query.target = search.spec.target;
+  query.device_model = search.device_model;
+  if (const ReferenceDescribed* reference =
+          state_.FindReference(search.spec.problem_id, search.spec.target, search.device_model)) {
+    query.reference_facts = reference->facts;
+  }
+  if (const Attempt* parent = generation.archive.Find(parent_id)) query.parent = *parent;
+  if (const Attempt* best = generation.archive.Best();
+      best != nullptr && best->candidate.candidate_id != parent_id) {
+    query.best = *best;
+  }
+  query.setbacks = generation.archive.Setbacks(parent_id, kReportedSetbacks);
+  query.unusable_answers.assign(generation.reasons.begin(), generation.reasons.end());
+  int64_t left_ns = absl::ToInt64Nanoseconds(options_.generation_timeout);
+  if (search.spec.budget.max_wall_time_ns > 0) {
+    left_ns =
+        std::min(left_ns, search.spec.budget.max_wall_time_ns - (NowNs() - search.started_ns));
+  }
+  query.deadline_ns = clock_->MonotonicNs() + std::max<int64_t>(left_ns, 1);
+  query.stop = writing_stops_[search.search_id].get_token();
+  query.request_id = absl::StrCat(search.search_id, "/", number);
+  AfterCommit([this, query = std::move(query), search_id = search.search_id, number,
+               trace = traces_.OfSearch(search.search_id)]() mutable {
+    const TraceScope scope(&trace);
+    writer_->Write(std::move(query),
+                   [this, inbox = inbox_, search_id, number](GenerationReply reply) {
+                     inbox->Post([this, search_id, number, reply = std::move(reply)]() mutable {
+                       OnGenerated(search_id, number, std::move(reply));
+                     });
+                   });
+  });
+}
+
+void Engine::OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply) {
+  writing_.erase({search_id, number});
+  const Search* search = state_.FindSearch(search_id);
+  if (search == nullptr || search->generation == nullptr) return;
+  const auto request = search->generation->in_flight.find(number);
+  if (request == search->generation->in_flight.end()) return;
+
+  GenerationSettled settled;
+  settled.search_id = search_id;
+  settled.number = number;
+  settled.parent_candidate_id = request->second.parent_candidate_id;
+  settled.prompt_version = std::move(reply.prompt_version);
+  settled.model = std::move(reply.model);
+  settled.endpoint = std::move(reply.endpoint);
+  settled.usage = reply.usage;
+  settled.latency_ns = reply.latency_ns;
+  std::string request_id;
+  auto* candidate = std::get_if<Candidate>(&reply.result);
+  if (candidate != nullptr) {
+    candidate->problem_id = search->spec.problem_id;
+    candidate->target = search->spec.target;
+    candidate->parent_candidate_id = settled.parent_candidate_id;
+    candidate->candidate_id = CandidateId(*candidate);
+    const auto& known = search->generation->known;
+    if (const absl::Status valid = ValidateCandidate(*candidate); !valid.ok()) {
+      settled.outcome = GenerationOutcome::kUnusable;
+      settled.detail = std::string(valid.message());
+    } else if (const auto same = known.find(NoveltyKey(*candidate)); same != known.end()) {
+      settled.outcome = GenerationOutcome::kDuplicate;
+      settled.detail = same->second;
+    } else {
+      request_id = NextRequestId(*search);
+      settled.outcome = GenerationOutcome::kWritten;
+      settled.detail = request_id;
+    }
+  } else if (const auto* unusable = std::get_if<GenerationReply::Unusable>(&reply.result)) {
+    settled.outcome = GenerationOutcome::kUnusable;
+    settled.detail = unusable->reason;
+  } else {
+    settled.outcome = GenerationOutcome::kUnanswered;
+    settled.detail = std::get<GenerationReply::Unanswered>(reply.result).reason;
+  }
+  if (settled.outcome != GenerationOutcome::kWritten) {
+    Log(LogLevel::kInfo, "a request for a kernel failed",
+        {{"search_id", search_id},
+         {"outcome", std::string(Name(settled.outcome))},
+         {"detail", settled.detail}});
+  }
+  if (!Emit(settled)) return;
+  if (observer_ != nullptr) AfterCommit([this, settled] { observer_->OnGenerated(settled); });
+  if (request_id.empty()) return;
+  Accept(request_id, search_id,
+         search->spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
+         std::move(*candidate), true);
+  Advance(request_id);
+}
+
+}  // namespace kernelcast::orchestrator

@@ -1,0 +1,112 @@
+#ifndef KERNELCAST_SERVICES_ORCHESTRATOR_CORE_SEARCH_STRATEGY_H_
+#define KERNELCAST_SERVICES_ORCHESTRATOR_CORE_SEARCH_STRATEGY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "services/orchestrator/core/event.h"
+#include "services/orchestrator/core/ports.h"
+#include "services/orchestrator/core/state.h"
+
+namespace kernelcast::orchestrator {
+
+// --- What a search does next ---
+
+// Accept a candidate. Event: EvaluationAccepted.
+struct ProposeCandidate {
+  std::string request_id;
+  EvaluateMode mode = EvaluateMode::kRoute;
+  Candidate candidate;
+};
+
+// Ask a model for a kernel. Event: GenerationRequested.
+struct RequestKernel {
+  uint64_t number = 0;
+  std::string parent_candidate_id;
+};
+
+// Forecast these pruned candidates again, to measure the best of them. No event: the result is a
+// candidate, which is accepted, or nothing.
+struct RankPruned {
+  std::vector<std::string> candidate_ids;
+  std::vector<ForecastQuery> queries;  // one per candidate
+};
+
+// Nothing known is worth measuring. Consider candidates of the space up to this number, and rank
+// again after that. No event: the candidates follow.
+struct LookFurther {
+  uint64_t to = 0;
+};
+
+// Stop proposing. Event: SearchFinishing.
+struct FinishSearch {
+  std::string reason;
+};
+
+using StrategyAction =
+    std::variant<ProposeCandidate, RequestKernel, RankPruned, LookFurther, FinishSearch>;
+
+// What is known of a search's pruned candidates since they were last ranked. Not in the log: after
+// a restart they are ranked again.
+struct RankingStatus {
+  // A ranking is in progress, or waits for the forecaster to learn.
+  bool busy = false;
+  // The last ranking, after this number of measurements, found nothing worth measuring.
+  std::optional<uint64_t> nothing_left_after;
+  // LookFurther::to of the last such step. 0: none.
+  uint64_t further_to = 0;
+};
+
+// What a strategy takes into account except the state. Values of the outside world at one moment.
+struct StrategyInputs {
+  int64_t now_ns = 0;  // since the Unix epoch
+  Workers::Capacity capacity;
+  RankingStatus ranking;
+  // Whether there is a model that writes kernels.
+  bool has_writer = false;
+  // EngineOptions defines these.
+  absl::Duration generation_backoff = absl::Milliseconds(500);
+  absl::Duration max_generation_backoff = absl::Seconds(15);
+  absl::Duration generation_patience = absl::Minutes(2);
+};
+
+// A way to propose a search's candidates. Implementations have no state: everything they need is in
+// the search, and so follows from the events. Thread-safe.
+class SearchStrategy {
+ public:
+  virtual ~SearchStrategy() = default;
+
+  // Whether a search with this specification can start.
+  [[nodiscard]] virtual absl::Status Check(const SearchSpec& spec, const Problem& problem,
+                                           bool has_writer) const = 0;
+
+  // Whether the search proposes candidates by itself. Its reference is then compiled at the start,
+  // also if no forecast needs it, because the search's labels and records contain its facts.
+  virtual bool ProposesByItself() const = 0;
+
+  // The number of candidates that the search will decide on. 0: unknown.
+  virtual uint64_t ExpectedDecisions(const Search& search) const = 0;
+
+  // The next step of a running search that has budget. Nothing: it waits for results. Pure: the
+  // same state and inputs give the same step.
+  virtual std::optional<StrategyAction> Next(const State& state, const Search& search,
+                                             const StrategyInputs& inputs) const = 0;
+};
+
+// Lives until the process ends.
+const SearchStrategy& StrategyFor(GeneratorKind kind);
+
+// Maximum number of a search's candidates in flight.
+uint64_t InFlightLimit(const Search& search, const Workers::Capacity& capacity);
+
+// Request id of the next candidate that the search proposes.
+std::string NextRequestId(const Search& search);
+
+}  // namespace kernelcast::orchestrator
+
+#endif  // KERNELCAST_SERVICES_ORCHESTRATOR_CORE_SEARCH_STRATEGY_H_
