@@ -234,7 +234,11 @@ bool NewValuesCheck::AfterPause(const PreparedProblem::BenchShape& shape,
   const double candidate_ns = session.call_ns(Side::kCandidate);
   const double reference_ns = session.call_ns(Side::kReference);
   share = PauseShare(candidate_ns, reference_ns, known_, kPauseSlackNs);
-  const RoundTimes after{known_.least().candidate_ns, known_.most().reference_ns};
+  // The share charges what the median round shows. Convicting takes all rounds: a host that takes
+  // cores away after pauses slows down most of them.
+  const std::vector<double>& rounds_ns = known_.candidate_least();
+  const RoundTimes after{*std::min_element(rounds_ns.begin(), rounds_ns.end()),
+                         known_.most().reference_ns};
   const double cold_ns =
       1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
   const double slower = std::max(1.0, after.reference_ns / reference_ns);
