@@ -134,8 +134,10 @@ void ExtractBits(Warp& w, const Instruction& i) {
     const bool sign = std::is_signed_v<V> && count > 0 &&
                       (static_cast<U>(value) >> std::min(at + count - 1, kBits - 1) & 1) != 0;
     U result = at >= kBits ? U{0} : static_cast<U>(static_cast<U>(value) >> at);
-    if (count < kBits) {
-      const U mask = static_cast<U>((U{1} << count) - 1);
+    // A field that extends beyond the number ends with it.
+    const uint32_t own = at >= kBits ? 0 : std::min(count, kBits - at);
+    if (own < kBits) {
+      const U mask = static_cast<U>((U{1} << own) - 1);
       result = sign ? result | static_cast<U>(~mask) : result & mask;
     }
     T::Set(d, l, static_cast<V>(result));

@@ -79,6 +79,16 @@ uint64_t EncodeInteger(NumberType type, uint8_t rounding, V value) {
   return EncodeRounded(type, rounding, static_cast<double>(exact));
 }
 
+// Clamps an integer to the range of another type. `whole` has the bits of an unsigned long.
+int64_t Clamp(NumberType from, NumberType to, int64_t whole) {
+  const __int128 exact =
+      from == NumberType::kU64 ? __int128{static_cast<uint64_t>(whole)} : __int128{whole};
+  const int bits = 8 * BytesOf(to) - (IsSigned(to) ? 1 : 0);
+  const __int128 high = (__int128{1} << bits) - 1;
+  const __int128 low = IsSigned(to) ? -high - 1 : 0;
+  return static_cast<int64_t>(exact > high ? high : exact < low ? low : exact);
+}
+
 void Convert(Warp& w, const Instruction& i) {
   const auto to = static_cast<NumberType>(i.code);
   const auto from = static_cast<NumberType>(i.detail);
@@ -100,7 +110,7 @@ void Convert(Warp& w, const Instruction& i) {
         result = from == NumberType::kU64 ? EncodeInteger(to, rounding, bits)
                                           : EncodeInteger(to, rounding, whole);
       } else {
-        result = static_cast<uint64_t>(whole) & keep;
+        result = static_cast<uint64_t>(saturates ? Clamp(from, to, whole) : whole) & keep;
         // A wider register is sign-extended.
         if (IsSigned(to) && w.kernel->slots[operands[0]].kind == SlotClass::kLong) {
           result = static_cast<uint64_t>(SignExtend(result, to_bytes));
@@ -116,7 +126,8 @@ void Convert(Warp& w, const Instruction& i) {
             IsSigned(to) ? std::ldexp(1.0, 8 * to_bytes - 1) : std::ldexp(1.0, 8 * to_bytes);
         const double low = IsSigned(to) ? -high : 0;
         if (std::isnan(value)) {
-          result = 0;
+          const bool zero = from != NumberType::kF64 && to_bytes != 8;
+          result = zero ? 0 : uint64_t{1} << (8 * to_bytes - 1);
         } else if (value >= high) {
           result = IsSigned(to) ? keep >> 1 : keep;
         } else if (value <= low) {

@@ -48,6 +48,11 @@ struct SaturatedAdd {
 struct SaturatedSub {
   static int32_t Of(int32_t a, int32_t b) { return Saturated(int64_t{a} - b); }
 };
+struct SaturatedMadHigh {
+  static int32_t Of(int32_t a, int32_t b, int32_t c) {
+    return Saturated(int64_t{MulHigh::Of<int32_t>(a, b)} + c);
+  }
+};
 struct Sad {
   template <class V>
   static V Of(V a, V b, V c) {
@@ -196,10 +201,11 @@ bool BindInteger(const Opcode& opcode, const Operands& operands, Decoder& decode
               : name == "max"          ? Binary<IntegerType<int32_t>, ReluMax>
                                        : nullptr;
   }
-  if (opcode.Has("sat") && name != "mad") {
+  if (opcode.Has("sat")) {
     handler = type != NumberType::kS32 ? nullptr
               : name == "add"          ? Binary<IntegerType<int32_t>, SaturatedAdd>
               : name == "sub"          ? Binary<IntegerType<int32_t>, SaturatedSub>
+              : name == "mad" && high  ? Ternary<IntegerType<int32_t>, SaturatedMadHigh>
                                        : nullptr;
   }
   if (handler == nullptr) return Refuse(decoder, "not known");

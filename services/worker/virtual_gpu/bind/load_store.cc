@@ -20,7 +20,10 @@ void LoadSharedWords(Warp& w, const Instruction& i, const Addresses& addresses) 
       ForLanes(w.active, [&](int l) {
         const uint64_t address =
             addresses.at[static_cast<size_t>(n++)] + static_cast<uint64_t>(4 * element);
-        WriteLane(w, slot, l, ReadAt(w, Space::kShared, l, address, 4));
+        const uint64_t word = ReadAt(w, Space::kShared, l, address, 4);
+        // code: signed
+        WriteLane(w, slot, l,
+                  i.code == 0 ? word : static_cast<uint64_t>(int64_t{static_cast<int32_t>(word)}));
       });
       continue;
     }

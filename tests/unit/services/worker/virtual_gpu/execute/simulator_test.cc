@@ -9,7 +9,6 @@
 #include "common/domain/facts.h"
 #include "services/worker/virtual_gpu/estimate/estimate.h"
 #include "services/worker/virtual_gpu/estimate/launch_facts.h"
-#include "services/worker/virtual_gpu/execute/access.h"
 #include "services/worker/virtual_gpu/parse/parser.h"
 
 namespace kernelcast::worker::virtual_gpu {
@@ -404,24 +403,6 @@ TEST_CASE("A kernel without registers runs") {
                                std::vector<LaunchSpec>{{.kernel = "k", .block = {64, 1, 1}}});
   CHECK(counts[0].not_covered == "");
   CHECK(counts[0].counters.barriers == 2);
-}
-
-TEST_CASE("Shared memory wavefronts follow its banks") {
-  const auto wavefronts = [](int stride_bytes, int bytes) {
-    std::vector<uint64_t> addresses;
-    for (int lane = 0; lane < 32; ++lane) {
-      addresses.push_back(static_cast<uint64_t>(lane * stride_bytes));
-    }
-    return SharedWavefronts(addresses, bytes);
-  };
-  CHECK(wavefronts(4, 4) == 1);
-  CHECK(wavefronts(0, 4) == 1);
-  CHECK(wavefronts(8, 4) == 2);
-  CHECK(wavefronts(128, 4) == 32);
-  CHECK(wavefronts(132, 4) == 1);
-  CHECK(wavefronts(8, 8) == 2);
-  CHECK(wavefronts(16, 16) == 4);
-  CHECK(wavefronts(1, 1) == 1);
 }
 
 TEST_CASE("Launch facts are those that the schema names") {
