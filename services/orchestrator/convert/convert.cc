@@ -97,6 +97,9 @@ struct EventWriter {
     out.mutable_device_chosen()->set_request_id(event.request_id);
     out.mutable_device_chosen()->set_device_model(event.device_model);
   }
+  void operator()(const MeasurementRepeated& event) const {
+    out.mutable_measurement_repeated()->set_request_id(event.request_id);
+  }
   void operator()(const EvaluationAccepted& event) const {
     auto* message = out.mutable_evaluation_accepted();
     message->set_request_id(event.request_id);
@@ -217,6 +220,8 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
       const auto& message = event.device_chosen();
       return DeviceChosen{message.search_id(), message.request_id(), message.device_model()};
     }
+    case v1::Event::kMeasurementRepeated:
+      return MeasurementRepeated{event.measurement_repeated().request_id()};
     case v1::Event::kEvaluationAccepted: {
       const auto& message = event.evaluation_accepted();
       EvaluationAccepted body;

@@ -379,7 +379,6 @@ class Engine {
   // Evaluations with an action in progress, so that none is started twice. Deliberately lost in a
   // crash.
   absl::flat_hash_set<std::string> acting_;
-  std::map<std::string, int> unstable_counts_;
   // Settled by events that are not durable yet, and so not yet in the store.
   absl::flat_hash_set<std::string> settling_;
   // Commands that need one of those evaluations. Retried when more is durable.

@@ -107,7 +107,6 @@ void Engine::CancelEvaluations(const std::string& search_id, DecisionReason reas
   for (const std::string& request_id : state_.EvaluationIds()) {
     if (state_.FindEvaluation(request_id)->search_id != search_id) continue;
     cancelled.push_back(request_id);
-    unstable_counts_.erase(request_id);
     Reject(request_id, reason, rejection);
   }
   if (cancelled.empty()) return;

@@ -62,12 +62,12 @@ void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureRes
   } else {
     auto& measurement = std::get<Measurement>(*result);
     if (std::holds_alternative<EnvironmentUnstable>(measurement.outcome) &&
-        unstable_counts_[request_id]++ < options_.unstable_retries) {
+        evaluation->repeats < options_.unstable_retries) {
+      Emit(MeasurementRepeated{request_id});
       return Perform(*evaluation, PlanEvaluation(state_, *evaluation, NowNs()));
     }
     settled.result = std::move(measurement);
   }
-  unstable_counts_.erase(request_id);
   Settle(std::move(settled));
 }
 

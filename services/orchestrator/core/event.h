@@ -121,6 +121,11 @@ struct EvaluationDecided {
   Decision decision;
 };
 
+// A measurement was unstable, and the candidate is measured again.
+struct MeasurementRepeated {
+  std::string request_id;
+};
+
 // Settled on the forecast in the evaluation's EvaluationForecast.
 struct Pruned {};
 
@@ -193,10 +198,11 @@ struct SearchClosed {
   std::string reason;
 };
 
-using EventBody = std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
-                               EvaluationCompiled, EvaluationForecast, EvaluationDecided,
-                               EvaluationSettled, GenerationRequested, GenerationSettled,
-                               LabelsObserved, SearchFinishing, SearchClosed, DeviceChosen>;
+using EventBody =
+    std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
+                 EvaluationCompiled, EvaluationForecast, EvaluationDecided, EvaluationSettled,
+                 GenerationRequested, GenerationSettled, LabelsObserved, SearchFinishing,
+                 SearchClosed, DeviceChosen, MeasurementRepeated>;
 
 struct Event {
   int64_t time_ns = 0;  // since the Unix epoch

@@ -287,6 +287,19 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettle
   return absl::OkStatus();
 }
 
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const MeasurementRepeated& event) {
+  auto found = evaluations_.find(event.request_id);
+  if (found == evaluations_.end() || !found->second.decision.has_value() ||
+      found->second.decision->kind != DecisionKind::kMeasure) {
+    return DoesNotFit("measured again, but not measured", event.request_id);
+  }
+  ++found->second.repeats;
+  if (auto search = searches_.find(found->second.search_id); search != searches_.end()) {
+    search->second.last_sequence = sequence;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns,
                               const GenerationRequested& event) {
   auto found = searches_.find(event.search_id);
@@ -464,6 +477,7 @@ AppendEntry EntryFor(const Event& event, const State& state) {
         } else if constexpr (std::is_same_v<Body, EvaluationCompiled> ||
                              std::is_same_v<Body, EvaluationForecast> ||
                              std::is_same_v<Body, EvaluationDecided> ||
+                             std::is_same_v<Body, MeasurementRepeated> ||
                              std::is_same_v<Body, EvaluationSettled>) {
           of_evaluation(body.request_id);
         } else if constexpr (std::is_same_v<Body, SearchCreated> ||

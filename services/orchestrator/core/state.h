@@ -61,6 +61,8 @@ struct Evaluation {
   // The forecaster, or its model, declined to forecast.
   bool declined = false;
   std::optional<Decision> decision;
+  // Number of measurements that were unstable and are repeated.
+  int repeats = 0;
   // What decides the evaluation without a forecast: the request whose evaluation of the same
   // candidate was live, the budget limit that was reached when it was accepted, or the compiler's
   // error. At most one is set.
@@ -295,6 +297,7 @@ class State {
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchFinishing& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchClosed& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const DeviceChosen& event);
+  absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const MeasurementRepeated& event);
 
   void SettleInSearch(Search& search, const Evaluation& evaluation, const EvaluationSettled& event);
   void SettleInHistory(const Evaluation& evaluation, const EvaluationSettled& event);

@@ -220,6 +220,27 @@ TEST_CASE("A log failure while events are batched answers every caller once") {
   CHECK(world.store->All<EvaluationSettled>().empty());
 }
 
+TEST_CASE("A restart does not allow more attempts in an unstable environment") {
+  World first;
+  first.workers.measure = [](const Candidate&) -> MeasureOutcome {
+    return EnvironmentUnstable{"noisy", 9, 10, {}};
+  };
+  first.Start();
+  const std::string problem = first.PutToy();
+  REQUIRE(first.Evaluate(Command("r1", first.ToyCandidate(problem))).ok());
+  first.engine->Stop();
+  CHECK(first.workers.measurements() == 3);
+  CHECK(first.store->All<MeasurementRepeated>().size() == 2);
+  // A crash before the last attempt.
+  const uint64_t last = first.store->LastSequence().value();
+  World again(testing::Prefix(*first.store, last - 1));
+  again.workers.measure = first.workers.measure;
+  again.Start();
+  const auto record = again.Evaluate(Command("r1", again.ToyCandidate(problem)));
+  REQUIRE(record.ok());
+  CHECK(again.workers.measurements() == 1);
+}
+
 TEST_CASE("An evaluation that crashed the process twice is quarantined after the restart") {
   const std::string path =
       (std::filesystem::temp_directory_path() / RandomId("kernelcast-crash-")).string();

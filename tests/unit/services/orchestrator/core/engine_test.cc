@@ -420,6 +420,21 @@ TEST_CASE("A search whose reference does not compile fails with the reason") {
   CHECK_THAT(search.end_reason, Catch::Contains("reference.cc:1: error"));
 }
 
+TEST_CASE("A caller's request with the id of a search's next candidate delays the search") {
+  World world;
+  world.workers.hold_measurements = true;
+  world.Start();
+  const std::string problem = world.PutToy();
+  auto answered = std::make_shared<std::promise<bool>>();
+  world.engine->Evaluate(Command("s1/1", world.ToyCandidate(problem)),
+                         [answered](const auto& record) { answered->set_value(record.ok()); });
+  REQUIRE(world.StartSearch("s1", TemplateSearch(problem, 5)).ok());
+  CHECK(world.GetSearch("s1").counts.proposed == 0);
+  world.workers.Release();
+  CHECK(answered->get_future().get());
+  CHECK(world.WaitForEnd("s1").counts.measured == 5);
+}
+
 TEST_CASE("Invalid searches are refused with the reason") {
   World world;
   world.Start();

@@ -234,6 +234,21 @@ TEST_CASE("EvaluationSettled with a measurement updates incumbent, leaders, cost
   CheckRefused(history, EvaluationSettled{"s1/3", Pruned{}, false});
 }
 
+TEST_CASE("MeasurementRepeated counts the attempts of a measurement") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  history.StartSearch(history.Spec(problem));
+  history.Propose("s1/1", *history.search().generator->Next());
+  history.Compile("s1/1");
+  CheckRefused(history, MeasurementRepeated{"s1/1"});
+  history.Decide("s1/1", DecisionReason::kSelected);
+  history.Add(MeasurementRepeated{"s1/1"});
+  CHECK(history.evaluation("s1/1").repeats == 1);
+  CHECK(history.search().measuring == 1);
+  CHECK(history.search().last_sequence == history.state().last_sequence());
+  CheckRefused(history, MeasurementRepeated{"unknown"});
+}
+
 TEST_CASE("EvaluationSettled needs a decision") {
   EventHistory history;
   history.Accept("r1", history.PutProblem(), "// 1\n");
