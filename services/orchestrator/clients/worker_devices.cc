@@ -2,7 +2,7 @@
 
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
-#include "common/metrics/gpu_model.h"
+#include "common/metrics/gpu_model_label.h"
 
 namespace kernelcast::orchestrator {
 
@@ -51,7 +51,7 @@ std::string DeviceRegistry::Choose(const std::string& target, const std::string&
     const auto& [of_target, model] = key;
     if (of_target != target) continue;
     if (model == wanted) return model;
-    if (!wanted.empty() && GpuModelOf(target, model) != wanted) continue;
+    if (!wanted.empty() && GpuModelLabel(target, model) != wanted) continue;
     const uint32_t free = slots(target, model);
     if (best == nullptr || free > best_slots) {
       best = &model;

@@ -5,7 +5,7 @@
 
 #include "common/domain/decision.h"
 #include "common/domain/measurement.h"
-#include "common/metrics/gpu_model.h"
+#include "common/metrics/gpu_model_label.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -95,7 +95,7 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
         "kernelcast_orchestrator_generation_tokens_total",
         "Tokens of those requests; cached ones are also input.", {{"kind", kind}});
   }
-  for (const std::string_view known : kGpuModels) {
+  for (const std::string_view known : kGpuModelLabels) {
     PerModel& series = models_[known];
     const std::string model(known);
     for (const DecisionKind kind : kKinds) {
@@ -169,7 +169,7 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
 
 OrchestratorMetrics::PerModel& OrchestratorMetrics::For(std::string_view target,
                                                         std::string_view device_model) {
-  return models_.find(GpuModelOf(target, device_model))->second;
+  return models_.find(GpuModelLabel(target, device_model))->second;
 }
 
 void OrchestratorMetrics::OnDecided(const Evaluation& evaluation, const Decision& decision) {
@@ -246,7 +246,7 @@ void OrchestratorMetrics::ShowQueues(const EngineOverview& overview) {
   std::map<std::pair<std::string_view, Stage>, EngineOverview::Queue> merged;
   for (const EngineOverview::Queue& queue : overview.queues) {
     EngineOverview::Queue& sum =
-        merged[{GpuModelOf(queue.target, queue.device_model), queue.stage}];
+        merged[{GpuModelLabel(queue.target, queue.device_model), queue.stage}];
     sum.oldest_accepted_ns = sum.depth == 0
                                  ? queue.oldest_accepted_ns
                                  : std::min(sum.oldest_accepted_ns, queue.oldest_accepted_ns);
@@ -303,7 +303,7 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
     }
     if (search.ended_ns != 0) continue;
     running.insert(search.search_id);
-    Pooled& pool = pooled[GpuModelOf(search.target, search.device_model)];
+    Pooled& pool = pooled[GpuModelLabel(search.target, search.device_model)];
     const auto pruned = static_cast<double>(risk.selective_risk.pruned);
     pool.winners += risk.selective_risk.estimate * pruned;
     pool.pruned += pruned;
@@ -330,7 +330,7 @@ void OrchestratorMetrics::ShowBest(const EngineOverview& overview) {
     const std::string& name = search.problem_name;
     if (name.empty()) continue;
     auto& entry = best[{RoomFor(name) ? name : kOtherProblem,
-                        GpuModelOf(search.target, search.device_model)}];
+                        GpuModelLabel(search.target, search.device_model)}];
     entry = std::max(entry, {search.ended_ns == 0, search.best.value});
   }
   for (const auto& [key, entry] : best) {

@@ -9,9 +9,9 @@
 
 namespace kernelcast::worker {
 
-// Version of the measuring protocol. Change it whenever the meaning of a number changes.
-inline constexpr std::string_view kProtocolVersion = "cpu/3";
-inline constexpr std::string_view kCudaProtocolVersion = "cuda/3";
+// Versions of the measuring protocols. Change one whenever the meaning of its numbers changes.
+inline constexpr std::string_view kCpuMeasuringProtocol = "cpu/3";
+inline constexpr std::string_view kCudaMeasuringProtocol = "cuda/3";
 
 // Precision targets of one measurement level, and their limits in time.
 struct PrecisionOptions {

@@ -267,7 +267,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     // The runner's limit counts only memory allocated after loading.
     Crash crash;
     crash.cause = Crash::Cause::kMemoryLimit;
-    return RecordOf(info_, options_.worker_id, kProtocolVersion, candidate, artifact, level,
+    return RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate, artifact, level,
                     Clock::Real().MonotonicNs(), std::move(crash));
   }
   KC_ASSIGN_OR_RETURN(
@@ -303,7 +303,7 @@ absl::StatusOr<Measurement> CpuTarget::Measure(const Problem& problem, const Can
     ok->environment.clock_start_hz = clock_start_hz;
     ok->environment.clock_min_hz = std::min(clock_start_hz, ClockHz(placement_.runner_cpu));
   }
-  Measurement measurement = RecordOf(info_, options_.worker_id, kProtocolVersion, candidate,
+  Measurement measurement = RecordOf(info_, options_.worker_id, kCpuMeasuringProtocol, candidate,
                                      artifact, level, start_ns, *std::move(outcome));
   measurement.preparation_time_ns = prepare_ns;
   Log(LogLevel::kDebug, "measured a candidate",

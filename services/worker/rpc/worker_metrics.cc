@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/metrics/gpu_model.h"
+#include "common/metrics/gpu_model_label.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -32,7 +32,7 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry,
   for (const auto& [target, of_target] : devices) {
     PerTarget& metrics = targets_[target];
     for (size_t device = 0; device < of_target.size(); ++device) {
-      const std::string model(GpuModelOf(target, of_target[device].info.model));
+      const std::string model(GpuModelLabel(target, of_target[device].info.model));
       const std::string gpu = std::to_string(device);
       const Labels labels = {{"gpu_model", model}, {"gpu", gpu}};
       PerDevice& own = metrics.devices.emplace_back();
@@ -69,7 +69,7 @@ WorkerMetrics::WorkerMetrics(MetricsRegistry& registry,
           "Time to verify and time a candidate, with the wait for the lease", bounds, of_model);
     }
     const std::string model(
-        GpuModelOf(target, of_target.empty() ? std::string() : of_target[0].info.model));
+        GpuModelLabel(target, of_target.empty() ? std::string() : of_target[0].info.model));
     const Labels labels = {{"gpu_model", model}};
     for (const std::string_view result : kCompileResults) {
       metrics.compiles[std::string(result)] =

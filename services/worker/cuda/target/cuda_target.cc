@@ -640,7 +640,7 @@ absl::StatusOr<Measurement> CudaTarget::MeasureOn(size_t number, const Problem& 
   }
   KC_RETURN_IF_ERROR(outcome.status());
   KC_RETURN_IF_ERROR(held.Check());
-  Measurement measurement = RecordOf(info_, options_.worker_id, kCudaProtocolVersion, candidate,
+  Measurement measurement = RecordOf(info_, options_.worker_id, kCudaMeasuringProtocol, candidate,
                                      artifact, level, start_ns, *std::move(outcome));
   measurement.device = device.facts.info;
   measurement.preparation_time_ns = measurer.times().prepare_ns;

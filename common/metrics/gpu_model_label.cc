@@ -1,4 +1,4 @@
-#include "common/metrics/gpu_model.h"
+#include "common/metrics/gpu_model_label.h"
 
 #include <algorithm>
 #include <cctype>
@@ -9,18 +9,18 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
-// `name` if it is in kGpuModels, otherwise "".
+// `name` if it is in kGpuModelLabels, otherwise "".
 std::string_view Known(std::string_view name) {
-  const auto found = std::find(kGpuModels.begin(), kGpuModels.end(), name);
-  return found == kGpuModels.end() ? std::string_view() : *found;
+  const auto found = std::find(kGpuModelLabels.begin(), kGpuModelLabels.end(), name);
+  return found == kGpuModelLabels.end() ? std::string_view() : *found;
 }
 
 }  // namespace
 
-std::string_view GpuModelOf(std::string_view target, std::string_view device) {
+std::string_view GpuModelLabel(std::string_view target, std::string_view device) {
   if (target != kCuda) {
     const std::string_view known = Known(target);
-    return known.empty() ? kGpuModels.back() : known;
+    return known.empty() ? kGpuModelLabels.back() : known;
   }
   // The first word that is a known model: "NVIDIA A100-SXM4-80GB" has it between separators.
   std::string word;
