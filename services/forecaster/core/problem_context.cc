@@ -121,10 +121,4 @@ std::vector<float> ProblemContext::LaunchFeatures(const Candidate& candidate) co
           log2(static_cast<double>(*workspace))};
 }
 
-size_t ProblemContext::SizeBytes() const {
-  size_t bytes = 0;
-  for (const ProblemFile& file : problem.files) bytes += file.path.size() + file.content.size();
-  return bytes;
-}
-
 }  // namespace kernelcast::forecaster

@@ -53,8 +53,6 @@ struct ProblemContext {
   // One value per kLaunchFeatureNames. NaN: the candidate has no launches, or they cannot be
   // evaluated.
   std::vector<float> LaunchFeatures(const Candidate& candidate) const;
-  // Bytes of the problem's files.
-  size_t SizeBytes() const;
 
  private:
   // By target: the largest bench shape.

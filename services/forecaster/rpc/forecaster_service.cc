@@ -146,7 +146,7 @@ absl::Status ForecasterService::Load() {
         absl::StatusOr<Problem> problem = ProblemFromProto(proto);
         if (!problem.ok()) return Damaged(absl::StrCat("problem '", id, "'"), problem.status());
         auto context = std::make_shared<const ProblemContext>(*std::move(problem));
-        problems_.Put(context);
+        problems_.Put(id, context, content.size());
         problems.emplace(id, std::move(context));
         return absl::OkStatus();
       }));

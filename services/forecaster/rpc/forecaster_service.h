@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/lru_cache.h"
 #include "common/metrics/metrics.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "services/forecaster/core/backend.h"
-#include "services/forecaster/rpc/problem_cache.h"
 #include "services/forecaster/rpc/service_metrics.h"
 #include "services/forecaster/rpc/state_writer.h"
 #include "services/forecaster/rpc/work_queue.h"
@@ -91,7 +91,7 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
   const std::vector<Backend*> backends_;
   const Clock& clock_;
   ServiceMetrics metrics_;
-  ProblemCache problems_;
+  LruCache<ProblemContext> problems_;  // by id
   std::atomic<bool> draining_ = false;
   std::atomic<size_t> forecasts_in_flight_ = 0;
   StateWriter writer_;

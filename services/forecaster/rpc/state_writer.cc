@@ -21,8 +21,9 @@ const absl::Status& NobodyWaits() {
 
 }  // namespace
 
-StateWriter::StateWriter(const Options& options, LabelStore* store, ProblemCache* problems,
-                         std::vector<Backend*> backends, ServiceMetrics* metrics)
+StateWriter::StateWriter(const Options& options, LabelStore* store,
+                         LruCache<ProblemContext>* problems, std::vector<Backend*> backends,
+                         ServiceMetrics* metrics)
     : options_(options),
       store_(store),
       problems_(problems),
@@ -107,9 +108,10 @@ void StateWriter::Handle(PutProblemCall& call) {
       return context;
     }
     context = std::make_shared<const ProblemContext>(std::move(problem));
-    v1::Problem kept = ProblemFilesToProto(context->problem);
-    KC_RETURN_IF_ERROR(store_->PutProblem(context->problem.problem_id, kept.SerializeAsString()));
-    problems_->Put(context);
+    const std::string& id = context->problem.problem_id;
+    const std::string content = ProblemFilesToProto(context->problem).SerializeAsString();
+    KC_RETURN_IF_ERROR(store_->PutProblem(id, content));
+    problems_->Put(id, context, content.size());
     for (Backend* backend : backends_) backend->Prepare(context);
     return context;
   };
@@ -126,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const ProblemContext>> StateWriter::FindProblem(
   }
   KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(proto));
   auto context = std::make_shared<const ProblemContext>(std::move(problem));
-  problems_->Put(context);
+  problems_->Put(problem_id, context, content.size());
   return context;
 }
 

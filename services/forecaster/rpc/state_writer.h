@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/lru_cache.h"
 #include "kernelcast/v1/forecaster.pb.h"
 #include "services/forecaster/core/backend.h"
-#include "services/forecaster/rpc/problem_cache.h"
 #include "services/forecaster/rpc/service_metrics.h"
 #include "services/forecaster/store/label_store.h"
 
@@ -42,7 +42,7 @@ class StateWriter {
   using ObserveDone = std::function<void(absl::StatusOr<v1::ObserveReply>)>;
 
   // All pointers must outlive the writer.
-  StateWriter(const Options& options, LabelStore* store, ProblemCache* problems,
+  StateWriter(const Options& options, LabelStore* store, LruCache<ProblemContext>* problems,
               std::vector<Backend*> backends, ServiceMetrics* metrics);
   ~StateWriter();
 
@@ -79,7 +79,7 @@ class StateWriter {
 
   const Options options_;
   LabelStore* const store_;
-  ProblemCache* const problems_;
+  LruCache<ProblemContext>* const problems_;
   const std::vector<Backend*> backends_;
   ServiceMetrics* const metrics_;
 

@@ -319,7 +319,9 @@ grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext*
     KC_RETURN_IF_ERROR(Available());
     KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(request->problem()));
     *response->mutable_definition() = ToProto(problem);
-    problems_.Put(std::move(problem));
+    const std::string id = problem.problem_id;
+    problems_.Put(id, std::make_shared<const Problem>(std::move(problem)),
+                  request->problem().ByteSizeLong());
     return absl::OkStatus();
   };
   return FinishNow(context, put());
@@ -407,7 +409,7 @@ absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartC
 void WorkerService::Announce(Target* target, const std::shared_ptr<const Problem>& problem) {
   {
     const std::lock_guard lock(announced_mutex_);
-    if (std::ssize(announced_) >= options_.max_problems) announced_.clear();
+    if (announced_.size() >= options_.max_problems) announced_.clear();
     if (!announced_.emplace(target, problem->problem_id).second) return;
   }
   compiling_.Submit([this, target, problem](int64_t) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/lru_cache.h"
 #include "common/base/trace_context.h"
 #include "common/metrics/metrics.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
@@ -24,7 +25,6 @@
 #include "services/worker/rpc/credits.h"
 #include "services/worker/rpc/job_queue.h"
 #include "services/worker/rpc/measure_queue.h"
-#include "services/worker/rpc/problem_store.h"
 #include "services/worker/rpc/worker_metrics.h"
 
 namespace kernelcast::worker {
@@ -45,8 +45,8 @@ class WorkerService final : public v1::Worker::CallbackService {
     int compile_threads = 1;
     uint32_t compile_credits = 8;
     uint32_t measure_credits = 4;
-    int64_t max_problems = 256;
-    int64_t max_problem_bytes = int64_t{256} << 20;
+    size_t max_problems = 256;
+    size_t max_problem_bytes = 256 << 20;
     // Retry delay sent to callers when the worker is full.
     int64_t compile_retry_ms = 100;
     int64_t measure_retry_ms = 500;
@@ -130,7 +130,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   const std::map<std::string, Target*> targets_;
   const std::vector<Lane> lanes_;
   WorkerMetrics metrics_;
-  ProblemStore problems_;
+  LruCache<Problem> problems_;  // by id
   Credits compile_credits_;
   Credits measure_credits_;
   std::atomic<bool> draining_ = false;

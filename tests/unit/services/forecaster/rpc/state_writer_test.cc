@@ -67,7 +67,7 @@ class Fixture {
 
   MetricsRegistry registry;
   std::optional<ServiceMetrics> metrics;
-  ProblemCache cache{2, 1 << 20};
+  LruCache<ProblemContext> cache{2, 1 << 20};
   Recorder backend;
   std::unique_ptr<LabelStore> store;
   std::optional<StateWriter> writer;
