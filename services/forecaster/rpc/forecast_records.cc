@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -132,10 +131,7 @@ absl::StatusOr<std::vector<RecordedForecast>> ReadForecastRecords(const std::str
 }
 
 ForecastRecorder::ForecastRecorder(std::ofstream file, std::string path, Backend* backend)
-    : backend_(*backend),
-      path_(std::move(path)),
-      file_(std::move(file)),
-      writer_(std::numeric_limits<size_t>::max()) {}
+    : backend_(*backend), path_(std::move(path)), file_(std::move(file)), writer_(1) {}
 
 ForecastRecorder::~ForecastRecorder() = default;
 
@@ -164,7 +160,7 @@ void ForecastRecorder::Forecast(ForecastInput input, const ForecastCall& call, D
   backend_.Forecast(std::move(input), call,
                     [this, record, done = std::move(done)](ForecastResult result) {
                       record->result = result;
-                      writer_.Submit([this, record] { Record(*record); });
+                      writer_.Submit([this, record](int64_t) { Record(*record); });
                       done(std::move(result));
                     });
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/work_queue.h"
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/replay/replay_backend.h"
-#include "services/forecaster/rpc/work_queue.h"
 
 namespace kernelcast::forecaster {
 

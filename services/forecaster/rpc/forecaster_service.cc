@@ -131,7 +131,7 @@ ForecasterService::ForecasterService(const Options& options, LabelStore* store,
       metrics_(*metrics, Names(backends_)),
       problems_(options.max_cached_problems, options.max_cached_problem_bytes),
       writer_(options.writer, store, &problems_, backends_, &metrics_),
-      scoring_(options.max_waiting_scores) {}
+      scoring_(1, options.max_waiting_scores) {}
 
 ForecasterService::~ForecasterService() = default;
 
@@ -389,7 +389,7 @@ grpc::ServerUnaryReactor* ForecasterService::Score(grpc::CallbackServerContext* 
   }
   auto* call = new AsyncUnary<v1::ScoreReply>(context, response);
   const auto reply = call->reply();
-  const bool submitted = scoring_.Submit([reply, copy = *request] {
+  const bool submitted = scoring_.Submit([reply, copy = *request](int64_t) {
     if (!reply.open()) return;
     const auto score = [&]() -> absl::StatusOr<v1::ScoreReply> {
       KC_ASSIGN_OR_RETURN(const BinScheme* scheme, FindBinScheme(copy.bin_scheme_id()));

@@ -14,12 +14,12 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/lru_cache.h"
+#include "common/base/work_queue.h"
 #include "common/metrics/metrics.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "services/forecaster/core/backend.h"
 #include "services/forecaster/rpc/service_metrics.h"
 #include "services/forecaster/rpc/state_writer.h"
-#include "services/forecaster/rpc/work_queue.h"
 #include "services/forecaster/store/label_store.h"
 
 namespace kernelcast::forecaster {

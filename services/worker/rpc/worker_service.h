@@ -18,12 +18,12 @@
 #include "absl/status/statusor.h"
 #include "common/base/lru_cache.h"
 #include "common/base/trace_context.h"
+#include "common/base/work_queue.h"
 #include "common/metrics/metrics.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/worker/core/cancel.h"
 #include "services/worker/core/target.h"
 #include "services/worker/rpc/credits.h"
-#include "services/worker/rpc/job_queue.h"
 #include "services/worker/rpc/measure_queue.h"
 #include "services/worker/rpc/worker_metrics.h"
 
@@ -139,7 +139,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   std::set<std::pair<const Target*, std::string>> announced_;
   // Last, so that they are destroyed before what their jobs use. Compiling submits to measuring.
   MeasureQueue measuring_;
-  JobQueue compiling_;
+  WorkQueue compiling_;
 };
 
 }  // namespace kernelcast::worker

@@ -1,23 +1,20 @@
-#include "services/worker/rpc/job_queue.h"
+#include "common/base/work_queue.h"
 
 #include <algorithm>
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <future>
 #include <thread>
 #include <vector>
 
-#include "services/worker/rpc/credits.h"
-
-namespace kernelcast::worker {
+namespace kernelcast {
 namespace {
 
-TEST_CASE("One thread runs jobs in order and finishes all before it ends") {
+TEST_CASE("One thread runs work in order and finishes all before it ends") {
   std::vector<int> order;
   int64_t least_waited_ns = INT64_MAX;
   {
-    JobQueue queue(1);
+    WorkQueue queue(1);
     for (int i = 0; i < 100; ++i) {
       queue.Submit([&, i](int64_t waited_ns) {
         least_waited_ns = std::min(least_waited_ns, waited_ns);
@@ -30,8 +27,8 @@ TEST_CASE("One thread runs jobs in order and finishes all before it ends") {
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_CASE("Several threads run jobs in parallel") {
-  JobQueue queue(2);
+TEST_CASE("Several threads run work in parallel") {
+  WorkQueue queue(2);
   std::promise<void> first_runs;
   std::promise<void> second_ran;
   queue.Submit([&](int64_t) {
@@ -47,8 +44,8 @@ TEST_CASE("Several threads run jobs in parallel") {
   done.get_future().wait();
 }
 
-TEST_CASE("A draining queue runs waiting and new jobs immediately, in parallel with running ones") {
-  JobQueue queue(1);
+TEST_CASE("A draining queue runs waiting and new work immediately, in parallel with running ones") {
+  WorkQueue queue(1);
   std::promise<void> runs;
   std::promise<void> end;
   std::promise<void> ended;
@@ -71,39 +68,19 @@ TEST_CASE("A draining queue runs waiting and new jobs immediately, in parallel w
   ended.get_future().wait();
 }
 
-TEST_CASE("Credits are granted up to the limit and return") {
-  Credits credits(2);
-  auto first = credits.Take();
-  auto second = credits.Take();
-  CHECK(first != nullptr);
-  CHECK(second != nullptr);
-  CHECK(credits.Take() == nullptr);
-  CHECK(credits.in_flight() == 2);
-  first.reset();
-  CHECK(credits.in_flight() == 1);
-  CHECK(credits.Take() != nullptr);
-  CHECK(credits.in_flight() == 1);
-}
-
-TEST_CASE("Credits are never granted twice") {
-  Credits credits(3);
-  std::atomic<int> most = 0;
-  {
-    JobQueue queue(4);
-    for (int i = 0; i < 2000; ++i) {
-      queue.Submit([&](int64_t) {
-        if (const auto held = credits.Take()) {
-          const int now = static_cast<int>(credits.in_flight());
-          int seen = most.load();
-          while (now > seen && !most.compare_exchange_weak(seen, now)) {
-          }
-        }
-      });
-    }
-  }
-  CHECK(most <= 3);
-  CHECK(credits.in_flight() == 0);
+TEST_CASE("A full queue refuses work") {
+  std::promise<void> started;
+  std::promise<void> release;
+  WorkQueue queue(1, 1);
+  REQUIRE(queue.Submit([&](int64_t) {
+    started.set_value();
+    release.get_future().wait();
+  }));
+  started.get_future().wait();
+  CHECK(queue.Submit([](int64_t) {}));
+  CHECK_FALSE(queue.Submit([](int64_t) {}));
+  release.set_value();
 }
 
 }  // namespace
-}  // namespace kernelcast::worker
+}  // namespace kernelcast
