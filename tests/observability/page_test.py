@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import unittest
 import urllib.request
@@ -22,6 +21,7 @@ import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from chromium import BrowserTest  # noqa: E402
 from prometheus import START_SECONDS, fetch, wait_for  # noqa: E402
 
 # The first cell of the search's row.
@@ -76,15 +76,10 @@ def cells(page):
     return parser.rows
 
 
-class PageTest(unittest.TestCase):
+class PageTest(BrowserTest):
     @classmethod
     def setUpClass(cls):
-        cls.browser = shutil.which("chromium")
-        if not cls.browser:
-            raise unittest.SkipTest("chromium is missing; scripts/setup.sh --test installs it")
-        folder = tempfile.TemporaryDirectory(prefix="kernelcast-page-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
+        super().setUpClass()
         addresses = os.path.join(cls.folder, "addresses.json")
         with open(addresses, "w", encoding="utf-8") as out, open(os.path.join(cls.folder, "log"), "wb") as log:
             cls.up = up = subprocess.Popen(
@@ -105,16 +100,8 @@ class PageTest(unittest.TestCase):
     def program(name):
         return os.path.join(options.programs, name)
 
-    def browse(self, *arguments, page=None):
-        """The browser's output, and its complaints about the page."""
-        profile = tempfile.mkdtemp(dir=self.folder)
-        looked = subprocess.run(
-            [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-             "--no-first-run", "--disable-background-networking", f"--user-data-dir={profile}", "--window-size=1600,900",
-             "--enable-logging=stderr", "--virtual-time-budget=1000", *arguments, f"http://{page or self.page}/"],
-            stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False, timeout=120)
-        self.assertEqual(looked.returncode, 0, looked.stderr)
-        return looked.stdout, re.findall(r".*CONSOLE.*", looked.stderr)
+    def look(self, *arguments, page=None):
+        return self.browse(f"http://{page or self.page}/", "--window-size=1600,900", *arguments)
 
     def cut_off(self, width):
         """Tables of the page that are wider than their frame in a window of this width."""
@@ -125,11 +112,7 @@ class PageTest(unittest.TestCase):
         path = os.path.join(self.folder, "copy.html")
         with open(path, "w", encoding="utf-8") as file:
             file.write(page.replace("</body>", probe + "</body>"))
-        shown = subprocess.run(
-            [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-             "--no-first-run", f"--user-data-dir={tempfile.mkdtemp(dir=self.folder)}", f"--window-size={width},900",
-             "--dump-dom", f"file://{path}"],
-            stdin=subprocess.DEVNULL, text=True, capture_output=True, check=True, timeout=120).stdout
+        shown, _ = self.browse(f"file://{path}", f"--window-size={width},900", "--dump-dom")
         widths = json.loads(re.search("<title>(.*?)</title>", shown).group(1))
         self.assertGreater(len(widths), 2)
         return [(needed, there) for needed, there in widths if needed > there]
@@ -148,7 +131,7 @@ class PageTest(unittest.TestCase):
             return found[0] if found and re.match(r"\d+\.\d\dx", found[0][2]) else None
         wait_for("measurements on the page", row, self.up, 120)
 
-        shown, complaints = self.browse("--dump-dom")
+        shown, complaints = self.look("--dump-dom")
         # The console prints a line for a policy violation or a missing resource.
         self.assertEqual(complaints, [])
         rows = cells(shown)
@@ -163,7 +146,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.cut_off(1400), [])
 
         picture = os.path.join(self.folder, "page.png")
-        self.browse(f"--screenshot={picture}")
+        self.look(f"--screenshot={picture}")
         if options.picture:
             shutil.copy(picture, options.picture)
         # The corner has the colour of the style that the policy permits.
@@ -191,7 +174,7 @@ class PageTest(unittest.TestCase):
 
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Planted) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            shown, complaints = self.browse("--dump-dom", page=f"127.0.0.1:{server.server_address[1]}")
+            shown, complaints = self.look("--dump-dom", page=f"127.0.0.1:{server.server_address[1]}")
             server.shutdown()
         self.assertNotIn("<title>planted", shown)
         said = " ".join(complaints)

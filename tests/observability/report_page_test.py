@@ -9,13 +9,14 @@ import gzip
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from chromium import BrowserTest  # noqa: E402
+
 RECORDS = os.path.join(ROOT, "data/measured/amd-epyc/spaces/row_softmax.jsonl.gz")
 WIDTHS = (420, 1000, 1400)
 # A few screens: folded parts do not count.
@@ -40,15 +41,10 @@ PROBE = """<script>addEventListener('load', () => {
 options = None
 
 
-class ReportPageTest(unittest.TestCase):
+class ReportPageTest(BrowserTest):
     @classmethod
     def setUpClass(cls):
-        cls.browser = shutil.which("chromium")
-        if not cls.browser:
-            raise unittest.SkipTest("chromium is missing; scripts/setup.sh --test installs it")
-        folder = tempfile.TemporaryDirectory(prefix="kernelcast-report-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
+        super().setUpClass()
         with gzip.open(RECORDS, "rt", encoding="utf-8") as file:
             records = [json.loads(line) for line in file]
         # Half of them pruned, as in a search; the best confirmed, with another value.
@@ -89,12 +85,6 @@ class ReportPageTest(unittest.TestCase):
 
     def look(self, width, anchor="", picture=None):
         """The page's measurements at a width."""
-        def browse(*arguments):
-            return subprocess.run(
-                [self.browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                 "--no-first-run", "--disable-background-networking", f"--user-data-dir={tempfile.mkdtemp(dir=self.folder)}",
-                 "--virtual-time-budget=2000", *arguments],
-                stdin=subprocess.DEVNULL, text=True, capture_output=True, check=True, timeout=120).stdout
         # Browsers have a minimum window width; a frame has none.
         frame = os.path.join(self.folder, f"frame-{width}.html")
         with open(self.page, encoding="utf-8") as file:
@@ -104,12 +94,13 @@ class ReportPageTest(unittest.TestCase):
         with open(frame, "w", encoding="utf-8") as file:
             file.write(f"<!doctype html><body style='margin:0'><iframe src='inner.html{anchor}' style='border:0;width:{width}px;"
                        "height:2200px'></iframe>")
-        shown = browse("--allow-file-access-from-files", "--window-size=1600,2200", "--dump-dom", f"file://{frame}")
+        shown, _ = self.browse(f"file://{frame}", "--allow-file-access-from-files", "--window-size=1600,2200",
+                               "--dump-dom")
         title = re.search(r"<title>(.*?)</title>", shown, re.DOTALL)
         self.assertIsNotNone(title, shown[:500])
         if picture and options.pictures:
-            browse("--allow-file-access-from-files", f"--window-size={max(width, 500)},2200",
-                   f"--screenshot={os.path.join(options.pictures, picture)}", f"file://{frame}")
+            self.browse(f"file://{frame}", "--allow-file-access-from-files", f"--window-size={max(width, 500)},2200",
+                        f"--screenshot={os.path.join(options.pictures, picture)}")
         return json.loads(title.group(1).replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
 
     def test_the_page_fits_windows_of_any_width_and_is_a_few_screens_high(self):

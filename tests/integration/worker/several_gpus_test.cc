@@ -18,6 +18,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/fakes/cuda/map_problem.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
 #include "tests/support/services.h"
@@ -37,46 +38,6 @@ extern "C" __global__ void map(const float* x, float* y, long long n) {
   if (n < 0) y[0] = fake[threadIdx.x];
 }
 )");
-}
-
-constexpr const char* kProblem = R"(
-schema: 1
-name: fake_map
-title: A map
-family: elementwise
-description: y is 2 x + 1.
-axes:
-  n: {held_out: [1, 300]}
-inputs:
-  - name: x
-    dtype: float32
-    shape: [n]
-    init: {distribution: uniform, low: -1, high: 1}
-outputs:
-  - name: y
-    dtype: float32
-    shape: [n]
-    tolerance: {atol: 1.0e-3, rtol: 1.0e-5, normwise: 1.0e-5}
-targets:
-  cuda:
-    reference:
-      file: reference.cu
-      launches: [{kernel: map, grid: ["1"], block: ["256"], arguments: [x, y, n]}]
-    oracle:
-      file: oracle.cu
-      launches: [{kernel: map, grid: ["1"], block: ["256"], arguments: [x, y, n]}]
-check_shapes: [{n: 1}, {n: 257}]
-bench_shapes: [{n: 1500}]
-bytes: "8*n"
-)";
-
-Problem MapProblem() {
-  auto problem = ParseProblem({{"oracle.cu", Source("scale=2 add=1 double=1")},
-                               {"problem.yaml", kProblem},
-                               {"reference.cu", Source("scale=2 add=1 ns=1000")}});
-  INFO(problem.status().ToString());
-  REQUIRE(problem.ok());
-  return *std::move(problem);
 }
 
 // A node with these GPUs and one worker.
@@ -189,7 +150,8 @@ class Node {
     return request;
   }
 
-  const Problem problem_ = MapProblem();
+  const Problem problem_ =
+      MapProblem("fake_map", Source("scale=2 add=1 ns=1000"), Source("scale=2 add=1 double=1"));
   TemporaryFolder folder_;
   std::unique_ptr<Service> worker_;
   std::unique_ptr<v1::Worker::Stub> stub_;

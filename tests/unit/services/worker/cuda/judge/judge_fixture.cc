@@ -5,52 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/fakes/cuda/fake_kernels.h"
+#include "tests/fakes/cuda/map_problem.h"
 
 namespace kernelcast::testing {
 namespace {
 
 constexpr SecretKey kKey = {17};
 
-constexpr const char* kProblem = R"(
-title: A map
-family: elementwise
-description: y is 2 x + 1.
-axes:
-  n: {held_out: [1, 300]}
-inputs:
-  - name: x
-    dtype: float32
-    shape: [n]
-    init: {distribution: uniform, low: -1, high: 1}
-    adversarial: [zeros]
-outputs:
-  - name: y
-    dtype: float32
-    shape: [n]
-    tolerance: {atol: 1.0e-3, rtol: 1.0e-5, normwise: 1.0e-5}
-targets:
-  cuda:
-    reference:
-      file: reference.cu
-      launches: [{kernel: map, grid: ["1"], block: ["256"], arguments: [x, y, n]}]
-    oracle:
-      file: oracle.cu
-      launches: [{kernel: map, grid: ["1"], block: ["256"], arguments: [x, y, n]}]
-check_shapes: [{n: 1}, {n: 257}]
-bench_shapes: [{n: 1500}]
-bytes: "8*n"
-)";
-
 }  // namespace
 
-Problem MapProblem(const std::string& name) {
-  auto problem = ParseProblem({{"oracle.cu", "an oracle"},
-                               {"problem.yaml", absl::StrCat("schema: 1\nname: ", name, kProblem)},
-                               {"reference.cu", "a reference"}});
-  INFO(problem.status().ToString());
-  REQUIRE(problem.ok());
-  return *std::move(problem);
-}
+Problem MapProblem(const std::string& name) { return MapProblem(name, "a reference", "an oracle"); }
 
 worker::CudaProgram MapProgram(const std::string& options) {
   worker::CudaProgram program;
