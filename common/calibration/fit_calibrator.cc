@@ -1,5 +1,6 @@
 #include "common/calibration/fit_calibrator.h"
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,25 +34,15 @@ double Softmax(std::vector<double>& logits) {
   return largest + std::log(sum);
 }
 
-// Solves a x = b in place by Cholesky, for a symmetric positive definite `a` of n rows. Returns
-// false if `a` is not positive definite.
-bool Solve(std::vector<double>& a, std::vector<double>& b, size_t n) {
-  for (size_t j = 0; j < n; ++j) {
-    for (size_t k = 0; k < j; ++k) {
-      for (size_t i = j; i < n; ++i) a[i * n + j] -= a[i * n + k] * a[j * n + k];
-    }
-    if (!(a[j * n + j] > 0)) return false;
-    const double root = std::sqrt(a[j * n + j]);
-    for (size_t i = j; i < n; ++i) a[i * n + j] /= root;
-  }
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k < i; ++k) b[i] -= a[i * n + k] * b[k];
-    b[i] /= a[i * n + i];
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t k = i + 1; k < n; ++k) b[i] -= a[k * n + i] * b[k];
-    b[i] /= a[i * n + i];
-  }
+// Solves a x = b in place, for a symmetric positive definite `a`. Overwrites `a`. Returns false if
+// `a` is not positive definite.
+bool Solve(std::vector<double>& a, std::vector<double>& b) {
+  const auto n = static_cast<Eigen::Index>(b.size());
+  Eigen::Map<Eigen::MatrixXd> matrix(a.data(), n, n);
+  const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> factor(matrix);
+  if (factor.info() != Eigen::Success) return false;
+  Eigen::Map<Eigen::VectorXd> vector(b.data(), n);
+  factor.solveInPlace(vector);
   return true;
 }
 
@@ -254,7 +245,7 @@ VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit&
     for (const double g : gradient) largest = std::max(largest, std::abs(g));
     if (largest < kGradientTolerance) break;
     std::vector<double> direction = gradient;
-    if (!Solve(hessian, direction, direction.size())) break;
+    if (!Solve(hessian, direction)) break;
     double decrease = 0;
     for (size_t i = 0; i < gradient.size(); ++i) decrease += gradient[i] * direction[i];
     // Backtracking line search: halves the step until it gains a tenth of what the slope predicts.

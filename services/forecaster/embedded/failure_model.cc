@@ -1,11 +1,11 @@
 #include "services/forecaster/embedded/failure_model.h"
 
+#include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "common/base/log.h"
-#include "services/forecaster/embedded/cholesky.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -124,10 +124,12 @@ void FailureModel::TrainProcess(std::span<const TrainingRow* const> rows,
     for (size_t j = i; j < n; ++j) matrix[i * n + j] = kAlike(likeness[j]);
     matrix[i * n + i] += kNoise;
   }
-  double half_log_determinant = 0;
-  if (!Cholesky(matrix, n, half_log_determinant)) return;  // same as without points
-  ForwardSubstitute(matrix, n, outcomes);
-  BackwardSubstitute(matrix, n, outcomes);
+  const auto size = static_cast<Eigen::Index>(n);
+  Eigen::Map<Eigen::MatrixXd> covariance(matrix.data(), size, size);
+  const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> factor(covariance);
+  if (factor.info() != Eigen::Success) return;  // same as without points
+  Eigen::Map<Eigen::VectorXd> solution(outcomes.data(), size);
+  factor.solveInPlace(solution);
   points_ = std::move(table);
   alpha_ = std::move(outcomes);
 }

@@ -1,12 +1,13 @@
 #include "services/forecaster/embedded/gaussian_process.h"
 
+#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "services/forecaster/embedded/cholesky.h"
+#include "services/forecaster/embedded/marginal_likelihood.h"
 #include "services/forecaster/embedded/yield.h"
 
 namespace kernelcast::forecaster {
@@ -26,59 +27,18 @@ constexpr int kSweeps = 2;
 constexpr double kAssumedShare = 0.65;
 constexpr double kAssumedPoints = 12;
 
-}  // namespace
-
-// Computes the cost of kernels for one set of points; similarities are computed once.
-class GaussianProcess::Fitter {
+// Adapts a kernel to the points.
+class Adaptation {
  public:
-  Fitter(std::span<const SpacePosition> points, const PositionTable& table,
-         std::span<const double> values, const ProcessPrior& prior)
-      : points_(points),
-        table_(table),
-        values_(values),
-        shape_(prior.shape),
-        rate_(prior.rate()),
-        likeness_(points.size() * points.size()),
-        matrix_(points.size() * points.size()) {}
+  Adaptation(MarginalLikelihood& likelihood, double rate) : likelihood_(likelihood), rate_(rate) {}
 
-  void Relate(const LikenessLengths& lengths) {
-    const size_t n = points_.size();
-    for (size_t i = 0; i < n; ++i) {
-      table_.Compare(points_[i], lengths, PositionTable::Facts::kCompared,
-                     std::span(likeness_).subspan(i * n + i, n - i));
-    }
-  }
-
-  // Factors the covariance matrix. Returns false if it is not positive definite.
-  bool Factor(const ProcessPrior& kernel) {
-    const size_t n = points_.size();
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = i; j < n; ++j) matrix_[i * n + j] = kernel.weights(likeness_[i * n + j]);
-      matrix_[i * n + i] += kernel.noise;
-    }
-    return Cholesky(matrix_, n, half_log_determinant_);
-  }
-  std::vector<double>& matrix() { return matrix_; }
-
-  // Negative log marginal likelihood with the overall variance integrated out. Requires Relate for
-  // the kernel's lengths.
-  double Cost(const ProcessPrior& kernel) {
-    if (!Factor(kernel)) return std::numeric_limits<double>::infinity();
-    whitened_.assign(values_.begin(), values_.end());
-    ForwardSubstitute(matrix_, points_.size(), whitened_);
-    double square = 0;
-    for (const double value : whitened_) square += value * value;
-    return half_log_determinant_ +
-           (shape_ + 0.5 * static_cast<double>(points_.size())) * std::log(rate_ + 0.5 * square);
-  }
-
-  // Adapts the kernel where the gain in likelihood exceeds the prior's cost. Relate is then done
-  // for the result.
+  // Adapts the kernel where the gain in likelihood exceeds the prior's cost. The likelihood is then
+  // related for the result.
   void Adapt(ProcessPrior& kernel) {
-    Relate(kernel.lengths);
-    const size_t n = points_.size();
+    likelihood_.Relate(kernel.lengths);
+    const size_t n = likelihood_.points().size();
     if (n < kLeastPointsForNoise) return;
-    best_cost_ = Cost(kernel);
+    best_cost_ = likelihood_.Cost(kernel, rate_);
     const auto price = [](double ratio, double deviation) {
       return 0.5 * std::pow(std::log(ratio) / deviation, 2);
     };
@@ -114,36 +74,36 @@ class GaussianProcess::Fitter {
           ProcessPrior trial = kernel;
           trial.lengths.*field = usual.lengths.*field * ratio;
           if (trial.lengths.*field == kernel.lengths.*field) continue;
-          Relate(trial.lengths);
+          likelihood_.Relate(trial.lengths);
           Try(kernel, trial,
               price(ratio, kLogDeviation) -
                   price(kernel.lengths.*field / (usual.lengths.*field), kLogDeviation));
         }
-        Relate(kernel.lengths);
+        likelihood_.Relate(kernel.lengths);
       }
       if (best_cost_ > before - 1e-9) break;
     }
     if (n < kLeastPointsForTunables) return;
-    const size_t tunables = points_[0].tunables.size();
+    const size_t tunables = likelihood_.points()[0].tunables.size();
     kernel.lengths.weights.assign(tunables, 1.0f);
     for (size_t column = 0; column < tunables; ++column) {
       if (!Varies(column)) continue;
       for (const float weight : {0.1f, 0.33f, 3.0f, 9.0f}) {
         ProcessPrior trial = kernel;
         trial.lengths.weights[column] = weight;
-        Relate(trial.lengths);
+        likelihood_.Relate(trial.lengths);
         Try(kernel, trial,
             price(weight, kTunableLogDeviation) -
                 price(kernel.lengths.weights[column], kTunableLogDeviation));
       }
     }
-    Relate(kernel.lengths);
+    likelihood_.Relate(kernel.lengths);
   }
 
  private:
   void Try(ProcessPrior& kernel, const ProcessPrior& trial, double further) {
     Yield();
-    const double cost = Cost(trial) + prices_ + further;
+    const double cost = likelihood_.Cost(trial, rate_) + prices_ + further;
     if (cost >= best_cost_ - 1e-9) return;
     best_cost_ = cost;
     prices_ += further;
@@ -152,7 +112,7 @@ class GaussianProcess::Fitter {
 
   bool Varies(size_t column) const {
     std::optional<float> known;
-    for (const SpacePosition& point : points_) {
+    for (const SpacePosition& point : likelihood_.points()) {
       const float value = point.tunables[column];
       if (std::isnan(value)) continue;
       if (known.has_value() && *known != value) return true;
@@ -161,18 +121,21 @@ class GaussianProcess::Fitter {
     return false;
   }
 
-  const std::span<const SpacePosition> points_;
-  const PositionTable& table_;  // of the points
-  const std::span<const double> values_;
-  const double shape_;
+  MarginalLikelihood& likelihood_;
   const double rate_;
-  std::vector<Likeness> likeness_;
-  std::vector<double> matrix_;
-  std::vector<double> whitened_;
-  double half_log_determinant_ = 0;
   double best_cost_ = 0;
   double prices_ = 0;  // included in best_cost_
 };
+
+Eigen::Map<const Eigen::MatrixXd> Square(const std::vector<double>& columns, size_t n) {
+  return {columns.data(), static_cast<Eigen::Index>(n), static_cast<Eigen::Index>(n)};
+}
+
+Eigen::Map<const Eigen::VectorXd> Vector(std::span<const double> values) {
+  return {values.data(), static_cast<Eigen::Index>(values.size())};
+}
+
+}  // namespace
 
 GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
                                      std::span<const double> values, const ProcessPrior& prior) {
@@ -183,32 +146,21 @@ GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
   process.rate_ = prior.rate();
   if (n == 0) return process;
 
-  PositionTable table(points);
-  Fitter fitter(points, table, values, prior);
-  fitter.Adapt(process.kernel_);
-  if (!fitter.Factor(process.kernel_)) return process;  // same as without points
-  const std::vector<double>& matrix = fitter.matrix();
-  std::vector<double> inverse(n * n, 0.0);
-  for (size_t j = 0; j < n; ++j) {
-    Yield();
-    inverse[j * n + j] = 1;
-    ForwardSubstitute(matrix, n, std::span(inverse).subspan(j * n, n));
-  }
+  MarginalLikelihood likelihood(points, values);
+  Adaptation(likelihood, prior.rate()).Adapt(process.kernel_);
+  if (!likelihood.Factor(process.kernel_)) return process;  // same as without points
+  Yield();
+  const auto size = static_cast<Eigen::Index>(n);
+  const Eigen::MatrixXd inverse = Square(likelihood.factor(), n)
+                                      .triangularView<Eigen::Lower>()
+                                      .solve(Eigen::MatrixXd::Identity(size, size));
   // K^-1 = L^-T L^-1.
-  std::vector<double> whitened(n, 0.0);
-  double square = 0;
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k <= i; ++k) whitened[i] += inverse[k * n + i] * values[k];
-    square += whitened[i] * whitened[i];
-  }
-  process.alpha_.assign(n, 0.0);
-  std::vector<double> precision(n, 0.0);
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k <= i; ++k) {
-      process.alpha_[k] += inverse[k * n + i] * whitened[i];
-      precision[k] += inverse[k * n + i] * inverse[k * n + i];
-    }
-  }
+  const Eigen::VectorXd whitened = inverse * Vector(values);
+  const Eigen::VectorXd alpha = inverse.transpose() * whitened;
+  const Eigen::RowVectorXd precision = inverse.colwise().squaredNorm();
+  const double square = whitened.squaredNorm();
+  process.alpha_.assign(alpha.begin(), alpha.end());
+  process.inverse_factor_.assign(inverse.data(), inverse.data() + inverse.size());
   process.shape_ = prior.shape + 0.5 * static_cast<double>(n);
   process.rate_ = prior.rate() + 0.5 * square;
   for (size_t i = 0; i < n; ++i) {
@@ -226,8 +178,7 @@ GaussianProcess GaussianProcess::Fit(std::span<const SpacePosition> points,
     out.scale = std::sqrt((prior.rate() + 0.5 * rest) / shape / precision[i]);
     out.degrees_of_freedom = 2 * shape;
   }
-  process.points_ = std::move(table);
-  process.inverse_factor_ = std::move(inverse);
+  process.points_ = likelihood.table();
   return process;
 }
 
@@ -236,15 +187,11 @@ StudentT GaussianProcess::Predict(const SpacePosition& point) const {
   StudentT out;
   std::vector<Likeness> likeness(n);
   points_.Compare(point, kernel_.lengths, PositionTable::Facts::kCompared, likeness);
-  std::vector<double> whitened(n, 0.0);
-  for (size_t k = 0; k < n; ++k) {
-    const double covariance = kernel_.weights(likeness[k]);
-    out.location += covariance * alpha_[k];
-    const double* const column = &inverse_factor_[k * n];
-    for (size_t i = k; i < n; ++i) whitened[i] += column[i] * covariance;
-  }
-  double explained = 0;
-  for (const double value : whitened) explained += value * value;
+  Eigen::VectorXd covariance(static_cast<Eigen::Index>(n));
+  std::ranges::transform(likeness, covariance.begin(), kernel_.weights);
+  out.location = covariance.dot(Vector(alpha_));
+  const double explained =
+      (Square(inverse_factor_, n).triangularView<Eigen::Lower>() * covariance).squaredNorm();
   const double before = kernel_.weights.Variance() +
                         kernel_.weights.slope * point.predicted * point.predicted +
                         kernel_.weights.taught * point.taught * point.taught + kernel_.noise;

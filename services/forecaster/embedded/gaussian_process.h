@@ -36,8 +36,6 @@ class GaussianProcess {
   const std::vector<StudentT>& LeaveOneOut() const { return leave_one_out_; }
 
  private:
-  class Fitter;
-
   ProcessPrior kernel_;  // the prior, adapted
   double slope_ = 0;
   double taught_share_ = 0;

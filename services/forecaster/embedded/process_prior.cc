@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "services/forecaster/core/predictive.h"
-#include "services/forecaster/embedded/cholesky.h"
+#include "services/forecaster/embedded/marginal_likelihood.h"
 #include "services/forecaster/embedded/random.h"
 #include "services/forecaster/embedded/yield.h"
 
@@ -20,55 +20,6 @@ constexpr double kSteps[] = {0.4, 0.7, 1.4, 2.5};
 // Prior standard deviation, in natural log, of each value around its default.
 constexpr double kLogDeviation = 0.6;
 constexpr double kLeastGain = 1e-6;
-
-// Errors on a few rows of one problem, with precomputed similarities.
-class Sample {
- public:
-  Sample(std::vector<SpacePosition> points, std::vector<double> values)
-      : points_(std::move(points)),
-        values_(std::move(values)),
-        table_(points_),
-        likeness_(points_.size() * points_.size()),
-        matrix_(points_.size() * points_.size()) {}
-
-  void Relate(const LikenessLengths& lengths) {
-    const size_t n = points_.size();
-    for (size_t i = 0; i < n; ++i) {
-      table_.Compare(points_[i], lengths, PositionTable::Facts::kCompared,
-                     std::span(likeness_).subspan(i * n + i, n - i));
-    }
-  }
-
-  // Negative log marginal likelihood. Requires Relate for the prior's lengths.
-  double Cost(const ProcessPrior& prior) {
-    const size_t n = points_.size();
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = i; j < n; ++j) matrix_[i * n + j] = prior.weights(likeness_[i * n + j]);
-      matrix_[i * n + i] += prior.noise;
-    }
-    double half_log_determinant = 0;
-    if (!Cholesky(matrix_, n, half_log_determinant)) {
-      return std::numeric_limits<double>::infinity();
-    }
-    whitened_.assign(values_.begin(), values_.end());
-    ForwardSubstitute(matrix_, n, whitened_);
-    double square = 0;
-    for (const double value : whitened_) square += value * value;
-    const double shape = prior.shape;
-    const double rate = prior.rate();
-    const double more = shape + 0.5 * static_cast<double>(n);
-    return half_log_determinant + more * std::log(rate + 0.5 * square) - shape * std::log(rate) -
-           std::lgamma(more) + std::lgamma(shape);
-  }
-
- private:
-  const std::vector<SpacePosition> points_;
-  const std::vector<double> values_;
-  const PositionTable table_;
-  std::vector<Likeness> likeness_;
-  std::vector<double> matrix_;
-  std::vector<double> whitened_;
-};
 
 struct Figure {
   double& (*of)(ProcessPrior&);
@@ -174,7 +125,7 @@ ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const Pr
   start.scale = scales.level;
   Normalise(start, scales.slope);
 
-  std::vector<Sample> samples;
+  std::vector<MarginalLikelihood> samples;  // a few rows of a problem each
   std::vector<double> weights;
   for (size_t p = 0; p < problems.size(); ++p) {
     const ProblemErrors& problem = problems[p];
@@ -190,7 +141,7 @@ ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const Pr
         points.push_back(problem.positions[order[i]]);
         values.push_back(problem.errors[order[i]]);
       }
-      samples.emplace_back(std::move(points), std::move(values));
+      samples.emplace_back(points, values);
       weights.push_back(1.0 / kSamples);
       samples.back().Relate(start.lengths);
     }
@@ -203,7 +154,8 @@ ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const Pr
     for (const Figure& figure : kFigures) {
       sum += 0.5 * std::pow(std::log(figure.of(prior) / figure.of(from)) / kLogDeviation, 2);
     }
-    for (size_t i = 0; i < samples.size(); ++i) sum += weights[i] * samples[i].Cost(prior);
+    for (size_t i = 0; i < samples.size(); ++i)
+      sum += weights[i] * samples[i].Cost(prior, prior.rate());
     Yield();
     return sum;
   };
@@ -217,7 +169,7 @@ ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const Pr
         figure.of(trial) *= step;
         Normalise(trial, scales.slope);
         if (figure.is_length) {
-          for (Sample& sample : samples) sample.Relate(trial.lengths);
+          for (MarginalLikelihood& sample : samples) sample.Relate(trial.lengths);
         }
         const double cost = cost_of(trial);
         if (cost >= least - kLeastGain) continue;
@@ -225,7 +177,7 @@ ProcessPrior LearnProcessPrior(std::span<const ProblemErrors> problems, const Pr
         best = trial;
       }
       if (figure.is_length) {
-        for (Sample& sample : samples) sample.Relate(best.lengths);
+        for (MarginalLikelihood& sample : samples) sample.Relate(best.lengths);
       }
     }
     if (least > before - 1e-3) break;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "services/forecaster/embedded/cholesky.h"
+#include "services/forecaster/embedded/marginal_likelihood.h"
 #include "services/forecaster/embedded/random.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
@@ -80,16 +80,9 @@ TEST_CASE("Any mixture of similarities is a covariance", "[forecaster][covarianc
           &CovarianceWeights::shared_effects, &CovarianceWeights::facts}) {
       weights.*field = random.Uniform();
     }
-    const size_t n = points.size();
-    std::vector<double> matrix(n * n);
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = i; j < n; ++j) {
-        matrix[i * n + j] = weights(Compare(points[i], points[j]));
-      }
-      matrix[i * n + i] += 1e-6;
-    }
-    double half_log_determinant = 0;
-    CHECK(Cholesky(matrix, n, half_log_determinant));
+    MarginalLikelihood likelihood(points, std::vector<double>(points.size()));
+    likelihood.Relate({});
+    CHECK(likelihood.Factor({.weights = weights, .lengths = {}, .noise = 1e-6}));
   }
 }
 
@@ -132,20 +125,6 @@ TEST_CASE("Distances are weighted, and missing values lie beyond the middle",
   CHECK(likeness.main_effects == Approx(Matern(1) / std::sqrt(2.0)));
   CHECK(likeness.interactions == Approx(Matern(std::sqrt(1 + 1 + 0.25))));
   CHECK(likeness.facts == Approx(Matern(std::sqrt(0.25 / 2) / 0.25)));
-}
-
-TEST_CASE("A Cholesky factor solves its linear system", "[forecaster][covariance]") {
-  std::vector<double> matrix = {4, 2, 0, 3};
-  double half_log_determinant = 0;
-  REQUIRE(Cholesky(matrix, 2, half_log_determinant));
-  CHECK(half_log_determinant == Approx(0.5 * std::log(8.0)));
-  std::vector<double> x = {8, 7};  // (4 2; 2 3) (1.25 1.5) = (8 7)
-  ForwardSubstitute(matrix, 2, x);
-  BackwardSubstitute(matrix, 2, x);
-  CHECK(x[0] == Approx(1.25));
-  CHECK(x[1] == Approx(1.5));
-  std::vector<double> indefinite = {1, 2, 0, 1};
-  CHECK_FALSE(Cholesky(indefinite, 2, half_log_determinant));
 }
 
 TEST_CASE("Numbers are placed by their rank among the template's values",
