@@ -5,6 +5,7 @@ find_package(PkgConfig REQUIRED)
 find_package(Protobuf REQUIRED)            # libprotobuf-dev protobuf-compiler
 find_package(gRPC CONFIG REQUIRED)         # libgrpc++-dev protobuf-compiler-grpc
 find_package(absl CONFIG REQUIRED)         # libabsl-dev
+find_package(Boost 1.74 REQUIRED)           # libboost-dev
 find_package(Eigen3 3.4 CONFIG REQUIRED)   # libeigen3-dev
 find_package(OpenSSL REQUIRED)             # libssl-dev
 find_package(ZLIB REQUIRED)                # zlib1g-dev

@@ -1,7 +1,5 @@
 #include "common/domain/forecast.h"
 
-#include <math.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -11,77 +9,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/domain/student_t.h"
 #include "common/domain/text.h"
 
 namespace kernelcast {
 namespace {
 
 constexpr double kSimplexTolerance = 1e-6;
-constexpr double kNormalFromDegrees = 200;
 // Width of an open bin, in log2 S.
 constexpr double kOpenBinWidth = 1;
 // Below this probability in a bin, the moments say nothing about the distribution within it.
 constexpr double kLeastBinMass = 1e-9;
 
-double LogGamma(double x) {
-  int sign = 0;  // std::lgamma would write a global
-  return lgamma_r(x, &sign);
-}
-
-// Continued fraction of the incomplete beta function, by Lentz's method. Converges fast for x < (a
-// + 1) / (a + b + 2).
-double BetaContinuedFraction(double a, double b, double x) {
-  constexpr int kMaxIterations = 500;
-  constexpr double kTiny = 1e-300;
-  constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
-  double c = 1;
-  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
-  double fraction = d;
-  for (int m = 1; m <= kMaxIterations; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    d = 1 / away_from_zero(1 + even * d);
-    c = away_from_zero(1 + even / c);
-    fraction *= d * c;
-    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / away_from_zero(1 + odd * d);
-    c = away_from_zero(1 + odd / c);
-    const double step = d * c;
-    fraction *= step;
-    if (std::abs(step - 1) <= kEpsilon) break;
-  }
-  return fraction;
-}
-
-// Regularized incomplete beta function I_x(a, b). Takes both x and 1 - x, so that neither loses
-// precision.
-double IncompleteBeta(double a, double b, double x, double one_minus_x) {
-  if (x <= 0) return 0;
-  if (one_minus_x <= 0) return 1;
-  const double log_front =
-      LogGamma(a + b) - LogGamma(a) - LogGamma(b) + a * std::log(x) + b * std::log(one_minus_x);
-  if (x < (a + 1) / (a + b + 2)) return std::exp(log_front) * BetaContinuedFraction(a, b, x) / a;
-  return 1 - std::exp(log_front) * BetaContinuedFraction(b, a, one_minus_x) / b;
-}
-
-// P(T > t) for a standard Student-t variable T.
-double StandardUpperTail(double t, double degrees_of_freedom) {
-  if (degrees_of_freedom > kNormalFromDegrees) {
-    return 0.5 * std::erfc(t / std::numbers::sqrt2);
-  }
-  if (std::isinf(t)) return t > 0 ? 0 : 1;
-  // Dividing first keeps the square of a large t finite.
-  const double ratio = t / std::sqrt(degrees_of_freedom);
-  const double x = 1 / (1 + ratio * ratio);
-  const double one_minus_x =
-      std::abs(ratio) < 1 ? ratio * ratio / (1 + ratio * ratio) : 1 / (1 + 1 / (ratio * ratio));
-  const double tail = 0.5 * IncompleteBeta(degrees_of_freedom / 2, 0.5, x, one_minus_x);
-  return t >= 0 ? tail : 1 - tail;
-}
-
 // P(low < T <= high), computed from the tails that do not cancel.
 double StandardMass(double low, double high, double degrees_of_freedom) {
-  const auto upper = [&](double t) { return StandardUpperTail(t, degrees_of_freedom); };
+  const auto upper = [&](double t) { return StudentTUpperTail(t, degrees_of_freedom); };
   if (low >= 0) return upper(low) - upper(high);
   if (high <= 0) return upper(-high) - upper(-low);
   return 1 - upper(-low) - upper(high);
@@ -172,7 +114,7 @@ std::vector<double> BinsFromStudentT(const BinScheme& scheme, double location, d
 double StudentTUpperTail(double log2_threshold, double location, double scale,
                          double degrees_of_freedom) {
   assert(scale > 0 && degrees_of_freedom > 0);
-  return StandardUpperTail((log2_threshold - location) / scale, degrees_of_freedom);
+  return StudentTUpperTail((log2_threshold - location) / scale, degrees_of_freedom);
 }
 
 namespace {

@@ -81,6 +81,7 @@ EXTERNAL = [
     ("CLI11", r"CLI/", ["common/config/*", "common/llm_flags/*", "services/*/main.cc",
                         "services/cli/commands/*"]),
     ("OpenSSL", r"openssl/", ["common/base/*.cc", "common/rpc/*.cc", "services/cli/report/*.cc"]),
+    ("Boost", r"boost/", ["common/domain/student_t.cc"]),
     ("Eigen", r"Eigen/", ["common/calibration/*.cc", "services/forecaster/embedded/*.cc"]),
     ("JSON", r"nlohmann/", ["common/*", "services/*"]),
     ("Abseil", r"absl/", ["common/*", "services/*"]),

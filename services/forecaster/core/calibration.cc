@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "common/domain/student_t.h"
+
 namespace kernelcast::forecaster {
 namespace {
 
@@ -68,9 +70,8 @@ ScaleCalibration FitScale(std::span<const PrequentialRecord> records, const Scal
         if (multiplier >= threshold.multipliers[i]) covered += threshold.weight;
       }
       const double prior_covered =
-          2 * StudentTCdf(prior_quantiles[i] * multiplier / prior.multiplier,
-                          kPriorDegreesOfFreedom) -
-          1;
+          1 - 2 * StudentTUpperTail(prior_quantiles[i] * multiplier / prior.multiplier,
+                                    kPriorDegreesOfFreedom);
       sum += (effective * covered / weights + prior_records * prior_covered) /
                  (effective + prior_records) -
              kLevels[i];

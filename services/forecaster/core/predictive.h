@@ -14,12 +14,6 @@ struct StudentT {
 // tenth beyond a factor of eight.
 inline constexpr StudentT kPrior = {0.0, 1.3, 3.0};
 
-// P(T <= x) for a Student-t variable.
-double StudentTCdf(double x, double degrees_of_freedom);
-
-// Inverse of StudentTCdf; `p` in (0, 1).
-double StudentTQuantile(double p, double degrees_of_freedom);
-
 // Standard deviation, or the scale if the variance is infinite.
 double StandardDeviation(const StudentT& distribution);
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/domain/forecast.h"
+#include "common/domain/student_t.h"
 
 namespace kernelcast::worker {
 namespace {
@@ -34,18 +34,7 @@ double NormalQuantile(double confidence) {
 }  // namespace
 
 double TwoSidedQuantile(double confidence, double degrees_of_freedom) {
-  const double tail = 0.5 * (1 - confidence);
-  const double degrees = std::min(degrees_of_freedom, 1e9);
-  double low = 0;
-  double high = 1;
-  while (StudentTUpperTail(high, 0, 1, degrees) > tail && high < 1e12) {
-    high *= 2;
-  }
-  for (int i = 0; i < 60; ++i) {
-    const double middle = 0.5 * (low + high);
-    (StudentTUpperTail(middle, 0, 1, degrees) > tail ? low : high) = middle;
-  }
-  return high;
+  return StudentTQuantile(0.5 * (1 + confidence), degrees_of_freedom);
 }
 
 void RunnerSpread::Add(const std::string& problem_id, std::span<const double> log_speedups,

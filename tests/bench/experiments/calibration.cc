@@ -36,6 +36,7 @@
 #include "common/domain/forecast.h"
 #include "common/domain/problem.h"
 #include "common/domain/scoring.h"
+#include "common/domain/student_t.h"
 #include "services/forecaster/embedded/problem_model.h"
 #include "services/forecaster/embedded/random.h"
 #include "services/forecaster/embedded/shared_model.h"
@@ -111,10 +112,9 @@ double Together(const std::vector<std::vector<PrequentialRecord>>& problems) {
     std::vector<double>& of = scores.emplace_back();
     for (const PrequentialRecord& record : records) {
       const StudentT& t = record.predicted;
-      of.push_back(
-          std::clamp(Normal(StudentTCdf((record.measured_log2_speedup - t.location) / t.scale,
-                                        t.degrees_of_freedom)),
-                     -4.0, 4.0));
+      of.push_back(std::clamp(-Normal(StudentTUpperTail(record.measured_log2_speedup, t.location,
+                                                        t.scale, t.degrees_of_freedom)),
+                              -4.0, 4.0));
       total += of.back();
     }
     count += static_cast<double>(of.size());

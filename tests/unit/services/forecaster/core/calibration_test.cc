@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/domain/student_t.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/domain/scoring.h"
+#include "common/domain/student_t.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
