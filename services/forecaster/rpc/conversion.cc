@@ -9,7 +9,6 @@
 #include "common/base/utf8.h"
 #include "common/convert/convert.h"
 #include "common/convert/convert_anchor.h"
-#include "common/rpc/status_conversion.h"
 
 namespace kernelcast::forecaster {
 namespace {
@@ -236,18 +235,6 @@ v1::RenderedPrompt ToProto(const RenderedPrompt& prompt) {
   out.set_system(prompt.system);
   out.set_user(prompt.user);
   return out;
-}
-
-v1::RequestError ToRequestError(const absl::Status& status) {
-  v1::RequestError error;
-  const grpc::Status grpc_status = ToGrpc(status);
-  error.set_code(grpc_status.error_code());
-  error.set_message(grpc_status.error_message());
-  error.set_not_started(IsNotStarted(status));
-  if (const std::optional<absl::Duration> retry_after = RetryAfter(status)) {
-    *error.mutable_retry_after() = DurationToProto(absl::ToInt64Nanoseconds(*retry_after));
-  }
-  return error;
 }
 
 }  // namespace kernelcast::forecaster

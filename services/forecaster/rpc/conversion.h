@@ -29,7 +29,6 @@ v1::ScoreReply ToProto(const Scores& scores);
 v1::BackendDescription ToProto(const BackendDescription& description);
 v1::PromptDescription ToProto(const PromptDescription& description);
 v1::RenderedPrompt ToProto(const RenderedPrompt& prompt);
-v1::RequestError ToRequestError(const absl::Status& status);
 
 }  // namespace kernelcast::forecaster
 

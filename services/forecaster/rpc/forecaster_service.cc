@@ -17,6 +17,7 @@
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
+#include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
@@ -46,7 +47,7 @@ int64_t DeadlineNs(const Clock& clock, const grpc::ServerContextBase& context) {
 v1::ForecastReply ErrorReply(const std::string& request_id, const absl::Status& status) {
   v1::ForecastReply reply;
   reply.set_request_id(request_id);
-  *reply.mutable_error() = ToRequestError(status);
+  SetRequestError(status, *reply.mutable_error());
   return reply;
 }
 

@@ -23,9 +23,9 @@
 #include "common/rpc/batch_caller.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
+#include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
-#include "services/orchestrator/clients/request_error.h"
 
 namespace kernelcast::orchestrator {
 namespace {

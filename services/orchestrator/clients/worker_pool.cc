@@ -21,9 +21,9 @@
 #include "common/rpc/batch_caller.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
+#include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
-#include "services/orchestrator/clients/request_error.h"
 #include "services/orchestrator/clients/worker_devices.h"
 #include "services/orchestrator/clients/worker_replies.h"
 

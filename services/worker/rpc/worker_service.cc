@@ -17,6 +17,7 @@
 #include "common/rpc/batch_stream.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/protocol_version.h"
+#include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
@@ -41,11 +42,6 @@ std::shared_ptr<CancelToken> MakeToken(const grpc::ServerContextBase& context) {
   return MakeToken(RemainingTime(context));
 }
 
-void SetDuration(google::protobuf::Duration* duration, int64_t ns) {
-  duration->set_seconds(ns / 1'000'000'000);
-  duration->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
-}
-
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 absl::Status CheckRequestId(const std::string& id) {
@@ -61,7 +57,7 @@ v1::CompileReply ToReply(const std::string& request_id, const CompileResult& com
   v1::CompileReply reply;
   reply.set_request_id(request_id);
   reply.set_cached(compiled.cached);
-  SetDuration(reply.mutable_compile_time(), compiled.compile_ns);
+  *reply.mutable_compile_time() = DurationToProto(compiled.compile_ns);
   if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
     *reply.mutable_error() = ToProto(*error);
     return reply;
@@ -74,18 +70,6 @@ v1::CompileReply ToReply(const std::string& request_id, const CompileResult& com
   }
   reply.mutable_success()->set_log(success.log);
   return reply;
-}
-
-v1::RequestError ToRequestError(const absl::Status& status) {
-  const grpc::Status converted = ToGrpc(status);
-  v1::RequestError error;
-  error.set_code(static_cast<int32_t>(converted.error_code()));
-  error.set_message(converted.error_message());
-  error.set_not_started(IsNotStarted(status));
-  if (const auto retry = RetryAfter(status)) {
-    SetDuration(error.mutable_retry_after(), absl::ToInt64Nanoseconds(*retry));
-  }
-  return error;
 }
 
 // Returns the devices of a target. A target that does not list them has one.
@@ -443,7 +427,7 @@ class WorkerService::CompileBatchStream final : public BatchStream<CompileBatche
   static v1::CompileStreamResult ErrorResult(const std::string& id, const absl::Status& status) {
     v1::CompileStreamResult result;
     result.set_request_id(id);
-    *result.mutable_error() = ToRequestError(status);
+    SetRequestError(status, *result.mutable_error());
     return result;
   }
 
@@ -592,7 +576,7 @@ void WorkerService::CompileThenMeasure(std::shared_ptr<MeasureJob> job) {
     v1::MeasureReply reply;
     reply.set_request_id(job->request_id);
     *reply.mutable_compile_error() = ToProto(std::get<CompileError>(compiled->result));
-    SetDuration(reply.mutable_queue_time(), job->waited_ns);
+    *reply.mutable_queue_time() = DurationToProto(job->waited_ns);
     job->done(std::move(reply));
   } else {
     job->done(compiled.status());
@@ -653,7 +637,7 @@ void WorkerService::RunOnLane(const std::shared_ptr<MeasureJob>& job, size_t lan
   v1::MeasureReply reply;
   reply.set_request_id(job->request_id);
   *reply.mutable_measurement() = ToProto(*measurement);
-  SetDuration(reply.mutable_queue_time(), job->waited_ns);
+  *reply.mutable_queue_time() = DurationToProto(job->waited_ns);
   job->done(std::move(reply));
 }
 
@@ -706,14 +690,14 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
                                  if (end.ok()) {
                                    *reply.mutable_reply() = *std::move(end);
                                  } else {
-                                   *reply.mutable_error() = ToRequestError(end.status());
+                                   SetRequestError(end.status(), *reply.mutable_error());
                                  }
                                  sender.Send(std::move(reply));
                                });
     if (!started.ok()) {
       v1::MeasureStreamReply reply;
       reply.set_request_id(id);
-      *reply.mutable_error() = ToRequestError(started.status());
+      SetRequestError(started.status(), *reply.mutable_error());
       Send(std::move(reply));
       return;
     }

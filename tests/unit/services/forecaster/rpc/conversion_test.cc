@@ -6,7 +6,6 @@
 #include <string>
 
 #include "common/convert/convert.h"
-#include "common/rpc/status_conversion.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
 namespace kernelcast::forecaster {
@@ -132,14 +131,6 @@ TEST_CASE("Items to score need a prediction and a truth", "[forecaster][conversi
   CHECK_THAT(std::string(FromProto(item).status().message()), StartsWith("truth:"));
   item.set_true_bin(4'000'000'000u);
   CHECK(std::get<TrueBin>(FromProto(item)->truth).bin > 8);
-}
-
-TEST_CASE("An error on a stream keeps its code and retry hint", "[forecaster][conversion]") {
-  const v1::RequestError error = ToRequestError(OverloadedError("full", absl::Milliseconds(50)));
-  CHECK(error.code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
-  CHECK(error.message() == "full");
-  CHECK(ToNanoseconds(error.retry_after()) == 50'000'000);
-  CHECK_FALSE(ToRequestError(absl::NotFoundError("x")).has_retry_after());
 }
 
 }  // namespace

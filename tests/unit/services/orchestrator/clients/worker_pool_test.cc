@@ -10,7 +10,6 @@
 #include <mutex>
 #include <numeric>
 
-#include "services/orchestrator/clients/request_error.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/unit/services/orchestrator/clients/fake_peers.h"
 
@@ -262,12 +261,6 @@ TEST_CASE("A worker with impossible measurements is not trusted and is ejected")
 TEST_CASE("A retry hint of 115 days does not delay candidates for long") {
   CHECK(RetryAfter(OverloadedError("later", absl::Hours(115 * 24))) == kLongestRetryAfter);
   CHECK(RetryAfter(OverloadedError("now", -absl::Hours(1))) == absl::ZeroDuration());
-  v1::RequestError error;
-  error.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
-  error.mutable_retry_after()->set_seconds(115LL * 86400);
-  CHECK(RetryAfter(FromRequestError(error)) == kLongestRetryAfter);
-  error.mutable_retry_after()->set_seconds(-5);
-  CHECK(RetryAfter(FromRequestError(error)) == absl::ZeroDuration());
 }
 
 TEST_CASE("At most half of the workers are ejected") {
