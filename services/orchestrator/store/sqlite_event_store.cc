@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/descriptor.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/sqlite/sqlite.h"
@@ -60,18 +60,6 @@ absl::Status ReadRows(sqlite::Statement& statement, const EventStore::Visitor& v
     return visit(std::move(stored));
   });
 }
-
-// Closed by the destructor.
-struct Descriptor {
-  Descriptor() = default;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int fd = -1;
-};
 
 }  // namespace
 
@@ -127,11 +115,11 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   const std::string lock_path = path + ".lock";
-  impl->lock_file.fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (impl->lock_file.fd < 0) {
+  impl->lock_file.reset(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (impl->lock_file.get() < 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("event log: open ", lock_path));
   }
-  if (flock(impl->lock_file.fd, LOCK_EX | LOCK_NB) != 0) {
+  if (flock(impl->lock_file.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("event log: ", path, " is in use by another orchestrator"));
   }

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/descriptor.h"
 #include "services/worker/cuda/runner/records.h"
 #include "services/worker/cuda/runner/sandbox.h"
 
@@ -23,24 +23,6 @@ constexpr size_t kPrintBytes = 64 << 10;
 constexpr size_t kDeviceHeapBytes = 1 << 20;
 constexpr uint32_t kPortableClusterBlocks = 8;
 constexpr int kDefaultL2Bytes = 1 << 20;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void reset(int fd) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
 
 // Maps the first `bytes` of a file, if it is long enough.
 class FileView {

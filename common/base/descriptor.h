@@ -1,0 +1,28 @@
+#ifndef KERNELCAST_COMMON_BASE_DESCRIPTOR_H_
+#define KERNELCAST_COMMON_BASE_DESCRIPTOR_H_
+
+#include <unistd.h>
+
+namespace kernelcast {
+
+// Owns a file descriptor. Negative: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return fd_; }
+  void reset(int fd = -1) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_;
+};
+
+}  // namespace kernelcast
+
+#endif  // KERNELCAST_COMMON_BASE_DESCRIPTOR_H_
