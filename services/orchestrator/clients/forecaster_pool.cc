@@ -26,25 +26,12 @@
 #include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
+#include "services/orchestrator/clients/transient.h"
 
 namespace kernelcast::orchestrator {
 namespace {
 
 using Stub = v1::Forecaster::Stub;
-
-// Whether another forecaster, or the same one later, may succeed.
-bool IsTransient(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kAborted:
-    case absl::StatusCode::kCancelled: return true;
-    default: return false;
-  }
-}
 
 v1::FailureLabel FailureFromOutcome(const std::string& outcome) {
   if (outcome == "wrong_result") return v1::FAILURE_LABEL_WRONG_RESULT;

@@ -24,6 +24,7 @@
 #include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "services/orchestrator/clients/transient.h"
 #include "services/orchestrator/clients/worker_devices.h"
 #include "services/orchestrator/clients/worker_replies.h"
 
@@ -31,20 +32,6 @@ namespace kernelcast::orchestrator {
 namespace {
 
 using Stub = v1::Worker::Stub;
-
-// Whether another worker, or the same one later, may succeed.
-bool IsTransient(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kInternal:
-    case absl::StatusCode::kAborted:
-    case absl::StatusCode::kCancelled: return true;
-    default: return false;
-  }
-}
 
 // A refusal is not the candidate's fault.
 bool IsRefusal(absl::StatusCode code) { return code == absl::StatusCode::kResourceExhausted; }
