@@ -75,7 +75,7 @@ struct ChatRequest {
   // If every endpoint is known to be down: wait for one to recover, up to the deadline, instead of
   // failing at once with kCircuitOpen.
   bool wait_for_recovery = false;
-  // Allows one hedge: a second attempt if the first token is slow to arrive.
+  // Allows one hedge: another attempt if the first token is late.
   bool may_hedge = true;
 
   // Maximum bytes of an answer, including reasoning and tool calls. A longer answer is cut with

@@ -68,7 +68,7 @@ class RpcServer {
   // Sets health to NOT_SERVING, except for "liveness". Calls continue.
   void BeginDrain();
   // Stops accepting calls and waits up to `grace` for calls in flight. Then cancels them and
-  // returns when they have ended; every reactor must end when cancelled. A second call waits for
+  // returns when they have ended; every reactor must end when cancelled. A repeated call waits for
   // the first.
   void Shutdown(absl::Duration grace);
 
@@ -79,7 +79,7 @@ class RpcServer {
 };
 
 // Blocks until SIGTERM or SIGINT. Construct it before any thread is started, so that threads
-// inherit the blocked signals; call Wait later on the main thread. A second signal during the drain
+// inherit the blocked signals; call Wait later on the main thread. Another signal during the drain
 // ends the process. SIGPIPE is ignored from now on, because a closed log reader must not end a
 // service.
 class TerminationSignal {

@@ -46,7 +46,7 @@ cp "$here"/../prometheus/rules/*.yml "$data/prometheus/rules/"
 services=0
 prometheus=0
 stopping=0
-# Stops both and lets the services drain. A second signal ends them at once.
+# Stops both and lets the services drain. Another signal ends them at once.
 # shellcheck disable=SC2317 # called by traps
 tell() {
   stopping=1

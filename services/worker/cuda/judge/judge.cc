@@ -51,8 +51,8 @@ constexpr double kSlowestFillBytesPerUs = 5e5;
 // Standard deviation of the logarithm of a request's mean call, at the clocks before requests are
 // made.
 constexpr double kRoundDeviation = 0.01;
-// A call that the device holds up once looks like a kernel that is slow on new values. Processes
-// that have a say in that; in each, the values are new again.
+// If the device holds up one call, the kernel looks slow on new values. So this many pairs of
+// processes decide. In each of them all values are new again.
 constexpr int kRunnersToCharge = 3;
 constexpr size_t kEmptySamples = 16;
 // More requests per block add little.
