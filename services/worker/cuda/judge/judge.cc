@@ -211,6 +211,7 @@ class Judgement {
   std::optional<size_t> running_;
   uint64_t inputs_fingerprint_ = 0;
   double clock_hz_ = 0;
+  std::vector<double> warm_clock_hz_;  // by shape; 0 before the first warm-up
   std::optional<MeasureOutcome> outcome_;
   absl::Status status_;
 };
@@ -229,6 +230,7 @@ absl::StatusOr<MeasureOutcome> Judgement::Run() {
                         .compute = std::string(ComputePeak(prepared_.problem()))});
   }
   sessions_.resize(results_.size());
+  warm_clock_hz_.resize(results_.size());
   monitor_.Begin();
   clock_hz_ = monitor_.ClockHz();
   bool going = ReserveMemory();
@@ -791,7 +793,10 @@ bool Judgement::WarmUp(size_t shape_index, double& candidate_ns, double& referen
              (std::ssize(calls_ns) < options_.warm_up_calls || spent_ns < options_.warm_up_ns));
     (side == Side::kCandidate ? candidate_ns : reference_ns) = Quantile(calls_ns, 0.1);
   }
-  clock_hz_ = monitor_.ClockHz();
+  // Processes that confirm a screening count their blocks by the first one's clock.
+  double& warm_hz = warm_clock_hz_[shape_index];
+  if (warm_hz == 0 || level_ == MeasureLevel::kFinal) warm_hz = monitor_.ClockHz();
+  clock_hz_ = warm_hz;
   return true;
 }
 
