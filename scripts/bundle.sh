@@ -30,6 +30,7 @@ preset=${KERNELCAST_PRESET:-ci}
 build_dir=build/$preset
 folder=$build_dir/bundle/kernelcast
 scripts/build.sh >&2
+if ((with_tests)); then scripts/build.sh benches >&2; fi
 rm -rf "$folder"
 cmake --install "$build_dir" --prefix "$folder" --strip >/dev/null
 if ((with_tests)); then

@@ -14,9 +14,14 @@
 # to .setup/cuda, under NVIDIA's licence; without them the cuda target is left out.
 # Downloads llama.cpp's server, which some tests use, to .setup/llama, under the MIT licence; without
 # it these tests are skipped.
+# Makes a Python environment in .setup/python for the tests of the Python package; without it these
+# tests are skipped.
+# Downloads Triton, which some tests use, to .setup/triton, under the MIT licence; without it these
+# tests are skipped.
 #
 # KERNELCAST_CUDA=off    skips the cuda target
 # KERNELCAST_LLAMA=off   skips llama.cpp
+# KERNELCAST_TRITON=off  skips Triton
 # KERNELCAST_WHEELS_DIR  folder with the wheels of scripts/*_wheels.txt, instead of downloading
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -46,7 +51,7 @@ crd_modules=(
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }
-usage() { sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
+usage() { sed -n '2,25s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 with_tests=1
 with_cluster=0
@@ -382,6 +387,53 @@ install_llama() {
   rm -rf "$staging"
 }
 
+# Installs gRPC, build tools and search programs as a Python environment into this checkout. Keeps
+# the wheels, from which a test makes another environment.
+install_python() {
+  local left_out="the tests of the Python package are skipped"
+  cmp -s scripts/python_wheels.txt "$tools/python/wheels.txt" && return
+  if [[ $(uname -m) != x86_64 ]]; then
+    say "packages for Python are downloaded for x86-64 only: $left_out"
+    return
+  fi
+  # Not moved afterwards, because its programs name their interpreter.
+  rm -rf "$tools/python"
+  if download_wheels python "$tools/python/wheels" \
+    "taking packages for the tests of the Python package (59 MB, scripts/python_wheels.txt)" "$left_out"; then
+    if python3 -m venv --without-pip "$tools/python" &&
+      python3 -m pip --python "$tools/python/bin/python" install --quiet --no-index --no-deps \
+        --disable-pip-version-check "$tools"/python/wheels/*.whl >"$tools/pip.log" 2>&1 </dev/null; then
+      cp scripts/python_wheels.txt "$tools/python/wheels.txt"
+    else
+      tail -n 5 "$tools/pip.log" >&2
+      say "pip could not install them (see $tools/pip.log): $left_out"
+    fi
+  fi
+}
+
+# Installs Triton into a virtual environment in this checkout.
+install_triton() {
+  local left_out="the tests that compile Triton kernels are skipped"
+  [[ ${KERNELCAST_TRITON-} == off ]] && return
+  cmp -s scripts/triton_wheels.txt "$tools/triton/wheels.txt" && return
+  if [[ $(uname -m) != x86_64 || $(python3 -c 'import sys; print(*sys.version_info[:2])') != "3 11" ]]; then
+    say "Triton is downloaded for x86-64 and Python 3.11 only: $left_out"
+    return
+  fi
+  local staging=$tools/triton.$$
+  rm -rf "$tools"/triton.[0-9]*
+  if download_wheels triton "$staging/wheels" \
+    "taking Triton's wheel (286 MB, 1.1 GB unpacked, scripts/triton_wheels.txt)" "$left_out"; then
+    # Unpacked by hand, because Debian's venv has no pip without a further package.
+    python3 -m venv --without-pip "$staging/home"
+    python3 -m zipfile -e "$staging"/wheels/*.whl "$staging/home/lib/python3.11/site-packages"
+    cp scripts/triton_wheels.txt "$staging/home/wheels.txt"
+    rm -rf "$tools/triton"
+    mv "$staging/home" "$tools/triton"
+  fi
+  rm -rf "$staging"
+}
+
 mapfile -t missing < <(missing_packages "${wanted[@]}")
 if ((${#missing[@]})); then
   install_packages
@@ -396,6 +448,8 @@ if ((with_tests)); then
   install_tools
   install_llama
   install_otlp
+  install_python
+  install_triton
   install_api_tool
   install_kubernetes_tools
 fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs all checks and tests. Ends with ctest's summary.
+# Installs what is missing, builds everything and runs checks and tests. Ends with ctest's summary.
 #
-#   scripts/test.sh [--quick] [--asan | --tsan] [-- CTEST_OPTION ...]
+#   scripts/test.sh [--all] [--asan | --tsan] [-- CTEST_OPTION ...]
 #
-#   --quick    skips tests that are slow or measure time (labels timing, chaos, fuzz and image)
+#   --all      also runs tests with the label `slow`: fuzzers, images, chaos, a cluster, header checks, timing
 #   --asan     with AddressSanitizer and UndefinedBehaviorSanitizer, without lint and timing
 #   --tsan     with ThreadSanitizer, without lint and timing
 set -euo pipefail
@@ -12,10 +12,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() { sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; }
 
 preset=${KERNELCAST_PRESET:-ci}
+all=0
 left_out=()
 while (($#)); do
   case "$1" in
-    --quick) left_out+=(timing chaos fuzz image) ;;
+    --all) all=1 ;;
     --asan | --tsan)
       preset=${1#--}
       left_out+=(lint timing)
@@ -26,9 +27,12 @@ while (($#)); do
   esac
   shift
 done
+((all)) || left_out+=(slow)
 
 scripts/setup.sh --test
-KERNELCAST_PRESET=$preset scripts/build.sh
+export KERNELCAST_PRESET=$preset
+scripts/build.sh
+if ((all)); then scripts/build.sh benches; fi
 
 labels=()
 if ((${#left_out[@]})); then

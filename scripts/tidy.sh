@@ -13,7 +13,8 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 0
 fi
-preset=${KERNELCAST_PRESET:-ci}
+# Has a command for each source.
+preset=dev
 scripts/setup.sh --test
 # Needs the compile commands and the generated protos that sources include.
 KERNELCAST_PRESET=$preset scripts/build.sh kernelcast_proto

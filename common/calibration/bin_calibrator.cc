@@ -55,42 +55,6 @@ std::vector<double> Applied(const VectorMap& map, std::span<const double> p) {
   return Softmax(std::move(logits));
 }
 
-std::vector<double> Applied(const StepMap& map, std::span<const double> p) {
-  std::vector<double> result = Floored(p);
-  ScaleToOne(result);
-  const auto largest = std::ranges::max_element(p) - p.begin();
-  const size_t i = static_cast<size_t>(largest);
-  const auto step = std::min<ptrdiff_t>(std::ranges::lower_bound(map.upto, p[i]) - map.upto.begin(),
-                                        std::ssize(map.upto) - 1);
-  // Clamped so that every bin keeps some probability.
-  const double wanted = std::clamp(map.value[static_cast<size_t>(step)], kProbabilityFloor,
-                                   1 - kProbabilityFloor * static_cast<double>(p.size()));
-  const double rest = 1 - result[i];
-  for (size_t j = 0; j < result.size(); ++j) {
-    result[j] = j == i ? wanted : result[j] * (1 - wanted) / rest;
-  }
-  return result;
-}
-
-double LineAt(const PiecewiseMap::Line& line, double x) {
-  const auto above = std::ranges::lower_bound(line.x, x);
-  if (above == line.x.begin()) return line.y.front();
-  if (above == line.x.end()) return line.y.back();
-  const auto i = static_cast<size_t>(above - line.x.begin());
-  const double width = line.x[i] - line.x[i - 1];
-  const double share = width > 0 ? (x - line.x[i - 1]) / width : 1;
-  return line.y[i - 1] + share * (line.y[i] - line.y[i - 1]);
-}
-
-std::vector<double> Applied(const PiecewiseMap& map, std::span<const double> p) {
-  std::vector<double> result(p.size());
-  for (size_t i = 0; i < p.size(); ++i) {
-    result[i] = std::max(LineAt(map.bins[i], p[i]), kProbabilityFloor);
-  }
-  ScaleToOne(result);
-  return result;
-}
-
 absl::Status FieldError(std::string_view field, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": ", std::string(what)));
 }
@@ -132,33 +96,6 @@ absl::StatusOr<CalibrationMap> MapFromJson(CalibrationMethod method, const Json&
       }
       return CalibrationMap(std::move(result));
     }
-    case CalibrationMethod::kHistogram: {
-      StepMap result;
-      KC_ASSIGN_OR_RETURN(result.upto, Numbers(map, where, "upto"));
-      KC_ASSIGN_OR_RETURN(result.value, Numbers(map, where, "value"));
-      if (result.upto.empty() || result.upto.size() != result.value.size() ||
-          !std::ranges::is_sorted(result.upto)) {
-        return FieldError("map.upto and map.value", "as many, at least one, upto ascending");
-      }
-      return CalibrationMap(std::move(result));
-    }
-    case CalibrationMethod::kIsotonic: {
-      PiecewiseMap result;
-      if (!map.is_object() || !map.contains("bins") || !map["bins"].is_array() ||
-          map["bins"].size() != bins) {
-        return FieldError("map.bins", absl::StrCat("a list of ", bins, " lines is wanted"));
-      }
-      for (size_t i = 0; i < bins; ++i) {
-        const std::string at = absl::StrCat("map.bins[", i, "].");
-        PiecewiseMap::Line& line = result.bins.emplace_back();
-        KC_ASSIGN_OR_RETURN(line.x, Numbers(map["bins"][i], at, "x"));
-        KC_ASSIGN_OR_RETURN(line.y, Numbers(map["bins"][i], at, "y"));
-        if (line.x.empty() || line.x.size() != line.y.size() || !std::ranges::is_sorted(line.x)) {
-          return FieldError(at + "x and y", "as many, at least one, x ascending");
-        }
-      }
-      return CalibrationMap(std::move(result));
-    }
   }
   return FieldError("method", "unknown");
 }
@@ -166,14 +103,6 @@ absl::StatusOr<CalibrationMap> MapFromJson(CalibrationMethod method, const Json&
 Json MapJson(const IdentityMap&) { return Json::object(); }
 Json MapJson(const TemperatureMap& map) { return {{"temperature", map.temperature}}; }
 Json MapJson(const VectorMap& map) { return {{"scale", map.scale}, {"bias", map.bias}}; }
-Json MapJson(const StepMap& map) { return {{"upto", map.upto}, {"value", map.value}}; }
-Json MapJson(const PiecewiseMap& map) {
-  Json json = {{"bins", Json::array()}};
-  for (const PiecewiseMap::Line& line : map.bins) {
-    json["bins"].push_back({{"x", line.x}, {"y", line.y}});
-  }
-  return json;
-}
 
 }  // namespace
 
@@ -182,8 +111,6 @@ std::string_view Name(CalibrationMethod method) {
     case CalibrationMethod::kNone: return "none";
     case CalibrationMethod::kTemperature: return "temperature";
     case CalibrationMethod::kVector: return "vector";
-    case CalibrationMethod::kHistogram: return "histogram";
-    case CalibrationMethod::kIsotonic: return "isotonic";
   }
   return "";
 }
@@ -191,8 +118,7 @@ std::string_view Name(CalibrationMethod method) {
 absl::StatusOr<CalibrationMethod> ParseCalibrationMethod(std::string_view name) {
   std::vector<std::string> known;
   for (const CalibrationMethod method :
-       {CalibrationMethod::kNone, CalibrationMethod::kTemperature, CalibrationMethod::kVector,
-        CalibrationMethod::kHistogram, CalibrationMethod::kIsotonic}) {
+       {CalibrationMethod::kNone, CalibrationMethod::kTemperature, CalibrationMethod::kVector}) {
     if (Name(method) == name) return method;
     known.emplace_back(Name(method));
   }

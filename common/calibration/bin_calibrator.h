@@ -29,27 +29,9 @@ struct VectorMap {
   std::vector<double> bias;
 };
 
-// Replaces the largest probability by a step function of it. The other probabilities keep their
-// proportions. `upto` ascends and ends at 1; a probability belongs to the first step with upto >=
-// it.
-struct StepMap {
-  std::vector<double> upto;
-  std::vector<double> value;
-};
+using CalibrationMap = std::variant<IdentityMap, TemperatureMap, VectorMap>;
 
-// Maps the probability of each bin through a piecewise-linear function, constant beyond its ends.
-// The results are then scaled to a sum of 1.
-struct PiecewiseMap {
-  struct Line {
-    std::vector<double> x;  // ascending
-    std::vector<double> y;
-  };
-  std::vector<Line> bins;
-};
-
-using CalibrationMap = std::variant<IdentityMap, TemperatureMap, VectorMap, StepMap, PiecewiseMap>;
-
-enum class CalibrationMethod { kNone, kTemperature, kVector, kHistogram, kIsotonic };
+enum class CalibrationMethod { kNone, kTemperature, kVector };
 std::string_view Name(CalibrationMethod method);  // "vector"
 // INVALID_ARGUMENT lists the methods.
 [[nodiscard]] absl::StatusOr<CalibrationMethod> ParseCalibrationMethod(std::string_view name);

@@ -2,9 +2,7 @@
 
 #include <Eigen/Cholesky>
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -12,7 +10,6 @@
 namespace kernelcast {
 namespace {
 
-constexpr int kBuckets = 10;
 constexpr double kLeastTemperature = 0.05;
 constexpr double kMostTemperature = 20;
 constexpr int kNewtonSteps = 100;
@@ -25,8 +22,8 @@ std::vector<double> Logs(const CalibrationRecord& record) {
   return logs;
 }
 
-// Softmax in place. Returns the log of the sum of exponentials.
-double Softmax(std::vector<double>& logits) {
+// Returns the log of the sum of exponentials.
+double SoftmaxInPlace(std::vector<double>& logits) {
   const double largest = *std::ranges::max_element(logits);
   double sum = 0;
   for (double& value : logits) sum += value = std::exp(value - largest);
@@ -63,7 +60,7 @@ class VectorObjective {
     for (size_t r = 0; r < records_.size(); ++r) {
       std::vector<double> logits = Logits(parameters, logs_[r]);
       const double at_truth = logits[static_cast<size_t>(records_[r].true_bin - 1)];
-      value += records_[r].weight * (Softmax(logits) - at_truth);
+      value += records_[r].weight * (SoftmaxInPlace(logits) - at_truth);
     }
     return value;
   }
@@ -83,7 +80,7 @@ class VectorObjective {
     for (size_t r = 0; r < records_.size(); ++r) {
       const std::vector<double>& logs = logs_[r];
       std::vector<double> p = Logits(parameters, logs);
-      Softmax(p);
+      SoftmaxInPlace(p);
       const double w = records_[r].weight;
       for (size_t i = 0; i < k; ++i) {
         const double error = p[i] - (static_cast<int>(i) + 1 == records_[r].true_bin ? 1.0 : 0.0);
@@ -125,45 +122,6 @@ class VectorObjective {
   const double scale_pull_;
   std::vector<std::vector<double>> logs_;
 };
-
-// Weighted isotonic regression (pool adjacent violators). Each point is {x, y, weight}.
-PiecewiseMap::Line Ascending(std::vector<std::array<double, 3>> points) {
-  std::ranges::sort(points, {}, [](const auto& point) { return point[0]; });
-  struct Block {
-    double first_x, last_x, sum, weight;
-    double value() const { return sum / weight; }
-  };
-  std::vector<Block> blocks;
-  for (const auto& [x, y, weight] : points) {
-    if (!blocks.empty() && blocks.back().last_x == x && blocks.back().first_x == x) {
-      blocks.back().sum += weight * y;
-      blocks.back().weight += weight;
-    } else {
-      blocks.push_back({x, x, weight * y, weight});
-    }
-  }
-  std::vector<Block> pooled;
-  for (const Block& block : blocks) {
-    pooled.push_back(block);
-    while (pooled.size() > 1 && pooled[pooled.size() - 2].value() >= pooled.back().value()) {
-      const Block last = pooled.back();
-      pooled.pop_back();
-      pooled.back().last_x = last.last_x;
-      pooled.back().sum += last.sum;
-      pooled.back().weight += last.weight;
-    }
-  }
-  PiecewiseMap::Line line;
-  for (const Block& block : pooled) {
-    line.x.push_back(block.first_x);
-    line.y.push_back(block.value());
-    if (block.last_x > block.first_x) {
-      line.x.push_back(block.last_x);
-      line.y.push_back(block.value());
-    }
-  }
-  return line;
-}
 
 }  // namespace
 
@@ -209,7 +167,7 @@ TemperatureMap FitTemperature(std::span<const CalibrationRecord> records) {
     for (size_t r = 0; r < records.size(); ++r) {
       std::vector<double> p = logs[r];
       for (double& value : p) value *= inverse;
-      Softmax(p);
+      SoftmaxInPlace(p);
       double mean = 0;
       for (size_t i = 0; i < p.size(); ++i) mean += p[i] * logs[r][i];
       sum += records[r].weight * (logs[r][static_cast<size_t>(records[r].true_bin - 1)] - mean);
@@ -269,42 +227,6 @@ VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit&
   return map;
 }
 
-StepMap FitHistogram(std::span<const CalibrationRecord> records) {
-  StepMap map;
-  std::vector<double> weight(kBuckets, 0), hits(kBuckets, 0), confidence(kBuckets, 0);
-  for (int b = 1; b <= kBuckets; ++b) map.upto.push_back(static_cast<double>(b) / kBuckets);
-  for (const CalibrationRecord& record : records) {
-    const auto largest = std::ranges::max_element(record.p);
-    const auto bucket = static_cast<size_t>(std::min<ptrdiff_t>(
-        std::ranges::lower_bound(map.upto, *largest) - map.upto.begin(), kBuckets - 1));
-    weight[bucket] += record.weight;
-    confidence[bucket] += record.weight * *largest;
-    if (largest - record.p.begin() + 1 == record.true_bin) hits[bucket] += record.weight;
-  }
-  for (size_t b = 0; b < kBuckets; ++b) {
-    if (weight[b] > 0) {
-      map.value.push_back((hits[b] + confidence[b] / weight[b]) / (weight[b] + 1));
-    } else {
-      map.value.push_back(map.upto[b] - 0.5 / kBuckets);
-    }
-  }
-  return map;
-}
-
-PiecewiseMap FitIsotonic(std::span<const CalibrationRecord> records) {
-  PiecewiseMap map;
-  for (size_t bin = 0; bin < records[0].p.size(); ++bin) {
-    std::vector<std::array<double, 3>> points;
-    for (const CalibrationRecord& record : records) {
-      if (record.weight == 0) continue;
-      points.push_back(
-          {record.p[bin], static_cast<int>(bin) + 1 == record.true_bin ? 1.0 : 0.0, record.weight});
-    }
-    map.bins.push_back(Ascending(std::move(points)));
-  }
-  return map;
-}
-
 absl::StatusOr<BinCalibrator> FitCalibrator(CalibrationMethod method,
                                             std::string_view bin_scheme_id,
                                             std::span<const CalibrationRecord> records) {
@@ -317,8 +239,6 @@ absl::StatusOr<BinCalibrator> FitCalibrator(CalibrationMethod method,
     case CalibrationMethod::kNone: break;
     case CalibrationMethod::kTemperature: calibrator.map = FitTemperature(records); break;
     case CalibrationMethod::kVector: calibrator.map = FitVector(records); break;
-    case CalibrationMethod::kHistogram: calibrator.map = FitHistogram(records); break;
-    case CalibrationMethod::kIsotonic: calibrator.map = FitIsotonic(records); break;
   }
   return calibrator;
 }

@@ -37,13 +37,6 @@ double EffectiveRecords(std::span<const CalibrationRecord> records);
 // The fits below need records that pass CheckRecords. Temperature is within [0.05, 20].
 TemperatureMap FitTemperature(std::span<const CalibrationRecord> records);
 VectorMap FitVector(std::span<const CalibrationRecord> records, const VectorFit& options = {});
-// Ten equal-width buckets of the largest probability. The value of a bucket is the share of its
-// forecasts whose most probable bin was right, computed with one extra record at the bucket's mean
-// confidence. The value of an empty bucket is its middle.
-StepMap FitHistogram(std::span<const CalibrationRecord> records);
-// Isotonic regression per bin: probability against whether the bin was right (pool adjacent
-// violators).
-PiecewiseMap FitIsotonic(std::span<const CalibrationRecord> records);
 
 // Fits the map of any method and describes it. INVALID_ARGUMENT as for CheckRecords.
 [[nodiscard]] absl::StatusOr<BinCalibrator> FitCalibrator(

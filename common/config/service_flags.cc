@@ -17,7 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/config/number_flags.h"
-#include "common/rpc/accept_guard.h"
+#include "common/rpc/listener.h"
 
 namespace kernelcast {
 namespace {

@@ -17,6 +17,7 @@ constexpr std::pair<CandidateKind, v1::CandidateKind> kCandidateKinds[] = {
     {CandidateKind::kHostNative, v1::CANDIDATE_KIND_HOST_NATIVE},
     {CandidateKind::kDeviceCuda, v1::CANDIDATE_KIND_DEVICE_CUDA},
     {CandidateKind::kPython, v1::CANDIDATE_KIND_PYTHON},
+    {CandidateKind::kDeviceTriton, v1::CANDIDATE_KIND_DEVICE_TRITON},
 };
 
 constexpr std::pair<CompileStage, v1::CompileError::Stage> kCompileStages[] = {
@@ -91,6 +92,8 @@ TokenUsage UsageFromProto(const v1::TokenUsage& proto) {
 
 }  // namespace
 
+v1::CandidateKind ToProto(CandidateKind kind) { return EnumToProto(kCandidateKinds, kind); }
+
 v1::Candidate ToProto(const Candidate& candidate) {
   v1::Candidate proto;
   proto.set_candidate_id(Utf8(candidate.candidate_id));
@@ -112,6 +115,14 @@ v1::Candidate ToProto(const Candidate& candidate) {
     added->set_shared_memory_bytes(Utf8(launch.shared_memory_bytes));
     AddStrings(launch.arguments, added->mutable_arguments());
     AddStrings(launch.cluster, added->mutable_cluster());
+    added->set_when(Utf8(launch.when));
+    for (const Constexpr& constant : launch.constexprs) {
+      v1::Constexpr* const to = added->add_constexprs();
+      to->set_name(Utf8(constant.name));
+      to->set_value(Utf8(constant.value));
+    }
+    added->set_num_warps(static_cast<uint32_t>(launch.num_warps));
+    added->set_num_stages(static_cast<uint32_t>(launch.num_stages));
   }
   proto.set_workspace_bytes(Utf8(candidate.workspace_bytes));
   proto.set_parent_candidate_id(Utf8(candidate.parent_candidate_id));
@@ -141,6 +152,13 @@ absl::StatusOr<Candidate> FromProto(const v1::Candidate& proto) {
     added.shared_memory_bytes = launch.shared_memory_bytes();
     added.arguments = Strings(launch.arguments());
     added.cluster = Strings(launch.cluster());
+    added.when = launch.when();
+    for (const v1::Constexpr& constant : launch.constexprs()) {
+      added.constexprs.push_back({constant.name(), constant.value()});
+    }
+    // Values that do not fit become negative, which ValidateCandidate refuses too.
+    added.num_warps = static_cast<int32_t>(launch.num_warps());
+    added.num_stages = static_cast<int32_t>(launch.num_stages());
   }
   candidate.workspace_bytes = proto.workspace_bytes();
   candidate.parent_candidate_id = proto.parent_candidate_id();
@@ -253,7 +271,7 @@ v1::Forecast ToProto(const Forecast& forecast) {
   proto.set_backend(Utf8(forecast.backend));
   proto.set_backend_version(Utf8(forecast.backend_version));
   proto.set_calibrator_version(Utf8(forecast.calibrator_version));
-  proto.set_labels_seen(forecast.labels_seen);
+  if (forecast.labels_seen) proto.set_labels_seen(*forecast.labels_seen);
   proto.set_device_model(Utf8(forecast.device_model));
   proto.set_rationale(forecast.rationale);
   *proto.mutable_token_usage() = UsageToProto(forecast.token_usage);
@@ -292,7 +310,7 @@ Forecast FromProto(const v1::Forecast& proto) {
   forecast.backend = proto.backend();
   forecast.backend_version = proto.backend_version();
   forecast.calibrator_version = proto.calibrator_version();
-  forecast.labels_seen = proto.labels_seen();
+  if (proto.has_labels_seen()) forecast.labels_seen = proto.labels_seen();
   forecast.device_model = proto.device_model();
   forecast.rationale = proto.rationale();
   forecast.token_usage = UsageFromProto(proto.token_usage());

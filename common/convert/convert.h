@@ -26,6 +26,7 @@ namespace kernelcast {
 // fields ToProto replaces invalid UTF-8 with U+FFFD, because it would fail the whole call. `bytes`
 // fields are copied unchanged.
 
+v1::CandidateKind ToProto(CandidateKind kind);
 v1::Candidate ToProto(const Candidate& candidate);
 v1::CompileFacts ToProto(const CompileFacts& facts);
 v1::CompileError ToProto(const CompileError& error);

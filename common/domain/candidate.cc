@@ -17,16 +17,6 @@ constexpr size_t kMaxFlagBytes = 256;
 constexpr size_t kMaxLabelBytes = 256;
 constexpr size_t kMaxExpressionBytes = 1024;
 
-std::string_view KindName(CandidateKind kind) {
-  switch (kind) {
-    case CandidateKind::kUnspecified: return "unspecified";
-    case CandidateKind::kHostNative: return "host_native";
-    case CandidateKind::kDeviceCuda: return "device_cuda";
-    case CandidateKind::kPython: return "python";
-  }
-  return "unspecified";
-}
-
 absl::Status Invalid(const std::string& field, const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
 }
@@ -109,16 +99,68 @@ absl::Status CheckArgument(const std::string& field, const std::string& text, bo
   return absl::OkStatus();
 }
 
+absl::Status CheckCudaFields(const std::string& field, const Launch& launch) {
+  KC_RETURN_IF_ERROR(CheckExtent(field + ".block", launch.block, 1));
+  KC_RETURN_IF_ERROR(CheckExtent(field + ".cluster", launch.cluster, 0));
+  if (!launch.constexprs.empty()) {
+    return Invalid(field + ".constexprs", "only device_triton candidates have them");
+  }
+  for (const auto& [name, value] :
+       {std::pair(".num_warps", launch.num_warps), std::pair(".num_stages", launch.num_stages)}) {
+    if (value != 0) return Invalid(field + name, "only device_triton candidates have it");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTritonFields(const std::string& field, const Launch& launch) {
+  constexpr std::string_view kCompilerDecides =
+      "must be absent for a device_triton candidate; the compiler decides it";
+  for (const auto& [name, present] :
+       {std::pair(".block", !launch.block.empty()), std::pair(".cluster", !launch.cluster.empty()),
+        std::pair(".shared_memory_bytes", !launch.shared_memory_bytes.empty())}) {
+    if (present) return Invalid(field + name, std::string(kCompilerDecides));
+  }
+  if (launch.num_warps < 0 || launch.num_warps > kMaxNumWarps ||
+      (launch.num_warps & (launch.num_warps - 1)) != 0) {
+    return Invalid(field + ".num_warps", absl::StrCat(launch.num_warps, " is not a power of two",
+                                                      " from 1 to ", kMaxNumWarps));
+  }
+  if (launch.num_stages < 0 || launch.num_stages > kMaxNumStages) {
+    return Invalid(field + ".num_stages",
+                   absl::StrCat(launch.num_stages, " is not from 1 to ", kMaxNumStages));
+  }
+  if (launch.constexprs.size() > kMaxConstexprs) {
+    return TooMany(field + ".constexprs", launch.constexprs.size(), kMaxConstexprs);
+  }
+  std::set<std::string_view> seen;
+  for (const auto& [name, value] : launch.constexprs) {
+    if (name.size() > kMaxNameBytes || !IsIdentifier(name)) {
+      return Invalid(field + ".constexprs", Quoted(name) + " is not an identifier");
+    }
+    if (!seen.insert(name).second) {
+      return Invalid(field + ".constexprs", Quoted(name) + " occurs twice");
+    }
+    KC_RETURN_IF_ERROR(CheckExpressionText(absl::StrCat(field, ".constexprs.", name), value));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLaunches(const Candidate& candidate) {
   const std::vector<Launch>& launches = candidate.launches;
-  if (candidate.kind != CandidateKind::kDeviceCuda) {
-    if (!launches.empty()) return Invalid("launches", "only device_cuda candidates have launches");
+  const std::string kind(KindName(candidate.kind));
+  if (!IsDeviceKind(candidate.kind)) {
+    if (!launches.empty()) {
+      return Invalid("launches", "only device_cuda and device_triton candidates have launches");
+    }
     if (!candidate.workspace_bytes.empty()) {
-      return Invalid("workspace_bytes", "only device_cuda candidates have a workspace");
+      return Invalid("workspace_bytes",
+                     "only device_cuda and device_triton candidates have a workspace");
     }
     return absl::OkStatus();
   }
-  if (launches.empty()) return Invalid("launches", "a device_cuda candidate needs at least one");
+  if (launches.empty()) {
+    return Invalid("launches", absl::StrCat("a ", kind, " candidate needs at least one"));
+  }
   if (launches.size() > kMaxLaunches) return TooMany("launches", launches.size(), kMaxLaunches);
   for (size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
@@ -127,8 +169,14 @@ absl::Status CheckLaunches(const Candidate& candidate) {
       return Invalid(field + ".kernel", Quoted(launch.kernel) + " is not an identifier");
     }
     KC_RETURN_IF_ERROR(CheckExtent(field + ".grid", launch.grid, 1));
-    KC_RETURN_IF_ERROR(CheckExtent(field + ".block", launch.block, 1));
-    KC_RETURN_IF_ERROR(CheckExtent(field + ".cluster", launch.cluster, 0));
+    if (candidate.kind == CandidateKind::kDeviceTriton) {
+      KC_RETURN_IF_ERROR(CheckTritonFields(field, launch));
+    } else {
+      KC_RETURN_IF_ERROR(CheckCudaFields(field, launch));
+    }
+    if (!launch.when.empty()) {
+      KC_RETURN_IF_ERROR(CheckExpressionText(field + ".when", launch.when));
+    }
     if (!launch.shared_memory_bytes.empty()) {
       KC_RETURN_IF_ERROR(
           CheckExpressionText(field + ".shared_memory_bytes", launch.shared_memory_bytes));
@@ -154,6 +202,17 @@ void AddList(ContentHasher& hasher, const std::vector<std::string>& list) {
 
 }  // namespace
 
+std::string_view KindName(CandidateKind kind) {
+  switch (kind) {
+    case CandidateKind::kUnspecified: return "unspecified";
+    case CandidateKind::kHostNative: return "host_native";
+    case CandidateKind::kDeviceCuda: return "device_cuda";
+    case CandidateKind::kPython: return "python";
+    case CandidateKind::kDeviceTriton: return "device_triton";
+  }
+  return "unspecified";
+}
+
 std::string CandidateId(const Candidate& candidate) {
   ContentHasher hasher;
   hasher.Add("candidate/1")
@@ -172,6 +231,15 @@ std::string CandidateId(const Candidate& candidate) {
     hasher.Add(launch.shared_memory_bytes);
     AddList(hasher, launch.arguments);
     AddList(hasher, launch.cluster);
+    // Absent from launches without them, so that older ids stay valid.
+    if (!launch.when.empty()) hasher.Add("when").Add(launch.when);
+    if (candidate.kind != CandidateKind::kDeviceTriton) continue;
+    hasher.Add(static_cast<long long>(launch.constexprs.size()));
+    for (const Constexpr& constant : launch.constexprs) {
+      hasher.Add(constant.name).Add(constant.value);
+    }
+    hasher.Add(static_cast<long long>(launch.num_warps))
+        .Add(static_cast<long long>(launch.num_stages));
   }
   hasher.Add(candidate.workspace_bytes);
   return "k_" + hasher.Hex128();
@@ -181,7 +249,8 @@ absl::Status ValidateCandidate(const Candidate& candidate) {
   KC_RETURN_IF_ERROR(CheckToken("problem_id", candidate.problem_id));
   KC_RETURN_IF_ERROR(CheckToken("target", candidate.target));
   if (candidate.kind == CandidateKind::kUnspecified) {
-    return Invalid("kind", "is not set; host_native, device_cuda and python are allowed");
+    return Invalid("kind",
+                   "is not set; host_native, device_cuda, device_triton and python are allowed");
   }
   KC_RETURN_IF_ERROR(CheckSource(candidate.source));
   if (candidate.flags.size() > kMaxFlags) {

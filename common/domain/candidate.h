@@ -12,12 +12,27 @@
 
 namespace kernelcast {
 
-enum class CandidateKind { kUnspecified, kHostNative, kDeviceCuda, kPython };
+enum class CandidateKind { kUnspecified, kHostNative, kDeviceCuda, kPython, kDeviceTriton };
+
+// Whether candidates of the kind are device code whose launches are data.
+constexpr bool IsDeviceKind(CandidateKind kind) {
+  return kind == CandidateKind::kDeviceCuda || kind == CandidateKind::kDeviceTriton;
+}
 
 struct Tunable {
   std::string name;
   std::string value;
   friend bool operator==(const Tunable&, const Tunable&) = default;
+};
+
+// "device_cuda", ... or "unspecified".
+std::string_view KindName(CandidateKind kind);
+
+// The value of a tl.constexpr parameter, as written. kernel.proto defines the forms.
+struct Constexpr {
+  std::string name;
+  std::string value;
+  friend bool operator==(const Constexpr&, const Constexpr&) = default;
 };
 
 // One launch of a kernel. Geometry and sizes are expressions over axes and integer tunables.
@@ -29,6 +44,12 @@ struct Launch {
   // In the syntax of ParseLaunchArgument.
   std::vector<std::string> arguments;
   std::vector<std::string> cluster;  // empty: none
+  // Expression: the launch is left out at shapes where it is 0. Empty: never.
+  std::string when = {};
+  // Device Triton only.
+  std::vector<Constexpr> constexprs = {};
+  int32_t num_warps = 0;   // 0: Triton's default
+  int32_t num_stages = 0;  // 0: Triton's default
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
@@ -53,6 +74,10 @@ inline constexpr int64_t kMaxFlags = 64;
 inline constexpr int64_t kMaxTunables = 64;
 inline constexpr int64_t kMaxLaunches = 64;
 inline constexpr int64_t kMaxLaunchArguments = 64;
+inline constexpr int64_t kMaxConstexprs = 64;
+inline constexpr int32_t kDefaultNumWarps = 4;  // Triton's
+inline constexpr int32_t kMaxNumWarps = 32;
+inline constexpr int32_t kMaxNumStages = 16;
 
 // The content id: "k_" and 32 hex digits over problem, target, kind, source, flags, tunables,
 // launches and workspace. Parent, origin and name are not part of it.

@@ -14,13 +14,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct KindName {
+struct NamedKind {
   std::string_view name;
   CandidateKind kind;
 };
-constexpr std::array kKinds = {KindName{"host_native", CandidateKind::kHostNative},
-                               KindName{"device_cuda", CandidateKind::kDeviceCuda},
-                               KindName{"python", CandidateKind::kPython}};
+constexpr std::array kKinds = {NamedKind{"host_native", CandidateKind::kHostNative},
+                               NamedKind{"device_cuda", CandidateKind::kDeviceCuda},
+                               NamedKind{"device_triton", CandidateKind::kDeviceTriton},
+                               NamedKind{"python", CandidateKind::kPython}};
 
 // Reads fields of one JSON object. Stops at the first error.
 class Fields {
@@ -93,6 +94,37 @@ class Fields {
     return texts;
   }
 
+  // A whole number from 1 to `most`. 0: absent.
+  absl::StatusOr<int32_t> Count(std::string_view field, int32_t most) const {
+    const Json* value = Find(field);
+    if (value == nullptr) return 0;
+    if (value->is_number_integer() && *value >= 1 && *value <= most) return value->get<int32_t>();
+    return Error(field, absl::StrCat(Shown(*value), " is not a whole number from 1 to ", most));
+  }
+
+  absl::StatusOr<std::vector<Constexpr>> Constexprs(std::string_view field) const {
+    std::vector<Constexpr> constexprs;
+    const Json* object = Find(field);
+    if (object == nullptr) return constexprs;
+    if (!object->is_object()) {
+      return Error(field, absl::StrCat("expected an object such as {\"BLOCK\": 1024}, found ",
+                                       Shown(*object)));
+    }
+    for (const auto& [name, value] : object->items()) {
+      if (value.is_string()) {
+        constexprs.push_back({name, value.get<std::string>()});
+      } else if (value.is_number() || value.is_boolean()) {
+        constexprs.push_back({name, value.dump()});
+      } else if (value.is_null()) {
+        constexprs.push_back({name, "none"});
+      } else {
+        return Error(absl::StrCat(std::string(field), ".", name),
+                     absl::StrCat(Shown(value), " is not a number, a boolean or a string"));
+      }
+    }
+    return constexprs;
+  }
+
   static std::string Shown(const Json& value) {
     return Quoted(value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
@@ -140,8 +172,9 @@ absl::Status ApplyLaunches(const std::string& where, const Fields& fields, Candi
   }
   for (size_t i = 0; i < launches->size(); ++i) {
     const Fields entry(where, (*launches)[i], absl::StrCat("launches[", i, "]"));
-    KC_RETURN_IF_ERROR(entry.CheckKeys(
-        {"kernel", "grid", "block", "shared_memory_bytes", "arguments", "cluster"}));
+    KC_RETURN_IF_ERROR(
+        entry.CheckKeys({"kernel", "grid", "block", "shared_memory_bytes", "arguments", "cluster",
+                         "when", "constexprs", "num_warps", "num_stages"}));
     Launch launch;
     KC_ASSIGN_OR_RETURN(launch.kernel, entry.Text("kernel"));
     KC_ASSIGN_OR_RETURN(launch.grid, entry.Texts("grid"));
@@ -149,6 +182,10 @@ absl::Status ApplyLaunches(const std::string& where, const Fields& fields, Candi
     KC_ASSIGN_OR_RETURN(launch.shared_memory_bytes, entry.ExpressionText("shared_memory_bytes"));
     KC_ASSIGN_OR_RETURN(launch.arguments, entry.Texts("arguments"));
     KC_ASSIGN_OR_RETURN(launch.cluster, entry.Texts("cluster"));
+    KC_ASSIGN_OR_RETURN(launch.when, entry.ExpressionText("when"));
+    KC_ASSIGN_OR_RETURN(launch.constexprs, entry.Constexprs("constexprs"));
+    KC_ASSIGN_OR_RETURN(launch.num_warps, entry.Count("num_warps", kMaxNumWarps));
+    KC_ASSIGN_OR_RETURN(launch.num_stages, entry.Count("num_stages", kMaxNumStages));
     if (launch.kernel.empty()) return entry.Error("kernel", "is missing");
     candidate.launches.push_back(std::move(launch));
   }
@@ -202,11 +239,11 @@ absl::Status ApplyCandidateFields(const std::string& where, const Json& object,
   KC_ASSIGN_OR_RETURN(const std::string kind, fields.Text("kind"));
   if (fields.Find("kind") != nullptr) {
     const auto found = std::find_if(kKinds.begin(), kKinds.end(),
-                                    [&](const KindName& known) { return known.name == kind; });
+                                    [&](const NamedKind& known) { return known.name == kind; });
     if (found == kKinds.end()) {
       return fields.Error("kind", absl::StrCat(Quoted(kind),
                                                " is not one of host_native, "
-                                               "device_cuda, python"));
+                                               "device_cuda, device_triton, python"));
     }
     candidate.kind = found->kind;
   }
@@ -228,6 +265,10 @@ absl::Status ApplyCandidateFields(const std::string& where, const Json& object,
   if (fields.Find("kind") == nullptr && candidate.kind == CandidateKind::kHostNative &&
       !candidate.launches.empty()) {
     candidate.kind = CandidateKind::kDeviceCuda;
+  }
+  if (fields.Find("kind") == nullptr && candidate.kind == CandidateKind::kPython &&
+      !candidate.launches.empty()) {
+    candidate.kind = CandidateKind::kDeviceTriton;
   }
   return absl::OkStatus();
 }

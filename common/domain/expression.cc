@@ -17,7 +17,7 @@
 namespace kernelcast {
 namespace {
 
-constexpr size_t kMaxExpressionBytes = 1024;
+constexpr size_t kMaxFormulaBytes = 1024;
 constexpr size_t kCompiledPerThread = 64;
 constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53
 
@@ -25,12 +25,20 @@ double CeilDiv(double a, double b) { return std::ceil(a / b); }
 double FlooredMod(double a, double b) { return a - b * std::floor(a / b); }
 double Floor(double a) { return std::floor(a); }
 double Ceil(double a) { return std::ceil(a); }
+// The smallest power of two that is not less. 1 for values below 1.
+double NextPowerOfTwo(double a) {
+  if (!(a > 1)) return 1;
+  int exponent = 0;
+  const double fraction = std::frexp(a, &exponent);
+  return std::ldexp(1.0, fraction == 0.5 ? exponent - 1 : exponent);
+}
 
 void DefineFunctions(mu::Parser& parser) {
   parser.DefineFun("floor", Floor);
   parser.DefineFun("ceil", Ceil);
   parser.DefineFun("ceildiv", CeilDiv);
   parser.DefineFun("mod", FlooredMod);
+  parser.DefineFun("next_power_of_2", NextPowerOfTwo);
 }
 
 const std::set<std::string, std::less<>>& BuiltInNames() {
@@ -139,10 +147,10 @@ bool Expression::IsReservedName(std::string_view name) { return BuiltInNames().c
 
 absl::StatusOr<Expression> Expression::Parse(std::string_view text,
                                              const std::vector<std::string>& names) {
-  if (text.size() > kMaxExpressionBytes) {
+  if (text.size() > kMaxFormulaBytes) {
     return absl::InvalidArgumentError(absl::StrCat("expression ", Quoted(text), " has ",
                                                    text.size(), " bytes; at most ",
-                                                   kMaxExpressionBytes, " are allowed"));
+                                                   kMaxFormulaBytes, " are allowed"));
   }
   std::set<std::string, std::less<>> used;
   for (size_t i = 0; i < text.size();) {

@@ -15,7 +15,8 @@ namespace kernelcast {
 using Variables = std::map<std::string, double, std::less<>>;
 
 // An arithmetic expression over named values, in muParser's syntax plus min, max, floor, ceil,
-// ceildiv(a, b) and mod(a, b). "/" is exact division. Immutable and thread-safe.
+// ceildiv(a, b), mod(a, b) and next_power_of_2(a). "/" is exact division. Immutable and
+// thread-safe.
 class Expression {
  public:
   // INVALID_ARGUMENT: a syntax error (with its position), an unknown name, or a text longer than 1

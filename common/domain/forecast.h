@@ -45,7 +45,8 @@ struct Forecast {
   std::string backend;
   std::string backend_version;
   std::string calibrator_version;
-  uint64_t labels_seen = 0;
+  // Not set: the backend does not learn from labels.
+  std::optional<uint64_t> labels_seen = {};
   std::string device_model;
   std::string rationale;
   TokenUsage token_usage;

@@ -16,7 +16,7 @@ namespace kernelcast {
 namespace {
 
 // Integers up to this size are exact in a double.
-constexpr int64_t kExact = int64_t{1} << 53;
+constexpr int64_t kMaxExact = int64_t{1} << 53;
 
 struct ScalarTypeRow {
   ScalarType type;
@@ -36,8 +36,8 @@ constexpr std::array<ScalarTypeRow, 13> kScalarTypes = {{
     {ScalarType::kInt32, "int32", 4, 0, std::numeric_limits<int32_t>::min(),
      std::numeric_limits<int32_t>::max()},
     {ScalarType::kUint32, "uint32", 4, 0, 0, std::numeric_limits<uint32_t>::max()},
-    {ScalarType::kInt64, "int64", 8, 0, -kExact, kExact},
-    {ScalarType::kUint64, "uint64", 8, 0, 0, kExact},
+    {ScalarType::kInt64, "int64", 8, 0, -kMaxExact, kMaxExact},
+    {ScalarType::kUint64, "uint64", 8, 0, 0, kMaxExact},
     {ScalarType::kFloat16, "float16", 2, 65504, 0, 0},
     {ScalarType::kBfloat16, "bfloat16", 2, 3.3895313892515355e38, 0, 0},
     {ScalarType::kFloat32, "float32", 4, std::numeric_limits<float>::max(), 0, 0},

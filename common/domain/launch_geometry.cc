@@ -10,12 +10,16 @@
 namespace kernelcast {
 namespace {
 
-absl::StatusOr<int64_t> Evaluate(const std::string& text, const Variables& variables, int64_t low,
-                                 int64_t high, const std::string& field) {
+std::vector<std::string> Names(const Variables& variables) {
   std::vector<std::string> names;
   names.reserve(variables.size());
   for (const auto& [name, value] : variables) names.push_back(name);
-  const absl::StatusOr<Expression> expression = Expression::Parse(text, names);
+  return names;
+}
+
+absl::StatusOr<int64_t> Evaluate(const std::string& text, const Variables& variables, int64_t low,
+                                 int64_t high, const std::string& field) {
+  const absl::StatusOr<Expression> expression = Expression::Parse(text, Names(variables));
   const absl::StatusOr<int64_t> value = expression.ok()
                                             ? expression->EvaluateInteger(variables, low, high)
                                             : absl::StatusOr<int64_t>(expression.status());
@@ -68,6 +72,17 @@ Variables LaunchVariables(const std::vector<Tunable>& tunables, const AxisValues
     variables.emplace(name, static_cast<double>(value));
   }
   return variables;
+}
+
+absl::StatusOr<bool> IsLaunched(const Launch& launch, const Variables& variables,
+                                const std::string& field) {
+  if (launch.when.empty()) return true;
+  const absl::StatusOr<Expression> expression = Expression::Parse(launch.when, Names(variables));
+  const absl::StatusOr<double> value = expression.ok()
+                                           ? expression->Evaluate(variables)
+                                           : absl::StatusOr<double>(expression.status());
+  if (value.ok()) return *value != 0;
+  return absl::InvalidArgumentError(absl::StrCat(field, ".when: ", value.status().message()));
 }
 
 absl::StatusOr<LaunchGeometry> EvaluateGeometry(const Launch& launch, const Variables& variables,

@@ -38,6 +38,10 @@ struct LaunchGeometry {
 // the same name.
 Variables LaunchVariables(const std::vector<Tunable>& tunables, const AxisValues& axes);
 
+// Whether the launch takes place: `when` is empty or not 0. INVALID_ARGUMENT names `field`.
+[[nodiscard]] absl::StatusOr<bool> IsLaunched(const Launch& launch, const Variables& variables,
+                                              const std::string& field);
+
 // INVALID_ARGUMENT names the field below `field`, its value and what is allowed: an expression
 // without a value or not a whole number within CUDA's limits, a block with too many threads, or a
 // grid that is not divisible by its clusters.

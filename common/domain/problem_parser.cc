@@ -21,7 +21,7 @@ namespace kernelcast {
 namespace {
 
 constexpr std::string_view kProblemFileName = "problem.yaml";
-constexpr int64_t kMaxExtent = int64_t{1} << 40;
+constexpr int64_t kMaxDeclaredExtent = int64_t{1} << 40;
 constexpr size_t kMaxPathBytes = 255;
 constexpr size_t kMaxTitleBytes = 200;
 constexpr size_t kMaxDescriptionBytes = 16 << 10;
@@ -98,7 +98,7 @@ absl::Status CheckRelativePath(std::string_view path) {
   return absl::OkStatus();
 }
 
-std::string ShapeText(const AxisValues& shape) {
+std::string ShapeName(const AxisValues& shape) {
   std::string text;
   for (const auto& [axis, value] : shape) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", axis, "=", value);
@@ -225,11 +225,12 @@ class ProblemParser {
       KC_RETURN_IF_ERROR(ExpectList(range, 2, 2));
       Axis axis;
       axis.name = key;
-      KC_ASSIGN_OR_RETURN(axis.held_out_low, ReadInteger(range.Item(0), 1, kMaxExtent));
+      KC_ASSIGN_OR_RETURN(axis.held_out_low, ReadInteger(range.Item(0), 1, kMaxDeclaredExtent));
       KC_ASSIGN_OR_RETURN(axis.held_out_high,
-                          ReadInteger(range.Item(1), axis.held_out_low, kMaxExtent));
+                          ReadInteger(range.Item(1), axis.held_out_low, kMaxDeclaredExtent));
       if (at.Has("multiple_of")) {
-        KC_ASSIGN_OR_RETURN(axis.multiple_of, ReadInteger(at.At("multiple_of"), 1, kMaxExtent));
+        KC_ASSIGN_OR_RETURN(axis.multiple_of,
+                            ReadInteger(at.At("multiple_of"), 1, kMaxDeclaredExtent));
       }
       if (at.Has("type")) {
         KC_RETURN_IF_ERROR(ReadAxisType(at.At("type"), axis));
@@ -351,7 +352,7 @@ class ProblemParser {
     const std::vector<AxisValues> shapes = HeldOutCorners(problem_);
     const AxisValues* failed = nullptr;
     if (const absl::Status status = CheckShapes(shapes, failed); !status.ok()) {
-      return Error(at, absl::StrCat("the held_out ranges allow ", ShapeText(*failed), ", at which ",
+      return Error(at, absl::StrCat("the held_out ranges allow ", ShapeName(*failed), ", at which ",
                                     status.message()));
     }
     return absl::OkStatus();
@@ -367,7 +368,7 @@ class ProblemParser {
       AxisValues shape;
       for (const Axis& axis : problem_.axes) {
         const Cursor value = at.At(axis.name);
-        KC_ASSIGN_OR_RETURN(const int64_t size, ReadInteger(value, 1, kMaxExtent));
+        KC_ASSIGN_OR_RETURN(const int64_t size, ReadInteger(value, 1, kMaxDeclaredExtent));
         if (size % axis.multiple_of != 0) {
           return Error(value, absl::StrCat(size, " is not a multiple of ", axis.multiple_of));
         }
@@ -381,7 +382,7 @@ class ProblemParser {
         return Error(at, status);
       }
       if (std::ranges::find(shapes, shape) != shapes.end()) {
-        return Error(at, ShapeText(shape) + " occurs twice");
+        return Error(at, ShapeName(shape) + " occurs twice");
       }
       shapes.push_back(std::move(shape));
     }

@@ -15,7 +15,7 @@ namespace {
 constexpr int kBuckets = 10;
 constexpr double kProbabilityFloor = 1e-12;
 // Published probabilities are rounded, so exact sums cannot be required.
-constexpr double kSimplexTolerance = 1e-3;
+constexpr double kScoredSimplexTolerance = 1e-3;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 absl::Status CheckItems(std::span<const ScoredForecast> items, size_t& bins) {
@@ -55,7 +55,7 @@ absl::Status CheckItems(std::span<const ScoredForecast> items, size_t& bins) {
       }
       sum += value;
     }
-    if (std::abs(sum - 1) > kSimplexTolerance) {
+    if (std::abs(sum - 1) > kScoredSimplexTolerance) {
       return invalid(absl::StrCat("p: the sum is ", NumberText(sum), ", not 1"));
     }
   }

@@ -13,7 +13,7 @@
 namespace kernelcast {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 // Rounding can put share * size above a whole number by this much.
 constexpr double kRounding = 1e-9;
 // Smaller differences in confidence are rounding errors of sums.
@@ -74,7 +74,7 @@ Drawn DrawLargest(std::vector<double> values, size_t draws, double least, double
 }
 
 PoolSelection Select(std::span<const PoolItem> pool, double share, bool blindly) {
-  PoolSelection selection{kNan, kNan, kNan};
+  PoolSelection selection{kUndefined, kUndefined, kUndefined};
   const double best = BestOf(pool);
   if (!(best > 0)) return selection;
   const std::vector<size_t> order = Descending(pool);
@@ -223,7 +223,7 @@ LargestDrawn LargestOfDraws(std::vector<double> values, size_t draws) {
 
 double Regret(std::span<const PoolItem> pool, double failure_speedup) {
   const double best = BestOf(pool);
-  if (!(best > 0)) return kNan;
+  if (!(best > 0)) return kUndefined;
   const std::vector<size_t> order = Descending(pool);
   double sum = 0;
   size_t end = 0;

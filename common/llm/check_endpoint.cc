@@ -16,7 +16,7 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr size_t kMaxBytes = 4 << 20;
-constexpr size_t kMaxMessageBytes = 300;
+constexpr size_t kMaxReportedBytes = 300;
 constexpr size_t kNamedModels = 5;
 
 size_t OnBody(char* data, size_t size, size_t count, void* user) {
@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoi
   if (code != CURLE_OK) {
     return absl::UnavailableError(absl::StrCat(
         who, " cannot be reached: ",
-        OneLine(error[0] != '\0' ? error.data() : curl_easy_strerror(code), kMaxMessageBytes)));
+        OneLine(error[0] != '\0' ? error.data() : curl_easy_strerror(code), kMaxReportedBytes)));
   }
   long status = 0;
   curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &status);
@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<std::string>> ListModels(const EndpointConfig& endpoi
   }
   if (status >= 500) return absl::UnavailableError(absl::StrCat(who, " answers ", status));
   std::vector<std::string> models = status == 200 ? ListedModels(body) : std::vector<std::string>();
-  for (std::string& model : models) model = OneLine(model, kMaxMessageBytes);
+  for (std::string& model : models) model = OneLine(model, kMaxReportedBytes);
   return models;
 }
 

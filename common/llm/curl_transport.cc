@@ -37,7 +37,7 @@ constexpr int64_t kDrainNs = 250 * kMillisecondNs;
 constexpr int64_t kDrainBytes = 64 << 10;
 constexpr size_t kPooledHandles = 1024;
 constexpr long kStreamsPerConnection = 256;
-constexpr size_t kMaxMessageBytes = 300;
+constexpr size_t kMaxErrorBytes = 300;
 
 struct CurlDeleter {
   void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
@@ -435,7 +435,7 @@ void CurlTransport::Impl::ReadMessages() {
                                  ? ""
                                  : OneLine(transfer->error[0] != '\0' ? transfer->error.data()
                                                                       : curl_easy_strerror(code),
-                                           kMaxMessageBytes);
+                                           kMaxErrorBytes);
     Remove(found);
     sink->OnEnd(end, text);
   }

@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kMaxEndpoints = 64;
 constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxKeyBytes = 16 << 10;
-constexpr double kMillisecondNs = 1e6;
+constexpr double kNsPerMillisecond = 1e6;
 constexpr int kMaxYamlDepth = 16;
 
 std::string Line(const YAML::Mark& mark) {
@@ -490,17 +490,18 @@ absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::strin
     });
     section.Key("timeouts", [&](const YAML::Node& node) {
       Section timeouts(file, "'timeouts'");
-      timeouts.Number("connect_ms", &config.connect_timeout_ns, 1, 86400e3, kMillisecondNs);
-      timeouts.Number("first_byte_ms", &config.first_byte_timeout_ns, 1, 86400e3, kMillisecondNs);
-      timeouts.Number("silence_ms", &config.silence_timeout_ns, 1, 86400e3, kMillisecondNs);
-      timeouts.Number("total_ms", &config.total_ns, 1, 86400e3, kMillisecondNs);
+      timeouts.Number("connect_ms", &config.connect_timeout_ns, 1, 86400e3, kNsPerMillisecond);
+      timeouts.Number("first_byte_ms", &config.first_byte_timeout_ns, 1, 86400e3,
+                      kNsPerMillisecond);
+      timeouts.Number("silence_ms", &config.silence_timeout_ns, 1, 86400e3, kNsPerMillisecond);
+      timeouts.Number("total_ms", &config.total_ns, 1, 86400e3, kNsPerMillisecond);
       return timeouts.Read(node);
     });
     section.Key("retry", [&](const YAML::Node& node) {
       Section retry(file, "'retry'");
       retry.Number("max_attempts", &config.max_attempts, 1, 100);
-      retry.Number("backoff_base_ms", &config.backoff_base_ns, 1, 86400e3, kMillisecondNs);
-      retry.Number("backoff_cap_ms", &config.backoff_cap_ns, 1, 86400e3, kMillisecondNs);
+      retry.Number("backoff_base_ms", &config.backoff_base_ns, 1, 86400e3, kNsPerMillisecond);
+      retry.Number("backoff_cap_ms", &config.backoff_cap_ns, 1, 86400e3, kNsPerMillisecond);
       retry.Number("budget_ratio", &config.retry_budget_ratio, 0, 1);
       retry.Number("budget_reserve", &config.retry_budget_reserve, 0, 1e6);
       return retry.Read(node);
@@ -508,7 +509,7 @@ absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::strin
     section.Key("hedge", [&](const YAML::Node& node) {
       Section hedge(file, "'hedge'");
       hedge.Bool("enabled", &config.hedge);
-      hedge.Number("min_delay_ms", &config.hedge_min_delay_ns, 1, 86400e3, kMillisecondNs);
+      hedge.Number("min_delay_ms", &config.hedge_min_delay_ns, 1, 86400e3, kNsPerMillisecond);
       return hedge.Read(node);
     });
     section.Key("breaker", [&](const YAML::Node& node) {
@@ -516,8 +517,8 @@ absl::StatusOr<LlmConfig> ParseLlmConfig(std::string_view yaml, const std::strin
       breaker.Number("consecutive_failures", &config.breaker_consecutive_failures, 1, 1e6);
       breaker.Number("failure_ratio", &config.breaker_failure_ratio, 0.01, 1);
       breaker.Number("min_samples", &config.breaker_min_samples, 1, 1e6);
-      breaker.Number("open_ms", &config.breaker_open_ns, 1, 86400e3, kMillisecondNs);
-      breaker.Number("open_cap_ms", &config.breaker_open_cap_ns, 1, 86400e3, kMillisecondNs);
+      breaker.Number("open_ms", &config.breaker_open_ns, 1, 86400e3, kNsPerMillisecond);
+      breaker.Number("open_cap_ms", &config.breaker_open_cap_ns, 1, 86400e3, kNsPerMillisecond);
       return breaker.Read(node);
     });
     section.Key("limits", [&](const YAML::Node& node) {

@@ -14,7 +14,7 @@ namespace kernelcast::llm {
 namespace {
 
 constexpr size_t kMaxErrorBodyBytes = 64 << 10;
-constexpr size_t kMaxMessageBytes = 500;
+constexpr size_t kMaxRefusalBytes = 500;
 constexpr size_t kMaxCodeBytes = 64;
 // Maximum growth of a byte of text in JSON ("\u00e9" encodes two bytes), and size of the object
 // around an answer.
@@ -184,7 +184,7 @@ void ResponseReader::ReadErrorBody() {
 
 void ResponseReader::Fail(ErrorKind kind, std::string_view message) {
   error_.kind = kind;
-  error_.message = OneLine(message, kMaxMessageBytes);
+  error_.message = OneLine(message, kMaxRefusalBytes);
   error_.http_status = http_status_;
   error_.retry_after_ns = retry_after_ns_;
   std::string().swap(buffer_);

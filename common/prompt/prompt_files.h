@@ -41,9 +41,9 @@ std::vector<PromptFiles> PromptFolders(std::span<const EmbeddedFile> files);
 // INVALID_ARGUMENT: not of the form NAME/NUMBER.
 [[nodiscard]] absl::Status CheckPromptVersion(const std::string& version);
 
-// "speedup-bins/1@0123abcd": the version and the first digits of the hash of its content.
+// "speedup-bins/2@0123abcd": the version and the first digits of the hash of its content.
 std::string NamedPromptVersion(std::string_view version, std::string_view hash);
-// The part before the hash: "speedup-bins/1".
+// The part before the hash: "speedup-bins/2".
 std::string_view WithoutPromptHash(std::string_view named_version);
 
 }  // namespace kernelcast

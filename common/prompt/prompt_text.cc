@@ -294,6 +294,7 @@ std::string Evaluated(const std::optional<Expression>& expression, const AxisVal
 std::string LanguageOf(CandidateKind kind) {
   switch (kind) {
     case CandidateKind::kDeviceCuda: return "cuda";
+    case CandidateKind::kDeviceTriton:
     case CandidateKind::kPython: return "python";
     default: return "cpp";
   }

@@ -51,8 +51,7 @@ class BatchCaller {
   // Opens the stream through the stub.
   using Open =
       std::function<void(grpc::ClientContext*, grpc::ClientBidiReactor<Request, Response>*)>;
-  // Receives the answer, which it may move from, or null if the status is not OK. UNIMPLEMENTED:
-  // the server is too old for the method.
+  // Receives the answer, which it may move from, or null if the status is not OK.
   using Done = std::function<void(const absl::Status&, Answer*)>;
 
   explicit BatchCaller(Open open) : state_(std::make_shared<State>(std::move(open))) {}

@@ -52,9 +52,9 @@ void SetNames(Span& span, const Names& names) {
   span.Set("rpc.method", std::string(names.method));
 }
 
-class Interceptor final : public grpc::experimental::Interceptor {
+class TraceInterceptor final : public grpc::experimental::Interceptor {
  public:
-  explicit Interceptor(std::string_view path) : path_(path) {}
+  explicit TraceInterceptor(std::string_view path) : path_(path) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Point = grpc::experimental::InterceptionHookPoints;
@@ -99,14 +99,14 @@ class Interceptor final : public grpc::experimental::Interceptor {
   std::string traceparent_;
 };
 
-class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class TraceInterceptorFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
     std::string_view path = info->method();
     if (path.starts_with('/')) path.remove_prefix(1);
     if (!path.starts_with("kernelcast.") || path.ends_with("/Describe")) return nullptr;
-    return new Interceptor(path);
+    return new TraceInterceptor(path);
   }
 };
 
@@ -151,7 +151,7 @@ std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface> MakeTrace
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
 MakeTraceInterceptorFactory() {
-  return std::make_unique<Factory>();
+  return std::make_unique<TraceInterceptorFactory>();
 }
 
 TraceContext IncomingTrace(const grpc::ServerContextBase& context) {

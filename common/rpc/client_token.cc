@@ -13,9 +13,9 @@
 namespace kernelcast {
 namespace {
 
-class Interceptor final : public grpc::experimental::Interceptor {
+class TokenInterceptor final : public grpc::experimental::Interceptor {
  public:
-  explicit Interceptor(std::string header) : header_(std::move(header)) {}
+  explicit TokenInterceptor(std::string header) : header_(std::move(header)) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(
@@ -29,9 +29,10 @@ class Interceptor final : public grpc::experimental::Interceptor {
   const std::string header_;
 };
 
-class Factory final : public grpc::experimental::ClientInterceptorFactoryInterface {
+class TokenInterceptorFactory final : public grpc::experimental::ClientInterceptorFactoryInterface {
  public:
-  Factory(std::string file, const std::string& token, absl::Duration reload_interval)
+  TokenInterceptorFactory(std::string file, const std::string& token,
+                          absl::Duration reload_interval)
       : file_(std::move(file)),
         interval_ns_(absl::ToInt64Nanoseconds(reload_interval)),
         next_look_ns_(Clock::Real().MonotonicNs() + interval_ns_),
@@ -53,7 +54,7 @@ class Factory final : public grpc::experimental::ClientInterceptorFactoryInterfa
             {{"error", std::string(token.status().message())}});
       }
     }
-    return new Interceptor(header_);
+    return new TokenInterceptor(header_);
   }
 
  private:
@@ -73,7 +74,7 @@ class Factory final : public grpc::experimental::ClientInterceptorFactoryInterfa
 absl::StatusOr<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>>
 MakeTokenSender(const std::string& token_file, absl::Duration reload_interval) {
   KC_ASSIGN_OR_RETURN(const std::string token, ReadToken(token_file));
-  return std::make_unique<Factory>(token_file, token, reload_interval);
+  return std::make_unique<TokenInterceptorFactory>(token_file, token, reload_interval);
 }
 
 }  // namespace kernelcast

@@ -1,22 +1,15 @@
 #include "common/rpc/grpc_setup.h"
 
 #include <grpc/grpc.h>
-#include <grpc/support/cpu.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <openssl/crypto.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
@@ -39,50 +32,24 @@ void Write(gpr_log_func_args* args) {
       {{"source", "grpc"}, {"file", file.substr(file.rfind('/') + 1)}, {"line", args->line}});
 }
 
-// A call that fails at once, on a channel without a server.
-struct NoCall {
-  explicit NoCall(std::function<void(const grpc::Status&)> done) {
-    stub.UnaryCall(&context, "/none/None", grpc::StubOptions(), &request, &response,
-                   std::move(done));
-  }
-  grpc::GenericStub stub{grpc::CreateChannel("", nullptr)};
-  grpc::ClientContext context;
-  const grpc::Slice nothing;
-  grpc::ByteBuffer request{&nothing, 1};
-  grpc::ByteBuffer response;
-};
-
-std::vector<std::unique_ptr<NoCall>>& CallsForEver() {
-  static auto* const calls = new std::vector<std::unique_ptr<NoCall>>;
-  return *calls;
-}
-
 // gRPC's callback threads end with the last channel or server that uses them, and the thread that
 // drops it joins them. Call states hold channels and are dropped in callbacks, so a callback thread
-// could join itself and use freed memory. One unused channel therefore keeps the threads forever.
+// could join itself and use freed memory. A channel without a server, which is never deleted, keeps
+// the threads: it uses them from its first call, which fails at once.
 void KeepCallbackThreads() {
-  CallsForEver().push_back(std::make_unique<NoCall>([](const grpc::Status&) {}));
-}
-
-// Callback threads take turns at polling: for each event, one wakes another to poll in its place.
-// More threads spend more CPU time on that: on 16 cores, a candidate cost twice as much with gRPC's
-// default as with two threads (docs/decisions/grpc-callback-threads.md). The surplus threads are
-// blocked forever.
-void ParkCallbackThreads() {
-  // gRPC 1.51 starts this many threads. Skip other versions, because blocking all threads would
-  // stop every callback.
-  if (grpc::Version().rfind("1.51.", 0) != 0) return;
-  const unsigned threads = std::clamp(gpr_cpu_num_cores() / 2, 2U, 16U);
-  for (unsigned i = ActiveCallbackThreads(gpr_cpu_num_cores()); i < threads; ++i) {
-    CallsForEver().push_back(std::make_unique<NoCall>([](const grpc::Status&) {
-      while (true) pause();
-    }));
-  }
+  struct NoCall {
+    grpc::GenericStub stub{grpc::CreateChannel("", nullptr)};
+    grpc::ClientContext context;
+    const grpc::Slice nothing;
+    grpc::ByteBuffer request{&nothing, 1};
+    grpc::ByteBuffer response;
+  };
+  static auto* const call = new NoCall;
+  call->stub.UnaryCall(&call->context, "/none/None", grpc::StubOptions(), &call->request,
+                       &call->response, [](const grpc::Status&) {});
 }
 
 }  // namespace
-
-unsigned ActiveCallbackThreads(unsigned cores) { return cores < 4 ? 1 : 2; }
 
 void SetUpGrpc() {
   static std::once_flag once;
@@ -98,7 +65,6 @@ void SetUpGrpc() {
     // another 10 s, which would delay the exit of the process.
     grpc_init();
     KeepCallbackThreads();
-    ParkCallbackThreads();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });

@@ -3,14 +3,14 @@
 
 namespace kernelcast {
 
-// Sets up gRPC for this process: sends gRPC's log to ours, gives servers health and reflection,
-// limits the number of callback threads, and keeps the library initialised until the process ends.
-// Servers and channels of common/rpc call it themselves. Idempotent and thread-safe.
+// Sets up gRPC for this process: sends gRPC's log to ours, gives servers health and reflection, and
+// keeps the library and its callback threads until the process ends. Servers and channels of
+// common/rpc call it themselves. Idempotent and thread-safe.
+//
+// gRPC runs the callbacks of all servers and channels of a process on one thread for each two
+// cores, at least 2 and at most 16. Callbacks must not block, because a blocked one stops that
+// share of all callbacks.
 void SetUpGrpc();
-
-// Number of threads that run gRPC callbacks, for all servers and channels of the process. Callbacks
-// must not block, because a blocked one stops that share of all callbacks.
-unsigned ActiveCallbackThreads(unsigned cores);
 
 }  // namespace kernelcast
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr char kHealthService[] = "grpc.health.v1.Health";
 
-class Interceptor final : public grpc::experimental::Interceptor {
+class MetricsInterceptor final : public grpc::experimental::Interceptor {
  public:
-  explicit Interceptor(const MethodMetrics::Method& method)
+  explicit MetricsInterceptor(const MethodMetrics::Method& method)
       : method_(method), start_ns_(Clock::Real().MonotonicNs()) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
@@ -30,12 +30,13 @@ class Interceptor final : public grpc::experimental::Interceptor {
   const int64_t start_ns_;
 };
 
-class InterceptorFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+class MetricsInterceptorFactory final
+    : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit InterceptorFactory(const MethodMetrics* metrics) : metrics_(metrics) {}
+  explicit MetricsInterceptorFactory(const MethodMetrics* metrics) : metrics_(metrics) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    return new Interceptor(metrics_->Find(info->method()));
+    return new MetricsInterceptor(metrics_->Find(info->method()));
   }
 
  private:
@@ -93,7 +94,7 @@ void MethodMetrics::Method::Record(grpc::StatusCode code, double elapsed_seconds
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
 MethodMetrics::MakeInterceptorFactory() {
-  return std::make_unique<InterceptorFactory>(this);
+  return std::make_unique<MetricsInterceptorFactory>(this);
 }
 
 }  // namespace kernelcast

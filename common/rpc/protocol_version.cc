@@ -1,13 +1,13 @@
 #include "common/rpc/protocol_version.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace kernelcast {
 
 absl::Status CheckProtocolVersion(uint32_t version, uint32_t own) {
-  version = std::max(version, uint32_t{1});
+  if (version == 0) {
+    return absl::FailedPreconditionError("reports no version of the protocol");
+  }
   if (version <= own + 1 && own <= version + 1) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("speaks version ", version, " of the protocol, and this process version ", own,

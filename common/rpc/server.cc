@@ -6,28 +6,23 @@
 #include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/impl/server_initializer.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <mutex>
 #include <string_view>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/rpc/accept_guard.h"
 #include "common/rpc/call_trace.h"
 #include "common/rpc/certificate_expiry.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/file_watch.h"
 #include "common/rpc/grpc_setup.h"
+#include "common/rpc/listener.h"
 #include "common/rpc/local_address.h"
 #include "common/rpc/method_metrics.h"
 #include "common/rpc/token_check.h"
@@ -42,71 +37,23 @@ constexpr size_t kMaxBufferBytes = size_t{1} << 30;
 // An orchestrator has as many calls in flight per connection as a worker gives credits.
 constexpr int kMaxStreamsPerConnection = 4096;
 
-constexpr std::string_view kUnixPrefix = "unix:";
+using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-struct ListenAddress {
-  std::string unix_path;  // if empty: host and port
-  std::string host;       // without brackets
-  int port = 0;
-
-  std::string HostText() const {
-    return host.find(':') == std::string::npos ? host : absl::StrCat("[", host, "]");
-  }
-};
-
-absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
-  const absl::Status bad = absl::InvalidArgumentError(
-      absl::StrCat("listen address '", text, "' is neither HOST:PORT nor unix:PATH"));
-  ListenAddress address;
-  if (text.rfind(kUnixPrefix, 0) == 0) {
-    address.unix_path = text.substr(kUnixPrefix.size());
-    if (address.unix_path.empty() || address.unix_path.size() >= sizeof(sockaddr_un{}.sun_path)) {
-      return bad;
-    }
-    return address;
-  }
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) {
-    return bad;
-  }
-  address.host = text.substr(0, colon);
-  if (address.host.front() == '[' && address.host.back() == ']') {
-    address.host = address.host.substr(1, address.host.size() - 2);
-  } else if (address.host.find(':') != std::string::npos) {
-    return bad;
-  }
-  if (address.host.empty() || !absl::SimpleAtoi(text.substr(colon + 1), &address.port) ||
-      address.port < 0 || address.port > 65535) {
-    return bad;
-  }
-  return address;
+// Lets the server serve connections that a listener accepts.
+std::shared_ptr<Acceptor> AddAcceptor(grpc::ServerBuilder& builder,
+                                      const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  using Connection = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  return builder.experimental().AddExternalConnectionAcceptor(Connection::FROM_FD, credentials);
 }
 
-// gRPC replaces a socket file without checking for a listener.
-bool SomebodyListens(const std::string& unix_path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, unix_path.c_str(), unix_path.size() + 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool listens =
-      fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  if (fd >= 0) {
-    close(fd);
-  }
-  return listens;
-}
-
-std::string LocalAddress(const ListenAddress& listen, int port) {
-  if (!listen.unix_path.empty()) {
-    return absl::StrCat("unix:", listen.unix_path);
-  }
-  if (listen.host == "0.0.0.0") {
-    return absl::StrCat("127.0.0.1:", port);
-  }
-  if (listen.host == "::") {
-    return absl::StrCat("[::1]:", port);
-  }
-  return absl::StrCat(listen.HostText(), ":", port);
+// Call it when the server has started. Stop the listener before the server.
+void StartAccepting(Listener& listener, std::shared_ptr<Acceptor> acceptor) {
+  listener.Start([acceptor = std::move(acceptor)](int listening_fd, int fd) {
+    Acceptor::NewConnectionParameters connection;
+    connection.listener_fd = listening_fd;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  });
 }
 
 using OnServiceNames = std::function<void(const std::vector<std::string>&)>;
@@ -152,7 +99,6 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
     return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1,
                                                 std::numeric_limits<int>::max()));
   };
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   RefuseCompression(builder);
@@ -173,6 +119,10 @@ void SetArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(quota);
 }
 
+absl::Status NotStarted() {
+  return absl::InternalError("gRPC did not start the server; its log lines say why");
+}
+
 // Removes the reflection plugin: the health server must serve nothing but health.
 class NoPluginsOption final : public grpc::ServerBuilderOption {
  public:
@@ -187,14 +137,9 @@ class HealthServer {
  public:
   static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& address) {
     std::unique_ptr<HealthServer> result(new HealthServer);
-    KC_ASSIGN_OR_RETURN(result->listen_, ParseListenAddress(address));
-    const std::string& unix_path = result->listen_.unix_path;
-    if (!unix_path.empty() && SomebodyListens(unix_path)) {
-      return absl::UnavailableError(absl::StrCat(address, " is in use"));
-    }
+    KC_ASSIGN_OR_RETURN(result->listener_, Listener::Bind(address));
     grpc::ServerBuilder builder;
     builder.SetOption(std::make_unique<NoPluginsOption>());
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 16);
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20'000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, 60'000);
@@ -206,19 +151,19 @@ class HealthServer {
     builder.SetResourceQuota(quota);
     // gRPC does not start a server without services. This one answers UNIMPLEMENTED.
     builder.RegisterCallbackGenericService(&result->nothing_);
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &result->port_);
+    auto acceptor = AddAcceptor(builder, grpc::InsecureServerCredentials());
     result->server_ = builder.BuildAndStart();
-    if (result->server_ == nullptr || result->port_ <= 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", address));
-    }
+    if (result->server_ == nullptr) return NotStarted();
+    StartAccepting(*result->listener_, std::move(acceptor));
     return result;
   }
 
-  std::string address() const { return LocalAddress(listen_, port_); }
+  std::string address() const { return listener_->address(); }
   void SetServingStatus(const std::string& service, bool serving) {
     server_->GetHealthCheckService()->SetServingStatus(service, serving);
   }
   void Shutdown() {
+    listener_->Stop();
     server_->Shutdown(absl::ToChronoTime(absl::Now()));
     server_->Wait();
   }
@@ -226,17 +171,14 @@ class HealthServer {
  private:
   HealthServer() = default;
 
-  ListenAddress listen_;
-  int port_ = 0;
   grpc::CallbackGenericService nothing_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Listener> listener_;  // stops before the server ends
 };
 
 }  // namespace
 
 struct RpcServer::Impl {
-  ListenAddress listen;
-  int port = 0;
   std::vector<std::string> service_names;
   // Outlives the server, whose interceptors refer to it. Null without a registry.
   std::unique_ptr<MethodMetrics> method_metrics;
@@ -245,6 +187,7 @@ struct RpcServer::Impl {
   std::shared_ptr<TokenCheck> token_check;
   std::unique_ptr<FileWatch> token_watch;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Listener> listener;    // stops before the server ends
   std::unique_ptr<HealthServer> health;  // null if not configured
   std::once_flag shutdown;
 
@@ -301,16 +244,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const ServerOptions& options, const std::vector<grpc::Service*>& services,
     MetricsRegistry* metrics) {
   SetUpGrpc();
-  GuardAccept();
   std::unique_ptr<RpcServer> result(new RpcServer);
   Impl& impl = *result->impl_;
-  KC_ASSIGN_OR_RETURN(impl.listen, ParseListenAddress(options.listen_address));
   KC_RETURN_IF_ERROR(impl.SetUpTokens(options, metrics));
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
                       MakeServerCredentials(options.tls, impl.token_check));
-  if (!impl.listen.unix_path.empty() && SomebodyListens(impl.listen.unix_path)) {
-    return absl::UnavailableError(absl::StrCat(options.listen_address, " is in use"));
-  }
+  KC_ASSIGN_OR_RETURN(impl.listener, Listener::Bind(options.listen_address));
 
   grpc::ServerBuilder builder;
   SetArguments(options, builder);
@@ -328,13 +267,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   for (grpc::Service* const service : services) {
     builder.RegisterService(service);
   }
-  int port = 0;
-  builder.AddListeningPort(options.listen_address, credentials, &port);
+  auto acceptor = AddAcceptor(builder, credentials);
   impl.server = builder.BuildAndStart();
-  if (impl.server == nullptr || port <= 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen_address));
-  }
-  impl.port = impl.listen.unix_path.empty() ? port : 0;
+  if (impl.server == nullptr) return NotStarted();
   if (metrics != nullptr) {
     impl.certificate_expiry = std::make_unique<CertificateExpiry>("server", options.tls, metrics);
   }
@@ -343,6 +278,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   }
   impl.SetServing(true);
   impl.SetServingStatus("liveness", true);
+  StartAccepting(*impl.listener, std::move(acceptor));
   return result;
 }
 
@@ -352,9 +288,9 @@ RpcServer::~RpcServer() {
   }
 }
 
-int RpcServer::port() const { return impl_->port; }
+int RpcServer::port() const { return impl_->listener->port(); }
 
-std::string RpcServer::address() const { return LocalAddress(impl_->listen, impl_->port); }
+std::string RpcServer::address() const { return impl_->listener->address(); }
 
 std::string RpcServer::health_address() const {
   return impl_->health != nullptr ? impl_->health->address() : "";
@@ -365,6 +301,7 @@ void RpcServer::BeginDrain() { impl_->SetServing(false); }
 void RpcServer::Shutdown(absl::Duration grace) {
   std::call_once(impl_->shutdown, [&] {
     BeginDrain();
+    impl_->listener->Stop();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     impl_->server->Wait();
     if (impl_->health != nullptr) {  // last: a draining server is still alive

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/base/callback_scope.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_core.h"
 #include "common/rpc/stream_limit.h"
@@ -40,8 +39,7 @@ class StreamSender {
 
   void Send(Response response) const { core_->Send(std::move(response)); }
 
-  // Ends the stream with `status` once everything has been written; on a BidiStream, also once
-  // every request read so far has been answered. No more requests are read. The first status wins.
+  // Ends the stream with `status` once everything has been written. The first status wins.
   void FinishWith(absl::Status status) const { core_->FinishWith(std::move(status)); }
 
   // False once the client is gone or the stream has ended.
@@ -52,85 +50,10 @@ class StreamSender {
   std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
 };
 
-// A stream of requests. Each is answered once, in any order, from any thread. Ends with OK when the
-// client has half-closed and every answer is written. Reads no further request while
-// `max_in_flight` requests are unanswered or their answers unwritten; only this bounds the memory
-// of a stream with a slow reader. A stream above the limits of stream_limit.h ends at once with
-// RESOURCE_EXHAUSTED. Deletes itself.
-template <class Request, class Response>
-class BidiStream : public grpc::ServerBidiReactor<Request, Response>,
-                   private rpc_internal::StreamOperations<Response> {
- public:
-  BidiStream(grpc::CallbackServerContext* context, size_t max_in_flight)
-      : context_(context),
-        permit_(*context),
-        core_(std::make_shared<rpc_internal::StreamCore<Response>>(
-            Operations(), max_in_flight > 0 ? max_in_flight : 1)) {
-    permit_.status().ok() ? core_->Start() : core_->FinishWith(permit_.status());
-  }
-
-  // For answering requests. Each Send answers one request.
-  StreamSender<Response> sender() const { return StreamSender<Response>(core_); }
-
- protected:
-  ~BidiStream() override = default;
-
-  // Called with one request at a time, in order. Must not block. `request` is valid during the
-  // call.
-  virtual void OnRequest(const Request& request) = 0;
-
-  // Called at most once, if the client leaves, its deadline passes or the server shuts down before
-  // the stream is finished. Later answers are dropped. Must not block. May run concurrently with
-  // OnRequest.
-  virtual void OnCancelled() {}
-
-  // Same as sender().Send.
-  void Send(Response response) { core_->Send(std::move(response)); }
-
-  grpc::CallbackServerContext* context() const { return context_; }
-
- private:
-  void OnReadDone(bool ok) final {
-    const CallbackScope scope;
-    if (core_->ReadDone(ok)) {
-      OnRequest(request_);
-      core_->ReadyToRead();
-    }
-  }
-  void OnWriteDone(bool ok) final {
-    if (!ok) {
-      Cancel();
-    }
-    core_->WriteDone();
-  }
-  void OnCancel() final { Cancel(); }
-  void OnDone() final { delete this; }
-
-  void Cancel() {
-    if (core_->Cancel()) {
-      OnCancelled();
-      core_->Start();
-    }
-  }
-
-  rpc_internal::StreamOperations<Response>* Operations() { return this; }
-  void StartReading() final { this->StartRead(&request_); }
-  void StartWriting(const Response& response, bool more) final {
-    this->StartWrite(&response, rpc_internal::WriteOptionsFor(more));
-  }
-  void FinishStream(const std::optional<absl::Status>& status) final {
-    this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
-  }
-
-  grpc::CallbackServerContext* const context_;
-  const StreamPermit permit_;
-  const std::shared_ptr<rpc_internal::StreamCore<Response>> core_;
-  Request request_;
-};
-
 // A stream of messages to the client. Any thread may send through sender(); finally one calls
 // FinishWith. The queue is unbounded; a producer that may outrun its reader should produce in
-// OnWritable. Deletes itself.
+// OnWritable. A stream above the limits of stream_limit.h ends at once with RESOURCE_EXHAUSTED.
+// Deletes itself.
 template <class Response>
 class WriteStream : public grpc::ServerWriteReactor<Response>,
                     private rpc_internal::StreamOperations<Response> {
@@ -155,7 +78,9 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
   // overlap. Must not block.
   virtual void OnWritable() {}
 
-  // As in BidiStream. May run concurrently with OnWritable.
+  // Called at most once, if the client leaves, its deadline passes or the server shuts down before
+  // the stream is finished. Later messages are dropped. Must not block. May run concurrently with
+  // OnWritable.
   virtual void OnCancelled() {}
 
   void Send(Response response) { core_->Send(std::move(response)); }
@@ -213,9 +138,9 @@ class WriteStream : public grpc::ServerWriteReactor<Response>,
     this->Finish(FinishStatus(context_, status ? *status : CancellationStatus(*context_)));
   }
 
-  // Number of writes before a pause. While writes complete at once, gRPC's callback thread,
-  // possibly the only one, does not poll connections and so does not notice that the client is
-  // gone.
+  // Number of writes before a pause. While writes complete at once, a callback thread of gRPC does
+  // not poll connections. As many such streams as there are threads would not notice that their
+  // clients are gone.
   static constexpr uint32_t kBeforePause = 64;
 
   grpc::CallbackServerContext* const context_;

@@ -20,9 +20,9 @@ constexpr std::string_view kBearer = "Bearer ";
 constexpr const char* kReasonNames[] = {"no_token", "unknown_token", "missing_role",
                                         "too_many_calls"};
 // Limits log lines during a flood of refused calls.
-constexpr int64_t kLogIntervalNs = 10'000'000'000;
+constexpr int64_t kRefusalLogIntervalNs = 10'000'000'000;
 
-std::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
+std::string_view ViewOf(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
 std::string RoleList(const TokenTable::Entry& entry) {
   return absl::StrJoin(entry.roles, ", ",
@@ -116,7 +116,8 @@ void TokenCheck::Count(Reason reason) const {
   refused_since_log_.fetch_add(1);
   const int64_t now_ns = Clock::Real().MonotonicNs();
   int64_t next_ns = next_log_ns_.load();
-  if (now_ns < next_ns || !next_log_ns_.compare_exchange_strong(next_ns, now_ns + kLogIntervalNs)) {
+  if (now_ns < next_ns ||
+      !next_log_ns_.compare_exchange_strong(next_ns, now_ns + kRefusalLogIntervalNs)) {
     return;
   }
   Log(LogLevel::kWarning, "calls are refused",
@@ -162,8 +163,8 @@ grpc::Status TokenCheck::Process(const InputMetadata& metadata, grpc::AuthContex
   // With two headers it would be unclear which one applies.
   const bool one = metadata.count(kAuthorization) == 1;
   // Nothing is consumed: streams are counted by token (stream_limit.h).
-  return ToGrpc(Check(path != metadata.end() ? View(path->second) : "",
-                      one ? View(authorization->second) : ""));
+  return ToGrpc(Check(path != metadata.end() ? ViewOf(path->second) : "",
+                      one ? ViewOf(authorization->second) : ""));
 }
 
 }  // namespace kernelcast

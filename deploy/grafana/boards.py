@@ -28,7 +28,7 @@ COLOURS = {
     "ok": GREEN, "success": GREEN, "cached": "light-green", "wrong_result": ORANGE, "crash": "dark-orange",
     "timeout": YELLOW, "exploit": PURPLE, "environment_unstable": RED, "error": "dark-red", "stopped": GREY,
     "pruned": BLUE, "rejected": GREY,
-    "target": RED, "forecast": GREY, "observed": BLUE,
+    "limit": RED, "forecast": GREY, "observed": BLUE,
     # Device time.
     "screen": ORANGE, "prepare": GREY, "confirm": YELLOW, "avoided": BLUE,
 }
@@ -181,16 +181,16 @@ def prune_rate(width=8):
 def selective_risk(width=8):
     used = "kernelcast_orchestrator_candidates_total"
     return lines(
-        "Selective risk and target", "Share of winners among pruned candidates, estimated by audits. An "
-        "alert fires when the lower end of the interval exceeds the target.", "percentunit",
+        "Selective risk and limit", "Share of winners among pruned candidates, estimated by audits. An "
+        "alert fires when the lower end of the interval exceeds the limit.", "percentunit",
         [("{{gpu_model}} now", by_model(used, "max by (gpu_model) (kernelcast_orchestrator_selective_risk_ratio)")),
          ("{{gpu_model}} at least",
           by_model(used, "max by (gpu_model) (kernelcast_orchestrator_selective_risk_low_ratio)")),
          ("{{gpu_model}} over 6 h",
           "max by (gpu_model) (instance_gpu_model:kernelcast_orchestrator_selective_risk:ratio_rate6h)"),
-         ("target", "min(kernelcast_orchestrator_selective_risk_target_ratio)")],
-        width=width, runbook="KernelcastRiskAboveTarget", defaults={"max": None},
-        overrides=[{"matcher": {"id": "byName", "options": "target"},
+         ("limit", "min(kernelcast_orchestrator_selective_risk_limit_ratio)")],
+        width=width, runbook="KernelcastRiskAboveLimit", defaults={"max": None},
+        overrides=[{"matcher": {"id": "byName", "options": "limit"},
                     "properties": [{"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 8]}}]}])
 
 
@@ -420,13 +420,14 @@ def orchestrator():
                   [("audited", f"sum(rate(kernelcast_orchestrator_audits_total{rate}))"),
                    ("prunable", f"sum(rate(kernelcast_orchestrator_prunable_total{rate}))"),
                    ("alarms", f"sum(rate(kernelcast_orchestrator_risk_alarms_total{rate}))")],
-                  runbook="KernelcastRiskAboveTarget"),
+                  runbook="KernelcastRiskAboveLimit"),
         ]),
         ("Work", [
             queue_depth(), queue_age(),
             lines("Workers", "Known workers by state. ejected: excluded for a while because calls to them fail.",
                   "short", [("{{state}} {{instance}}", "kernelcast_orchestrator_workers")], runbook="KernelcastWorkersAway"),
-            lines("Forecasters", "Known forecasters by state. None ready: everything is measured.", "short",
+            lines("Forecasters", "Known forecasters by state. ejected: excluded for a while because calls to them fail. None "
+                  "ready: everything is measured.", "short",
                   [("{{state}} {{instance}}", "kernelcast_orchestrator_forecasters")],
                   runbook="KernelcastForecasterAway"),
             lines("Repeated calls to workers", "lost: the worker was lost. failed: it returned an "

@@ -19,9 +19,10 @@ _kernelcast() {
     "best --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "best --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "best --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "best --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "calibrate --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
     "calibrate --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
-    "calibrate --method") mapfile -t COMPREPLY < <(compgen -W 'all histogram isotonic temperature vector' -- "$cur"); return ;;
+    "calibrate --method") mapfile -t COMPREPLY < <(compgen -W 'all temperature vector' -- "$cur"); return ;;
     "calibrate --output" | "calibrate -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "calibrate --folds") return ;;
     "calibrate --seed") return ;;
@@ -35,6 +36,7 @@ _kernelcast() {
     "compile --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "compile --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "compile --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "compile --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "doctor --orchestrator") return ;;
     "doctor --llm") return ;;
     "doctor --llm-model") return ;;
@@ -48,6 +50,7 @@ _kernelcast() {
     "doctor --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "doctor --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "doctor --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "eval --format") mapfile -t COMPREPLY < <(compgen -W 'auto discovery-pairs evaluation-rows prediction-rows records search-events training-rows' -- "$cur"); return ;;
     "eval --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
     "eval --by") mapfile -t COMPREPLY < <(compgen -W 'all backend problem search' -- "$cur"); return ;;
@@ -81,6 +84,7 @@ _kernelcast() {
     "evaluate --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "evaluate --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "evaluate --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --format") mapfile -t COMPREPLY < <(compgen -W 'discovery-pairs evaluation-rows prediction-rows records rl search-events training-rows' -- "$cur"); return ;;
     "export --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "export --bin-scheme") mapfile -t COMPREPLY < <(compgen -W 'paper-floor/1 sqrt2/1' -- "$cur"); return ;;
@@ -98,6 +102,7 @@ _kernelcast() {
     "export --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "export --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "export --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "export --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --candidates") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --target") return ;;
     "forecast --worker") return ;;
@@ -109,6 +114,7 @@ _kernelcast() {
     "forecast --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "forecast --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "forecast --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "forecast --llm") return ;;
     "forecast --llm-model") return ;;
     "forecast --llm-key-file") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -129,6 +135,7 @@ _kernelcast() {
     "measure --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "measure --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "measure --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "measure --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "measure --level") mapfile -t COMPREPLY < <(compgen -W 'final screen' -- "$cur"); return ;;
     "report --records") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "report --problem") return ;;
@@ -141,6 +148,7 @@ _kernelcast() {
     "report --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "report --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "report --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "report --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "search --target") return ;;
     "search --budget-measurements") return ;;
     "search --budget-candidates") return ;;
@@ -179,6 +187,7 @@ _kernelcast() {
     "search --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "search --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "search --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "searches --status") mapfile -t COMPREPLY < <(compgen -W 'any done failed finishing running' -- "$cur"); return ;;
     "searches --orchestrator") return ;;
     "searches --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -188,6 +197,7 @@ _kernelcast() {
     "searches --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "searches --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "searches --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "searches --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "stop --orchestrator") return ;;
     "stop --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "stop --tls-certificate") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -196,6 +206,7 @@ _kernelcast() {
     "stop --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "stop --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "stop --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "token --role") mapfile -t COMPREPLY < <(compgen -W 'admin measure submit' -- "$cur"); return ;;
     "token --output" | "token -o") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "train --problems") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
@@ -224,6 +235,7 @@ _kernelcast() {
     "up --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "up --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "up --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --report") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     "watch --orchestrator") return ;;
     "watch --tls-ca") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -233,12 +245,13 @@ _kernelcast() {
     "watch --state-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "watch --service-dir") mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     "watch --replay") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    "watch --python") mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   case $command in
     '') mapfile -t COMPREPLY < <(compgen -W 'best calibrate compile completion doctor eval evaluate export forecast measure problems report search searches stop token train up watch --help --version' -- "$cur") ;;
     best)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --device-model --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     calibrate)
@@ -250,7 +263,7 @@ _kernelcast() {
       ;;
     compile)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --reference --facts' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --reference --facts' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -264,7 +277,7 @@ _kernelcast() {
       ;;
     doctor)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --llm --llm-model --llm-key-file --llm-config --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     eval)
@@ -276,26 +289,26 @@ _kernelcast() {
       ;;
     evaluate)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --mode --device-model --search-id --in-flight --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
       ;;
     export)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompt --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --all --sources --format --records --bin-scheme --pairs --per-bin --seed --prompt --from-sequence --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     forecast)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --forecaster --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --show-prompt' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
       ;;
     measure)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --level --counters' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --candidates --target --worker --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python --level --counters' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
@@ -309,24 +322,24 @@ _kernelcast() {
       ;;
     report)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --records --problem --output -o --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     search)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --target --budget-measurements --budget-candidates --budget-seconds --budget-device-seconds --policy --policy-parameter --seed --in-flight --generator --generator-requests --generator-tokens --generator-in-flight --forecast-tokens --measure-everything --search-id --device-model --report --no-report --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -d -W "$(kernelcast problems --names 2>/dev/null)" -- "$cur")
       fi
       ;;
     searches)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --status --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     stop)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     token)
@@ -343,12 +356,12 @@ _kernelcast() {
       ;;
     up)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --listen --log-level --gpus --drain-seconds --otlp-endpoint --trace-ratio --accept-loss --forecaster --llm --llm-model --llm-key-file --llm-config --prompt --prompt-directory --llm-samples --llm-token-budget --replay-forecasts --record-forecasts --generator-prompt-directory --generator-patience-seconds --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
     watch)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--help -h --json --quiet -q --report --no-report --orchestrator --tls-ca --tls-certificate --tls-key --token-file --state-dir --service-dir --replay --python' -- "$cur")
       fi
       ;;
   esac

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -35,10 +36,10 @@
 #include "services/orchestrator/core/observers.h"
 #include "services/orchestrator/generator/llm_writer.h"
 #include "services/orchestrator/replicas/shard_set.h"
+#include "services/orchestrator/replicas/single_engine.h"
 #include "services/orchestrator/rpc/metrics.h"
 #include "services/orchestrator/rpc/orchestrator_service.h"
 #include "services/orchestrator/rpc/replica_metrics.h"
-#include "services/orchestrator/rpc/replica_service.h"
 #include "services/orchestrator/status/status_board.h"
 #include "services/orchestrator/status/status_page.h"
 #include "services/orchestrator/status/status_server.h"
@@ -76,7 +77,6 @@ struct Flags {
   int confirm = EngineOptions().confirm_candidates;
 
   llm::LlmFlags llm;
-  std::string generator_prompt = std::string(kDefaultKernelPrompt);
   std::string generator_prompt_directory;
   int generator_max_tokens = 32'768;
   std::optional<double> generator_temperature;
@@ -114,20 +114,18 @@ KernelSite SiteFor(const WorkerPool& workers, const std::string& target,
   return site;
 }
 
-PeerFigures FiguresOf(const WorkerPool& pool, const ForecasterPool& forecasters) {
+template <class Pool>
+PeerFigures FiguresOf(const Pool& pool) {
   PeerFigures figures;
-  for (const WorkerView& view : pool.View()) {
+  for (const auto& view : pool.View()) {
     ++(!view.healthy ? figures.away : view.ejected ? figures.ejected : figures.ready);
   }
-  const WorkerPoolCounts counts = pool.Counts();
+  const PeerCounts counts = pool.Counts();
   figures.ejections = counts.ejections;
   figures.repeated_calls = {{"lost", counts.repeated_lost},
                             {"failed", counts.repeated_failed},
                             {"handed_back", counts.repeated_handed_back},
                             {"refused", counts.repeated_refused}};
-  for (const ForecasterView& view : forecasters.View()) {
-    ++(!view.healthy ? figures.forecasters_away : figures.forecasters_ready);
-  }
   return figures;
 }
 
@@ -137,7 +135,7 @@ StatusPeers PeersOf(const WorkerPool& pool, const ForecasterPool& forecasters) {
     peers.forecasters.push_back({.address = view.address,
                                  .healthy = view.healthy,
                                  .draining = view.draining,
-                                 .left_out = view.behind,
+                                 .left_out = view.behind || view.ejected,
                                  .reason = view.unhealthy_reason,
                                  .name = view.name,
                                  .targets = {}});
@@ -162,7 +160,7 @@ StatusPeers PeersOf(const WorkerPool& pool, const ForecasterPool& forecasters) {
 absl::Status MakeWriter(const Flags& flags, const WorkerPool* workers, MetricsRegistry& metrics,
                         CrashJournal* crash_journal, WriterParts& parts) {
   absl::StatusOr<KernelPrompt> prompt = flags.generator_prompt_directory.empty()
-                                            ? KernelPrompt::Builtin(flags.generator_prompt)
+                                            ? KernelPrompt::Builtin()
                                             : KernelPrompt::Load(flags.generator_prompt_directory);
   KC_RETURN_IF_ERROR(prompt.status());
   KC_ASSIGN_OR_RETURN(llm::LlmConfig config, llm::ConfigFromFlags(flags.llm, kCheckTimeoutNs));
@@ -219,22 +217,18 @@ struct Parts {
   EngineOptions engine_options;
   EngineObserver* observer = nullptr;
   StatusBoard* board = nullptr;
+  std::unique_ptr<StatusServer>& status;
   WorkerPool* workers = nullptr;
   ForecasterPool* forecasters = nullptr;
   KernelWriter* writer = nullptr;
   CapacityNotifier* notifier = nullptr;
 };
 
-// The listening servers. RpcServer is destroyed first.
-struct Front {
-  std::unique_ptr<StatusServer> status;
-  std::unique_ptr<RpcServer> server;
-};
-
-absl::StatusOr<Front> StartFront(const Parts& parts, grpc::Service* service) {
+// Starts all servers of the process. Returns the one for gRPC.
+absl::StatusOr<std::unique_ptr<RpcServer>> StartServers(const Parts& parts,
+                                                        grpc::Service* service) {
   const Flags& flags = parts.flags;
-  Front front;
-  KC_ASSIGN_OR_RETURN(front.server,
+  KC_ASSIGN_OR_RETURN(auto server,
                       RpcServer::Start(flags.service.server, {service}, &parts.metrics));
   if (!flags.service.metrics_address.empty()) {
     KC_RETURN_IF_ERROR(parts.metrics.Serve(flags.service.metrics_address));
@@ -245,26 +239,26 @@ absl::StatusOr<Front> StartFront(const Parts& parts, grpc::Service* service) {
       return RenderStatusPage(board->View(), PeersOf(*workers, *forecasters),
                               Clock::Real().WallNs());
     };
-    KC_ASSIGN_OR_RETURN(front.status, StatusServer::Start(flags.status_address, render));
+    KC_ASSIGN_OR_RETURN(parts.status, StatusServer::Start(flags.status_address, render));
   }
-  return front;
+  return server;
 }
 
-absl::Status TellReady(const Parts& parts, const Front& front) {
-  const std::string status_address = front.status != nullptr ? front.status->address() : "";
-  KC_RETURN_IF_ERROR(WriteReadyFile(parts.flags.service, {.grpc = front.server->address(),
+absl::Status TellReady(const Parts& parts, const RpcServer& server) {
+  const std::string status_address = parts.status != nullptr ? parts.status->address() : "";
+  KC_RETURN_IF_ERROR(WriteReadyFile(parts.flags.service, {.grpc = server.address(),
                                                           .metrics_port = parts.metrics.port(),
-                                                          .health = front.server->health_address(),
+                                                          .health = server.health_address(),
                                                           .status = status_address}));
   Log(LogLevel::kInfo, "serving",
-      {{"address", front.server->address()},
+      {{"address", server.address()},
        {"metrics_port", parts.metrics.port()},
        {"status_page", status_address}});
   return absl::OkStatus();
 }
 
 // Runs with the log in a local file, as the only process.
-absl::Status ServeAlone(const Parts& parts) {
+absl::Status ServeAlone(const Parts& parts, ReplicaMetrics& replica_metrics) {
   const Flags& flags = parts.flags;
   KC_ASSIGN_OR_RETURN(
       auto store, SqliteEventStore::Open(std::filesystem::path(flags.state_dir) / "orchestrator.db",
@@ -272,23 +266,25 @@ absl::Status ServeAlone(const Parts& parts) {
   KC_ASSIGN_OR_RETURN(
       auto engine, Engine::Start(parts.engine_options, store.get(), parts.workers,
                                  parts.forecasters, &Clock::Real(), parts.observer, parts.writer));
-  parts.notifier->SetCallback([raw = engine.get()] { raw->CapacityChanged(); });
+  SingleEngine engines(std::move(store), std::move(engine));
+  Engine& only = engines.engine();
+  parts.notifier->SetCallback([&only] { only.CapacityChanged(); });
+  const absl::Cleanup silence = [&parts] { parts.notifier->SetCallback(nullptr); };
   absl::Status failure;
   {
-    OrchestratorService service(engine.get(), store.get(), parts.workers, parts.forecasters);
-    KC_ASSIGN_OR_RETURN(Front front, StartFront(parts, &service));
-    KC_RETURN_IF_ERROR(TellReady(parts, front));
-    engine->SetFailureCallback([&parts] { parts.termination.Wake(); });
+    OrchestratorService service(&engines, parts.workers, parts.forecasters, ChannelOptions(),
+                                absl::ZeroDuration(), &replica_metrics);
+    KC_ASSIGN_OR_RETURN(const auto server, StartServers(parts, &service));
+    KC_RETURN_IF_ERROR(TellReady(parts, *server));
+    only.SetFailureCallback([&parts] { parts.termination.Wake(); });
     parts.termination.Wait();
-    failure = engine->failure();
+    failure = only.failure();
     Log(LogLevel::kInfo, "draining");
-    front.server->BeginDrain();
+    server->BeginDrain();
     service.BeginDrain();
-    front.server->Shutdown(failure.ok() ? absl::Seconds(flags.service.drain_seconds)
-                                        : absl::ZeroDuration());
+    server->Shutdown(failure.ok() ? absl::Seconds(flags.service.drain_seconds)
+                                  : absl::ZeroDuration());
   }
-  parts.notifier->SetCallback(nullptr);
-  engine.reset();
   return failure;
 }
 
@@ -331,24 +327,22 @@ absl::Status ServeReplica(const Parts& parts, ReplicaMetrics& replica_metrics) {
                                        },
                                        &observer));
   {
-    ReplicaService service(shards.get(), parts.workers, parts.forecasters, channel,
-                           kLeasesWaited * options.lease, &replica_metrics);
-    KC_ASSIGN_OR_RETURN(Front front, StartFront(parts, &service));
+    OrchestratorService service(shards.get(), parts.workers, parts.forecasters, channel,
+                                kLeasesWaited * options.lease, &replica_metrics);
+    KC_ASSIGN_OR_RETURN(const auto server, StartServers(parts, &service));
     const std::string address =
-        flags.advertise_address.empty() ? front.server->address() : flags.advertise_address;
+        flags.advertise_address.empty() ? server->address() : flags.advertise_address;
     service.set_address(address);
     shards->Start(address, &service);
     parts.notifier->SetCallback([raw = shards.get()] {
       for (const auto& held : raw->Held()) held->engine->CapacityChanged();
     });
-    const absl::Status told = TellReady(parts, front);
+    const absl::Status told = TellReady(parts, *server);
     if (told.ok()) parts.termination.Wait();
     Log(LogLevel::kInfo, "draining");
-    front.server->BeginDrain();
+    server->BeginDrain();
     service.BeginDrain();
-    shards->BeginDrain();
-    front.server->Shutdown(told.ok() ? absl::Seconds(flags.service.drain_seconds)
-                                     : absl::ZeroDuration());
+    server->Shutdown(told.ok() ? absl::Seconds(flags.service.drain_seconds) : absl::ZeroDuration());
     parts.notifier->SetCallback(nullptr);
     shards->Stop();
     KC_RETURN_IF_ERROR(told);
@@ -374,6 +368,8 @@ absl::StatusOr<std::unique_ptr<CrashJournal>> OpenCrashJournal(const Flags& flag
 
 absl::Status Serve(const Flags& flags) {
   TerminationSignal termination;
+  // Destroyed last: it takes as long to stop as the metrics' server, at the same time.
+  std::unique_ptr<StatusServer> status;
   MetricsRegistry metrics;
   KC_ASSIGN_OR_RETURN(const auto tracing,
                       ProcessTracing::Start(flags.service.tracing, "kernelcast-orchestrator",
@@ -398,10 +394,13 @@ absl::Status Serve(const Flags& flags) {
   };
   KC_ASSIGN_OR_RETURN(auto forecasters, ForecasterPool::Create(forecaster_options));
   OrchestratorMetrics observer(&metrics, [pool = workers.get(), others = forecasters.get()] {
-    return FiguresOf(*pool, *others);
+    return AllPeerFigures{FiguresOf(*pool), FiguresOf(*others)};
   });
   ReplicaMetrics replica_metrics(&metrics);
   StatusBoard board;
+  const absl::Cleanup stop_status = [&status] {
+    if (status != nullptr) status->BeginStop();
+  };
   Observers observers({&observer, &board});
 
   const CertificateExpiry client_certificate("client", flags.client_tls, &metrics);
@@ -424,11 +423,13 @@ absl::Status Serve(const Flags& flags) {
                        .engine_options = engine_options,
                        .observer = &observers,
                        .board = &board,
+                       .status = status,
                        .workers = workers.get(),
                        .forecasters = forecasters.get(),
                        .writer = writer.writer.get(),
                        .notifier = &notifier};
-  return flags.store == kSqlite ? ServeAlone(parts) : ServeReplica(parts, replica_metrics);
+  return flags.store == kSqlite ? ServeAlone(parts, replica_metrics)
+                                : ServeReplica(parts, replica_metrics);
 }
 
 int Main(int argc, char** argv) {
@@ -506,11 +507,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str()
       ->check(WholeNumberFrom(0, 32));
   llm::AddLlmFlags(app, flags.llm);
-  app.add_option("--generator-prompt", flags.generator_prompt, "Prompt for writing kernels")
-      ->check(CLI::IsMember(KernelPrompt::BuiltinVersions()))
-      ->capture_default_str();
   app.add_option("--generator-prompt-directory", flags.generator_prompt_directory,
-                 "Folder with the prompt's files, instead of --generator-prompt");
+                 "Folder of a custom prompt for writing kernels");
   app.add_option("--generator-max-tokens", flags.generator_max_tokens,
                  "Maximum tokens of one answer, including reasoning; 0: the endpoint's limit")
       ->check(WholeNumberFrom(0, 1'000'000))

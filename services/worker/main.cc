@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/crash_journal.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -24,6 +25,7 @@
 #include "common/config/service_flags.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/server.h"
+#include "services/worker/core/guarded_target.h"
 #include "services/worker/cpu/cpu_target.h"
 #ifdef KERNELCAST_HAS_CUDA
 #include "services/worker/cuda/target/cuda_target.h"
@@ -48,6 +50,8 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 constexpr uint64_t kMostCompileJobs = 4096;
 constexpr uint64_t kMostCredits = 1'000'000;
 constexpr double kMostReplayPace = 1000;
+// Workers that share a cache folder.
+constexpr int kMostJournals = 64;
 
 struct Flags {
   ServiceFlags service;
@@ -65,6 +69,7 @@ struct Flags {
   std::string lease_file = "/tmp/kernelcast-timing.lock";
   std::string cuda_home;
   std::string cuda_architecture;
+  std::string python;
   std::string gpus = "all";
   std::vector<std::string> replay;
   double replay_pace = 0;
@@ -145,6 +150,7 @@ absl::StatusOr<std::map<std::string, std::unique_ptr<Target>>> MakeTargets(
     cuda.program_folder = OwnFolder().string();
     cuda.architecture = flags.cuda_architecture;
     cuda.gpus = flags.gpus;
+    cuda.python = flags.python;
     cuda.cache_directory = absl::StrCat(flags.cache_dir, "/cuda-artifacts");
     cuda.max_cache_bytes = flags.cache_max_bytes;
     cuda.compile_processes = CompileThreads(flags);
@@ -171,6 +177,22 @@ uint32_t MeasureCredits(const std::map<std::string, Target*>& targets) {
   return gpus > 0 ? gpus * kMeasureCreditsPerGpu : kMeasureCredits;
 }
 
+// Opens the journal of inputs that crashed the worker. Workers that share the folder have one each.
+// Null if there is none: crashes are then not counted.
+std::unique_ptr<CrashJournal> OpenCrashJournal(const std::string& folder) {
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  absl::Status status;
+  for (int number = 1; number <= kMostJournals; ++number) {
+    auto journal = CrashJournal::Open(absl::StrCat(folder, "/worker-", number, ".crash-journal"));
+    if (journal.ok()) return *std::move(journal);
+    status = journal.status();
+    if (!absl::IsFailedPrecondition(status)) break;
+  }
+  Log(LogLevel::kWarning, "crashes are not counted", {{"error", std::string(status.message())}});
+  return nullptr;
+}
+
 int Fail(const absl::Status& status) {
   Log(LogLevel::kError, "the worker cannot start", {{"error", std::string(status.message())}});
   return 1;
@@ -188,10 +210,13 @@ int Run(const Flags& flags) {
   const auto tracing = ProcessTracing::Start(flags.service.tracing, "kernelcast-worker",
                                              options.worker_id, &metrics);
   if (!tracing.ok()) return Fail(tracing.status());
+  // Must outlive the targets.
+  const std::unique_ptr<CrashJournal> crash_journal = OpenCrashJournal(flags.cache_dir);
   auto targets = MakeTargets(flags, options.worker_id);
   if (!targets.ok()) return Fail(targets.status());
   std::map<std::string, Target*> borrowed;
-  for (const auto& [name, target] : *targets) {
+  for (auto& [name, target] : *targets) {
+    target = std::make_unique<GuardedTarget>(std::move(target), crash_journal.get());
     borrowed[name] = target.get();
     const TargetInfo info = target->Describe();
     if (!info.unavailable_reason.empty()) {
@@ -290,6 +315,8 @@ int Main(int argc, char** argv) {
   app.add_option("--cuda-architecture", flags.cuda_architecture,
                  "Architecture that the cuda target compiles for, such as sm_80 [the device's, or "
                  "sm_90a without a device]");
+  app.add_option("--python", flags.python,
+                 "Python interpreter that has Triton, for candidates of kind device_triton [none]");
   app.add_option(
          "--gpus", flags.gpus,
          "GPUs to measure on: \"all\", \"none\", or a list of numbers or UUIDs, among those "

@@ -204,12 +204,12 @@ TEST_CASE("Killing any process at any moment loses nothing and settles nothing t
               request.set_search_id("chaos");
               return stub->GetSearch(&context, request, &search);
             }).ok());
-  } while (search.search().status() != v1::SEARCH_STATUS_DONE &&
+  } while (search.searches(0).status() != v1::SEARCH_STATUS_DONE &&
            std::chrono::steady_clock::now() < limit);
-  REQUIRE(search.search().status() == v1::SEARCH_STATUS_DONE);
-  CHECK(search.search().counts().measured() <= 120);
-  REQUIRE(search.search().has_confirmed_best());
-  CHECK(search.search().confirmed_best().measurement().ok().speedup().value() >=
+  REQUIRE(search.searches(0).status() == v1::SEARCH_STATUS_DONE);
+  CHECK(search.searches(0).counts().measured() <= 120);
+  REQUIRE(search.searches(0).has_confirmed_best());
+  CHECK(search.searches(0).confirmed_best().measurement().ok().speedup().value() >=
         0.95 * cluster.recorded.best_speedup);
 
   CHECK(cluster.orchestrator->Terminate() == 0);

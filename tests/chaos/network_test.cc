@@ -450,7 +450,7 @@ class Searches {
       return stub->GetSearch(&context, request, &got);
     });
     if (!found.ok()) return Complain(search_id, "is not found: " + found.error_message());
-    const v1::Search& search = got.search();
+    const v1::Search& search = got.searches(0);
     if (search.status() != v1::SEARCH_STATUS_DONE || !search.has_confirmed_best()) {
       return Complain(search_id, "ended without a best: " + search.ShortDebugString());
     }

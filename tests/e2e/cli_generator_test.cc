@@ -181,7 +181,7 @@ TEST_CASE("A model writes kernels, gets feedback on its mistakes, and succeeds",
 }
 
 TEST_CASE("When the endpoint dies for good the search ends with its results and the reason",
-          "[e2e][generator]") {
+          "[e2e][generator][slow]") {
   const Site site([](int number) { return Good(16 * number); });
   Program program(site.home,
                   site.Search({"--generator-requests", "1000", "--in-flight", "1",
@@ -197,7 +197,7 @@ TEST_CASE("When the endpoint dies for good the search ends with its results and 
   CHECK(summary["best"]["speedup"]["value"].get<double>() > 1.3);
 }
 
-TEST_CASE("The search resumes when the endpoint returns", "[e2e][generator]") {
+TEST_CASE("The search resumes when the endpoint returns", "[e2e][generator][slow]") {
   const Site site([](int number) { return Good(16 * number); });
   Program program(site.home, site.Search({"--generator-requests", "5", "--in-flight", "1",
                                           "--generator-in-flight", "1",
@@ -218,7 +218,7 @@ TEST_CASE("The search resumes when the endpoint returns", "[e2e][generator]") {
   CHECK(summary["counts"]["generation"]["unanswered"].get<int>() > 0);
 }
 
-TEST_CASE("An orchestrator crash loses no generated kernel", "[e2e][generator]") {
+TEST_CASE("An orchestrator crash loses no generated kernel", "[e2e][generator][slow]") {
   FakeEndpointOptions options;
   options.latency_us = 100'000;
   const Site site([](int number) { return Good(8 * number); }, options);
@@ -239,7 +239,7 @@ TEST_CASE("An orchestrator crash loses no generated kernel", "[e2e][generator]")
   }
 }
 
-TEST_CASE("A misbehaving model costs requests and nothing else", "[e2e][generator]") {
+TEST_CASE("A misbehaving model costs requests and nothing else", "[e2e][generator][slow]") {
   FakeEndpointOptions options;
   for (const Fault fault :
        {Fault::kRateLimit, Fault::kServerError, Fault::kErrorInStream, Fault::kGarbage,

@@ -132,7 +132,7 @@ AnswerSource KnowsTheTruth() {
   };
 }
 
-TEST_CASE("Beyond 4x an accurate model leads a search to its best kernel", "[e2e][llm]") {
+TEST_CASE("Beyond 4x an accurate model leads a search to its best kernel", "[e2e][llm][slow]") {
   const std::string forecaster = GENERATE("llm", "pool");
   INFO(forecaster);
   FakeEndpointOptions options;
@@ -329,7 +329,7 @@ TEST_CASE("A mistake in the endpoint configuration is a one-line error before an
   CHECK_FALSE(fs::exists(site.home.File("state/log")));
 }
 
-TEST_CASE("doctor and the forecaster report an endpoint problem in one line", "[e2e][llm]") {
+TEST_CASE("doctor and the forecaster report an endpoint problem in one line", "[e2e][llm][slow]") {
   FakeEndpointOptions options;
   options.models = {"one", "two"};
   options.check_model = true;

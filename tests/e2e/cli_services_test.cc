@@ -187,7 +187,7 @@ TEST_CASE("up runs the services until it is stopped, and only once per state fol
   CHECK_THAT(moved.err, Catch::Contains(status + " is taken; the status page gets another port"));
 }
 
-TEST_CASE("up continues with a damaged event log if the loss is accepted, once", "[e2e]") {
+TEST_CASE("up continues with a damaged event log if the loss is accepted, once", "[e2e][slow]") {
   const Site site;
   {
     Program up(site.home, site.Up());
@@ -254,7 +254,7 @@ TEST_CASE("up measures on the GPUs given by --gpus", "[e2e]") {
 }
 #endif
 
-TEST_CASE("A service that dies is restarted at its address", "[e2e]") {
+TEST_CASE("A service that dies is restarted at its address", "[e2e][slow]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -276,7 +276,7 @@ TEST_CASE("A service that dies is restarted at its address", "[e2e]") {
   CHECK(up.Wait(60).exit_code == 0);
 }
 
-TEST_CASE("Services die with the program that started them, however it exits", "[e2e]") {
+TEST_CASE("Services die with the program that started them, however it exits", "[e2e][slow]") {
   const Site site;
   std::vector<pid_t> children;
   {
@@ -368,7 +368,7 @@ TEST_CASE("A search continues when the orchestrator is killed during it", "[e2e]
   CHECK(up.Wait(60).exit_code == 0);
 }
 
-TEST_CASE("Two concurrent searches share the services of the first", "[e2e]") {
+TEST_CASE("Two concurrent searches share the services of the first", "[e2e][slow]") {
   const Site site;
   Program first(site.home, site.Search());
   Program second(site.home, site.Search({"--seed", "2"}));
@@ -381,7 +381,7 @@ TEST_CASE("Two concurrent searches share the services of the first", "[e2e]") {
   CHECK(std::count(list.out.begin(), list.out.end(), '\n') == 3);
 }
 
-TEST_CASE("A request lost with stopped services is sent to their replacements", "[e2e]") {
+TEST_CASE("A request lost with stopped services is sent to their replacements", "[e2e][slow]") {
   const Site site;
   Program first(site.home, site.Up());
   AwaitReady(first);
@@ -426,7 +426,7 @@ TEST_CASE("A request lost with stopped services is sent to their replacements", 
   CHECK(second->Wait(60).exit_code == 0);
 }
 
-TEST_CASE("A port in use is reported from the orchestrator's own log", "[e2e]") {
+TEST_CASE("A port in use is reported from the orchestrator's own log", "[e2e][slow]") {
   const Site site;
   Program up(site.home, site.Up());
   AwaitReady(up);
@@ -452,7 +452,7 @@ TEST_CASE("doctor finds everything a search needs", "[e2e]") {
                               Catch::Contains("\"check\":\"cuda\",\"verdict\":\"note\""));
 }
 
-TEST_CASE("The worker and doctor warn when a machine refuses protections", "[e2e]") {
+TEST_CASE("The worker and doctor warn when a machine refuses protections", "[e2e][slow]") {
   const TemporaryFolder home("refused");
   const auto doctor = [&](const std::string& refused) {
     ChildOptions options;
@@ -498,7 +498,7 @@ TEST_CASE("The worker and doctor warn when a machine refuses protections", "[e2e
   }
 }
 
-TEST_CASE("Records become rows with the same scores, and balanced training pools", "[e2e]") {
+TEST_CASE("Records become rows with the same scores, and balanced training pools", "[e2e][slow]") {
   Site site;
   const TemporaryFolder& home = site.home;
   const std::map<std::string, std::string> environment = {
@@ -573,7 +573,8 @@ TEST_CASE("Records become rows with the same scores, and balanced training pools
   for (const auto& [bin, of_bin] : bins) CHECK(of_bin <= 4);
 }
 
-TEST_CASE("Training is reproducible and reports when there is nothing to learn from", "[e2e]") {
+TEST_CASE("Training is reproducible and reports when there is nothing to learn from",
+          "[e2e][slow]") {
   const TemporaryFolder home("train");
   fs::create_directories(home.File("spaces"));
   fs::create_directories(home.File("empty"));

@@ -131,7 +131,8 @@ std::string Llm(const std::string& name, const std::string& labels) {
                       labels.empty() ? "" : ",", labels, "}");
 }
 
-TEST_CASE("A search continues through an endpoint outage, and metrics show it", "[e2e][llm]") {
+TEST_CASE("A search continues through an endpoint outage, and metrics show it",
+          "[e2e][llm][slow]") {
   const std::string backend = GENERATE("pool", "llm");
   CAPTURE(backend);
   Cluster cluster(backend);

@@ -262,6 +262,7 @@ int FakeOrchestrator::problems_put() const {
 }
 
 std::vector<v1::Search> FakeOrchestrator::SearchesOf(const v1::Search& search) const {
+  if (device_models.empty() || search.search_id().find('@') != std::string::npos) return {search};
   std::vector<v1::Search> all;
   for (const std::string& model : device_models) {
     v1::Search& one = all.emplace_back(search);
@@ -310,11 +311,11 @@ grpc::Status FakeOrchestrator::StartSearch(grpc::ServerContext*,
                                            v1::StartSearchReply* reply) {
   const std::lock_guard<std::mutex> lock(mutex_);
   started_.push_back(*request);
-  v1::Search* search = reply->mutable_search();
-  search->set_search_id(request->search_id());
-  *search->mutable_spec() = request->spec();
-  search->set_status(v1::SEARCH_STATUS_RUNNING);
-  for (v1::Search& one : SearchesOf(*search)) *reply->add_searches() = std::move(one);
+  v1::Search search;
+  search.set_search_id(request->search_id());
+  *search.mutable_spec() = request->spec();
+  search.set_status(v1::SEARCH_STATUS_RUNNING);
+  for (v1::Search& one : SearchesOf(search)) *reply->add_searches() = std::move(one);
   return ErrorOf("StartSearch");
 }
 
@@ -357,12 +358,10 @@ grpc::Status FakeOrchestrator::StopSearch(grpc::ServerContext*,
     ++stops_;
   }
   changed_.notify_all();
-  *reply->mutable_search() = script.finished;
-  reply->mutable_search()->set_search_id(request->search_id());
-  reply->mutable_search()->set_status(v1::SEARCH_STATUS_FINISHING);
-  if (request->search_id() == CurrentSearchId()) {
-    for (v1::Search& one : SearchesOf(reply->search())) *reply->add_searches() = std::move(one);
-  }
+  v1::Search search = script.finished;
+  search.set_search_id(request->search_id());
+  search.set_status(v1::SEARCH_STATUS_FINISHING);
+  for (v1::Search& one : SearchesOf(search)) *reply->add_searches() = std::move(one);
   return ErrorOf("StopSearch");
 }
 
@@ -374,11 +373,9 @@ grpc::Status FakeOrchestrator::GetSearch(grpc::ServerContext*, const v1::GetSear
     return {grpc::StatusCode::NOT_FOUND,
             absl::StrCat("search_id: '", request->search_id(), "' is not known")};
   }
-  *reply->mutable_search() = script.finished;
-  reply->mutable_search()->set_search_id(request->search_id());
-  if (request->search_id() == CurrentSearchId()) {
-    for (v1::Search& one : SearchesOf(reply->search())) *reply->add_searches() = std::move(one);
-  }
+  v1::Search search = script.finished;
+  search.set_search_id(request->search_id());
+  for (v1::Search& one : SearchesOf(search)) *reply->add_searches() = std::move(one);
   return grpc::Status::OK;
 }
 
@@ -417,23 +414,29 @@ grpc::Status FakeOrchestrator::Export(grpc::ServerContext*, const v1::ExportRequ
 
 grpc::Status FakeOrchestrator::EvaluateStream(
     grpc::ServerContext*,
-    grpc::ServerReaderWriter<v1::EvaluateReply, v1::EvaluateRequest>* stream) {
+    grpc::ServerReaderWriter<v1::EvaluateStreamReply, v1::EvaluateStreamRequest>* stream) {
   size_t most = SIZE_MAX;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (evaluate_streams_ < evaluate_breaks.size()) most = evaluate_breaks[evaluate_streams_];
     ++evaluate_streams_;
   }
-  v1::EvaluateRequest request;
-  for (size_t count = 0; stream->Read(&request); ++count) {
-    if (count == most) return {grpc::StatusCode::UNAVAILABLE, "the fake breaks off"};
-    std::optional<v1::EvaluateReply> reply;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      evaluated_.push_back(request);
-      if (on_evaluate) reply = on_evaluate(request);
+  v1::EvaluateStreamRequest message;
+  size_t count = 0;
+  while (stream->Read(&message)) {
+    for (const v1::EvaluateRequest& request : message.requests()) {
+      if (count++ == most) return {grpc::StatusCode::UNAVAILABLE, "the fake breaks off"};
+      std::optional<v1::EvaluateReply> reply;
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        evaluated_.push_back(request);
+        if (on_evaluate) reply = on_evaluate(request);
+      }
+      if (!reply.has_value()) continue;
+      v1::EvaluateStreamReply answer;
+      *answer.add_replies() = *std::move(reply);
+      stream->Write(answer);
     }
-    if (reply.has_value()) stream->Write(*reply);
   }
   return grpc::Status::OK;
 }

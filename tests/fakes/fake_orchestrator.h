@@ -80,13 +80,13 @@ class FakeOrchestrator final : public v1::Orchestrator::Service {
                             v1::ListSearchesReply* reply) override;
   grpc::Status Export(grpc::ServerContext*, const v1::ExportRequest* request,
                       grpc::ServerWriter<v1::ExportRecord>* writer) override;
-  grpc::Status EvaluateStream(
-      grpc::ServerContext*,
-      grpc::ServerReaderWriter<v1::EvaluateReply, v1::EvaluateRequest>* stream) override;
+  grpc::Status EvaluateStream(grpc::ServerContext*,
+                              grpc::ServerReaderWriter<v1::EvaluateStreamReply,
+                                                       v1::EvaluateStreamRequest>* stream) override;
 
   grpc::Status ErrorOf(const std::string& method) const;
   std::string CurrentSearchId() const;
-  // One for each of device_models.
+  // The search, or one for each of device_models.
   std::vector<v1::Search> SearchesOf(const v1::Search& search) const;
 
   mutable std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/triton_examples.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -15,6 +16,7 @@ worker::CudaTargetOptions Options(const std::string& cache_directory) {
   options.compile_processes = 2;
   options.worker_id = "worker-under-test";
   options.untrusted_uid = 65534;
+  options.python = TritonPythonOfTests();
   for (const char* folder : {"/../include/kernelcast-candidate", "/../candidate_include"}) {
     const std::string headers = ProgramFolder() + folder;
     if (std::filesystem::exists(headers)) {

@@ -10,6 +10,7 @@ services' programs; without it the flags that they accept are not checked. Exit 
 import argparse
 import contextlib
 import copy
+import functools
 import glob
 import json
 import os
@@ -24,6 +25,8 @@ import unittest
 
 import yaml
 
+import review
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CHART = os.path.join(ROOT, "helm/kernelcast")
 GOLDEN = os.path.join(ROOT, "tests/helm/golden")
@@ -31,11 +34,20 @@ TOOLS = os.path.join(ROOT, ".setup/bin")
 SCHEMAS = os.path.join(ROOT, ".setup/schemas")
 KUBERNETES = "1.31.0"
 START_SECONDS = 60
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 options = None
 
 VALUES = {"defaults": None} | {
     name[:-len(".yaml")]: os.path.join(CHART, "examples", name)
     for name in sorted(os.listdir(os.path.join(CHART, "examples")))}
+
+with open(os.path.join(CHART, "Chart.yaml"), encoding="utf-8") as chart_file:
+    chart_data = yaml.load(chart_file, Loader)
+# Of every object.
+LABELS = {
+    "app.kubernetes.io/name": "kernelcast", "app.kubernetes.io/instance": "kc",
+    "app.kubernetes.io/version": chart_data["appVersion"], "app.kubernetes.io/part-of": "kernelcast",
+    "app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": f"kernelcast-{chart_data['version']}"}
 
 
 def helm(*arguments):
@@ -52,12 +64,25 @@ def template(values=None, *sets, chart=CHART):
     return helm(*arguments)
 
 
+def parsed(text):
+    return [document for document in yaml.load_all(text, Loader) if document]
+
+
 def render(name_or_path, *sets, chart=CHART):
     """Objects rendered by the chart."""
     result = template(VALUES.get(name_or_path, name_or_path), *sets, chart=chart)
     if result.returncode != 0:
         raise AssertionError(result.stderr)
-    return [document for document in yaml.safe_load_all(result.stdout) if document]
+    return parsed(result.stdout)
+
+
+@functools.lru_cache(maxsize=None)
+def rendered_text(name):
+    """What the chart renders for an entry of VALUES, once per run."""
+    result = template(VALUES[name])
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    return result.stdout
 
 
 def of_kind(objects, *kinds):
@@ -145,7 +170,7 @@ class ChartTest(unittest.TestCase):
 
     def each(self):
         for name in VALUES:
-            yield name, render(name)
+            yield name, parsed(rendered_text(name))
 
     def test_helm_lint_is_strict_and_content(self):
         for name, path in VALUES.items():
@@ -155,37 +180,71 @@ class ChartTest(unittest.TestCase):
                 self.assertNotIn("[WARNING]", result.stdout)
 
     def test_what_is_rendered_is_what_was_reviewed(self):
-        for name, path in VALUES.items():
+        reviewed = {name: [review.readable(one, LABELS) for one in objects] for name, objects in self.each()}
+        golden = set()
+        for name, objects in reviewed.items():
             with self.subTest(values=name):
-                result = template(path)
-                self.assertEqual(result.returncode, 0, result.stderr)
-                # Blank lines left by templates are not part of the objects.
-                text = "\n".join(line.rstrip() for line in result.stdout.splitlines() if line.strip()) + "\n"
-                golden = os.path.join(GOLDEN, f"{name}.yaml")
+                is_default = name == "defaults"
+                text = review.in_full(objects) if is_default else review.differences(reviewed["defaults"], objects)
+                file_name = name + (".yaml" if is_default else ".txt")
+                golden.add(file_name)
+                path = os.path.join(GOLDEN, file_name)
                 if options.renew:
-                    with open(golden, "w", encoding="utf-8") as file:
+                    with open(path, "w", encoding="utf-8") as file:
                         file.write(text)
                     continue
-                with open(golden, encoding="utf-8") as file:
+                with open(path, encoding="utf-8") as file:
                     self.assertMultiLineEqual(file.read(), text, "tests/helm/chart_test.py --renew rewrites it")
-        self.assertEqual({f"{name}.yaml" for name in VALUES}, set(os.listdir(GOLDEN)))
+        self.assertEqual(golden, set(os.listdir(GOLDEN)))
+
+    def test_every_object_has_the_common_labels(self):
+        for name, objects in self.each():
+            for one in objects:
+                self.assertLessEqual(LABELS.items(), one["metadata"]["labels"].items(), f"{name}: {review.key(one)}")
+
+    def test_the_review_shows_planted_changes(self):
+        defaults = parsed(rendered_text("defaults"))
+        self.assertEqual(review.differences(defaults, copy.deepcopy(defaults)), "")
+        def shows(change, *lines):
+            planted = copy.deepcopy(defaults)
+            change(planted, named(planted, "StatefulSet", "kc-kernelcast-worker-cpu"))
+            self.assertEqual(review.differences(defaults, planted).splitlines(), list(lines))
+        worker = "StatefulSet kc-kernelcast-worker-cpu"
+        container = "spec.template.spec.containers.worker"
+        shows(lambda objects, one: one["spec"].update(replicas=7), f"{worker} changes", "  spec.replicas: 1 -> 7")
+        shows(lambda objects, one: one["spec"].pop("replicas"), f"{worker} changes", "  - spec.replicas: 1")
+        shows(lambda objects, one: one["spec"]["template"]["spec"]["containers"][0].update(tty=True),
+              f"{worker} changes", f"  + {container}.tty: true")
+        shows(lambda objects, one: one["spec"]["template"]["spec"]["containers"][0].update(env=[]), f"{worker} changes",
+              f"  + {container}.env: []", f"  - {container}.env.CPU_LIMIT.name: CPU_LIMIT",
+              f"  - {container}.env.CPU_LIMIT.valueFrom.resourceFieldRef.containerName: worker",
+              f"  - {container}.env.CPU_LIMIT.valueFrom.resourceFieldRef.resource: limits.cpu")
+        shows(lambda objects, one: objects.remove(one), f"{worker} is removed")
+        def add(objects, one):
+            objects.append(copy.deepcopy(one))
+            objects[-1]["metadata"]["name"] += "-more"
+            objects[-1]["spec"]["replicas"] = 2
+        shows(add, f"{worker}-more is added, like kc-kernelcast-worker-cpu except",
+              "  spec.serviceName: kc-kernelcast-worker-cpu-more -> kc-kernelcast-worker-cpu", "  spec.replicas: 1 -> 2",
+              "  spec.template.spec.volumes.config.configMap.name: kc-kernelcast-worker-cpu-more -> kc-kernelcast-worker-cpu")
+        shows(lambda objects, one: objects.append({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}),
+              "Secret s is added", "  apiVersion: v1", "  kind: Secret", "  metadata: {name: s}")
 
     def test_objects_are_valid_by_the_schemas_of_kubernetes_and_of_the_crds(self):
         if not os.path.isdir(SCHEMAS):
             self.skipTest("no schemas; scripts/setup.sh --test makes them")
-        for name, path in VALUES.items():
+        for name in VALUES:
             with self.subTest(values=name):
-                rendered = template(path)
-                self.assertEqual(rendered.returncode, 0, rendered.stderr)
+                rendered = rendered_text(name)
                 result = subprocess.run(
                     [os.path.join(TOOLS, "kubeconform"), "-strict", "-summary", "-output", "json", "-schema-location",
                      SCHEMAS + "/{{.ResourceKind}}{{.KindSuffix}}.json"],
-                    input=rendered.stdout, text=True, capture_output=True, check=False)
+                    input=rendered, text=True, capture_output=True, check=False)
                 summary = json.loads(result.stdout)
                 self.assertEqual(result.returncode, 0, json.dumps(summary, indent=2))
                 self.assertEqual(summary["summary"]["skipped"], 0)
                 self.assertEqual(summary["summary"]["valid"],
-                                 len([one for one in yaml.safe_load_all(rendered.stdout) if one]))
+                                 len(parsed(rendered)))
 
     def test_the_validation_finds_a_planted_mistake(self):
         if not os.path.isdir(SCHEMAS):
@@ -292,11 +351,10 @@ class ChartTest(unittest.TestCase):
         rendered = helm("template", long, CHART, "--namespace", "kernelcast", "--kube-version", KUBERNETES, "--set",
                         "worker.pools.twelvelong12.replicaCount=2", "--set", "tls.mode=certManager", "--set", "tls.certManager.createIssuer=true")
         self.assertEqual(rendered.returncode, 0, rendered.stderr)
-        for one in yaml.safe_load_all(rendered.stdout):
-            if one:
-                # A set's pods have their revision's name as a label, which is 11 characters longer.
-                limit = 52 if one["kind"] == "StatefulSet" else 63
-                self.assertLessEqual(len(one["metadata"]["name"]), limit, one["metadata"]["name"])
+        for one in parsed(rendered.stdout):
+            # A set's pods have their revision's name as a label, which is 11 characters longer.
+            limit = 52 if one["kind"] == "StatefulSet" else 63
+            self.assertLessEqual(len(one["metadata"]["name"]), limit, one["metadata"]["name"])
 
     def test_services_find_the_pods_and_orchestrators_the_workers(self):
         for name, objects in self.each():

@@ -24,6 +24,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, ".setup/otlp"))
+import postgresql  # noqa: E402
 from prometheus import fetch, wait_for  # noqa: E402
 
 try:
@@ -104,26 +105,32 @@ class Collector:
 class Services:
     """The three services, all tracing."""
 
-    def __init__(self, folder, collector, *more, forecasts=(), kernels=()):
-        """`forecasts` and `kernels` are flags of the services that query a model for them."""
+    def __init__(self, folder, collector, *more, forecasts=(), kernels=(), store=None):
+        """`forecasts` and `kernels` are flags of the services that query a model for them. With `store`, the URI of a
+        shared log, another orchestrator holds its only shard, and the one that is asked forwards every call."""
         self.folder = folder
         self.processes = {}
         common = ["--otlp-endpoint", collector, *more]
         forecaster = self.start("forecaster", "--state-dir", self.path("forecaster"), *common, *forecasts)
         worker = self.start("worker", "--cache-dir", self.path("cache"), "--lease-file", self.path("lease"), *common)
-        self.orchestrator = self.start("orchestrator", "--state-dir", self.path("orchestrator"), "--worker", worker["grpc"],
-                                       "--forecaster", forecaster["grpc"], "--confirm", "1", *common, *kernels)
+        peers = ["--worker", worker["grpc"], "--forecaster", forecaster["grpc"], "--confirm", "1", *common, *kernels]
+        if store:
+            peers += ["--store", store, "--store-shards", "1", "--lease-seconds", "2"]
+            holder = self.start("holder", "--state-dir", self.path("holder"), *peers, program="orchestrator")
+            wait_for("the shard", lambda: "kernelcast_orchestrator_shards_held 1" in fetch(holder["metrics"], "/metrics"),
+                     self.processes["holder"])
+        self.orchestrator = self.start("orchestrator", "--state-dir", self.path("orchestrator"), *peers)
 
     def path(self, *parts):
         """A path in the test's folder."""
         return os.path.join(self.folder, *parts)
 
-    def start(self, name, *arguments):
+    def start(self, name, *arguments, program=None):
         """The address it serves."""
         ready = self.path(f"{name}.ready")
         with open(self.path(f"{name}.log"), "wb") as log:
-            process = subprocess.Popen([os.path.join(options.programs, f"kernelcast-{name}"), "--listen=127.0.0.1:0",
-                                        "--metrics=127.0.0.1:0", f"--ready-file={ready}", *arguments],
+            process = subprocess.Popen([os.path.join(options.programs, f"kernelcast-{program or name}"),
+                                        "--listen=127.0.0.1:0", "--metrics=127.0.0.1:0", f"--ready-file={ready}", *arguments],
                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT)
         self.processes[name] = process
         wait_for(name, lambda: os.path.exists(ready), process)
@@ -188,11 +195,28 @@ class TraceTest(unittest.TestCase):
         return services
 
     def test_a_search_is_one_connected_trace(self):
-        services = self.services("--trace-ratio", "0")
+        self.check_one_trace(self.services("--trace-ratio", "0"), log="orchestrator.log")
+
+    @unittest.skipIf(postgresql.program_folder() is None, "PostgreSQL is not installed")
+    def test_a_forwarded_search_of_a_shared_log_is_one_connected_trace(self):
+        database = postgresql.PostgresqlServer()
+        self.addCleanup(database.remove)
+        server = subprocess.Popen(database.server(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, cwd="/")
+        self.addCleanup(end, server)
+        wait_for("database", database.answers, server)
+        self.check_one_trace(self.services("--trace-ratio", "0", store=database.uri()), log="holder.log")
+        # The forwarded call links the two orchestrators.
+        kinds = collections.Counter(span.SpanKind.Name(span.kind) for _, span in self.collector.spans
+                                    if span.name == "kernelcast.v1.Orchestrator/StartSearch")
+        self.assertEqual(kinds, {"SPAN_KIND_SERVER": 2, "SPAN_KIND_CLIENT": 1})
+
+    def check_one_trace(self, services, log):
+        """Runs a search under one trace. `log`: the file with the log of the orchestrator that drives it."""
         ran = services.search({"TRACEPARENT": f"00-{TRACE}-{ROOT_SPAN}-01", "TRACESTATE": "vendor=42"})
         # Three measurements may find no kernel that is faster than the reference.
         self.assertIn(ran.returncode, (0, 1), ran.stderr.decode())
-        self.assertEqual(services.stop(), [0, 0, 0])
+        self.assertEqual(set(services.stop()), {0})
 
         self.assertEqual(self.collector.mistakes, [])
         spans = {span.span_id: (service, span) for service, span in self.collector.spans}
@@ -238,7 +262,7 @@ class TraceTest(unittest.TestCase):
                 self.assertIn("rpc.grpc.status_code", attributes)
 
         # Log lines carry their trace.
-        with open(services.path("orchestrator.log"), encoding="utf-8") as file:
+        with open(services.path(log), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file if line.startswith("{")]
         started = [line for line in lines if line["message"] == "search started"]
         self.assertEqual([line.get("trace_id") for line in started], [TRACE])

@@ -12,7 +12,7 @@
 namespace kernelcast::testing {
 namespace {
 
-constexpr auto kStartLimit = std::chrono::seconds(60);
+constexpr auto kModelStartLimit = std::chrono::seconds(60);
 constexpr char kListening[] = "the endpoint is at ";
 
 std::string Packages() { return SourcePath(".setup/llama"); }
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<LlamaServer>> LlamaServer::Start(const TemporaryF
   }
   child_options.max_output_bytes = int64_t{1} << 30;
   KC_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> child, ChildProcess::Spawn(child_options));
-  const auto limit = std::chrono::steady_clock::now() + kStartLimit;
+  const auto limit = std::chrono::steady_clock::now() + kModelStartLimit;
   for (;;) {
     const bool ended = child->Poll();
     const std::string& output = child->output();

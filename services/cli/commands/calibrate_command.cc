@@ -46,8 +46,7 @@ absl::StatusOr<ExitCode> RunCalibrate(Context& context, const CalibrateFlags& fl
   CalibrationOptions options = flags.options;
   options.weighted = !flags.unweighted;
   if (flags.method == kAll) {
-    options.methods = {CalibrationMethod::kTemperature, CalibrationMethod::kVector,
-                       CalibrationMethod::kHistogram, CalibrationMethod::kIsotonic};
+    options.methods = {CalibrationMethod::kTemperature, CalibrationMethod::kVector};
   } else {
     KC_ASSIGN_OR_RETURN(const CalibrationMethod method, ParseCalibrationMethod(flags.method));
     options.methods = {method};
@@ -122,7 +121,7 @@ void AddCalibrateCommand(CLI::App& app, Context& context) {
       ->add_option(
           "--method", flags->method,
           "Calibration method; all chooses the smallest negative log likelihood on other problems")
-      ->check(CLI::IsMember({kAll, "temperature", "vector", "histogram", "isotonic"}))
+      ->check(CLI::IsMember({kAll, "temperature", "vector"}))
       ->capture_default_str();
   calibrate
       ->add_option("-o,--output", flags->output,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -33,6 +34,16 @@ void AddStateFlags(CLI::App& app, ConnectionFlags& flags) {
                  "measuring")
       ->check(CLI::ExistingFile)
       ->type_name("FILE.jsonl");
+  app.add_option("--python", flags.python,
+                 "Python interpreter with Triton for a worker started by this command, for "
+                 "candidates of kind device_triton")
+      ->envname("KERNELCAST_PYTHON")
+      ->type_name("FILE");
+}
+
+std::vector<std::string> WorkerArguments(const ConnectionFlags& flags) {
+  if (flags.python.empty()) return {};
+  return {"--python", flags.python};
 }
 
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs) {
@@ -83,6 +94,7 @@ absl::StatusOr<ServiceAddresses> Connection::LocalAddresses() {
   options.program_folder =
       flags_.service_dir.empty() ? context_.program_folder : flags_.service_dir;
   options.replay_file = flags_.replay_file;
+  options.worker_arguments = WorkerArguments(flags_);
   if (!prepared_) {
     KC_RETURN_IF_ERROR(PrepareForecasts(flags_.forecasts));
     prepared_ = true;

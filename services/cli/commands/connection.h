@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/rpc/channel.h"
@@ -24,6 +25,7 @@ struct ConnectionFlags {
   std::string state_dir;
   std::string service_dir;
   std::string replay_file;
+  std::string python;
   ForecasterFlags forecasts;
   ChannelOptions channel;
 };
@@ -32,6 +34,9 @@ enum class Needs { kOrchestrator, kWorker, kWorkerAndForecaster };
 
 void AddStateFlags(CLI::App& app, ConnectionFlags& flags);
 void AddConnectionFlags(CLI::App& app, ConnectionFlags& flags, Needs needs);
+
+// Arguments of a worker started by the command.
+std::vector<std::string> WorkerArguments(const ConnectionFlags& flags);
 
 // Returns the state folder given by the flags, or the default one.
 [[nodiscard]] absl::StatusOr<std::string> StateDir(const Context& context,

@@ -297,6 +297,9 @@ void CheckWorker(Examination& examination, Connection& connection) {
       examination.Note(name, absl::StrCat(target.can_compile() ? "compiles; " : "",
                                           OneLine(target.unavailable_reason())));
     }
+    for (const std::string& tool : target.missing_tools()) {
+      examination.Note(name + " tools", OneLine(tool));
+    }
   }
   if (description.missing_protections().empty()) {
     examination.Good("runner", "all protections granted");

@@ -196,7 +196,7 @@ void AddEvaluateCommand(CLI::App& app, Context& context) {
   evaluate
       ->add_option("--candidates", flags->candidates,
                    "A folder of sources, each with an optional NAME.json next to it; one source; "
-                   "or a .jsonl file with one candidate per line")
+                   "or a .jsonl or .jsonl.gz file with one candidate per line")
       ->required()
       ->type_name("PATH");
   AddTargetOption(*evaluate, flags->target);

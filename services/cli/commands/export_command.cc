@@ -187,7 +187,7 @@ absl::Status DescribePrompt(Context& context, const ExportFlags& flags, Training
     start = end + 1;
     if (!line.is_object() || !line.contains("version")) continue;
     const std::string version = line.value("version", "");
-    // "speedup-bins/1@0123abcd", which users give as the first part only.
+    // "speedup-bins/2@0123abcd", which users give as the first part only.
     const std::string name = version.substr(0, version.find('@'));
     const bool wanted = flags.prompt.empty() ? line.value("default", false)
                                              : flags.prompt == name || flags.prompt == version;
@@ -329,9 +329,9 @@ absl::StatusOr<v1::Search> FindSearch(const ExportFlags& flags, Connection& conn
   KC_RETURN_IF_ERROR(connection.AskOrchestrator([&](v1::Orchestrator::Stub& stub) {
     return Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply);
   }));
-  KC_RETURN_IF_ERROR(events ? RequireOneSearch("--format search-events", SearchesIn(reply))
-                            : absl::OkStatus());
-  return reply.search();
+  const std::vector<v1::Search> searches = SearchesIn(reply);
+  if (events) KC_RETURN_IF_ERROR(RequireOneSearch("--format search-events", searches));
+  return searches.front();
 }
 
 absl::StatusOr<ExitCode> ExportEvents(Context& context, const ExportFlags& flags,

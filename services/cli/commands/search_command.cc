@@ -283,13 +283,15 @@ absl::Status SetBudget(const SearchFlags& flags, const Problem& problem, Console
 absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
                                   const std::string& search_id, const Problem* problem,
                                   const SearchFlags& flags, bool interrupted) {
-  v1::GetSearchReply reply;
+  v1::Search search;
   ReportInput input;
   const auto fetch = [&](v1::Orchestrator::Stub& stub) -> absl::Status {
     v1::GetSearchRequest request;
     request.set_search_id(search_id);
+    v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(Call(stub, &v1::Orchestrator::Stub::GetSearch, request, &reply));
-    KC_ASSIGN_OR_RETURN(input, FetchReport(context, stub, reply.search(), problem));
+    search = SearchesIn(reply).front();
+    KC_ASSIGN_OR_RETURN(input, FetchReport(context, stub, search, problem));
     return absl::OkStatus();
   };
   KC_RETURN_IF_ERROR(connection.AskOrchestrator(fetch));
@@ -311,8 +313,8 @@ absl::StatusOr<ExitCode> Conclude(Context& context, Connection& connection,
   json["interrupted"] = interrupted;
   console.Line(json);
   if (interrupted) return ExitCode::kInterrupted;
-  if (reply.search().status() == v1::SEARCH_STATUS_FAILED) {
-    console.Warn(absl::StrCat("the search failed: ", OneLine(reply.search().end_reason())));
+  if (search.status() == v1::SEARCH_STATUS_FAILED) {
+    console.Warn(absl::StrCat("the search failed: ", OneLine(search.end_reason())));
     return ExitCode::kNegative;
   }
   return analysis.faster ? ExitCode::kOk : ExitCode::kNegative;

@@ -37,7 +37,10 @@ absl::StatusOr<ExitCode> RunUp(Context& context, const UpFlags& flags) {
   options.keep_addresses = true;
   options.replay_file = flags.connection.replay_file;
   KC_RETURN_IF_ERROR(PrepareForecasts(flags.connection.forecasts));
-  if (flags.gpus != "all") options.worker_arguments = {"--gpus", flags.gpus};
+  options.worker_arguments = WorkerArguments(flags.connection);
+  if (flags.gpus != "all") {
+    options.worker_arguments.insert(options.worker_arguments.end(), {"--gpus", flags.gpus});
+  }
   options.forecaster_arguments = ForecasterArguments(flags.connection.forecasts);
   options.orchestrator_arguments = OrchestratorArguments(flags.connection.forecasts);
   if (!flags.otlp_endpoint.empty()) {

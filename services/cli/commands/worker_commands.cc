@@ -182,9 +182,9 @@ absl::StatusOr<Bench> MakeBench(Context& context, const WorkerFlags& flags,
   }
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Worker());
   bench.worker = v1::Worker::NewStub(channel);
-  v1::WorkerPutProblemRequest put;
+  v1::PutProblemRequest put;
   *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
-  v1::WorkerPutProblemReply known;
+  v1::PutProblemReply known;
   KC_RETURN_IF_ERROR(Call(*bench.worker, &v1::Worker::Stub::PutProblem, put, &known));
   return bench;
 }
@@ -237,10 +237,11 @@ absl::StatusOr<ExitCode> RunCompile(Context& context, const WorkerFlags& flags) 
     KC_ASSIGN_OR_RETURN(const v1::CompileReply reply, Compile(bench, candidate));
     Json line = {{"name", name}, {"compile", JsonOf(ProtoToJson(reply))}};
     const std::string time = FormatTimeNs(static_cast<double>(ToNanoseconds(reply.compile_time())));
-    if (reply.has_error()) {
+    if (reply.has_compile_error()) {
       all_good = false;
-      table.AddRow({OneLine(name), console.style().Red(StageName(reply.error().stage())), time});
-      absl::StrAppend(&logs, "\n", OneLine(name), ":\n", ForTerminal(reply.error().log()));
+      table.AddRow(
+          {OneLine(name), console.style().Red(StageName(reply.compile_error().stage())), time});
+      absl::StrAppend(&logs, "\n", OneLine(name), ":\n", ForTerminal(reply.compile_error().log()));
     } else {
       const CompileFacts facts = FromProto(reply.success().facts());
       std::vector<std::string> row = {OneLine(name), reply.cached() ? "ok, cached" : "ok", time};
@@ -340,13 +341,14 @@ absl::StatusOr<ExitCode> RunMeasure(Context& context, const WorkerFlags& flags) 
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
     KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
-    if (compiled.has_error()) {
+    if (compiled.has_compile_error()) {
       all_good = false;
-      table.AddRow({OneLine(named.name), console.style().Red(StageName(compiled.error().stage()))});
+      table.AddRow(
+          {OneLine(named.name), console.style().Red(StageName(compiled.compile_error().stage()))});
       absl::StrAppend(&details, "\n", OneLine(named.name), ":\n",
-                      ForTerminal(compiled.error().log()));
+                      ForTerminal(compiled.compile_error().log()));
       console.Line(
-          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.error()))}});
+          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.compile_error()))}});
       continue;
     }
     v1::MeasureRequest request;
@@ -453,14 +455,14 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   KC_ASSIGN_OR_RETURN(Bench bench, MakeBench(context, flags, connection));
   KC_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, connection.Forecaster());
   const auto forecaster = v1::Forecaster::NewStub(channel);
-  v1::ForecasterPutProblemRequest put;
+  v1::PutProblemRequest put;
   *put.mutable_problem() = ProblemFilesToProto(bench.loaded.problem);
-  v1::ForecasterPutProblemReply known;
+  v1::PutProblemReply known;
   KC_RETURN_IF_ERROR(Call(*forecaster, &v1::Forecaster::Stub::PutProblem, put, &known));
   KC_ASSIGN_OR_RETURN(const v1::CompileReply reference, Compile(bench, /*candidate=*/nullptr));
-  if (reference.has_error()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the reference does not compile here: ", OneLine(reference.error().log())));
+  if (reference.has_compile_error()) {
+    return absl::InvalidArgumentError(absl::StrCat("the reference does not compile here: ",
+                                                   OneLine(reference.compile_error().log())));
   }
   Table table({{"candidate", Table::Align::kLeft, true},
                {"expected", Table::Align::kRight},
@@ -478,11 +480,12 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
   for (const NamedCandidate& named : bench.candidates) {
     KC_RETURN_IF_ERROR(CheckInterrupt(context));
     KC_ASSIGN_OR_RETURN(const v1::CompileReply compiled, Compile(bench, &named.candidate));
-    if (compiled.has_error()) {
+    if (compiled.has_compile_error()) {
       all_good = false;
-      table.AddRow({OneLine(named.name), console.style().Red(StageName(compiled.error().stage()))});
+      table.AddRow(
+          {OneLine(named.name), console.style().Red(StageName(compiled.compile_error().stage()))});
       console.Line(
-          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.error()))}});
+          {{"name", named.name}, {"compile_error", JsonOf(ProtoToJson(compiled.compile_error()))}});
       continue;
     }
     v1::ForecastRequest request;
@@ -523,7 +526,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
          absl::StrCat(FormatSpeedup(std::exp2(low)), " to ", FormatSpeedup(std::exp2(high))),
          absl::StrCat("[", BinBars(forecast.bin_probabilities), "]"),
          win.ok() ? FormatShare(*win) : "-", FormatShare(forecast.failure_probability),
-         FormatCount(forecast.labels_seen),
+         FormatCount(forecast.labels_seen.value_or(0)),
          OneLine(absl::StrCat(forecast.backend, " ", forecast.backend_version)),
          reply.forecast().has_model() ? ModelWord(reply.forecast().model()) : "none"});
     if (reply.forecast().has_model() &&
@@ -542,7 +545,7 @@ absl::StatusOr<ExitCode> RunForecast(Context& context, const WorkerFlags& flags)
 void AddBenchFlags(CLI::App& app, WorkerFlags& flags, Needs needs) {
   AddProblemArgument(app, flags.problem);
   app.add_option("--candidates", flags.candidates,
-                 "A folder of sources, one source, or a .jsonl file; as for evaluate")
+                 "A folder of sources, one source, or a .jsonl or .jsonl.gz file; as for evaluate")
       ->type_name("PATH");
   AddTargetOption(app, flags.target);
   AddConnectionFlags(app, flags.connection, needs);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/gzip_file.h"
 #include "common/base/status.h"
 #include "common/domain/candidate_json.h"
 #include "common/domain/text.h"
@@ -38,7 +39,10 @@ absl::StatusOr<fs::path> FileBeside(const std::string& where, const fs::path& pa
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxJsonBytes = 1 << 20;
+// Of the decompressed content of a .jsonl.gz file.
 constexpr int64_t kMaxLinesBytes = int64_t{1} << 30;
+// A source of the maximum size, with every byte escaped, and its description.
+constexpr int64_t kMaxLineBytes = 6 * kMaxSourceBytes + kMaxJsonBytes;
 
 constexpr std::array<std::string_view, 5> kSourceExtensions = {".cc", ".cpp", ".cxx", ".cu", ".py"};
 
@@ -133,17 +137,20 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadFolder(const fs::path& folder,
   return candidates;
 }
 
+// Whether the file has one candidate per line, possibly compressed.
+bool IsListFile(const fs::path& path) {
+  return path.extension() == ".jsonl" ||
+         (path.extension() == ".gz" && path.stem().extension() == ".jsonl");
+}
+
 absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
                                                       const std::string& problem_id,
                                                       const std::string& target) {
-  KC_ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string(), kMaxLinesBytes));
+  const std::string stem = path.stem().stem().string();
+  int64_t sources_bytes = 0;
   std::vector<NamedCandidate> candidates;
-  size_t start = 0;
-  for (int number = 1; start < text.size(); ++number) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    const std::string_view line(text.data() + start, end - start);
-    start = end + 1;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  const auto on_line = [&](int64_t number, const std::string& line) -> absl::Status {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return absl::OkStatus();
     const std::string where = absl::StrCat(path.string(), ":", number);
     KC_ASSIGN_OR_RETURN(const Json object, ParseCandidateJson(where, line, /*with_line=*/false));
     NamedCandidate named;
@@ -154,7 +161,7 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
     KC_RETURN_IF_ERROR(
         ApplyCandidateFields(where, object, {"name", "source", "source_file"}, candidate));
     KC_ASSIGN_OR_RETURN(named.name, TextAt(where, object, "name"));
-    if (named.name.empty()) named.name = absl::StrCat(path.stem().string(), "#", number);
+    if (named.name.empty()) named.name = absl::StrCat(stem, "#", number);
     candidate.name = named.name;
     KC_ASSIGN_OR_RETURN(candidate.source, TextAt(where, object, "source"));
     KC_ASSIGN_OR_RETURN(const std::string source_file, TextAt(where, object, "source_file"));
@@ -170,8 +177,15 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadLines(const fs::path& path,
       KC_ASSIGN_OR_RETURN(candidate.source, ReadFile(file.string(), kMaxSourceBytes));
     }
     KC_RETURN_IF_ERROR(WithFile(where, ValidateCandidate(candidate)));
+    sources_bytes += std::ssize(candidate.source);
+    if (sources_bytes > kMaxLinesBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": the sources have more than ", kMaxLinesBytes, " bytes in all"));
+    }
     candidates.push_back(std::move(named));
-  }
+    return absl::OkStatus();
+  };
+  KC_RETURN_IF_ERROR(ForEachGzipLine(path.string(), on_line, kMaxLinesBytes, kMaxLineBytes));
   if (candidates.empty()) {
     return absl::NotFoundError(absl::StrCat(path.string(), " holds no candidate"));
   }
@@ -188,19 +202,24 @@ absl::Status ApplyCandidateJson(const std::string& file, std::string_view text,
 
 std::string CandidateDescription(const Candidate& candidate) {
   Json json;
-  json["kind"] = candidate.kind == CandidateKind::kDeviceCuda ? "device_cuda"
-                 : candidate.kind == CandidateKind::kPython   ? "python"
-                                                              : "host_native";
+  json["kind"] = KindName(candidate.kind);
   json["target"] = candidate.target;
   if (!candidate.flags.empty()) json["flags"] = candidate.flags;
   for (const Tunable& tunable : candidate.tunables) json["tunables"][tunable.name] = tunable.value;
   for (const Launch& launch : candidate.launches) {
-    Json one = {{"kernel", launch.kernel}, {"grid", launch.grid}, {"block", launch.block}};
+    Json one = {{"kernel", launch.kernel}, {"grid", launch.grid}};
+    if (!launch.block.empty()) one["block"] = launch.block;
     if (!launch.cluster.empty()) one["cluster"] = launch.cluster;
     if (!launch.shared_memory_bytes.empty()) {
       one["shared_memory_bytes"] = launch.shared_memory_bytes;
     }
     one["arguments"] = launch.arguments;
+    if (!launch.when.empty()) one["when"] = launch.when;
+    for (const Constexpr& constant : launch.constexprs) {
+      one["constexprs"][constant.name] = constant.value;
+    }
+    if (launch.num_warps != 0) one["num_warps"] = launch.num_warps;
+    if (launch.num_stages != 0) one["num_stages"] = launch.num_stages;
     json["launches"].push_back(std::move(one));
   }
   if (!candidate.workspace_bytes.empty()) json["workspace_bytes"] = candidate.workspace_bytes;
@@ -212,6 +231,7 @@ std::string CandidateDescription(const Candidate& candidate) {
 std::string_view SourceExtension(CandidateKind kind) {
   switch (kind) {
     case CandidateKind::kDeviceCuda: return ".cu";
+    case CandidateKind::kDeviceTriton:
     case CandidateKind::kPython: return ".py";
     default: return ".cc";
   }
@@ -226,15 +246,15 @@ absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(const std::string& pa
   if (!fs::exists(file, error)) {
     return absl::NotFoundError(absl::StrCat("there is no file or folder '", path, "'"));
   }
-  if (file.extension() == ".jsonl") return ReadLines(file, problem_id, target);
+  if (IsListFile(file)) return ReadLines(file, problem_id, target);
   if (IsSourceFile(file)) {
     KC_ASSIGN_OR_RETURN(NamedCandidate named, ReadSourceFile(file, problem_id, target));
     std::vector<NamedCandidate> candidates;
     candidates.push_back(std::move(named));
     return candidates;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": not a folder, a source (.cc, .cpp, .cxx, .cu, .py) or a .jsonl file"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": not a folder, a source (.cc, .cpp, .cxx, .cu, .py) or a .jsonl or .jsonl.gz file"));
 }
 
 }  // namespace kernelcast::cli

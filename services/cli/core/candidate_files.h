@@ -20,13 +20,14 @@ struct NamedCandidate {
 // - a folder: each NAME.cc / .cpp / .cxx / .cu / .py, with an optional NAME.json in the same
 //   folder, sorted by name;
 // - one such source file;
-// - NAME.jsonl: one JSON object per line, with the source in "source", or the path of a file in
-//   "source_file", relative to the .jsonl file and within its folder.
+// - NAME.jsonl or NAME.jsonl.gz: one JSON object per line, with the source in "source", or the path
+//   of a file in "source_file", relative to this file and within its folder.
 //
 // All JSON keys are optional: name (lines only), target, kind, flags, tunables, parent, origin,
 // launches, workspace_bytes. docs/reference/cli.md describes them. Returns all candidates or an
 // error. INVALID_ARGUMENT: names file, field and what is allowed. NOT_FOUND: no such file, or no
-// candidate in the folder.
+// candidate in the folder. DATA_LOSS: a compressed file is damaged. RESOURCE_EXHAUSTED: it has more
+// than 1 GiB, uncompressed.
 [[nodiscard]] absl::StatusOr<std::vector<NamedCandidate>> ReadCandidates(
     const std::string& path, const std::string& problem_id, const std::string& target);
 

@@ -13,7 +13,7 @@ namespace kernelcast::cli {
 namespace {
 
 // Poll interval. An interrupt is noticed at once.
-constexpr int kPollMs = 20;
+constexpr int kForecasterPollMs = 20;
 
 }  // namespace
 
@@ -34,7 +34,7 @@ absl::StatusOr<std::string> RunForecasterProgram(const std::string& program_fold
   while (!(*child)->Poll()) {
     if (interrupt.requested()) return absl::CancelledError("interrupted");
     pollfd signal{interrupt.fd(), POLLIN, 0};
-    poll(&signal, 1, kPollMs);
+    poll(&signal, 1, kForecasterPollMs);
   }
   const ChildExit ended = (*child)->Wait(0);
   if (ended.exited && ended.exit_code == 0) return ended.output;

@@ -20,11 +20,14 @@
 namespace kernelcast::cli {
 namespace {
 
-using Stream = grpc::ClientReaderWriter<v1::EvaluateRequest, v1::EvaluateReply>;
+using Stream = grpc::ClientReaderWriter<v1::EvaluateStreamRequest, v1::EvaluateStreamReply>;
 
 constexpr int kAskMs = 50;
 constexpr int64_t kDefaultRetryNs = 500'000'000;
 constexpr int64_t kLongestPauseMs = 3'000;
+// A message is full at this many requests or more than this many bytes.
+constexpr int kRequestsPerMessage = 64;
+constexpr size_t kMessageBytes = size_t{1} << 20;
 
 int64_t Now() { return Clock::Real().MonotonicNs(); }
 
@@ -47,9 +50,9 @@ class Queue {
     broken_ = false;
   }
 
-  // Returns the next request to send, or null after `kAskMs` without one. Sets `done` when all are
+  // Returns the requests to send now, or none after `kAskMs` without one. Sets `done` when all are
   // settled or the stream is broken.
-  const v1::EvaluateRequest* Take(size_t max_in_flight, bool& done) {
+  v1::EvaluateStreamRequest Take(size_t max_in_flight, bool& done) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto ready = [&] {
       return broken_ || unsettled_.empty() ||
@@ -58,11 +61,17 @@ class Queue {
     };
     changed_.wait_for(lock, std::chrono::milliseconds(kAskMs), ready);
     done = broken_ || unsettled_.empty();
-    if (done || !ready()) return nullptr;
-    const std::string id = std::get<2>(*waiting_.begin());
-    waiting_.erase(waiting_.begin());
-    in_flight_.insert(id);
-    return unsettled_.at(id);
+    v1::EvaluateStreamRequest message;
+    size_t bytes = 0;
+    while (!done && ready() && message.requests_size() < kRequestsPerMessage &&
+           bytes < kMessageBytes) {
+      const std::string id = std::get<2>(*waiting_.begin());
+      waiting_.erase(waiting_.begin());
+      in_flight_.insert(id);
+      *message.add_requests() = *unsettled_.at(id);
+      bytes += unsettled_.at(id)->ByteSizeLong();
+    }
+    return message;
   }
 
   // Returns whether the reply settles its request for the first time, and must be passed on.
@@ -133,21 +142,23 @@ absl::Status EvaluateAll(const std::vector<v1::EvaluateRequest>& requests,
       std::thread writer([&] {
         for (;;) {
           bool done = false;
-          const v1::EvaluateRequest* request = queue.Take(options.max_in_flight, done);
+          const v1::EvaluateStreamRequest message = queue.Take(options.max_in_flight, done);
           if (cancelled()) {
             context.TryCancel();
             return;
           }
           if (done) break;
-          if (request != nullptr && !stream->Write(*request)) return;
+          if (message.requests_size() > 0 && !stream->Write(message)) return;
         }
         stream->WritesDone();
       });
-      v1::EvaluateReply reply;
-      while (stream->Read(&reply)) {
+      v1::EvaluateStreamReply message;
+      while (stream->Read(&message)) {
         if (!progress && options.on_trouble) options.on_trouble("");
         progress = true;
-        if (queue.Settle(reply)) on_reply(reply);
+        for (const v1::EvaluateReply& reply : message.replies()) {
+          if (queue.Settle(reply)) on_reply(reply);
+        }
       }
       queue.Break();
       writer.join();

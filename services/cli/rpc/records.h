@@ -23,10 +23,10 @@ namespace kernelcast::cli {
 
 [[nodiscard]] absl::StatusOr<ReportSearch> ReportSearchFromProto(const v1::Search& search);
 
-// The searches in a reply: one, or those of one id on several device models.
+// The searches in a reply: one, or those of one id on several device models. Never empty.
 template <class Reply>
 std::vector<v1::Search> SearchesIn(const Reply& reply) {
-  if (reply.searches().empty()) return {reply.search()};
+  if (reply.searches().empty()) return {v1::Search()};
   return {reply.searches().begin(), reply.searches().end()};
 }
 // INVALID_ARGUMENT if there are several searches; the message lists their ids. `what` names what

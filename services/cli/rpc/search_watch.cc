@@ -12,7 +12,7 @@ namespace kernelcast::cli {
 namespace {
 
 constexpr int64_t kFirstPauseMs = 100;
-constexpr int64_t kLongestPauseMs = 3'000;
+constexpr int64_t kLongestRetryMs = 3'000;
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void SearchWatch::Run() {
     trouble_ = std::string(status.message());
     changed_.notify_all();
     changed_.wait_for(lock, std::chrono::milliseconds(pause_ms), [this] { return stopped_; });
-    pause_ms = std::min(pause_ms * 2, kLongestPauseMs);
+    pause_ms = std::min(pause_ms * 2, kLongestRetryMs);
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -10,7 +10,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 size_t PositionIn(const FactSchema& schema, std::string_view name) {
   return static_cast<size_t>(std::find(schema.names.begin(), schema.names.end(), name) -
@@ -35,7 +35,7 @@ class Totals {
   }
 
   double operator()(std::string_view name) const {
-    if (sums_.empty()) return kMissing;
+    if (sums_.empty()) return kUnknown;
     return sums_[PositionIn(**FindSimulationSchema(kCudaSimulationSchemaId), name)];
   }
   // Bytes of 32-byte sectors that lanes load ("load") or store ("store").
@@ -56,7 +56,7 @@ class Totals {
 };
 
 // Log2 ratio of counts that may be zero.
-double Ratio(double a, double b) { return std::log2((a + 1) / (b + 1)); }
+double LogRatio(double a, double b) { return std::log2((a + 1) / (b + 1)); }
 
 // Simulated counts, relative to the reference's.
 constexpr std::string_view kRatios[] = {
@@ -97,22 +97,22 @@ std::vector<float> FailureRow(const CompileFacts& candidate, const CompileFacts&
   const Totals own(candidate, device_model);
   const Totals other(reference, device_model);
   std::vector<double> row;
-  const double stored = Ratio(own.Bytes("store"), other.Bytes("store"));
+  const double stored = LogRatio(own.Bytes("store"), other.Bytes("store"));
   row.push_back(stored);
   row.push_back(std::abs(stored));
   row.push_back(
-      Ratio(own.Bytes("load") + own("async_bytes"), other.Bytes("load") + other("async_bytes")));
-  row.push_back(Ratio(own("unique_bytes"), other("unique_bytes")));
-  row.push_back(Ratio(own.FloatOperations(), other.FloatOperations()));
-  row.push_back(Ratio(own("blocks"), other("blocks")));
+      LogRatio(own.Bytes("load") + own("async_bytes"), other.Bytes("load") + other("async_bytes")));
+  row.push_back(LogRatio(own("unique_bytes"), other("unique_bytes")));
+  row.push_back(LogRatio(own.FloatOperations(), other.FloatOperations()));
+  row.push_back(LogRatio(own("blocks"), other("blocks")));
   const double half = own("half_operations") / (own.FloatOperations() + 1);
   row.push_back(half);
   row.push_back(half - other("half_operations") / (other.FloatOperations() + 1));
   row.push_back(own("active_lane_share"));
   row.push_back(own("divergent_share"));
   row.push_back(own("barriers") / (own("blocks") * own("block_warps") + 1));
-  row.push_back(Ratio(own("barriers"), own("shared_store_requests")));
-  for (const std::string_view name : kRatios) row.push_back(Ratio(own(name), other(name)));
+  row.push_back(LogRatio(own("barriers"), own("shared_store_requests")));
+  for (const std::string_view name : kRatios) row.push_back(LogRatio(own(name), other(name)));
   for (const std::string_view name : kShares) {
     row.push_back(own(name) / (own("instructions") + 1));
   }

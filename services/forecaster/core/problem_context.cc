@@ -100,8 +100,14 @@ std::vector<float> ProblemContext::LaunchFeatures(const Candidate& candidate) co
   double blocks = 0;
   double threads = 0;
   for (const Launch& launch : candidate.launches) {
-    const absl::StatusOr<LaunchGeometry> geometry = EvaluateGeometry(launch, variables, "launch");
-    if (!geometry.ok()) return features;
+    absl::StatusOr<LaunchGeometry> geometry = EvaluateGeometry(launch, variables, "launch");
+    const absl::StatusOr<bool> launched = IsLaunched(launch, variables, "launch");
+    if (!geometry.ok() || !launched.ok()) return features;
+    if (!*launched) continue;
+    if (candidate.kind == CandidateKind::kDeviceTriton) {
+      const int32_t warps = launch.num_warps == 0 ? kDefaultNumWarps : launch.num_warps;
+      geometry->block[0] = static_cast<uint32_t>(32 * warps);
+    }
     const auto launch_blocks = static_cast<double>(geometry->grid_blocks());
     blocks += launch_blocks;
     threads += launch_blocks * static_cast<double>(geometry->block_threads());

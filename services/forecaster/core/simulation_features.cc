@@ -41,7 +41,7 @@ constexpr std::string_view kSums[] = {"instructions",
 constexpr size_t kFeatures =
     1 + std::size(kTimes) + 6 + std::size(kRatios) + std::size(kAmounts) + std::size(kSums);
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNoSimulation = std::numeric_limits<float>::quiet_NaN();
 // Shares of time below this are treated as equal.
 constexpr double kLeastShare = 0.05;
 // Cost of a launch outside the simulation.
@@ -191,7 +191,7 @@ std::vector<const ShapeSimulation*> SimulationsFor(const CompileFacts& facts,
 }
 
 std::vector<float> SimulationFeatures(const CompileFacts& facts, std::string_view device_model) {
-  std::vector<float> row(kFeatures, kMissing);
+  std::vector<float> row(kFeatures, kNoSimulation);
   std::array<double, kFeatures> sums = {};
   const std::vector<const ShapeSimulation*> simulations = SimulationsFor(facts, device_model);
   if (simulations.empty()) return row;

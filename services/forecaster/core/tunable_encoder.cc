@@ -9,7 +9,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr float kAbsentTunable = std::numeric_limits<float>::quiet_NaN();
 constexpr std::string_view kTemplateTunable = "TEMPLATE";
 // Numbered separately by each template; the actual flags are read from the candidate.
 constexpr std::string_view kFlagsTunable = "FLAGS";
@@ -99,7 +99,7 @@ TunableEncoder::TunableEncoder(const Space& space) {
 }
 
 std::vector<float> TunableEncoder::Encode(const Candidate& candidate) const {
-  std::vector<float> row(columns(), kMissing);
+  std::vector<float> row(columns(), kAbsentTunable);
   const int chosen = TemplateIndex(candidate);
   for (size_t i = 0; i < templates_.size(); ++i) {
     row[i] = static_cast<int>(i) == chosen ? 1.0f : 0.0f;

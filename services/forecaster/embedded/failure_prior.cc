@@ -11,16 +11,16 @@ namespace kernelcast::forecaster {
 namespace {
 
 // Failures are few and diverse, so steps are shallow and each split uses a few columns.
-constexpr int kMembers = 8;
-constexpr int kFoldMembers = 4;
-constexpr size_t kMaxFolds = 8;
-constexpr size_t kLeastRows = 40;
+constexpr int kPriorMembers = 8;
+constexpr int kPriorFoldMembers = 4;
+constexpr size_t kMaxPriorFolds = 8;
+constexpr size_t kLeastPriorRows = 40;
 // Pull of the scaling towards the trees' own log odds, in rows.
 constexpr double kScalePull = 1;
-constexpr double kMaxSlope = 1.5;
+constexpr double kMaxPriorSlope = 1.5;
 constexpr int kNewtonSteps = 30;
 
-BoosterOptions Options(uint64_t seed) {
+BoosterOptions PriorOptions(uint64_t seed) {
   BoosterOptions options;
   options.logistic = true;
   options.rounds = 100;
@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<Forest>> Learn(const Data& data, size_t folds, size_t
     std::vector<float> weights(data.failed.size(), 0.0f);
     for (size_t i = 0; i < kept.size(); ++i) weights[kept[random.Below(kept.size())]] += 1;
     KC_ASSIGN_OR_RETURN(Forest forest,
-                        TrainForest(data.rows, data.failed, weights, Options(random.Next())));
+                        TrainForest(data.rows, data.failed, weights, PriorOptions(random.Next())));
     forests.push_back(std::move(forest));
   }
   return forests;
@@ -92,19 +92,19 @@ absl::StatusOr<FailurePrior> FailurePrior::Train(const std::map<std::string, Pro
     }
   }
   const size_t n = data.failed.size();
-  if (failing.size() < kLeastFamilies || n < kLeastRows) {
+  if (failing.size() < kLeastFamilies || n < kLeastPriorRows) {
     return absl::NotFoundError("too few failures to learn from");
   }
   // No family has this fold number, so nothing is left out.
   KC_ASSIGN_OR_RETURN(prior.members_,
-                      Learn(data, families.size() + 1, families.size(), kMembers, seed));
+                      Learn(data, families.size() + 1, families.size(), kPriorMembers, seed));
 
   std::vector<double> margins(n);
-  const size_t folds = std::min(kMaxFolds, families.size());
+  const size_t folds = std::min(kMaxPriorFolds, families.size());
   for (size_t fold = 0; fold < folds; ++fold) {
     KC_ASSIGN_OR_RETURN(
         const std::vector<Forest> members,
-        Learn(data, folds, fold, kFoldMembers, DeriveSeed(seed, "failure fold", fold)));
+        Learn(data, folds, fold, kPriorFoldMembers, DeriveSeed(seed, "failure fold", fold)));
     for (size_t i = 0; i < n; ++i) {
       if (data.family[i] % folds == fold) margins[i] = Mean(members, data.rows.row(i));
     }
@@ -130,7 +130,7 @@ absl::StatusOr<FailurePrior> FailurePrior::Train(const std::map<std::string, Pro
     a += (hbb * ga - hab * gb) / determinant;
     b += (haa * gb - hab * ga) / determinant;
   }
-  prior.slope_ = std::clamp(b, 0.0, kMaxSlope);
+  prior.slope_ = std::clamp(b, 0.0, kMaxPriorSlope);
   // Keeps the mean correct if the slope was limited.
   double low = -20, high = 20;
   double failures = 0;

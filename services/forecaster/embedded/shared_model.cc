@@ -10,9 +10,9 @@
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr int kMembers = 4;
-constexpr int kFoldMembers = 1;
-constexpr size_t kMaxFolds = 8;
+constexpr int kSharedMembers = 4;
+constexpr int kSharedFoldMembers = 1;
+constexpr size_t kMaxSharedFolds = 8;
 // Weight of the default error in problems: for compile facts, and for simulations, whose accuracy
 // varies little between operations.
 constexpr double kPriorProblems = 2;
@@ -20,12 +20,12 @@ constexpr double kPriorProblemsSimulated = 0.1;
 // Assumed increase of errors on a device model without records. There are no data from two GPUs to
 // learn it from.
 constexpr double kOtherDeviceError = 1.25;
-constexpr size_t kLeastRows = 8;
+constexpr size_t kLeastModelRows = 8;
 // Default slope on simulated speedups, and its strength in problems times squared octaves.
 constexpr double kUsualSlope = 0.9;
 constexpr double kSlopePrior = 1;
 
-BoosterOptions Options(uint64_t seed) {
+BoosterOptions SharedOptions(uint64_t seed) {
   BoosterOptions options;
   options.rounds = 80;
   options.max_depth = 4;
@@ -110,8 +110,8 @@ absl::StatusOr<SharedModel::Core> SharedModel::Learn(const Data& data,
       const size_t drawn = kept[random.Below(kept.size())];
       drawn_weights[drawn] += data.weights[drawn];
     }
-    KC_ASSIGN_OR_RETURN(Forest forest,
-                        TrainForest(data.rows, targets, drawn_weights, Options(random.Next())));
+    KC_ASSIGN_OR_RETURN(Forest forest, TrainForest(data.rows, targets, drawn_weights,
+                                                   SharedOptions(random.Next())));
     core.members.push_back(std::move(forest));
   }
   return core;
@@ -152,7 +152,7 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
     data.families.push_back(of_problem.family.empty() ? "problem " + problem : of_problem.family);
   }
   const size_t n = data.rows.rows;
-  if (n < kLeastRows) return absl::NotFoundError("too few labels with facts");
+  if (n < kLeastModelRows) return absl::NotFoundError("too few labels with facts");
   // Scales weights to a mean of 1, so that regularisation does not depend on the number of labels.
   double weight_sum = 0;
   for (const float weight : data.weights) weight_sum += weight;
@@ -164,7 +164,8 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
 
   const size_t problems = data.families.size();
   model.problems_ = problems;
-  KC_ASSIGN_OR_RETURN(model.core_, Learn(data, std::vector<char>(problems, 0), kMembers, seed));
+  KC_ASSIGN_OR_RETURN(model.core_,
+                      Learn(data, std::vector<char>(problems, 0), kSharedMembers, seed));
 
   // Cross-validation: performance of such a model on families left out.
   std::map<std::string, size_t> family_of;
@@ -182,14 +183,14 @@ absl::StatusOr<SharedModel> SharedModel::Train(const std::map<std::string, Probl
   std::vector<double> bases(n);
   std::vector<double> corrections(n);
   std::vector<double> weights(n);
-  const size_t folds = std::min(kMaxFolds, family_of.size());
+  const size_t folds = std::min(kMaxSharedFolds, family_of.size());
   for (size_t fold = 0; fold < folds; ++fold) {
     std::vector<char> left_out(problems, 0);
     for (size_t p = 0; p < problems; ++p) {
       left_out[p] = family_of.at(data.families[p]) % folds == fold ? 1 : 0;
     }
     KC_ASSIGN_OR_RETURN(const Core core,
-                        Learn(data, left_out, kFoldMembers, DeriveSeed(seed, "fold", fold)));
+                        Learn(data, left_out, kSharedFoldMembers, DeriveSeed(seed, "fold", fold)));
     for (size_t i = 0; i < n; ++i) {
       const size_t p = data.problem[i];
       if (left_out[p] == 0) continue;

@@ -42,7 +42,7 @@ class ForecastPrompt {
                                                             std::string_view system,
                                                             std::string_view user);
 
-  // "speedup-bins/1@0123abcd": the version and the first digits of the hash.
+  // "speedup-bins/2@0123abcd": the version and the first digits of the hash.
   const std::string& version() const { return version_; }
   // 32 hex digits over the three texts, the generated schemas and the rendering version.
   const std::string& hash() const { return hash_; }

@@ -41,11 +41,11 @@ absl::StatusOr<RecordedForecast> FromRecord(const std::string& line) {
   record.time = message.time();
   record.device_model = message.device_model();
   if (message.has_forecast()) {
-    Forecast forecast = FromProto(message.forecast());
+    Forecast forecast = kernelcast::FromProto(message.forecast());
     KC_RETURN_IF_ERROR(ValidateForecast(forecast));
     record.result = std::move(forecast);
   } else {
-    KC_ASSIGN_OR_RETURN(record.result, FromProto(message.abstention()));
+    KC_ASSIGN_OR_RETURN(record.result, kernelcast::FromProto(message.abstention()));
   }
   return record;
 }
@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<RecordedForecast>> FromExport(const std::string& line
     return std::vector<RecordedForecast>();
   }
   RecordedForecast record;
-  Forecast forecast =
-      FromProto(evaluation.has_decided_on() ? evaluation.decided_on() : evaluation.forecast());
+  Forecast forecast = kernelcast::FromProto(evaluation.has_decided_on() ? evaluation.decided_on()
+                                                                        : evaluation.forecast());
   KC_RETURN_IF_ERROR(ValidateForecast(forecast));
   record.problem_id = message.candidate().problem_id();
   record.target = message.candidate().target();

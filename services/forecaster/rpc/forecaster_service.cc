@@ -19,7 +19,6 @@
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
-#include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
 #include "services/forecaster/rpc/conversion.h"
 
@@ -38,8 +37,7 @@ std::vector<std::string> Names(const std::vector<Backend*>& backends) {
   return names;
 }
 
-int64_t DeadlineNs(const Clock& clock, const grpc::ServerContextBase& context) {
-  const absl::Duration remaining = RemainingTime(context);
+int64_t DeadlineNs(const Clock& clock, absl::Duration remaining) {
   if (remaining > absl::Hours(24 * 365)) return std::numeric_limits<int64_t>::max();
   return clock.MonotonicNs() + absl::ToInt64Nanoseconds(remaining);
 }
@@ -57,53 +55,23 @@ absl::Status Damaged(const std::string& what, const absl::Status& why) {
 
 }  // namespace
 
-// One stream of requests. Cancels the backends' work when the client leaves.
-class ForecasterService::Stream final : public BidiStream<v1::ForecastRequest, v1::ForecastReply> {
+// Cancels the backends' work when the client leaves.
+class ForecasterService::Stream final : public BatchStream<ForecastBatches> {
  public:
   Stream(ForecasterService* service, grpc::CallbackServerContext* context)
-      : BidiStream(context, service->options_.max_stream_in_flight),
+      : BatchStream(context, service->options_.max_stream_in_flight),
         service_(service),
-        deadline_ns_(DeadlineNs(service->clock_, *context)),
+        deadline_ns_(DeadlineNs(service->clock_, RemainingTime(*context))),
         trace_(IncomingTrace(*context)) {}
 
  private:
-  void OnRequest(const v1::ForecastRequest& request) override {
+  void OnRequests(const v1::ForecastStreamRequest& message) override {
     const absl::Status available = service_->Available();
-    if (!available.ok()) return Send(ErrorReply(request.request_id(), available));
-    ForecastCall call{deadline_ns_, stop_.get_token()};
+    const int64_t useful_until_ns =
+        DeadlineNs(service_->clock_, ForecastBatches::TimeLeft(message));
+    ForecastCall call{std::min(deadline_ns_, useful_until_ns), stop_.get_token()};
     call.trace = trace_;
-    service_->StartForecast(
-        request, call,
-        [sender = sender(), id = request.request_id()](absl::StatusOr<v1::ForecastReply> reply) {
-          sender.Send(reply.ok() ? *std::move(reply) : ErrorReply(id, reply.status()));
-        });
-  }
-  void OnCancelled() override { stop_.request_stop(); }
-
-  ForecasterService* const service_;
-  const int64_t deadline_ns_;
-  const TraceContext trace_;
-  std::stop_source stop_;
-};
-
-// The same with several requests per message.
-class ForecasterService::Batches final : public BatchStream<kernelcast::ForecastBatches> {
- public:
-  Batches(ForecasterService* service, grpc::CallbackServerContext* context)
-      : BatchStream(context, service->options_.max_batches_in_flight),
-        service_(service),
-        deadline_ns_(DeadlineNs(service->clock_, *context)) {}
-
- private:
-  void OnRequests(const v1::ForecastBatch& batch) override {
-    const absl::Status available = service_->Available();
-    ForecastCall call{deadline_ns_, stop_.get_token()};
-    if (batch.has_time_left()) {
-      call.deadline_ns = std::min(
-          deadline_ns_, service_->clock_.MonotonicNs() +
-                            absl::ToInt64Nanoseconds(kernelcast::ForecastBatches::TimeLeft(batch)));
-    }
-    for (const v1::ForecastRequest& request : batch.requests()) {
+    for (const v1::ForecastRequest& request : message.requests()) {
       if (!available.ok()) {
         sender().Send(ErrorReply(request.request_id(), available));
         continue;
@@ -119,6 +87,7 @@ class ForecasterService::Batches final : public BatchStream<kernelcast::Forecast
 
   ForecasterService* const service_;
   const int64_t deadline_ns_;
+  const TraceContext trace_;
   std::stop_source stop_;
 };
 
@@ -239,11 +208,11 @@ grpc::ServerUnaryReactor* ForecasterService::Describe(grpc::CallbackServerContex
   return FinishNow(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* ForecasterService::PutProblem(
-    grpc::CallbackServerContext* context, const v1::ForecasterPutProblemRequest* request,
-    v1::ForecasterPutProblemReply* response) {
+grpc::ServerUnaryReactor* ForecasterService::PutProblem(grpc::CallbackServerContext* context,
+                                                        const v1::PutProblemRequest* request,
+                                                        v1::PutProblemReply* response) {
   if (const absl::Status status = Available(); !status.ok()) return FinishNow(context, status);
-  auto* call = new AsyncUnary<v1::ForecasterPutProblemReply>(context, response);
+  auto* call = new AsyncUnary<v1::PutProblemReply>(context, response);
   const auto reply = call->reply();
   const absl::Status submitted = writer_.PutProblem(
       request->problem(), [reply] { return reply.open(); },
@@ -252,7 +221,7 @@ grpc::ServerUnaryReactor* ForecasterService::PutProblem(
           reply.Fail(problem.status());
           return;
         }
-        v1::ForecasterPutProblemReply message;
+        v1::PutProblemReply message;
         *message.mutable_definition() = kernelcast::ToProto((*problem)->problem);
         reply.Send(std::move(message));
       });
@@ -332,7 +301,7 @@ grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContex
   std::stop_source stop;
   call->set_on_cancel([stop]() mutable { stop.request_stop(); });
   const auto reply = call->reply();
-  ForecastCall limits{DeadlineNs(clock_, *context), stop.get_token()};
+  ForecastCall limits{DeadlineNs(clock_, RemainingTime(*context)), stop.get_token()};
   limits.trace = IncomingTrace(*context);
   StartForecast(*request, limits, [reply](absl::StatusOr<v1::ForecastReply> result) {
     reply.Finish(std::move(result));
@@ -340,14 +309,9 @@ grpc::ServerUnaryReactor* ForecasterService::Forecast(grpc::CallbackServerContex
   return call;
 }
 
-grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecasterService::ForecastStream(
-    grpc::CallbackServerContext* context) {
+grpc::ServerBidiReactor<v1::ForecastStreamRequest, v1::ForecastStreamReply>*
+ForecasterService::ForecastStream(grpc::CallbackServerContext* context) {
   return new Stream(this, context);
-}
-
-grpc::ServerBidiReactor<v1::ForecastBatch, v1::ForecastBatchReply>*
-ForecasterService::ForecastBatches(grpc::CallbackServerContext* context) {
-  return new Batches(this, context);
 }
 
 grpc::ServerUnaryReactor* ForecasterService::Observe(grpc::CallbackServerContext* context,

@@ -33,8 +33,7 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
     std::string forecaster_id;
     size_t max_forecasts_in_flight = 4096;
     // Per stream: requests read whose reply has not been written.
-    size_t max_stream_in_flight = 256;
-    size_t max_batches_in_flight = 1024;  // requests on a stream of batches
+    size_t max_stream_in_flight = 1024;
     size_t max_labels_per_call = 4096;
     size_t max_score_items = 10'000;
     size_t max_waiting_scores = 16;
@@ -60,14 +59,12 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
                                      const v1::ForecasterDescribeRequest* request,
                                      v1::ForecasterDescription* response) override;
   grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
-                                       const v1::ForecasterPutProblemRequest* request,
-                                       v1::ForecasterPutProblemReply* response) override;
+                                       const v1::PutProblemRequest* request,
+                                       v1::PutProblemReply* response) override;
   grpc::ServerUnaryReactor* Forecast(grpc::CallbackServerContext* context,
                                      const v1::ForecastRequest* request,
                                      v1::ForecastReply* response) override;
-  grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecastStream(
-      grpc::CallbackServerContext* context) override;
-  grpc::ServerBidiReactor<v1::ForecastBatch, v1::ForecastBatchReply>* ForecastBatches(
+  grpc::ServerBidiReactor<v1::ForecastStreamRequest, v1::ForecastStreamReply>* ForecastStream(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
                                     const v1::ObserveRequest* request,
@@ -78,7 +75,6 @@ class ForecasterService final : public v1::Forecaster::CallbackService {
 
  private:
   class Stream;
-  class Batches;
   using ReplyDone = std::function<void(absl::StatusOr<v1::ForecastReply>)>;
 
   absl::Status Available() const;

@@ -11,7 +11,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr absl::Duration kRetryAfter = absl::Milliseconds(50);
+constexpr absl::Duration kRetryWriteAfter = absl::Milliseconds(50);
 
 const absl::Status& NobodyWaits() {
   static const absl::Status& kStatus =
@@ -60,7 +60,7 @@ absl::Status StateWriter::Submit(Queued queued) {
     if (stop_) return absl::UnavailableError("the forecaster is shutting down");
     if (queue_.size() >= options_.max_calls ||
         (!queue_.empty() && queued_bytes_ + queued.bytes > options_.max_bytes)) {
-      return OverloadedError("too many calls wait for the disk", kRetryAfter);
+      return OverloadedError("too many calls wait for the disk", kRetryWriteAfter);
     }
     queued_bytes_ += queued.bytes;
     queue_.push_back(std::move(queued));

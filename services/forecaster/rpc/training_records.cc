@@ -33,7 +33,7 @@ absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
   }
   KC_RETURN_IF_ERROR(CheckFiniteNumbers(record));
   if (!record.evaluation().has_measured()) return absl::OkStatus();
-  KC_ASSIGN_OR_RETURN(const Candidate candidate, FromProto(record.candidate()));
+  KC_ASSIGN_OR_RETURN(const Candidate candidate, kernelcast::FromProto(record.candidate()));
   if (problem.target.empty()) problem.target = candidate.target;
   if (candidate.target != problem.target) {
     return absl::InvalidArgumentError("records of more than one target");
@@ -45,8 +45,8 @@ absl::Status AddRecord(const std::string& line, MeasuredProblem& problem) {
     return absl::InvalidArgumentError("records of more than one device model");
   }
   TrainingRow row;
-  row.features = MakeFeatures(*problem.context, candidate, FromProto(record.facts()),
-                              FromProto(record.reference_facts()), device_model);
+  row.features = MakeFeatures(*problem.context, candidate, kernelcast::FromProto(record.facts()),
+                              kernelcast::FromProto(record.reference_facts()), device_model);
   if (record.evaluation().measured().has_ok()) {
     const double speedup = record.evaluation().measured().ok().speedup().value();
     if (!(speedup > 0) || !std::isfinite(speedup)) {

@@ -10,11 +10,11 @@ namespace kernelcast::forecaster {
 namespace {
 
 // "KcFc".
-constexpr int64_t kApplicationId = 0x4b634663;
-constexpr int64_t kSchemaVersion = 2;
+constexpr int64_t kLabelApplicationId = 0x4b634663;
+constexpr int64_t kLabelSchemaVersion = 2;
 constexpr int kBusyTimeoutMs = 2000;
 
-constexpr char kSchema[] = R"(
+constexpr char kLabelSchema[] = R"(
   CREATE TABLE labels (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     label_id TEXT NOT NULL UNIQUE,
@@ -53,14 +53,14 @@ absl::Status Prepared(sqlite::Database& database) {
   if (tables == 0 && application_id == 0) {
     sqlite::Transaction transaction(database);
     KC_RETURN_IF_ERROR(transaction.Begin());
-    KC_RETURN_IF_ERROR(database.Execute(kSchema));
+    KC_RETURN_IF_ERROR(database.Execute(kLabelSchema));
     KC_RETURN_IF_ERROR(
-        database.Execute(absl::StrCat("PRAGMA application_id = ", kApplicationId).c_str()));
+        database.Execute(absl::StrCat("PRAGMA application_id = ", kLabelApplicationId).c_str()));
     KC_RETURN_IF_ERROR(
-        database.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str()));
+        database.Execute(absl::StrCat("PRAGMA user_version = ", kLabelSchemaVersion).c_str()));
     return transaction.Commit();
   }
-  if (application_id != kApplicationId) {
+  if (application_id != kLabelApplicationId) {
     return absl::FailedPreconditionError(
         absl::StrCat(database.path(), ": a database, but not one of a forecaster"));
   }
@@ -69,12 +69,12 @@ absl::Status Prepared(sqlite::Database& database) {
     KC_RETURN_IF_ERROR(transaction.Begin());
     KC_RETURN_IF_ERROR(database.Execute(kFromLayout1));
     KC_RETURN_IF_ERROR(
-        database.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str()));
+        database.Execute(absl::StrCat("PRAGMA user_version = ", kLabelSchemaVersion).c_str()));
     return transaction.Commit();
   }
-  if (version != kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(database.path(), ": has layout ", version,
-                                                      ", this program knows ", kSchemaVersion));
+  if (version != kLabelSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        database.path(), ": has layout ", version, ", this program knows ", kLabelSchemaVersion));
   }
   return absl::OkStatus();
 }

@@ -15,33 +15,25 @@
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/kernel.pb.h"
 #include "services/orchestrator/clients/address_watch.h"
+#include "services/orchestrator/clients/label_delivery.h"
+#include "services/orchestrator/clients/peer_pool.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
 
 struct ForecasterPoolOptions {
-  // As in AddressWatchOptions.addresses.
   AddressWatchOptions discovery;
   ChannelOptions channel;
-  absl::Duration describe_interval = absl::Seconds(2);
-  absl::Duration describe_timeout = absl::Seconds(2);
-  // The calls of a forecaster that does not answer for this long are ended.
-  absl::Duration silence_limit = absl::Seconds(10);
+  PeerPoolOptions peers = {.silence_limit = absl::Seconds(10)};
+  LabelDeliveryOptions labels;
   // Timeout of one attempt.
   absl::Duration forecast_timeout = absl::Seconds(10);
   absl::Duration observe_timeout = absl::Seconds(30);
-  // Delay before labels are sent again to a forecaster that did not accept them.
-  absl::Duration observe_pause = absl::Seconds(1);
   // Description of a target's device model, sent with forecast requests. May be empty.
   std::function<DeviceInfo(const std::string& target, const std::string& device_model)> device_for;
   // Maximum attempts for a forecast. The candidate is then measured without one. Every forecaster
   // is tried at least once, even if there are more.
   int max_attempts = 3;
-  // Maximum labels kept for an unavailable forecaster, if there are several. It misses the others.
-  size_t max_pending_labels = 50'000;
-  // How long labels wait for a forecaster that was removed from DNS to come back at another
-  // address.
-  absl::Duration orphan_patience = absl::Minutes(10);
 };
 
 struct ForecasterView {
@@ -53,6 +45,8 @@ struct ForecasterView {
   // Labels that it has, and labels that it has not acknowledged yet.
   uint64_t labels = 0;
   uint64_t pending_labels = 0;
+  // Ejected, or on probation, because its calls failed.
+  bool ejected = false;
   // It has far fewer labels than others, and is used only if there is no other.
   bool behind = false;
   // Model use of its default backend, if that asks models.
@@ -63,14 +57,15 @@ struct ForecasterView {
 // same weights, and adding or removing a peer moves no keys between the other peers.
 uint64_t RendezvousWeight(std::string_view key, std::string_view peer);
 
-// The orchestrator's forecasters. Each learns on its own, so labels go to all of them: Observe is
-// done when every known forecaster has acknowledged. Until then labels stay pending in the log. An
-// unavailable or slow forecaster delays only its own labels.
+// The orchestrator's forecasters, as a PeerPool whose requests are forecasts. Each learns on its
+// own, so labels go to all of them: Observe is done when every known forecaster has acknowledged.
+// Until then labels stay pending in the log. An unavailable or slow forecaster delays only its own
+// labels.
 //
 // The forecasts of a search come from one forecaster, chosen by rendezvous hash, so that its model
 // of that search is warm and all forecasts are based on one order of labels. The next one is used
-// while that one is unavailable, drains, or knows far less than others. Forecasts outside searches
-// are spread by candidate.
+// while that one is unavailable, drains, is ejected, or knows far less than others. Forecasts
+// outside searches are spread by candidate.
 //
 // Thread-safe.
 class ForecasterPool final : public Forecasters {
@@ -89,6 +84,7 @@ class ForecasterPool final : public Forecasters {
                ObserveDone done) override;
 
   std::vector<ForecasterView> View() const;
+  PeerCounts Counts() const;
 
  private:
   class Impl;

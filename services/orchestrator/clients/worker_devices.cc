@@ -1,5 +1,7 @@
 #include "services/orchestrator/clients/worker_devices.h"
 
+#include <algorithm>
+
 #include "common/convert/convert.h"
 #include "common/domain/problem.h"
 #include "common/metrics/gpu_model_label.h"
@@ -19,6 +21,18 @@ std::vector<v1::TargetDevice> MeasuringDevices(const v1::TargetDescription& desc
     only.set_can_measure(true);
   }
   return devices;
+}
+
+uint32_t CountDevices(const v1::TargetDescription& described, const std::string& model) {
+  if (!described.can_measure()) return 0;
+  const auto matches = [&](const v1::DeviceInfo& device) {
+    return model.empty() || model == (device.model().empty() ? described.target() : device.model());
+  };
+  if (described.devices().empty()) return matches(described.device()) ? 1 : 0;
+  return static_cast<uint32_t>(
+      std::ranges::count_if(described.devices(), [&](const v1::TargetDevice& device) {
+        return device.can_measure() && matches(device.device());
+      }));
 }
 
 std::string DeviceModelOf(const std::string& target, const v1::DeviceInfo& device) {

@@ -18,6 +18,9 @@ namespace kernelcast::orchestrator {
 // describe one.
 std::vector<v1::TargetDevice> MeasuringDevices(const v1::TargetDescription& described);
 
+// The number of those devices of a model, or of any model if `model` is empty. Cheap.
+uint32_t CountDevices(const v1::TargetDescription& described, const std::string& model);
+
 // The orchestrator's name for a device model: the worker's name for it, or the target if the worker
 // reports none.
 std::string DeviceModelOf(const std::string& target, const v1::DeviceInfo& device);

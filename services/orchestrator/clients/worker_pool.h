@@ -12,20 +12,15 @@
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/worker.pb.h"
 #include "services/orchestrator/clients/address_watch.h"
-#include "services/orchestrator/clients/outlier_detector.h"
+#include "services/orchestrator/clients/peer_pool.h"
 #include "services/orchestrator/core/ports.h"
 
 namespace kernelcast::orchestrator {
 
 struct WorkerPoolOptions {
-  // As in AddressWatchOptions.addresses.
   AddressWatchOptions discovery;
   ChannelOptions channel;
-  // Interval at which each worker is asked to describe itself. A worker that does not answer for
-  // `silence_limit` is considered lost, and its work goes to others.
-  absl::Duration describe_interval = absl::Seconds(2);
-  absl::Duration describe_timeout = absl::Seconds(2);
-  absl::Duration silence_limit = absl::Seconds(15);
+  PeerPoolOptions peers;
   // Timeout of a call whose worker neither answers nor dies.
   absl::Duration compile_timeout = absl::Minutes(2);
   absl::Duration measure_timeout = absl::Minutes(10);
@@ -33,7 +28,6 @@ struct WorkerPoolOptions {
   // limit is higher because workers are also lost for reasons of their own.
   int max_attempts = 4;
   int max_losses = 10;
-  OutlierDetector::Options outliers;
   // Device model for requests for the target cuda that name none, as workers describe it or metrics
   // label it ("h100"). Empty: the most common one.
   std::string gpu_model;
@@ -46,32 +40,14 @@ struct WorkerView {
   // Ejected, or on probation, because its calls failed.
   bool ejected = false;
   v1::WorkerDescription description;
-  // Requests of this pool in progress there.
-  uint32_t compiles = 0;
-  uint32_t measures = 0;
 };
 
-// Counts since the pool was created.
-struct WorkerPoolCounts {
-  uint64_t ejections = 0;
-  // Calls that were repeated, by reason.
-  uint64_t repeated_lost = 0;         // the connection broke, or the worker did not answer
-  uint64_t repeated_failed = 0;       // any other error that is not the candidate's fault
-  uint64_t repeated_handed_back = 0;  // the worker is draining
-  uint64_t repeated_refused = 0;      // it had no free credit
-};
-
-// The orchestrator's workers. Requests wait in one queue per kind until a worker that serves the
-// target and has the device model has a free credit. The worker with the largest share of free
-// credits gets the request. Requests of a lost worker are given to other workers, preferring those
-// on which they have not failed yet.
+// The orchestrator's workers, as a PeerPool whose requests compile and measure. A request goes to
+// the worker with the largest share of free credits among those that serve the target and have the
+// device model. A failed one goes to workers on which it has not failed yet, if there are any.
 //
 // A worker compiles for the device models that it measures on. A worker that measures on none
 // compiles for all models of its architecture.
-//
-// A worker whose calls fail much more often than those of other workers, although it describes
-// itself, is ejected for a growing period, and comes back after one successful call. At most half
-// of the workers are ejected.
 //
 // Thread-safe.
 class WorkerPool final : public Workers {
@@ -98,7 +74,7 @@ class WorkerPool final : public Workers {
   DeviceInfo DeviceFor(const std::string& target, const std::string& device_model) const;
 
   std::vector<WorkerView> View() const;
-  WorkerPoolCounts Counts() const;
+  PeerCounts Counts() const;
   // Number of requests that wait for a worker.
   size_t QueueDepth() const;
 

@@ -22,8 +22,8 @@ absl::Status Impossible(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<CompileResult> ReadCompileReply(const v1::CompileReply& reply) {
-  if (reply.has_error()) {
-    auto error = FromProto(reply.error());
+  if (reply.has_compile_error()) {
+    auto error = FromProto(reply.compile_error());
     if (!error.ok()) return Impossible(error.status());
     return CompileResult(*std::move(error));
   }

@@ -100,6 +100,14 @@ struct EventWriter {
   void operator()(const MeasurementRepeated& event) const {
     out.mutable_measurement_repeated()->set_request_id(event.request_id);
   }
+  void operator()(const PrunedRanked& event) const {
+    auto* message = out.mutable_pruned_ranked();
+    message->set_search_id(event.search_id);
+    message->set_measurements(event.measurements);
+    message->set_pruned(event.pruned);
+    message->set_labels_seen(event.labels_seen);
+    message->set_candidate_id(event.candidate_id);
+  }
   void operator()(const EvaluationAccepted& event) const {
     auto* message = out.mutable_evaluation_accepted();
     message->set_request_id(event.request_id);
@@ -222,6 +230,11 @@ absl::StatusOr<EventBody> BodyFromProto(const v1::Event& event) {
     }
     case v1::Event::kMeasurementRepeated:
       return MeasurementRepeated{event.measurement_repeated().request_id()};
+    case v1::Event::kPrunedRanked: {
+      const auto& message = event.pruned_ranked();
+      return PrunedRanked{message.search_id(), message.measurements(), message.pruned(),
+                          message.labels_seen(), message.candidate_id()};
+    }
     case v1::Event::kEvaluationAccepted: {
       const auto& message = event.evaluation_accepted();
       EvaluationAccepted body;

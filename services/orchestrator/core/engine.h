@@ -265,7 +265,6 @@ class Engine {
 
   absl::Status Admit(const EvaluateCommand& command) const;
   void HandleEvaluate(EvaluateCommand command, EvaluateDone done);
-  bool ReuseMeasurement(const EvaluateCommand& command, const std::string& earlier_request_id);
   void HandleStartSearch(std::string search_id, SearchSpec spec, SearchDone done,
                          const TraceContext& trace);
   absl::StatusOr<SearchSnapshot> CreateSearch(const std::string& search_id, SearchSpec spec,
@@ -281,21 +280,16 @@ class Engine {
   // --- Device models (engine_devices.cc) ---
   // Same as Workers::DeviceModelFor.
   std::string DeviceModelFor(const std::string& target, const std::string& wanted);
-  // Whether the evaluation's device model is known. If not, the evaluation waits for it.
-  bool HasDevice(const Evaluation& evaluation);
-  // Continues evaluations whose device model is now known. Fails those whose grace period is over.
+  DeviceInputs DeviceInputsFor(const std::string& target, const std::string& wanted);
+  // Plans the evaluations without a device model again.
   void LookForDevices();
-  // Whether the search can continue, i.e. has a device model. Ends it if it will never have one, or
-  // if it is stopped and no worker measures on its device model.
-  bool CheckDevice(const std::string& search_id);
+  // Notes whether the search waits for a worker, for callers.
+  void NoteWait(const Search& search, const SearchInputs& inputs);
+  void Abandon(const Search& search, const AbandonSearch& action);
   // Settles all evaluations that the search has in flight.
   void CancelEvaluations(const std::string& search_id, DecisionReason reason,
                          const Rejection& rejection);
   void StopWriting(const std::string& search_id);
-  // Time since then that this process has been there to look for a worker.
-  int64_t WaitedNs(int64_t since_ns) const;
-  // "no worker measures cuda on NVIDIA H200; there are: cpu on AMD EPYC 9654".
-  std::string NobodyMeasures(const std::string& target, const std::string& device_model) const;
 
   // Returns false if the event does not fit the state.
   bool Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,
@@ -313,6 +307,8 @@ class Engine {
   // Compiles the reference, if that is not in progress.
   void StartReference(const std::string& problem_id, const std::string& target,
                       const std::string& device_model);
+  // Settles the evaluation with the measurement of an earlier one, from the log.
+  void Reuse(const Evaluation& evaluation, const std::string& earlier_request_id);
   // Emits the decision and what follows from it.
   void Decide(const Evaluation& evaluation, DecideCandidate action);
   void Reject(const std::string& request_id, DecisionReason reason, Rejection rejection);
@@ -328,19 +324,17 @@ class Engine {
   void DriveSearches();
   void DriveSearch(const std::string& search_id);
   // Values of the outside world for the search's plan.
-  SearchInputs InputsOf(const Search& search) const;
-  // Starts what a running search needs besides its plan: facts of the reference, and requests for
-  // kernels from before a crash.
-  void Prepare(const Search& search);
+  SearchInputs InputsOf(const Search& search);
+  // Makes the calls that the search needs and that are not in progress.
+  void StartCalls(const Search& search, const SearchInputs& inputs);
   // Returns whether more of the plan can be performed in this round.
-  bool Perform(const Search& search, SearchAction action);
+  bool Perform(const Search& search, const SearchInputs& inputs, SearchAction action);
   // Sends a request that is in the log.
   void StartGeneration(const Search& search, uint64_t number);
   void OnGenerated(const std::string& search_id, uint64_t number, GenerationReply reply);
   void StartRanking(const Search& search, RankPruned action);
-  void OnRanked(const std::string& search_id, const std::vector<std::string>& candidate_ids,
+  void OnRanked(const std::string& search_id, const RankPruned& ranking,
                 absl::StatusOr<std::vector<ForecastResult>> forecasts);
-  void LetLookFurther(const std::string& search_id, uint64_t to);
   // Measures the candidates at the final level. Closes the search if none of them can be read.
   void StartFinals(const Search& search, const std::vector<std::string>& candidate_ids);
   void Close(const Search& search, std::string confirmed_request_id);
@@ -395,23 +389,9 @@ class Engine {
   };
   std::map<std::string, Wait> waits_;
   std::set<std::string> dirty_searches_;
-  // Forecasts of a search's pruned candidates. A restart loses nothing that decides: the candidates
-  // are ranked again.
-  struct Ranking {
-    RankingStatus status;
-    // Number of measurements when the ranking began.
-    uint64_t measured = 0;
-    // Number of labels that the forecaster had seen, the number of measurements at that time, and
-    // how often it has been asked again because it had not seen later labels.
-    uint64_t labels_seen = 0;
-    uint64_t labels_measured = 0;
-    int behind = 0;
-    // Whether it has learnt from any label yet. If not, the search does not wait for it.
-    bool learns = true;
-    // When to ask again. 0: not waiting.
-    int64_t again_ns = 0;
-  };
-  std::map<std::string, Ranking> rankings_;
+  // Searches whose pruned candidates are being ranked, and when to rank again those whose
+  // forecaster had not learnt (monotonic clock). 0: the forecaster has been asked.
+  std::map<std::string, int64_t> rankings_;
   // Requests for kernels in progress, by search and number, and the stop sources of each search.
   std::set<std::pair<std::string, uint64_t>> writing_;
   std::map<std::string, std::stop_source> writing_stops_;

@@ -55,7 +55,10 @@ void Engine::Evaluate(std::vector<EvaluateCall> calls) {
       call.done(status);
       continue;
     }
-    call.command.candidate.candidate_id = CandidateId(call.command.candidate);
+    // A set id has been compared with the content.
+    if (call.command.candidate.candidate_id.empty()) {
+      call.command.candidate.candidate_id = CandidateId(call.command.candidate);
+    }
     valid->push_back(std::move(call));
   }
   if (valid->empty()) return;
@@ -141,15 +144,7 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     unreadable_.emplace_back(std::move(command), std::move(done));
     return;
   }
-  const Search* search = command.search_id.empty() ? nullptr : state_.FindSearch(command.search_id);
-  const CandidateHistory* history = nullptr;
-  if (search != nullptr && command.mode != EvaluateMode::kFinal) {
-    const auto known = search->history.find(command.candidate.candidate_id);
-    if (known != search->history.end()) history = &known->second;
-  }
-  const bool measured_before =
-      history != nullptr && history->standing == CandidateHistory::Standing::kMeasured;
-  const bool reads = measured_before || state_.MayHaveAccepted(command.request_id);
+  const bool reads = state_.MayHaveAccepted(command.request_id);
   if (reads && !inbox_->may_block) {
     // Shared because tasks must be copyable.
     const auto again =
@@ -161,7 +156,7 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     return;
   }
   absl::StatusOr<std::vector<StoredEvent>> earlier = std::vector<StoredEvent>();
-  if (state_.MayHaveAccepted(command.request_id)) {
+  if (reads) {
     earlier = store_->ReadEvaluation(command.request_id);
   }
   if (!earlier.ok()) {
@@ -175,43 +170,11 @@ void Engine::HandleEvaluate(EvaluateCommand command, EvaluateDone done) {
     return answer(admitted);
   }
 
-  if (measured_before) {
-    const std::string earlier_request = history->request_id;
-    if (settling_.contains(earlier_request)) {
-      unreadable_.emplace_back(std::move(command), std::move(done));
-      return;
-    }
-    waiters_[command.request_id].push_back(std::move(done));
-    if (ReuseMeasurement(command, earlier_request)) return;
-    done = std::move(waiters_[command.request_id].back());
-    waiters_.erase(command.request_id);
-  }
   waiters_[command.request_id].push_back(std::move(done));
   if (Accept(command.request_id, command.search_id, command.mode, std::move(command.candidate),
              false, command.trace, wanted)) {
     Advance(command.request_id);
   }
-}
-
-bool Engine::ReuseMeasurement(const EvaluateCommand& command,
-                              const std::string& earlier_request_id) {
-  absl::StatusOr<std::vector<StoredEvent>> events = store_->ReadEvaluation(earlier_request_id);
-  if (!events.ok()) return false;
-  std::optional<EvaluationRecord> record = FoldEvaluation(*events);
-  if (!record || !std::holds_alternative<Measurement>(record->result)) return false;
-  Accept(command.request_id, command.search_id, command.mode, command.candidate, false,
-         command.trace);
-  Decision decision = record->decision;
-  decision.kind = DecisionKind::kMeasure;
-  decision.reason = DecisionReason::kReused;
-  decision.audit_propensity = 1;
-  Emit(EvaluationDecided{command.request_id, decision});
-  EvaluationSettled settled;
-  settled.request_id = command.request_id;
-  settled.result = std::get<Measurement>(record->result);
-  settled.reused = true;
-  Settle(std::move(settled), /*decided_now=*/true);
-  return true;
 }
 
 bool Engine::Accept(const std::string& request_id, const std::string& search_id, EvaluateMode mode,

@@ -1,6 +1,5 @@
 // Chooses the device models of searches and evaluations, and handles those without workers.
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
@@ -8,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "services/orchestrator/core/engine.h"
 
@@ -23,82 +20,52 @@ std::string Engine::DeviceModelFor(const std::string& target, const std::string&
   return "";
 }
 
-bool Engine::HasDevice(const Evaluation& evaluation) {
-  if (!evaluation.device_model.empty()) return true;
-  const std::string& request_id = evaluation.request_id;
-  const Search* const search = state_.FindSearch(evaluation.search_id);
-  std::string model = search != nullptr ? search->device_model
-                                        : DeviceModelFor(evaluation.candidate.target,
-                                                         evaluation.wanted_device_model);
-  if (model.empty()) return false;
-  return Emit(DeviceChosen{"", request_id, std::move(model)});
+DeviceInputs Engine::DeviceInputsFor(const std::string& target, const std::string& wanted) {
+  DeviceInputs inputs;
+  inputs.found = DeviceModelFor(target, wanted);
+  if (inputs.found.empty()) inputs.devices = workers_->Devices();
+  inputs.start_ns = start_ns_;
+  inputs.grace = options_.device_grace;
+  return inputs;
 }
-
-int64_t Engine::WaitedNs(int64_t since_ns) const { return NowNs() - std::max(since_ns, start_ns_); }
 
 void Engine::LookForDevices() {
-  const int64_t grace_ns = absl::ToInt64Nanoseconds(options_.device_grace);
   // A copy, because continuing an evaluation changes the set.
   const std::set<std::string, std::less<>> waiting = state_.without_device();
-  for (const std::string& request_id : waiting) {
-    const Evaluation* const evaluation = state_.FindEvaluation(request_id);
-    if (evaluation == nullptr || !evaluation->device_model.empty()) continue;
-    if (HasDevice(*evaluation)) {
-      Advance(request_id);
-    } else if (evaluation->search_id.empty() && WaitedNs(evaluation->accepted_ns) >= grace_ns) {
-      // Evaluations of a search fail with it.
-      Rejection rejection;
-      rejection.cause = Rejection::Cause::kUnavailable;
-      rejection.detail =
-          NobodyMeasures(evaluation->candidate.target, evaluation->wanted_device_model);
-      Reject(request_id, DecisionReason::kUnavailable, std::move(rejection));
-    }
-  }
+  for (const std::string& request_id : waiting) Advance(request_id);
 }
 
-bool Engine::CheckDevice(const std::string& search_id) {
-  const Search& search = *state_.FindSearch(search_id);
-  const SearchSpec& spec = search.spec;
-  const std::string wanted = spec.device_models.empty() ? "" : spec.device_models.front();
-  if (search.device_model.empty()) {
-    std::string model = DeviceModelFor(spec.target, wanted);
-    if (!model.empty() && Emit(DeviceChosen{search_id, "", std::move(model)})) LookForDevices();
-  }
-  const bool known = !search.device_model.empty();
-  if (known && workers_->CapacityFor(spec.target, search.device_model).measure_slots > 0) {
+void Engine::NoteWait(const Search& search, const SearchInputs& inputs) {
+  const std::string& search_id = search.search_id;
+  std::string reason = MissingWorker(search, inputs);
+  if (reason.empty()) {
     if (waits_.erase(search_id) > 0) {
       Log(LogLevel::kInfo, "search continues",
           {{"search_id", search_id}, {"device", search.device_model}});
     }
-    return true;
+    return;
   }
   const auto [entry, is_new] = waits_.try_emplace(search_id);
-  Wait& wait = entry->second;
-  wait.reason = NobodyMeasures(spec.target, known ? search.device_model : wanted);
   if (is_new) {
-    wait.since_ns = NowNs();
+    entry->second.since_ns = NowNs();
     Log(LogLevel::kWarning, "search waits for a worker",
-        {{"search_id", search_id}, {"reason", wait.reason}});
+        {{"search_id", search_id}, {"reason", reason}});
   }
-  const bool hopeless =
-      !known && WaitedNs(search.started_ns) >= absl::ToInt64Nanoseconds(options_.device_grace);
-  if (!hopeless && !search.stopped) return known;
-  const std::string reason = wait.reason;
+  entry->second.reason = std::move(reason);
+}
+
+void Engine::Abandon(const Search& search, const AbandonSearch& action) {
+  const std::string search_id = search.search_id;
+  const std::string& reason = action.rejection.detail;
   StopWriting(search_id);
-  Rejection rejection;
-  rejection.cause = search.stopped ? Rejection::Cause::kCancelled : Rejection::Cause::kUnavailable;
-  rejection.detail = search.stopped ? absl::StrCat("the search was stopped, and ", reason) : reason;
-  CancelEvaluations(search_id,
-                    search.stopped ? DecisionReason::kCancelled : DecisionReason::kUnavailable,
-                    rejection);
-  const bool failed = !search.stopped;
-  Log(failed ? LogLevel::kWarning : LogLevel::kInfo,
-      failed ? "search failed: no worker measures for it" : "search ended without confirmation",
+  CancelEvaluations(search_id, action.reason, action.rejection);
+  Log(action.failed ? LogLevel::kWarning : LogLevel::kInfo,
+      action.failed ? "search failed: no worker measures for it"
+                    : "search ended without confirmation",
       {{"search_id", search_id}, {"reason", reason}});
-  Emit(SearchClosed{search_id, "", failed, failed ? reason : ""});
+  Emit(SearchClosed{search_id, "", action.failed, action.failed ? reason : ""});
   waits_.erase(search_id);
   rankings_.erase(search_id);
-  return false;
 }
 
 void Engine::CancelEvaluations(const std::string& search_id, DecisionReason reason,
@@ -118,19 +85,6 @@ void Engine::StopWriting(const std::string& search_id) {
   if (writing == writing_stops_.end()) return;
   AfterCommit([stop = std::move(writing->second)]() mutable { stop.request_stop(); });
   writing_stops_.erase(writing);
-}
-
-std::string Engine::NobodyMeasures(const std::string& target,
-                                   const std::string& device_model) const {
-  std::vector<std::string> there;
-  for (const Workers::Device& device : workers_->Devices()) {
-    there.push_back(absl::StrCat(device.target, " on ", device.model,
-                                 device.measure_slots == 0 ? " (away)" : ""));
-  }
-  return absl::StrCat("no worker measures ", target,
-                      device_model.empty() ? "" : absl::StrCat(" on ", device_model),
-                      there.empty() ? "; no worker measures anything"
-                                    : absl::StrCat("; there are: ", absl::StrJoin(there, ", ")));
 }
 
 }  // namespace kernelcast::orchestrator

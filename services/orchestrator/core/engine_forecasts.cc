@@ -10,6 +10,7 @@
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_ids.h"
 #include "services/orchestrator/core/engine_inbox.h"
+#include "services/orchestrator/core/plan.h"
 
 namespace kernelcast::orchestrator {
 
@@ -90,35 +91,22 @@ void Engine::OnReferenceDescribed(const std::string& problem_id, const std::stri
     Emit(ReferenceDescribed{problem_id, target, std::move(compiled.facts),
                             compiled.artifact.toolchain, device_model});
   }
-  std::vector<std::string> waiting;
-  for (std::string& id : state_.EvaluationIds()) {
-    const Evaluation& evaluation = *state_.FindEvaluation(id);
-    if (evaluation.stage == Stage::kForecast && evaluation.candidate.problem_id == problem_id &&
-        evaluation.candidate.target == target && evaluation.device_model == device_model) {
-      waiting.push_back(std::move(id));
-    }
-  }
   if (failure.empty()) {
-    for (const std::string& id : waiting) Advance(id);
+    for (const std::string& id : WaitingForReference(state_, problem_id, target, device_model)) {
+      Advance(id);
+    }
     return;
   }
   Log(LogLevel::kWarning, "reference cannot be described",
       {{"problem_id", problem_id}, {"target", target}, {"error", failure}});
-  for (const std::string& id : waiting) {
+  const MissingReference ends = PlanWithoutReference(state_, problem_id, target, device_model);
+  for (const std::string& id : ends.request_ids) {
     Rejection rejection;
     rejection.cause = Rejection::Cause::kUnavailable;
     rejection.detail = failure;
     Reject(id, DecisionReason::kUnavailable, std::move(rejection));
   }
-  std::vector<std::string> hopeless;
-  for (const std::string& id : state_.open_searches()) {
-    const Search& search = *state_.FindSearch(id);
-    if (search.spec.problem_id == problem_id && search.spec.target == target &&
-        search.device_model == device_model) {
-      hopeless.push_back(id);
-    }
-  }
-  for (const std::string& id : hopeless) Emit(SearchClosed{id, "", true, failure});
+  for (const std::string& id : ends.search_ids) Emit(SearchClosed{id, "", true, failure});
 }
 
 void Engine::StartForecast(const Evaluation& evaluation, ForecastQuery query) {

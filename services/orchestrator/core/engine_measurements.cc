@@ -1,6 +1,5 @@
 // Measures candidates, and offers the labels to forecasters.
 
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,7 +15,6 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr size_t kLabelsPerOffer = 256;
 constexpr int64_t kLabelRetryNs = 2'000'000'000;
 constexpr size_t kManyLabels = 4096;
 constexpr int64_t kManyLabelsPauseNs = 100'000'000;
@@ -61,10 +59,9 @@ void Engine::OnMeasured(const std::string& request_id, absl::StatusOr<MeasureRes
     settled.result = std::move(rejection);
   } else {
     auto& measurement = std::get<Measurement>(*result);
-    if (std::holds_alternative<EnvironmentUnstable>(measurement.outcome) &&
-        evaluation->repeats < options_.unstable_retries) {
+    if (RepeatsMeasurement(*evaluation, measurement, options_.unstable_retries)) {
       Emit(MeasurementRepeated{request_id});
-      return Perform(*evaluation, PlanEvaluation(state_, *evaluation, NowNs()));
+      return Advance(request_id);
     }
     settled.result = std::move(measurement);
   }
@@ -82,19 +79,13 @@ void Engine::OfferLabels() {
   }
   // An offer may take long if one of several forecasters is unavailable. Later labels do not wait
   // for it.
-  std::map<std::string, std::vector<LabelRecord>> by_problem;
-  for (const auto& [request_id, pending] : state_.pending_labels()) {
-    if (labels_offered_.contains(request_id)) continue;
-    auto& labels = by_problem[pending.problem_id];
-    if (labels.size() < kLabelsPerOffer) labels.push_back(pending.label);
-  }
-  for (auto& [problem_id, labels] : by_problem) {
+  for (LabelOffer& offer : PlanLabels(state_, labels_offered_)) {
     std::vector<std::string> request_ids;
-    for (const LabelRecord& label : labels) request_ids.push_back(label.label_id);
+    for (const LabelRecord& label : offer.labels) request_ids.push_back(label.label_id);
     labels_offered_.insert(request_ids.begin(), request_ids.end());
-    AfterCommit([this, problem_id = problem_id, labels = std::move(labels),
+    AfterCommit([this, problem_id = offer.problem_id, labels = std::move(offer.labels),
                  request_ids = std::move(request_ids),
-                 problem = state_.FindProblem(problem_id)]() mutable {
+                 problem = state_.FindProblem(offer.problem_id)]() mutable {
       forecasters_->Observe(
           problem, std::move(labels),
           [this, inbox = inbox_, problem_id, request_ids](const absl::Status& status) {

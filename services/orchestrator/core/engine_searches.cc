@@ -16,7 +16,6 @@
 #include "services/orchestrator/core/engine_ids.h"
 #include "services/orchestrator/core/engine_inbox.h"
 #include "services/orchestrator/core/plan.h"
-#include "services/orchestrator/core/search_budget.h"
 #include "services/orchestrator/core/search_strategy.h"
 
 namespace kernelcast::orchestrator {
@@ -131,51 +130,62 @@ void Engine::DriveSearches() {
 void Engine::DriveSearch(const std::string& search_id) {
   const Search* search = state_.FindSearch(search_id);
   if (search == nullptr || search->ended_ns != 0 || draining_) return;
-  if (!CheckDevice(search_id)) return;
   const SearchInputs inputs = InputsOf(*search);
-  if (search->status != SearchStatus::kRunning) {
-    StopWriting(search_id);
-  } else if (ExhaustedBudget(*search, inputs.now_ns).empty()) {
-    Prepare(*search);
-  }
+  NoteWait(*search, inputs);
+  if (search->status != SearchStatus::kRunning) StopWriting(search_id);
+  StartCalls(*search, inputs);
   while (std::optional<SearchAction> action = PlanSearch(state_, *search, inputs)) {
-    if (!Perform(*search, *std::move(action))) return;
+    if (!Perform(*search, inputs, *std::move(action))) return;
   }
 }
 
-SearchInputs Engine::InputsOf(const Search& search) const {
+SearchInputs Engine::InputsOf(const Search& search) {
+  const SearchSpec& spec = search.spec;
   SearchInputs inputs;
   inputs.now_ns = NowNs();
-  inputs.capacity = workers_->CapacityFor(search.spec.target, search.device_model);
-  if (const auto found = rankings_.find(search.search_id); found != rankings_.end()) {
-    inputs.ranking = found->second.status;
-  }
+  inputs.capacity = workers_->CapacityFor(spec.target, search.device_model);
+  inputs.ranking = rankings_.contains(search.search_id);
   inputs.has_writer = writer_ != nullptr;
   inputs.generation_backoff = options_.generation_backoff;
   inputs.max_generation_backoff = options_.max_generation_backoff;
   inputs.generation_patience = options_.generation_patience;
   inputs.confirmation.candidates = options_.confirm_candidates;
+  if (search.device_model.empty()) {
+    inputs.device =
+        DeviceInputsFor(spec.target, spec.device_models.empty() ? "" : spec.device_models.front());
+  } else if (inputs.capacity.measure_slots == 0) {
+    inputs.device.devices = workers_->Devices();
+  }
   return inputs;
 }
 
-void Engine::Prepare(const Search& search) {
-  const SearchSpec& spec = search.spec;
-  if (StrategyFor(spec.generator).ProposesByItself() &&
-      state_.FindReference(spec.problem_id, spec.target, search.device_model) == nullptr) {
-    StartReference(spec.problem_id, spec.target, search.device_model);
+void Engine::StartCalls(const Search& search, const SearchInputs& inputs) {
+  const SearchCalls calls = PlanCalls(state_, search, inputs);
+  if (calls.reference) {
+    StartReference(search.spec.problem_id, search.spec.target, search.device_model);
   }
-  if (search.generation == nullptr || writer_ == nullptr) return;
-  // Requests from before a crash.
-  for (const auto& [number, request] : search.generation->in_flight) {
+  for (const uint64_t number : calls.kernels) {
     if (!writing_.contains({search.search_id, number})) StartGeneration(search, number);
   }
 }
 
-bool Engine::Perform(const Search& search, SearchAction action) {
+bool Engine::Perform(const Search& search, const SearchInputs& inputs, SearchAction action) {
   struct Performer {
     Engine& engine;
     const Search& search;
+    const SearchInputs& inputs;
 
+    bool operator()(ChooseDevice& choose) const {
+      if (engine.Emit(DeviceChosen{search.search_id, "", std::move(choose.device_model)})) {
+        engine.LookForDevices();
+      }
+      // The next round knows its capacity.
+      return false;
+    }
+    bool operator()(AbandonSearch& abandon) const {
+      engine.Abandon(search, abandon);
+      return false;
+    }
     bool operator()(ProposeCandidate& propose) const {
       // A caller may use the id.
       if (!engine.Accept(propose.request_id, search.search_id, propose.mode,
@@ -186,20 +196,15 @@ bool Engine::Perform(const Search& search, SearchAction action) {
       return true;
     }
     bool operator()(RequestKernel& request) const {
-      const uint64_t number = request.number;
-      if (!engine.Emit(GenerationRequested{search.search_id, number,
+      if (!engine.Emit(GenerationRequested{search.search_id, request.number,
                                            std::move(request.parent_candidate_id)})) {
         return false;
       }
-      engine.StartGeneration(search, number);
+      engine.StartCalls(search, inputs);
       return true;
     }
     bool operator()(RankPruned& ranking) const {
       engine.StartRanking(search, std::move(ranking));
-      return false;
-    }
-    bool operator()(LookFurther& further) const {
-      engine.LetLookFurther(search.search_id, further.to);
       return false;
     }
     bool operator()(FinishSearch& finish) const {
@@ -217,7 +222,7 @@ bool Engine::Perform(const Search& search, SearchAction action) {
       return false;
     }
   };
-  return std::visit(Performer{*this, search}, action);
+  return std::visit(Performer{*this, search, inputs}, action);
 }
 
 }  // namespace kernelcast::orchestrator

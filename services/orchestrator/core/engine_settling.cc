@@ -1,40 +1,38 @@
 // Decides on evaluations and settles them.
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/engine_ids.h"
+#include "services/orchestrator/core/engine_inbox.h"
 #include "services/orchestrator/core/plan.h"
 
 namespace kernelcast::orchestrator {
-namespace {
-
-constexpr std::string_view kSetAside = "set aside: handling it crashed the orchestrator twice";
-
-}  // namespace
 
 void Engine::Advance(const std::string& request_id) {
   const Evaluation* evaluation = state_.FindEvaluation(request_id);
   if (evaluation == nullptr || acting_.contains(request_id)) {
     return;
   }
-  const bool settled =
-      evaluation->decision.has_value() && evaluation->decision->kind != DecisionKind::kMeasure;
-  if (!settled && CrashJournal::SetsAside(options_.crash_journal,
-                                          HandlingName(evaluation->stage, request_id))) {
-    Rejection rejection;
-    rejection.cause = Rejection::Cause::kUnavailable;
-    rejection.detail = std::string(kSetAside);
-    Log(LogLevel::kError, kSetAside, {{"request_id", request_id}});
-    return Reject(request_id, DecisionReason::kUnavailable, std::move(rejection));
+  EvaluationInputs inputs;
+  inputs.now_ns = NowNs();
+  if (evaluation->device_model.empty()) {
+    inputs.device = DeviceInputsFor(evaluation->candidate.target, evaluation->wanted_device_model);
   }
-  Perform(*evaluation, PlanEvaluation(state_, *evaluation, NowNs()));
+  inputs.set_aside =
+      CrashJournal::SetsAside(options_.crash_journal, HandlingName(evaluation->stage, request_id));
+  if (inputs.set_aside) {
+    Log(LogLevel::kError, "set aside: handling it crashed the orchestrator twice",
+        {{"request_id", request_id}});
+  }
+  Perform(*evaluation, PlanEvaluation(state_, *evaluation, inputs));
 }
 
 void Engine::Perform(const Evaluation& evaluation, EvaluationAction action) {
@@ -42,10 +40,14 @@ void Engine::Perform(const Evaluation& evaluation, EvaluationAction action) {
     Engine& engine;
     const Evaluation& evaluation;
 
-    void operator()(ChooseDevice&) const {
+    void operator()(ChooseDevice& choose) const {
       const std::string request_id = evaluation.request_id;
-      if (engine.HasDevice(evaluation)) engine.Advance(request_id);
+      if (engine.Emit(DeviceChosen{"", request_id, std::move(choose.device_model)})) {
+        engine.Advance(request_id);
+      }
     }
+    void operator()(WaitForDevice&) const {}
+    void operator()(ReuseMeasurement& reuse) const { engine.Reuse(evaluation, reuse.request_id); }
     void operator()(CompileCandidate&) const { engine.StartCompile(evaluation); }
     void operator()(DescribeReference&) const {
       engine.StartReference(evaluation.candidate.problem_id, evaluation.candidate.target,
@@ -66,6 +68,41 @@ void Engine::Perform(const Evaluation& evaluation, EvaluationAction action) {
     }
   };
   std::visit(Performer{*this, evaluation}, action);
+}
+
+void Engine::Reuse(const Evaluation& evaluation, const std::string& earlier_request_id) {
+  const std::string request_id = evaluation.request_id;
+  if (settling_.contains(earlier_request_id)) {
+    AfterCommit([this, request_id] { Post([this, request_id] { Advance(request_id); }); });
+    return;
+  }
+  if (!inbox_->may_block) {
+    inbox_->PostToThread([this, request_id] { Advance(request_id); });
+    return;
+  }
+  absl::StatusOr<std::vector<StoredEvent>> events = store_->ReadEvaluation(earlier_request_id);
+  std::optional<EvaluationRecord> record;
+  if (events.ok()) record = FoldEvaluation(*events);
+  if (!record || !std::holds_alternative<Measurement>(record->result)) {
+    Rejection rejection;
+    rejection.cause = Rejection::Cause::kUnavailable;
+    rejection.detail = absl::StrCat("the measurement of ", earlier_request_id,
+                                    " cannot be read: ", std::string(events.status().message()));
+    return Reject(request_id, DecisionReason::kUnavailable, std::move(rejection));
+  }
+  const bool decided_now = !evaluation.decision.has_value();
+  if (decided_now) {
+    Decision decision = record->decision;
+    decision.kind = DecisionKind::kMeasure;
+    decision.reason = DecisionReason::kReused;
+    decision.audit_propensity = 1;
+    Emit(EvaluationDecided{request_id, std::move(decision)});
+  }
+  EvaluationSettled settled;
+  settled.request_id = request_id;
+  settled.result = std::move(std::get<Measurement>(record->result));
+  settled.reused = true;
+  Settle(std::move(settled), decided_now);
 }
 
 void Engine::Decide(const Evaluation& evaluation, DecideCandidate action) {

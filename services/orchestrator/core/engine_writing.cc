@@ -81,9 +81,11 @@ void Engine::OnGenerated(const std::string& search_id, uint64_t number, Generati
     candidate->problem_id = search->spec.problem_id;
     candidate->target = search->spec.target;
     candidate->parent_candidate_id = settled.parent_candidate_id;
+    candidate->candidate_id.clear();
+    const absl::Status valid = ValidateCandidate(*candidate);
     candidate->candidate_id = CandidateId(*candidate);
     const auto& known = search->generation->known;
-    if (const absl::Status valid = ValidateCandidate(*candidate); !valid.ok()) {
+    if (!valid.ok()) {
       settled.outcome = GenerationOutcome::kUnusable;
       settled.detail = std::string(valid.message());
     } else if (const auto same = known.find(NoveltyKey(*candidate)); same != known.end()) {

@@ -178,6 +178,18 @@ struct GenerationSettled {
   int64_t latency_ns = 0;
 };
 
+// The pruned candidates of a search were forecast again, to measure the best of them.
+struct PrunedRanked {
+  std::string search_id;
+  // SearchCounts of the search when the ranking began.
+  uint64_t measurements = 0;
+  uint64_t pruned = 0;
+  // The largest number of labels that a forecast includes.
+  uint64_t labels_seen = 0;
+  // The candidate to evaluate next. Empty: none is worth a measurement.
+  std::string candidate_id;
+};
+
 struct LabelsObserved {
   std::vector<std::string> request_ids;
 };
@@ -202,7 +214,7 @@ using EventBody =
     std::variant<ProblemPut, ReferenceDescribed, SearchCreated, EvaluationAccepted,
                  EvaluationCompiled, EvaluationForecast, EvaluationDecided, EvaluationSettled,
                  GenerationRequested, GenerationSettled, LabelsObserved, SearchFinishing,
-                 SearchClosed, DeviceChosen, MeasurementRepeated>;
+                 SearchClosed, DeviceChosen, MeasurementRepeated, PrunedRanked>;
 
 struct Event {
   int64_t time_ns = 0;  // since the Unix epoch

@@ -108,6 +108,9 @@ uint64_t ModelStrategy::ExpectedDecisions(const Search& search) const {
 std::optional<StrategyAction> ModelStrategy::Next(const State& state, const Search& search,
                                                   const StrategyInputs& inputs) const {
   if (search.generation == nullptr) return std::nullopt;
+  if (std::optional<ProposeCandidate> chosen = TemplateStrategy::Chosen(search)) {
+    return *std::move(chosen);
+  }
   const Generation& generation = *search.generation;
   const Asking asking = AskingOf(search, inputs);
   const bool may_ask = asking.kind == Asking::Kind::kYes || asking.kind == Asking::Kind::kAway;

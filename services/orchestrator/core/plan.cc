@@ -1,13 +1,17 @@
 #include "services/orchestrator/core/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/orchestrator/core/decide.h"
 #include "services/orchestrator/core/search_budget.h"
 
 namespace kernelcast::orchestrator {
 namespace {
+
+constexpr const char* kSetAside = "set aside: handling it crashed the orchestrator twice";
 
 RejectCandidate RejectFor(DecisionReason reason, std::string detail) {
   RejectCandidate action;
@@ -67,15 +71,77 @@ EvaluationAction PlanForecast(const State& state, const Evaluation& evaluation, 
   return action;
 }
 
+std::string NobodyMeasures(const std::string& target, const std::string& device_model,
+                           const std::vector<Workers::Device>& devices) {
+  std::vector<std::string> there;
+  for (const Workers::Device& device : devices) {
+    there.push_back(absl::StrCat(device.target, " on ", device.model,
+                                 device.measure_slots == 0 ? " (away)" : ""));
+  }
+  return absl::StrCat("no worker measures ", target,
+                      device_model.empty() ? "" : absl::StrCat(" on ", device_model),
+                      there.empty() ? "; no worker measures anything"
+                                    : absl::StrCat("; there are: ", absl::StrJoin(there, ", ")));
+}
+
+// Whether something that has waited for a worker since then gives up.
+bool IsOverdue(int64_t since_ns, int64_t now_ns, const DeviceInputs& inputs) {
+  return now_ns - std::max(since_ns, inputs.start_ns) >= absl::ToInt64Nanoseconds(inputs.grace);
+}
+
+EvaluationAction PlanDevice(const State& state, const Evaluation& evaluation,
+                            const EvaluationInputs& inputs) {
+  // An evaluation of a search has its device model, and fails with it.
+  if (const Search* const search = state.FindSearch(evaluation.search_id)) {
+    if (search->device_model.empty()) return WaitForDevice{};
+    return ChooseDevice{search->device_model};
+  }
+  if (!inputs.device.found.empty()) return ChooseDevice{inputs.device.found};
+  if (!IsOverdue(evaluation.accepted_ns, inputs.now_ns, inputs.device)) return WaitForDevice{};
+  return RejectFor(DecisionReason::kUnavailable,
+                   NobodyMeasures(evaluation.candidate.target, evaluation.wanted_device_model,
+                                  inputs.device.devices));
+}
+
+std::string WantedModel(const Search& search) {
+  if (!search.device_model.empty()) return search.device_model;
+  return search.spec.device_models.empty() ? "" : search.spec.device_models.front();
+}
+
+// A search needs a worker to start, and waits for one that is away, unless it is stopped.
+std::optional<AbandonSearch> PlanWithoutWorker(const Search& search, const SearchInputs& inputs) {
+  const bool overdue =
+      search.device_model.empty() && IsOverdue(search.started_ns, inputs.now_ns, inputs.device);
+  if (!search.stopped && !overdue) return std::nullopt;
+  const std::string missing = MissingWorker(search, inputs);
+  AbandonSearch action;
+  action.failed = !search.stopped;
+  action.reason = search.stopped ? DecisionReason::kCancelled : DecisionReason::kUnavailable;
+  action.rejection.cause = CauseOf(action.reason);
+  action.rejection.detail =
+      search.stopped ? absl::StrCat("the search was stopped, and ", missing) : missing;
+  return action;
+}
+
 }  // namespace
 
-EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation, int64_t now_ns) {
+EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation,
+                                const EvaluationInputs& inputs) {
+  const int64_t now_ns = inputs.now_ns;
   if (evaluation.decision) {
     switch (evaluation.decision->kind) {
       case DecisionKind::kPrune: return SettlePruned{};
       case DecisionKind::kReject: return RejectAsDecided(state, evaluation, now_ns);
       case DecisionKind::kMeasure: break;
     }
+  }
+  if (inputs.set_aside) return RejectFor(DecisionReason::kUnavailable, kSetAside);
+  if (evaluation.decision) {
+    if (evaluation.decision->reason == DecisionReason::kReused) {
+      return ReuseMeasurement{evaluation.measured_by};
+    }
+  } else if (!evaluation.measured_by.empty()) {
+    return ReuseMeasurement{evaluation.measured_by};
   } else if (!evaluation.duplicate_of.empty()) {
     return RejectFor(DecisionReason::kDuplicate, evaluation.duplicate_of);
   } else if (!evaluation.over_budget.empty()) {
@@ -83,7 +149,7 @@ EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation
   } else if (evaluation.compile_error) {
     return RejectForError(*evaluation.compile_error);
   }
-  if (evaluation.device_model.empty()) return ChooseDevice{};
+  if (evaluation.device_model.empty()) return PlanDevice(state, evaluation, inputs);
   switch (evaluation.stage) {
     case Stage::kCompile: return CompileCandidate{};
     case Stage::kForecast: return PlanForecast(state, evaluation, now_ns);
@@ -92,6 +158,11 @@ EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation
   }
   return MeasureCandidate{evaluation.mode == EvaluateMode::kFinal ? MeasureLevel::kFinal
                                                                   : MeasureLevel::kScreen};
+}
+
+bool RepeatsMeasurement(const Evaluation& evaluation, const Measurement& measurement, int retries) {
+  return std::holds_alternative<EnvironmentUnstable>(measurement.outcome) &&
+         evaluation.repeats < retries;
 }
 
 Rejection::Cause CauseOf(DecisionReason reason) {
@@ -107,6 +178,14 @@ Rejection::Cause CauseOf(DecisionReason reason) {
 std::optional<SearchAction> PlanSearch(const State& state, const Search& search,
                                        const SearchInputs& inputs) {
   if (search.ended_ns != 0) return std::nullopt;
+  const bool has_worker = !search.device_model.empty() && inputs.capacity.measure_slots > 0;
+  if (search.device_model.empty() && !inputs.device.found.empty()) {
+    return ChooseDevice{inputs.device.found};
+  }
+  if (!has_worker) {
+    if (std::optional<AbandonSearch> abandon = PlanWithoutWorker(search, inputs)) return abandon;
+    if (search.device_model.empty()) return std::nullopt;
+  }
   if (search.status == SearchStatus::kRunning) {
     const std::string budget = ExhaustedBudget(search, inputs.now_ns);
     if (!budget.empty() && !GoesOnAfter(search, budget)) {
@@ -121,6 +200,12 @@ std::optional<SearchAction> PlanSearch(const State& state, const Search& search,
   std::vector<std::string> finals = NextFinals(search.leaders, search.finals, inputs.confirmation);
   if (!finals.empty()) return MeasureFinals{std::move(finals)};
   return PlanClose(search);
+}
+
+std::string MissingWorker(const Search& search, const SearchInputs& inputs) {
+  const bool has_device = !search.device_model.empty();
+  if (has_device ? inputs.capacity.measure_slots > 0 : !inputs.device.found.empty()) return "";
+  return NobodyMeasures(search.spec.target, WantedModel(search), inputs.device.devices);
 }
 
 CloseSearch PlanClose(const Search& search) {

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "services/orchestrator/core/confirmation.h"
 #include "services/orchestrator/core/ports.h"
 #include "services/orchestrator/core/search_strategy.h"
@@ -18,10 +20,33 @@ namespace kernelcast::orchestrator {
 // The engine performs the actions and turns their results into events. It performs an action in
 // progress once, and after a restart again.
 
+// What workers report, for searches and evaluations that need a worker.
+struct DeviceInputs {
+  // The device model for a search or evaluation without one, as Workers::DeviceModelFor finds it.
+  // Empty: no worker measures what it wants.
+  std::string found;
+  // Where there is no worker: the devices that there are.
+  std::vector<Workers::Device> devices = {};
+  // When the process started. A wait for a worker does not begin earlier, because workers may start
+  // together with it.
+  int64_t start_ns = 0;
+  absl::Duration grace = absl::Seconds(10);  // EngineOptions::device_grace
+};
+
+// Event: DeviceChosen.
+struct ChooseDevice {
+  std::string device_model;
+};
+
 // --- Evaluations ---
 
-// Choose the device model. Event: DeviceChosen.
-struct ChooseDevice {};
+// No worker measures what the evaluation wants. One may start.
+struct WaitForDevice {};
+
+// Use the measurement of this earlier request. Events: EvaluationDecided and EvaluationSettled.
+struct ReuseMeasurement {
+  std::string request_id;
+};
 
 // Compile the candidate. Event: EvaluationCompiled.
 struct CompileCandidate {};
@@ -58,16 +83,37 @@ struct RejectCandidate {
 };
 
 using EvaluationAction =
-    std::variant<ChooseDevice, CompileCandidate, DescribeReference, ForecastCandidate,
-                 DecideCandidate, MeasureCandidate, SettlePruned, RejectCandidate>;
+    std::variant<ChooseDevice, WaitForDevice, ReuseMeasurement, CompileCandidate, DescribeReference,
+                 ForecastCandidate, DecideCandidate, MeasureCandidate, SettlePruned,
+                 RejectCandidate>;
 
-// The next action of a live evaluation. `now_ns` is the time since the Unix epoch.
-EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation, int64_t now_ns);
+struct EvaluationInputs {
+  int64_t now_ns = 0;   // since the Unix epoch
+  DeviceInputs device;  // used only if the evaluation has no device model
+  // Handling the evaluation's last result crashed the process twice (CrashJournal).
+  bool set_aside = false;
+};
+
+// The next action of a live evaluation.
+EvaluationAction PlanEvaluation(const State& state, const Evaluation& evaluation,
+                                const EvaluationInputs& inputs);
+
+// Whether the evaluation is measured again after this measurement, because the environment was
+// unstable. Event: MeasurementRepeated. `retries` is EngineOptions::unstable_retries.
+bool RepeatsMeasurement(const Evaluation& evaluation, const Measurement& measurement, int retries);
 
 // The cause of a rejection whose decision has this reason.
 Rejection::Cause CauseOf(DecisionReason reason);
 
 // --- Searches ---
+
+// The search cannot continue without a worker. Reject its live evaluations and close it. Events:
+// EvaluationDecided and EvaluationSettled for each, and SearchClosed.
+struct AbandonSearch {
+  DecisionReason reason = DecisionReason::kUnavailable;
+  Rejection rejection;
+  bool failed = false;  // it was not stopped
+};
 
 // Measure these candidates once more, at the final level. Event: EvaluationAccepted for each.
 struct MeasureFinals {
@@ -79,19 +125,61 @@ struct CloseSearch {
   std::string confirmed_request_id;
 };
 
-using SearchAction = std::variant<ProposeCandidate, RequestKernel, RankPruned, LookFurther,
-                                  FinishSearch, MeasureFinals, CloseSearch>;
+using SearchAction = std::variant<ChooseDevice, AbandonSearch, ProposeCandidate, RequestKernel,
+                                  RankPruned, FinishSearch, MeasureFinals, CloseSearch>;
 
 struct SearchInputs : StrategyInputs {
   ConfirmationLimits confirmation;
+  DeviceInputs device;
 };
 
-// The next action of an open search that has a device model. Nothing: it waits for results.
+// The next action of an open search. Nothing: it waits for results.
 std::optional<SearchAction> PlanSearch(const State& state, const Search& search,
                                        const SearchInputs& inputs);
 
+// Why the search needs a worker that is not there: "no worker measures cuda on NVIDIA H200; there
+// are: cpu on AMD EPYC 9654". Empty: it needs none.
+std::string MissingWorker(const Search& search, const SearchInputs& inputs);
+
 // Closes a search that is finishing and has nothing in flight.
 CloseSearch PlanClose(const Search& search);
+
+// --- Calls ---
+
+// Calls that an open search needs, whatever it does next. The engine makes those that are not in
+// progress.
+struct SearchCalls {
+  // Compile the reference. Event: ReferenceDescribed.
+  bool reference = false;
+  // Ask the model for the kernels with these numbers, which are in the log as GenerationRequested.
+  // Event: GenerationSettled.
+  std::vector<uint64_t> kernels;
+};
+SearchCalls PlanCalls(const State& state, const Search& search, const SearchInputs& inputs);
+
+// What a reference that cannot be compiled ends: these evaluations are rejected, and these searches
+// fail.
+struct MissingReference {
+  std::vector<std::string> request_ids;
+  std::vector<std::string> search_ids;
+};
+MissingReference PlanWithoutReference(const State& state, const std::string& problem_id,
+                                      const std::string& target, const std::string& device_model);
+
+// The evaluations that wait for a reference, sorted.
+std::vector<std::string> WaitingForReference(const State& state, const std::string& problem_id,
+                                             const std::string& target,
+                                             const std::string& device_model);
+
+// Labels of one problem to offer to the forecasters. Event: LabelsObserved.
+struct LabelOffer {
+  static constexpr size_t kMaxLabels = 256;
+
+  std::string problem_id;
+  std::vector<LabelRecord> labels;
+};
+// Offers of the pending labels, except those of the requests in `offered`, which are on their way.
+std::vector<LabelOffer> PlanLabels(const State& state, const std::set<std::string>& offered);
 
 }  // namespace kernelcast::orchestrator
 

@@ -85,7 +85,7 @@ class BasePolicy : public Policy {
         WinProbability(*input.forecast, input.incumbent_speedup * (1 + p_.margin)).value_or(1);
     // Labels from earlier searches of the problem count too.
     const uint64_t started =
-        std::max(input.measured + input.measuring, input.forecast->labels_seen);
+        std::max(input.measured + input.measuring, input.forecast->labels_seen.value_or(0));
     const bool starts = !input.selects || (input.start && !IsInformed(*input.forecast));
     if (started < BootstrapMeasurements(input) && starts) {
       return Finished(std::move(decision), DecisionReason::kBootstrap);

@@ -30,17 +30,13 @@ struct RequestKernel {
   std::string parent_candidate_id;
 };
 
-// Forecast these pruned candidates again, to measure the best of them. No event: the result is a
-// candidate, which is accepted, or nothing.
+// Forecast these pruned candidates again, to measure the best of them. Event: PrunedRanked.
 struct RankPruned {
   std::vector<std::string> candidate_ids;
   std::vector<ForecastQuery> queries;  // one per candidate
-};
-
-// Nothing known is worth measuring. Consider candidates of the space up to this number, and rank
-// again after that. No event: the candidates follow.
-struct LookFurther {
-  uint64_t to = 0;
+  // PrunedRanked defines these.
+  uint64_t measurements = 0;
+  uint64_t pruned = 0;
 };
 
 // Stop proposing. Event: SearchFinishing.
@@ -48,25 +44,14 @@ struct FinishSearch {
   std::string reason;
 };
 
-using StrategyAction =
-    std::variant<ProposeCandidate, RequestKernel, RankPruned, LookFurther, FinishSearch>;
-
-// What is known of a search's pruned candidates since they were last ranked. Not in the log: after
-// a restart they are ranked again.
-struct RankingStatus {
-  // A ranking is in progress, or waits for the forecaster to learn.
-  bool busy = false;
-  // The last ranking, after this number of measurements, found nothing worth measuring.
-  std::optional<uint64_t> nothing_left_after;
-  // LookFurther::to of the last such step. 0: none.
-  uint64_t further_to = 0;
-};
+using StrategyAction = std::variant<ProposeCandidate, RequestKernel, RankPruned, FinishSearch>;
 
 // What a strategy takes into account except the state. Values of the outside world at one moment.
 struct StrategyInputs {
   int64_t now_ns = 0;  // since the Unix epoch
   Workers::Capacity capacity;
-  RankingStatus ranking;
+  // A ranking is in progress, or waits for the forecaster to learn.
+  bool ranking = false;
   // Whether there is a model that writes kernels.
   bool has_writer = false;
   // EngineOptions defines these.

@@ -172,10 +172,19 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const Evaluati
       evaluation.reconsidered =
           !inserted && history.standing == CandidateHistory::Standing::kPruned;
       const bool live = !inserted && history.standing == CandidateHistory::Standing::kInFlight;
-      if (live && !event.generated && event.mode != EvaluateMode::kFinal) {
-        evaluation.duplicate_of = history.request_id;
-        evaluation.over_budget.clear();
+      if (!event.generated && event.mode != EvaluateMode::kFinal) {
+        const Evaluation* const other = live ? FindEvaluation(history.request_id) : nullptr;
+        if (history.standing == CandidateHistory::Standing::kMeasured) {
+          evaluation.measured_by = history.request_id;
+        } else if (other != nullptr && !other->measured_by.empty()) {
+          evaluation.measured_by = other->measured_by;
+        } else if (live) {
+          evaluation.duplicate_of = history.request_id;
+        }
+        const bool decides = !evaluation.measured_by.empty() || !evaluation.duplicate_of.empty();
+        if (decides) evaluation.over_budget.clear();
       }
+      if (search.rankings.chosen == event.candidate.candidate_id) search.rankings.chosen.clear();
       if (evaluation.reconsidered && event.generated) {
         search.selection = event.request_id;
         history.selected_after = search.counts.measurements;
@@ -267,7 +276,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationDecide
   return absl::OkStatus();
 }
 
-absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettled& event) {
+absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const EvaluationSettled& event) {
   auto found = evaluations_.find(event.request_id);
   if (found == evaluations_.end()) {
     return DoesNotFit("settled, but not live", event.request_id);
@@ -280,7 +289,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const EvaluationSettle
   if (evaluation.device_model.empty()) without_device_.erase(event.request_id);
   if (auto entry = searches_.find(evaluation.search_id); entry != searches_.end()) {
     entry->second.last_sequence = sequence;
-    SettleInSearch(entry->second, evaluation, event);
+    SettleInSearch(entry->second, time_ns, evaluation, event);
   }
   SettleInHistory(evaluation, event);
   AddPendingLabel(evaluation, event);
@@ -297,6 +306,31 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t, const MeasurementRepea
   if (auto search = searches_.find(found->second.search_id); search != searches_.end()) {
     search->second.last_sequence = sequence;
   }
+  return absl::OkStatus();
+}
+
+absl::Status State::ApplyBody(uint64_t sequence, int64_t, const PrunedRanked& event) {
+  auto found = searches_.find(event.search_id);
+  if (found == searches_.end() || found->second.status != SearchStatus::kRunning) {
+    return DoesNotFit("ranked, but not running", event.search_id);
+  }
+  Search& search = found->second;
+  Rankings& rankings = search.rankings;
+  if (event.labels_seen > rankings.labels_seen) {
+    rankings.learns = true;
+  } else if (event.labels_seen < rankings.ExpectedLabels(search.labels)) {
+    rankings.learns = false;
+  }
+  rankings.labels_seen = event.labels_seen;
+  rankings.labels_made = search.labels;
+  rankings.chosen = event.candidate_id;
+  rankings.nothing_left_after.reset();
+  rankings.nothing_left_among = 0;
+  if (event.candidate_id.empty()) {
+    rankings.nothing_left_after = event.measurements;
+    rankings.nothing_left_among = event.pruned;
+  }
+  search.last_sequence = sequence;
   return absl::OkStatus();
 }
 
@@ -415,6 +449,7 @@ absl::Status State::ApplyBody(uint64_t sequence, int64_t time_ns, const SearchCl
   search.confirmations.clear();
   search.confirmation_requests.clear();
   search.selection.clear();
+  search.rankings = {};
   search.policy.reset();
   search.generator.reset();
   if (search.generation != nullptr) {
@@ -483,6 +518,7 @@ AppendEntry EntryFor(const Event& event, const State& state) {
         } else if constexpr (std::is_same_v<Body, SearchCreated> ||
                              std::is_same_v<Body, GenerationRequested> ||
                              std::is_same_v<Body, GenerationSettled> ||
+                             std::is_same_v<Body, PrunedRanked> ||
                              std::is_same_v<Body, SearchFinishing> ||
                              std::is_same_v<Body, SearchClosed>) {
           entry.search_id = body.search_id;

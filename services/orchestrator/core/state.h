@@ -63,9 +63,10 @@ struct Evaluation {
   std::optional<Decision> decision;
   // Number of measurements that were unstable and are repeated.
   int repeats = 0;
-  // What decides the evaluation without a forecast: the request whose evaluation of the same
-  // candidate was live, the budget limit that was reached when it was accepted, or the compiler's
-  // error. At most one is set.
+  // What decides the evaluation without a forecast: the request that has measured the same
+  // candidate for the search, the request whose evaluation of it was live, the budget limit that
+  // was reached when this one was accepted, or the compiler's error. At most one is set.
+  std::string measured_by;
   std::string duplicate_of;
   std::string over_budget;
   std::optional<CompileError> compile_error;
@@ -178,6 +179,24 @@ struct Generation {
   std::string outage;
 };
 
+// What the rankings of a search's pruned candidates have found.
+struct Rankings {
+  // Labels that the last ranking's forecasts included, and the search's labels then.
+  uint64_t labels_seen = 0;
+  uint64_t labels_made = 0;
+  // Whether the forecaster has learnt from any label yet. If not, the search does not wait for it.
+  bool learns = true;
+  // The last ranking, after this number of measurements and with this number of pruned candidates,
+  // found nothing worth measuring.
+  std::optional<uint64_t> nothing_left_after;
+  uint64_t nothing_left_among = 0;
+  // The last ranking found this candidate, which has not been accepted since. Empty: none.
+  std::string chosen;
+
+  // Number of labels that a forecaster has seen that has learnt from all of the search's labels.
+  uint64_t ExpectedLabels(uint64_t labels) const { return labels_seen + (labels - labels_made); }
+};
+
 struct Search {
   std::string search_id;
   SearchSpec spec;
@@ -216,6 +235,11 @@ struct Search {
   std::unique_ptr<const Policy> policy;
   // Request of the candidate that was selected last, among those pruned. Empty: none.
   std::string selection;
+  Rankings rankings;
+  // Measurements with a verdict that are not confirmations: the forecaster learns from these.
+  uint64_t labels = 0;
+  // Time of the last of them. 0: none.
+  int64_t measured_ns = 0;
   // Candidates of the space that were considered beyond the look-ahead, because nothing else was
   // worth measuring. A multiple of TemplateStrategy::kLookAheadPerMeasurement.
   uint64_t looked_further = 0;
@@ -298,8 +322,10 @@ class State {
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const SearchClosed& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const DeviceChosen& event);
   absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const MeasurementRepeated& event);
+  absl::Status ApplyBody(uint64_t sequence, int64_t time_ns, const PrunedRanked& event);
 
-  void SettleInSearch(Search& search, const Evaluation& evaluation, const EvaluationSettled& event);
+  void SettleInSearch(Search& search, int64_t time_ns, const Evaluation& evaluation,
+                      const EvaluationSettled& event);
   void SettleInHistory(const Evaluation& evaluation, const EvaluationSettled& event);
   void AddPendingLabel(const Evaluation& evaluation, const EvaluationSettled& event);
 

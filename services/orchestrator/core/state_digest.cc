@@ -18,13 +18,14 @@ std::string State::Digest() const {
   }
   for (const std::string& id : EvaluationIds()) {
     const Evaluation& e = evaluations_.at(id);
-    absl::StrAppend(
-        &text, "evaluation ", id, " search ", e.search_id, " candidate ", e.candidate.candidate_id,
-        " stage ", static_cast<int>(e.stage), " mode ", static_cast<int>(e.mode), " facts ",
-        e.facts.values.size(), " forecast ", e.forecast ? e.forecast->expected_log2_speedup : -99,
-        " decision ", e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ",
-        e.reconsidered, " on ", e.device_model, " duplicate of ", e.duplicate_of, " over ",
-        e.over_budget, e.compile_error ? " does not compile" : "", " repeats ", e.repeats, "\n");
+    absl::StrAppend(&text, "evaluation ", id, " search ", e.search_id, " candidate ",
+                    e.candidate.candidate_id, " stage ", static_cast<int>(e.stage), " mode ",
+                    static_cast<int>(e.mode), " facts ", e.facts.values.size(), " forecast ",
+                    e.forecast ? e.forecast->expected_log2_speedup : -99, " decision ",
+                    e.decision ? static_cast<int>(e.decision->reason) : -1, " reconsidered ",
+                    e.reconsidered, " on ", e.device_model, " measured by ", e.measured_by,
+                    " duplicate of ", e.duplicate_of, " over ", e.over_budget,
+                    e.compile_error ? " does not compile" : "", " repeats ", e.repeats, "\n");
   }
   for (const auto& [key, history] : histories_) {
     absl::StrAppend(&text, "history ", std::get<0>(key), " ", std::get<1>(key), " on ",
@@ -87,6 +88,13 @@ std::string State::Digest() const {
       absl::StrAppend(&text, "  proposed ", s.generator->proposed(), " next ",
                       next ? next->candidate_id : "-", " selection ", s.selection,
                       " looked further ", s.looked_further, "\n");
+      const Rankings& r = s.rankings;
+      absl::StrAppend(&text, "  ranked with labels ", r.labels_seen, " at ", r.labels_made,
+                      r.learns ? " learns" : "", " chosen ", r.chosen, " nothing left ",
+                      r.nothing_left_after ? absl::StrCat("after ", *r.nothing_left_after,
+                                                          " among ", r.nothing_left_among)
+                                           : "-",
+                      " labels ", s.labels, " until ", s.measured_ns, "\n");
     }
   }
   for (const auto& [id, label] : pending_labels_) absl::StrAppend(&text, "label ", id, "\n");

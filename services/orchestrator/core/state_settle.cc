@@ -98,7 +98,7 @@ std::optional<Attempt> AttemptOf(const Evaluation& evaluation, const EvaluationS
 
 }  // namespace
 
-void State::SettleInSearch(Search& search, const Evaluation& evaluation,
+void State::SettleInSearch(Search& search, int64_t time_ns, const Evaluation& evaluation,
                            const EvaluationSettled& event) {
   --search.in_flight;
   const auto* measurement = std::get_if<Measurement>(&event.result);
@@ -110,6 +110,10 @@ void State::SettleInSearch(Search& search, const Evaluation& evaluation,
   if (measurement != nullptr && !event.reused) {
     SearchCounts& counts = search.counts;
     ++(confirmation ? counts.confirmations : counts.measurements);
+    if (!confirmation && IsVerdict(*measurement)) {
+      ++search.labels;
+      search.measured_ns = time_ns;
+    }
     counts.device_time_spent_ns += measurement->device_time_ns;
     counts.device_time_preparing_ns += measurement->preparation_time_ns;
     if (confirmation) {

@@ -15,9 +15,15 @@ namespace {
 
 constexpr const char* kNothingLeft = "nothing left worth measuring";
 
-// LookAhead, with LookFurther.
-uint64_t LookAheadNow(const Search& search, const RankingStatus& ranking) {
-  return std::max(TemplateStrategy::LookAhead(search), ranking.further_to);
+// Whether a ranking may find something that the last one did not. While nothing is measured, a few
+// more pruned candidates are awaited before they are ranked.
+bool IsWorthRanking(const Search& search) {
+  const Rankings& last = search.rankings;
+  if (last.nothing_left_after != search.counts.measurements) return true;
+  if (search.counts.pruned == last.nothing_left_among) return false;
+  return search.in_flight == search.measuring ||
+         search.counts.pruned >=
+             last.nothing_left_among + TemplateStrategy::kLookAheadPerMeasurement;
 }
 
 // Whether the last selected candidate waits for its decision.
@@ -28,6 +34,8 @@ bool AwaitsSelection(const State& state, const Search& search) {
 
 RankPruned PrunedOf(const State& state, const Search& search, const ReferenceDescribed& reference) {
   RankPruned ranking;
+  ranking.measurements = search.counts.measurements;
+  ranking.pruned = search.counts.pruned;
   std::shared_ptr<const AnchorKernel> anchor;
   for (const auto& [candidate_id, history] : search.history) {
     // A candidate is selected at most once with the same number of measurements.
@@ -83,6 +91,41 @@ std::optional<size_t> TemplateStrategy::ChooseSelection(
   return ChooseNext(measurable, input.incumbent_speedup);
 }
 
+std::optional<PrunedRanked> TemplateStrategy::Conclude(const Search& search,
+                                                       const RankPruned& ranking,
+                                                       const std::vector<ForecastResult>& forecasts,
+                                                       int64_t waited_ns) {
+  PrunedRanked ranked;
+  ranked.search_id = search.search_id;
+  ranked.measurements = ranking.measurements;
+  ranked.pruned = ranking.pruned;
+  bool learns = false;
+  for (const ForecastResult& result : forecasts) {
+    const auto* forecast = std::get_if<Forecast>(&result);
+    if (forecast == nullptr) continue;
+    learns = learns || forecast->labels_seen.has_value();
+    ranked.labels_seen = std::max(ranked.labels_seen, forecast->labels_seen.value_or(0));
+  }
+  const Rankings& last = search.rankings;
+  const bool behind = learns && ranked.labels_seen < last.ExpectedLabels(search.labels);
+  if (behind && last.learns && waited_ns < kLabelPatienceNs) return std::nullopt;
+  const std::optional<size_t> best = ChooseSelection(search, forecasts);
+  if (best) ranked.candidate_id = ranking.candidate_ids[*best];
+  return ranked;
+}
+
+std::optional<ProposeCandidate> TemplateStrategy::Chosen(const Search& search) {
+  if (search.generator == nullptr) return std::nullopt;
+  const auto known = search.history.find(search.rankings.chosen);
+  if (known == search.history.end() ||
+      known->second.standing != CandidateHistory::Standing::kPruned) {
+    return std::nullopt;
+  }
+  std::optional<Candidate> candidate = search.generator->Find(search.rankings.chosen);
+  if (!candidate) return std::nullopt;
+  return ProposeCandidate{NextRequestId(search), EvaluateMode::kRoute, *std::move(candidate)};
+}
+
 uint64_t TemplateStrategy::LookAhead(const Search& search) {
   return kLookAhead + search.looked_further +
          kLookAheadPerMeasurement * (search.counts.measurements + search.measuring);
@@ -99,6 +142,7 @@ std::optional<StrategyAction> TemplateStrategy::Next(const State& state, const S
 std::optional<StrategyAction> TemplateStrategy::NextOfSpace(
     const State& state, const Search& search, const StrategyInputs& inputs,
     const std::function<std::optional<StrategyAction>(const char* reason)>& finish) const {
+  if (std::optional<ProposeCandidate> chosen = Chosen(search)) return *std::move(chosen);
   const SearchSpec& spec = search.spec;
   const uint64_t slots = std::max<uint64_t>(1, inputs.capacity.measure_slots);
   const bool all_proposed =
@@ -107,8 +151,7 @@ std::optional<StrategyAction> TemplateStrategy::NextOfSpace(
   // Only enough to keep the workers busy, because later decisions know more.
   const bool has_room =
       search.in_flight < InFlightLimit(search, inputs.capacity) && search.measuring < 2 * slots;
-  const bool looks_ahead =
-      spec.measure_everything || search.counts.considered < LookAheadNow(search, inputs.ranking);
+  const bool looks_ahead = spec.measure_everything || search.counts.considered < LookAhead(search);
   if (!all_proposed && has_room && looks_ahead) {
     return ProposeCandidate{NextRequestId(search),
                             spec.measure_everything ? EvaluateMode::kMeasure : EvaluateMode::kRoute,
@@ -121,18 +164,17 @@ std::optional<StrategyAction> TemplateStrategy::NextOfSpace(
   // limited, the next one already waits at the device.
   const uint64_t ahead = spec.budget.max_measurements > 0 ? 0 : slots;
   if (search.measuring >= slots + ahead || !MaySelect(search)) return std::nullopt;
-  return Select(state, search, inputs, finish);
+  return Select(state, search, inputs, has_room, finish);
 }
 
 std::optional<StrategyAction> TemplateStrategy::Select(
-    const State& state, const Search& search, const StrategyInputs& inputs,
+    const State& state, const Search& search, const StrategyInputs& inputs, bool has_room,
     const std::function<std::optional<StrategyAction>(const char* reason)>& finish) const {
   const SearchSpec& spec = search.spec;
-  if (inputs.ranking.busy || AwaitsSelection(state, search)) return std::nullopt;
-  const bool nothing_left = inputs.ranking.nothing_left_after == search.counts.measurements;
+  if (inputs.ranking || AwaitsSelection(state, search)) return std::nullopt;
   const ReferenceDescribed* const reference =
       state.FindReference(spec.problem_id, spec.target, search.device_model);
-  if (reference != nullptr && !nothing_left) {
+  if (reference != nullptr && IsWorthRanking(search)) {
     RankPruned ranking = PrunedOf(state, search, *reference);
     if (!ranking.queries.empty()) return ranking;
   }
@@ -140,10 +182,10 @@ std::optional<StrategyAction> TemplateStrategy::Select(
       search.generator->proposed() < search.generator->space_size() &&
       (spec.budget.max_candidates == 0 || search.counts.considered < spec.budget.max_candidates);
   if (!more) return search.in_flight == 0 ? finish(kNothingLeft) : std::nullopt;
-  const bool at_the_end = search.counts.considered >= LookAheadNow(search, inputs.ranking);
-  // Candidates proposed in the meantime may be worth measuring.
-  if (at_the_end) return LookFurther{search.counts.considered + kLookAheadPerMeasurement};
-  if (nothing_left) return LookFurther{inputs.ranking.further_to};
+  // Nothing known is worth measuring.
+  if (search.counts.considered >= LookAhead(search) && has_room) {
+    return ProposeCandidate{NextRequestId(search), EvaluateMode::kRoute, *search.generator->Next()};
+  }
   return std::nullopt;
 }
 

@@ -12,7 +12,7 @@ namespace kernelcast::orchestrator {
 
 // Candidates are points of the problem's template space. A search first explores part of it, then
 // measures the best of the candidates that it has pruned, one after the other, and explores a
-// little further with each measurement.
+// little further with each measurement, or where nothing else is worth measuring.
 class TemplateStrategy final : public SearchStrategy {
  public:
   // A search explores this much of a space before it selects, and this much more with each
@@ -34,18 +34,31 @@ class TemplateStrategy final : public SearchStrategy {
       const State& state, const Search& search, const StrategyInputs& inputs,
       const std::function<std::optional<StrategyAction>(const char* reason)>& finish) const;
 
+  // How long a search waits for the forecaster to learn from its last measurement.
+  static constexpr int64_t kLabelPatienceNs = 1'000'000'000;
+
   // Given the forecasts of a search's pruned candidates, the index of the one to measure next.
   // Nothing: none is worth a measurement.
   static std::optional<size_t> ChooseSelection(const Search& search,
                                                const std::vector<ForecastResult>& forecasts);
 
+  // What a ranking found, given its forecasts, one per candidate. Nothing: rank again, because the
+  // forecaster has not learnt from the last measurement. `waited_ns` is the time since then.
+  static std::optional<PrunedRanked> Conclude(const Search& search, const RankPruned& ranking,
+                                              const std::vector<ForecastResult>& forecasts,
+                                              int64_t waited_ns);
+
+  // Evaluates the candidate that the last ranking found, until it is accepted.
+  static std::optional<ProposeCandidate> Chosen(const Search& search);
+
   // The number of candidates that a search considers before it waits for measurements to guide it.
-  // Includes what it has looked further so far.
+  // Includes those beyond, which were considered because nothing else was worth measuring.
   static uint64_t LookAhead(const Search& search);
 
  private:
+  // The step of a search that proposes no further candidates of its look-ahead now.
   std::optional<StrategyAction> Select(
-      const State& state, const Search& search, const StrategyInputs& inputs,
+      const State& state, const Search& search, const StrategyInputs& inputs, bool has_room,
       const std::function<std::optional<StrategyAction>(const char* reason)>& finish) const;
 };
 

@@ -190,24 +190,9 @@ absl::StatusOr<KernelPrompt> KernelPrompt::Parse(const std::string& where,
   return prompt;
 }
 
-absl::StatusOr<KernelPrompt> KernelPrompt::Builtin(std::string_view version) {
-  for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
-    KC_ASSIGN_OR_RETURN(KernelPrompt prompt, Parse(absl::StrCat(files.folder, "/"), files));
-    if (WithoutPromptHash(prompt.version_) == version) return prompt;
-  }
-  return absl::NotFoundError(
-      absl::StrCat("prompt ", Quoted(version), " is not one of ", CommaList(BuiltinVersions())));
-}
-
-std::vector<std::string> KernelPrompt::BuiltinVersions() {
-  std::vector<std::string> versions;
-  for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
-    if (absl::StatusOr<std::string> version = ParseVersion(files.Text("prompt.json"));
-        version.ok()) {
-      versions.push_back(*std::move(version));
-    }
-  }
-  return versions;
+absl::StatusOr<KernelPrompt> KernelPrompt::Builtin() {
+  const PromptFiles files = PromptFolders(EmbeddedPromptFiles()).front();
+  return Parse(absl::StrCat(files.folder, "/"), files);
 }
 
 absl::StatusOr<KernelPrompt> KernelPrompt::Load(const std::string& directory) {

@@ -15,8 +15,6 @@
 
 namespace kernelcast::orchestrator {
 
-inline constexpr std::string_view kDefaultKernelPrompt = "kernel-writer/1";
-
 // Where kernels of a target run.
 struct KernelSite {
   DeviceInfo device;  // empty model: unknown
@@ -40,10 +38,8 @@ struct KernelPromptText {
 // Rendering gives the same bytes for the same input. Immutable and thread-safe.
 class KernelPrompt {
  public:
-  // A prompt compiled into the binary. NOT_FOUND: unknown version; the message lists the known
-  // ones.
-  [[nodiscard]] static absl::StatusOr<KernelPrompt> Builtin(std::string_view version);
-  static std::vector<std::string> BuiltinVersions();
+  // The prompt compiled into the binary.
+  [[nodiscard]] static absl::StatusOr<KernelPrompt> Builtin();
   // A prompt from a folder. NOT_FOUND: a file is missing. INVALID_ARGUMENT: "FILE: line 3: what is
   // wrong".
   [[nodiscard]] static absl::StatusOr<KernelPrompt> Load(const std::string& directory);

@@ -9,6 +9,7 @@
 #include "common/base/id.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "services/orchestrator/replicas/answered_anyway.h"
 
 namespace kernelcast::orchestrator {
 namespace {
@@ -22,7 +23,10 @@ int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 }  // namespace
 
 ShardSet::ShardSet(const ShardSetOptions& options, StartEngine start, MergedObserver* observer)
-    : options_(options), start_(std::move(start)), observer_(observer) {}
+    : options_(options),
+      start_(std::move(start)),
+      observer_(observer),
+      catalogue_thread_(std::make_unique<BackgroundThread>()) {}
 
 absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions& options,
                                                            StartEngine start,
@@ -30,11 +34,8 @@ absl::StatusOr<std::unique_ptr<ShardSet>> ShardSet::Create(const ShardSetOptions
   std::unique_ptr<ShardSet> set(new ShardSet(options, std::move(start), observer));
   const std::string holder = RandomId("o_");
   // First, because it may have to create the tables or wait for another orchestrator that does.
-  {
-    const std::lock_guard lock(set->catalogue_mutex_);
-    KC_ASSIGN_OR_RETURN(set->catalogue_, PostgresqlLeases::Open(options.database, holder,
-                                                                options.shards, &set->stop_));
-  }
+  KC_ASSIGN_OR_RETURN(set->catalogue_, PostgresqlLeases::Open(options.database, holder,
+                                                              options.shards, &set->stop_));
   // Leases expire while a statement waits, so it fails early and is retried.
   PostgresqlOptions impatient = options.database;
   impatient.statement_timeout = std::max(options.lease / 2, absl::Seconds(1));
@@ -77,26 +78,27 @@ void ShardSet::BeginDrain() {
 }
 
 void ShardSet::Stop() {
-  if (!thread_.joinable()) return;
   stop_ = true;
+  catalogue_thread_.reset();  // drops tasks that have not started
+  if (!thread_.joinable()) return;
   Wake();
   thread_.join();
   opener_.reset();  // drops tasks that have not started
   std::vector<int> held;
-  std::vector<std::shared_ptr<HeldShard>> rest;
+  std::vector<Slot> rest;
   {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (slots_[i].phase != Phase::kNone) held.push_back(static_cast<int>(i));
-      if (slots_[i].held != nullptr) rest.push_back(std::move(slots_[i].held));
+      if (slots_[i].held != nullptr) rest.push_back(slots_[i]);
       slots_[i] = Slot();
     }
     figures_.held = 0;
   }
-  for (const auto& shard : rest) {
-    shard->store->Stop();
-    shard->engine->Stop();
-    shard->observer.reset();
+  for (const Slot& slot : rest) {
+    slot.store->Stop();
+    slot.held->engine->Stop();
+    slot.held->observer.reset();
   }
   stop_ = false;
   for (const int shard : held) {
@@ -155,16 +157,36 @@ ShardFigures ShardSet::figures() const {
   return figures;
 }
 
-absl::Status ShardSet::PutProblem(const std::string& problem_id,
-                                  const std::vector<ProblemFile>& files) {
-  const std::lock_guard lock(catalogue_mutex_);
-  return catalogue_->PutProblem(problem_id, files);
+void ShardSet::PutProblem(Problem problem, ProblemDone done) {
+  catalogue_thread_->Post([this, problem = std::move(problem), done = std::move(done)] {
+    done(catalogue_->PutProblem(problem.problem_id, problem.files));
+  });
 }
 
-absl::StatusOr<std::optional<std::vector<ProblemFile>>> ShardSet::GetProblem(
-    const std::string& problem_id) {
-  const std::lock_guard lock(catalogue_mutex_);
-  return catalogue_->GetProblem(problem_id);
+bool ShardSet::HasProblem(HeldShard& held, std::string_view problem_id) const {
+  const std::lock_guard lock(held.problems_mutex);
+  return held.problems.contains(problem_id);
+}
+
+void ShardSet::FetchProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
+                            ProblemDone done) {
+  catalogue_thread_->Post([this, held, problem_id, done = std::move(done)] {
+    auto files = catalogue_->GetProblem(problem_id);
+    if (!files.ok() || !files->has_value()) {
+      done(files.status());  // if the problem is unknown, the engine reports it
+      return;
+    }
+    held->engine->PutProblem(
+        **std::move(files),
+        AnsweredAnyway<std::shared_ptr<const Problem>>(
+            [held, problem_id, done](const absl::StatusOr<std::shared_ptr<const Problem>>& put) {
+              if (put.ok()) {
+                const std::lock_guard lock(held->problems_mutex);
+                held->problems.insert(problem_id);
+              }
+              done(put.status());
+            }));
+  });
 }
 
 void ShardSet::Run() {
@@ -173,7 +195,7 @@ void ShardSet::Run() {
     Look();
     {
       const std::lock_guard lock(listener_mutex_);
-      listener_->OnChanged();
+      listener_->OnChanged(figures());
     }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, absl::ToChronoNanoseconds(interval), [this] { return woken_; });
@@ -292,8 +314,11 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
   }
   auto held = std::make_shared<HeldShard>();
   held->shard = shard;
+  PostgresqlEventStore* raw_store = nullptr;
   absl::Status status = [&]() -> absl::Status {
-    KC_ASSIGN_OR_RETURN(held->store, PostgresqlEventStore::Open(options_.database, shard, writer));
+    KC_ASSIGN_OR_RETURN(auto store, PostgresqlEventStore::Open(options_.database, shard, writer));
+    raw_store = store.get();
+    held->store = std::move(store);
     held->observer = observer_->For(shard);
     KC_ASSIGN_OR_RETURN(held->engine, start_(held->store.get(), held->observer.get()));
     return absl::OkStatus();
@@ -320,6 +345,10 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
     }
     Wake();
   });
+  held->engine->Inspect([&](const State& state) {
+    const std::lock_guard lock(held->problems_mutex);
+    for (const auto& [problem_id, problem] : state.problems()) held->problems.insert(problem_id);
+  });
   {
     // Before calls arrive.
     const std::lock_guard lock(listener_mutex_);
@@ -329,6 +358,7 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
     const std::lock_guard lock(mutex_);
     Slot& slot = slots_[static_cast<size_t>(shard)];
     slot.held = held;
+    slot.store = raw_store;
     // The shard may already be closing, and its engine may have failed before it was registered.
     slot.failed = !held->engine->failure().ok();
     if (slot.phase == Phase::kOpening) slot.phase = Phase::kHeld;
@@ -342,17 +372,19 @@ void ShardSet::OpenNow(int shard, const std::string& writer) {
 
 void ShardSet::Close(int shard, const char* why) {
   const bool graceful = std::string_view(why) == "draining" || std::string_view(why) == "surplus";
-  std::shared_ptr<HeldShard> held;
+  std::shared_ptr<HeldShard> held;  // keeps the store
+  PostgresqlEventStore* store = nullptr;
   {
     const std::lock_guard lock(mutex_);
     Slot& slot = slots_[static_cast<size_t>(shard)];
     slot.phase = Phase::kClosing;
     held = slot.held;
+    store = slot.store;
   }
   Log(graceful ? LogLevel::kInfo : LogLevel::kWarning, "shard given up",
       {{"shard", shard}, {"because", why}});
   // An append that waits for the database would be useless.
-  if (!graceful && held != nullptr) held->store->Stop();
+  if (!graceful && held != nullptr) store->Stop();
   opener_->Post([this, shard] { CloseNow(shard); });
 }
 

@@ -7,8 +7,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,37 +20,12 @@
 #include "services/orchestrator/core/background_thread.h"
 #include "services/orchestrator/core/engine.h"
 #include "services/orchestrator/core/merged_observer.h"
+#include "services/orchestrator/replicas/engine_directory.h"
+#include "services/orchestrator/replicas/shard_listener.h"
 #include "services/orchestrator/store/postgresql_event_store.h"
 #include "services/orchestrator/store/postgresql_leases.h"
 
 namespace kernelcast::orchestrator {
-
-// A shard that this orchestrator holds, with its engine. Shared by the calls that it serves, which
-// may outlive the holding. After the shard is given back, the engine is stopped and the store is
-// read-only.
-struct HeldShard {
-  int shard = 0;
-  std::unique_ptr<PostgresqlEventStore> store;
-  std::unique_ptr<EngineObserver> observer;
-  std::unique_ptr<Engine> engine;  // last: uses the other members
-
-  // Problems that the engine has.
-  std::mutex problems_mutex;
-  std::set<std::string, std::less<>> problems ABSL_GUARDED_BY(problems_mutex);
-};
-
-// Called on the set's threads, one call at a time. Of the set, implementations may call only Find.
-class ShardListener {
- public:
-  virtual ~ShardListener() = default;
-  // Calls for the shard may arrive from now on.
-  virtual void OnOpened(const std::shared_ptr<HeldShard>& held) = 0;
-  // No more calls arrive. The engine is stopped when this returns.
-  virtual void OnClosing(const std::shared_ptr<HeldShard>& held) = 0;
-  // Called after each check of the leases, and after a shard was opened: Find may return something
-  // else.
-  virtual void OnChanged() = 0;
-};
 
 struct ShardSetOptions {
   PostgresqlOptions database;
@@ -60,22 +33,6 @@ struct ShardSetOptions {
   int shards = 8;
   // How long other orchestrators wait before they take the shards of a silent one.
   absl::Duration lease = absl::Seconds(10);
-};
-
-struct ShardFigures {
-  int held = 0;
-  // Shards that nobody holds according to the last reply of the database, and shards that this
-  // orchestrator holds without serving them, because it is opening them or could not renew its
-  // leases.
-  int unserved = 0;
-  int replicas = 0;  // replicas that are alive and not leaving, from the last reply of the database
-  // Since the start:
-  uint64_t taken = 0;   // shards opened
-  uint64_t lost = 0;    // shards taken, or possibly taken, by another while they were held
-  uint64_t failed = 0;  // shards that could not be opened, or whose engine failed
-  uint64_t renewals = 0;
-  uint64_t failed_renewals = 0;  // the database returned an error or no reply in time
-  int64_t renewed_wall_ns = 0;   // last renewal; if none, the start
 };
 
 // The shards of a log in PostgreSQL that this orchestrator holds:
@@ -90,7 +47,7 @@ struct ShardFigures {
 // two orchestrators never both write.
 //
 // Thread-safe.
-class ShardSet {
+class ShardSet final : public EngineDirectory {
  public:
   using StartEngine = std::function<absl::StatusOr<std::unique_ptr<Engine>>(EventStore* store,
                                                                             EngineObserver* with)>;
@@ -98,50 +55,40 @@ class ShardSet {
   // Connects, and creates the log if it is missing. `start` and `observer` must outlive the set.
   [[nodiscard]] static absl::StatusOr<std::unique_ptr<ShardSet>> Create(
       const ShardSetOptions& options, StartEngine start, MergedObserver* observer);
-  ~ShardSet();
+  ~ShardSet() override;
 
   // Starts taking shards. `address` is where other orchestrators reach this one.
   void Start(const std::string& address, ShardListener* listener);
   // Gives all shards back, one after another, and takes no more.
-  void BeginDrain();
+  void BeginDrain() override;
   // Ends the threads. Gives back the remaining shards if the database responds. The listener gets
   // no more calls.
   void Stop();
 
-  int shards() const { return shards_; }
-  // The shard of an id. Never changes.
-  int ShardOf(std::string_view id) const;
-
-  struct Place {
-    // Not null: the shard is held here. Shared: see HeldShard.
-    std::shared_ptr<HeldShard> held;
-    // Not empty: the address of another holder. If both are empty, nobody holds the shard now.
-    std::string address;
-  };
-  Place Find(int shard) const;
-  std::vector<std::shared_ptr<HeldShard>> Held() const;
-  // Whether other orchestrators are taking shards.
-  bool HasOthers() const;
-  ShardFigures figures() const;
-
-  // Problems of the whole log. These calls wait for the database, so threads that must not block
-  // must not make them.
-  [[nodiscard]] absl::Status PutProblem(const std::string& problem_id,
-                                        const std::vector<ProblemFile>& files);
-  [[nodiscard]] absl::StatusOr<std::optional<std::vector<ProblemFile>>> GetProblem(
-      const std::string& problem_id);
+  bool shared() const override { return true; }
+  int shards() const override { return shards_; }
+  int ShardOf(std::string_view id) const override;
+  Place Find(int shard) const override;
+  std::vector<std::shared_ptr<HeldShard>> Held() const override;
+  bool HasOthers() const override;
+  void PutProblem(Problem problem, ProblemDone done) override;
+  bool HasProblem(HeldShard& held, std::string_view problem_id) const override;
+  void FetchProblem(const std::shared_ptr<HeldShard>& held, const std::string& problem_id,
+                    ProblemDone done) override;
 
  private:
   enum class Phase { kNone, kOpening, kHeld, kClosing, kClosed };
   struct Slot {
     Phase phase = Phase::kNone;
     std::shared_ptr<HeldShard> held;
-    bool failed = false;        // its engine has failed
-    int64_t not_before_ns = 0;  // when to try again to open it
+    PostgresqlEventStore* store = nullptr;  // of `held`
+    bool failed = false;                    // its engine has failed
+    int64_t not_before_ns = 0;              // when to try again to open it
   };
 
   ShardSet(const ShardSetOptions& options, StartEngine start, MergedObserver* observer);
 
+  ShardFigures figures() const;
   void Run();
   // Checks the leases once. Passes shards to be opened and closed to the other thread.
   void Look();
@@ -165,8 +112,8 @@ class ShardSet {
   std::unique_ptr<PostgresqlLeases> leases_;
   bool away_ = false;
 
-  std::mutex catalogue_mutex_;
-  std::unique_ptr<PostgresqlLeases> catalogue_ ABSL_GUARDED_BY(catalogue_mutex_);
+  // The problems of the whole log. Used by the catalogue's thread only, except during construction.
+  std::unique_ptr<PostgresqlLeases> catalogue_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -181,6 +128,8 @@ class ShardSet {
   std::mutex listener_mutex_;  // held while the listener is called
   std::unique_ptr<BackgroundThread> opener_;
   std::thread thread_;
+  // Null after Stop. Last: its tasks use the other members.
+  std::unique_ptr<BackgroundThread> catalogue_thread_;
 };
 
 }  // namespace kernelcast::orchestrator

@@ -355,13 +355,10 @@ class ExportCursor final : public LogStreams::Cursor {
         if (auto problem = state.FindProblem(candidate.problem_id)) {
           context.problem_name = problem->name;
         }
-        // Logs of releases before device models have one reference for all.
-        const ReferenceDescribed* reference =
-            state.FindReference(candidate.problem_id, candidate.target, device_model);
-        if (reference == nullptr) {
-          reference = state.FindReference(candidate.problem_id, candidate.target, "");
+        if (const ReferenceDescribed* reference =
+                state.FindReference(candidate.problem_id, candidate.target, device_model)) {
+          context.reference_facts = reference->facts;
         }
-        if (reference != nullptr) context.reference_facts = reference->facts;
       });
       if (!inspected) {
         contexts_.erase(entry);

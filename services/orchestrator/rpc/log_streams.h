@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -43,9 +42,6 @@ class LogStreams : public std::enable_shared_from_this<LogStreams> {
 
   // Ends streams that wait for new events with UNAVAILABLE, now and in the future.
   void BeginDrain();
-
-  // Runs a task on the thread.
-  void Post(std::function<void()> task) { thread_.Post(std::move(task)); }
 
   // Position of one stream in the log. Used on the background thread only.
   class Cursor {

@@ -45,12 +45,11 @@ constexpr std::pair<Stage, const char*> kStages[] = {{Stage::kCompile, "compile"
                                                      {Stage::kMeasure, "measure"}};
 constexpr const char* kBestSpeedup = "kernelcast_orchestrator_best_speedup_ratio";
 constexpr const char* kOtherProblem = "other";
-constexpr const char* kRepeatReasons[] = {"lost", "failed", "handed_back", "refused"};
 
 }  // namespace
 
 OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
-                                         std::function<PeerFigures()> look_at_peers)
+                                         std::function<AllPeerFigures()> look_at_peers)
     : registry_(registry),
       look_at_peers_(std::move(look_at_peers)),
       in_flight_(registry->Gauge("kernelcast_orchestrator_candidates_in_flight",
@@ -62,28 +61,8 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
                                       "Labels not yet acknowledged by the forecaster.")),
       generations_in_flight_(registry->Gauge("kernelcast_orchestrator_generations_in_flight",
                                              "Requests to a model for kernels in progress.")),
-      workers_ready_(registry->Gauge("kernelcast_orchestrator_workers",
-                                     "Configured or discovered workers, by state.",
-                                     {{"state", "ready"}})),
-      workers_away_(registry->Gauge("kernelcast_orchestrator_workers",
-                                    "Configured or discovered workers, by state.",
-                                    {{"state", "away"}})),
-      workers_ejected_(registry->Gauge("kernelcast_orchestrator_workers",
-                                       "Configured or discovered workers, by state.",
-                                       {{"state", "ejected"}})),
-      forecasters_ready_(registry->Gauge("kernelcast_orchestrator_forecasters",
-                                         "Configured or discovered forecasters, by state.",
-                                         {{"state", "ready"}})),
-      forecasters_away_(registry->Gauge("kernelcast_orchestrator_forecasters",
-                                        "Configured or discovered forecasters, by state.",
-                                        {{"state", "away"}})),
-      ejections_(registry->Counter("kernelcast_orchestrator_worker_ejections_total",
-                                   "Ejections of a worker because its calls failed.")) {
-  for (const char* reason : kRepeatReasons) {
-    repeated_calls_[reason] =
-        &registry->Counter("kernelcast_orchestrator_worker_calls_repeated_total",
-                           "Repeated calls to workers, by reason.", {{"reason", reason}});
-  }
+      workers_(registry, PeerMetrics::kWorkers),
+      forecasters_(registry, PeerMetrics::kForecasters) {
   for (const GenerationOutcome outcome : kGenerationOutcomes) {
     generations_[outcome] =
         &registry->Counter("kernelcast_orchestrator_generations_total",
@@ -135,9 +114,8 @@ OrchestratorMetrics::OrchestratorMetrics(MetricsRegistry* registry,
         "kernelcast_orchestrator_selective_risk_low_ratio",
         "Lower end of the 95% interval of the estimated risk, highest of the running searches.",
         labels);
-    series.risk_target =
-        &registry->Gauge("kernelcast_orchestrator_selective_risk_target_ratio",
-                         "Risk limit: the lowest of the running searches.", labels);
+    series.risk_limit = &registry->Gauge("kernelcast_orchestrator_selective_risk_limit_ratio",
+                                         "Risk limit: the lowest of the running searches.", labels);
     series.prune_threshold = &registry->Gauge(
         "kernelcast_orchestrator_prune_threshold_ratio",
         "Highest win probability below which a running search is certified to prune.", labels);
@@ -224,17 +202,9 @@ void OrchestratorMetrics::OnFigures(const EngineFigures& figures) {
 void OrchestratorMetrics::OnOverview(const EngineOverview& overview) {
   ++overviews_;
   if (look_at_peers_ != nullptr) {
-    const PeerFigures peers = look_at_peers_();
-    workers_ready_.Set(static_cast<double>(peers.ready));
-    workers_away_.Set(static_cast<double>(peers.away));
-    workers_ejected_.Set(static_cast<double>(peers.ejected));
-    forecasters_ready_.Set(static_cast<double>(peers.forecasters_ready));
-    forecasters_away_.Set(static_cast<double>(peers.forecasters_away));
-    ejections_.Increment(static_cast<double>(peers.ejections) - ejections_.Value());
-    for (const auto& [reason, times] : peers.repeated_calls) {
-      prometheus::Counter& counter = *repeated_calls_.at(reason);
-      counter.Increment(static_cast<double>(times) - counter.Value());
-    }
+    const AllPeerFigures peers = look_at_peers_();
+    workers_.Show(peers.workers);
+    forecasters_.Show(peers.forecasters);
   }
   ShowQueues(overview);
   CountAvoided(overview);
@@ -287,7 +257,7 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
     double winners = 0;
     double pruned = 0;
     double low = 0;
-    double target = 1;
+    double limit = 1;
     double threshold = 0;
   };
   std::map<std::string_view, Pooled> pooled;
@@ -308,7 +278,7 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
     pool.winners += risk.selective_risk.estimate * pruned;
     pool.pruned += pruned;
     pool.low = std::max(pool.low, risk.selective_risk.low);
-    pool.target = std::min(pool.target, risk.options.alpha);
+    pool.limit = std::min(pool.limit, risk.options.alpha);
     pool.threshold = std::max(pool.threshold, risk.threshold);
   }
   std::erase_if(alarms_, [&](const auto& entry) { return !running.contains(entry.first); });
@@ -317,7 +287,7 @@ void OrchestratorMetrics::ShowRisks(const EngineOverview& overview) {
     const Pooled pool = found != pooled.end() ? found->second : Pooled();
     series.risk->Set(pool.pruned > 0 ? pool.winners / pool.pruned : 0);
     series.risk_low->Set(pool.low);
-    series.risk_target->Set(found != pooled.end() ? pool.target : RiskOptions().alpha);
+    series.risk_limit->Set(found != pooled.end() ? pool.limit : RiskOptions().alpha);
     series.prune_threshold->Set(pool.threshold);
   }
 }

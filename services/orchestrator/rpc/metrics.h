@@ -11,19 +11,14 @@
 
 #include "common/metrics/metrics.h"
 #include "services/orchestrator/core/engine.h"
+#include "services/orchestrator/rpc/peer_metrics.h"
 
 namespace kernelcast::orchestrator {
 
-// Workers or forecasters, as reported in metrics.
-struct PeerFigures {
-  uint64_t ready = 0;
-  uint64_t away = 0;
-  uint64_t ejected = 0;
-  uint64_t forecasters_ready = 0;
-  uint64_t forecasters_away = 0;
-  // Since the process started.
-  uint64_t ejections = 0;
-  std::map<std::string, uint64_t> repeated_calls;  // by reason
+// Workers and forecasters, as reported in metrics.
+struct AllPeerFigures {
+  PeerFigures workers;
+  PeerFigures forecasters;
 };
 
 // The orchestrator's Prometheus metrics; docs/reference/metrics.md is the reference. All label
@@ -36,7 +31,7 @@ class OrchestratorMetrics final : public EngineObserver {
 
   // `look_at_peers` is called with each overview, on the engine's thread. May be null.
   explicit OrchestratorMetrics(MetricsRegistry* registry,
-                               std::function<PeerFigures()> look_at_peers = nullptr);
+                               std::function<AllPeerFigures()> look_at_peers = nullptr);
 
   void OnDecided(const Evaluation& evaluation, const Decision& decision) override;
   void OnSettled(const Evaluation& evaluation, const EvaluationSettled& settled) override;
@@ -61,7 +56,7 @@ class OrchestratorMetrics final : public EngineObserver {
     std::map<Stage, Queue> queues;
     prometheus::Gauge* risk = nullptr;
     prometheus::Gauge* risk_low = nullptr;
-    prometheus::Gauge* risk_target = nullptr;
+    prometheus::Gauge* risk_limit = nullptr;
     prometheus::Gauge* prune_threshold = nullptr;
     prometheus::Counter* risk_alarms = nullptr;
   };
@@ -79,20 +74,15 @@ class OrchestratorMetrics final : public EngineObserver {
   bool RoomFor(const std::string& name);
 
   MetricsRegistry* const registry_;
-  const std::function<PeerFigures()> look_at_peers_;
+  const std::function<AllPeerFigures()> look_at_peers_;
   std::map<std::string_view, PerModel> models_;
   prometheus::Gauge& in_flight_;
   prometheus::Gauge& events_;
   prometheus::Gauge& running_searches_;
   prometheus::Gauge& pending_labels_;
   prometheus::Gauge& generations_in_flight_;
-  prometheus::Gauge& workers_ready_;
-  prometheus::Gauge& workers_away_;
-  prometheus::Gauge& workers_ejected_;
-  prometheus::Gauge& forecasters_ready_;
-  prometheus::Gauge& forecasters_away_;
-  prometheus::Counter& ejections_;
-  std::map<std::string, prometheus::Counter*, std::less<>> repeated_calls_;
+  PeerMetrics workers_;
+  PeerMetrics forecasters_;
   std::map<GenerationOutcome, prometheus::Counter*> generations_;
   std::map<std::string, prometheus::Counter*, std::less<>> generation_tokens_;
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/metrics/metrics.h"
-#include "services/orchestrator/replicas/shard_set.h"
+#include "services/orchestrator/replicas/shard_listener.h"
 
 namespace kernelcast::orchestrator {
 

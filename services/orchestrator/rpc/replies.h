@@ -23,12 +23,10 @@ inline constexpr size_t kEvaluationsPerStream = 1024;
     const v1::EvaluateRequest& request);
 // The reply to the request with this id.
 v1::EvaluateReply ReplyFromRecord(const std::string& request_id, const EvaluationRecord& record);
-// A reply with `search` and `searches`.
 template <class Reply>
 Reply ReplyFromSearch(const SearchSnapshot& search) {
   Reply reply;
-  *reply.mutable_search() = ToProto(search);
-  *reply.add_searches() = reply.search();
+  *reply.add_searches() = ToProto(search);
   for (const SearchSnapshot& other : search.further) *reply.add_searches() = ToProto(other);
   return reply;
 }

@@ -7,19 +7,14 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr const char* kTraceKeys[] = {"traceparent", "tracestate"};
 // Limit of stubs kept, including those of replicas that are gone.
 constexpr size_t kMaxPeers = 64;
 
 }  // namespace
 
-CallOrigin::CallOrigin(const grpc::CallbackServerContext& context) : deadline(context.deadline()) {
+CallOrigin::CallOrigin(const grpc::CallbackServerContext& context)
+    : deadline(context.deadline()), trace(IncomingTrace(context)) {
   const auto& metadata = context.client_metadata();
-  for (const char* key : kTraceKeys) {
-    if (const auto found = metadata.find(key); found != metadata.end()) {
-      trace.emplace_back(key, std::string(found->second.data(), found->second.size()));
-    }
-  }
   if (const auto found = metadata.find(kShardKey); found != metadata.end()) {
     int number = -1;
     const bool valid =
@@ -28,9 +23,9 @@ CallOrigin::CallOrigin(const grpc::CallbackServerContext& context) : deadline(co
   }
 }
 
-Router::Router(const ShardSet* shards, ChannelOptions channel, absl::Duration patience,
+Router::Router(const EngineDirectory* engines, ChannelOptions channel, absl::Duration patience,
                ReplicaMetrics* metrics)
-    : shards_(shards), channel_(std::move(channel)), patience_(patience), metrics_(metrics) {}
+    : engines_(engines), channel_(std::move(channel)), patience_(patience), metrics_(metrics) {}
 
 Router::~Router() {
   LookAll();  // nobody waits for them any more
@@ -51,10 +46,11 @@ std::shared_ptr<v1::Orchestrator::Stub> Router::Peer(const std::string& address)
   return peers_[address] = v1::Orchestrator::NewStub(*channel);
 }
 
-void Router::Prepare(grpc::ClientContext& context, const CallOrigin& origin, int shard) const {
+void Router::Prepare(grpc::ClientContext& context, const CallOrigin& origin, int shard,
+                     const TraceContext& trace) const {
   context.set_deadline(origin.deadline);
   context.AddMetadata(kShardKey, absl::StrCat(shard));
-  for (const auto& [key, value] : origin.trace) context.AddMetadata(key, value);
+  PassTrace(trace, context);
 }
 
 void Router::Add(const std::shared_ptr<Routed>& call) {

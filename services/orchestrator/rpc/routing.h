@@ -21,11 +21,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/trace_context.h"
+#include "common/rpc/call_trace.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/stream_writer.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
-#include "services/orchestrator/replicas/shard_set.h"
+#include "services/orchestrator/replicas/answered_anyway.h"
+#include "services/orchestrator/replicas/engine_directory.h"
 #include "services/orchestrator/rpc/replica_metrics.h"
 #include "services/orchestrator/rpc/replies.h"
 
@@ -40,8 +43,8 @@ struct CallOrigin {
   explicit CallOrigin(const grpc::CallbackServerContext& context);
 
   std::chrono::system_clock::time_point deadline;
-  std::vector<std::pair<std::string, std::string>> trace;  // traceparent, tracestate
-  std::optional<int> shard;                                // set for a forwarded call
+  TraceContext trace;        // invalid: none
+  std::optional<int> shard;  // set for a forwarded call
 };
 
 // A call on its way to its shard.
@@ -53,17 +56,17 @@ class Routed {
   virtual void Look() = 0;
 };
 
-// Routes calls: knows the shards, the channels to other orchestrators, and the calls that are
+// Routes calls: knows the engines, the channels to other orchestrators, and the calls that are
 // forwarded or waiting. Thread-safe.
 class Router {
  public:
   // All pointers must outlive the router.
-  Router(const ShardSet* shards, ChannelOptions channel, absl::Duration patience,
+  Router(const EngineDirectory* engines, ChannelOptions channel, absl::Duration patience,
          ReplicaMetrics* metrics);
   // Ends forwarded calls. Nobody may wait for them any more.
   ~Router();
 
-  const ShardSet& shards() const { return *shards_; }
+  const EngineDirectory& engines() const { return *engines_; }
   // How long a call waits for a holder of its shard.
   absl::Duration patience() const { return patience_; }
   // Set before calls arrive.
@@ -74,11 +77,13 @@ class Router {
   void BeginDrain() { draining_ = true; }
   bool draining() const { return draining_; }
   // Whether nobody will take the shards that are free now.
-  bool hopeless() const { return draining_ && !shards_->HasOthers(); }
+  bool hopeless() const { return draining_ && !engines_->HasOthers(); }
 
   // Null: invalid address.
   std::shared_ptr<v1::Orchestrator::Stub> Peer(const std::string& address);
-  void Prepare(grpc::ClientContext& context, const CallOrigin& origin, int shard) const;
+  // `trace`: passed on with the call.
+  void Prepare(grpc::ClientContext& context, const CallOrigin& origin, int shard,
+               const TraceContext& trace) const;
 
   // Between Add and Remove, LookAll calls the call's Look.
   void Add(const std::shared_ptr<Routed>& call);
@@ -90,7 +95,7 @@ class Router {
   void CameBack();
 
  private:
-  const ShardSet* const shards_;
+  const EngineDirectory* const engines_;
   const ChannelOptions channel_;
   const absl::Duration patience_;
   ReplicaMetrics* const metrics_;
@@ -105,26 +110,6 @@ class Router {
   // Shared with those who answer the calls.
   std::set<std::shared_ptr<Routed>> calls_ ABSL_GUARDED_BY(mutex_);
 };
-
-// Wraps `done` so that it gets UNAVAILABLE if nobody calls it, e.g. when an engine stops.
-template <class Result>
-std::function<void(absl::StatusOr<Result>)> AnsweredAnyway(
-    std::function<void(absl::StatusOr<Result>)> done) {
-  struct Guard {
-    explicit Guard(std::function<void(absl::StatusOr<Result>)> d) : done(std::move(d)) {}
-    ~Guard() {
-      if (done) done(absl::UnavailableError("the shard has gone to another orchestrator"));
-    }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-    std::function<void(absl::StatusOr<Result>)> done;
-  };
-  auto guard = std::make_shared<Guard>(std::move(done));
-  return [guard](absl::StatusOr<Result> result) {
-    auto answer = std::exchange(guard->done, nullptr);
-    if (answer) answer(std::move(result));
-  };
-}
 
 // One request on its way to its shard: answered here if the shard is held here, otherwise forwarded
 // to its holder; waits if there is none. Requests are idempotent by their ids, so each may be sent
@@ -141,6 +126,7 @@ class RoutedCall final : public Routed,
     std::function<void(v1::Orchestrator::Stub&, grpc::ClientContext*, const Request*, Reply*,
                        std::function<void(grpc::Status)>)>
         there;
+    const char* method = "";     // "kernelcast.v1.Orchestrator/Evaluate"
     std::function<bool()> open;  // whether anybody waits for the answer
     Done done;                   // called once, unless nobody waits any more
   };
@@ -154,6 +140,11 @@ class RoutedCall final : public Routed,
   void Start() {
     router_->Add(this->shared_from_this());
     Proceed();
+  }
+  // The same for a request that the engine here has answered with UNAVAILABLE.
+  void StartAfter(const absl::Status& unavailable) {
+    router_->Add(this->shared_from_this());
+    OnResult(unavailable, nullptr);
   }
 
   // Nobody waits for the answer any more.
@@ -182,7 +173,7 @@ class RoutedCall final : public Routed,
     {
       const std::lock_guard lock(mutex_);
       if (phase_ == Phase::kThere) {
-        const ShardSet::Place place = router_->shards().Find(shard_);
+        const EngineDirectory::Place place = router_->engines().Find(shard_);
         const bool elsewhere =
             place.held != nullptr || (!place.address.empty() && place.address != attempt_->address);
         if (elsewhere) {
@@ -205,6 +196,7 @@ class RoutedCall final : public Routed,
     grpc::ClientContext context;
     Reply reply;
     std::string address;
+    Span span;
     bool left = false;
   };
 
@@ -216,7 +208,7 @@ class RoutedCall final : public Routed,
         handlers_(std::move(handlers)) {}
 
   void Proceed() {
-    const ShardSet::Place place = router_->shards().Find(shard_);
+    const EngineDirectory::Place place = router_->engines().Find(shard_);
     auto self = this->shared_from_this();
     if (place.held != nullptr) {
       SetPhase(Phase::kHere, nullptr);
@@ -234,7 +226,8 @@ class RoutedCall final : public Routed,
     }
     auto attempt = std::make_shared<Attempt>();
     attempt->address = place.address;
-    router_->Prepare(attempt->context, origin_, shard_);
+    attempt->span = StartCallSpan(handlers_.method, place.address, origin_.trace);
+    router_->Prepare(attempt->context, origin_, shard_, attempt->span.context());
     SetPhase(Phase::kThere, attempt);
     router_->PassedOn();
     handlers_.there(*peer, &attempt->context, &request_, &attempt->reply,
@@ -242,6 +235,7 @@ class RoutedCall final : public Routed,
                       absl::StatusOr<Reply> result =
                           status.ok() ? absl::StatusOr<Reply>(std::move(attempt->reply))
                                       : absl::StatusOr<Reply>(FromGrpc(status, attempt->context));
+                      EndCallSpan(attempt->span, result.status());
                       Router* const router = self->router_;
                       self->OnResult(std::move(result), attempt);
                       router->CameBack();
@@ -260,7 +254,7 @@ class RoutedCall final : public Routed,
       const std::lock_guard lock(mutex_);
       attempt_ = nullptr;
       const bool left = attempt != nullptr && attempt->left;
-      if (!origin_.shard && !result.ok() &&
+      if (!origin_.shard && router_->engines().shared() && !result.ok() &&
           (code == absl::StatusCode::kUnavailable ||
            (left && code == absl::StatusCode::kCancelled))) {
         const int64_t now_ns = Clock::Real().MonotonicNs();
@@ -371,7 +365,8 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
     void Begin(const std::shared_ptr<Reader>& self, std::shared_ptr<v1::Orchestrator::Stub> peer) {
       self_ = self;
       peer_ = std::move(peer);
-      relay_->router_->Prepare(context_, relay_->origin_, relay_->shards_[relay_->next_]);
+      relay_->router_->Prepare(context_, relay_->origin_, relay_->shards_[relay_->next_],
+                               relay_->origin_.trace);
       relay_->open_(*peer_, &context_, &relay_->request_, this);
       this->AddHold();  // reads are started outside of reactions
       this->StartCall();
@@ -445,7 +440,7 @@ class Relay final : public Routed, public std::enable_shared_from_this<Relay<Req
   };
 
   std::string HolderOf(int shard) const {
-    const ShardSet::Place place = router_->shards().Find(shard);
+    const EngineDirectory::Place place = router_->engines().Find(shard);
     return place.held != nullptr ? router_->own_address() : place.address;
   }
 

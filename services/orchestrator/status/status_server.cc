@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -79,7 +78,8 @@ class StatusServer::Impl {
       : host_(std::move(host)), render_(std::move(render)) {}
 
   ~Impl() {
-    if (context_ != nullptr) Stop();
+    BeginStop();
+    if (stopping_.joinable()) stopping_.join();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -110,37 +110,24 @@ class StatusServer::Impl {
     if (mg_get_server_ports(context_, 1, &port) < 1) {
       return absl::UnavailableError(absl::StrCat("cannot serve the status page on '", listen, "'"));
     }
-    port_ = port.port;
     address_ = absl::StrCat(host_, ":", port.port);
     return absl::OkStatus();
   }
 
   const std::string& address() const { return address_; }
 
- private:
-  // The library checks for a stop request on each connection, otherwise every two seconds.
-  void Stop() {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool stopped = false;
-    std::thread stopping([&] {
-      mg_stop(context_);
-      const std::lock_guard lock(mutex);
-      stopped = true;
-      changed.notify_all();
-    });
-    std::unique_lock lock(mutex);
-    while (!changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return stopped; })) {
-      char error[128];
-      if (mg_connection* knock =
-              mg_connect_client(host_.c_str(), port_, /*use_ssl=*/0, error, sizeof error)) {
-        mg_close_connection(knock);
-      }
+  void BeginStop() {
+    {
+      const std::lock_guard lock(mutex_);
+      render_ = nullptr;
     }
-    lock.unlock();
-    stopping.join();
+    // The library's threads check for a stop request every two seconds.
+    if (context_ != nullptr && !stopping_.joinable()) {
+      stopping_ = std::thread([context = context_] { mg_stop(context); });
+    }
   }
 
+ private:
   static int OnMessage(const mg_connection* connection, const char* message) {
     auto* const self = static_cast<Impl*>(mg_get_user_data(mg_get_context(connection)));
     if (self != nullptr) {
@@ -163,7 +150,12 @@ class StatusServer::Impl {
       Answer(connection, head, "405 Method Not Allowed", kPlain, "GET or HEAD.\n",
              "Allow: GET, HEAD\r\n");
     } else if (const std::string_view path = request->local_uri; path == "/") {
-      Answer(connection, head, "200 OK", kHtml, self->Page());
+      const std::optional<std::string> page = self->Page();
+      if (page.has_value()) {
+        Answer(connection, head, "200 OK", kHtml, *page);
+      } else {
+        Answer(connection, head, "503 Service Unavailable", kPlain, "The server is stopping.\n");
+      }
     } else if (path == kStatusStylePath) {
       Answer(connection, head, "200 OK", kCss, StatusStyle());
     } else {
@@ -187,8 +179,10 @@ class StatusServer::Impl {
     return host == host_ || host == "localhost" || IsAddress(host);
   }
 
-  std::string Page() {
+  // Empty once the server stops.
+  std::optional<std::string> Page() {
     const std::lock_guard lock(mutex_);
+    if (!render_) return std::nullopt;
     const int64_t now_ns = Clock::Real().MonotonicNs();
     if (page_.empty() || now_ns - rendered_ns_ > kFreshForNs) {
       page_ = render_();
@@ -199,12 +193,13 @@ class StatusServer::Impl {
 
   // Constant once serving.
   const std::string host_;
-  const std::function<std::string()> render_;
-  int port_ = 0;
   std::string address_;
   mg_context* context_ = nullptr;
 
+  std::thread stopping_;
+
   std::mutex mutex_;
+  std::function<std::string()> render_ ABSL_GUARDED_BY(mutex_);  // empty: stopping
   std::string page_ ABSL_GUARDED_BY(mutex_);
   int64_t rendered_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string message_ ABSL_GUARDED_BY(mutex_);  // the library's last message
@@ -221,6 +216,7 @@ absl::StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(
 
 StatusServer::StatusServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StatusServer::~StatusServer() = default;
+void StatusServer::BeginStop() { impl_->BeginStop(); }
 const std::string& StatusServer::address() const { return impl_->address(); }
 
 }  // namespace kernelcast::orchestrator

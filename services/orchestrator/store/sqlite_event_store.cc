@@ -22,7 +22,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr int kSchemaVersion = 2;
+constexpr int kSqliteSchemaVersion = 2;
 
 absl::Status LogError(int code, const std::string& message) {
   const std::string full = absl::StrCat("event log: ", message);
@@ -145,12 +145,14 @@ absl::StatusOr<std::unique_ptr<SqliteEventStore>> SqliteEventStore::Open(
   // checkpoint (docs/decisions/event-log-checkpoints.md).
   KC_RETURN_IF_ERROR(writer.Execute("PRAGMA wal_autocheckpoint=400"));
   KC_ASSIGN_OR_RETURN(const int64_t found, writer.QueryInteger("PRAGMA user_version"));
-  if (found != 0 && found != kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "event log: ", path, " has schema version ", found, "; this build knows ", kSchemaVersion,
-        found < kSchemaVersion ? ". Export it with the release that wrote it, and start with an "
-                                 "empty folder"
-                               : ""));
+  if (found != 0 && found != kSqliteSchemaVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("event log: ", path, " has schema version ", found, "; this build knows ",
+                     kSqliteSchemaVersion,
+                     found < kSqliteSchemaVersion
+                         ? ". Export it with the release that wrote it, and start with an "
+                           "empty folder"
+                         : ""));
   }
   if (found == 0) {
     KC_RETURN_IF_ERROR(

@@ -1,7 +1,9 @@
 #include "services/worker/compiler_sandbox/filter.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include "services/worker/sandbox/system_call_filter.h"
 
@@ -53,6 +55,12 @@ bool LoadCompilerFilter() {
   // A filter cannot see the flags of clone3: fail as on an older kernel.
   filter.Fail(ENOSYS, {SCMP_SYS(clone3)});
   filter.Fail(ENOTTY, {SCMP_SYS(ioctl)});
+  // For a compiler that forks a child for each source: messages on an inherited socket, further
+  // filters, and a child that ends with its parent.
+  filter.Allow({SCMP_SYS(recvmsg)});
+  filter.Allow({SCMP_SYS(seccomp)},
+               {SCMP_A0(SCMP_CMP_EQ, SECCOMP_SET_MODE_FILTER), SCMP_A1(SCMP_CMP_EQ, 0)});
+  filter.Allow({SCMP_SYS(prctl)}, {SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG)});
   // A process may query and lower its own limits.
   filter.Allow({SCMP_SYS(prlimit64)}, {SCMP_A0(SCMP_CMP_EQ, 0)});
   return filter.Load();

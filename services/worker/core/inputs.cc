@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "services/worker/core/draw_plan.h"
 #include "services/worker/core/narrow_float.h"
 #include "services/worker/core/sampler.h"
 
@@ -18,8 +19,6 @@ constexpr double kLargeFactor = 1e3;
 constexpr double kExtremeValue = 1e4;
 // One entry in this many is extreme.
 constexpr int64_t kExtremeEvery = 256;
-// One value in this many is replaced in altered inputs.
-constexpr size_t kAlteredEvery = 128;
 
 template <class T>
 T Draw(const Sampler& sampler, Random& random) {
@@ -238,7 +237,7 @@ void AlterInputs(const std::vector<TensorSpec>& tensors, const std::vector<std::
   for (size_t t = 0; t < inputs.size(); ++t) {
     const auto size = static_cast<size_t>(SizeBytes(tensors[t].dtype));
     const size_t elements = inputs[t].size() / size;
-    for (size_t i = 0; i < elements / kAlteredEvery + 1; ++i) {
+    for (size_t i = 0; i < elements / static_cast<size_t>(kAlteredEvery) + 1; ++i) {
       const size_t at = random.Below(elements) * size;
       inputs[t].replace(at, size, other[t], at, size);
     }

@@ -146,7 +146,10 @@ absl::StatusOr<LaunchPlan> PlanLaunches(const Problem& problem, const std::vecto
       return absl::InvalidArgumentError(
           absl::StrCat(field, ".kernel: ", Quoted(launch.kernel), " is not the name of a kernel"));
     }
+    KC_ASSIGN_OR_RETURN(const bool launched, IsLaunched(launch, variables, field));
+    if (!launched) continue;
     PlannedLaunch planned;
+    planned.index = i;
     KC_ASSIGN_OR_RETURN(static_cast<LaunchGeometry&>(planned),
                         EvaluateGeometry(launch, variables, field));
     planned.kernel = launch.kernel;
@@ -164,6 +167,9 @@ absl::StatusOr<LaunchPlan> PlanLaunches(const Problem& problem, const std::vecto
       planned.arguments.push_back(*argument);
     }
     plan.launches.push_back(std::move(planned));
+  }
+  if (plan.launches.empty()) {
+    return absl::InvalidArgumentError("launches: none takes place; 'when' is 0 for all of them");
   }
   return plan;
 }

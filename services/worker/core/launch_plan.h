@@ -32,10 +32,11 @@ struct KernelArgument {
 
 struct PlannedLaunch : LaunchGeometry {
   std::string kernel;
+  size_t index = 0;  // in the program's launches
   std::vector<KernelArgument> arguments;
 };
 
-// Launches with all expressions evaluated.
+// Launches with all expressions evaluated, without those left out at the shape.
 struct LaunchPlan {
   std::vector<PlannedLaunch> launches;
   int64_t workspace_bytes = 0;
@@ -44,7 +45,7 @@ struct LaunchPlan {
 // Evaluates the launches of a device CUDA program at one shape. Pure. Returns INVALID_ARGUMENT with
 // launches[i].field, the value and what is allowed when a field is not an expression over axes and
 // integer tunables, its value is beyond CUDA's limits, an argument does not exist in the problem,
-// or there are too many launches or arguments.
+// there are too many launches or arguments, or no launch takes place.
 [[nodiscard]] absl::StatusOr<LaunchPlan> PlanLaunches(const Problem& problem,
                                                       const std::vector<Launch>& launches,
                                                       const std::string& workspace_bytes,

@@ -35,9 +35,21 @@ double RankDeviations(const std::vector<double>& before, const std::vector<doubl
   return (slower - m * n / 2) / std::sqrt(m * n * (m + n + 1) / 12);
 }
 
-// How much slower the reference is, which is not the candidate's doing.
+// The most by which the reference can be slower, which is not the candidate's doing.
 double ReferenceFactor(const Rounds& before, const Rounds& after) {
   return std::max(1.0, after.most().reference_ns / before.least().reference_ns);
+}
+
+double ExtraShare(double candidate_ns, double reference_ns, double candidate_timed_ns,
+                  double reference_timed_ns, double slack_ns) {
+  const double forgiven_ns = kPausesForgiven * std::max(0.0, reference_ns - reference_timed_ns) +
+                             kPauseSlackShare * candidate_timed_ns + slack_ns;
+  return std::max(0.0, candidate_ns - candidate_timed_ns - forgiven_ns) /
+         std::max(1.0, candidate_timed_ns);
+}
+
+double ChargedLog(const Slowdown& slowdown) {
+  return slowdown.certain && slowdown.log_value > kAsQuickLog ? slowdown.log_value : 0;
 }
 
 double UnevenShare(std::span<const RelativeTimes> blocks) {
@@ -66,11 +78,19 @@ RoundTimes Rounds::least() const { return {Median(candidate_least_), Median(refe
 
 RoundTimes Rounds::most() const { return {Median(candidate_most_), Median(reference_most_)}; }
 
+double Rounds::quickest_ns() const {
+  return *std::min_element(candidate_least_.begin(), candidate_least_.end());
+}
+
 Slowdown SlowdownOf(const Rounds& before, const Rounds& after) {
   const double reference = ReferenceFactor(before, after);
   Slowdown slowdown;
   slowdown.log_value =
       std::log(after.least().candidate_ns / (before.most().candidate_ns * reference));
+  const double least_reference =
+      std::max(1.0, after.least().reference_ns / before.most().reference_ns);
+  slowdown.most_log_value =
+      std::log(after.most().candidate_ns / (before.least().candidate_ns * least_reference));
   slowdown.certain =
       std::min(before.size(), after.size()) == 1
           ? slowdown.log_value > kLoneCertain * before.lone_deviation()
@@ -85,21 +105,27 @@ bool SurelySlowerBy(double factor, const Rounds& before, const Rounds& after) {
 
 double ChargeFor(std::span<const Slowdown> found) {
   double most = 0;
-  for (const Slowdown& slowdown : found) {
-    if (slowdown.log_value > kAsQuickLog && slowdown.certain) {
-      most = std::max(most, slowdown.log_value);
-    }
-  }
+  for (const Slowdown& slowdown : found) most = std::max(most, ChargedLog(slowdown));
   return std::exp(most);
 }
 
-double PauseShare(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
-                  double slack_ns) {
-  const double forgiven_ns =
-      kPausesForgiven * std::max(0.0, known.most().reference_ns - reference_timed_ns) +
-      kPauseSlackShare * candidate_timed_ns + slack_ns;
-  return std::max(0.0, known.least().candidate_ns - candidate_timed_ns - forgiven_ns) /
-         std::max(1.0, candidate_timed_ns);
+PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
+                        double slack_ns) {
+  const RoundTimes least = known.least();
+  const RoundTimes most = known.most();
+  return {ExtraShare(least.candidate_ns, most.reference_ns, candidate_timed_ns, reference_timed_ns,
+                     slack_ns),
+          ExtraShare(most.candidate_ns, least.reference_ns, candidate_timed_ns, reference_timed_ns,
+                     slack_ns),
+          ExtraShare(known.quickest_ns(), most.reference_ns, candidate_timed_ns, reference_timed_ns,
+                     slack_ns)};
+}
+
+bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause) {
+  return pause.most - pause.quickest > kUnknownShare ||
+         std::any_of(found.begin(), found.end(), [](const Slowdown& slowdown) {
+           return slowdown.most_log_value - ChargedLog(slowdown) > std::log(1 + kUnknownShare);
+         });
 }
 
 bool DoOthersWork(std::span<const RelativeTimes> candidate,

@@ -38,6 +38,8 @@ class Rounds {
   // Medians over all rounds. There must be at least one round.
   RoundTimes least() const;
   RoundTimes most() const;
+  // The least that the candidate took in any round.
+  double quickest_ns() const;
 
   const std::vector<double>& candidate_least() const { return candidate_least_; }
   const std::vector<double>& candidate_most() const { return candidate_most_; }
@@ -52,9 +54,11 @@ class Rounds {
 };
 
 // How much slower the candidate is in the rounds `after` than `before`, beyond what the reference
-// is, as a logarithm. Where the machine has held up calls, in the candidate's favour.
+// is, as a logarithm. Where the machine has held up calls only bounds are known: `log_value` is the
+// least that the times allow and `most_log_value` the most. Otherwise the two are the same.
 struct Slowdown {
   double log_value = 0;
+  double most_log_value = 0;
   // The rank test rejects chance at 1%.
   bool certain = false;
 };
@@ -72,10 +76,23 @@ inline constexpr double kAsQuickLog = 0.03;
 // certain.
 double ChargeFor(std::span<const Slowdown> found);
 
-// Extra time of a call after a pause, relative to the timed calls. A pause also costs the
-// reference; the candidate is allowed twice that, and `slack_ns`. At least 0.
-double PauseShare(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
-                  double slack_ns);
+// Extra time of a call after a pause, relative to the timed calls, at least 0. A pause also costs
+// the reference; the candidate is allowed twice that, and `slack_ns`. Bounds as in Slowdown.
+struct PauseShare {
+  double least = 0;
+  double most = 0;
+  double quickest = 0;  // in the quickest round
+};
+PauseShare PauseShareOf(double candidate_timed_ns, double reference_timed_ns, const Rounds& known,
+                        double slack_ns);
+
+// A larger unexplained slowdown makes a measurement invalid.
+inline constexpr double kUnknownShare = 0.25;
+
+// Returns whether a slowdown by kUnknownShare beyond what is charged cannot be ruled out, because
+// the machine has held up too many calls, or whether calls are slow after most pauses but not after
+// all. The candidate then has no valid measurement: it could remember results, or be honest.
+bool TooNoisyToTell(std::span<const Slowdown> found, const PauseShare& pause);
 
 // Calls of one block: what each took relative to the median of all calls on its inputs.
 using RelativeTimes = std::vector<double>;

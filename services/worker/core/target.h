@@ -42,13 +42,17 @@ struct TargetInfo {
   std::string unavailable_reason;
   std::vector<std::string> missing_protections;
   std::vector<DevicePeak> peaks = {};
+  // Kinds of candidates that it compiles or measures.
+  std::vector<CandidateKind> candidate_kinds = {};
+  // What it could do if more were installed, for people.
+  std::vector<std::string> missing_tools = {};
 };
 
 struct CompileSuccess {
   CompileFacts facts;
   Artifact artifact;
   std::string log;
-  // Device CUDA only, and only inside the target: PTX from which launch facts are computed.
+  // Device kinds only, and only inside the target: PTX from which launch facts are computed.
   std::string ptx = {};
 };
 

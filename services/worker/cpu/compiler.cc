@@ -57,10 +57,11 @@ std::string CpuCompiler::ArtifactId(const std::string& source,
   return absl::StrCat("a_", hasher.Hex128());
 }
 
-absl::StatusOr<CompilerStep> CpuCompiler::Run(const std::vector<std::string>& arguments,
+absl::StatusOr<CompilerStep> CpuCompiler::Run(const std::string& program,
+                                              const std::vector<std::string>& arguments,
                                               const std::string& directory,
                                               const CancelToken& cancel) const {
-  std::vector<std::string> argv = {toolchain_.compiler};
+  std::vector<std::string> argv = {program};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return RunCompilerStep(sandbox_, argv, CompilerEnvironment(directory), directory, options_.limits,
                          cancel);
@@ -105,7 +106,8 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
     allowed.push_back(include);
   }
   arguments.emplace_back(kSourceName);
-  KC_ASSIGN_OR_RETURN(const CompilerStep compiled, Run(arguments, folder.path(), cancel));
+  KC_ASSIGN_OR_RETURN(const CompilerStep compiled,
+                      Run(toolchain_.compiler, arguments, folder.path(), cancel));
   const auto dependencies = folder.Read(kDependencyName);
   if (auto problem = CheckDependencies(dependencies.value_or(""), kSourceName, allowed)) {
     return Refused(CompileStage::kAdmission, *problem);
@@ -123,9 +125,16 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   if (!text.ok()) {
     return Refused(CompileStage::kAdmission, std::string(text.status().message()));
   }
-  KC_ASSIGN_OR_RETURN(const CompilerStep assembled,
-                      Run({"-c", "-Wa,--noexecstack", kAssemblyName, "-o", kRelocatableName},
-                          folder.path(), cancel));
+  const std::string& assembler = toolchain_.assembler;
+  std::vector<std::string> assemble = {kAssemblyName, "-o", kRelocatableName};
+  if (assembler.empty()) {
+    assemble.insert(assemble.begin(), {"-c", "-Wa,--noexecstack"});
+  } else {
+    assemble.insert(assemble.begin(), {"--64", "--noexecstack"});
+  }
+  KC_ASSIGN_OR_RETURN(
+      const CompilerStep assembled,
+      Run(assembler.empty() ? toolchain_.compiler : assembler, assemble, folder.path(), cancel));
   if (!assembled.ok) {
     return Refused(assembled.limit ? CompileStage::kLimit : CompileStage::kCompiler, assembled.log);
   }
@@ -140,7 +149,8 @@ absl::StatusOr<CompileResult> CpuCompiler::CompileIn(const WorkFolder& folder,
   if (!relocatable->needs_cxx_library) {
     link.insert(link.end(), {"-nodefaultlibs", "-lc", "-lgcc", "-lgcc_s"});
   }
-  KC_ASSIGN_OR_RETURN(const CompilerStep linked, Run(link, folder.path(), cancel));
+  KC_ASSIGN_OR_RETURN(const CompilerStep linked,
+                      Run(toolchain_.compiler, link, folder.path(), cancel));
   if (!linked.ok) {
     return Refused(linked.limit ? CompileStage::kLimit : CompileStage::kLinker, linked.log);
   }

@@ -46,7 +46,8 @@ class CpuCompiler {
                                                       const CancelToken& cancel) const;
 
  private:
-  absl::StatusOr<CompilerStep> Run(const std::vector<std::string>& arguments,
+  absl::StatusOr<CompilerStep> Run(const std::string& program,
+                                   const std::vector<std::string>& arguments,
                                    const std::string& directory, const CancelToken& cancel) const;
   absl::StatusOr<CompileResult> CompileIn(const WorkFolder& folder, const std::string& source,
                                           const std::vector<std::string>& flags,

@@ -74,6 +74,7 @@ absl::StatusOr<std::unique_ptr<CpuTarget>> CpuTarget::Make(CpuTargetOptions opti
   KC_ASSIGN_OR_RETURN(target->lease_, TimingLease::Open(target->options_.lease_file));
   target->placement_ = Placement::Choose();
   target->info_.target = std::string(kCpuTargetName);
+  target->info_.candidate_kinds = {CandidateKind::kHostNative};
   target->info_.fact_schema = std::string(kCpuAssemblySchemaId);
   for (const std::string_view flag : AllowedCpuFlags()) {
     target->info_.allowed_flags.emplace_back(flag);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "services/worker/core/statistics.h"
 
@@ -18,6 +19,12 @@ namespace {
 // takes this many, and what convicts all.
 constexpr int kChargedRounds = 8;
 constexpr int kMostRounds = 16;
+// Slowness after pauses convicts after kMostPauseRounds, which take more than 1 s: most spells of
+// a machine are shorter. It is charged after kFewestControls rounds that looked for a spell.
+constexpr int kMostPauseRounds = 40;
+constexpr int kFewestControls = 3;
+// Time of repeated calls before and while they are timed again.
+constexpr int64_t kRepeatNs = 4'000'000;
 // The later rounds pause for longer, because the machine may be in a bad spell.
 constexpr int kQuickRounds = 6;
 constexpr int64_t kQuickPauseNs = 1'000'000;
@@ -27,7 +34,7 @@ constexpr int kMostRestlessRounds = 3;
 constexpr int kTouches = 2;
 // A burst takes about this long where there are enough slots. All that it writes is verified, so
 // that more of it would cost more than it tells.
-constexpr double kBurstNs = 1'500'000;
+constexpr double kCheckBurstNs = 1'500'000;
 constexpr size_t kFewestSlots = 3;
 // Time that a pause may add to a call, in addition to the share of new_values.h.
 constexpr double kPauseSlackNs = 2'000;
@@ -64,6 +71,12 @@ PreparedProblem::Set AsReference(const PreparedProblem& prepared, uint32_t index
   return set;
 }
 
+EnvironmentUnstable Unstable(std::string reason) {
+  EnvironmentUnstable unstable;
+  unstable.reason = std::move(reason);
+  return unstable;
+}
+
 }  // namespace
 
 std::vector<size_t> NewValuesCheck::SecretOrder(size_t count) {
@@ -77,7 +90,7 @@ std::vector<size_t> NewValuesCheck::SecretOrder(size_t count) {
 
 std::vector<size_t> NewValuesCheck::SecretSlots(const PreparedProblem::BenchShape& shape) {
   std::vector<size_t> slots = SecretOrder(shape.slots.size());
-  const double calls = kBurstNs / std::max(1.0, static_cast<double>(shape.reference_ns));
+  const double calls = kCheckBurstNs / std::max(1.0, static_cast<double>(shape.reference_ns));
   slots.resize(std::min(slots.size(), std::max(kFewestSlots, static_cast<size_t>(calls))));
   return slots;
 }
@@ -228,44 +241,88 @@ bool NewValuesCheck::FreshRound(const PreparedProblem::BenchShape& shape, Kind& 
   return true;
 }
 
-// A kernel could be slow after every pause, and quick in the timed calls because it remembers.
-bool NewValuesCheck::AfterPause(const PreparedProblem::BenchShape& shape,
-                                const TimingSession& session, double& share) {
-  const double candidate_ns = session.call_ns(Side::kCandidate);
-  const double reference_ns = session.call_ns(Side::kReference);
-  share = PauseShare(candidate_ns, reference_ns, known_, kPauseSlackNs);
-  // The share charges what the median round shows. Convicting takes all rounds: a host that takes
-  // cores away after pauses slows down most of them.
-  const std::vector<double>& rounds_ns = known_.candidate_least();
-  const RoundTimes after{*std::min_element(rounds_ns.begin(), rounds_ns.end()),
-                         known_.most().reference_ns};
+PauseShare NewValuesCheck::SlownessAfterPauses(const TimingSession& session) const {
+  return PauseShareOf(session.call_ns(Side::kCandidate), session.call_ns(Side::kReference), known_,
+                      kPauseSlackNs);
+}
+
+bool NewValuesCheck::AlwaysSlowAfterPauses(const PreparedProblem::BenchShape& shape,
+                                           const TimingSession& session) const {
   const double cold_ns =
       1e9 * static_cast<double>(shape.set_bytes) / options_.cold_bytes_per_second;
-  const double slower = std::max(1.0, after.reference_ns / reference_ns);
-  if (after.candidate_ns <= kPauseFactor * slower * candidate_ns + cold_ns + kPauseLimitNs) {
-    return true;
+  const double slower =
+      std::max(1.0, known_.most().reference_ns / session.call_ns(Side::kReference));
+  return known_.quickest_ns() >
+         kPauseFactor * slower * session.call_ns(Side::kCandidate) + cold_ns + kPauseLimitNs;
+}
+
+bool NewValuesCheck::RepeatCalls(const PreparedProblem::BenchShape& shape, double& call_ns) {
+  const std::vector<size_t> slots = SecretSlots(shape);
+  std::vector<double> times_ns;
+  const int64_t start_ns = Clock::Real().MonotonicNs();
+  int64_t spent_ns = 0;
+  while (spent_ns < 2 * kRepeatNs || times_ns.empty()) {
+    RunnerCalls::Burst burst;
+    if (!calls_.RunMeteredBurst(shape, Side::kCandidate, slots, burst)) {
+      return false;
+    }
+    if (spent_ns >= kRepeatNs) {
+      times_ns.push_back(burst.most_ns);
+    }
+    spent_ns = Clock::Real().MonotonicNs() - start_ns;
   }
-  return calls_.Settle(
-      MakeExploit(Exploit::Kind::kCachedOutput,
-                  absl::StrCat("timed calls take ", std::llround(candidate_ns / 1000),
-                               " us, calls after the same inputs were written anew ",
-                               std::llround(after.candidate_ns / 1000),
-                               " us, more than cold memory explains")));
+  call_ns = Median(times_ns);
+  return CallSlots(shape, slots, Side::kCandidate, runner::kRun);
+}
+
+// A kernel could be slow after every pause, and quick in the timed calls because it remembers. What
+// the median round shows is charged. Convicting takes all rounds: a host that takes cores away
+// after pauses slows down most of them. The timed calls lie further back than the rounds, so that
+// the machine may have become slower: calls without pauses are then slow too.
+bool NewValuesCheck::AfterPauses(const PreparedProblem::BenchShape& shape,
+                                 const TimingSession& session) {
+  const double timed_ns = session.call_ns(Side::kCandidate);
+  for (int i = 0;; ++i, ++rounds_) {
+    const bool suspect = AlwaysSlowAfterPauses(shape, session);
+    const bool charged = SlownessAfterPauses(session).least > kUnknownShare;
+    if (suspect ? rounds_ >= kMostPauseRounds : !charged || i >= kFewestControls) {
+      break;
+    }
+    double repeated_ns = 0;
+    if (!RepeatCalls(shape, repeated_ns)) {
+      return false;
+    }
+    if (repeated_ns > (1 + kUnknownShare) * timed_ns) {
+      return calls_.Settle(Unstable(absl::StrCat(
+          "the candidate's calls took ", std::llround(timed_ns / 1000), " us at first and ",
+          std::llround(repeated_ns / 1000), " us later under the same conditions")));
+    }
+    if (!KnownRound(shape)) {
+      return false;
+    }
+  }
+  return !AlwaysSlowAfterPauses(shape, session) ||
+         calls_.Settle(
+             MakeExploit(Exploit::Kind::kCachedOutput,
+                         absl::StrCat("timed calls take ", std::llround(timed_ns / 1000),
+                                      " us, calls after the same inputs were written anew ",
+                                      std::llround(known_.quickest_ns() / 1000),
+                                      " us, more than cold memory explains")));
 }
 
 bool NewValuesCheck::Undecided(const Kind& kind, const TimingSession& session) const {
   if (known_.empty() || kind.rounds.empty()) {
     return true;
   }
-  const double pause_share = PauseShare(session.call_ns(Side::kCandidate),
-                                        session.call_ns(Side::kReference), known_, kPauseSlackNs);
+  const PauseShare pause = SlownessAfterPauses(session);
   const Slowdown slowdown = SlowdownOf(known_, kind.rounds);
-  const bool as_quick = slowdown.log_value <= kAsQuickLog;
-  if (as_quick && pause_share <= kAsQuickLog) {
+  const bool as_quick = slowdown.most_log_value <= kAsQuickLog;
+  if (as_quick && pause.most <= kAsQuickLog) {
     return false;
   }
   return rounds_ < kChargedRounds || (!as_quick && !slowdown.certain) ||
-         slowdown.log_value > std::log(kind.allowed_slowdown);
+         slowdown.log_value > std::log(kind.allowed_slowdown) ||
+         TooNoisyToTell({&slowdown, 1}, pause);
 }
 
 bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingSession& session,
@@ -305,11 +362,16 @@ bool NewValuesCheck::Run(const PreparedProblem::BenchShape& shape, const TimingS
                                      : "new ones ",
                                  std::llround(kind.rounds.least().candidate_ns / 1000), " us")));
   }
-  double pause_share = 0;
-  if (!AfterPause(shape, session, pause_share)) {
+  if (!AfterPauses(shape, session)) {
     return false;
   }
-  charge = ChargeFor(found) * (1 + pause_share);
+  const PauseShare pause = SlownessAfterPauses(session);
+  if (TooNoisyToTell(found, pause)) {
+    return calls_.Settle(
+        Unstable("other processes held up too many calls to rule out that the candidate reuses "
+                 "results of earlier calls"));
+  }
+  charge = ChargeFor(found) * (1 + pause.least);
   return true;
 }
 

@@ -88,8 +88,13 @@ class NewValuesCheck {
   // Sleeps for a random time.
   void Pause();
   bool Undecided(const Kind& kind, const TimingSession& session) const;
-  bool AfterPause(const PreparedProblem::BenchShape& shape, const TimingSession& session,
-                  double& share);
+  PauseShare SlownessAfterPauses(const TimingSession& session) const;
+  // In every round so far, by more than cold memory explains.
+  bool AlwaysSlowAfterPauses(const PreparedProblem::BenchShape& shape,
+                             const TimingSession& session) const;
+  // Times calls without pauses between them on known values, as in timed blocks.
+  bool RepeatCalls(const PreparedProblem::BenchShape& shape, double& call_ns);
+  bool AfterPauses(const PreparedProblem::BenchShape& shape, const TimingSession& session);
 
   PreparedProblem& prepared_;
   RunnerCalls& calls_;

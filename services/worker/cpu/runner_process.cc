@@ -31,7 +31,7 @@ constexpr int64_t kKeptOutputBytes = 4096;
 // From saying so to being so: an interrupt may come between.
 constexpr int64_t kFallAsleepNs = 100'000;
 
-int64_t NowNs() {
+int64_t MonotonicNowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
@@ -128,7 +128,7 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
   for (;;) {
     for (int turn = 0; turn < 32 && !asleep; ++turn) {
       if (done.load(std::memory_order_acquire) == sequence) {
-        end_ns = NowNs();
+        end_ns = MonotonicNowNs();
         return End::kDone;
       }
       _mm_pause();
@@ -141,18 +141,18 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
       }
       block().judge_sleeps.store(0);
       if (done.load() == sequence) {
-        end_ns = NowNs();
+        end_ns = MonotonicNowNs();
         return End::kDone;
       }
     }
-    const int64_t now_ns = NowNs();
+    const int64_t now_ns = MonotonicNowNs();
     if (now_ns < next_look_ns) {
       continue;
     }
     next_look_ns = now_ns + kHousekeepingNs;
     if (child_->Poll()) {
       // It may have answered and then ended.
-      end_ns = NowNs();
+      end_ns = MonotonicNowNs();
       return done.load() == sequence ? End::kDone : End::kDied;
     }
     if (now_ns - start_ns > limit_ns) {
@@ -168,7 +168,7 @@ RunnerProcess::End RunnerProcess::Await(uint32_t sequence, int64_t start_ns, int
 }
 
 RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken& cancel) {
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = MonotonicNowNs();
   for (;;) {
     if (block().ready.load() != 0) {
       return End::kDone;
@@ -176,7 +176,7 @@ RunnerProcess::End RunnerProcess::WaitReady(int64_t limit_ns, const CancelToken&
     if (child_->Poll()) {
       return End::kDied;
     }
-    if (NowNs() - start_ns > limit_ns) {
+    if (MonotonicNowNs() - start_ns > limit_ns) {
       child_->Kill();
       return End::kLate;
     }
@@ -197,7 +197,7 @@ RunnerProcess::Result RunnerProcess::Call(runner::Command command, uint32_t case
   const uint32_t sequence = shared.command_sequence.load(std::memory_order_relaxed) + 1;
 
   Result result;
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = MonotonicNowNs();
   shared.command_sequence.store(sequence);
   if (shared.runner_sleeps.load() != 0) {
     FutexWake(&shared.command_sequence);
@@ -276,16 +276,16 @@ int64_t RunnerProcess::RanNs() const {
 }
 
 bool RunnerProcess::AwaitSleep(int64_t limit_ns) const {
-  const int64_t start_ns = NowNs();
+  const int64_t start_ns = MonotonicNowNs();
   for (;;) {
     const int64_t ran_ns = RanNs();
-    for (const int64_t end_ns = NowNs() + kFallAsleepNs; NowNs() < end_ns;) {
+    for (const int64_t end_ns = MonotonicNowNs() + kFallAsleepNs; MonotonicNowNs() < end_ns;) {
       _mm_pause();
     }
     if (block().runner_sleeps.load() != 0 && RanNs() == ran_ns) {
       return true;
     }
-    const int64_t waited_ns = NowNs() - start_ns;
+    const int64_t waited_ns = MonotonicNowNs() - start_ns;
     if (waited_ns > limit_ns) {
       return false;
     }

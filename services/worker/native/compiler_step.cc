@@ -2,10 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// glibc 2.36 does not declare its functions extern "C"; later versions do.
+extern "C" {
+#include <sys/pidfd.h>
+}
 
 #include <cstring>
 #include <filesystem>
@@ -14,13 +20,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/clock.h"
+#include "common/base/descriptor.h"
 #include "common/base/status.h"
 #include "common/process/child_process.h"
 
 namespace kernelcast::worker {
 namespace {
 
-constexpr int64_t kPollNs = 1'000'000;
+// Interval at which output is read and a stopped token is noticed.
+constexpr int kPollMs = 2;
 constexpr int64_t kMaxFileBytes = 256 << 20;
 // Exit code of GCC's driver when a signal ended the compiler proper.
 constexpr int kDriverSawSignal = 4;
@@ -84,12 +92,15 @@ absl::StatusOr<CompilerStep> RunCompilerStep(const CompilerSandbox& sandbox,
   setpriority(PRIO_PROCESS, static_cast<id_t>(process.pid()), kCompileNice);
 
   const int64_t deadline_ns = Clock::Real().MonotonicNs() + limits.timeout_ns;
+  // Readable once the process has ended. Without it (-1) the end is seen at the next look.
+  const Descriptor ended(pidfd_open(process.pid(), 0));
   while (!process.Poll()) {
     KC_RETURN_IF_ERROR(cancel.Check());
     if (Clock::Real().MonotonicNs() > deadline_ns) {
       break;
     }
-    cancel.SleepFor(kPollNs);
+    pollfd ready{ended.get(), POLLIN, 0};
+    poll(&ready, 1, kPollMs);
   }
   const ChildExit exit = process.Wait(0);
   CompilerStep step;

@@ -99,14 +99,19 @@ std::vector<std::string> LibraryFolders(const std::string& output) {
   return folders;
 }
 
+absl::StatusOr<std::string> ProgramOf(const std::string& compiler, const char* program) {
+  KC_ASSIGN_OR_RETURN(const std::string answer,
+                      Ask(compiler, {absl::StrCat("-print-prog-name=", program)}));
+  return FindProgram(answer.substr(0, answer.find('\n')));
+}
+
 absl::StatusOr<std::vector<std::string>> ReadOnlyPaths(const Toolchain& toolchain) {
   std::vector<std::string> paths = toolchain.include_directories;
   KC_ASSIGN_OR_RETURN(const std::string folders, Ask(toolchain.compiler, {"-print-search-dirs"}));
   for (std::string& folder : LibraryFolders(folders)) paths.push_back(std::move(folder));
   for (const char* program : {"cc1plus", "collect2", "as", "ld"}) {
-    KC_ASSIGN_OR_RETURN(const std::string answer,
-                        Ask(toolchain.compiler, {absl::StrCat("-print-prog-name=", program)}));
-    paths.push_back(FindProgram(answer.substr(0, answer.find('\n'))));
+    KC_ASSIGN_OR_RETURN(std::string path, ProgramOf(toolchain.compiler, program));
+    paths.push_back(std::move(path));
   }
   // Needed to start any program.
   for (const char* path : {"/lib64/ld-linux-x86-64.so.2", "/etc/ld.so.cache"}) {
@@ -187,6 +192,11 @@ absl::StatusOr<Toolchain> Toolchain::Probe(const std::string& compiler) {
   }
   toolchain.description = absl::StrCat(first_line, "; ", flags, "; ", hasher.Hex128().substr(0, 8));
   toolchain.architecture = absl::StrCat("x86-64/", NativeArchitecture(output));
+  // Clang assembles by itself, and writes directives that other assemblers do not know.
+  if (version.find("clang") == std::string::npos) {
+    KC_ASSIGN_OR_RETURN(toolchain.assembler, ProgramOf(toolchain.compiler, "as"));
+    if (!toolchain.assembler.starts_with('/')) toolchain.assembler.clear();
+  }
   KC_ASSIGN_OR_RETURN(toolchain.read_only, ReadOnlyPaths(toolchain));
   return toolchain;
 }

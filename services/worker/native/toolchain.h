@@ -11,6 +11,9 @@ namespace kernelcast::worker {
 // The system compiler of this machine. Immutable.
 struct Toolchain {
   std::string compiler;  // absolute path
+  // GNU as, an absolute path, which starts faster than the compiler's driver. Empty: the driver
+  // assembles.
+  std::string assembler;
   std::string
       description;  // first line of --version, base flags, and a hash of what they mean here
   std::string architecture;                      // e.g. "x86-64/znver3"

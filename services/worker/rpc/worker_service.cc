@@ -19,7 +19,6 @@
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/request_error.h"
 #include "common/rpc/status_conversion.h"
-#include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
 
 namespace kernelcast::worker {
@@ -59,7 +58,7 @@ v1::CompileReply ToReply(const std::string& request_id, const CompileResult& com
   reply.set_cached(compiled.cached);
   *reply.mutable_compile_time() = DurationToProto(compiled.compile_ns);
   if (const auto* error = std::get_if<CompileError>(&compiled.result)) {
-    *reply.mutable_error() = ToProto(*error);
+    *reply.mutable_compile_error() = ToProto(*error);
     return reply;
   }
   const auto& success = std::get<CompileSuccess>(compiled.result);
@@ -283,6 +282,10 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
       for (const DevicePeak& peak : device.peaks) SetPeak(peak, *listed->add_peaks());
     }
     for (const DevicePeak& peak : info.peaks) SetPeak(peak, *description->add_peaks());
+    for (const CandidateKind kind : info.candidate_kinds) {
+      description->add_candidate_kinds(ToProto(kind));
+    }
+    for (const std::string& tool : info.missing_tools) description->add_missing_tools(tool);
     missing_protections.insert(info.missing_protections.begin(), info.missing_protections.end());
   }
   response->mutable_missing_protections()->Assign(missing_protections.begin(),
@@ -297,8 +300,8 @@ grpc::ServerUnaryReactor* WorkerService::Describe(grpc::CallbackServerContext* c
 }
 
 grpc::ServerUnaryReactor* WorkerService::PutProblem(grpc::CallbackServerContext* context,
-                                                    const v1::WorkerPutProblemRequest* request,
-                                                    v1::WorkerPutProblemReply* response) {
+                                                    const v1::PutProblemRequest* request,
+                                                    v1::PutProblemReply* response) {
   const auto put = [&]() -> absl::Status {
     KC_RETURN_IF_ERROR(Available());
     KC_ASSIGN_OR_RETURN(Problem problem, ProblemFromProto(request->problem()));
@@ -321,7 +324,7 @@ struct WorkerService::CompileJob : Job {
   CompileDone done;
 };
 
-absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartCompile(
+absl::StatusOr<std::shared_ptr<WorkerService::CompileJob>> WorkerService::StartJob(
     const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
     const TraceContext& trace, CompileDone done) {
   KC_RETURN_IF_ERROR(Available());
@@ -407,84 +410,14 @@ grpc::ServerUnaryReactor* WorkerService::Compile(grpc::CallbackServerContext* co
   auto* call = new AsyncUnary<v1::CompileReply>(context, response);
   const auto reply = call->reply();
   const auto started =
-      StartCompile(*request, MakeToken(*context), IncomingTrace(*context),
-                   [reply](absl::StatusOr<v1::CompileReply> end) { reply.Finish(std::move(end)); });
+      StartJob(*request, MakeToken(*context), IncomingTrace(*context),
+               [reply](absl::StatusOr<v1::CompileReply> end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Cancel(*job); });
   } else {
     reply.Fail(started.status());
   }
   return call;
-}
-
-// The stream's requests are dropped together when the client leaves.
-class WorkerService::CompileBatchStream final : public BatchStream<CompileBatches> {
- public:
-  CompileBatchStream(grpc::CallbackServerContext* stream_context, WorkerService* service)
-      : BatchStream(stream_context, service->options_.compile_credits), service_(service) {}
-
- private:
-  static v1::CompileStreamResult ErrorResult(const std::string& id, const absl::Status& status) {
-    v1::CompileStreamResult result;
-    result.set_request_id(id);
-    SetRequestError(status, *result.mutable_error());
-    return result;
-  }
-
-  void OnRequests(const v1::CompileStreamRequest& message) override {
-    const auto cancel =
-        MakeToken(std::min(RemainingTime(*context()), CompileBatches::TimeLeft(message)));
-    for (const v1::CompileRequest& request : message.requests()) {
-      const std::string& id = request.request_id();
-      const auto started =
-          service_->StartCompile(request, cancel, IncomingTrace(*context()),
-                                 [sender = sender(), id](absl::StatusOr<v1::CompileReply> end) {
-                                   if (!end.ok()) {
-                                     sender.Send(ErrorResult(id, end.status()));
-                                     return;
-                                   }
-                                   v1::CompileStreamResult result;
-                                   result.set_request_id(id);
-                                   *result.mutable_reply() = *std::move(end);
-                                   sender.Send(std::move(result));
-                                 });
-      if (!started.ok()) {
-        sender().Send(ErrorResult(id, started.status()));
-        continue;
-      }
-      Keep(*started);
-    }
-  }
-  void Keep(const std::shared_ptr<CompileJob>& job) {
-    const std::lock_guard lock(mutex_);
-    if (jobs_.size() >= 2 * size_t{service_->options_.compile_credits}) {
-      std::erase_if(jobs_, [](const std::weak_ptr<CompileJob>& old) { return old.expired(); });
-    }
-    jobs_.push_back(job);
-    if (left_) {
-      service_->Cancel(*job);
-    }
-  }
-  void OnCancelled() override {
-    const std::lock_guard lock(mutex_);
-    left_ = true;
-    for (const std::weak_ptr<CompileJob>& weak : jobs_) {
-      if (const auto job = weak.lock()) {
-        service_->Cancel(*job);
-      }
-    }
-  }
-
-  WorkerService* const service_;
-  std::mutex mutex_;
-  // State below is protected by mutex_. Finished jobs are removed from time to time.
-  std::vector<std::weak_ptr<CompileJob>> jobs_;
-  bool left_ = false;
-};
-
-grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>*
-WorkerService::CompileStream(grpc::CallbackServerContext* context) {
-  return new CompileBatchStream(context, this);
 }
 
 // Stops a running job; a waiting job returns its credit.
@@ -501,7 +434,7 @@ void WorkerService::Release(Job& job) {
   metrics_.MeasuresInFlight(measure_credits_.in_flight());
 }
 
-absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartMeasure(
+absl::StatusOr<std::shared_ptr<WorkerService::MeasureJob>> WorkerService::StartJob(
     const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
     const TraceContext& trace, MeasureDone done) {
   KC_RETURN_IF_ERROR(Available());
@@ -663,8 +596,9 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
                                                  v1::MeasureReply* response) {
   auto* call = new AsyncUnary<v1::MeasureReply>(context, response);
   const auto reply = call->reply();
-  const auto started = StartMeasure(*request, MakeToken(*context), IncomingTrace(*context),
-                                    [reply](MeasureEnd end) { reply.Finish(std::move(end)); });
+  const auto started =
+      StartJob(*request, MakeToken(*context), IncomingTrace(*context),
+               [reply](absl::StatusOr<v1::MeasureReply> end) { reply.Finish(std::move(end)); });
   if (started.ok()) {
     call->set_on_cancel([this, job = *started] { Cancel(*job); });
   } else {
@@ -673,47 +607,56 @@ grpc::ServerUnaryReactor* WorkerService::Measure(grpc::CallbackServerContext* co
   return call;
 }
 
-// The stream's requests are dropped together when the client leaves.
-class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
+// A stream of compiles or measurements. Its requests are dropped together when the client leaves.
+template <class Protocol>
+class WorkerService::Stream final : public BatchStream<Protocol> {
  public:
-  Stream(grpc::CallbackServerContext* stream_context, WorkerService* service)
-      : BidiStream(stream_context, service->options_.measure_credits), service_(service) {}
+  using Answer = typename Protocol::Answer;
+
+  Stream(grpc::CallbackServerContext* context, WorkerService* service, size_t max_in_flight)
+      : BatchStream<Protocol>(context, max_in_flight),
+        service_(service),
+        max_in_flight_(max_in_flight),
+        trace_(IncomingTrace(*context)) {}
 
  private:
-  void OnRequest(const v1::MeasureRequest& request) override {
-    const std::string& id = request.request_id();
-    const auto started =
-        service_->StartMeasure(request, MakeToken(*context()), IncomingTrace(*context()),
-                               [sender = sender(), id](MeasureEnd end) {
-                                 v1::MeasureStreamReply reply;
-                                 reply.set_request_id(id);
-                                 if (end.ok()) {
-                                   *reply.mutable_reply() = *std::move(end);
-                                 } else {
-                                   SetRequestError(end.status(), *reply.mutable_error());
-                                 }
-                                 sender.Send(std::move(reply));
-                               });
-    if (!started.ok()) {
-      v1::MeasureStreamReply reply;
-      reply.set_request_id(id);
-      SetRequestError(started.status(), *reply.mutable_error());
-      Send(std::move(reply));
-      return;
+  static Answer ErrorReply(const std::string& id, const absl::Status& status) {
+    Answer reply;
+    reply.set_request_id(id);
+    SetRequestError(status, *reply.mutable_error());
+    return reply;
+  }
+
+  void OnRequests(const typename Protocol::Request& message) override {
+    const auto cancel =
+        MakeToken(std::min(RemainingTime(*this->context()), Protocol::TimeLeft(message)));
+    for (const auto& request : message.requests()) {
+      const std::string& id = request.request_id();
+      const auto started = service_->StartJob(
+          request, cancel, trace_, [sender = this->sender(), id](absl::StatusOr<Answer> end) {
+            sender.Send(end.ok() ? *std::move(end) : ErrorReply(id, end.status()));
+          });
+      if (started.ok()) {
+        Keep(*started);
+      } else {
+        this->sender().Send(ErrorReply(id, started.status()));
+      }
     }
+  }
+  void Keep(const std::shared_ptr<Job>& job) {
     const std::lock_guard lock(mutex_);
-    if (jobs_.size() >= 2 * size_t{service_->options_.measure_credits}) {
-      std::erase_if(jobs_, [](const std::weak_ptr<MeasureJob>& job) { return job.expired(); });
+    if (jobs_.size() >= 2 * max_in_flight_) {
+      std::erase_if(jobs_, [](const std::weak_ptr<Job>& old) { return old.expired(); });
     }
-    jobs_.push_back(*started);
+    jobs_.push_back(job);
     if (left_) {
-      service_->Cancel(**started);
+      service_->Cancel(*job);
     }
   }
   void OnCancelled() override {
     const std::lock_guard lock(mutex_);
     left_ = true;
-    for (const std::weak_ptr<MeasureJob>& weak : jobs_) {
+    for (const std::weak_ptr<Job>& weak : jobs_) {
       if (const auto job = weak.lock()) {
         service_->Cancel(*job);
       }
@@ -721,15 +664,22 @@ class WorkerService::Stream final : public BidiStream<v1::MeasureRequest, v1::Me
   }
 
   WorkerService* const service_;
+  const size_t max_in_flight_;
+  const TraceContext trace_;
   std::mutex mutex_;
   // State below is protected by mutex_. Finished jobs are removed from time to time.
-  std::vector<std::weak_ptr<MeasureJob>> jobs_;
+  std::vector<std::weak_ptr<Job>> jobs_;
   bool left_ = false;
 };
 
-grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureStreamReply>* WorkerService::MeasureStream(
-    grpc::CallbackServerContext* context) {
-  return new Stream(context, this);
+grpc::ServerBidiReactor<v1::CompileStreamRequest, v1::CompileStreamReply>*
+WorkerService::CompileStream(grpc::CallbackServerContext* context) {
+  return new Stream<CompileBatches>(context, this, options_.compile_credits);
+}
+
+grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>*
+WorkerService::MeasureStream(grpc::CallbackServerContext* context) {
+  return new Stream<MeasureBatches>(context, this, options_.measure_credits);
 }
 
 }  // namespace kernelcast::worker

@@ -66,8 +66,8 @@ class WorkerService final : public v1::Worker::CallbackService {
                                      const v1::WorkerDescribeRequest* request,
                                      v1::WorkerDescription* response) override;
   grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
-                                       const v1::WorkerPutProblemRequest* request,
-                                       v1::WorkerPutProblemReply* response) override;
+                                       const v1::PutProblemRequest* request,
+                                       v1::PutProblemReply* response) override;
   grpc::ServerUnaryReactor* Compile(grpc::CallbackServerContext* context,
                                     const v1::CompileRequest* request,
                                     v1::CompileReply* response) override;
@@ -76,35 +76,33 @@ class WorkerService final : public v1::Worker::CallbackService {
   grpc::ServerUnaryReactor* Measure(grpc::CallbackServerContext* context,
                                     const v1::MeasureRequest* request,
                                     v1::MeasureReply* response) override;
-  grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureStreamReply>* MeasureStream(
+  grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>* MeasureStream(
       grpc::CallbackServerContext* context) override;
 
  private:
+  template <class Protocol>
   class Stream;
-  class CompileBatchStream;
   struct Job;
   struct CompileJob;
   struct MeasureJob;
-  // A measurement, or the reason why there is none: a source that does not compile, or an error.
-  using MeasureEnd = absl::StatusOr<v1::MeasureReply>;
-  using MeasureDone = std::function<void(MeasureEnd)>;
+  using CompileDone = std::function<void(absl::StatusOr<v1::CompileReply>)>;
+  using MeasureDone = std::function<void(absl::StatusOr<v1::MeasureReply>)>;
 
   absl::Status Available() const;
   absl::StatusOr<Target*> FindTarget(const std::string& name) const;
   absl::StatusOr<std::shared_ptr<const Problem>> FindProblem(const std::string& id);
   absl::StatusOr<Candidate> AdmitCandidate(const v1::Candidate& message) const;
 
-  using CompileDone = std::function<void(absl::StatusOr<v1::CompileReply>)>;
-  // See StartMeasure.
-  absl::StatusOr<std::shared_ptr<CompileJob>> StartCompile(
-      const v1::CompileRequest& request, const std::shared_ptr<CancelToken>& cancel,
-      const TraceContext& trace, CompileDone done);
+  // Admit a request. They call `done` once, on a queue thread, unless they return an error or the
+  // caller leaves.
+  absl::StatusOr<std::shared_ptr<CompileJob>> StartJob(const v1::CompileRequest& request,
+                                                       const std::shared_ptr<CancelToken>& cancel,
+                                                       const TraceContext& trace, CompileDone done);
+  absl::StatusOr<std::shared_ptr<MeasureJob>> StartJob(const v1::MeasureRequest& request,
+                                                       const std::shared_ptr<CancelToken>& cancel,
+                                                       const TraceContext& trace, MeasureDone done);
   void Cancel(Job& job);
   void Release(Job& job);
-  // Calls `done` once, on a queue thread, unless it returns an error or the caller leaves.
-  absl::StatusOr<std::shared_ptr<MeasureJob>> StartMeasure(
-      const v1::MeasureRequest& request, const std::shared_ptr<CancelToken>& cancel,
-      const TraceContext& trace, MeasureDone done);
   // If the worker drains, returns the job to its caller and returns true.
   bool HandBack(MeasureJob& job);
   void CompileThenMeasure(std::shared_ptr<MeasureJob> job);

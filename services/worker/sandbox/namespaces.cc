@@ -9,7 +9,7 @@ namespace kernelcast::worker::sandbox {
 namespace {
 
 // Where the empty root is made; exists on every system.
-constexpr const char* kPlace = "/tmp";
+constexpr const char* kRootPlace = "/tmp";
 
 }  // namespace
 
@@ -22,13 +22,14 @@ bool LeaveNamespaces() {
 bool EmptyRoot() {
   // Keep the following mounts from propagating to other namespaces.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("none", kPlace, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=555") != 0) {
+      mount("none", kRootPlace, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=555") !=
+          0) {
     return false;
   }
-  if (mount(nullptr, kPlace, nullptr,
+  if (mount(nullptr, kRootPlace, nullptr,
             MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 ||
-      chdir(kPlace) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
-    umount2(kPlace, MNT_DETACH);
+      chdir(kRootPlace) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) {
+    umount2(kRootPlace, MNT_DETACH);
     return false;
   }
   // The old root is mounted over the new one.

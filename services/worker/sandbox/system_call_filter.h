@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 
 namespace kernelcast::worker::sandbox {
 
@@ -24,6 +25,11 @@ class SystemCallFilter {
   void Allow(Calls calls, Conditions conditions = {});
   // The calls have no effect and return `error`. 0: they report success.
   void Fail(int error, Calls calls, Conditions conditions = {});
+
+  // Returns the filter as instructions of the kernel's (struct sock_filter), for another process to
+  // load. Calls of other architectures kill the process. Empty: a rule is invalid, or the machine
+  // is out of memory.
+  [[nodiscard]] std::string Instructions();
 
   // Applies the filter to all threads of this process and to its children, permanently. Calls of
   // other architectures kill the process. Requires no_new_privs. Returns false if a rule is invalid

@@ -137,8 +137,10 @@ struct Instruction {
   int32_t guard = -1;  // slot of a predicate, or -1
   int32_t target = -1;
   int32_t reconverge = -1;  // of branches: where the paths meet; -1: at the end
-  int32_t loop = -1;        // of backward branches: index into Kernel::loops
-  int32_t driver = -1;      // of comparisons that control a loop
+  // Of forward branches: ptxas predicates the instructions up to the target instead.
+  bool predicated = false;
+  int32_t loop = -1;    // of backward branches: index into Kernel::loops
+  int32_t driver = -1;  // of comparisons that control a loop
   // Registers in Kernel::operands: written ones first, then read ones.
   uint32_t operands = 0;
   uint16_t writes = 0;

@@ -18,13 +18,15 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
-#include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
 #include "services/forecaster/embedded/embedded_backend.h"
 #include "services/forecaster/rpc/forecaster_service.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
@@ -49,19 +51,21 @@ class Echo final : public v1::Forecaster::CallbackService {
     call->reply().Send(reply_);
     return call;
   }
-  grpc::ServerBidiReactor<v1::ForecastRequest, v1::ForecastReply>* ForecastStream(
+  grpc::ServerBidiReactor<v1::ForecastStreamRequest, v1::ForecastStreamReply>* ForecastStream(
       grpc::CallbackServerContext* context) override {
     return new Stream(context, reply_);
   }
 
  private:
-  class Stream final : public BidiStream<v1::ForecastRequest, v1::ForecastReply> {
+  class Stream final : public BatchStream<ForecastBatches> {
    public:
     Stream(grpc::CallbackServerContext* context, const v1::ForecastReply& reply)
-        : BidiStream(context, 256), reply_(reply) {}
+        : BatchStream(context, 1024), reply_(reply) {}
 
    private:
-    void OnRequest(const v1::ForecastRequest&) override { Send(reply_); }
+    void OnRequests(const v1::ForecastStreamRequest& message) override {
+      for (int i = 0; i < message.requests_size(); ++i) sender().Send(reply_);
+    }
     const v1::ForecastReply& reply_;
   };
 
@@ -130,7 +134,7 @@ Figures Streamed(v1::Forecaster::Stub& stub, const std::vector<v1::ForecastReque
                  int count) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
-  auto stream = stub.ForecastStream(&context);
+  auto stream = testing::OneByOne(stub.ForecastStream(&context));
   const auto start = SteadyClock::now();
   std::thread writer([&] {
     for (int i = 0; i < count; ++i) {
@@ -228,9 +232,9 @@ int Run(int labels, double seconds, int in_flight) {
     if (!channel.ok()) return 1;
     const auto stub = v1::Forecaster::NewStub(*channel);
     if (!bare) {
-      v1::ForecasterPutProblemRequest request;
+      v1::PutProblemRequest request;
       *request.mutable_problem() = ProblemFilesToProto(problem.context()->problem);
-      v1::ForecasterPutProblemReply reply;
+      v1::PutProblemReply reply;
       grpc::ClientContext context;
       const grpc::Status status = stub->PutProblem(&context, request, &reply);
       if (!status.ok()) {

@@ -36,6 +36,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "services/worker/core/random.h"
 #include "services/worker/core/statistics.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::worker {
@@ -186,16 +187,16 @@ absl::Status Run(const Options& options) {
   const double up_s = seconds();
   for (const Problem& problem : problems) {
     grpc::ClientContext context;
-    v1::WorkerPutProblemRequest request;
+    v1::PutProblemRequest request;
     *request.mutable_problem() = ProblemFilesToProto(problem);
-    v1::WorkerPutProblemReply reply;
+    v1::PutProblemReply reply;
     if (const auto status = stub->PutProblem(&context, request, &reply); !status.ok()) {
       return absl::UnavailableError(status.error_message());
     }
   }
 
   grpc::ClientContext context;
-  const auto calls = stub->MeasureStream(&context);
+  const auto calls = testing::OneByOne(stub->MeasureStream(&context));
   const size_t window = options.window > 0 ? options.window : description.measure_credits();
   std::mutex mutex;
   std::condition_variable changed;
@@ -209,7 +210,7 @@ absl::Status Run(const Options& options) {
   std::vector<double> ends_s;
   std::string failed;
   std::jthread reader([&] {
-    v1::MeasureStreamReply reply;
+    v1::MeasureReply reply;
     while (calls->Read(&reply)) {
       const std::lock_guard lock(mutex);
       --in_flight;
@@ -224,14 +225,14 @@ absl::Status Run(const Options& options) {
       } else {
         ++done;
         ends_s.push_back(seconds());
-        const v1::Measurement& measured = reply.reply().measurement();
-        Outcomes& outcome = outcomes[OutcomeOf(reply.reply())];
+        const v1::Measurement& measured = reply.measurement();
+        Outcomes& outcome = outcomes[OutcomeOf(reply)];
         const double device_s = static_cast<double>(measured.device_time().seconds()) +
                                 1e-9 * measured.device_time().nanos();
         ++outcome.count;
         outcome.device_s += device_s;
         outcome.longest_s = std::max(outcome.longest_s, device_s);
-        if (reply.reply().has_measurement()) ++by_device[measured.device().uuid()];
+        if (reply.has_measurement()) ++by_device[measured.device().uuid()];
       }
       changed.notify_all();
     }

@@ -20,12 +20,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_conversion.h"
-#include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
+#include "tests/support/one_by_one.h"
 
 namespace kernelcast::testing {
 namespace {
@@ -35,6 +37,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr auto kCallLimit = std::chrono::seconds(30);
 constexpr auto kLoadLimit = std::chrono::hours(1);
 constexpr auto kStartLimit = std::chrono::seconds(30);
+constexpr size_t kRequestsPerMessage = 64;
 
 int64_t NowNs() { return Clock::Real().MonotonicNs(); }
 
@@ -65,55 +68,24 @@ void Count(const v1::EvaluateReply& reply, int64_t latency_ns, LoadFigures& figu
   }
 }
 
-// EvaluateStream, for ClosedLoop.
-struct OneEach {
-  using Request = v1::EvaluateRequest;
-  using Reply = v1::EvaluateReply;
-  static constexpr size_t kMost = 1;
-  static void Open(v1::Orchestrator::Stub& stub, grpc::ClientContext* context,
-                   grpc::ClientBidiReactor<Request, Reply>* reactor) {
-    stub.async()->EvaluateStream(context, reactor);
-  }
-  static void Put(const v1::EvaluateRequest& request, Request& message) { message = request; }
-  static int Count(const Reply&) { return 1; }
-  static const v1::EvaluateReply& At(const Reply& message, int) { return message; }
-};
-
-// EvaluateBatches.
-struct Batches {
-  using Request = v1::EvaluateBatch;
-  using Reply = v1::EvaluateBatchReply;
-  static constexpr size_t kMost = 64;
-  static void Open(v1::Orchestrator::Stub& stub, grpc::ClientContext* context,
-                   grpc::ClientBidiReactor<Request, Reply>* reactor) {
-    stub.async()->EvaluateBatches(context, reactor);
-  }
-  static void Put(const v1::EvaluateRequest& request, Request& message) {
-    *message.add_requests() = request;
-  }
-  static int Count(const Reply& message) { return message.replies_size(); }
-  static const v1::EvaluateReply& At(const Reply& message, int i) { return message.replies(i); }
-};
-
-// One stream with a window of unanswered requests.
-template <class Method>
+// One stream with a window of unanswered requests, and at most `per_message` in one message.
 class ClosedLoop final
-    : public grpc::ClientBidiReactor<typename Method::Request, typename Method::Reply> {
+    : public grpc::ClientBidiReactor<v1::EvaluateStreamRequest, v1::EvaluateStreamReply> {
  public:
   ClosedLoop(v1::Orchestrator::Stub& stub, CandidateSource& source, uint64_t count,
-             size_t in_flight)
-      : source_(source), count_(count), in_flight_(in_flight) {
+             size_t in_flight, size_t per_message)
+      : source_(source), count_(count), in_flight_(in_flight), per_message_(per_message) {
     sent_ns_.resize(count);
     figures_.latencies_ns.reserve(count);
     Limit(context_, kLoadLimit);
-    Method::Open(stub, &context_, this);
+    stub.async()->EvaluateStream(&context_, this);
     start_ns_ = NowNs();
     {
       std::unique_lock lock(mutex_);
       Write(lock);
     }
-    this->StartRead(&reply_);
-    this->StartCall();
+    StartRead(&reply_);
+    StartCall();
   }
 
   absl::StatusOr<LoadFigures> Wait(const Progress& progress) {
@@ -143,21 +115,21 @@ class ClosedLoop final
     if (sent_ == count_) {
       half_closed_ = true;
       lock.unlock();
-      this->StartWritesDone();
+      StartWritesDone();
       return;
     }
     const auto room = [&] { return sent_ < count_ && sent_ - answered_ < in_flight_; };
     if (!room()) return;
     request_.Clear();
-    for (size_t entries = 0; entries < Method::kMost && room(); ++entries) {
-      Method::Put(source_.Next(), request_);
+    for (size_t entries = 0; entries < per_message_ && room(); ++entries) {
+      *request_.add_requests() = source_.Next();
       sent_ns_[sent_++] = NowNs();
     }
     writing_ = true;
     grpc::WriteOptions options;
     if (room()) options.set_buffer_hint();
     lock.unlock();
-    this->StartWrite(&request_, options);
+    StartWrite(&request_, options);
   }
   void OnWriteDone(bool ok) override {
     std::unique_lock lock(mutex_);
@@ -169,15 +141,14 @@ class ClosedLoop final
     {
       std::unique_lock lock(mutex_);
       end_ns_ = NowNs();
-      for (int i = 0; i < Method::Count(reply_); ++i) {
-        const v1::EvaluateReply& reply = Method::At(reply_, i);
+      for (const v1::EvaluateReply& reply : reply_.replies()) {
         Count(reply, end_ns_ - sent_ns_[CandidateSource::NumberOf(reply.request_id())], figures_);
         ++answered_;
         if (answered_ % 256 == 0 || answered_ == count_) changed_.notify_all();
       }
       Write(lock);
     }
-    this->StartRead(&reply_);
+    StartRead(&reply_);
   }
   void OnDone(const grpc::Status& status) override {
     std::lock_guard lock(mutex_);
@@ -189,9 +160,10 @@ class ClosedLoop final
   CandidateSource& source_;
   const uint64_t count_;
   const size_t in_flight_;
+  const size_t per_message_;
   grpc::ClientContext context_;
-  typename Method::Request request_;
-  typename Method::Reply reply_;
+  v1::EvaluateStreamRequest request_;
+  v1::EvaluateStreamReply reply_;
   int64_t start_ns_ = 0;
 
   std::mutex mutex_;
@@ -219,22 +191,24 @@ class Echo final : public v1::Orchestrator::CallbackService {
     response->set_request_id(request->request_id());
     return FinishNow(context, absl::OkStatus());
   }
-  grpc::ServerBidiReactor<v1::EvaluateRequest, v1::EvaluateReply>* EvaluateStream(
+  grpc::ServerBidiReactor<v1::EvaluateStreamRequest, v1::EvaluateStreamReply>* EvaluateStream(
       grpc::CallbackServerContext* context) override {
     return new Stream(context, reply_);
   }
 
  private:
-  class Stream final : public BidiStream<v1::EvaluateRequest, v1::EvaluateReply> {
+  class Stream final : public BatchStream<EvaluateBatches> {
    public:
     Stream(grpc::CallbackServerContext* context, const v1::EvaluateReply& reply)
-        : BidiStream(context, 1024), reply_(reply) {}
+        : BatchStream(context, 1024), reply_(reply) {}
 
    private:
-    void OnRequest(const v1::EvaluateRequest& request) override {
-      v1::EvaluateReply reply = reply_;
-      reply.set_request_id(request.request_id());
-      Send(std::move(reply));
+    void OnRequests(const v1::EvaluateStreamRequest& message) override {
+      for (const v1::EvaluateRequest& request : message.requests()) {
+        v1::EvaluateReply reply = reply_;
+        reply.set_request_id(request.request_id());
+        sender().Send(std::move(reply));
+      }
     }
     const v1::EvaluateReply& reply_;
   };
@@ -431,7 +405,7 @@ absl::StatusOr<LoadFigures> StreamClosedLoop(v1::Orchestrator::Stub& stub, Candi
                                              uint64_t count, size_t in_flight,
                                              const Progress& progress) {
   KC_RETURN_IF_ERROR(source.StartSearches(stub, count));
-  ClosedLoop<OneEach> loop(stub, source, count, in_flight);
+  ClosedLoop loop(stub, source, count, in_flight, /*per_message=*/1);
   return loop.Wait(progress);
 }
 
@@ -439,7 +413,7 @@ absl::StatusOr<LoadFigures> BatchClosedLoop(v1::Orchestrator::Stub& stub, Candid
                                             uint64_t count, size_t in_flight,
                                             const Progress& progress) {
   KC_RETURN_IF_ERROR(source.StartSearches(stub, count));
-  ClosedLoop<Batches> loop(stub, source, count, in_flight);
+  ClosedLoop loop(stub, source, count, in_flight, kRequestsPerMessage);
   return loop.Wait(progress);
 }
 
@@ -448,7 +422,7 @@ absl::StatusOr<LoadFigures> StreamOpenLoop(v1::Orchestrator::Stub& stub, Candida
   KC_RETURN_IF_ERROR(source.StartSearches(stub, count));
   grpc::ClientContext context;
   Limit(context, kLoadLimit);
-  auto stream = stub.EvaluateStream(&context);
+  auto stream = OneByOne(stub.EvaluateStream(&context));
   LoadFigures figures;
   figures.latencies_ns.reserve(count);
   const auto start = SteadyClock::now();

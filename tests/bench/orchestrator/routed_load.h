@@ -100,13 +100,13 @@ struct Progress {
   std::function<void(uint64_t answered)> report;
 };
 
-// `count` candidates over one EvaluateStream, `in_flight` unanswered at a time.
+// `count` candidates over one EvaluateStream, one per message, `in_flight` unanswered at a time.
 [[nodiscard]] absl::StatusOr<LoadFigures> StreamClosedLoop(v1::Orchestrator::Stub& stub,
                                                            CandidateSource& source, uint64_t count,
                                                            size_t in_flight,
                                                            const Progress& progress = {});
 
-// The same over one EvaluateBatches, up to 64 per message as room allows.
+// The same with up to 64 per message, as room allows.
 [[nodiscard]] absl::StatusOr<LoadFigures> BatchClosedLoop(v1::Orchestrator::Stub& stub,
                                                           CandidateSource& source, uint64_t count,
                                                           size_t in_flight,

@@ -42,6 +42,7 @@
 #include "common/domain/selection.h"
 #include "common/process/child_process.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
 namespace kernelcast {
@@ -137,7 +138,7 @@ struct Cluster {
     get.set_search_id(id);
     v1::GetSearchReply reply;
     KC_RETURN_IF_ERROR(FromStatus(stub->GetSearch(&get_context, get, &reply)));
-    return reply.search();
+    return reply.searches(0);
   }
 
   struct RoutedStream {
@@ -152,7 +153,7 @@ struct Cluster {
     std::vector<SpacePoint> points = EnumeratePoints(space);
     std::shuffle(points.begin(), points.end(), std::mt19937_64(static_cast<uint64_t>(seed)));
     grpc::ClientContext context;
-    auto stream = stub->EvaluateStream(&context);
+    auto stream = testing::OneByOne(stub->EvaluateStream(&context));
     RoutedStream routed;
     size_t sent = 0;
     const auto send = [&] {

@@ -17,6 +17,7 @@
 #include "common/rpc/channel.h"
 #include "kernelcast/v1/forecaster.grpc.pb.h"
 #include "tests/fakes/llm_endpoint/llm_endpoint.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 #include "tests/unit/services/forecaster/planted_problem.h"
 
@@ -84,9 +85,9 @@ class Forecaster {
   }
 
   v1::ProblemDefinition Put(const PlantedProblem& problem) {
-    v1::ForecasterPutProblemRequest request;
+    v1::PutProblemRequest request;
     *request.mutable_problem() = ProblemFilesToProto(problem.context()->problem);
-    v1::ForecasterPutProblemReply reply;
+    v1::PutProblemReply reply;
     const grpc::Status status = Call(&v1::Forecaster::Stub::PutProblem, request, reply);
     INFO(status.error_message());
     REQUIRE(status.ok());
@@ -222,7 +223,7 @@ TEST_CASE("A stream answers each of 5000 requests once", "[forecaster][integrati
   constexpr int kBad = 1234;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  auto stream = forecaster.stub().ForecastStream(&context);
+  auto stream = testing::OneByOne(forecaster.stub().ForecastStream(&context));
   std::thread writer([&] {
     for (int i = 0; i < kRequests; ++i) {
       v1::ForecastRequest request = RequestFor(problem, i % problem.size());
@@ -252,7 +253,7 @@ TEST_CASE("A stream answers each of 5000 requests once", "[forecaster][integrati
   CHECK(errors == 1);
 }
 
-TEST_CASE("Batches answer each request once and report which one is wrong",
+TEST_CASE("Messages with many requests are answered once each and report which one is wrong",
           "[forecaster][integration]") {
   const PlantedProblem problem;
   Forecaster forecaster;
@@ -263,25 +264,25 @@ TEST_CASE("Batches answer each request once and report which one is wrong",
   constexpr int kBad = 123;
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  auto stream = forecaster.stub().ForecastBatches(&context);
+  auto stream = forecaster.stub().ForecastStream(&context);
   std::thread writer([&] {
     for (int i = 0; i < kMessages; ++i) {
-      v1::ForecastBatch batch;
-      batch.mutable_time_left()->set_seconds(20);
+      v1::ForecastStreamRequest message;
+      message.mutable_time_left()->set_seconds(20);
       for (int j = 0; j < kPerMessage; ++j) {
         const int number = i * kPerMessage + j;
         v1::ForecastRequest request = RequestFor(problem, number % problem.size());
         request.set_request_id(std::to_string(number));
         if (number == kBad) request.set_bin_scheme_id("thirds/1");
-        *batch.add_requests() = std::move(request);
+        *message.add_requests() = std::move(request);
       }
-      if (!stream->Write(batch)) break;
+      if (!stream->Write(message)) break;
     }
     stream->WritesDone();
   });
   std::set<std::string> answered;
   int errors = 0;
-  v1::ForecastBatchReply message;
+  v1::ForecastStreamReply message;
   while (stream->Read(&message)) {
     for (const v1::ForecastReply& reply : message.replies()) {
       CHECK(answered.insert(reply.request_id()).second);
@@ -360,7 +361,7 @@ TEST_CASE("Bad input gets the right code and a message that names the fault",
   }
 
   SECTION("a problem file with a mistake") {
-    v1::ForecasterPutProblemRequest request;
+    v1::PutProblemRequest request;
     *request.mutable_problem() = ProblemFilesToProto(problem.context()->problem);
     request.mutable_problem()->clear_problem_id();
     for (v1::SourceFile& file : *request.mutable_problem()->mutable_files()) {
@@ -368,7 +369,7 @@ TEST_CASE("Bad input gets the right code and a message that names the fault",
       const size_t at = file.content().find("float32");
       file.mutable_content()->replace(at, 7, "float31");
     }
-    v1::ForecasterPutProblemReply reply;
+    v1::PutProblemReply reply;
     const grpc::Status status = forecaster.Call(&v1::Forecaster::Stub::PutProblem, request, reply);
     CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
     CHECK_THAT(status.error_message(), StartsWith("problem.yaml:"));
@@ -390,7 +391,7 @@ TEST_CASE("A stream left open ends at its deadline", "[forecaster][integration]"
   forecaster.Put(problem);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(300));
-  auto stream = forecaster.stub().ForecastStream(&context);
+  auto stream = testing::OneByOne(forecaster.stub().ForecastStream(&context));
   REQUIRE(stream->Write(RequestFor(problem, 0)));
   v1::ForecastReply reply;
   CHECK(stream->Read(&reply));

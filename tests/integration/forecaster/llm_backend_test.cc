@@ -269,7 +269,7 @@ int64_t BytesInUse() {
 }
 
 TEST_CASE("Every candidate ends as a forecast or an abstention under every endpoint fault",
-          "[llm]") {
+          "[llm][slow]") {
   constexpr int kCandidates = kSanitized ? 1'500 : 10'000;
   constexpr int kInFlight = 256;
   {

@@ -106,7 +106,7 @@ struct Pools {
   v1::Search AwaitEnd(const std::string& id) {
     v1::Search search;
     REQUIRE(Eventually([&] {
-      search = Get(id).search();
+      search = Get(id).searches(0);
       return search.has_ended_at();
     }));
     return search;
@@ -228,10 +228,10 @@ TEST_CASE(
   v1::StartSearchReply started;
   Pools::RequireOk(
       [&](auto* context) { return pools.stub->StartSearch(context, request, &started); });
-  CHECK(started.search().device_model() == "Planted L");
+  CHECK(started.searches(0).device_model() == "Planted L");
   pools.large_worker->Kill();
-  REQUIRE(Eventually([&] { return pools.Get("s").search().has_waiting(); }));
-  CHECK_THAT(pools.Get("s").search().waiting().reason(),
+  REQUIRE(Eventually([&] { return pools.Get("s").searches(0).has_waiting(); }));
+  CHECK_THAT(pools.Get("s").searches(0).waiting().reason(),
              Contains("no worker measures cpu on Planted L"));
   pools.orchestrator->Kill();
   Pools::Require(pools.orchestrator->Start());
@@ -241,9 +241,9 @@ TEST_CASE(
     v1::GetSearchRequest get;
     get.set_search_id("s");
     v1::GetSearchReply reply;
-    return pools.stub->GetSearch(&context, get, &reply).ok() && reply.search().has_waiting();
+    return pools.stub->GetSearch(&context, get, &reply).ok() && reply.searches(0).has_waiting();
   }));
-  CHECK(pools.Get("s").search().status() == v1::SEARCH_STATUS_RUNNING);
+  CHECK(pools.Get("s").searches(0).status() == v1::SEARCH_STATUS_RUNNING);
   v1::StopSearchRequest stop;
   stop.set_search_id("s");
   v1::StopSearchReply stopped;

@@ -19,7 +19,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-constexpr int kSeeds = 10;
+constexpr int kRoutingSeeds = 10;
 
 // Errors in octaves. `error` applies per candidate. `offset` is the average size of an error shared
 // by a whole problem, which each label reduces when the forecaster learns.
@@ -124,13 +124,13 @@ Summary RouteAll(const std::vector<RecordedSpace>& spaces, const ForecastKind& k
   Summary summary;
   for (const RecordedSpace& space : spaces) {
     double found = 0;
-    for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+    for (uint32_t seed = 1; seed <= kRoutingSeeds; ++seed) {
       const Routed one = Route(space, kind, policy, seed);
-      const double weight = 1.0 / (kSeeds * static_cast<double>(spaces.size()));
+      const double weight = 1.0 / (kRoutingSeeds * static_cast<double>(spaces.size()));
       summary.measured += weight * one.measured;
       summary.audited += weight * one.audited;
       summary.found += weight * one.found;
-      found += one.found / kSeeds;
+      found += one.found / kRoutingSeeds;
     }
     summary.worst_problem = std::min(summary.worst_problem, found);
   }

@@ -27,6 +27,7 @@
 #include "services/orchestrator/store/postgresql_event_store.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/postgresql.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
@@ -244,7 +245,7 @@ class Cluster {
     });
     INFO(status.error_message());
     REQUIRE(status.ok());
-    return reply.search();
+    return reply.searches(0);
   }
 
   void WaitMeasured(int replica, const std::string& search_id, uint64_t count) {
@@ -341,15 +342,16 @@ TEST_CASE("Any orchestrator answers for any search") {
     REQUIRE(Insist([&](auto* context) {
               return cluster.Stub(1)->StartSearch(context, request, &reply);
             }).ok());
-    REQUIRE(!reply.search().search_id().empty());
-    CHECK(cluster.GetSearch(2, reply.search().search_id()).status() == v1::SEARCH_STATUS_RUNNING);
+    REQUIRE(!reply.searches(0).search_id().empty());
+    CHECK(cluster.GetSearch(2, reply.searches(0).search_id()).status() ==
+          v1::SEARCH_STATUS_RUNNING);
     v1::StopSearchRequest stop;
-    stop.set_search_id(reply.search().search_id());
+    stop.set_search_id(reply.searches(0).search_id());
     v1::StopSearchReply stopped;
     REQUIRE(Insist([&](auto* context) {
               return cluster.Stub(0)->StopSearch(context, stop, &stopped);
             }).ok());
-    ids.push_back(reply.search().search_id());
+    ids.push_back(reply.searches(0).search_id());
   }
   std::sort(ids.begin(), ids.end());
 
@@ -481,7 +483,7 @@ TEST_CASE("A request received by several orchestrators is settled once") {
         }
         return;
       }
-      // The same over a stream, as single requests and as one batch.
+      // The same over a stream, with one request per message and with all in one.
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + kTestLimit);
       const auto settled = [&](const v1::EvaluateReply& reply) {
@@ -489,22 +491,22 @@ TEST_CASE("A request received by several orchestrators is settled once") {
         got[reply.request_id()] = reply.evaluation().SerializeAsString();
       };
       if (client >= 2 * kReplicas) {
-        auto batches = stub->EvaluateBatches(&context);
-        v1::EvaluateBatch all;
+        auto stream = stub->EvaluateStream(&context);
+        v1::EvaluateStreamRequest all;
         for (int i = 0; i < kRequests; ++i) {
           *all.add_requests() =
               cluster.Evaluation(absl::StrCat("request-", i), static_cast<size_t>(i));
         }
-        batches->Write(all);
-        batches->WritesDone();
-        v1::EvaluateBatchReply answers;
-        while (batches->Read(&answers)) {
+        stream->Write(all);
+        stream->WritesDone();
+        v1::EvaluateStreamReply answers;
+        while (stream->Read(&answers)) {
           for (const v1::EvaluateReply& reply : answers.replies()) settled(reply);
         }
-        if (!batches->Finish().ok()) ++failures;
+        if (!stream->Finish().ok()) ++failures;
         return;
       }
-      auto stream = stub->EvaluateStream(&context);
+      auto stream = testing::OneByOne(stub->EvaluateStream(&context));
       for (int i = 0; i < kRequests; ++i) {
         stream->Write(cluster.Evaluation(absl::StrCat("request-", i), static_cast<size_t>(i)));
       }
@@ -589,7 +591,7 @@ TEST_CASE("A killed orchestrator's work is taken over and continues") {
   cluster.CheckLog();
 }
 
-TEST_CASE("An orchestrator that sleeps through its lease writes nothing and rejoins") {
+TEST_CASE("An orchestrator that sleeps through its lease writes nothing and rejoins", "[slow]") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
@@ -616,7 +618,7 @@ TEST_CASE("An orchestrator that sleeps through its lease writes nothing and rejo
   }
 }
 
-TEST_CASE("Searches survive a database crash and an administrator's shutdown") {
+TEST_CASE("Searches survive a database crash and an administrator's shutdown", "[slow]") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   for (int i = 0; i < 3; ++i) cluster.StartSearch(i, absl::StrCat("search-", i));
@@ -638,7 +640,7 @@ TEST_CASE("Searches survive a database crash and an administrator's shutdown") {
   }
 }
 
-TEST_CASE("Metrics show that the database is away and which shards are unserved") {
+TEST_CASE("Metrics show that the database is away and which shards are unserved", "[slow]") {
   if (PostgresqlServer::Missing()) return;
   Cluster cluster;
   const std::string failed = "kernelcast_orchestrator_lease_renewals_total{result=\"failed\"}";
@@ -714,7 +716,7 @@ TEST_CASE("A stopping orchestrator hands over immediately") {
 }
 
 TEST_CASE("Orchestrators and the database go away in any order without loss or duplication",
-          "[chaos]") {
+          "[chaos][slow]") {
   if (PostgresqlServer::Missing()) return;
   const auto seed =
       static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());

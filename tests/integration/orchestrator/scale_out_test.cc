@@ -18,6 +18,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
@@ -40,10 +41,10 @@ grpc::Status Call(const Stub&, const F& call) {
   return call(&context);
 }
 
-class Cluster {
+class ScaledCluster {
  public:
   // Each worker measures one candidate at a time, taking `pace` times half a second.
-  Cluster(const std::vector<int>& measure_credits, int forecasters, const std::string& pace)
+  ScaledCluster(const std::vector<int>& measure_credits, int forecasters, const std::string& pace)
       : folder_("scale-out"), recorded_(testing::MakeRecordedProblem(12, 8)) {
     testing::WriteRecords(recorded_, folder_.File("records.jsonl"));
     std::vector<std::string> arguments = {"--state-dir", folder_.File("orchestrator"), "--confirm",
@@ -123,9 +124,9 @@ class Cluster {
 // Requests measurements of the first `count` candidates on one stream.
 class Evaluations {
  public:
-  Evaluations(Cluster& cluster, int count) {
+  Evaluations(ScaledCluster& cluster, int count) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(100));
-    stream_ = cluster.stub_->EvaluateStream(&context_);
+    stream_ = testing::OneByOne(cluster.stub_->EvaluateStream(&context_));
     for (int i = 0; i < count; ++i) {
       v1::EvaluateRequest request;
       request.set_request_id(absl::StrCat("r", i));
@@ -148,18 +149,19 @@ class Evaluations {
 
  private:
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::EvaluateRequest, v1::EvaluateReply>> stream_;
+  std::unique_ptr<testing::OneByOneStream<v1::EvaluateStreamRequest, v1::EvaluateStreamReply>>
+      stream_;
 };
 
 TEST_CASE("Workers have as many jobs under way as credits, however long the queue is") {
-  Cluster cluster({2, 6}, 1, "0.5");
+  ScaledCluster cluster({2, 6}, 1, "0.5");
   Evaluations evaluations(cluster, 24);
   CHECK(Eventually([&] { return cluster.InFlight(0) == 2 && cluster.InFlight(1) == 6; }));
   CHECK(evaluations.WaitForAll() == 24);
 }
 
 TEST_CASE("A stopping worker hands back its queued jobs and others measure them") {
-  Cluster cluster({6, 6}, 1, "1");
+  ScaledCluster cluster({6, 6}, 1, "1");
   Evaluations evaluations(cluster, 14);
   REQUIRE(Eventually([&] { return cluster.InFlight(0) == 6 && cluster.InFlight(1) == 6; }));
   CHECK(cluster.workers_[0]->Terminate() == 0);
@@ -173,7 +175,7 @@ TEST_CASE("A stopping worker hands back its queued jobs and others measure them"
 
 TEST_CASE(
     "Every forecaster gets every label, including one that was away, and a search keeps its own") {
-  Cluster cluster({4, 4}, 3, "0");
+  ScaledCluster cluster({4, 4}, 3, "0");
   cluster.forecasters_[1]->Kill();
   v1::StartSearchRequest request;
   request.set_search_id("s1");
@@ -191,7 +193,7 @@ TEST_CASE(
     v1::GetSearchReply got;
     REQUIRE(
         Call(cluster.stub_, [&](auto* c) { return cluster.stub_->GetSearch(c, get, &got); }).ok());
-    return got.search().status() == v1::SEARCH_STATUS_DONE;
+    return got.searches(0).status() == v1::SEARCH_STATUS_DONE;
   }));
   REQUIRE(
       Eventually([&] { return cluster.Labels(0) > 0 && cluster.Labels(0) == cluster.Labels(2); }));

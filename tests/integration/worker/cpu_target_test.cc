@@ -224,7 +224,7 @@ TEST_CASE("A hanging candidate is stopped at its time limit") {
 }
 
 TEST_CASE("A candidate that exhausts memory hits its limit") {
-  for (const char* how : {"1", "2", "3", "4"}) {
+  for (const char* how : {"1", "2", "3", "4", "5", "6", "7"}) {
     INFO("HOW " << how);
     CHECK(MeasureAs<Crash>("memory_eater.cc", {{"HOW", how}}).cause == Crash::Cause::kMemoryLimit);
   }
@@ -251,7 +251,8 @@ TEST_CASE("System calls that no kernel needs are exploits and are named") {
         Row{"SOCKET", "socket"}, Row{"PTRACE", "ptrace"}, Row{"SLEEP", "clock_nanosleep"},
         Row{"EXEC", "execve"}, Row{"SIGNAL_HANDLER", "rt_sigaction"},
         Row{"EXECUTABLE_MEMORY", "mmap"}, Row{"OPEN_FILE", "openat"}, Row{"OTHER_ABI", ""},
-        Row{"CLOCK_OF_PARENT", "clock_gettime"}}) {
+        Row{"CLOCK_OF_PARENT", "clock_gettime"}, Row{"MEMORY_FILE", "memfd_create"},
+        Row{"SHARED_SEGMENT", "shmget"}}) {
     INFO(row.what);
     const auto exploit = MeasureAs<Exploit>("system_calls.cc", {{"WHAT", row.what}});
     CHECK(exploit.kind == Exploit::Kind::kForbiddenSystemCall);
@@ -282,6 +283,15 @@ TEST_CASE("Cached answers are exploits, whether keyed by address or by value") {
 
 TEST_CASE("A kernel slowed down after pauses is not mistaken for a caching one") {
   MeasureAs<MeasuredOk>("held_up.cc", {});
+}
+
+TEST_CASE("A kernel that the machine slows down after its timed calls has no valid measurement") {
+  const Measurement measurement =
+      Shared().Measure(Shared().Load("spell.cc"), MeasureLevel::kScreen);
+  INFO(MeasurementFeedback(measurement));
+  const auto* unstable = std::get_if<EnvironmentUnstable>(&measurement.outcome);
+  REQUIRE(unstable != nullptr);
+  CHECK(unstable->reason.find("later under the same conditions") != std::string::npos);
 }
 
 TEST_CASE("A quick memory-bound kernel is not mistaken for a caching one") {

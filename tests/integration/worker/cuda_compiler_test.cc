@@ -206,7 +206,7 @@ TEST_CASE("The sandbox is complete where the machine allows it", "[integration]"
   CHECK_FALSE(toolchain.ArchitectureOf(3, 5).has_value());
 }
 
-TEST_CASE("Every architecture that NVRTC reports compiles in the sandbox", "[integration]") {
+TEST_CASE("Every architecture that NVRTC reports compiles in the sandbox", "[integration][slow]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   for (const std::string& architecture : fixture.compiler().toolchain().architectures) {
@@ -243,7 +243,7 @@ TEST_CASE("The headers that nvcc sources include are available", "[integration]"
   }
 }
 
-TEST_CASE("NVRTC accepts every allowed flag", "[integration]") {
+TEST_CASE("NVRTC accepts every allowed flag", "[integration][slow]") {
   if (!HaveNvrtc()) return;
   Fixture fixture;
   for (const char* flag : {"-std=c++17",
@@ -420,7 +420,7 @@ std::vector<ExampleProgram> ExamplePrograms() {
 }
 
 TEST_CASE("The CUDA parts of the example problems compile for every architecture",
-          "[integration]") {
+          "[integration][slow]") {
   if (!HaveNvrtc()) return;
   CudaCompilerOptions options;
   options.max_processes = 2;

@@ -231,9 +231,9 @@ TEST_CASE("Clients that never read do not slow others and cost little memory", "
       grpc::CompletionQueue queue;
       std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
     };
-    v1::MeasureRequest request;
-    request.set_request_id(std::string(100, 'r'));
-    request.mutable_candidate()->set_source(std::string(4000, 'x'));
+    v1::MeasureStreamRequest request;
+    request.add_requests()->set_request_id(std::string(100, 'r'));
+    request.mutable_requests(0)->mutable_candidate()->set_source(std::string(4000, 'x'));
     const grpc::Slice bytes(request.SerializeAsString());
     const grpc::ByteBuffer message(&bytes, 1);
     std::vector<std::unique_ptr<Stream>> streams;

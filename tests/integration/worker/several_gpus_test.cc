@@ -21,6 +21,7 @@
 #include "tests/fakes/cuda/map_problem.h"
 #include "tests/support/eventually.h"
 #include "tests/support/metrics_page.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/services.h"
 
 namespace kernelcast::testing {
@@ -62,9 +63,9 @@ class Node {
     REQUIRE(channel.ok());
     stub_ = v1::Worker::NewStub(*channel);
     grpc::ClientContext context;
-    v1::WorkerPutProblemRequest request;
+    v1::PutProblemRequest request;
     *request.mutable_problem() = ProblemFilesToProto(problem_);
-    v1::WorkerPutProblemReply reply;
+    v1::PutProblemReply reply;
     REQUIRE(stub_->PutProblem(&context, request, &reply).ok());
   }
 
@@ -91,7 +92,7 @@ class Node {
   std::map<std::string, int> Measure(int count, size_t window, const std::string& model = "") {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(100));
-    const auto stream = stub_->MeasureStream(&context);
+    const auto stream = OneByOne(stub_->MeasureStream(&context));
     std::map<std::string, int> devices;
     int sent = 0;
     const auto send = [&] {
@@ -99,13 +100,13 @@ class Node {
       ++sent;
     };
     while (sent < count && static_cast<size_t>(sent) < window) send();
-    v1::MeasureStreamReply reply;
+    v1::MeasureReply reply;
     for (int got = 0; got < count; ++got) {
       REQUIRE(stream->Read(&reply));
       INFO(reply.DebugString());
-      REQUIRE(reply.reply().has_measurement());
-      CHECK(reply.reply().measurement().outcome_case() != v1::Measurement::OUTCOME_NOT_SET);
-      ++devices[reply.reply().measurement().device().uuid()];
+      REQUIRE(reply.has_measurement());
+      CHECK(reply.measurement().outcome_case() != v1::Measurement::OUTCOME_NOT_SET);
+      ++devices[reply.measurement().device().uuid()];
       if (sent < count) send();
     }
     stream->WritesDone();
@@ -196,7 +197,7 @@ TEST_CASE("The first candidate of a problem is charged for its preparation") {
   CHECK(preparing_ns() < first_ns / 2);
 }
 
-TEST_CASE("A failed GPU loses only its share, is reported and returns") {
+TEST_CASE("A failed GPU loses only its share, is reported and returns", "[slow]") {
   Node node({"Fake GPU", "Fake GPU"});
   REQUIRE(node.Measure(8, 8).size() == 2);
   node.Break(1);
@@ -221,7 +222,8 @@ TEST_CASE("A failed GPU loses only its share, is reported and returns") {
   CHECK(node.Measure(8, 8).size() == 2);
 }
 
-TEST_CASE("A worker whose last GPU failed reports it and lets callers try another worker") {
+TEST_CASE("A worker whose last GPU failed reports it and lets callers try another worker",
+          "[slow]") {
   Node node({"Fake GPU"});
   REQUIRE(node.Measure(2, 2).size() == 1);
   node.Break(0);
@@ -234,7 +236,7 @@ TEST_CASE("A worker whose last GPU failed reports it and lets callers try anothe
   CHECK(node.Measure(2, 2).size() == 1);
 }
 
-TEST_CASE("Devices of several models are distinguished and a request names one") {
+TEST_CASE("Devices of several models are distinguished and a request names one", "[slow]") {
   Node node({"Fake GPU A", "Fake GPU B", "Fake GPU A"});
   std::map<std::string, std::string> model_of;
   const v1::TargetDescription cuda = node.Cuda();
@@ -259,7 +261,7 @@ TEST_CASE("Devices of several models are distinguished and a request names one")
         grpc::StatusCode::FAILED_PRECONDITION);
 }
 
-TEST_CASE("The --gpus flag selects among the GPUs that the driver shows") {
+TEST_CASE("The --gpus flag selects among the GPUs that the driver shows", "[slow]") {
   Node node({"Fake GPU", "Fake GPU", "Fake GPU"}, {"--gpus", "2"});
   CHECK(node.Cuda().devices_size() == 1);
   CHECK(node.Measure(4, 4).size() == 1);

@@ -20,6 +20,7 @@
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/integration/worker/cpu_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/one_by_one.h"
 #include "tests/support/recorded_problem.h"
 #include "tests/support/services.h"
 
@@ -54,9 +55,9 @@ class Worker {
   const TemporaryFolder& folder() const { return folder_; }
 
   void Put(const Problem& problem) {
-    v1::WorkerPutProblemRequest request;
+    v1::PutProblemRequest request;
     *request.mutable_problem() = ProblemFilesToProto(problem);
-    v1::WorkerPutProblemReply reply;
+    v1::PutProblemReply reply;
     grpc::ClientContext context;
     const grpc::Status status = stub_->PutProblem(&context, request, &reply);
     INFO(status.error_message());
@@ -299,8 +300,8 @@ TEST_CASE("Requests that cannot be served get the right code") {
   // A source that does not compile is a reply of both calls.
   const Candidate broken = MakeCandidate(problem, "int x = ;\n");
   REQUIRE(worker.Compile(CompileOf(broken), &compiled).ok());
-  CHECK(compiled.error().stage() == v1::CompileError::STAGE_COMPILER);
-  CHECK(compiled.error().log().find("kernel.cc:1:") != std::string::npos);
+  CHECK(compiled.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(compiled.compile_error().log().find("kernel.cc:1:") != std::string::npos);
   REQUIRE(worker.Measure(MeasureOf(broken), &measured).ok());
   CHECK(measured.compile_error().stage() == v1::CompileError::STAGE_COMPILER);
 }
@@ -374,7 +375,7 @@ TEST_CASE("A stream answers every request by its id, whatever the outcome") {
   worker.Put(problem);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  auto stream = worker.stub().MeasureStream(&context);
+  auto stream = OneByOne(worker.stub().MeasureStream(&context));
   Candidate unknown_problem = MakeCandidate(problem, Good());
   unknown_problem.problem_id = "p_00000000000000000000000000000000";
   unknown_problem.candidate_id = CandidateId(unknown_problem);
@@ -385,16 +386,16 @@ TEST_CASE("A stream answers every request by its id, whatever the outcome") {
   REQUIRE(stream->Write(MeasureOf(MakeCandidate(problem, "int x = ;"), "broken")));
   REQUIRE(stream->Write(MeasureOf(unknown_problem, "unknown")));
   REQUIRE(stream->WritesDone());
-  std::map<std::string, v1::MeasureStreamReply> replies;
-  v1::MeasureStreamReply reply;
+  std::map<std::string, v1::MeasureReply> replies;
+  v1::MeasureReply reply;
   while (stream->Read(&reply)) {
     CHECK(replies.emplace(reply.request_id(), reply).second);
   }
   CHECK(stream->Finish().ok());
   REQUIRE(replies.size() == 4);
-  CHECK(replies["good"].has_reply());
-  CHECK(replies["wrong"].reply().measurement().has_wrong_result());
-  CHECK(replies["broken"].reply().compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(replies["good"].measurement().has_ok());
+  CHECK(replies["wrong"].measurement().has_wrong_result());
+  CHECK(replies["broken"].compile_error().stage() == v1::CompileError::STAGE_COMPILER);
   CHECK(replies["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
 }
 
@@ -424,19 +425,19 @@ TEST_CASE("A compile stream answers every request by its id, whatever the outcom
   message.add_requests()->set_request_id("empty");
   REQUIRE(stream->Write(message));
   REQUIRE(stream->WritesDone());
-  std::map<std::string, v1::CompileStreamResult> results;
-  v1::CompileStreamReply reply;
-  while (stream->Read(&reply)) {
-    for (const v1::CompileStreamResult& result : reply.results()) {
-      CHECK(results.emplace(result.request_id(), result).second);
+  std::map<std::string, v1::CompileReply> replies;
+  v1::CompileStreamReply answers;
+  while (stream->Read(&answers)) {
+    for (const v1::CompileReply& reply : answers.replies()) {
+      CHECK(replies.emplace(reply.request_id(), reply).second);
     }
   }
   CHECK(stream->Finish().ok());
-  REQUIRE(results.size() == 4);
-  CHECK(results["good"].reply().success().facts().values_size() > 0);
-  CHECK(results["broken"].reply().error().stage() == v1::CompileError::STAGE_COMPILER);
-  CHECK(results["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
-  CHECK(results["empty"].error().code() == static_cast<int>(grpc::StatusCode::UNIMPLEMENTED));
+  REQUIRE(replies.size() == 4);
+  CHECK(replies["good"].success().facts().values_size() > 0);
+  CHECK(replies["broken"].compile_error().stage() == v1::CompileError::STAGE_COMPILER);
+  CHECK(replies["unknown"].error().code() == static_cast<int>(grpc::StatusCode::NOT_FOUND));
+  CHECK(replies["empty"].error().code() == static_cast<int>(grpc::StatusCode::UNIMPLEMENTED));
 }
 
 TEST_CASE("Killing a runner from outside affects no other candidate") {
@@ -576,8 +577,8 @@ TEST_CASE("Recorded measurements are replayed under their target's name") {
 
   const Candidate unknown = MakeCandidate(recorded.problem, "// not recorded\n");
   REQUIRE(worker.Compile(CompileOf(unknown), &reply).ok());
-  CHECK(reply.error().stage() == v1::CompileError::STAGE_ADMISSION);
-  CHECK(reply.error().log().find("not recorded") != std::string::npos);
+  CHECK(reply.compile_error().stage() == v1::CompileError::STAGE_ADMISSION);
+  CHECK(reply.compile_error().log().find("not recorded") != std::string::npos);
 }
 
 TEST_CASE("One stream carries thousands of recorded measurements per second") {
@@ -588,7 +589,7 @@ TEST_CASE("One stream carries thousands of recorded measurements per second") {
   worker.Put(recorded.problem);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  auto stream = worker.stub().MeasureStream(&context);
+  auto stream = OneByOne(worker.stub().MeasureStream(&context));
   constexpr int kRounds = 4;
   const auto start = std::chrono::steady_clock::now();
   std::thread writer([&] {
@@ -600,9 +601,9 @@ TEST_CASE("One stream carries thousands of recorded measurements per second") {
     stream->WritesDone();
   });
   std::set<std::string> answered;
-  v1::MeasureStreamReply reply;
+  v1::MeasureReply reply;
   while (stream->Read(&reply)) {
-    CHECK(reply.has_reply());
+    CHECK_FALSE(reply.has_error());
     answered.insert(reply.request_id());
   }
   writer.join();

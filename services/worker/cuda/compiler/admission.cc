@@ -46,7 +46,9 @@ constexpr int kMinRegisters = 16;
 constexpr int kMaxRegistersValue = 255;
 
 bool IsNameStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool IsName(char c) { return IsNameStart(c) || std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool IsIdentifierPart(char c) {
+  return IsNameStart(c) || std::isdigit(static_cast<unsigned char>(c)) != 0;
+}
 
 bool IsRegisterFlag(std::string_view flag) {
   const std::string_view prefix = kMaxRegisters.substr(0, kMaxRegisters.size() - 1);
@@ -74,7 +76,8 @@ bool IsMacroFlag(std::string_view flag) {
   }
   const std::string_view definition = flag.substr(2);
   const std::string_view name = definition.substr(0, definition.find('='));
-  if (name.empty() || !IsNameStart(name[0]) || !std::all_of(name.begin(), name.end(), IsName) ||
+  if (name.empty() || !IsNameStart(name[0]) ||
+      !std::all_of(name.begin(), name.end(), IsIdentifierPart) ||
       name.find("__") != std::string_view::npos ||
       (name[0] == '_' && name.size() > 1 && std::isupper(static_cast<unsigned char>(name[1])))) {
     return false;

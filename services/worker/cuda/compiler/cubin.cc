@@ -59,10 +59,6 @@ std::string_view NameAt(std::string_view table, uint64_t offset) {
   return rest.substr(0, rest.find('\0'));
 }
 
-bool StartsWith(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
 // Returns the {symbol, number} pairs of one attribute in the content of .nv.info.
 std::map<uint32_t, uint32_t> Attributes(std::string_view info, uint8_t attribute) {
   std::map<uint32_t, uint32_t> values;
@@ -128,9 +124,9 @@ absl::StatusOr<Cubin> ReadCubin(std::string_view content) {
     }
     const std::string_view name = NameAt(*section_names, section.sh_name);
     size_by_name[name] = section.sh_size;
-    if (StartsWith(name, ".text.")) {
+    if (name.starts_with(".text.")) {
       cubin.code_bytes += static_cast<int64_t>(bytes->size());
-    } else if (StartsWith(name, ".nv.constant")) {
+    } else if (name.starts_with(".nv.constant")) {
       cubin.constant_bytes += static_cast<int64_t>(bytes->size());
     } else if (name == ".nv.info") {
       info = *bytes;

@@ -65,7 +65,7 @@ CompileResult Refused(CompileStage stage, std::string log) {
   return result;
 }
 
-std::string Quoted(const std::vector<CubinKernel>& kernels) {
+std::string QuotedNames(const std::vector<CubinKernel>& kernels) {
   std::string names;
   for (const CubinKernel& kernel : kernels) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", kernel.name);
@@ -231,7 +231,7 @@ absl::StatusOr<CompileResult> CudaCompiler::Compile(const std::string& source,
       return Refused(
           CompileStage::kAdmission,
           absl::StrCat("no kernel '", launch.kernel.substr(0, 200), "' in the source; there ",
-                       cubin.kernels.empty() ? "is none" : "are ", Quoted(cubin.kernels),
+                       cubin.kernels.empty() ? "is none" : "are ", QuotedNames(cubin.kernels),
                        " (a kernel is launched by its plain name if it is extern \"C\")"));
     }
   }

@@ -114,7 +114,7 @@ std::optional<std::string> CheckArguments(const std::vector<Launch>& launches,
     if (signature == signatures.end()) continue;
     const std::vector<KernelParameter>& parameters = signature->parameters;
     const std::string kernel =
-        absl::StrCat("launches[", i, "].arguments: kernel ", Quoted(launch.kernel));
+        absl::StrCat("launches[", launch.index, "].arguments: kernel ", Quoted(launch.kernel));
     if (parameters.size() != launch.arguments.size()) {
       return absl::StrCat(kernel, " takes ", parameters.size(), " arguments, and the launch has ",
                           launch.arguments.size());
@@ -126,16 +126,16 @@ std::optional<std::string> CheckArguments(const std::vector<Launch>& launches,
       if (argument.kind == KernelArgument::Kind::kScalar &&
           parameters[j].kind != KernelParameter::Kind::kStructure &&
           parameters[j].kind != KernelParameter::Kind::kAddress) {
-        const std::string& text = launches[i].arguments[j];
+        const std::string& text = launches[launch.index].arguments[j];
         const bool real = parameters[j].kind == KernelParameter::Kind::kReal;
         hint = absl::StrCat("; write ",
                             Quoted(absl::StrCat(text.substr(0, text.rfind(':')), ":",
                                                 real ? "float" : "int", 8 * parameters[j].bytes)),
                             " for that type");
       }
-      return absl::StrCat(kernel, ": argument ", j + 1, " is ", Quoted(launches[i].arguments[j]),
-                          " (", ArgumentText(argument), "), and the kernel takes ",
-                          ParameterText(parameters[j]), hint);
+      return absl::StrCat(kernel, ": argument ", j + 1, " is ",
+                          Quoted(launches[launch.index].arguments[j]), " (", ArgumentText(argument),
+                          "), and the kernel takes ", ParameterText(parameters[j]), hint);
     }
   }
   return std::nullopt;

@@ -22,10 +22,6 @@ using virtual_gpu::IsSpace;
 using virtual_gpu::Trim;
 using Counts = std::unordered_map<std::string_view, double>;
 
-bool StartsWith(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
 int64_t NumberAt(std::string_view text) {
   int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -46,7 +42,7 @@ int64_t NumberBefore(std::string_view line, std::string_view words) {
 }
 
 bool IsPtxasLine(std::string_view line) {
-  return StartsWith(line, "ptxas info") || StartsWith(line, "ptxas         .");
+  return line.starts_with("ptxas info") || line.starts_with("ptxas         .");
 }
 
 template <class See>
@@ -70,7 +66,7 @@ std::string Strip(std::string_view ptx) {
     const bool directive =
         rest[i] == '.' &&
         std::any_of(std::begin(kDirectives), std::end(kDirectives),
-                    [&](std::string_view word) { return StartsWith(rest.substr(i), word); });
+                    [&](std::string_view word) { return rest.substr(i).starts_with(word); });
     if (directive) {
       i = std::min(rest.find('\n', i), rest.size());
       stripped += '\n';
@@ -92,7 +88,7 @@ struct Instruction {
   }
   bool HasPrefix(std::string_view prefix) const {
     return std::any_of(parts.begin(), parts.end(),
-                       [&](std::string_view part) { return StartsWith(part, prefix); });
+                       [&](std::string_view part) { return part.starts_with(prefix); });
   }
 };
 
@@ -227,7 +223,7 @@ class Parser {
     if (scopes_ == 0 || statement.empty()) {
       return;
     }
-    if (StartsWith(statement, ".branchtargets")) {
+    if (statement.starts_with(".branchtargets")) {
       function().branch_targets[last_label_] =
           statement.substr(std::string_view(".branchtargets").size());
       return;
@@ -419,7 +415,7 @@ class Counter {
     const bool hint = std::any_of(
         instruction.parts.begin() + 1, instruction.parts.end(), [](std::string_view part) {
           return IsOneOf(part, {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}) ||
-                 StartsWith(part, "L1::") || StartsWith(part, "L2::");
+                 part.starts_with("L1::") || part.starts_with("L2::");
         });
     counts_["cache_hints"] += hint ? 1 : 0;
   }

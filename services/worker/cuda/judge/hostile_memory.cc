@@ -21,6 +21,8 @@ constexpr uint32_t kLocalThreads = 512;
 constexpr uint32_t kLocalWords = 64;
 // Blocks of the second kernel that fill a multiprocessor of 2048 threads.
 constexpr uint32_t kLocalBlocks = 4;
+// Shared memory that the system takes for each block.
+constexpr uint32_t kReservedBytes = 1024;
 // A block that uses all shared memory runs alone on a multiprocessor. Twice as many blocks as
 // multiprocessors reach every one even if some start late.
 constexpr uint32_t kSharedBlocks = 2;
@@ -41,7 +43,7 @@ hostile_shared(unsigned pattern, unsigned words, unsigned* count) {
 // know, so that the array is in memory.
 extern "C" __global__ void __launch_bounds__(512, 4) hostile_local(unsigned pattern, unsigned words) {
   unsigned at[64];
-  for (unsigned i = 0; i < words; ++i) at[i & 63] = pattern;
+  for (unsigned i = 0; i < 2 * words; ++i) at[i & 63] = pattern;
   unsigned v[16];
 #pragma unroll
   for (unsigned i = 0; i < 16; ++i) v[i] = at[(words * i + threadIdx.x) & 63];
@@ -82,8 +84,10 @@ absl::StatusOr<std::vector<Program>> HostileMemory::Programs() const {
     local.kernel = 1;
     local.grid[0] = kLocalBlocks * multiprocessors;
     local.block[0] = kLocalThreads;
+    // Shared memory takes space from the L1 cache. What is still there when a kernel ends may never
+    // reach memory.
+    local.shared_memory_bytes = static_cast<uint32_t>(shared_bytes) / kLocalBlocks - kReservedBytes;
     local.arguments = {Word(word), Word(kLocalWords)};
-    // Shared memory last: it takes space from the L1 cache, whose lines are then evicted.
     programs.push_back({.launches = {std::move(local), std::move(shared)}});
   }
   return programs;

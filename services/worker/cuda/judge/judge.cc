@@ -326,6 +326,7 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
       return Settle(Timeout{limit_ns, stage});
     case End::kGone:
     case End::kForged:
+    case End::kTooLarge:
     case End::kFailed: break;
   }
   std::string text = CudaRunner::FailureText(answer);
@@ -350,6 +351,9 @@ bool Judgement::Accept(const CudaRunner::Answer& answer, Side side, const std::s
   }
   if (hosted() && answer.end == End::kForged) {
     return Settle(MakeExploit(Exploit::Kind::kForgedResult, text));
+  }
+  if (hosted() && answer.end == End::kTooLarge) {
+    crash.cause = Crash::Cause::kMemoryLimit;
   }
   if (hosted() && answer.end == End::kGone) {
     const ChildExit& exit = answer.exit;

@@ -21,7 +21,7 @@ using cuda_runner::PoisonRecord;
 using cuda_runner::SampleRecord;
 using cuda_runner::TraceReport;
 
-constexpr size_t kEmptySamples = 16;
+constexpr size_t kEmptyCalls = 16;
 // Stalls with a smaller share are left out.
 constexpr double kLeastStallShare = 0.01;
 
@@ -115,8 +115,8 @@ bool Profiling::Load() {
 
 bool Profiling::TimeWarm(uint32_t program, double& event_ns) {
   const auto nothing = static_cast<uint32_t>(programs_.programs.size() - 1);
-  std::vector<SampleRecord> samples(kEmptySamples, {cuda_runner::kCandidate, nothing, 0, 0});
-  samples.resize(std::min(cuda_runner::kMaxSamples, kEmptySamples + options_.warm_calls),
+  std::vector<SampleRecord> samples(kEmptyCalls, {cuda_runner::kCandidate, nothing, 0, 0});
+  samples.resize(std::min(cuda_runner::kMaxSamples, kEmptyCalls + options_.warm_calls),
                  {cuda_runner::kCandidate, program, 0, 0});
   const CudaRunner::Answer answer = runner_.Time(samples, {}, false, LeftNs(), cancel_);
   if (!Accept(answer, "timing warm calls")) {
@@ -125,7 +125,7 @@ bool Profiling::TimeWarm(uint32_t program, double& event_ns) {
   std::vector<double> empty_us;
   std::vector<double> calls_us;
   for (size_t i = 0; i < samples.size(); ++i) {
-    (i < kEmptySamples ? empty_us : calls_us).push_back(answer.values_us[2 * i + 1]);
+    (i < kEmptyCalls ? empty_us : calls_us).push_back(answer.values_us[2 * i + 1]);
   }
   event_ns = std::max(0.0, 1000 * (Median(calls_us) - Median(empty_us)));
   return true;

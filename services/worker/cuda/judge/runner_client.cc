@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -144,6 +145,22 @@ CudaRunner::Answer CudaRunner::Lost(End end) {
   return answer;
 }
 
+int64_t CudaRunner::ResidentBytes() const {
+  std::ifstream file(absl::StrCat("/proc/", child_->pid(), "/status"));
+  int64_t bytes = 0;
+  for (std::string line; std::getline(file, line);) {
+    for (const std::string_view name : {"RssAnon:", "RssShmem:"}) {
+      if (line.starts_with(name)) bytes += std::strtoll(&line[name.size()], nullptr, 10) * 1024;
+    }
+  }
+  return bytes;
+}
+
+// The process's own limit covers private memory. This one also covers shared memory.
+bool CudaRunner::ExceedsMemory() const {
+  return max_resident_bytes_ > 0 && ResidentBytes() > max_resident_bytes_;
+}
+
 CudaRunner::Answer CudaRunner::Ask(const Request& request, std::span<const std::byte> records,
                                    int fd, int64_t limit_ns, const CancelToken& cancel) {
   if (!alive_) {
@@ -210,6 +227,9 @@ CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns,
     if (cancel.stopped()) {
       return Lost(End::kStopped);
     }
+    if (ExceedsMemory()) {
+      return Lost(End::kTooLarge);
+    }
   }
   std::vector<std::byte> packet(cuda_runner::kMaxPacketBytes);
   ssize_t got = -1;
@@ -220,6 +240,9 @@ CudaRunner::Answer CudaRunner::Receive(const Request& request, int64_t start_ns,
   answer.wall_ns = Clock::Real().MonotonicNs() - start_ns;
   if (got < static_cast<ssize_t>(sizeof(Reply))) {
     return Lost(got <= 0 ? End::kGone : End::kForged);
+  }
+  if (ExceedsMemory()) {
+    return Lost(End::kTooLarge);
   }
   std::memcpy(&answer.reply, packet.data(), sizeof(Reply));
   const size_t values = (static_cast<size_t>(got) - sizeof(Reply)) / sizeof(float);
@@ -279,6 +302,14 @@ absl::StatusOr<CudaRunner::Answer> CudaRunner::LoadObject(const std::string& obj
                                                           int64_t limit_ns,
                                                           const CancelToken& cancel) {
   KC_ASSIGN_OR_RETURN(const LoadableObject prepared, PrepareObject(object));
+  if (options_.object_memory_bytes > 0) {
+    if (prepared.memory_bytes > static_cast<uint64_t>(options_.object_memory_bytes)) {
+      Answer answer;
+      answer.end = End::kTooLarge;
+      return answer;
+    }
+    max_resident_bytes_ = ResidentBytes() + options_.object_memory_bytes;
+  }
   KC_ASSIGN_OR_RETURN(const MemoryFile file,
                       MemoryFile::FromContent("kernelcast-object", prepared.content));
   cuda_runner::ObjectRecord record{};
@@ -378,6 +409,7 @@ std::string CudaRunner::FailureText(const Answer& answer) {
     case End::kGone: return "it ended";
     case End::kForged: return "it sent an unexpected answer";
     case End::kStopped: return "it was stopped";
+    case End::kTooLarge: return "it exceeded its limit of host memory";
     case End::kFailed: break;
   }
   std::string where(answer.reply.where, strnlen(answer.reply.where, sizeof(answer.reply.where)));

@@ -27,7 +27,7 @@ struct CudaRunnerOptions {
   // Limit for starting, and for mapping memory.
   int64_t start_limit_ns = 30'000'000'000;
   // For a shared object: the user of the runner when the worker is root (0: unchanged), and its
-  // limit of host memory (0: none).
+  // limit of host memory (0: none), which includes its .data and .bss.
   uint32_t object_uid = 0;
   int64_t object_memory_bytes = int64_t{4} << 30;
   // Folder of libraries that a shared object may need besides the system's; may be empty.
@@ -39,11 +39,12 @@ class CudaRunner {
  public:
   enum class End {
     kDone,
-    kFailed,   // reported a failure; the reply says why
-    kTimeout,  // did not reply in time, and was killed
-    kGone,     // ended by itself, or was killed for printing too much
-    kForged,   // sent a malformed or unsolicited reply, and was killed
-    kStopped,  // the token was stopped; the runner was killed, or not asked
+    kFailed,    // reported a failure; the reply says why
+    kTimeout,   // did not reply in time, and was killed
+    kGone,      // ended by itself, or was killed for printing too much
+    kForged,    // sent a malformed or unsolicited reply, and was killed
+    kTooLarge,  // a shared object exceeds its limit of host memory; killed, or not loaded
+    kStopped,   // the token was stopped; the runner was killed, or not asked
   };
   struct Answer {
     End end = End::kDone;
@@ -122,12 +123,17 @@ class CudaRunner {
   Answer Receive(const cuda_runner::Request& request, int64_t start_ns, int64_t limit_ns,
                  const CancelToken& cancel);
   Answer Lost(End end);
+  // The resident memory of the process without that of files; 0 if it is gone.
+  int64_t ResidentBytes() const;
+  bool ExceedsMemory() const;
 
   std::unique_ptr<ChildProcess> child_;
   const int socket_;
   const CudaRunnerOptions options_;
   int64_t began_ns_ = 0;
   bool alive_ = true;
+  // With a shared object loaded: the resident memory that it may reach. 0: unlimited.
+  int64_t max_resident_bytes_ = 0;
 };
 
 }  // namespace kernelcast::worker

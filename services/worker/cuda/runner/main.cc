@@ -31,8 +31,8 @@ namespace {
 int ProbeSandbox(const char* uid) {
   const bool own_namespaces = sandbox::LeaveNamespaces();
   for (const std::string& missing :
-       EnterHostSandbox(static_cast<uint32_t>(std::strtoul(uid, nullptr, 10)), 1 << 30, kSocketFd,
-                        own_namespaces)) {
+       EnterHostSandbox(static_cast<uint32_t>(std::strtoul(uid, nullptr, 10)), PrivateMemoryBytes(),
+                        1 << 30, kSocketFd, own_namespaces)) {
     std::printf("%s\n", missing.c_str());
   }
   std::fflush(stdout);

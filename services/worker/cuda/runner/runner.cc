@@ -226,6 +226,8 @@ bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
       modules_[kCandidate].module != nullptr || modules_[kReference].module != nullptr) {
     return Refuse("kLoadObject");
   }
+  // The object's own data count towards its limit.
+  const int64_t used_bytes = PrivateMemoryBytes();
   std::string error;
   std::unique_ptr<HostObject> object = HostObject::Load(fd, records[0], error);
   if (object == nullptr) {
@@ -233,8 +235,8 @@ bool Runner::LoadObject(std::span<const ObjectRecord> records, int fd) {
     reply_.failure = Failure::kObject;
     return false;
   }
-  EnterHostSandbox(records[0].uid, static_cast<int64_t>(records[0].max_memory_bytes), kSocketFd,
-                   own_namespaces_);
+  EnterHostSandbox(records[0].uid, used_bytes, static_cast<int64_t>(records[0].max_memory_bytes),
+                   kSocketFd, own_namespaces_);
   object_ = std::move(object);
   object_->Construct();
   return true;

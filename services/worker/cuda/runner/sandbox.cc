@@ -18,24 +18,6 @@
 namespace kernelcast::worker::cuda_runner {
 namespace {
 
-// Current private writable memory of this process, or 0 if the system does not report it. Address
-// space reserved by the driver is not included.
-rlim_t DataBytes() {
-  FILE* const file = fopen("/proc/self/status", "re");
-  if (file == nullptr) {
-    return 0;
-  }
-  char line[256];
-  unsigned long long kilobytes = 0;
-  while (fgets(line, sizeof(line), file) != nullptr) {
-    if (sscanf(line, "VmData: %llu kB", &kilobytes) == 1) {
-      break;
-    }
-  }
-  fclose(file);
-  return static_cast<rlim_t>(kilobytes) << 10;
-}
-
 // Denied calls fail instead of killing the process, because libraries try calls that they do not
 // need.
 bool LoadFilter(int socket) {
@@ -81,11 +63,26 @@ bool LoadFilter(int socket) {
 
 }  // namespace
 
-std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes, int socket,
+int64_t PrivateMemoryBytes() {
+  FILE* const file = fopen("/proc/self/status", "re");
+  if (file == nullptr) {
+    return 0;
+  }
+  char line[256];
+  long long kilobytes = 0;
+  while (fgets(line, sizeof(line), file) != nullptr) {
+    if (sscanf(line, "VmData: %lld kB", &kilobytes) == 1) {
+      break;
+    }
+  }
+  fclose(file);
+  return int64_t{kilobytes} << 10;
+}
+
+std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t used_bytes,
+                                          int64_t max_memory_bytes, int socket,
                                           bool own_namespaces) {
   std::vector<std::string> missing;
-  // Read this while files can still be opened.
-  const rlim_t data_bytes = DataBytes();
   const bool alone = own_namespaces && sandbox::EmptyRoot();
   if (!sandbox::LeaveRoot(uid)) {
     missing.emplace_back("unprivileged_user");
@@ -98,8 +95,8 @@ std::vector<std::string> EnterHostSandbox(uint32_t uid, int64_t max_memory_bytes
   bool limits = sandbox::Limit(RLIMIT_CORE, 0);
   limits = sandbox::Limit(RLIMIT_FSIZE, 0) && limits;
   if (max_memory_bytes > 0) {
-    limits = data_bytes > 0 &&
-             sandbox::Limit(RLIMIT_DATA, data_bytes + static_cast<rlim_t>(max_memory_bytes)) &&
+    limits = used_bytes > 0 &&
+             sandbox::Limit(RLIMIT_DATA, static_cast<rlim_t>(used_bytes + max_memory_bytes)) &&
              limits;
   }
   if (!limits) {

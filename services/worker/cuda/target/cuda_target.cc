@@ -267,7 +267,19 @@ absl::Status CudaTarget::ProbeToolchain() {
   cupti_library_ = toolkit.cupti_library;
   cublas_folder_ = std::filesystem::path(toolkit.cublas_library).parent_path().string();
   info_.missing_protections = compiler_->missing_protections();
-  ProbeNvcc(toolkit);
+  {
+    const std::jthread beside([&] { ProbeTriton(toolkit); });
+    ProbeNvcc(toolkit);
+  }
+  info_.candidate_kinds = {CandidateKind::kDeviceCuda};
+  if (triton_ != nullptr) info_.candidate_kinds.push_back(CandidateKind::kDeviceTriton);
+  if (nvcc_ != nullptr) info_.candidate_kinds.push_back(CandidateKind::kHostNative);
+  if (triton_ == nullptr) {
+    info_.missing_tools.push_back(absl::StrCat("no Triton candidates: ", no_triton_reason_));
+  }
+  if (nvcc_ == nullptr) {
+    info_.missing_tools.push_back(absl::StrCat("no host-launched candidates: ", no_nvcc_reason_));
+  }
   info_.architecture =
       options_.architecture.empty() ? std::string(kDefaultArchitecture) : options_.architecture;
   const std::vector<std::string>& known = compiler_->toolchain().architectures;
@@ -333,6 +345,25 @@ void CudaTarget::ProbeNvcc(const CudaToolkit& toolkit) {
   }
 }
 
+void CudaTarget::ProbeTriton(const CudaToolkit& toolkit) {
+  TritonCompilerOptions options;
+  options.python = options_.python;
+  options.toolkit = toolkit;
+  options.work_directory = options_.cache_directory;
+  options.sandbox.program =
+      CompilerSandboxBeside(absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"));
+  options.sandbox.uid = options_.untrusted_uid;
+  auto made = TritonCompiler::Make(std::move(options), *cache_);
+  if (made.ok()) {
+    triton_ = *std::move(made);
+    Log(LogLevel::kInfo, "compiles Triton candidates", {{"toolchain", triton_->description()}});
+  } else {
+    no_triton_reason_ = std::string(made.status().message());
+    Log(options_.python.empty() ? LogLevel::kInfo : LogLevel::kWarning, "no Triton candidates",
+        {{"reason", no_triton_reason_}});
+  }
+}
+
 void CudaTarget::ProbeRunnerSandbox() {
   ChildOptions child;
   child.argv = {absl::StrCat(options_.program_folder, "/kernelcast-cuda-runner"), "--probe-sandbox",
@@ -380,9 +411,9 @@ absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_mo
                                                     const Candidate& candidate,
                                                     const CancelToken& cancel) {
   const bool hosted = candidate.kind == CandidateKind::kHostNative;
-  if (!hosted && candidate.kind != CandidateKind::kDeviceCuda) {
+  if (!hosted && !IsDeviceKind(candidate.kind)) {
     return absl::InvalidArgumentError(
-        "the cuda target takes candidates of kinds device_cuda and host_native");
+        "the cuda target takes candidates of kinds device_cuda, device_triton and host_native");
   }
   if (!info_.can_compile) {
     return absl::UnimplementedError(info_.unavailable_reason);
@@ -398,6 +429,9 @@ absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_mo
   }
   if (hosted) {
     return nvcc_->Compile(candidate.source, candidate.flags, architecture, cancel);
+  }
+  if (candidate.kind == CandidateKind::kDeviceTriton) {
+    return CompileTriton(device_model, architecture, problem, target->second, candidate, cancel);
   }
   const absl::Status plans = CheckPlans(problem, target->second, candidate.launches,
                                         candidate.workspace_bytes, candidate.tunables);
@@ -422,6 +456,39 @@ absl::StatusOr<CompileResult> CudaTarget::CompileOn(const std::string& device_mo
     KC_RETURN_IF_ERROR(AddSimulations(problem, target->second, candidate, device_model,
                                       architecture, cancel, *success));
   }
+  return result;
+}
+
+absl::StatusOr<CompileResult> CudaTarget::CompileTriton(
+    const std::string& device_model, const std::string& architecture, const Problem& problem,
+    const ProblemTarget& target, const Candidate& candidate, const CancelToken& cancel) {
+  if (triton_ == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("cannot compile Triton candidates: ", no_triton_reason_));
+  }
+  KC_ASSIGN_OR_RETURN(CompileResult result,
+                      triton_->Compile(problem, target, candidate, architecture, cancel));
+  auto* const success = std::get_if<CompileSuccess>(&result.result);
+  if (success == nullptr) return result;
+  KC_ASSIGN_OR_RETURN(TritonArtifact artifact, DecodeTritonArtifact(success->artifact.content));
+  Candidate launched = candidate;
+  launched.launches = std::move(artifact.launches);
+  const auto refuse = [](std::string log) {
+    CompileResult refused;
+    refused.result = CompileError{CompileStage::kAdmission, std::move(log)};
+    return refused;
+  };
+  const absl::Status plans =
+      CheckPlans(problem, target, launched.launches, launched.workspace_bytes, launched.tunables);
+  if (!plans.ok()) return refuse(std::string(plans.message()));
+  KC_ASSIGN_OR_RETURN(const LaunchPlan plan,
+                      PlanLaunches(problem, launched.launches, launched.workspace_bytes,
+                                   launched.tunables, target.bench_shapes.front()));
+  if (auto wrong = CheckArguments(launched.launches, plan, ReadSignatures(success->ptx))) {
+    return refuse(*std::move(wrong));
+  }
+  KC_RETURN_IF_ERROR(
+      AddSimulations(problem, target, launched, device_model, architecture, cancel, *success));
   return result;
 }
 
@@ -472,10 +539,18 @@ absl::StatusOr<Artifact> CudaTarget::Resolve(const Candidate& candidate, const A
     if (device->architecture == sent.architecture) info.architecture = sent.architecture;
   }
   std::string id;
-  if (candidate.kind != CandidateKind::kHostNative) {
+  if (candidate.kind == CandidateKind::kDeviceTriton) {
+    if (triton_ == nullptr) {
+      return absl::UnimplementedError(
+          absl::StrCat("cannot tell which cubin belongs to the candidate: ", no_triton_reason_));
+    }
+    id = triton_->ArtifactId(candidate, info.architecture);
+    info.toolchain = triton_->description();
+  } else if (candidate.kind != CandidateKind::kHostNative) {
     id = compiler_->ArtifactId(candidate.source, candidate.flags, info.architecture);
   } else if (nvcc_ != nullptr) {
     id = nvcc_->ArtifactId(candidate.source, candidate.flags, info.architecture);
+    info.toolchain = nvcc_->description();
   } else {
     return absl::UnimplementedError(
         absl::StrCat("cannot tell which object belongs to the candidate: ", no_nvcc_reason_));
@@ -605,6 +680,10 @@ absl::StatusOr<CudaPrograms> CudaTarget::CompileAll(const Device& device, const 
   CudaPrograms programs = *trusted;
   if (candidate.kind == CandidateKind::kHostNative) {
     programs.candidate.object = artifact.content;
+  } else if (candidate.kind == CandidateKind::kDeviceTriton) {
+    KC_ASSIGN_OR_RETURN(TritonArtifact made, DecodeTritonArtifact(artifact.content));
+    programs.candidate = {std::move(made.cubin), std::move(made.launches),
+                          candidate.workspace_bytes, candidate.tunables};
   } else {
     programs.candidate = {artifact.content, candidate.launches, candidate.workspace_bytes,
                           candidate.tunables};

@@ -21,6 +21,7 @@
 #include "services/worker/cuda/judge/judge.h"
 #include "services/worker/cuda/nvcc/nvcc_compiler.h"
 #include "services/worker/cuda/target/cuda_measurer.h"
+#include "services/worker/cuda/triton/triton_compiler.h"
 #include "services/worker/lease/timing_lease.h"
 
 namespace kernelcast::worker {
@@ -42,6 +43,8 @@ struct CudaTargetOptions {
   // contain kernelcast/candidate.h.
   std::string host_compiler = "g++";
   std::vector<std::string> include_directories;
+  // Interpreter that has Triton, for device_triton candidates; empty: they cannot be compiled.
+  std::string python;
   // User of compilers and of runners of host code when the worker is root; 0: stay root.
   uint32_t untrusted_uid = 0;
   // Limit of host memory for a candidate's host code.
@@ -57,7 +60,8 @@ struct CudaTargetOptions {
   int candidates_per_runner = 200;
 };
 
-// Target for device CUDA candidates, and for host-launched ones if there is an nvcc. Measures on
+// Target for device CUDA candidates, for device Triton ones if there is an interpreter with Triton,
+// and for host-launched ones if there is an nvcc. Measures on
 // all devices that the driver shows this process, or on the chosen ones. Each device has its own
 // timing lease and runners; if one fails, the others continue. Compilers and artefacts are shared.
 // Without a device it only compiles. Without a toolkit it does nothing, and Describe says why.
@@ -127,6 +131,7 @@ class CudaTarget final : public Target {
   absl::Status FitArchitectures();
   absl::Status OpenDevices();
   void ProbeNvcc(const CudaToolkit& toolkit);
+  void ProbeTriton(const CudaToolkit& toolkit);
   void ProbeRunnerSandbox();
   // Creates the device's context and finds the peaks for rooflines.
   void ProbePeaks(Device& device);
@@ -142,6 +147,11 @@ class CudaTarget final : public Target {
   absl::StatusOr<CompileResult> CompileOn(const std::string& device_model,
                                           const std::string& architecture, const Problem& problem,
                                           const Candidate& candidate, const CancelToken& cancel);
+  absl::StatusOr<CompileResult> CompileTriton(const std::string& device_model,
+                                              const std::string& architecture,
+                                              const Problem& problem, const ProblemTarget& target,
+                                              const Candidate& candidate,
+                                              const CancelToken& cancel);
   absl::StatusOr<CudaProgram> CompileTrusted(const KernelProgram& program, const std::string& what,
                                              const std::string& architecture,
                                              const CancelToken& cancel);
@@ -169,6 +179,9 @@ class CudaTarget final : public Target {
   // Null if host-launched candidates cannot be compiled, for the reason that follows.
   std::unique_ptr<NvccCompiler> nvcc_;
   std::string no_nvcc_reason_;
+  // Null if Triton candidates cannot be compiled, for the reason that follows.
+  std::unique_ptr<TritonCompiler> triton_;
+  std::string no_triton_reason_;
   std::vector<std::unique_ptr<Device>> devices_;
 
   // Held while a device's copy is timed, so that copies on several devices do not overlap.

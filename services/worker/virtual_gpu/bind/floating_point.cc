@@ -29,6 +29,14 @@ struct StrictMax {
     return std::isnan(a) || std::isnan(b) ? std::numeric_limits<V>::quiet_NaN() : std::fmax(a, b);
   }
 };
+// Of the absolute values, with the exclusive or of the signs.
+template <class Operation>
+struct XorSign {
+  static float Of(float a, float b) {
+    const float value = Operation::Of(std::fabs(a), std::fabs(b));
+    return std::signbit(a) == std::signbit(b) ? value : -value;
+  }
+};
 struct Reciprocal {
   template <class V>
   static V Of(V a) {
@@ -158,7 +166,10 @@ void TestNumber(Warp& w, const Instruction& i) {
 bool BindReal(const Opcode& opcode, const Operands& operands, Decoder& decoder,
               Arithmetic arithmetic, NumberType type) {
   const bool strict = opcode.Has("NaN");
-  if (opcode.Has("xorsign")) return Refuse(decoder, "not known");
+  const bool xor_sign = opcode.Has("xorsign");
+  if (xor_sign && (type != NumberType::kF32 || !opcode.Has("abs"))) {
+    return Refuse(decoder, "not known");
+  }
   Handler handler = nullptr;
   size_t sources = 2;
   switch (arithmetic) {
@@ -167,9 +178,17 @@ bool BindReal(const Opcode& opcode, const Operands& operands, Decoder& decoder,
     case Arithmetic::kMul: handler = KC_BY_REAL(Binary, Mul); break;
     case Arithmetic::kMin:
       handler = strict ? KC_BY_REAL(Binary, StrictMin) : KC_BY_REAL(Binary, Min);
+      if (xor_sign) {
+        handler = strict ? Handler(Binary<Float32Type, XorSign<StrictMin>>)
+                         : Handler(Binary<Float32Type, XorSign<Min>>);
+      }
       break;
     case Arithmetic::kMax:
       handler = strict ? KC_BY_REAL(Binary, StrictMax) : KC_BY_REAL(Binary, Max);
+      if (xor_sign) {
+        handler = strict ? Handler(Binary<Float32Type, XorSign<StrictMax>>)
+                         : Handler(Binary<Float32Type, XorSign<Max>>);
+      }
       break;
     case Arithmetic::kFma:
       handler = KC_BY_REAL(Ternary, Mad);
@@ -197,6 +216,7 @@ bool BindReal(const Opcode& opcode, const Operands& operands, Decoder& decoder,
 bool BindPacked(const Opcode& opcode, const Operands& operands, Decoder& decoder,
                 Arithmetic arithmetic, bool brain) {
   const bool strict = opcode.Has("NaN");
+  if (opcode.Has("xorsign")) return Refuse(decoder, "not known");
 #define KC_PACKED(Op, N) (brain ? Handler(Packed<true, Op, N>) : Handler(Packed<false, Op, N>))
   Handler handler = nullptr;
   size_t sources = 2;

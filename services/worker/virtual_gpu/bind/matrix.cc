@@ -19,6 +19,68 @@ void Multiply(Warp& w, const Instruction& i) {
   ClearResults(w, i);
 }
 
+// Two elements of 16 bits, as a lane holds them of each matrix: of row lane / 4 the columns
+// 2 * (lane % 4) and the next one, or the same of the transposed matrix.
+struct Pair {
+  uint64_t first;
+  uint64_t second;
+};
+Pair PairOf(const Addresses& rows, int matrix, int lane, bool transposed) {
+  const auto row = [&](int r) { return rows.at[static_cast<size_t>(8 * matrix + r)]; };
+  const int column = 2 * (lane % 4);
+  if (!transposed) {
+    const uint64_t first = row(lane / 4) + static_cast<uint64_t>(2 * column);
+    return {first, first + 2};
+  }
+  const auto offset = static_cast<uint64_t>(2 * (lane / 4));
+  return {row(column) + offset, row(column + 1) + offset};
+}
+
+void CheckMatrices(Warp& w, const Instruction& i, const Addresses& rows, bool store) {
+  Checker& checker = *w.block->checker;
+  checker.BeginInstruction();
+  for (int row = 0; row < 8 * i.lanes; ++row) {
+    checker.Aligned(w, i, row, rows.at[static_cast<size_t>(row)], 16);
+  }
+  const bool transposed = i.detail != 0;
+  const uint16_t* operands = w.operands(i);
+  for (int m = 0; m < i.lanes; ++m) {
+    for (int lane = 0; lane < kWarpLanes; ++lane) {
+      const Pair at = PairOf(rows, m, lane, transposed);
+      const uint64_t value = store ? ReadLane(w, operands[1 + m], lane) : 0;
+      const AccessKind kind = store ? AccessKind::kWrite : AccessKind::kRead;
+      if (!transposed) {
+        checker.Shared(w, i, lane, at.first, 4, kind, value);
+        continue;
+      }
+      // Halves of a word that different lanes write are not a conflict.
+      checker.BeginInstruction();
+      checker.Shared(w, i, lane, at.first, 2, kind, value & 0xffff);
+      checker.BeginInstruction();
+      checker.Shared(w, i, lane, at.second, 2, kind, value >> 16);
+    }
+  }
+}
+
+// Moves the elements between shared memory and the lanes of a whole warp.
+void MoveMatrices(Warp& w, const Instruction& i, Space space, const Addresses& rows, bool store) {
+  const bool transposed = i.detail != 0;
+  const uint16_t* operands = w.operands(i);
+  for (int m = 0; m < i.lanes; ++m) {
+    for (int lane = 0; lane < kWarpLanes; ++lane) {
+      const Pair at = PairOf(rows, m, lane, transposed);
+      if (store) {
+        const uint64_t value = ReadLane(w, operands[1 + m], lane);
+        WriteAt(w, space, lane, at.first, 2, value & 0xffff);
+        WriteAt(w, space, lane, at.second, 2, value >> 16 & 0xffff);
+      } else {
+        WriteLane(w, operands[m], lane,
+                  ReadAt(w, space, lane, at.first, 2) | ReadAt(w, space, lane, at.second, 2) << 16);
+      }
+    }
+  }
+}
+
 void MatrixLoad(Warp& w, const Instruction& i) {
   const bool store = i.code != 0;
   Addresses addresses = Gather(w, i, i.writes);
@@ -47,31 +109,13 @@ void MatrixLoad(Warp& w, const Instruction& i) {
     }
   }
   w.latency = w.block->latencies.shared + static_cast<float>(wavefronts);
-  if (w.block->checker != nullptr && space == Space::kShared) {
-    // Lanes hold the rows of their matrices, but the whole warp accesses every row.
-    Addresses rows = addresses;
-    rows.count = std::min(rows.count, 8 * matrices);
-    w.block->checker->BeginInstruction();
-    for (int row = 0; row < rows.count; ++row) {
-      const uint64_t at = rows.at[static_cast<size_t>(row)];
-      w.block->checker->Aligned(w, i, row, at, 16);
-      for (uint64_t piece = 0; piece < 16; piece += 4) {
-        w.block->checker->Shared(w, i, row, at + piece, 4,
-                                 store ? AccessKind::kAtomic : AccessKind::kRead);
-      }
-    }
-  }
-  // The values never affect control flow, so each lane gets its own row.
-  if (store) {
+  // The instruction is undefined unless all lanes execute it.
+  if (addresses.count < kWarpLanes) {
+    if (!store) ClearResults(w, i);
     return;
   }
-  for (int m = 0; m < i.writes; ++m) {
-    int n = 0;
-    ForLanes(w.active, [&](int l) {
-      const uint64_t address = addresses.at[static_cast<size_t>(n++)];
-      WriteLane(w, w.operands(i)[m], l, ReadAt(w, space, l, address, 4));
-    });
-  }
+  if (w.block->checker != nullptr && space == Space::kShared) CheckMatrices(w, i, addresses, store);
+  MoveMatrices(w, i, space, addresses, store);
 }
 
 // wmma.load and wmma.store: a tile at one address with a stride. Approximates the fragment layouts:
@@ -272,12 +316,15 @@ bool BindMatrixLoad(const Opcode& opcode, const Operands& operands, Decoder& dec
   Instruction& i = decoder.instruction();
   if (operands.size() < 2 || !opcode.Has("m8n8")) return Refuse(decoder, "not known");
   i.lanes = opcode.Has("x4") ? 4 : opcode.Has("x2") ? 2 : 1;
+  i.detail = opcode.Has("trans") ? 1 : 0;
   i.space = SpaceOf(opcode);
   i.code = store ? 1 : 0;
   if (store) {
+    if (std::ssize(Elements(operands[1])) != i.lanes) return Refuse(decoder, "not known");
     decoder.ReadAddress(operands[0]);
     for (const Operand& value : Elements(operands[1])) decoder.Read(value, SlotClass::kWord);
   } else {
+    if (std::ssize(Elements(operands[0])) != i.lanes) return Refuse(decoder, "not known");
     for (const Operand& value : Elements(operands[0])) decoder.Write(value, SlotClass::kWord);
     decoder.ReadAddress(operands[1]);
   }

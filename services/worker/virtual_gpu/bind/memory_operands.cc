@@ -1,14 +1,6 @@
 #include "services/worker/virtual_gpu/bind/memory_operands.h"
 
 namespace kernelcast::worker::virtual_gpu {
-namespace {
-
-bool StartsWith(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
-}  // namespace
-
 AccessType AccessTypeOf(std::string_view name) {
   if (name == "f16x2" || name == "bf16x2") return {4, false};
   if (name == "bf16") return {2, false};
@@ -26,9 +18,9 @@ AccessType AccessTypeOf(std::string_view name) {
 Space SpaceOf(const Opcode& opcode) {
   for (const std::string_view part : opcode.parts) {
     if (part == "global") return Space::kGlobal;
-    if (StartsWith(part, "shared")) return Space::kShared;
+    if (part.starts_with("shared")) return Space::kShared;
     if (part == "local") return Space::kLocal;
-    if (StartsWith(part, "param")) return Space::kParameter;
+    if (part.starts_with("param")) return Space::kParameter;
     if (part == "const") return Space::kConstant;
   }
   return Space::kGeneric;

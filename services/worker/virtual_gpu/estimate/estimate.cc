@@ -6,22 +6,32 @@
 namespace kernelcast::worker::virtual_gpu {
 namespace {
 
-constexpr double kSectorBytes = 32;
+constexpr double kBytesPerSector = 32;
 // Achievable share of the bandwidth in data sheets.
 constexpr double kDramShare = 0.92;
 // Exponent of the norm that combines the times of resources, which overlap, but not fully.
 constexpr double kNorm = 4;
-// Time of an empty launch, cycles of a block before its first and after its last instruction, and
-// time to start a block.
+// Time of an empty launch, and until the first data arrives from DRAM.
 constexpr double kLaunchNs = 2200;
-constexpr double kBlockCycles = 600;
+constexpr double kFirstDataNs = 2000;
+// Cycles of a block before its first and after its last instruction: of a block without memory
+// accesses, of other blocks, and for each warp of those.
+constexpr double kBlockCycles = 300;
+constexpr double kMemoryBlockCycles = 280;
+constexpr double kMemoryWarpCycles = 15;
+// Time to start a block, and cycles of a multiprocessor to start a warp.
 constexpr double kBlockStartNs = 0.605;
+constexpr double kWarpStartCycles = 5.8;
 // Atomics per cycle in the L2 cache.
 constexpr double kAtomicsPerCycle = 40;
 // Cycles per line of local memory in a request.
 constexpr double kLocalLineCycles = 2.6;
-// Latency of a read from the L2 cache.
-constexpr double kL2Cycles = 270;
+// Until a block sees what another one wrote: a write and a read of the L2 cache, and their order.
+constexpr double kPublishCycles = 1080;
+// Concurrent reads relative to the size of the L2 cache up to which it holds all of them, and from
+// which on it holds none until they are read again.
+constexpr double kL2HoldsAll = 0.8;
+constexpr double kL2HoldsNone = 1.3;
 // Throughput of integer operations relative to the integer units, including the float32 units.
 constexpr double kIntegerShare = 1.5;
 // Bytes per cycle between a multiprocessor and the L2 cache.
@@ -73,20 +83,28 @@ class LaunchEstimator {
     Compute();
     Latency();
     Atomics();
-    double sum = 0;
-    double largest = 0;
-    for (size_t r = 0; r < estimate_.ns.size(); ++r) {
-      sum += std::pow(estimate_.ns[r], kNorm);
-      if (estimate_.ns[r] > largest) {
-        largest = estimate_.ns[r];
-        estimate_.bound = static_cast<Resource>(r);
-      }
-    }
-    estimate_.total_ns = kLaunchNs + std::pow(sum, 1 / kNorm);
+    const auto bound = std::max_element(estimate_.ns.begin(), estimate_.ns.end());
+    estimate_.bound = static_cast<Resource>(bound - estimate_.ns.begin());
+    estimate_.total_ns = kLaunchNs + (estimate_.dram_bytes > 0 ? kFirstDataNs : 0) + Combined();
     return estimate_;
   }
 
  private:
+  double Ns(Resource resource) const { return estimate_.ns[static_cast<size_t>(resource)]; }
+  // Blocks wait for memory at the same times, so that waiting overlaps with the transfer of data
+  // less than other work does.
+  double Combined() const {
+    const auto power = [](double ns) { return std::pow(ns, kNorm); };
+    const double memory = std::hypot(
+        std::pow(power(Ns(Resource::kDram)) + power(Ns(Resource::kL2)), 1 / kNorm), wait_ns_);
+    double sum = power(memory) + power(start_ns_);
+    for (size_t r = 0; r < estimate_.ns.size(); ++r) {
+      const auto resource = static_cast<Resource>(r);
+      const bool is_memory = resource == Resource::kDram || resource == Resource::kL2;
+      if (!is_memory && resource != Resource::kLatency) sum += power(estimate_.ns[r]);
+    }
+    return std::pow(sum, 1 / kNorm);
+  }
   void SetNs(Resource resource, double ns) { estimate_.ns[static_cast<size_t>(resource)] = ns; }
   // `cycles` of work spread over the multiprocessors in use.
   void SetCycles(Resource resource, double cycles) {
@@ -98,10 +116,11 @@ class LaunchEstimator {
 
   // Partially written sectors are read before they are written back, in half lines.
   double WrittenBytes(size_t region, double bytes) const {
-    const double whole = std::min(c_.write_new[region] * kSectorBytes, bytes);
+    const double whole = std::min(c_.write_new[region] * kBytesPerSector, bytes);
     const double covered = whole > 0 ? std::min(1.0, c_.write_bytes[region] / whole) : 1;
     if (covered > 0.9) return whole;
-    return std::max(2 * whole, std::min(2 * c_.write_halves[region] * 2 * kSectorBytes, 2 * bytes));
+    return std::max(2 * whole,
+                    std::min(2 * c_.write_halves[region] * 2 * kBytesPerSector, 2 * bytes));
   }
 
   // Local memory traffic: accesses in the PTX, and registers spilled by ptxas. Each spilled
@@ -123,19 +142,31 @@ class LaunchEstimator {
     local_misses_ = local_lines_ > 0 ? 1 - std::min(1.0, cache / std::max(1.0, footprint)) : 0;
   }
 
+  // Share of what blocks read again that is still in the L2 cache. `read` is in sectors, the first
+  // ones of each block.
+  double HeldByL2(double unique_bytes, double read) const {
+    const double running = std::min(counts_.blocks, resident_ * gpu_.multiprocessors);
+    const double bytes =
+        std::min(unique_bytes, read * kBytesPerSector * running / std::max(1.0, counts_.blocks));
+    const double full = bytes / gpu_.l2_bytes;
+    return std::clamp((kL2HoldsNone - full) / (kL2HoldsNone - kL2HoldsAll), 0.0, 1.0);
+  }
+
   void Memory() {
     double dram = 0;
     double unique = 0;
     double all_read = 0;
     double new_read = 0;
+    double unique_read = 0;
     double written = 0;
     for (size_t region = 0; region < c_.read_new.size(); ++region) {
       const double bytes = BytesOf(region);
       // DRAM is read in half lines.
-      const double reads = std::min(c_.read_halves[region] * 2 * kSectorBytes, bytes);
+      const double reads = std::min(c_.read_halves[region] * 2 * kBytesPerSector, bytes);
       const double writes = WrittenBytes(region, bytes);
-      unique += std::max(std::min(c_.read_new[region] * kSectorBytes, bytes),
-                         std::min(c_.write_new[region] * kSectorBytes, bytes));
+      unique_read += std::min(c_.read_new[region] * kBytesPerSector, bytes);
+      unique += std::max(std::min(c_.read_new[region] * kBytesPerSector, bytes),
+                         std::min(c_.write_new[region] * kBytesPerSector, bytes));
       // Small outputs of an earlier launch are still in the L2 cache.
       const bool there = written_[region] > 0 && written_[region] < 0.5 * gpu_.l2_bytes;
       dram += (there ? 0 : reads) + writes;
@@ -144,11 +175,11 @@ class LaunchEstimator {
       written += c_.write_sectors[region];
     }
     for (size_t region = 0; region < c_.read_new.size(); ++region) {
-      written_[region] = std::max(written_[region],
-                                  std::min(c_.write_new[region] * kSectorBytes, BytesOf(region)));
+      written_[region] = std::max(
+          written_[region], std::min(c_.write_new[region] * kBytesPerSector, BytesOf(region)));
     }
     // Data that a block reads again is in the L1 cache, as far as it fits.
-    const double footprint = new_read * kSectorBytes / std::max(1.0, counts_.blocks) *
+    const double footprint = new_read * kBytesPerSector / std::max(1.0, counts_.blocks) *
                              std::min(resident_, std::ceil(counts_.blocks / gpu_.multiprocessors));
     const double cache = std::max(
         16e3, gpu_.l1_bytes - resident_ * static_cast<double>(resources_.shared_bytes + 1024));
@@ -157,12 +188,13 @@ class LaunchEstimator {
     double first_read = 0;
     for (size_t region = 0; region < c_.read_new.size(); ++region) {
       const double bytes = BytesOf(region);
-      const double once = bytes < 0.4 * cache ? used_ * bytes / kSectorBytes : 1e30;
+      const double once = bytes < 0.4 * cache ? used_ * bytes / kBytesPerSector : 1e30;
       first_read += std::min(c_.read_new[region], std::max(once, 0.0));
     }
-    const double l2 = (first_read + (all_read - new_read) * (1 - held) + written +
-                       local_sectors_ * local_misses_) *
-                      kSectorBytes;
+    const double again = (all_read - new_read) * (1 - held);
+    dram += again * (1 - HeldByL2(unique_read, new_read)) * kBytesPerSector;
+    const double l2 =
+        (first_read + again + written + local_sectors_ * local_misses_) * kBytesPerSector;
     estimate_.dram_bytes = dram;
     estimate_.l2_bytes = l2;
     estimate_.unique_bytes = unique;
@@ -182,14 +214,20 @@ class LaunchEstimator {
     SetCycles(Resource::kHalf, At(c_.pipe, Pipe::kHalf) * 32 / gpu_.half_lanes);
     SetCycles(Resource::kSpecial, At(c_.pipe, Pipe::kSpecial) / 2 * 32 / gpu_.special_lanes);
     SetCycles(Resource::kConversion, At(c_.pipe, Pipe::kConversion) * 32 / gpu_.conversion_lanes);
-    double tensor = 0;
     double flops = 0;
-    for (size_t type = 0; type < c_.matrix_flops.size(); ++type) {
-      tensor += c_.matrix_flops[type] / gpu_.matrix_flops[type];
-      flops += c_.matrix_flops[type];
-    }
+    for (const double of_type : c_.matrix_flops) flops += of_type;
     const double by_groups = flops > 0 ? c_.matrix_group_flops / flops : 0;
-    SetCycles(Resource::kTensor, tensor * (by_groups + (1 - by_groups) / gpu_.warp_matrix_share));
+    double tensor = 0;
+    for (size_t type = 0; type < c_.matrix_flops.size(); ++type) {
+      const bool as_half =
+          static_cast<MatrixType>(type) == MatrixType::kFloat8 && !gpu_.warp_float8;
+      const double warp_rate =
+          gpu_.matrix_flops[as_half ? static_cast<size_t>(MatrixType::kHalf) : type] *
+          gpu_.warp_matrix_share;
+      tensor += c_.matrix_flops[type] *
+                (by_groups / gpu_.matrix_flops[type] + (1 - by_groups) / warp_rate);
+    }
+    SetCycles(Resource::kTensor, tensor);
     // One cycle per line of a request, and per 128 bytes.
     const double global = std::max(c_.global_lines, (c_.load_bytes + c_.store_bytes) / 128);
     const double shared =
@@ -206,20 +244,25 @@ class LaunchEstimator {
     const double together = std::min(counts_.blocks, resident_ * gpu_.multiprocessors);
     switch (counts_.waits) {
       case Waits::kNever: break;
-      case Waits::kAfterPublishing: return kL2Cycles * std::sqrt(2 * together);
-      case Waits::kBeforePublishing: return 2 * kL2Cycles * together;
+      case Waits::kAfterPublishing: return kPublishCycles / 2 * std::sqrt(2 * together);
+      case Waits::kBeforePublishing: return kPublishCycles * together;
     }
     return 0;
   }
 
   void Latency() {
-    const double cycles = counts_.block_cycles + kBlockCycles + WaitCycles();
+    const double around =
+        c_.global_lines > 0 ? kMemoryBlockCycles + kMemoryWarpCycles * counts_.warps : kBlockCycles;
+    const double cycles = counts_.block_cycles + around + WaitCycles();
     const double waves = estimate_.waves;
     // The last wave is partial; with many waves, blocks are no longer in step.
     const double rounds = waves <= 1 ? 1 : waves < 6 ? (std::ceil(waves) + waves) / 2 : waves + 0.5;
-    // Blocks are started one after the other.
-    SetNs(Resource::kLatency, std::max(cycles * rounds / gpu_.clock_hz * 1e9,
-                                       counts_.blocks * gpu_.scaled_ns(kBlockStartNs)));
+    wait_ns_ = cycles * rounds / gpu_.clock_hz * 1e9;
+    // Blocks are started one after the other, and so are the warps of a multiprocessor.
+    start_ns_ =
+        std::max(counts_.blocks * gpu_.scaled_ns(kBlockStartNs),
+                 counts_.blocks * counts_.warps * kWarpStartCycles / used_ / gpu_.clock_hz * 1e9);
+    SetNs(Resource::kLatency, std::max(wait_ns_, start_ns_));
     const double time = std::max(1.0, cycles * std::max(1.0, waves)) * gpu_.multiprocessors;
     estimate_.loads_in_flight = c_.load_cycles / time;
     estimate_.bytes_in_flight = c_.load_byte_cycles / time;
@@ -242,6 +285,8 @@ class LaunchEstimator {
   LaunchEstimate estimate_;
   double resident_ = 1;
   double used_ = 1;
+  double wait_ns_ = 0;   // for dependent instructions
+  double start_ns_ = 0;  // of all blocks
   double local_lines_ = 0;
   double local_sectors_ = 0;
   double local_misses_ = 0;

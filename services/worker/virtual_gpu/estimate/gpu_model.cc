@@ -22,7 +22,7 @@ constexpr GpuModel kH100 = {.name = "NVIDIA H100",
                             .conversion_lanes = 64,
                             .matrix_flops = {4096, 2048, 8192, 8192, 256, 4096},
                             .warp_matrix_share = 0.62,
-                            .dram_latency_cycles = 750};
+                            .warp_float8 = false};
 
 // The same chip with other memory.
 constexpr GpuModel H200() {
@@ -51,8 +51,7 @@ constexpr GpuModel kModels[] = {
      .special_lanes = 16,
      .conversion_lanes = 16,
      .matrix_flops = {2048, 1024, 2048, 4096, 128, 2048},
-     .warp_matrix_share = 0.95,
-     .dram_latency_cycles = 560},
+     .warp_matrix_share = 0.95},
     {.name = "NVIDIA L40S",
      .architecture = "sm_89",
      .multiprocessors = 142,
@@ -71,8 +70,7 @@ constexpr GpuModel kModels[] = {
      .special_lanes = 16,
      .conversion_lanes = 16,
      .matrix_flops = {1024, 512, 2048, 2048, 4, 1024},
-     .warp_matrix_share = 0.95,
-     .dram_latency_cycles = 700},
+     .warp_matrix_share = 0.95},
     kH100,
     H200(),
 };

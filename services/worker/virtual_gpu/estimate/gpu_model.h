@@ -38,7 +38,9 @@ struct GpuModel {
   std::array<double, kMatrixTypes> matrix_flops = {};
   // Share of the matrix rate that mma.sync reaches; wgmma reaches all of it.
   double warp_matrix_share = 1;
-  double dram_latency_cycles = 0;
+  // Whether mma.sync multiplies float8 itself, or as half precision after converting it (wgmma
+  // always does it itself).
+  bool warp_float8 = true;
 
   // Converts a time measured on an H200 to this GPU: the same number of cycles at its own clock.
   double scaled_ns(double h200_ns) const { return h200_ns * 1.98e9 / clock_hz; }

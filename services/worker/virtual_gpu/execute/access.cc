@@ -86,7 +86,7 @@ float CountRead(Warp& w, const Addresses& addresses, int bytes, bool bypasses, i
     c.read_halves[at] += touched.halves;
     if (touched.fresh > 0) {
       c.lines_read += touched.fresh / 4.0;
-      latency = std::max(latency, latencies.global);
+      latency = std::max(latency, sectors > 1 ? latencies.global_sectors : latencies.global);
       continue;
     }
     // Estimated number of lines that the block has read since then. A warp counts only its own

@@ -48,7 +48,8 @@ enum class AccessKind : uint8_t { kRead, kWrite, kAtomic, kAsyncWrite };
 //   between them, where one writes a value different from the current one. Atomics do not race with
 //   each other, nor with reads, since compare-and-swap loops start with a read. Copies with
 //   cp.async count when they are waited for. Lanes of one warp are assumed to run in lockstep, but
-//   two lanes of one store must not write different values to one place.
+//   two lanes of one store must not write different values to one place. Single-precision numbers
+//   that differ by rounding count as one value.
 // - Reads of bytes that were all never written. In global memory this is checked only while neither
 //   an earlier launch nor an executed block of this launch has written to the output or workspace.
 // - Addresses out of bounds, and misaligned ones.

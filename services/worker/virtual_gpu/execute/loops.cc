@@ -141,6 +141,7 @@ void Skip(Warp& w, const LoopInfo& info, LoopState& loop, uint32_t mask) {
   }
   w.clock += cycles;
   w.entry += cycles;
+  w.predicate_ready += cycles;
   w.last_start += cycles;
   if (w.async_ready > loop.snapshot_clock) w.async_ready += cycles;
   for (double& group : w.async_groups) {

@@ -13,7 +13,7 @@ constexpr int kBufferShift = 36;
 constexpr size_t kMaxPages = 1 << 14;
 constexpr size_t kFirstTableSize = 1 << 7;
 
-uint64_t Mix(uint64_t x) {
+uint64_t MixBits(uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9;
   x ^= x >> 27;
@@ -26,7 +26,7 @@ uint64_t LowBits(uint64_t value, int bytes) {
 }
 
 uint64_t HashOf(uint64_t index, int region) {
-  return Mix(index * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(region) + 1);
+  return MixBits(index * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(region) + 1);
 }
 
 double Draw(const BufferSpec& buffer, uint64_t hash) {
@@ -293,7 +293,7 @@ uint64_t GlobalMemory::Initial(int region, uint64_t offset, int bytes) const {
 
 size_t GlobalMemory::Locate(uint64_t number) const {
   const size_t mask = table_.size() - 1;
-  size_t at = Mix(number) & mask;
+  size_t at = MixBits(number) & mask;
   while (table_[at] >= 0 && pages_[static_cast<size_t>(table_[at])].number != number) {
     at = (at + 1) & mask;
   }

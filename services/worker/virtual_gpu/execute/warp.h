@@ -29,7 +29,9 @@ using LaneF64 = double;
 // Latencies in cycles, used to time a warp along its dependencies. Measured by the kernels of
 // tests/bench/gpu/constants on an H200 (data/measured/nvidia-h200/mechanisms.jsonl).
 struct Latencies {
-  float global = 600;
+  float global = 600;  // one sector
+  // More than one sector: the slowest counts.
+  float global_sectors = 800;
   float l2 = 270;
   float cached = 42;
   float shared = 23;
@@ -147,8 +149,11 @@ class Warp {
   double weight = 1;  // number of warps of the block that it represents
 
   // Timing, in cycles.
-  double clock = 0;        // when the next instruction is issued
-  double entry = 0;        // when the current basic block was entered
+  double clock = 0;  // when the next instruction is issued
+  double entry = 0;  // when the current basic block was entered
+  // Predicated instructions before this one wait for their predicate.
+  int32_t predicated_end = 0;
+  double predicate_ready = 0;
   double last_start = 0;   // when the last instruction so far had its sources
   double start = 0;        // of the current instruction: when its sources are available
   float latency = 0;       // of the current instruction; a handler may change it
@@ -166,7 +171,8 @@ class Warp {
     waiting = false;
     reduction = nullptr;
     steps = 0;
-    clock = entry = last_start = start = async_ready = 0;
+    clock = entry = last_start = start = async_ready = predicate_ready = 0;
+    predicated_end = 0;
     async_groups.clear();
     loops.clear();
     drivers.clear();

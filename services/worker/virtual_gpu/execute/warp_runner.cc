@@ -69,11 +69,12 @@ Outcome WarpRunner::Run() {
       }
       default: break;
     }
+    const bool predicated = top.pc < w_.predicated_end;
     ++top.pc;
     if (mask == 0) continue;
     w_.active = mask;
     const uint16_t* operands = w_.operands(i);
-    double start = w_.entry;
+    double start = predicated ? std::max(w_.entry, w_.predicate_ready) : w_.entry;
     if (i.guard >= 0) start = std::max<double>(start, w_.ready[static_cast<size_t>(i.guard)]);
     for (int k = i.writes; k < i.writes + i.reads; ++k) {
       start = std::max<double>(start, w_.ready[operands[k]]);
@@ -124,13 +125,19 @@ Outcome WarpRunner::Branch(const Instruction& i, StackEntry& top, uint32_t taken
   Counters& c = w_.counters;
   c.kind[static_cast<size_t>(Kind::kControl)] += 1;
   c.branches += 1;
-  if (i.guard >= 0) {
-    w_.clock = std::max<double>(w_.clock, w_.ready[static_cast<size_t>(i.guard)]);
-    w_.clock += w_.block->latencies.branch;
+  if (i.predicated) {
+    w_.predicated_end = i.target;
+    w_.predicate_ready = w_.ready[static_cast<size_t>(i.guard)];
+  } else {
+    if (i.guard >= 0) {
+      w_.clock = std::max<double>(w_.clock, w_.ready[static_cast<size_t>(i.guard)]);
+      w_.clock += w_.block->latencies.branch;
+    }
+    // ptxas reorders within a basic block, but a stalled instruction delays what follows the block.
+    w_.clock = std::max(w_.clock, w_.last_start);
+    w_.entry = w_.clock;
+    w_.predicated_end = 0;
   }
-  // ptxas reorders within a basic block, but a stalled instruction delays what follows the block.
-  w_.clock = std::max(w_.clock, w_.last_start);
-  w_.entry = w_.clock;
   const uint32_t others = top.mask & ~taken;
   if (others == 0) {
     top.pc = i.target;

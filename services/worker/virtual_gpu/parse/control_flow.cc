@@ -9,6 +9,11 @@
 namespace kernelcast::worker::virtual_gpu {
 namespace {
 
+// ptxas 13.0 replaces branches over at most this many instructions, and over this many that are not
+// loads (seen in its code for sm_90a).
+constexpr int64_t kMostPredicated = 20;
+constexpr int kMostPredicatedOthers = 8;
+
 bool Writes(const Kernel& kernel, const Instruction& at, uint16_t slot) {
   for (int k = 0; k < at.writes; ++k) {
     if (kernel.operands[at.operands + static_cast<size_t>(k)] == slot) return true;
@@ -144,6 +149,26 @@ void FindMeetings(Kernel& kernel) {
     if (at.flow != Flow::kBranch) continue;
     const int32_t block = meeting[static_cast<size_t>(block_of[static_cast<size_t>(i)])];
     at.reconverge = block < 0 || block == end ? -1 : starts[static_cast<size_t>(block)];
+  }
+}
+
+void FindPredicatedBranches(Kernel& kernel) {
+  std::vector<Instruction>& code = kernel.instructions;
+  for (size_t i = 0; i < code.size(); ++i) {
+    Instruction& branch = code[i];
+    const auto first = static_cast<int64_t>(i) + 1;
+    const int64_t count = branch.target - first;
+    if (branch.flow != Flow::kBranch || branch.guard < 0 || count < 1 || count > kMostPredicated) {
+      continue;
+    }
+    int others = 0;
+    bool straight = true;
+    for (int64_t k = first; k < branch.target; ++k) {
+      const Instruction& at = code[static_cast<size_t>(k)];
+      straight = straight && at.flow == Flow::kNext && at.guard < 0 && !at.is_atomic;
+      others += at.pipe == Pipe::kMemory && at.writes > 0 ? 0 : 1;
+    }
+    branch.predicated = straight && others <= kMostPredicatedOthers;
   }
 }
 

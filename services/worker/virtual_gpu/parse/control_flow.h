@@ -10,6 +10,10 @@ namespace kernelcast::worker::virtual_gpu {
 // Finds where the two paths of each branch reconverge: immediate post-dominators of basic blocks.
 void FindMeetings(Kernel& kernel);
 
+// Finds the branches over a few instructions, which ptxas replaces by predicates on these
+// instructions (Instruction::predicated).
+void FindPredicatedBranches(Kernel& kernel);
+
 // Finds the loops, the registers that they carry and the comparisons that control them.
 void FindLoops(Kernel& kernel);
 

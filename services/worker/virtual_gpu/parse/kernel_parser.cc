@@ -134,7 +134,7 @@ size_t KernelParser::Body(size_t i) {
     } else if (c == '\n' && operand == 0) {
       // Directives that end with their line.
       const std::string_view line = Trim(text.substr(start, i - start));
-      if (StartsWith(line, ".loc") && !StartsWith(line, ".local")) {
+      if (line.starts_with(".loc") && !line.starts_with(".local")) {
         Location(line);
         start = i + 1;
       }
@@ -165,6 +165,7 @@ void KernelParser::Finish() {
   const auto count = static_cast<int32_t>(kernel_.instructions.size());
   for (Instruction& at : kernel_.instructions) at.target = std::min(at.target, count - 1);
   FindMeetings(kernel_);
+  FindPredicatedBranches(kernel_);
   FindLoops(kernel_);
   DescribeAtomics(kernel_);
 }
@@ -189,10 +190,10 @@ void KernelParser::AddShared(const Variable& variable, Scope& scope) {
 }
 
 void KernelParser::Directive(std::string_view text) {
-  if (StartsWith(text, ".reg")) {
+  if (text.starts_with(".reg")) {
     DeclareRegisters(Trim(text.substr(4)));
-  } else if (StartsWith(text, ".shared") || StartsWith(text, ".local") ||
-             StartsWith(text, ".const") || StartsWith(text, ".global")) {
+  } else if (text.starts_with(".shared") || text.starts_with(".local") ||
+             text.starts_with(".const") || text.starts_with(".global")) {
     const auto variable = ParseVariable(text);
     if (!variable) {
       return Refuse("a declaration that is not understood");
@@ -209,7 +210,7 @@ void KernelParser::Directive(std::string_view text) {
     } else {
       Refuse("a variable of the module inside a kernel");
     }
-  } else if (StartsWith(text, ".param")) {
+  } else if (text.starts_with(".param")) {
     const auto variable = ParseVariable(text);
     if (!variable || variable->unsized || variable->bytes > 4096) {
       return Refuse("an argument that is not understood");
@@ -219,7 +220,7 @@ void KernelParser::Directive(std::string_view text) {
     if (arguments_.back() > limits_.local_bytes) return Refuse("too many arguments");
     kernel_.argument_bytes = std::max(kernel_.argument_bytes, arguments_.back());
     scopes_.back().places[variable->name] = {Space::kArgument, static_cast<uint64_t>(at)};
-  } else if (StartsWith(text, ".branchtargets")) {
+  } else if (text.starts_with(".branchtargets")) {
     std::vector<std::string_view>& targets = branch_targets_[last_label_];
     targets.clear();
     for (const std::string_view target : SplitOperands(text.substr(14))) {
@@ -328,7 +329,7 @@ void KernelParser::Call(const Instruction& instruction, std::string_view rest) {
   if (name == "vprintf") return;  // its result is 0, the initial value of arguments
   const auto found = module_.functions.find(name);
   if (found == module_.functions.end() || instruction.guard >= 0) {
-    return Refuse(StartsWith(name, "%") ? "a call by a pointer"
+    return Refuse(name.starts_with("%") ? "a call by a pointer"
                                         : "a call of " + std::string(name.substr(0, 60)));
   }
   if (++calls_ > limits_.call_depth) return Refuse("calls nested too deep");

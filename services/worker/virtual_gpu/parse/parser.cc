@@ -31,9 +31,9 @@ class ModuleParser {
       const char c = text_[i];
       if (c == '\n') {
         const std::string_view line = Trim(text_.substr(start, i - start));
-        if (StartsWith(line, ".version") || StartsWith(line, ".target") ||
-            StartsWith(line, ".address_size") || StartsWith(line, ".file") ||
-            StartsWith(line, ".loc")) {
+        if (line.starts_with(".version") || line.starts_with(".target") ||
+            line.starts_with(".address_size") || line.starts_with(".file") ||
+            line.starts_with(".loc")) {
           start = i + 1;
         }
       } else if (c == ';') {

@@ -16,7 +16,7 @@ std::optional<int64_t> Integer(std::string_view text) {
     text.remove_prefix(1);
   }
   int base = 10;
-  if (StartsWith(text, "0x") || StartsWith(text, "0X")) {
+  if (text.starts_with("0x") || text.starts_with("0X")) {
     base = 16;
     text.remove_prefix(2);
   }

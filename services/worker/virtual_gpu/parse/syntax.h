@@ -12,9 +12,6 @@
 namespace kernelcast::worker::virtual_gpu {
 
 inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-inline bool StartsWith(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
 inline int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // Parses a decimal or hexadecimal integer.

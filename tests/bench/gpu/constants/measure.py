@@ -68,6 +68,14 @@ RUNS = (
     + [("bank_read", 528, 512, 256, s) for s in (1, 2, 4, 8, 16, 32)]
     + [("bank_write", 528, 512, 256, s) for s in (1, 2, 8, 32)]
     + [("transpose_naive", 264, 1024, 128, s) for s in (33, 32)]
+    + [(kernel, blocks, 256, 1 << 26, blocks * 256)
+       for kernel in ("checked_loads", "checked_sums") for blocks in (132, 1056, 16384)]
+    + [("row_passes", blocks, threads, n, s)
+       for blocks, threads, s in ((4096, 256, 8192), (6144, 256, 4096), (512, 1024, 65536))
+       for n in (1, 2, 3)]
+    + [("neighbours", (1 << 24) // threads, threads, 1 << 24, 4096) for threads in (128, 256, 1024)]
+    + [(kernel, 528, 256, 512, 0) for kernel in ("products_half", "products_float8")]
+    + [(kernel, 528, 512, 512, 0) for kernel in ("convert_float8", "convert_half")]
 )
 
 
@@ -149,7 +157,7 @@ def main():
     ptx, cubin = compile_ptx("sm_90a")
     if options.ptx:
         with open(options.ptx, "wb") as file:
-            file.write(ptx.rstrip(b"\0"))
+            file.write(ptx.rstrip(b"\0\n") + b"\n")
         return
     device = Device()
     module = ctypes.c_void_p()

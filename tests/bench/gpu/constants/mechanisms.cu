@@ -219,8 +219,88 @@ KERNEL(chain_one_thread) {
   }
 }
 
-// --- Waiting for other blocks
-// --------------------------------------------------------------------- counts are 0 at the start.
+// --- Branches and passes -------------------------------------------------------------------------
+// Eight loads, each behind a check of its own that ptxas turns into a predicate.
+KERNEL(checked_loads) {
+  float value[8] = {};
+  for (int k = 0; k < 8; ++k) {
+    const int at = THREAD + k * s;
+    if (at < n) value[k] = in[at];
+  }
+  float sum = 0;
+  for (int k = 0; k < 8; ++k) sum += value[k];
+  out[THREAD] = sum;
+}
+// Eight loads, each behind a check and used there, one after the other.
+KERNEL(checked_sums) {
+  float sum = 0;
+  for (int k = 0; k < 8; ++k) {
+    const int at = THREAD + k * s;
+    if (at < n) sum += in[at];
+  }
+  out[THREAD] = sum;
+}
+// Each block reads its row of s floats n times; each pass needs the one before.
+KERNEL(row_passes) {
+  __shared__ float total;
+  const float* row = in + static_cast<long long>(blockIdx.x) * s;
+  float sum = 0;
+  for (int pass = 0; pass < n; ++pass) {
+    if (threadIdx.x == 0) total = sum;
+    __syncthreads();
+    const float before = total;
+    for (int k = threadIdx.x; k < s; k += blockDim.x) sum += row[k] * before;
+    __syncthreads();
+  }
+  out[THREAD] = sum;
+}
+// The nine neighbours of each element of a matrix with rows of s floats; n elements.
+KERNEL(neighbours) {
+  if (THREAD + 2 * s + 2 >= n) return;
+  float sum = 0;
+  for (int y = 0; y < 3; ++y) {
+    for (int x = 0; x < 3; ++x) sum += in[THREAD + y * s + x];
+  }
+  out[THREAD] = sum;
+}
+
+// --- Tensor cores and conversions ----------------------------------------------------------------
+// Factors change, so that the work on one product cannot serve another.
+#define PRODUCTS(name, shape, types)                                                     \
+  KERNEL(name) {                                                                         \
+    float d[4][4] = {};                                                                  \
+    const unsigned a = __float_as_uint(in[THREAD]), b = __float_as_uint(in[THREAD + 1]); \
+    for (int k = 0; k < n; ++k) {                                                        \
+      for (int i = 0; i < 4; ++i)                                                        \
+        asm volatile("mma.sync.aligned." shape ".row.col.f32." types                     \
+                     ".f32 "                                                             \
+                     "{%0, %1, %2, %3}, {%4, %5, %4, %5}, {%5, %4}, {%0, %1, %2, %3};"   \
+                     : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])        \
+                     : "r"(a + k * 4 + i), "r"(b ^ k * 4 + i));                          \
+    }                                                                                    \
+    out[THREAD] = d[0][0] + d[1][1] + d[2][2] + d[3][3];                                 \
+  }
+PRODUCTS(products_half, "m16n8k16", "f16.f16")
+PRODUCTS(products_float8, "m16n8k32", "e4m3.e4m3")
+#define CONVERSIONS(name, instruction, constraint, type)                                    \
+  KERNEL(name) {                                                                            \
+    float x[4] = {in[THREAD], in[THREAD + 1], in[THREAD + 2], in[THREAD + 3]};              \
+    unsigned sum = 0;                                                                       \
+    for (int k = 0; k < n; ++k) {                                                           \
+      for (int i = 0; i < 4; ++i) {                                                         \
+        type pair;                                                                          \
+        asm volatile(instruction " %0, %1, %2;" : constraint(pair) : "f"(x[i]), "f"(x[0])); \
+        sum ^= pair;                                                                        \
+        x[i] *= 1.5f;                                                                       \
+      }                                                                                     \
+    }                                                                                       \
+    out[THREAD] = sum;                                                                      \
+  }
+CONVERSIONS(convert_float8, "cvt.rn.satfinite.e4m3x2.f32", "=h", unsigned short)
+CONVERSIONS(convert_half, "cvt.rn.f16x2.f32", "=r", unsigned)
+
+// --- Waiting for other blocks --------------------------------------------------------------------
+// counts are 0 at the start.
 // Each block waits for the one before it.
 KERNEL(block_chain) {
   if (threadIdx.x == 0) {

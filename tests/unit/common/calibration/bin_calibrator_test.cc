@@ -20,15 +20,9 @@ BinCalibrator Vector() {
 }
 
 std::vector<BinCalibrator> OneOfEach() {
-  std::vector<BinCalibrator> all(4, Vector());
+  std::vector<BinCalibrator> all(2, Vector());
   all[1].method = CalibrationMethod::kTemperature;
   all[1].map = TemperatureMap{1.5};
-  all[2].method = CalibrationMethod::kHistogram;
-  all[2].map = StepMap{{0.5, 1}, {0.25, 0.75}};
-  all[3].method = CalibrationMethod::kIsotonic;
-  PiecewiseMap lines;
-  for (int i = 0; i < 8; ++i) lines.bins.push_back({{0.1, 0.2, 0.9}, {0, 0.25, 0.75}});
-  all[3].map = lines;
   return all;
 }
 
@@ -50,14 +44,6 @@ TEST_CASE("The output is always a simplex", "[calibration][property]") {
       for (const double value : q) CHECK(value > 0);
     }
   }
-}
-
-TEST_CASE("A histogram changes the largest probability and keeps the others' proportions",
-          "[calibration]") {
-  const std::vector<double> q =
-      OneOfEach()[2].Apply(std::vector<double>{0.6, 0.3, 0.1, 0, 0, 0, 0, 0});
-  CHECK(q[0] == Approx(0.75));
-  CHECK(q[1] / q[2] == Approx(3));
 }
 
 TEST_CASE("A calibrator survives being written and read, and its version names its map",
@@ -93,10 +79,7 @@ TEST_CASE("An invalid calibrator is refused with its field", "[calibration]") {
   CHECK_THAT(error(all[0], "/map/scale", {1, 2}), Catch::Contains("8 numbers are wanted"));
   CHECK_THAT(error(all[0], "/map/bias/3", "x"), Catch::Contains("map.bias: '\"x\"' is not a"));
   CHECK_THAT(error(all[1], "/map/temperature", 0), Catch::StartsWith("map.temperature: "));
-  CHECK_THAT(error(all[2], "/map/upto", {1, 0.5}), Catch::Contains("upto ascending"));
-  CHECK_THAT(error(all[2], "/map/upto", Json::array()), Catch::Contains("at least one"));
-  CHECK_THAT(error(all[3], "/map/bins", Json::array()), Catch::StartsWith("map.bins: "));
-  CHECK_THAT(error(all[3], "/map/bins/2/x", {1, 2}), Catch::StartsWith("map.bins[2].x and y"));
+  CHECK_THAT(error(all[0], "/method", "isotonic"), Catch::Contains("none, temperature, vector"));
   CHECK_FALSE(CalibratorFromJson(Json::array()).ok());
 }
 

@@ -187,5 +187,56 @@ TEST_CASE("An invalid launch is refused with its field", "[candidate]") {
   }
 }
 
+Candidate TritonCandidate() {
+  Candidate candidate;
+  candidate.problem_id = "p_0";
+  candidate.target = "cuda";
+  candidate.kind = CandidateKind::kDeviceTriton;
+  candidate.source = "import triton";
+  Launch& launch = candidate.launches.emplace_back();
+  launch.kernel = "k";
+  launch.grid = {"rows"};
+  launch.arguments = {"x"};
+  launch.constexprs = {{"BLOCK", "1024"}};
+  launch.num_warps = 8;
+  return candidate;
+}
+
+TEST_CASE("Launches of Triton kernels have constants and no block") {
+  CHECK(ValidateCandidate(TritonCandidate()).ok());
+  const auto message = [](void (*change)(Launch&)) {
+    Candidate candidate = TritonCandidate();
+    change(candidate.launches[0]);
+    const absl::Status status = ValidateCandidate(candidate);
+    CHECK(absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  CHECK(message([](Launch& l) { l.block = {"32"}; }) ==
+        "launches[0].block: must be absent for a device_triton candidate; the compiler decides it");
+  CHECK(message([](Launch& l) { l.num_warps = 3; }) ==
+        "launches[0].num_warps: 3 is not a power of two from 1 to 32");
+  CHECK(message([](Launch& l) { l.num_stages = 99; }) ==
+        "launches[0].num_stages: 99 is not from 1 to 16");
+  CHECK(message([](Launch& l) {
+          l.constexprs.push_back({"BLOCK", "1"});
+        }) == "launches[0].constexprs: 'BLOCK' occurs twice");
+  Candidate cuda = TritonCandidate();
+  cuda.kind = CandidateKind::kDeviceCuda;
+  cuda.launches[0].block = {"32"};
+  CHECK(ValidateCandidate(cuda).message() ==
+        "launches[0].constexprs: only device_triton candidates have them");
+}
+
+TEST_CASE("Constants, warps and conditions are part of a candidate's id") {
+  const std::string id = CandidateId(TritonCandidate());
+  for (void (*change)(Launch&) :
+       {+[](Launch& l) { l.constexprs[0].value = "512"; }, +[](Launch& l) { l.num_warps = 4; },
+        +[](Launch& l) { l.num_stages = 2; }, +[](Launch& l) { l.when = "rows"; }}) {
+    Candidate candidate = TritonCandidate();
+    change(candidate.launches[0]);
+    CHECK(CandidateId(candidate) != id);
+  }
+}
+
 }  // namespace
 }  // namespace kernelcast

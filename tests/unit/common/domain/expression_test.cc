@@ -46,6 +46,10 @@ TEST_CASE("Expressions are evaluated", "[expression]") {
   CHECK(Value("ceildiv(6, cols)") == 2);
   CHECK(Value("mod(rows, cols)") == 1);
   CHECK(Value("mod(-1, 4)") == 3);
+  CHECK(Value("next_power_of_2(1)") == 1);
+  CHECK(Value("next_power_of_2(64)") == 64);
+  CHECK(Value("next_power_of_2(65)") == 128);
+  CHECK(Value("next_power_of_2(0)") == 1);
   CHECK(Value("rows > cols ? 10 : 20") == 10);
   CHECK(Value("rows <= cols ? 10 : 20") == 20);
   CHECK(Value("rows != 7 || cols == 3") == 1);

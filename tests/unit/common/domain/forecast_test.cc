@@ -14,7 +14,7 @@ namespace {
 
 using Catch::Matchers::StartsWith;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Tail {
@@ -113,7 +113,7 @@ constexpr Tail kTails[] = {
     {201, 8, 6.2209605742717841e-16},
 };
 
-Forecast Valid() {
+Forecast ValidForecast() {
   Forecast forecast;
   forecast.candidate_id = "k_1";
   forecast.bin_probabilities = {0.05, 0.05, 0.1, 0.2, 0.3, 0.15, 0.1, 0.05};
@@ -224,13 +224,13 @@ TEST_CASE("Normalizing keeps proportions", "[forecast]") {
 
 TEST_CASE("Probabilities that cannot be normalized are refused", "[forecast]") {
   for (std::vector<double> p :
-       std::vector<std::vector<double>>{{}, {0, 0}, {1, -0.1}, {kNan, 1}, {kInfinity, 1}}) {
+       std::vector<std::vector<double>>{{}, {0, 0}, {1, -0.1}, {kNotANumber, 1}, {kInfinity, 1}}) {
     CHECK(NormalizeSimplex(p).code() == absl::StatusCode::kInvalidArgument);
   }
 }
 
 TEST_CASE("The win probability spreads a bin's mass evenly", "[forecast]") {
-  Forecast forecast = Valid();
+  Forecast forecast = ValidForecast();
   forecast.stddev_log2_speedup = 0;
   // 0.9 is the probability of a correct candidate.
   CHECK(*WinProbability(forecast, 0) == Approx(0.9));
@@ -249,7 +249,7 @@ TEST_CASE("The win probability spreads a bin's mass evenly", "[forecast]") {
 TEST_CASE("Thresholds within a wide bin distinguish forecasts", "[forecast]") {
   // log2 S ~ normal(mean, 0.1), all of it between 2x and 4x; P(S > 3x) by the normal distribution.
   const auto win = [](double mean) {
-    Forecast forecast = Valid();
+    Forecast forecast = ValidForecast();
     forecast.failure_probability = 0;
     forecast.expected_log2_speedup = mean;
     forecast.stddev_log2_speedup = 0.1;
@@ -264,7 +264,7 @@ TEST_CASE("Thresholds within a wide bin distinguish forecasts", "[forecast]") {
 TEST_CASE("Thresholds beyond the last edge still distinguish forecasts", "[forecast]") {
   // log2 S ~ normal(mean, 0.5), nearly all of it beyond 4x; P(S > 12x) by the normal distribution.
   const auto win = [](double mean) {
-    Forecast forecast = Valid();
+    Forecast forecast = ValidForecast();
     forecast.failure_probability = 0;
     forecast.expected_log2_speedup = mean;
     forecast.stddev_log2_speedup = 0.5;
@@ -277,7 +277,7 @@ TEST_CASE("Thresholds beyond the last edge still distinguish forecasts", "[forec
 }
 
 TEST_CASE("The win probability works with the paper's scheme edges", "[forecast]") {
-  Forecast forecast = Valid();
+  Forecast forecast = ValidForecast();
   forecast.bin_scheme_id = std::string(BinScheme::kPaperFormulaId);
   CHECK(*WinProbability(forecast, 1) == Approx(0.9 * 0.8));
 }
@@ -285,7 +285,7 @@ TEST_CASE("The win probability works with the paper's scheme edges", "[forecast]
 TEST_CASE("A higher threshold is never easier to beat", "[forecast][property]") {
   std::mt19937_64 random(5);
   for (int round = 0; round < 50; ++round) {
-    Forecast forecast = Valid();
+    Forecast forecast = ValidForecast();
     forecast.bin_scheme_id = BinScheme::All()[round % BinScheme::All().size()]->id();
     forecast.bin_probabilities = RandomSimplex(random, 8);
     double before = 1;
@@ -299,23 +299,24 @@ TEST_CASE("A higher threshold is never easier to beat", "[forecast][property]") 
 }
 
 TEST_CASE("The win probability needs a valid forecast and threshold", "[forecast]") {
-  for (const double threshold : {-1.0, kNan, kInfinity}) {
-    CHECK(WinProbability(Valid(), threshold).status().code() == absl::StatusCode::kInvalidArgument);
+  for (const double threshold : {-1.0, kNotANumber, kInfinity}) {
+    CHECK(WinProbability(ValidForecast(), threshold).status().code() ==
+          absl::StatusCode::kInvalidArgument);
   }
-  Forecast forecast = Valid();
+  Forecast forecast = ValidForecast();
   forecast.bin_probabilities.pop_back();
   CHECK_FALSE(WinProbability(forecast, 1).ok());
-  forecast = Valid();
+  forecast = ValidForecast();
   forecast.bin_scheme_id = "other";
   CHECK_FALSE(WinProbability(forecast, 1).ok());
 }
 
 TEST_CASE("A valid forecast passes", "[forecast]") {
-  CHECK(ValidateForecast(Valid()).ok());
-  Forecast tie = Valid();
+  CHECK(ValidateForecast(ValidForecast()).ok());
+  Forecast tie = ValidForecast();
   tie.bin_probabilities = {0, 0, 0, 0.5, 0.5, 0, 0, 0};
   CHECK(ValidateForecast(tie).ok());
-  Forecast rounded = Valid();
+  Forecast rounded = ValidForecast();
   rounded.bin_probabilities[0] += 5e-7;
   CHECK(ValidateForecast(rounded).ok());
 }
@@ -326,11 +327,11 @@ TEST_CASE("An invalid forecast is refused with its field", "[forecast]") {
       {[](Forecast& f) { f.bin_probabilities.pop_back(); }, "bin_probabilities: 7 values; scheme"},
       {[](Forecast& f) { f.bin_probabilities.clear(); }, "bin_probabilities: 0 values"},
       {[](Forecast& f) { f.bin_probabilities[0] = -0.05; }, "bin_probabilities: -0.05 is not"},
-      {[](Forecast& f) { f.bin_probabilities[0] = kNan; }, "bin_probabilities: "},
+      {[](Forecast& f) { f.bin_probabilities[0] = kNotANumber; }, "bin_probabilities: "},
       {[](Forecast& f) { f.bin_probabilities[0] += 2e-6; },
        "bin_probabilities: the sum is 1.00000"},
       {[](Forecast& f) { f.failure_probability = 1.5; }, "failure_probability: 1.5"},
-      {[](Forecast& f) { f.failure_probability = kNan; }, "failure_probability: "},
+      {[](Forecast& f) { f.failure_probability = kNotANumber; }, "failure_probability: "},
       {[](Forecast& f) { f.predicted_bin = 0; }, "predicted_bin: 0 is not from 1 to 8"},
       {[](Forecast& f) { f.predicted_bin = 9; }, "predicted_bin: 9 is not from 1 to 8"},
       {[](Forecast& f) { f.predicted_bin = 4; }, "predicted_bin: 4 is not the most probable"},
@@ -338,7 +339,7 @@ TEST_CASE("An invalid forecast is refused with its field", "[forecast]") {
       {[](Forecast& f) { f.stddev_log2_speedup = -1; },
        "stddev_log2_speedup: -1 is not a finite "
        "number from 0 on"},
-      {[](Forecast& f) { f.raw_probability_sum = kNan; }, "raw_probability_sum: "},
+      {[](Forecast& f) { f.raw_probability_sum = kNotANumber; }, "raw_probability_sum: "},
       {[](Forecast& f) { f.token_usage.cost_dollars = -1; }, "token_usage.cost_dollars: "},
       {[](Forecast& f) { f.latency_ns = -5; }, "latency_ns: -5 is negative"},
       {[](Forecast& f) { f.components.resize(9); }, "components: 9 are more than 8"},
@@ -353,7 +354,7 @@ TEST_CASE("An invalid forecast is refused with its field", "[forecast]") {
        "components.failure_probability: -0.5"},
   };
   for (const auto& [change, message] : cases) {
-    Forecast forecast = Valid();
+    Forecast forecast = ValidForecast();
     change(forecast);
     const absl::Status status = ValidateForecast(forecast);
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);

@@ -32,7 +32,7 @@ std::string Bytes(const std::vector<T>& values) {
   return bytes;
 }
 
-std::string ErrorOf(const std::string& file, DataType dtype = DataType::kFloat32) {
+std::string ReadError(const std::string& file, DataType dtype = DataType::kFloat32) {
   const absl::StatusOr<std::string> elements = NpyElements(file, dtype);
   CHECK(elements.status().code() == absl::StatusCode::kInvalidArgument);
   return std::string(elements.status().message());
@@ -56,19 +56,19 @@ TEST_CASE("NumPy elements are read as the header says", "[npy_file]") {
 
 TEST_CASE("An invalid NumPy file or element type is refused", "[npy_file]") {
   const std::string data = Bytes<float>({1, 2, 3, 4});
-  CHECK_THAT(ErrorOf("numbers"), Contains("does not begin with the magic bytes"));
+  CHECK_THAT(ReadError("numbers"), Contains("does not begin with the magic bytes"));
   CHECK_THAT(
-      ErrorOf(Npy(Header("<f8", "(2,)"), data)),
+      ReadError(Npy(Header("<f8", "(2,)"), data)),
       Contains("holds elements of type '<f8', and the tensor's type float32 is '<f4' there"));
-  CHECK_THAT(ErrorOf(Npy(Header(">f4", "(4,)"), data)), Contains("holds elements of type '>f4'"));
-  CHECK_THAT(ErrorOf(Npy(Header("<f4", "(4,)", "True"), data)), Contains("Fortran order"));
-  CHECK_THAT(ErrorOf(Npy(Header("<f4", "(5,)"), data)),
+  CHECK_THAT(ReadError(Npy(Header(">f4", "(4,)"), data)), Contains("holds elements of type '>f4'"));
+  CHECK_THAT(ReadError(Npy(Header("<f4", "(4,)", "True"), data)), Contains("Fortran order"));
+  CHECK_THAT(ReadError(Npy(Header("<f4", "(5,)"), data)),
              Contains("its header says 5 elements, and 16 bytes follow"));
-  CHECK_THAT(ErrorOf(Npy(Header("<f4", "(9999999999, 9999999999)"), data)),
+  CHECK_THAT(ReadError(Npy(Header("<f4", "(9999999999, 9999999999)"), data)),
              Contains("not a tuple of sizes"));
-  CHECK_THAT(ErrorOf(Npy(Header("<f4", "[4]"), data)), Contains("not a tuple"));
-  CHECK_THAT(ErrorOf(Npy("{}", data)), Contains("lacks descr, fortran_order or shape"));
-  CHECK_THAT(ErrorOf(Npy(Header("<f4", "(4,)"), data, 9)), Contains("format version 9"));
+  CHECK_THAT(ReadError(Npy(Header("<f4", "[4]"), data)), Contains("not a tuple"));
+  CHECK_THAT(ReadError(Npy("{}", data)), Contains("lacks descr, fortran_order or shape"));
+  CHECK_THAT(ReadError(Npy(Header("<f4", "(4,)"), data, 9)), Contains("format version 9"));
   // Truncating it anywhere is an error.
   const std::string whole = Npy(Header("<f4", "(4,)"), data);
   for (size_t length = 0; length < whole.size(); ++length) {

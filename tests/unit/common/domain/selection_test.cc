@@ -9,7 +9,7 @@
 namespace kernelcast {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 ScoredForecast Item(std::vector<double> p, int true_bin, double weight = 1) {
   ScoredForecast item;
@@ -20,7 +20,7 @@ ScoredForecast Item(std::vector<double> p, int true_bin, double weight = 1) {
   return item;
 }
 
-std::vector<ScoredForecast> Sample() {
+std::vector<ScoredForecast> PoolSample() {
   return {Item({0.7, 0.2, 0.1, 0}, 1),
           Item({0.1, 0.3, 0.4, 0.2}, 2, 2),
           Item({0.25, 0.25, 0.25, 0.25}, 4),
@@ -32,8 +32,9 @@ std::vector<ScoredForecast> Sample() {
 
 // Two share the first place and four the next; one has no forecast.
 std::vector<PoolItem> Pool() {
-  return {{2, 1.5, true},  {2, 3, true}, {1, 4, true},      {1, 0, false},
-          {1, 0.8, false}, {1, 4, true}, {kNan, 2.5, true}, {-1, 0.5, false}};
+  return {{2, 1.5, true},          {2, 3, true},    {1, 4, true},
+          {1, 0, false},           {1, 0.8, false}, {1, 4, true},
+          {kUndefined, 2.5, true}, {-1, 0.5, false}};
 }
 
 // The figures in this file come from a separate Python reference, which averages over all
@@ -53,7 +54,7 @@ TEST_CASE("Confidence scores have their worked values", "[selection]") {
 }
 
 TEST_CASE("The risk-coverage curve and its area have their worked values", "[selection]") {
-  const RiskCoverage by_max = RiskCoverageOf(ConfidenceKind::kMaxProbability, Sample());
+  const RiskCoverage by_max = RiskCoverageOf(ConfidenceKind::kMaxProbability, PoolSample());
   CHECK(by_max.area == Approx(0.2991511985320035).epsilon(1e-9));
   REQUIRE(by_max.curve.size() == 5);
   CHECK(by_max.curve[0].coverage == Approx(0.047619047619047616).epsilon(1e-9));
@@ -65,9 +66,9 @@ TEST_CASE("The risk-coverage curve and its area have their worked values", "[sel
   CHECK(by_max.curve[4].coverage == Approx(1));
   CHECK(by_max.curve[4].risk == Approx(0.5).epsilon(1e-9));
   CHECK(by_max.curve[4].confidence == 0.25);
-  CHECK(RiskCoverageOf(ConfidenceKind::kEntropy, Sample()).area ==
+  CHECK(RiskCoverageOf(ConfidenceKind::kEntropy, PoolSample()).area ==
         Approx(0.2904931898739948).epsilon(1e-9));
-  CHECK(RiskCoverageOf(ConfidenceKind::kMargin, Sample()).area ==
+  CHECK(RiskCoverageOf(ConfidenceKind::kMargin, PoolSample()).area ==
         Approx(0.3078092071900121).epsilon(1e-9));
 }
 

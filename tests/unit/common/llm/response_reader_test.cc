@@ -6,7 +6,7 @@
 namespace kernelcast::llm {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kOneSecondNs = 1'000'000'000;
 const char kAnswer[] = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const char kStop[] = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
@@ -102,9 +102,9 @@ TEST_CASE("Headers that ask for a delay are kept with the error", "[llm]") {
     reader.OnEnd(TransferEnd::kFinished, "");
     return reader.error().retry_after_ns;
   };
-  CHECK(wait("Retry-After", "3") == 3 * kSecondNs);
-  CHECK(wait("retry-after", "Thu, 01 Jan 1970 00:00:05 GMT") == 5 * kSecondNs);
-  CHECK(wait("retry-after-ms", "1500") == 1500 * kSecondNs / 1000);
+  CHECK(wait("Retry-After", "3") == 3 * kOneSecondNs);
+  CHECK(wait("retry-after", "Thu, 01 Jan 1970 00:00:05 GMT") == 5 * kOneSecondNs);
+  CHECK(wait("retry-after-ms", "1500") == 1500 * kOneSecondNs / 1000);
   CHECK(wait("retry-after", "later") == 0);
 
   ResponseReader never(AnswerLimits{}, 0);

@@ -5,20 +5,22 @@
 namespace kernelcast::llm {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kRetrySecondNs = 1'000'000'000;
 // Sun, 06 Nov 1994 08:49:37 GMT
-constexpr int64_t kWallNs = 784'111'777 * kSecondNs;
+constexpr int64_t kWallNs = 784'111'777 * kRetrySecondNs;
 
 }  // namespace
 
 TEST_CASE("Retry-After is read as seconds and as a date in each format", "[llm]") {
-  CHECK(ParseRetryAfter("7", 0) == 7 * kSecondNs);
-  CHECK(ParseRetryAfter(" 0.5 ", 0) == kSecondNs / 2);
+  CHECK(ParseRetryAfter("7", 0) == 7 * kRetrySecondNs);
+  CHECK(ParseRetryAfter(" 0.5 ", 0) == kRetrySecondNs / 2);
   CHECK(ParseRetryAfter("0", 0) == 0);
-  CHECK(ParseRetryAfter("Sun, 06 Nov 1994 08:49:37 GMT", kWallNs - 5 * kSecondNs) == 5 * kSecondNs);
-  CHECK(ParseRetryAfter("Sunday, 06-Nov-94 08:49:37 GMT", kWallNs - kSecondNs) == kSecondNs);
-  CHECK(ParseRetryAfter("Sun Nov  6 08:49:37 1994", kWallNs - kSecondNs) == kSecondNs);
-  CHECK(ParseRetryAfter("Sun, 06 Nov 1994 08:49:37 GMT", kWallNs + kSecondNs) == 0);
+  CHECK(ParseRetryAfter("Sun, 06 Nov 1994 08:49:37 GMT", kWallNs - 5 * kRetrySecondNs) ==
+        5 * kRetrySecondNs);
+  CHECK(ParseRetryAfter("Sunday, 06-Nov-94 08:49:37 GMT", kWallNs - kRetrySecondNs) ==
+        kRetrySecondNs);
+  CHECK(ParseRetryAfter("Sun Nov  6 08:49:37 1994", kWallNs - kRetrySecondNs) == kRetrySecondNs);
+  CHECK(ParseRetryAfter("Sun, 06 Nov 1994 08:49:37 GMT", kWallNs + kRetrySecondNs) == 0);
 }
 
 TEST_CASE("A meaningless Retry-After is ignored, and an excessive one is capped", "[llm]") {
@@ -26,7 +28,7 @@ TEST_CASE("A meaningless Retry-After is ignored, and an excessive one is capped"
     INFO(text);
     CHECK(!ParseRetryAfter(text, kWallNs).has_value());
   }
-  const int64_t week_ns = 7 * 86400 * kSecondNs;
+  const int64_t week_ns = 7 * 86400 * kRetrySecondNs;
   CHECK(ParseRetryAfter("1e300", 0) == week_ns);
   CHECK(ParseRetryAfter("1e999", 0) == week_ns);
   CHECK(ParseRetryAfter("Sun, 06 Nov 2994 08:49:37 GMT", kWallNs) == week_ns);

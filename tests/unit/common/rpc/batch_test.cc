@@ -42,11 +42,11 @@ struct Plan {
   Event destroyed;
 };
 
-v1::CompileStreamResult Answer(const v1::CompileRequest& request) {
-  v1::CompileStreamResult result;
-  result.set_request_id(request.request_id());
-  result.mutable_reply()->mutable_success()->set_log(request.problem_id());
-  return result;
+v1::CompileReply Answer(const v1::CompileRequest& request) {
+  v1::CompileReply reply;
+  reply.set_request_id(request.request_id());
+  reply.mutable_success()->set_log(request.problem_id());
+  return reply;
 }
 
 class PlannedStream final : public BatchStream<CompileBatches> {
@@ -81,9 +81,6 @@ class TestWorker final : public v1::Worker::CallbackService {
   }
 };
 
-// A worker that lacks the method.
-class OldWorker final : public v1::Worker::CallbackService {};
-
 Caller::Open OpenOn(v1::Worker::Stub& stub) {
   return [&stub](grpc::ClientContext* context, auto* reactor) {
     stub.async()->CompileStream(context, reactor);
@@ -117,10 +114,10 @@ struct Fixture {
 class Ends {
  public:
   Caller::Done For(const std::string& asked) {
-    return [this, asked](const absl::Status& status, v1::CompileStreamResult* result) {
+    return [this, asked](const absl::Status& status, v1::CompileReply* reply) {
       const std::lock_guard lock(mutex_);
       statuses_[asked].push_back(status);
-      if (result != nullptr && result->reply().success().log() != asked) ++mistaken_;
+      if (reply != nullptr && reply->success().log() != asked) ++mistaken_;
       ++count_;
       changed_.notify_all();
     };
@@ -211,19 +208,6 @@ TEST_CASE("Answers arrive in any order and a slow one delays no other") {
   CHECK(ends.CodeOf("slow") == absl::StatusCode::kOk);
 }
 
-TEST_CASE("A server without the method reports that to every call") {
-  OldWorker worker;
-  const auto server = RpcServer::Start(ServerOptions(), {&worker}, nullptr).value();
-  const auto stub = StubOf(*server);
-  Caller caller(OpenOn(*stub));
-  Ends ends;
-  caller.Call(Ask("a"), kTimeout, ends.For("a"));
-  caller.Call(Ask("b"), kTimeout, ends.For("b"));
-  REQUIRE(ends.Wait(2));
-  CHECK(ends.CodeOf("a") == absl::StatusCode::kUnimplemented);
-  CHECK(ends.CodeOf("b") == absl::StatusCode::kUnimplemented);
-}
-
 TEST_CASE("Unanswered calls end at the deadline and the stream continues") {
   Fixture f;
   Ends ends;
@@ -257,7 +241,7 @@ TEST_CASE("A callback may destroy the caller") {
   Ends ends;
   Event destroyed;
   const Caller::Done tell = ends.For("a");
-  f.caller->Call(Ask("a"), kTimeout, [&](const absl::Status& status, v1::CompileStreamResult* end) {
+  f.caller->Call(Ask("a"), kTimeout, [&](const absl::Status& status, v1::CompileReply* end) {
     f.caller.reset();
     destroyed.Notify();
     tell(status, end);

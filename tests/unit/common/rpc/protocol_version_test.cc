@@ -21,10 +21,10 @@ TEST_CASE("Adjacent protocol versions are compatible, and other pairs name the o
         "upgrade this one");
 }
 
-TEST_CASE("A peer that reports no version speaks version 1") {
-  CHECK(CheckProtocolVersion(0, 1).ok());
-  CHECK(CheckProtocolVersion(0, 2).ok());
-  CHECK_FALSE(CheckProtocolVersion(0, 3).ok());
+TEST_CASE("A peer that reports no version is incompatible") {
+  const absl::Status none = CheckProtocolVersion(0, 1);
+  CHECK(absl::IsFailedPrecondition(none));
+  CHECK(std::string(none.message()) == "reports no version of the protocol");
 }
 
 }  // namespace

@@ -9,26 +9,30 @@
 #include <set>
 #include <thread>
 
+#include "common/convert/batch_protocols.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/stream_writer.h"
 #include "common/rpc/unary_reactor.h"
 #include "kernelcast/v1/orchestrator.grpc.pb.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
+#include "tests/support/one_by_one.h"
 #include "tests/unit/common/rpc/event.h"
 
 namespace kernelcast {
 namespace {
 
-using MeasureClient = grpc::ClientReaderWriter<v1::MeasureRequest, v1::MeasureStreamReply>;
-using MeasureSender = StreamSender<v1::MeasureStreamReply>;
+using testing::OneByOne;
+
+using MeasureSender = BatchSender<MeasureBatches>;
 using EventSender = StreamSender<v1::SearchEvent>;
 
-v1::MeasureStreamReply Answer(const std::string& request_id, size_t padding = 0) {
-  v1::MeasureStreamReply reply;
+v1::MeasureReply Answer(const std::string& request_id, size_t padding = 0) {
+  v1::MeasureReply reply;
   reply.set_request_id(request_id);
   if (padding > 0) {
-    reply.mutable_reply()->mutable_compile_error()->set_log(std::string(padding, 'x'));
+    reply.mutable_compile_error()->set_log(std::string(padding, 'x'));
   }
   return reply;
 }
@@ -54,16 +58,18 @@ struct StreamPlan {
   Event destroyed;
 };
 
-class PlannedStream final : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
+class PlannedStream final : public BatchStream<MeasureBatches> {
  public:
   PlannedStream(grpc::CallbackServerContext* context, StreamPlan& plan)
-      : BidiStream(context, plan.max_in_flight), plan_(plan) {}
+      : BatchStream(context, plan.max_in_flight), plan_(plan) {}
 
  private:
   ~PlannedStream() override { plan_.destroyed.Notify(); }
-  void OnRequest(const v1::MeasureRequest& request) override {
-    plan_.on_request(sender(), request);
-    plan_.requests.Notify();
+  void OnRequests(const v1::MeasureStreamRequest& message) override {
+    for (const v1::MeasureRequest& request : message.requests()) {
+      plan_.on_request(sender(), request);
+      plan_.requests.Notify();
+    }
   }
   void OnCancelled() override { plan_.cancelled.Notify(); }
 
@@ -93,7 +99,7 @@ class TestWorker final : public v1::Worker::CallbackService {
     unary.calls.Notify();
     return call;
   }
-  grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureStreamReply>* MeasureStream(
+  grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>* MeasureStream(
       grpc::CallbackServerContext* context) override {
     return new PlannedStream(context, stream);
   }
@@ -312,13 +318,13 @@ TEST_CASE("Stream requests are answered in any order and half-close ends the str
     threads.Add([sender, id = request.request_id()] { sender.Send(Answer(id)); });
   };
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   for (int i = 0; i < 100; ++i) {
     REQUIRE(stream->Write(Request(i)));
   }
   REQUIRE(stream->WritesDone());
   std::set<std::string> answered;
-  v1::MeasureStreamReply reply;
+  v1::MeasureReply reply;
   while (stream->Read(&reply)) {
     CHECK(answered.insert(reply.request_id()).second);
   }
@@ -331,7 +337,7 @@ TEST_CASE("Stream requests are answered in any order and half-close ends the str
 TEST_CASE("A stream without requests ends with OK", "[bidi]") {
   Fixture f;
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   REQUIRE(stream->WritesDone());
   CHECK(stream->Finish().ok());
 }
@@ -349,7 +355,7 @@ TEST_CASE("Ten thousand messages pass through a stream, inline or not", "[bidi]"
     }
   };
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   std::thread writer([&] {
     for (int i = 0; i < 10'000; ++i) {
       stream->Write(Request(i));
@@ -357,7 +363,7 @@ TEST_CASE("Ten thousand messages pass through a stream, inline or not", "[bidi]"
     stream->WritesDone();
   });
   int answered = 0;
-  v1::MeasureStreamReply reply;
+  v1::MeasureReply reply;
   while (stream->Read(&reply)) {
     ++answered;
   }
@@ -383,12 +389,12 @@ TEST_CASE("The number of unanswered requests never exceeds the limit", "[bidi]")
     }
   };
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   for (int i = 0; i < 200; ++i) {
     REQUIRE(stream->Write(Request(i)));
   }
   REQUIRE(stream->WritesDone());
-  v1::MeasureStreamReply reply;
+  v1::MeasureReply reply;
   for (int i = 0; i < 197; ++i) {
     REQUIRE(stream->Read(&reply));
   }
@@ -418,7 +424,7 @@ TEST_CASE("A client that does not read blocks the requests and loses nothing", "
     sender.Send(Answer(request.request_id(), size_t{256} << 10));
   };
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   for (int i = 0; i < kRequests; ++i) {  // small: they fit the connection's window, read or not
     REQUIRE(stream->Write(Request(i)));
   }
@@ -426,7 +432,7 @@ TEST_CASE("A client that does not read blocks the requests and loses nothing", "
   REQUIRE(f.worker.stream.requests.Wait(4));
   reading = true;
   int answered = 0;
-  v1::MeasureStreamReply reply;
+  v1::MeasureReply reply;
   while (stream->Read(&reply)) {
     ++answered;
   }
@@ -446,7 +452,7 @@ TEST_CASE("Answers after the client has left are dropped safely", "[bidi]") {
   };
   {
     grpc::ClientContext context;
-    const auto stream = f.worker_stub->MeasureStream(&context);
+    const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
     for (int i = 0; i < 5; ++i) {
       REQUIRE(stream->Write(Request(i)));
     }
@@ -464,7 +470,6 @@ TEST_CASE("Answers after the client has left are dropped safely", "[bidi]") {
   for (const MeasureSender& sender : held) {
     CHECK_FALSE(sender.open());
     sender.Send(Answer("long after"));
-    sender.FinishWith(absl::InternalError("long after"));
   }
   CHECK(f.worker.stream.cancelled.count() == 1);
 }
@@ -473,20 +478,21 @@ TEST_CASE("A stream ends when its deadline passes", "[bidi]") {
   Fixture f;
   f.worker.stream.on_request = [](const MeasureSender&, const v1::MeasureRequest&) {};
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   stream->Write(Request(1));
   REQUIRE(f.worker.stream.requests.Wait());
 
   grpc::ClientContext bounded;
   SetTimeout(bounded, absl::Milliseconds(100));
-  const auto late = f.worker_stub->MeasureStream(&bounded);
+  const auto late = OneByOne(f.worker_stub->MeasureStream(&bounded));
   late->Write(Request(2));
   CHECK(late->Finish().error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
   context.TryCancel();
   CHECK(stream->Finish().error_code() == grpc::StatusCode::CANCELLED);
 }
 
-TEST_CASE("A stream finished by the server answers what it has read and says why", "[bidi]") {
+TEST_CASE("A stream ends with too many requests in one message, after the answers to earlier ones",
+          "[bidi]") {
   Fixture f;
   std::mutex mutex;
   std::vector<std::pair<MeasureSender, std::string>> held;
@@ -495,27 +501,27 @@ TEST_CASE("A stream finished by the server answers what it has read and says why
     held.emplace_back(sender, request.request_id());
   };
   grpc::ClientContext context;
-  const auto stream = f.worker_stub->MeasureStream(&context);
+  const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
   for (int i = 0; i < 3; ++i) {
     REQUIRE(stream->Write(Request(i)));
   }
+  v1::MeasureStreamRequest too_many;
+  for (size_t i = 0; i <= rpc_internal::kMostRequestsPerMessage; ++i) too_many.add_requests();
+  REQUIRE(stream->stream().Write(too_many));
   REQUIRE(f.worker.stream.requests.Wait(3));
-  absl::Status why = absl::UnavailableError("draining");
-  why.SetPayload("kernelcast.v1/retry-after-ms", absl::Cord("15"));
-  held[0].first.FinishWith(why);
-  held[0].first.FinishWith(absl::InternalError("only the first counts"));
   for (const auto& [sender, id] : held) {
     sender.Send(Answer(id));
   }
   int answered = 0;
-  v1::MeasureStreamReply reply;
+  v1::MeasureReply reply;
   while (stream->Read(&reply)) {
     ++answered;
   }
   CHECK(answered == 3);
   const absl::Status status = FromGrpc(stream->Finish(), context);
-  CHECK(status.code() == absl::StatusCode::kUnavailable);
-  CHECK(RetryAfter(status) == absl::Milliseconds(15));
+  CHECK(status == absl::InvalidArgumentError(
+                      "requests: has 4097 entries; at most 4096 are allowed in one message"));
+  CHECK(f.worker.stream.requests.count() == 3);
 }
 
 TEST_CASE("Clients may leave at any moment of a busy stream", "[bidi]") {
@@ -528,13 +534,13 @@ TEST_CASE("Clients may leave at any moment of a busy stream", "[bidi]") {
   constexpr int kStreams = 200;
   for (int i = 0; i < kStreams; ++i) {
     grpc::ClientContext context;
-    const auto stream = f.worker_stub->MeasureStream(&context);
+    const auto stream = OneByOne(f.worker_stub->MeasureStream(&context));
     std::thread writer([&] {
       for (int j = 0; j < 50 && stream->Write(Request(j)); ++j) {
       }
       stream->WritesDone();
     });
-    v1::MeasureStreamReply reply;
+    v1::MeasureReply reply;
     for (auto reads = random() % 50; reads > 0 && stream->Read(&reply); --reads) {
     }
     context.TryCancel();
@@ -673,10 +679,10 @@ TEST_CASE("A server shuts down under open calls and streams", "[server]") {
   f.worker.unary.on_call = [](const UnaryReply<v1::CompileReply>&) {};
   f.worker.stream.on_request = [](const MeasureSender&, const v1::MeasureRequest&) {};
   grpc::ClientContext bidi_context;
-  const auto bidi = f.worker_stub->MeasureStream(&bidi_context);
+  const auto bidi = OneByOne(f.worker_stub->MeasureStream(&bidi_context));
   REQUIRE(bidi->Write(Request(1)));
   grpc::ClientContext idle_context;
-  const auto idle = f.worker_stub->MeasureStream(&idle_context);
+  const auto idle = OneByOne(f.worker_stub->MeasureStream(&idle_context));
   grpc::ClientContext watch_context;
   const auto watch = f.orchestrator_stub->WatchSearch(&watch_context, {});
   grpc::Status unary_status;

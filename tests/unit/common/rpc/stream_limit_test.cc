@@ -4,27 +4,28 @@
 #include <memory>
 #include <vector>
 
+#include "common/convert/batch_protocols.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_conversion.h"
-#include "common/rpc/stream_writer.h"
 #include "kernelcast/v1/worker.grpc.pb.h"
 #include "tests/support/eventually.h"
 
 namespace kernelcast {
 namespace {
 
-class SilentStream final : public BidiStream<v1::MeasureRequest, v1::MeasureStreamReply> {
+class SilentStream final : public BatchStream<MeasureBatches> {
  public:
-  explicit SilentStream(grpc::CallbackServerContext* context) : BidiStream(context, 1) {}
+  explicit SilentStream(grpc::CallbackServerContext* context) : BatchStream(context, 1) {}
 
  private:
-  void OnRequest(const v1::MeasureRequest&) override { Send({}); }
+  void OnRequests(const v1::MeasureStreamRequest&) override { sender().Send({}); }
 };
 
 class SilentWorker final : public v1::Worker::CallbackService {
  public:
-  grpc::ServerBidiReactor<v1::MeasureRequest, v1::MeasureStreamReply>* MeasureStream(
+  grpc::ServerBidiReactor<v1::MeasureStreamRequest, v1::MeasureStreamReply>* MeasureStream(
       grpc::CallbackServerContext* context) override {
     return new SilentStream(context);
   }
@@ -33,7 +34,9 @@ class SilentWorker final : public v1::Worker::CallbackService {
 // A client stream; if it is open, it has been answered once.
 struct ClientStream {
   explicit ClientStream(v1::Worker::Stub& stub) : stream(stub.MeasureStream(&context)) {
-    stream->Write({});
+    v1::MeasureStreamRequest request;
+    request.add_requests();
+    stream->Write(request);
     v1::MeasureStreamReply reply;
     is_open = stream->Read(&reply);
   }
@@ -43,7 +46,8 @@ struct ClientStream {
   }
 
   grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::MeasureRequest, v1::MeasureStreamReply>> stream;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::MeasureStreamRequest, v1::MeasureStreamReply>>
+      stream;
   bool is_open = false;
 };
 

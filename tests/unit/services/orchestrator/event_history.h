@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "services/orchestrator/core/plan.h"
 #include "services/orchestrator/core/state.h"
 #include "tests/unit/services/orchestrator/fakes.h"
 
@@ -24,6 +25,12 @@ class EventHistory {
   int64_t now_ns() const { return kSecondNs * static_cast<int64_t>(events_.size()); }
   const Evaluation& evaluation(const std::string& id) const { return *state_.FindEvaluation(id); }
   const Search& search(const std::string& id = "s1") const { return *state_.FindSearch(id); }
+  // The next action of an evaluation. No worker is known.
+  EvaluationAction Plan(const std::string& request_id) const {
+    EvaluationInputs inputs;
+    inputs.now_ns = now_ns();
+    return PlanEvaluation(state_, evaluation(request_id), inputs);
+  }
 
   absl::Status Try(EventBody body) {
     StoredEvent stored{events_.size() + 1,
@@ -108,6 +115,11 @@ class EventHistory {
   }
   void Measure(const std::string& request_id, double speedup) {
     Add(EvaluationSettled{request_id, Measured(request_id, FakeWorkers::Ok(speedup)), false});
+  }
+  // The search has ranked its pruned candidates and found this one, or nothing.
+  void Rank(const std::string& candidate_id, uint64_t labels_seen = 0) {
+    const SearchCounts& counts = search().counts;
+    Add(PrunedRanked{"s1", counts.measurements, counts.pruned, labels_seen, candidate_id});
   }
   void Prune(const std::string& request_id) { Add(EvaluationSettled{request_id, Pruned{}, false}); }
   // An evaluation that the search proposes, until it is pruned on this forecast.

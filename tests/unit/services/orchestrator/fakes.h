@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -416,7 +417,7 @@ class FakeForecasters final : public Forecasters {
     return Make(candidate, ToySpeedup(candidate), blur, labels);
   }
   static kernelcast::Forecast Make(const Candidate& candidate, double speedup, double blur,
-                                   uint64_t labels) {
+                                   std::optional<uint64_t> labels) {
     kernelcast::Forecast forecast;
     forecast.candidate_id = candidate.candidate_id;
     forecast.expected_log2_speedup = std::log2(speedup);

@@ -1,11 +1,13 @@
 #include "services/cli/core/candidate_files.h"
 
 #include <unistd.h>
+#include <zlib.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "tests/support/deep_json.h"
 
@@ -71,7 +73,8 @@ TEST_CASE("A malformed JSON file is reported with the field and allowed values")
              Catch::Contains("tunables.UNROLL: '2.5' is neither an integer nor an identifier"));
   CHECK_THAT(MessageOf("{\"tunables\": [1]}"), Catch::Contains("tunables: expected an object"));
   CHECK_THAT(MessageOf("{\"kind\": \"cuda\"}"),
-             Catch::Contains("kind: 'cuda' is not one of host_native, device_cuda, python"));
+             Catch::Contains(
+                 "kind: 'cuda' is not one of host_native, device_cuda, device_triton, python"));
   CHECK_THAT(MessageOf("{\"flags\": [\"-O3 -march\"]}"), Catch::Contains("flags[0]"));
   CHECK_THAT(MessageOf("{\"launches\": [{\"grid\": [\"1\"]}]}"),
              Catch::Contains("launches[0].kernel: is missing"));
@@ -145,6 +148,42 @@ TEST_CASE("A JSON-lines file gives one candidate per line") {
   CHECK_THAT(
       std::string(ReadCandidates(folder.path + "/worse.jsonl", kProblem, "cpu").status().message()),
       Catch::Contains("worse.jsonl:1:"));
+}
+
+TEST_CASE("A list of candidates may be compressed, and its size is bounded") {
+  const Folder folder;
+  folder.Write("other.cc", "int other;");
+  // The compressed text, `times` over: gzip members may follow one another.
+  const auto write_compressed = [&](const std::string& text, int times) {
+    const std::string path = folder.path + "/all.jsonl.gz";
+    const gzFile file = gzopen(path.c_str(), "wb");
+    REQUIRE(file != nullptr);
+    REQUIRE(gzwrite(file, text.data(), static_cast<unsigned>(text.size())) > 0);
+    REQUIRE(gzclose(file) == Z_OK);
+    std::stringstream member;
+    member << std::ifstream(path, std::ios::binary).rdbuf();
+    std::ofstream all(path, std::ios::binary);
+    for (int i = 0; i < times; ++i) all << member.str();
+  };
+  const auto read = [&] { return ReadCandidates(folder.path + "/all.jsonl.gz", kProblem, "cpu"); };
+  write_compressed(
+      "{\"name\": \"one\", \"source\": \"int one;\"}\n{\"source_file\": \"other.cc\"}\n", 1);
+  const auto candidates = read();
+  INFO(candidates.status().ToString());
+  REQUIRE(candidates.ok());
+  REQUIRE(candidates->size() == 2);
+  CHECK((*candidates)[0].name == "one");
+  CHECK((*candidates)[0].candidate.origin == "file:all.jsonl.gz");
+  CHECK((*candidates)[1].name == "all#2");
+  CHECK((*candidates)[1].candidate.source == "int other;");
+
+  // 1 MB that expands to more than 1 GiB, as blank lines or as one line.
+  write_compressed(std::string((1 << 20) - 1, ' ') + "\n", 1025);
+  CHECK(read().status().code() == absl::StatusCode::kResourceExhausted);
+  write_compressed(std::string(1 << 20, ' '), 8);
+  CHECK_THAT(std::string(read().status().message()), Catch::Contains("all.jsonl.gz:1: a line of"));
+  folder.Write("all.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\3", 10) + "damaged");
+  CHECK(read().status().code() == absl::StatusCode::kDataLoss);
 }
 
 TEST_CASE("Missing files and non-candidates are reported") {
@@ -228,7 +267,7 @@ TEST_CASE("Mistakes in launches are reported with file and field", "[cuda]") {
        "launches[0].arguments[0]: '1:u7': the type 'u7' is not one of bool, int8"},
       {R"({"kind": "device_cuda"})", "launches: a device_cuda candidate needs at least one"},
       {R"({"kind": "host_native", "launches": [{"kernel": "k", "grid": [1], "block": [1]}]})",
-       "launches: only device_cuda candidates have launches"},
+       "launches: only device_cuda and device_triton candidates have launches"},
   };
   for (const auto& [json, message] : cases) {
     const Folder folder;

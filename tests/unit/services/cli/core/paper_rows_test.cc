@@ -62,7 +62,7 @@ TEST_CASE("Additions to the published fields round-trip too") {
   CHECK(RoundTrip(PredictionRowFromJson, prediction.dump()) == prediction.dump());
   TrainingRow row = *TrainingRowFromJson(RowJson::parse(kTraining));
   row.details = TrainingDetails{.bin_scheme_id = "sqrt2/1",
-                                .prompt_version = "speedup-bins/1@01234567",
+                                .prompt_version = "speedup-bins/2@01234567",
                                 .prompt_hash = "01",
                                 .answer_schema_hash = "",
                                 .speedup_low = 2.4,

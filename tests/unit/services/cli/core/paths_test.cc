@@ -13,12 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Folder {
-  Folder() {
+struct PathsFolder {
+  PathsFolder() {
     std::string pattern = (fs::temp_directory_path() / "kernelcast-paths-XXXXXX").string();
     path = mkdtemp(pattern.data());
   }
-  ~Folder() { fs::remove_all(path); }
+  ~PathsFolder() { fs::remove_all(path); }
   void Write(const std::string& name, const std::string& text) const {
     fs::create_directories((fs::path(path) / name).parent_path());
     std::ofstream(fs::path(path) / name) << text;
@@ -67,7 +67,7 @@ TEST_CASE("Problems are searched first in the environment's folders") {
 }
 
 TEST_CASE("A problem is found by its folder, its file or its name") {
-  const Folder folder;
+  const PathsFolder folder;
   folder.Write("first/softmax/problem.yaml", "");
   folder.Write("second/softmax/problem.yaml", "");
   folder.Write("second/matmul/problem.yaml", "");
@@ -92,7 +92,7 @@ TEST_CASE("A problem is found by its folder, its file or its name") {
 }
 
 TEST_CASE("A file is written atomically, with its folders") {
-  const Folder folder;
+  const PathsFolder folder;
   const std::string path = folder.path + "/a/b/file";
   REQUIRE(WriteFileAtomically(path, "one").ok());
   REQUIRE(WriteFileAtomically(path, "two").ok());

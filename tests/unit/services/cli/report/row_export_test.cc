@@ -116,7 +116,7 @@ TEST_CASE("Training rows state their baseline, label noise and origin") {
   const std::vector<RecordToExport> records = {Measured("k_1", 2), Measured("k_2", 2.8, "k_1")};
   TrainingOptions options;
   options.details = true;
-  options.prompt_version = "speedup-bins/1@01234567";
+  options.prompt_version = "speedup-bins/2@01234567";
   const TrainingRows made = MakeTrainingRows(records, Book(records), options);
   REQUIRE(made.rows.size() == 3);
   std::map<PairType, TrainingRow> by_type;

@@ -10,13 +10,13 @@
 namespace kernelcast::forecaster {
 namespace {
 
-struct Data {
+struct EnsembleData {
   Matrix rows;
   std::vector<float> values;
 };
 
-Data MakeData(size_t count, double noise, uint64_t seed) {
-  Data data;
+EnsembleData MakeEnsembleData(size_t count, double noise, uint64_t seed) {
+  EnsembleData data;
   Random random(seed);
   for (size_t i = 0; i < count; ++i) {
     std::vector<float> row(5);
@@ -29,8 +29,8 @@ Data MakeData(size_t count, double noise, uint64_t seed) {
 }
 
 TEST_CASE("The ensemble's spread matches its errors on unseen rows", "[forecaster][ensemble]") {
-  const Data clean = MakeData(80, 0, 1);
-  const Data noisy = MakeData(80, 1.0, 1);
+  const EnsembleData clean = MakeEnsembleData(80, 0, 1);
+  const EnsembleData noisy = MakeEnsembleData(80, 1.0, 1);
   const absl::StatusOr<BoostedEnsemble> from_clean =
       BoostedEnsemble::Train(clean.rows, clean.values, 1, {});
   const absl::StatusOr<BoostedEnsemble> from_noisy =
@@ -44,7 +44,7 @@ TEST_CASE("The ensemble's spread matches its errors on unseen rows", "[forecaste
 
 TEST_CASE("Out-of-bag predictions use only members that did not see the row",
           "[forecaster][ensemble]") {
-  const Data data = MakeData(40, 0.1, 2);
+  const EnsembleData data = MakeEnsembleData(40, 0.1, 2);
   const absl::StatusOr<BoostedEnsemble> ensemble =
       BoostedEnsemble::Train(data.rows, data.values, 1, {});
   REQUIRE(ensemble.ok());
@@ -63,15 +63,15 @@ TEST_CASE("Out-of-bag predictions use only members that did not see the row",
 }
 
 TEST_CASE("Two rows are enough and one is not", "[forecaster][ensemble]") {
-  const Data data = MakeData(2, 0, 3);
+  const EnsembleData data = MakeEnsembleData(2, 0, 3);
   CHECK(BoostedEnsemble::Train(data.rows, data.values, 1, {}).ok());
-  const Data single = MakeData(1, 0, 3);
+  const EnsembleData single = MakeEnsembleData(1, 0, 3);
   CHECK(
       absl::IsInvalidArgument(BoostedEnsemble::Train(single.rows, single.values, 1, {}).status()));
 }
 
 TEST_CASE("A prior keeps few rows from looking exact", "[forecaster][ensemble]") {
-  Data data = MakeData(4, 0, 4);
+  EnsembleData data = MakeEnsembleData(4, 0, 4);
   data.values.assign(4, 1.0f);
   const absl::StatusOr<BoostedEnsemble> ensemble =
       BoostedEnsemble::Train(data.rows, data.values, 1.69, {});

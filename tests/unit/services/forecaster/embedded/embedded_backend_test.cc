@@ -441,7 +441,7 @@ TEST_CASE("A steady flow of labels does not prevent training", "[forecaster][emb
   EmbeddedOptions options = QuickOptions();
   // Runs on the trainer's thread, which therefore finds another label after each one.
   options.keep_predictions = [&](const std::vector<StoredPrediction>&) {
-    most_seen = std::max<uint64_t>(most_seen, trained->ForecastNow(Input(problem, 5)).labels_seen);
+    most_seen = std::max<uint64_t>(most_seen, *trained->ForecastNow(Input(problem, 5)).labels_seen);
     if (labels == kLabels) return;
     more->Observe(problem, problem.MakeLabel(labels % problem.size(), 0.1, 1));
     ++labels;

@@ -26,7 +26,7 @@ std::vector<TrainingRow> Rows(bool lawful, uint64_t seed) {
   return rows;
 }
 
-absl::StatusOr<FailurePrior> Trained(bool lawful, int families = 6) {
+absl::StatusOr<FailurePrior> TrainedPrior(bool lawful, int families = 6) {
   std::vector<std::vector<TrainingRow>> problems;
   for (int p = 0; p < families; ++p) problems.push_back(Rows(lawful, static_cast<uint64_t>(p)));
   std::map<std::string, ProblemRows> rows;
@@ -45,7 +45,7 @@ CandidateFeatures Features(float x) {
 }
 
 TEST_CASE("Failure patterns of all families transfer to a new one", "[forecaster][failure]") {
-  const absl::StatusOr<FailurePrior> prior = Trained(true);
+  const absl::StatusOr<FailurePrior> prior = TrainedPrior(true);
   REQUIRE(prior.ok());
   CHECK(prior->of_device_code());
   CHECK(prior->slope() > 0.5);
@@ -54,18 +54,18 @@ TEST_CASE("Failure patterns of all families transfer to a new one", "[forecaster
 }
 
 TEST_CASE("Failures without a pattern keep their base rate", "[forecaster][failure]") {
-  const absl::StatusOr<FailurePrior> prior = Trained(false);
+  const absl::StatusOr<FailurePrior> prior = TrainedPrior(false);
   REQUIRE(prior.ok());
   CHECK(prior->Predict(Features(0.95f)) == Approx(0.1).margin(0.08));
   CHECK(prior->Predict(Features(0.2f)) == Approx(0.1).margin(0.08));
 }
 
 TEST_CASE("Failures of few families have no influence", "[forecaster][failure]") {
-  CHECK(absl::IsNotFound(Trained(true, 2).status()));
+  CHECK(absl::IsNotFound(TrainedPrior(true, 2).status()));
 }
 
 TEST_CASE("Labels override what other problems suggest about failures", "[forecaster][failure]") {
-  const absl::StatusOr<FailurePrior> prior = Trained(true);
+  const absl::StatusOr<FailurePrior> prior = TrainedPrior(true);
   REQUIRE(prior.ok());
   const SpacePosition at = {0, {0.5f}, {}};
   const CandidateFeatures suspect = Features(0.95f);

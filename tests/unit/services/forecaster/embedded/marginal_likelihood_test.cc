@@ -7,7 +7,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-ProcessPrior Prior() {
+ProcessPrior PlainPrior() {
   ProcessPrior prior;
   prior.weights = {};
   prior.weights.constant = 0.5;
@@ -19,7 +19,7 @@ ProcessPrior Prior() {
 
 TEST_CASE("The cost is the negative log density of a multivariate Student-t",
           "[forecaster][process]") {
-  const ProcessPrior prior = Prior();
+  const ProcessPrior prior = PlainPrior();
   const std::vector<SpacePosition> points = {{0, {}, {}}, {1, {}, {}}};
   const std::vector<double> values = {0.4, -1.1};
   MarginalLikelihood likelihood(points, values);
@@ -43,7 +43,7 @@ TEST_CASE("The cost is the negative log density of a multivariate Student-t",
 }
 
 TEST_CASE("A covariance that is not positive definite is impossible", "[forecaster][process]") {
-  ProcessPrior prior = Prior();
+  ProcessPrior prior = PlainPrior();
   MarginalLikelihood likelihood(std::vector<SpacePosition>{{0, {}, {}}, {1, {}, {}}},
                                 std::vector<double>{1, 2});
   likelihood.Relate(prior.lengths);

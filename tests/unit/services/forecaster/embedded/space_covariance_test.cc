@@ -12,7 +12,7 @@
 namespace kernelcast::forecaster {
 namespace {
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr float kAbsent = std::numeric_limits<float>::quiet_NaN();
 
 Likeness Compare(const SpacePosition& a, const SpacePosition& b,
                  const LikenessLengths& lengths = {}) {
@@ -28,7 +28,7 @@ std::vector<SpacePosition> RandomPositions(Random& random, int count) {
     SpacePosition& point = points.emplace_back();
     point.template_index = static_cast<int>(random.Below(4));
     for (int d = 0; d < 5; ++d) {
-      point.tunables.push_back(random.Below(3) == 0 ? kMissing
+      point.tunables.push_back(random.Below(3) == 0 ? kAbsent
                                                     : static_cast<float>(random.Below(4)) / 3);
     }
     if (random.Below(2) == 0) point.facts = {static_cast<float>(random.Uniform()), 0};
@@ -38,12 +38,12 @@ std::vector<SpacePosition> RandomPositions(Random& random, int count) {
 
 TEST_CASE("An unknown fact counts as zero", "[forecaster][covariance]") {
   CandidateFeatures features;
-  features.facts = {0.5f, kMissing};
+  features.facts = {0.5f, kAbsent};
   CHECK(PositionOf(TunableEncoder(), features).facts == std::vector<float>{0.5f, 0});
 }
 
 TEST_CASE("A position has full similarity to itself", "[forecaster][covariance]") {
-  const SpacePosition at = {2, {0.5f, kMissing, 1.0f}, {3.0f, 1.0f}};
+  const SpacePosition at = {2, {0.5f, kAbsent, 1.0f}, {3.0f, 1.0f}};
   const Likeness likeness = Compare(at, at);
   CHECK(likeness.same_template);
   CHECK(likeness.main_effects == Approx(1));
@@ -62,7 +62,7 @@ TEST_CASE("Changing one tunable keeps the other main effects", "[forecaster][cov
 }
 
 TEST_CASE("Templates share the effects of their common tunables", "[forecaster][covariance]") {
-  const Likeness likeness = Compare({0, {0.5f, kMissing}, {}}, {1, {0.5f, 0.2f}, {}});
+  const Likeness likeness = Compare({0, {0.5f, kAbsent}, {}}, {1, {0.5f, 0.2f}, {}});
   CHECK_FALSE(likeness.same_template);
   CHECK(likeness.main_effects == 0);
   CHECK(likeness.interactions == 0);
@@ -120,7 +120,7 @@ TEST_CASE("Distances are weighted, and missing values lie beyond the middle",
           "[forecaster][covariance]") {
   const LikenessLengths lengths = {.tunables = 0.5, .facts = 0.25, .weights = {4, 1}};
   const Likeness likeness =
-      Compare({0, {0.25f, kMissing}, {1, 2}}, {0, {0.5f, 1}, {1, 2.5f}}, lengths);
+      Compare({0, {0.25f, kAbsent}, {1, 2}}, {0, {0.5f, 1}, {1, 2.5f}}, lengths);
   // Twice 0.25 / 0.5, and half of the range and the square of another half apart.
   CHECK(likeness.main_effects == Approx(Matern(1) / std::sqrt(2.0)));
   CHECK(likeness.interactions == Approx(Matern(std::sqrt(1 + 1 + 0.25))));
@@ -140,7 +140,7 @@ TEST_CASE("Numbers are placed by their rank among the template's values",
   }
   REQUIRE(with_values >= 0);
   CHECK(encoder.Rank(with_values, column, -100) == 0);
-  CHECK(std::isnan(encoder.Rank(with_values, column, kMissing)));
+  CHECK(std::isnan(encoder.Rank(with_values, column, kAbsent)));
   CHECK(encoder.Rank(with_values, column, log(2)) <= encoder.Rank(with_values, column, log(4)));
   // For an unknown template the range of the whole space is used.
   CHECK(encoder.Rank(-1, column, log(4)) == Approx(log(4) / encoder.range(column)));

@@ -204,7 +204,7 @@ TEST_CASE("A baseline other than the reference is named", "[forecaster][prompt]"
 
 TEST_CASE("The compiled-in prompts match their files", "[forecaster][prompt]") {
   CHECK(ForecastPrompt::BuiltinVersions() ==
-        std::vector<std::string>{"speedup-bins/1", "speedup-bins/2", "paper-tools/1"});
+        std::vector<std::string>{"speedup-bins/2", "paper-tools/1"});
   for (const PromptFiles& files : PromptFolders(EmbeddedPromptFiles())) {
     const absl::StatusOr<ForecastPrompt> loaded =
         ForecastPrompt::Load(SourceFolder() + files.folder);
@@ -219,7 +219,7 @@ TEST_CASE("The compiled-in prompts match their files", "[forecaster][prompt]") {
     CHECK_THAT(description.answer_schema, StartsWith("{\"type\":\"object\""));
   }
   CHECK(ForecastPrompt::Builtin("none/1").status().message() ==
-        "prompt 'none/1' is not one of speedup-bins/1, speedup-bins/2, paper-tools/1");
+        "prompt 'none/1' is not one of speedup-bins/2, paper-tools/1");
 }
 
 TEST_CASE("Any change of a file changes the version's hash", "[forecaster][prompt]") {
@@ -232,7 +232,7 @@ TEST_CASE("Any change of a file changes the version's hash", "[forecaster][promp
     return ForecastPrompt::Parse("", description_text, system_text, user_text)->version();
   };
   const std::string base = version(description, system, user);
-  CHECK_THAT(base, StartsWith("speedup-bins/1@") && Catch::Matches("[a-z/0-9@-]+"));
+  CHECK_THAT(base, StartsWith("speedup-bins/2@") && Catch::Matches("[a-z/0-9@-]+"));
   CHECK(base != version(description, system + " ", user));
   CHECK(base != version(description, system, "!" + user));
 }

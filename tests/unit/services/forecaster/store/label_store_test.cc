@@ -12,14 +12,14 @@
 namespace kernelcast::forecaster {
 namespace {
 
-class Folder {
+class LabelFolder {
  public:
-  Folder() {
+  LabelFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "label-store-XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }
-  ~Folder() {
+  ~LabelFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -58,7 +58,7 @@ std::vector<StoredLabel> All(LabelStore& store) {
 }
 
 TEST_CASE("Labels are read back in order after reopening", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   {
     const auto store = MustOpen(folder.path());
     CHECK(MustAppend(*store, {{"b", "p_1", "cpu", "unknown", "first"},
@@ -102,7 +102,7 @@ void MakeLayout1(const std::string& file) {
 }
 
 TEST_CASE("Labels of layout 1 belong to the unknown device model", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   MakeLayout1(folder.file());
   for (int times = 0; times < 2; ++times) {
     const auto store = MustOpen(folder.path());
@@ -119,7 +119,7 @@ TEST_CASE("Labels of layout 1 belong to the unknown device model", "[forecaster]
 }
 
 TEST_CASE("A duplicate label is stored once", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   const auto store = MustOpen(folder.path());
   CHECK(MustAppend(*store, {{"a", "p", "cpu", "unknown", "1"},
                             {"a", "p", "cpu", "unknown", "2"}}) == std::vector<uint64_t>{1, 0});
@@ -133,7 +133,7 @@ TEST_CASE("A duplicate label is stored once", "[forecaster][store]") {
 }
 
 TEST_CASE("Problems are stored once and found by id", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   const auto store = MustOpen(folder.path());
   REQUIRE(store->PutProblem("p_1", "one").ok());
   REQUIRE(store->PutProblem("p_1", "other").ok());
@@ -142,7 +142,7 @@ TEST_CASE("Problems are stored once and found by id", "[forecaster][store]") {
 }
 
 TEST_CASE("Problems without labels are dropped, oldest first", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   const auto store = MustOpen(folder.path());
   REQUIRE(store->PutProblem("labelled", "x").ok());
   MustAppend(*store, {{"a", "labelled", "cpu", "unknown", ""}});
@@ -156,7 +156,7 @@ TEST_CASE("Problems without labels are dropped, oldest first", "[forecaster][sto
 }
 
 TEST_CASE("Predictions come back with their labels", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   {
     const auto store = MustOpen(folder.path());
     MustAppend(*store, {{"a", "p", "cpu", "unknown", ""}, {"b", "p", "cpu", "unknown", ""}});
@@ -174,7 +174,7 @@ TEST_CASE("Predictions come back with their labels", "[forecaster][store]") {
 }
 
 TEST_CASE("Reading ends with the reader's error", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   const auto store = MustOpen(folder.path());
   MustAppend(*store, {{"a", "p", "cpu", "unknown", ""}, {"b", "p", "cpu", "unknown", ""}});
   int read = 0;
@@ -187,7 +187,7 @@ TEST_CASE("Reading ends with the reader's error", "[forecaster][store]") {
 }
 
 TEST_CASE("A store in use cannot be opened again", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   const auto store = MustOpen(folder.path());
   const absl::StatusOr<std::unique_ptr<LabelStore>> second = LabelStore::Open(folder.path());
   REQUIRE(absl::IsUnavailable(second.status()));
@@ -196,7 +196,7 @@ TEST_CASE("A store in use cannot be opened again", "[forecaster][store]") {
 }
 
 TEST_CASE("A file that is not a store is refused by name", "[forecaster][store]") {
-  const Folder folder;
+  const LabelFolder folder;
   SECTION("not a database") {
     std::ofstream(folder.file()) << std::string(10'000, 'x');
     const absl::Status status = LabelStore::Open(folder.path()).status();

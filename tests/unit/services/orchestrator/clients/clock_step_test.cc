@@ -36,7 +36,7 @@ TEST_CASE("A wall clock set back delays neither worker loss detection nor waitin
   worker.Start();
   WorkerPoolOptions options;
   options.discovery.addresses = {worker.address()};
-  options.describe_interval = absl::Milliseconds(50);
+  options.peers.describe_interval = absl::Milliseconds(50);
   auto pool = WorkerPool::Create(options, [] {});
   REQUIRE(pool.ok());
   REQUIRE(Eventually([&] { return (*pool)->CapacityFor("cpu", "some CPU").measure_slots > 0; }));

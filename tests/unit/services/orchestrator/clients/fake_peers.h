@@ -8,14 +8,19 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/convert/batch_protocols.h"
 #include "common/convert/convert.h"
+#include "common/rpc/batch_stream.h"
 #include "common/rpc/protocol_version.h"
+#include "common/rpc/request_error.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_conversion.h"
 #include "common/rpc/unary_reactor.h"
@@ -138,8 +143,8 @@ class FakeWorker final : public FakePeer<v1::Worker::CallbackService> {
     return FinishNow(context, absl::OkStatus());
   }
   grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
-                                       const v1::WorkerPutProblemRequest*,
-                                       v1::WorkerPutProblemReply*) override {
+                                       const v1::PutProblemRequest*,
+                                       v1::PutProblemReply*) override {
     return FinishNow(context, absl::OkStatus());
   }
   grpc::ServerUnaryReactor* Measure(grpc::CallbackServerContext* context,
@@ -219,6 +224,16 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     const std::lock_guard lock(mutex_);
     uses_anchors_ = true;
   }
+  // The status of later forecasts; OK: an answer.
+  void Fail(absl::Status status) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(status);
+  }
+  // Number of forecasts that were asked for.
+  int asked() const {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
   v1::ForecastRequest last_request() const {
     const std::lock_guard lock(mutex_);
     return last_request_;
@@ -246,8 +261,8 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
     return FinishNow(context, absl::OkStatus());
   }
   grpc::ServerUnaryReactor* PutProblem(grpc::CallbackServerContext* context,
-                                       const v1::ForecasterPutProblemRequest* request,
-                                       v1::ForecasterPutProblemReply*) override {
+                                       const v1::PutProblemRequest* request,
+                                       v1::PutProblemReply*) override {
     const auto problem = ProblemFromProto(request->problem());
     const std::lock_guard lock(mutex_);
     problems_.insert(problem->problem_id);
@@ -256,17 +271,13 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
   grpc::ServerUnaryReactor* Forecast(grpc::CallbackServerContext* context,
                                      const v1::ForecastRequest* request,
                                      v1::ForecastReply* response) override {
-    const std::lock_guard lock(mutex_);
-    if (silent_) return new AsyncUnary<v1::ForecastReply>(context, response);
-    if (draining_) return FinishNow(context, NotStartedError("draining"));
-    if (!problems_.contains(request->candidate().problem_id())) {
-      return FinishNow(context, absl::NotFoundError("problem"));
-    }
-    ++searches_[request->search_id()];
-    last_request_ = *request;
-    response->mutable_abstention()->set_cause(v1::Abstention::CAUSE_NOT_COVERED);
-    response->mutable_abstention()->set_backend(id_);
-    return FinishNow(context, absl::OkStatus());
+    auto* const call = new AsyncUnary<v1::ForecastReply>(context, response);
+    if (auto answer = Answer(*request)) call->reply().Finish(*std::move(answer));
+    return call;
+  }
+  grpc::ServerBidiReactor<v1::ForecastStreamRequest, v1::ForecastStreamReply>* ForecastStream(
+      grpc::CallbackServerContext* context) override {
+    return new Stream(context, this);
   }
   grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
                                     const v1::ObserveRequest* request, v1::ObserveReply*) override {
@@ -287,6 +298,44 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
   }
 
  private:
+  class Stream final : public BatchStream<ForecastBatches> {
+   public:
+    Stream(grpc::CallbackServerContext* context, FakeForecaster* forecaster)
+        : BatchStream(context, 1024), forecaster_(forecaster) {}
+
+   private:
+    void OnRequests(const v1::ForecastStreamRequest& message) override {
+      for (const v1::ForecastRequest& request : message.requests()) {
+        const auto answer = forecaster_->Answer(request);
+        if (!answer) continue;
+        v1::ForecastReply reply;
+        if (answer->ok()) reply = **answer;
+        if (!answer->ok()) SetRequestError(answer->status(), *reply.mutable_error());
+        reply.set_request_id(request.request_id());
+        sender().Send(std::move(reply));
+      }
+    }
+    FakeForecaster* const forecaster_;
+  };
+
+  // Nothing while it is silent.
+  std::optional<absl::StatusOr<v1::ForecastReply>> Answer(const v1::ForecastRequest& request) {
+    const std::lock_guard lock(mutex_);
+    if (silent_) return std::nullopt;
+    ++asked_;
+    if (draining_) return NotStartedError("draining");
+    if (!failure_.ok()) return failure_;
+    if (!problems_.contains(request.candidate().problem_id())) {
+      return absl::NotFoundError("problem");
+    }
+    ++searches_[request.search_id()];
+    last_request_ = request;
+    v1::ForecastReply reply;
+    reply.mutable_abstention()->set_cause(v1::Abstention::CAUSE_NOT_COVERED);
+    reply.mutable_abstention()->set_backend(id_);
+    return reply;
+  }
+
   const std::string id_;
   mutable std::mutex mutex_;
   std::set<std::string> labels_;
@@ -294,6 +343,8 @@ class FakeForecaster final : public FakePeer<v1::Forecaster::CallbackService> {
   std::map<std::string, int> searches_;
   std::string refused_ = "none";
   bool uses_anchors_ = false;
+  absl::Status failure_;
+  int asked_ = 0;
   v1::ForecastRequest last_request_;
   uint32_t protocol_version_ = kProtocolVersion;
   bool draining_ = false;

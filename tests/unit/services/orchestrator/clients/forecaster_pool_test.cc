@@ -18,9 +18,9 @@ ForecasterPoolOptions QuickOptions(std::vector<std::string> addresses) {
   ForecasterPoolOptions options;
   options.discovery.addresses = std::move(addresses);
   options.discovery.least_interval = absl::ZeroDuration();
-  options.describe_interval = absl::Milliseconds(50);
-  options.describe_timeout = absl::Seconds(5);
-  options.observe_pause = absl::Milliseconds(20);
+  options.peers.describe_interval = absl::Milliseconds(50);
+  options.peers.describe_timeout = absl::Seconds(5);
+  options.labels.pause = absl::Milliseconds(20);
   return options;
 }
 
@@ -186,11 +186,35 @@ TEST_CASE("A search moves while its forecaster is away and moves back when it re
   CHECK(Eventually([&] { return world.AskForForecast("s") == first; }));
 }
 
+TEST_CASE(
+    "A forecaster whose forecasts fail is ejected, keeps its labels, and returns when fixed") {
+  World world(2, /*create=*/false);
+  ForecasterPoolOptions options = world.Options();
+  options.peers.outliers.first_pause = absl::Milliseconds(20);
+  options.peers.outliers.longest_pause = absl::Hours(1);
+  options.peers.outliers.failures_in_row = 4;
+  world.Create(std::move(options));
+  const std::string first = world.AskForForecast("s");
+  const std::string second = first == "f0" ? "f1" : "f0";
+  FakeForecaster& broken = *world.forecasters[first[1] - '0'];
+  broken.Fail(absl::InternalError("broken"));
+  for (int i = 0; i < 100; ++i) CHECK(world.AskForForecast("s") == second);
+  // Four failures and a few probes, at growing intervals.
+  CHECK(world.pool->Counts().ejections >= 1);
+  CHECK(broken.asked() < 30);
+  CHECK(std::ranges::count_if(world.pool->View(), &ForecasterView::ejected) == 1);
+  const auto done = world.Offer(0, 10);
+  CHECK(Eventually([&] { return *done == 1; }));
+  CHECK(world.AllHave(10));
+  broken.Fail(absl::OkStatus());
+  CHECK(Eventually([&] { return world.AskForForecast("s") == first; }));
+}
+
 TEST_CASE("Calls to a silent forecaster are ended and answered by another") {
   World world(2, /*create=*/false);
   ForecasterPoolOptions options = world.Options();
-  options.describe_timeout = absl::Milliseconds(100);
-  options.silence_limit = absl::Milliseconds(300);
+  options.peers.describe_timeout = absl::Milliseconds(100);
+  options.peers.silence_limit = absl::Milliseconds(300);
   options.forecast_timeout = absl::Hours(1);
   world.Create(std::move(options));
   const std::string first = world.AskForForecast("s");
@@ -254,7 +278,7 @@ TEST_CASE("A label that one forecaster refuses still reaches the others") {
 TEST_CASE("A forecaster away too long misses labels and is tried last until it has them") {
   World world(2, /*create=*/false);
   ForecasterPoolOptions options = world.Options();
-  options.max_pending_labels = 50;
+  options.labels.max_pending = 50;
   world.Create(std::move(options));
   world.forecasters[1]->Stop();
   REQUIRE(Eventually([&] { return Ready(*world.pool) == 1; }));

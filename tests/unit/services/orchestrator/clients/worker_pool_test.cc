@@ -63,9 +63,9 @@ class Measurements {
 WorkerPoolOptions QuickOptions(std::vector<std::string> addresses) {
   WorkerPoolOptions options;
   options.discovery.addresses = std::move(addresses);
-  options.describe_interval = absl::Milliseconds(50);
-  options.describe_timeout = absl::Seconds(5);
-  options.outliers.first_pause = absl::Milliseconds(20);
+  options.peers.describe_interval = absl::Milliseconds(50);
+  options.peers.describe_timeout = absl::Seconds(5);
+  options.peers.outliers.first_pause = absl::Milliseconds(20);
   return options;
 }
 
@@ -159,8 +159,8 @@ TEST_CASE("One bad worker of three fails no candidate, is ejected, and returns w
                                       absl::DeadlineExceededError("broken"));
   world.workers[1]->Fail(error);
   WorkerPoolOptions options = world.Options();
-  options.outliers.first_pause = absl::Hours(1);
-  options.outliers.longest_pause = absl::Hours(1);
+  options.peers.outliers.first_pause = absl::Hours(1);
+  options.peers.outliers.longest_pause = absl::Hours(1);
   world.Create(std::move(options));
   for (int i = 0; i < 60; ++i) {
     world.measurements.Start(*world.pool, 2);
@@ -198,8 +198,8 @@ TEST_CASE("An ejected worker is probed by one call at a time and used when it su
 TEST_CASE("Work sent before an ejection cannot restore the worker") {
   World world({8, 8});
   WorkerPoolOptions options = world.Options();
-  options.outliers.first_pause = absl::Hours(1);
-  options.outliers.longest_pause = absl::Hours(1);
+  options.peers.outliers.first_pause = absl::Hours(1);
+  options.peers.outliers.longest_pause = absl::Hours(1);
   world.Create(std::move(options));
   FakeWorker& bad = *world.workers[0];
   bad.Hold();
@@ -293,7 +293,7 @@ TEST_CASE("Work returned by a draining worker goes to others immediately and cos
   World world({4, 4});
   WorkerPoolOptions options = world.Options();
   options.max_attempts = 1;
-  options.describe_interval = absl::Hours(1);
+  options.peers.describe_interval = absl::Hours(1);
   world.Create(std::move(options));
   world.workers[0]->Hold();
   world.workers[1]->Hold();
@@ -330,7 +330,7 @@ TEST_CASE("A worker that refuses is retried later and others are tried first") {
 
 TEST_CASE("Workers of adjacent protocol versions work and others get a reason") {
   World world({4, 4, 4, 4});
-  const std::vector<uint32_t> versions = {kProtocolVersion - 1, kProtocolVersion + 1,
+  const std::vector<uint32_t> versions = {kProtocolVersion, kProtocolVersion + 1,
                                           kProtocolVersion + 2, kProtocolVersion};
   for (size_t i = 0; i < versions.size(); ++i) {
     world.workers[i]->Change([&](auto& told) { told.set_protocol_version(versions[i]); });
@@ -352,14 +352,13 @@ TEST_CASE("Workers of adjacent protocol versions work and others get a reason") 
   CHECK(world.measurements.by_worker().size() == 3);
 }
 
-TEST_CASE("A worker that reports no version counts as version 1") {
+TEST_CASE("A worker that reports no version is not used") {
   World world({4});
   world.workers[0]->Change([](auto& told) { told.set_protocol_version(0); });
   world.pool = MustCreate(world.Options());
   CHECK(Eventually([&] {
     const WorkerView view = world.pool->View()[0];
-    return kProtocolVersion <= 2 ? view.healthy
-                                 : view.unhealthy_reason.find("version 1") != std::string::npos;
+    return !view.healthy && view.unhealthy_reason.find("no version") != std::string::npos;
   }));
 }
 
@@ -439,8 +438,8 @@ TEST_CASE("A worker with several devices measures on the requested one") {
 TEST_CASE("Work held by a silent worker moves to others") {
   World world({4, 4});
   WorkerPoolOptions options = world.Options();
-  options.describe_timeout = absl::Milliseconds(100);
-  options.silence_limit = absl::Milliseconds(300);
+  options.peers.describe_timeout = absl::Milliseconds(100);
+  options.peers.silence_limit = absl::Milliseconds(300);
   world.Create(std::move(options));
   world.workers[0]->Hold();
   world.workers[1]->Hold();

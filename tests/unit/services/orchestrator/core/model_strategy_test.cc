@@ -12,8 +12,8 @@ namespace {
 using testing::EventHistory;
 using testing::ToyKernel;
 
-struct WrittenSearch {
-  explicit WrittenSearch(GeneratorLimits limits = {}, bool with_space = false) {
+struct ModelSearch {
+  explicit ModelSearch(GeneratorLimits limits = {}, bool with_space = false) {
     problem =
         with_space ? history.PutProblem() : history.PutProblem(testing::ProblemFilesWithoutSpace());
     SearchSpec spec = history.Spec(problem, GeneratorKind::kLlm);
@@ -71,7 +71,7 @@ TEST_CASE("A model search needs a model and a limit") {
 }
 
 TEST_CASE("Several kernels are requested at once, derived from the reference at first") {
-  WrittenSearch search;
+  ModelSearch search;
   for (uint64_t number = 1; number <= kDefaultGenerationsInFlight; ++number) {
     const auto request = search.NextAs<RequestKernel>();
     REQUIRE(request);
@@ -84,7 +84,7 @@ TEST_CASE("Several kernels are requested at once, derived from the reference at 
 }
 
 TEST_CASE("Candidates in flight leave less room for requests") {
-  WrittenSearch search;
+  ModelSearch search;
   search.inputs.capacity = {2, 1};  // 4 in flight
   for (int i = 1; i <= 3; ++i) {
     Candidate kernel = ToyKernel(absl::StrCat("int k", i, ";\n"), 8, 4);
@@ -109,7 +109,7 @@ TEST_CASE("Requests end with their limits") {
     reason = "budget: generator_tokens";
   }
   // The space is no substitute for a spent limit.
-  WrittenSearch search(limits, /*with_space=*/true);
+  ModelSearch search(limits, /*with_space=*/true);
   search.Request();
   search.Answer(1, GenerationOutcome::kUnusable, "prose", {100, 0, 50, false, 0});
   search.Request();
@@ -119,7 +119,7 @@ TEST_CASE("Requests end with their limits") {
 }
 
 TEST_CASE("Unanswered requests count against no limit") {
-  WrittenSearch search({.max_requests = 1});
+  ModelSearch search({.max_requests = 1});
   search.Request();
   search.Answer(1, GenerationOutcome::kUnanswered, "unreachable");
   search.later_ns = EventHistory::kSecondNs;
@@ -127,7 +127,7 @@ TEST_CASE("Unanswered requests count against no limit") {
 }
 
 TEST_CASE("After an outage one request is made at a time, with growing delays") {
-  WrittenSearch search;
+  ModelSearch search;
   const uint64_t first = search.Request();
   const uint64_t second = search.Request();
   search.Answer(first, GenerationOutcome::kUnanswered, "unreachable");
@@ -149,7 +149,7 @@ TEST_CASE("After an outage one request is made at a time, with growing delays") 
 }
 
 TEST_CASE("A model that stays away ends a search without a space") {
-  WrittenSearch search;
+  ModelSearch search;
   search.Request();
   search.Answer(1, GenerationOutcome::kUnanswered, "unreachable");
   search.later_ns = absl::ToInt64Nanoseconds(search.inputs.generation_patience);
@@ -157,7 +157,7 @@ TEST_CASE("A model that stays away ends a search without a space") {
 }
 
 TEST_CASE("During a longer outage the search uses the space") {
-  WrittenSearch search({}, /*with_space=*/true);
+  ModelSearch search({}, /*with_space=*/true);
   for (int outage = 1; outage <= 2; ++outage) {
     search.later_ns = 2 * EventHistory::kSecondNs;
     const uint64_t number = search.Request();
@@ -174,7 +174,7 @@ TEST_CASE("During a longer outage the search uses the space") {
 
 TEST_CASE("Useless answers end the requests, and the search if it has no space") {
   const bool with_space = GENERATE(false, true);
-  WrittenSearch search({}, with_space);
+  ModelSearch search({}, with_space);
   for (uint64_t i = 0; i < ModelStrategy::kMaxUselessAnswers; ++i) {
     search.Answer(search.Request(), GenerationOutcome::kUnusable, "prose");
   }
@@ -188,7 +188,7 @@ TEST_CASE("Useless answers end the requests, and the search if it has no space")
 
 TEST_CASE("Without a model a search continues with its space or ends") {
   const bool with_space = GENERATE(false, true);
-  WrittenSearch search({}, with_space);
+  ModelSearch search({}, with_space);
   search.Request();
   search.inputs.has_writer = false;
   if (with_space) {
@@ -200,9 +200,8 @@ TEST_CASE("Without a model a search continues with its space or ends") {
 }
 
 TEST_CASE("A model search expects as many decisions as its limits allow") {
-  CHECK(ModelStrategy().ExpectedDecisions(WrittenSearch().history.search()) == 0);
-  CHECK(ModelStrategy().ExpectedDecisions(WrittenSearch({.max_requests = 5}).history.search()) ==
-        5);
+  CHECK(ModelStrategy().ExpectedDecisions(ModelSearch().history.search()) == 0);
+  CHECK(ModelStrategy().ExpectedDecisions(ModelSearch({.max_requests = 5}).history.search()) == 5);
 }
 
 }  // namespace

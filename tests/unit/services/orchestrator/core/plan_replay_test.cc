@@ -35,11 +35,9 @@ bool IsSame(const Decision& a, const Decision& b) {
          a.incumbent_speedup == b.incumbent_speedup && a.audited_reason == b.audited_reason;
 }
 
-// Decisions that follow from the outside world: workers that fail, callers that cancel, and
-// measurements that are read from the log.
+// Decisions that follow from the outside world: workers that fail and callers that cancel.
 bool IsFromOutside(DecisionReason reason) {
-  return reason == DecisionReason::kReused || reason == DecisionReason::kUnavailable ||
-         reason == DecisionReason::kCancelled;
+  return reason == DecisionReason::kUnavailable || reason == DecisionReason::kCancelled;
 }
 
 // Whether the action needs nothing from outside, so that the engine performs it at once.
@@ -90,7 +88,7 @@ class Comparison {
   // If an evaluation can be decided or settled without anything from outside, the next event does.
   void CheckImmediate(const Event& next) {
     for (const std::string& id : state_.EvaluationIds()) {
-      if (!IsImmediate(PlanEvaluation(state_, *state_.FindEvaluation(id), next.time_ns))) continue;
+      if (!IsImmediate(PlanAt(*state_.FindEvaluation(id), next.time_ns))) continue;
       const auto* decided = std::get_if<EvaluationDecided>(&next.body);
       const auto* settled = std::get_if<EvaluationSettled>(&next.body);
       REQUIRE((decided != nullptr || settled != nullptr));
@@ -102,18 +100,36 @@ class Comparison {
   void NoteRanking(const Event& next) {
     for (const std::string& id : state_.open_searches()) {
       if (auto plan = PlanAt<RankPruned>(*state_.FindSearch(id), next.time_ns)) {
-        ranked_ = std::move(plan->candidate_ids);
+        rankings_.push_back(*std::move(plan));
       }
     }
   }
 
+  // One of the rankings planned since the last one ended.
+  void Check(int64_t, const PrunedRanked& event) {
+    const auto began = std::find_if(rankings_.begin(), rankings_.end(), [&](const auto& ranking) {
+      return ranking.measurements == event.measurements && ranking.pruned == event.pruned;
+    });
+    REQUIRE(began != rankings_.end());
+    if (!event.candidate_id.empty()) {
+      CHECK(std::count(began->candidate_ids.begin(), began->candidate_ids.end(),
+                       event.candidate_id) == 1);
+    }
+    rankings_.clear();
+    ++planned["ranked"];
+  }
+
   template <class Body>
-  void Check(int64_t, const Body&) {}  // a result from outside
+  void Check(int64_t, const Body&) {}  // a command or a result from outside
 
   void Check(int64_t time_ns, const EvaluationDecided& event) {
     if (IsFromOutside(event.decision.reason)) return;
-    const EvaluationAction action =
-        PlanEvaluation(state_, *state_.FindEvaluation(event.request_id), time_ns);
+    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
+    if (event.decision.reason == DecisionReason::kReused) {
+      CHECK(std::holds_alternative<ReuseMeasurement>(action));
+      ++planned["reused"];
+      return;
+    }
     if (const auto* reject = std::get_if<RejectCandidate>(&action)) {
       CHECK(event.decision.kind == DecisionKind::kReject);
       CHECK(event.decision.reason == reject->reason);
@@ -133,7 +149,7 @@ class Comparison {
 
   void Check(int64_t time_ns, const EvaluationSettled& event) {
     const Evaluation& evaluation = *state_.FindEvaluation(event.request_id);
-    const EvaluationAction action = PlanEvaluation(state_, evaluation, time_ns);
+    const EvaluationAction action = PlanAt(evaluation, time_ns);
     if (std::holds_alternative<Pruned>(event.result)) {
       CHECK(std::holds_alternative<SettlePruned>(action));
       ++planned["pruned"];
@@ -151,15 +167,13 @@ class Comparison {
   }
 
   void Check(int64_t time_ns, const EvaluationCompiled& event) {
-    const EvaluationAction action =
-        PlanEvaluation(state_, *state_.FindEvaluation(event.request_id), time_ns);
+    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
     CHECK(std::holds_alternative<CompileCandidate>(action));
     ++planned["compiled"];
   }
 
   void Check(int64_t time_ns, const EvaluationForecast& event) {
-    const EvaluationAction action =
-        PlanEvaluation(state_, *state_.FindEvaluation(event.request_id), time_ns);
+    const EvaluationAction action = PlanAt(*state_.FindEvaluation(event.request_id), time_ns);
     CHECK(std::holds_alternative<ForecastCandidate>(action));
     ++planned["forecast"];
   }
@@ -181,19 +195,12 @@ class Comparison {
     // A kernel that a model wrote.
     const auto* generated = std::get_if<GenerationSettled>(&last_);
     if (generated != nullptr && generated->detail == event.request_id) return;
-    const auto known = search.history.find(event.candidate.candidate_id);
-    if (known != search.history.end()) {
-      CHECK(known->second.standing == CandidateHistory::Standing::kPruned);
-      CHECK(std::count(ranked_.begin(), ranked_.end(), event.candidate.candidate_id) == 1);
-      ++planned["selected"];
-      return;
-    }
     const auto plan = PlanAt<ProposeCandidate>(search, time_ns);
     REQUIRE(plan);
     CHECK(plan->request_id == event.request_id);
     CHECK(plan->mode == event.mode);
     CHECK(plan->candidate.candidate_id == event.candidate.candidate_id);
-    ++planned["proposed"];
+    ++planned[search.history.contains(event.candidate.candidate_id) ? "selected" : "proposed"];
   }
 
   void Check(int64_t time_ns, const GenerationRequested& event) {
@@ -206,14 +213,7 @@ class Comparison {
 
   void Check(int64_t time_ns, const SearchFinishing& event) {
     if (event.reason == kStoppedReason) return;
-    const Search& search = *state_.FindSearch(event.search_id);
-    auto plan = PlanAt<FinishSearch>(search, time_ns);
-    if (!plan) {
-      // The last ranking found nothing.
-      inputs_.ranking.nothing_left_after = search.counts.measurements;
-      plan = PlanAt<FinishSearch>(search, time_ns);
-      inputs_.ranking = {};
-    }
+    const auto plan = PlanAt<FinishSearch>(*state_.FindSearch(event.search_id), time_ns);
     REQUIRE(plan);
     CHECK(plan->reason == event.reason);
     ++planned["finished"];
@@ -227,6 +227,12 @@ class Comparison {
     ++planned["closed"];
   }
 
+  EvaluationAction PlanAt(const Evaluation& evaluation, int64_t time_ns) const {
+    EvaluationInputs inputs;
+    inputs.now_ns = time_ns;
+    return PlanEvaluation(state_, evaluation, inputs);
+  }
+
   template <class Action>
   std::optional<Action> PlanAt(const Search& search, int64_t time_ns) {
     inputs_.now_ns = time_ns;
@@ -238,8 +244,8 @@ class Comparison {
   State state_;
   SearchInputs inputs_;
   EventBody last_;
-  std::deque<std::string> finals_;   // the rest of a round
-  std::vector<std::string> ranked_;  // candidates of the last planned ranking
+  std::deque<std::string> finals_;    // the rest of a round
+  std::vector<RankPruned> rankings_;  // planned since the last one ended
 };
 
 TEST_CASE("The engine follows the plan in a template search") {
@@ -263,6 +269,7 @@ TEST_CASE("The engine follows the plan in a template search") {
   CHECK(comparison.planned["proposed"] == 40);
   CHECK(comparison.planned["rejected"] == 5);
   CHECK(comparison.planned["pruned"] > 0);
+  CHECK(comparison.planned["ranked"] >= comparison.planned["selected"]);
   CHECK(comparison.planned["selected"] > 0);
   CHECK(comparison.planned["final"] > 0);
   CHECK(comparison.planned["finished"] == 1);
@@ -332,6 +339,7 @@ TEST_CASE("The engine follows the plan in an external search and outside searche
   Comparison comparison(world.engine_options, false);
   comparison.Run(*world.store);
   CHECK(comparison.planned["rejected"] == 1);
+  CHECK(comparison.planned["reused"] == 1);
   CHECK(comparison.planned["decided"] >= 33);
   CHECK(comparison.planned["pruned"] >= 11);
   CHECK(comparison.planned["closed"] == 1);

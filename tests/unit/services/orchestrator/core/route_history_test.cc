@@ -6,7 +6,7 @@
 namespace kernelcast::orchestrator {
 namespace {
 
-Forecast ForecastAt(double log2_speedup, double sigma, double failure = 0) {
+Forecast ForecastOf(double log2_speedup, double sigma, double failure = 0) {
   Forecast forecast;
   forecast.expected_log2_speedup = log2_speedup;
   forecast.stddev_log2_speedup = sigma;
@@ -26,17 +26,17 @@ Decision DecisionOf(DecisionReason reason, double win_probability) {
 
 TEST_CASE("Expected improvement has its worked values") {
   // Mean of a standard normal above its mean: 1 / sqrt(2 pi).
-  CHECK(ExpectedImprovement(ForecastAt(1, 1), 2) == Approx(0.3989423).epsilon(1e-6));
-  CHECK(ExpectedImprovement(ForecastAt(1, 1, 0.25), 2) == Approx(0.75 * 0.3989423).epsilon(1e-6));
-  CHECK(ExpectedImprovement(ForecastAt(3, 1e-9), 2) == Approx(2));
-  CHECK(ExpectedImprovement(ForecastAt(-30, 0.1), 2) == Approx(0).margin(1e-12));
+  CHECK(ExpectedImprovement(ForecastOf(1, 1), 2) == Approx(0.3989423).epsilon(1e-6));
+  CHECK(ExpectedImprovement(ForecastOf(1, 1, 0.25), 2) == Approx(0.75 * 0.3989423).epsilon(1e-6));
+  CHECK(ExpectedImprovement(ForecastOf(3, 1e-9), 2) == Approx(2));
+  CHECK(ExpectedImprovement(ForecastOf(-30, 0.1), 2) == Approx(0).margin(1e-12));
   // Twice as fast: half of the device time is the reference's.
-  CHECK(ExpectedImprovementPerCost(ForecastAt(1, 1), 2) == Approx(0.3989423 / 0.75).epsilon(1e-6));
+  CHECK(ExpectedImprovementPerCost(ForecastOf(1, 1), 2) == Approx(0.3989423 / 0.75).epsilon(1e-6));
 }
 
 TEST_CASE("Ranks are among the last candidates") {
   RouteHistory history;
-  const Forecast forecast = ForecastAt(1, 0.5);
+  const Forecast forecast = ForecastOf(1, 0.5);
   CHECK(history.ShareWithHigherWinProbability(0) == 0);
   for (int i = 0; i < 200; ++i) {
     history.Decide(std::to_string(i), DecisionOf(DecisionReason::kUnpromising, 0.9), &forecast);
@@ -54,7 +54,7 @@ TEST_CASE("Ranks are among the last candidates") {
 
 TEST_CASE("A candidate that waits for budget or has no forecast is not yet a decision") {
   RouteHistory history;
-  const Forecast forecast = ForecastAt(1, 0.5);
+  const Forecast forecast = ForecastOf(1, 0.5);
   history.Decide("a", DecisionOf(DecisionReason::kBudgetPace, 0.9), &forecast);
   history.Decide("b", DecisionOf(DecisionReason::kNoForecast, 0.9), nullptr);
   CHECK(history.ShareWithHigherWinProbability(0) == 0);
@@ -63,7 +63,7 @@ TEST_CASE("A candidate that waits for budget or has no forecast is not yet a dec
 
 TEST_CASE("Audits of candidates that wait for budget say nothing about the risk of pruning") {
   RouteHistory history;
-  const Forecast forecast = ForecastAt(1, 0.5);
+  const Forecast forecast = ForecastOf(1, 0.5);
   Decision decision = DecisionOf(DecisionReason::kAudit, 0.4);
   decision.audit_propensity = 0.05;
   decision.audited_reason = DecisionReason::kBudgetPace;
@@ -83,7 +83,7 @@ TEST_CASE("Audits of candidates that wait for budget say nothing about the risk 
 
 TEST_CASE("A winner beats its decision's incumbent by the margin") {
   RouteHistory history({.alpha = 0.1, .delta = 0.1});
-  const Forecast forecast = ForecastAt(1, 0.5);
+  const Forecast forecast = ForecastOf(1, 0.5);
   const auto audit = [&](const std::string& id, double speedup) {
     Decision decision = DecisionOf(DecisionReason::kAudit, 0.03);
     decision.audit_propensity = 0.5;

@@ -46,7 +46,7 @@ EvaluationAccepted Accepted(const std::string& request_id, const std::string& se
   return event;
 }
 
-GenerationSettled Answer(uint64_t number, GenerationOutcome outcome, const std::string& detail) {
+GenerationSettled Answered(uint64_t number, GenerationOutcome outcome, const std::string& detail) {
   GenerationSettled settled;
   settled.search_id = "s1";
   settled.number = number;
@@ -137,6 +137,34 @@ TEST_CASE("EvaluationAccepted in a search counts, and finds duplicates and spent
   history.Accept("r4", problem, "// c\n", "s1");
   CHECK(history.evaluation("r4").over_budget == "max_candidates");
   CHECK(history.evaluation("r1").over_budget.empty());
+}
+
+TEST_CASE("EvaluationAccepted finds the earlier measurement of the same candidate") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  SearchSpec spec = history.Spec(problem, GeneratorKind::kExternal);
+  spec.budget.max_candidates = 1;
+  history.StartSearch(spec);
+  const Candidate candidate = history.Accept("r1", problem, "// a\n", "s1");
+  history.Compile("r1");
+  history.Decide("r1", DecisionReason::kRequested);
+  history.Measure("r1", 2);
+  history.Accept("r2", problem, "// b\n", "s1");
+  history.Accept("r3", problem, "// a\n", "s1");
+  CHECK(history.evaluation("r3").measured_by == "r1");
+  CHECK(history.evaluation("r3").duplicate_of.empty());
+  CHECK(history.evaluation("r3").over_budget.empty());
+  // While r3 is live, another request gets the same measurement.
+  history.Accept("r4", problem, "// a\n", "s1");
+  CHECK(history.evaluation("r4").measured_by == "r1");
+  CHECK(history.evaluation("r4").duplicate_of.empty());
+  // Final measurements, the search's own proposals and other searches are measured.
+  history.Accept("r5", problem, "// a\n", "s1", EvaluateMode::kFinal);
+  CHECK(history.evaluation("r5").measured_by.empty());
+  history.Propose("s1/9", candidate);
+  CHECK(history.evaluation("s1/9").measured_by.empty());
+  history.Accept("r6", problem, "// a\n");
+  CHECK(history.evaluation("r6").measured_by.empty());
 }
 
 TEST_CASE("EvaluationAccepted of a final measurement is a confirmation only if proposed") {
@@ -340,25 +368,25 @@ TEST_CASE("GenerationRequested and GenerationSettled count requests and answers"
   const std::string reference = history.search().generation->archive.reference_id();
   CheckRefused(history, GenerationRequested{"s1", 2, reference});
   CheckRefused(history, GenerationRequested{"unknown", 1, reference});
-  CheckRefused(history, Answer(1, GenerationOutcome::kUnusable, ""));
+  CheckRefused(history, Answered(1, GenerationOutcome::kUnusable, ""));
   for (uint64_t number = 1; number <= 5; ++number) {
     history.Add(GenerationRequested{"s1", number, reference});
   }
   CHECK(history.search().generation->in_flight.size() == 5);
-  history.Add(Answer(1, GenerationOutcome::kUnusable, "prose"));
-  history.Add(Answer(2, GenerationOutcome::kDuplicate, "c_1"));
+  history.Add(Answered(1, GenerationOutcome::kUnusable, "prose"));
+  history.Add(Answered(2, GenerationOutcome::kDuplicate, "c_1"));
   const Generation& generation = *history.search().generation;
   CHECK(generation.useless_answers == 2);
   CHECK(generation.reasons ==
         std::deque<std::string>{"prose", "the same kernel as an earlier one"});
-  history.Add(Answer(3, GenerationOutcome::kWritten, "s1/1"));
+  history.Add(Answered(3, GenerationOutcome::kWritten, "s1/1"));
   CHECK(generation.useless_answers == 0);
-  history.Add(Answer(4, GenerationOutcome::kUnanswered, "unreachable"));
+  history.Add(Answered(4, GenerationOutcome::kUnanswered, "unreachable"));
   CHECK(generation.outages == 1);
   CHECK(generation.away_since_ns == history.now_ns());
   CHECK(generation.outage == "unreachable");
   // Requested before the first failure was known.
-  history.Add(Answer(5, GenerationOutcome::kUnanswered, "unreachable"));
+  history.Add(Answered(5, GenerationOutcome::kUnanswered, "unreachable"));
   CHECK(generation.outages == 1);
   const GenerationCounts& counts = history.search().counts.generation;
   CHECK(counts.requested == 5);
@@ -368,7 +396,83 @@ TEST_CASE("GenerationRequested and GenerationSettled count requests and answers"
   CHECK(counts.unanswered == 2);
   CHECK(counts.input_tokens == 500);
   CHECK(counts.cost == 2.5);
-  CheckRefused(history, Answer(5, GenerationOutcome::kUnanswered, ""));
+  CheckRefused(history, Answered(5, GenerationOutcome::kUnanswered, ""));
+}
+
+TEST_CASE("PrunedRanked keeps what the ranking found until something changes") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  history.StartSearch(history.Spec(problem));
+  const Candidate point = *history.search().generator->Next();
+  history.ProposePruned("s1/1", point, 0.9);
+  CHECK_FALSE(history.search().rankings.nothing_left_after);
+  SECTION("nothing") {
+    history.Rank("");
+    CHECK(history.search().rankings.nothing_left_after == 0u);
+    CHECK(history.search().rankings.nothing_left_among == 1);
+    CHECK(history.search().last_sequence == history.events().size());
+    history.Rank(point.candidate_id);
+    CHECK_FALSE(history.search().rankings.nothing_left_after);
+  }
+  SECTION("a candidate, until it is accepted") {
+    history.Rank(point.candidate_id);
+    CHECK(history.search().rankings.chosen == point.candidate_id);
+    const Candidate other = *history.search().generator->Next();
+    history.Propose("s1/2", other);
+    CHECK(history.search().rankings.chosen == point.candidate_id);
+    history.Propose("s1/3", point);
+    CHECK(history.search().rankings.chosen.empty());
+  }
+  history.Add(SearchFinishing{"s1", std::string(kStoppedReason)});
+  CheckRefused(history, PrunedRanked{"s1", 0, 1, 0, ""});
+  CheckRefused(history, PrunedRanked{"unknown", 0, 1, 0, ""});
+}
+
+TEST_CASE("PrunedRanked shows whether the forecaster learns from measurements") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  history.StartSearch(history.Spec(problem));
+  const auto measure = [&](const std::string& id) {
+    history.ProposeMeasured(id, *history.search().generator->Next(), 2);
+    CHECK(history.search().measured_ns == history.now_ns());
+  };
+  const auto expected = [&] {
+    return history.search().rankings.ExpectedLabels(history.search().labels);
+  };
+  struct Step {
+    const char* name;
+    int measurements;
+    uint64_t labels_seen;
+    bool learns;
+    uint64_t expects_before;
+  };
+  const std::vector<Step> steps = {
+      {"labels of other searches", 0, 100, true, 0}, {"it has learnt", 2, 102, true, 102},
+      {"it has learnt a part", 2, 103, true, 104},   {"it has not learnt", 1, 103, false, 104},
+      {"nothing to learn", 0, 103, false, 103},      {"it learns again", 1, 104, true, 104},
+  };
+  int number = 0;
+  for (const Step& step : steps) {
+    CAPTURE(step.name);
+    for (int i = 0; i < step.measurements; ++i) measure(absl::StrCat("s1/", ++number));
+    CHECK(expected() == step.expects_before);
+    history.Rank("", step.labels_seen);
+    CHECK(history.search().rankings.learns == step.learns);
+    CHECK(expected() == step.labels_seen);
+  }
+}
+
+TEST_CASE("A search does not expect the forecaster to learn from an unstable measurement") {
+  EventHistory history;
+  const std::string problem = history.PutProblem();
+  history.StartSearch(history.Spec(problem));
+  history.Propose("s1/1", *history.search().generator->Next());
+  history.Compile("s1/1");
+  history.Decide("s1/1", DecisionReason::kBootstrap);
+  history.Add(EvaluationSettled{"s1/1", history.Measured("s1/1", EnvironmentUnstable{}), false});
+  CHECK(history.search().counts.measurements == 1);
+  CHECK(history.search().labels == 0);
+  CHECK(history.search().measured_ns == 0);
 }
 
 TEST_CASE("LabelsObserved removes pending labels, and ignores unknown ones") {

@@ -119,7 +119,7 @@ TEST_CASE("When the space is known its pruned candidates are ranked") {
     CHECK(ranking->queries[i].candidate.candidate_id == ranking->candidate_ids[i]);
     CHECK(ranking->queries[i].again);
   }
-  search.inputs.ranking.busy = true;
+  search.inputs.ranking = true;
   CHECK_FALSE(search.Next());
 }
 
@@ -174,7 +174,7 @@ TEST_CASE("A caller's candidate is not a selection") {
 TEST_CASE("A search with nothing left to measure finishes") {
   SpaceSearch search;
   search.PruneAll();
-  search.inputs.ranking.nothing_left_after = 0;
+  search.history.Rank("");
   CHECK(search.NextAs<FinishSearch>()->reason == "nothing left worth measuring");
   // A measurement since then changes the ranking.
   search.history.Propose("s1/41",
@@ -222,69 +222,187 @@ templates:
   return files;
 }
 
-TEST_CASE("A search looks further only when nothing is worth measuring, and a restart knows it") {
-  EventHistory history;
-  const std::string problem = history.PutProblem(LargeProblemFiles());
-  history.StartSearch(history.Spec(problem));
-  history.DescribeReference(problem);
-  StrategyInputs inputs;
-  inputs.capacity = {4, 1};
-  const TemplateStrategy strategy;
-  const auto next = [&] { return strategy.Next(history.state(), history.search(), inputs); };
-  const auto propose_all = [&] {
+// A search over such a space.
+struct LargeSearch {
+  explicit LargeSearch(uint32_t max_in_flight = 0) {
+    const std::string problem = history.PutProblem(LargeProblemFiles());
+    SearchSpec spec = history.Spec(problem);
+    spec.max_in_flight = max_in_flight;
+    history.StartSearch(spec);
+    history.DescribeReference(problem);
+    inputs.capacity = {4, 1};
+  }
+  std::optional<StrategyAction> Next() const {
+    return TemplateStrategy().Next(history.state(), history.search(), inputs);
+  }
+  // Proposes and prunes at most this many candidates. Returns their number.
+  uint64_t ProposePruned(uint64_t most = 10'000) {
     uint64_t count = 0;
-    for (auto action = next(); action && std::holds_alternative<ProposeCandidate>(*action);
-         action = next()) {
+    for (auto action = Next();
+         count < most && action && std::holds_alternative<ProposeCandidate>(*action);
+         action = Next()) {
       const auto& propose = std::get<ProposeCandidate>(*action);
       history.ProposePruned(propose.request_id, propose.candidate, 0.9);
       ++count;
     }
     return count;
-  };
-  CHECK(propose_all() == TemplateStrategy::kLookAhead);
-  CHECK(std::get<RankPruned>(*next()).candidate_ids.size() == 512);
+  }
+
+  EventHistory history;
+  StrategyInputs inputs;
+};
+
+TEST_CASE("A search looks further only when nothing is worth measuring") {
+  LargeSearch search;
+  EventHistory& history = search.history;
+  CHECK(search.ProposePruned() == TemplateStrategy::kLookAhead);
+  CHECK(std::get<RankPruned>(*search.Next()).candidate_ids.size() == 512);
   CHECK(history.search().looked_further == 0);
-  // The ranking found nothing.
-  inputs.ranking.nothing_left_after = 0;
-  const auto further = std::get<LookFurther>(*next());
-  CHECK(further.to == 520);
-  inputs.ranking = {};
-  inputs.ranking.further_to = further.to;
-  CHECK(propose_all() == 8);
+  history.Rank("");
+  CHECK(search.ProposePruned() == 8);
   CHECK(history.search().looked_further == 8);
-  CHECK(std::holds_alternative<RankPruned>(*next()));
-  // A measurement allows 8 more, also after a restart, which has forgotten the ranking.
-  const Candidate selected = std::get<RankPruned>(*next()).queries.front().candidate;
+  CHECK(std::get<RankPruned>(*search.Next()).candidate_ids.size() == 520);
+  // A measurement allows 8 more.
+  const Candidate selected = std::get<RankPruned>(*search.Next()).queries.front().candidate;
   history.Propose("s1/521", selected);
   history.Compile("s1/521");
   history.Forecast("s1/521", 2);
   history.Decide("s1/521", DecisionReason::kSelected);
   history.Measure("s1/521", 2);
-  inputs.ranking = {};
   CHECK(TemplateStrategy::LookAhead(history.search()) == 528);
-  CHECK(propose_all() == 8);
+  CHECK(search.ProposePruned() == 8);
   CHECK(history.search().looked_further == 8);
 }
 
-TEST_CASE("Candidates proposed since the last ranking are ranked before a search looks further") {
-  EventHistory history;
-  const std::string problem = history.PutProblem(LargeProblemFiles());
-  SearchSpec spec = history.Spec(problem);
-  spec.max_in_flight = 1;
-  spec.budget = {};
-  spec.budget.max_wall_time_ns = 1'000'000 * EventHistory::kSecondNs;
-  history.StartSearch(spec);
-  history.DescribeReference(problem);
-  StrategyInputs inputs;
-  const TemplateStrategy strategy;
-  const auto next = [&] { return strategy.Next(history.state(), history.search(), inputs); };
-  auto propose = std::get<ProposeCandidate>(*next());
-  history.ProposePruned(propose.request_id, propose.candidate, 0.9);
-  propose = std::get<ProposeCandidate>(*next());
-  history.Propose(propose.request_id, propose.candidate);
-  CHECK(std::get<RankPruned>(*next()).candidate_ids.size() == 1);
-  inputs.ranking.nothing_left_after = 0;
-  CHECK(std::get<LookFurther>(*next()).to == 0);
+TEST_CASE("Candidates pruned since a ranking that found nothing are ranked some at a time") {
+  LargeSearch search(2);
+  EventHistory& history = search.history;
+  search.ProposePruned();
+  history.Rank("");
+  const auto propose = [&] {
+    const auto action = std::get<ProposeCandidate>(*search.Next());
+    history.Propose(action.request_id, action.candidate);
+    return action;
+  };
+  const auto prune = [&](const ProposeCandidate& proposed) {
+    history.Compile(proposed.request_id);
+    history.Forecast(proposed.request_id, 0.9);
+    history.Decide(proposed.request_id, DecisionReason::kBudgetPace);
+    history.Prune(proposed.request_id);
+  };
+  const ProposeCandidate slow = propose();
+  const ProposeCandidate first = propose();
+  // There is no room for more.
+  CHECK_FALSE(search.Next());
+  prune(first);
+  for (uint64_t pruned = 1; pruned < TemplateStrategy::kLookAheadPerMeasurement; ++pruned) {
+    prune(propose());
+  }
+  propose();
+  CHECK(std::get<RankPruned>(*search.Next()).candidate_ids.size() == 520);
+  // One is slow, and need not be awaited.
+  CHECK(history.search().history.at(slow.candidate.candidate_id).standing ==
+        CandidateHistory::Standing::kInFlight);
+}
+
+TEST_CASE("Candidates pruned since a ranking that found nothing are ranked when all are decided") {
+  SpaceSearch search;
+  search.inputs.capacity = {4, 2};
+  const auto propose = [&] { return *search.NextAs<ProposeCandidate>(); };
+  for (int i = 0; i < 38; ++i) {
+    const ProposeCandidate one = propose();
+    search.history.ProposePruned(one.request_id, one.candidate, 0.9);
+  }
+  search.history.Rank("");
+  const ProposeCandidate pruned = propose();
+  search.history.Propose(pruned.request_id, pruned.candidate);
+  const ProposeCandidate measured = propose();
+  search.history.Propose(measured.request_id, measured.candidate);
+  CHECK_FALSE(search.Next());
+  search.history.Compile(pruned.request_id);
+  search.history.Forecast(pruned.request_id, 0.9);
+  search.history.Decide(pruned.request_id, DecisionReason::kBudgetPace);
+  search.history.Prune(pruned.request_id);
+  CHECK_FALSE(search.Next());
+  search.history.Compile(measured.request_id);
+  search.history.Decide(measured.request_id, DecisionReason::kPromising);
+  const auto ranking = search.NextAs<RankPruned>();
+  REQUIRE(ranking);
+  CHECK(ranking->candidate_ids.size() == 39);
+}
+
+TEST_CASE("The candidate that a ranking found is proposed, unless it was evaluated meanwhile") {
+  SpaceSearch search;
+  search.PruneAll();
+  const auto ranking = search.NextAs<RankPruned>();
+  REQUIRE(ranking);
+  const Candidate& best = ranking->queries[7].candidate;
+  search.history.Rank(best.candidate_id);
+  const auto propose = search.NextAs<ProposeCandidate>();
+  REQUIRE(propose);
+  CHECK(propose->request_id == "s1/41");
+  CHECK(propose->mode == EvaluateMode::kRoute);
+  CHECK(propose->candidate.candidate_id == best.candidate_id);
+  SECTION("it is proposed once") {
+    search.history.Propose("s1/41", best);
+    CHECK_FALSE(search.Next());
+  }
+  SECTION("a caller proposes it") {
+    search.history.Add(EvaluationAccepted{"mine", "s1", EvaluateMode::kRoute, best, false, "",
+                                          EventHistory::kDevice});
+    CHECK_FALSE(search.Next());
+    search.history.Compile("mine");
+    search.history.Decide("mine", DecisionReason::kPromising);
+    search.history.Measure("mine", 1.2);
+    const auto again = search.NextAs<RankPruned>();
+    REQUIRE(again);
+    CHECK(again->candidate_ids.size() == 39);
+  }
+}
+
+TEST_CASE("A ranking is repeated until the forecaster has learnt, for one second at most") {
+  SpaceSearch search;
+  search.PruneAll();
+  EventHistory& history = search.history;
+  const auto ranking = *search.NextAs<RankPruned>();
+  const auto conclude = [&](std::optional<uint64_t> labels, int64_t waited_ns) {
+    std::vector<ForecastResult> forecasts(
+        ranking.candidate_ids.size(),
+        Abstention{Abstention::Cause::kEndpointUnavailable, "fake", ""});
+    forecasts[7] = FakeForecasters::Make(ranking.queries[7].candidate, 2.5, 0.2, labels);
+    return TemplateStrategy::Conclude(history.search(), ranking, forecasts, waited_ns);
+  };
+  constexpr int64_t kPatience = TemplateStrategy::kLabelPatienceNs;
+  // No measurement yet, so there is nothing to learn.
+  auto ranked = conclude(0, 0);
+  REQUIRE(ranked);
+  CHECK(ranked->search_id == "s1");
+  CHECK(ranked->measurements == 0);
+  CHECK(ranked->pruned == 40);
+  CHECK(ranked->labels_seen == 0);
+  CHECK(ranked->candidate_id == ranking.candidate_ids[7]);
+  history.Add(*ranked);
+  history.Propose("s1/41", ranking.queries[7].candidate);
+  history.Compile("s1/41");
+  history.Forecast("s1/41", 2);
+  history.Decide("s1/41", DecisionReason::kSelected);
+  history.Measure("s1/41", 2);
+  // The forecaster has labels of other searches too. Before the first ranking with labels, only
+  // their number since then is known.
+  CHECK_FALSE(conclude(0, 0));
+  CHECK_FALSE(conclude(0, kPatience - 1));
+  // A forecaster that does not learn is not awaited.
+  CHECK(conclude(std::nullopt, 0));
+  CHECK(conclude(1, 0));
+  CHECK(conclude(7, 0));
+  // It does not learn: the search no longer waits for it.
+  history.Add(*conclude(0, kPatience));
+  CHECK_FALSE(history.search().rankings.learns);
+  CHECK(conclude(0, 0));
+  // It does, after all.
+  history.Add(*conclude(1, 0));
+  CHECK(history.search().rankings.learns);
+  CHECK(conclude(1, 0));
 }
 
 TEST_CASE("A template search expects to decide on its space, as far as it looks ahead") {

@@ -56,7 +56,7 @@ GenerationQuery Query(const std::string& target) {
   return query;
 }
 
-KernelPrompt Default() { return KernelPrompt::Builtin(kDefaultKernelPrompt).value(); }
+KernelPrompt Default() { return KernelPrompt::Builtin().value(); }
 
 KernelPromptText Rendered(const GenerationQuery& query, size_t max_bytes = 1 << 20) {
   KernelSite site;
@@ -161,10 +161,7 @@ TEST_CASE("External text stays in its fences", "[orchestrator][prompt]") {
 }
 
 TEST_CASE("Versions of kernel prompts identify their bytes", "[orchestrator][prompt]") {
-  CHECK(KernelPrompt::BuiltinVersions() == std::vector<std::string>{"kernel-writer/1"});
   CHECK_THAT(Default().version(), StartsWith("kernel-writer/1@"));
-  CHECK(KernelPrompt::Builtin("none/1").status().message() ==
-        "prompt 'none/1' is not one of kernel-writer/1");
   const PromptFiles files = PromptFolders(EmbeddedPromptFiles()).front();
   CHECK(KernelPrompt::Parse("", files)->version() == Default().version());
   for (const auto& [name, text] : files.texts) {

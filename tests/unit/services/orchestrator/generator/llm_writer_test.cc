@@ -19,7 +19,7 @@ constexpr char kKernel[] = "```cpp\nint kernelcast_run;\n```\n";
 
 struct Fixture {
   explicit Fixture(CrashJournal* crash_journal = nullptr) {
-    LlmWriterOptions options(KernelPrompt::Builtin(kDefaultKernelPrompt).value());
+    LlmWriterOptions options(KernelPrompt::Builtin().value());
     options.max_answer_tokens = 1234;
     options.crash_journal = crash_journal;
     options.site_for = [](const std::string&, const std::string&) {

@@ -102,22 +102,19 @@ TEST_CASE("Candidates pruned because the budget is spent are not rejections",
 TEST_CASE("Workers and forecasters are exposed by state and their events are counted",
           "[orchestrator][metrics]") {
   MetricsRegistry registry;
-  PeerFigures peers;
+  AllPeerFigures peers;
   OrchestratorMetrics metrics(&registry, [&peers] { return peers; });
   const std::string prefix = "kernelcast_orchestrator_";
-  CHECK_THAT(registry.Text(), Contains(prefix + "worker_ejections_total 0\n"));
-  CHECK_THAT(registry.Text(),
-             Contains(prefix + "worker_calls_repeated_total{reason=\"handed_back\"} 0\n"));
-  peers.ready = 4;
-  peers.away = 3;
-  peers.ejected = 1;
-  peers.forecasters_ready = 2;
-  peers.forecasters_away = 1;
-  peers.ejections = 5;
-  peers.repeated_calls = {{"lost", 6}, {"failed", 0}, {"handed_back", 2}, {"refused", 1}};
+  for (const char* kind : {"worker", "forecaster"}) {
+    CHECK_THAT(registry.Text(), Contains(prefix + kind + "_ejections_total 0\n"));
+    CHECK_THAT(registry.Text(),
+               Contains(prefix + kind + "_calls_repeated_total{reason=\"handed_back\"} 0\n"));
+  }
+  peers.workers = {4, 3, 1, 5, {{"lost", 6}, {"failed", 0}, {"handed_back", 2}, {"refused", 1}}};
+  peers.forecasters = {2, 1, 1, 7, {{"lost", 0}, {"failed", 9}}};
   metrics.OnOverview({});
-  peers.ready = 0;
-  peers.repeated_calls["lost"] = 8;
+  peers.workers.ready = 0;
+  peers.workers.repeated_calls["lost"] = 8;
   metrics.OnOverview({});
   const std::string text = registry.Text();
   CHECK_THAT(text, Contains(prefix + "workers{state=\"ready\"} 0\n"));
@@ -125,9 +122,12 @@ TEST_CASE("Workers and forecasters are exposed by state and their events are cou
   CHECK_THAT(text, Contains(prefix + "workers{state=\"ejected\"} 1\n"));
   CHECK_THAT(text, Contains(prefix + "forecasters{state=\"ready\"} 2\n"));
   CHECK_THAT(text, Contains(prefix + "forecasters{state=\"away\"} 1\n"));
+  CHECK_THAT(text, Contains(prefix + "forecasters{state=\"ejected\"} 1\n"));
   CHECK_THAT(text, Contains(prefix + "worker_ejections_total 5\n"));
+  CHECK_THAT(text, Contains(prefix + "forecaster_ejections_total 7\n"));
   CHECK_THAT(text, Contains(prefix + "worker_calls_repeated_total{reason=\"lost\"} 8\n"));
   CHECK_THAT(text, Contains(prefix + "worker_calls_repeated_total{reason=\"handed_back\"} 2\n"));
+  CHECK_THAT(text, Contains(prefix + "forecaster_calls_repeated_total{reason=\"failed\"} 9\n"));
 }
 
 TEST_CASE("The risks of running searches are pooled by their pruned counts",
@@ -146,7 +146,7 @@ TEST_CASE("The risks of running searches are pooled by their pruned counts",
   const std::string prefix = "kernelcast_orchestrator_";
   CHECK_THAT(text, Contains(prefix + "selective_risk_ratio{gpu_model=\"cpu\"} 0.04\n"));
   CHECK_THAT(text, Contains(prefix + "selective_risk_low_ratio{gpu_model=\"cpu\"} 0.06\n"));
-  CHECK_THAT(text, Contains(prefix + "selective_risk_target_ratio{gpu_model=\"cpu\"} 0.02\n"));
+  CHECK_THAT(text, Contains(prefix + "selective_risk_limit_ratio{gpu_model=\"cpu\"} 0.02\n"));
   CHECK_THAT(text, Contains(prefix + "prune_threshold_ratio{gpu_model=\"cpu\"} 0.1\n"));
   // Alarms before the first poll are not counted; later ones are.
   CHECK_THAT(text, Contains(prefix + "risk_alarms_total{gpu_model=\"cpu\"} 0\n"));
@@ -160,7 +160,7 @@ TEST_CASE("The risks of running searches are pooled by their pruned counts",
   metrics.OnOverview({});
   text = registry.Text();
   CHECK_THAT(text, Contains(prefix + "selective_risk_ratio{gpu_model=\"cpu\"} 0\n"));
-  CHECK_THAT(text, Contains(prefix + "selective_risk_target_ratio{gpu_model=\"cpu\"} 0.05\n"));
+  CHECK_THAT(text, Contains(prefix + "selective_risk_limit_ratio{gpu_model=\"cpu\"} 0.05\n"));
 }
 
 TEST_CASE("A problem's best is that of its running searches", "[orchestrator][metrics]") {

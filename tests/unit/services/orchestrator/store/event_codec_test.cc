@@ -64,6 +64,7 @@ std::vector<EventBody> EveryKind() {
       EvaluationSettled{"r", Rejection{Rejection::Cause::kCancelled, {}, "stopped"}, false},
       GenerationRequested{"s", 1, "c_parent"},
       generation,
+      PrunedRanked{"s", 3, 40, 5, "c_best"},
       LabelsObserved{{"r", "r1"}},
       SearchFinishing{"s", "stopped"},
       SearchClosed{"s", "r", false, "stopped"},

@@ -33,7 +33,7 @@ class Fixture {
   std::optional<CompileCache> cache_;
 };
 
-CompileResult Success(const std::string& id) {
+CompileResult CompiledAs(const std::string& id) {
   const FactSchema& schema = AllFactSchemas()[0];
   CompileSuccess success;
   success.facts.schema = std::string(schema.id);
@@ -57,7 +57,7 @@ TEST_CASE("Concurrent requests for one artefact compile it once") {
       start.arrive_and_wait();
       const auto result = fixture.cache().GetOrCompile("a_1", CancelToken(), [&] {
         ++compiled;
-        return Success("a_1");
+        return CompiledAs("a_1");
       });
       cached += result.ok() && result->cached ? 1 : 0;
     });
@@ -100,14 +100,15 @@ TEST_CASE("A caller that waits for another thread's compile stops when it is can
     const auto result = fixture.cache().GetOrCompile("a_1", CancelToken(), [&] {
       compiling.count_down();
       finish.wait();
-      return Success("a_1");
+      return CompiledAs("a_1");
     });
     compiled = result.ok();
   });
   compiling.wait();
   CancelToken cancelled;
   cancelled.Cancel();
-  const auto result = fixture.cache().GetOrCompile("a_1", cancelled, [] { return Success("a_1"); });
+  const auto result =
+      fixture.cache().GetOrCompile("a_1", cancelled, [] { return CompiledAs("a_1"); });
   CHECK(absl::IsCancelled(result.status()));
   finish.count_down();
   other.join();

@@ -39,7 +39,7 @@ CaseSpec Declared(int64_t n = 200, int64_t m = 100) {
   return spec;
 }
 
-double Mean(const std::vector<float>& values) {
+double MeanOf(const std::vector<float>& values) {
   double sum = 0;
   for (const float value : values) {
     sum += value;
@@ -47,8 +47,8 @@ double Mean(const std::vector<float>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-double Deviation(const std::vector<float>& values) {
-  const double mean = Mean(values);
+double DeviationOf(const std::vector<float>& values) {
+  const double mean = MeanOf(values);
   double sum = 0;
   for (const float value : values) {
     sum += (value - mean) * (value - mean);
@@ -58,12 +58,12 @@ double Deviation(const std::vector<float>& values) {
 
 TEST_CASE("Declared distributions have their declared moments and ranges") {
   const auto normal = Draw<float>(Input(Normal{3, 2}), Declared());
-  CHECK(Mean(normal) == Approx(3).epsilon(0.02));
-  CHECK(Deviation(normal) == Approx(2).epsilon(0.02));
+  CHECK(MeanOf(normal) == Approx(3).epsilon(0.02));
+  CHECK(DeviationOf(normal) == Approx(2).epsilon(0.02));
   const auto uniform = Draw<float>(Input(Uniform{-1, 4}), Declared());
   CHECK(*std::min_element(uniform.begin(), uniform.end()) >= -1);
   CHECK(*std::max_element(uniform.begin(), uniform.end()) <= 4);
-  CHECK(Mean(uniform) == Approx(1.5).epsilon(0.03));
+  CHECK(MeanOf(uniform) == Approx(1.5).epsilon(0.03));
   const auto constant = Draw<float>(Input(Constant{2.5}), Declared());
   CHECK(std::all_of(constant.begin(), constant.end(), [](float v) { return v == 2.5f; }));
   const auto integers = Draw<int32_t>(Input(Integers{Parse("0"), Parse("m - 1")}, DataType::kInt32),
@@ -82,7 +82,7 @@ TEST_CASE("Adversarial distributions have their named properties") {
   const TensorSpec tensor = Input(Normal{0, 1});
   CaseSpec spec = Declared();
   spec.adversarial = Adversarial::kLarge;
-  CHECK(Deviation(Draw<float>(tensor, spec)) == Approx(1000).epsilon(0.03));
+  CHECK(DeviationOf(Draw<float>(tensor, spec)) == Approx(1000).epsilon(0.03));
   spec.adversarial = Adversarial::kEqualRows;
   const auto rows = Draw<float>(tensor, spec);
   std::set<float> distinct;
@@ -113,7 +113,7 @@ TEST_CASE("A tensor that does not list a distribution keeps its declared one") {
   tensor.adversarial = {Adversarial::kZeros};
   CaseSpec spec = Declared();
   spec.adversarial = Adversarial::kLarge;
-  CHECK(Deviation(Draw<float>(tensor, spec)) == Approx(1).epsilon(0.03));
+  CHECK(DeviationOf(Draw<float>(tensor, spec)) == Approx(1).epsilon(0.03));
 }
 
 TEST_CASE("Integers stay within their declared range") {

@@ -13,7 +13,7 @@ namespace {
 
 using Catch::Matchers::Equals;
 
-Problem MakeProblem() {
+Problem LaunchProblem() {
   Problem problem;
   problem.axes = {{"rows", 3, 50, 1}, {"cols", 16, 100, 16}};
   problem.inputs.resize(2);
@@ -44,7 +44,7 @@ struct Program {
 
 absl::StatusOr<LaunchPlan> Plan(const Program& program,
                                 const AxisValues& axes = {{"rows", 10}, {"cols", 32}}) {
-  return PlanLaunches(MakeProblem(), program.launches, program.workspace_bytes, program.tunables,
+  return PlanLaunches(LaunchProblem(), program.launches, program.workspace_bytes, program.tunables,
                       axes);
 }
 
@@ -58,7 +58,7 @@ T Value(const KernelArgument& argument) {
 }
 
 TEST_CASE("An axis is passed as its type, by default int64", "[launch_plan]") {
-  Problem problem = MakeProblem();
+  Problem problem = LaunchProblem();
   problem.axes[0].type = ScalarType::kInt32;
   problem.axes[1].type = ScalarType::kFloat32;
   const Launch launch{.kernel = "k",
@@ -181,7 +181,7 @@ TEST_CASE("Planning errors are reported with their position", "[launch_plan]") {
 }
 
 TEST_CASE("Plans are checked at every shape of the problem", "[launch_plan]") {
-  const Problem problem = MakeProblem();
+  const Problem problem = LaunchProblem();
   ProblemTarget target;
   target.check_shapes = {{{"rows", 4}, {"cols", 16}}};
   target.bench_shapes = {{{"rows", 40}, {"cols", 64}}};
@@ -235,6 +235,24 @@ TEST_CASE("Every device CUDA example has plans at all its shapes", "[launch_plan
     }
   }
   CHECK(programs > 100);
+}
+
+TEST_CASE("A launch whose condition is 0 is left out", "[launch_plan]") {
+  Program program;
+  program.launches[0].when = "mod(cols, 32) == 0 && SPLIT > 2";
+  const auto both = Plan(program);
+  REQUIRE(both.ok());
+  CHECK(both->launches.size() == 2);
+  const auto one = Plan(program, {{"rows", 10}, {"cols", 16}});
+  REQUIRE(one.ok());
+  REQUIRE(one->launches.size() == 1);
+  CHECK(one->launches[0].kernel == "finish");
+  CHECK(one->launches[0].index == 1);
+  program.launches[1].when = "0";
+  CHECK(Plan(program, {{"rows", 10}, {"cols", 16}}).status().message() ==
+        "launches: none takes place; 'when' is 0 for all of them");
+  program.launches[0].when = "colls";
+  CHECK(std::string(Plan(program).status().message()).find("launches[0].when: ") == 0);
 }
 
 }  // namespace

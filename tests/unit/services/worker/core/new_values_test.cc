@@ -70,8 +70,8 @@ TEST_CASE("A candidate that varies on purpose hides nothing") {
     Rounds known;
     for (int i = 0; i < 16; ++i) known.Add({(i < quick ? 100 : 400) + 0.1 * ((5 * i) % 16), 200});
     INFO(quick << " of 16 rounds are as quick as timed calls");
-    const double charge =
-        ChargeFor(std::vector{SlowdownOf(known, fresh)}) * (1 + PauseShare(100, 200, known, 0));
+    const double charge = ChargeFor(std::vector{SlowdownOf(known, fresh)}) *
+                          (1 + PauseShareOf(100, 200, known, 0).least);
     CHECK(charge > 3.5);
   }
 }
@@ -85,9 +85,49 @@ TEST_CASE("Only many rounds convict") {
 
 TEST_CASE("A pause may cost the candidate twice what it costs the reference") {
   const Rounds known = Of({{160'000, 230'000}});
-  CHECK(PauseShare(100'000, 200'000, known, 2000) == 0);
-  CHECK(PauseShare(100'000, 229'000, known, 2000) == Approx(0.51));
-  CHECK(PauseShare(200'000, 229'000, known, 2000) == 0);
+  CHECK(PauseShareOf(100'000, 200'000, known, 2000).least == 0);
+  CHECK(PauseShareOf(100'000, 229'000, known, 2000).least == Approx(0.51));
+  CHECK(PauseShareOf(200'000, 229'000, known, 2000).least == 0);
+}
+
+// `count` rounds in which a call took between `least_ns` and `most_ns`.
+Rounds Between(double least_ns, double most_ns, int count) {
+  Rounds rounds;
+  for (int i = 0; i < count; ++i) rounds.Add({least_ns, 200}, {most_ns, 200});
+  return rounds;
+}
+
+TEST_CASE("Rounds that the machine held up leave bounds for a slowdown") {
+  const Slowdown slowdown = SlowdownOf(Between(50, 100, 16), Between(80, 400, 16));
+  CHECK(slowdown.log_value == Approx(std::log(80. / 100)));
+  CHECK(slowdown.most_log_value == Approx(std::log(400. / 50)));
+  CHECK_FALSE(slowdown.certain);
+}
+
+TEST_CASE("A slowdown that cannot be ruled out leaves no valid measurement") {
+  const PauseShare none;
+  const Slowdown quiet = SlowdownOf(About({100, 200}, 16), About({101, 202}, 16));
+  CHECK_FALSE(TooNoisyToTell({&quiet, 1}, none));
+  const Slowdown held_up = SlowdownOf(Between(50, 100, 16), Between(80, 400, 16));
+  CHECK(TooNoisyToTell({&held_up, 1}, none));
+  // Charged by 40% where at most 60% is possible.
+  const Slowdown charged = SlowdownOf(Between(100, 100, 16), Between(140, 160, 16));
+  REQUIRE(charged.certain);
+  CHECK_FALSE(TooNoisyToTell({&charged, 1}, none));
+  const Slowdown charged_too_little = SlowdownOf(Between(100, 100, 16), Between(140, 940, 16));
+  REQUIRE(charged_too_little.certain);
+  CHECK(TooNoisyToTell({&charged_too_little, 1}, none));
+}
+
+TEST_CASE("Slowness after most but not all pauses leaves no valid measurement") {
+  const Rounds steady = Of({{310, 200}, {300, 200}, {305, 200}});
+  const PauseShare charged = PauseShareOf(100, 200, steady, 0);
+  CHECK(charged.least == Approx(2).epsilon(0.01));
+  CHECK_FALSE(TooNoisyToTell({}, charged));
+  const Rounds spell = Of({{310, 200}, {102, 200}, {305, 200}});
+  CHECK(TooNoisyToTell({}, PauseShareOf(100, 200, spell, 0)));
+  const Rounds one_slow = Of({{310, 200}, {102, 200}, {104, 200}});
+  CHECK_FALSE(TooNoisyToTell({}, PauseShareOf(100, 200, one_slow, 0)));
 }
 
 std::vector<RelativeTimes> Blocks(const RelativeTimes& block, size_t count) {

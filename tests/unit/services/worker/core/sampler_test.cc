@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kDraws = 200'000;
 
-Expression Parse(const std::string& text) { return Expression::Parse(text, {"n"}).value(); }
+Expression ParseSize(const std::string& text) { return Expression::Parse(text, {"n"}).value(); }
 
 Sampler Make(const InitDistribution& init, int64_t n = 1000) {
   const absl::StatusOr<Sampler> sampler = Sampler::Make(init, {{"n", n}});
@@ -26,7 +26,7 @@ Sampler Make(const InitDistribution& init, int64_t n = 1000) {
 
 TEST_CASE("Zipf ranks have their expected frequencies") {
   for (const double exponent : {0.5, 1.0, 1.3, 3.0}) {
-    const Sampler sampler = Make(Zipf{exponent, Parse("5"), Parse("n + 4")}, 1000);
+    const Sampler sampler = Make(Zipf{exponent, ParseSize("5"), ParseSize("n + 4")}, 1000);
     std::vector<double> counts(1000);
     Random random(7);
     for (int i = 0; i < kDraws; ++i) {
@@ -47,7 +47,7 @@ TEST_CASE("Zipf ranks have their expected frequencies") {
 }
 
 TEST_CASE("Zipf over a single value is that value") {
-  const Sampler sampler = Make(Zipf{1.1, Parse("3"), Parse("3")});
+  const Sampler sampler = Make(Zipf{1.1, ParseSize("3"), ParseSize("3")});
   Random random(1);
   for (int i = 0; i < 100; ++i) CHECK(sampler.Whole(random) == 3);
 }
@@ -90,7 +90,7 @@ TEST_CASE("A power law has its expected share below each value") {
 TEST_CASE("Quantised inputs lie on their grid and within their precision") {
   TensorSpec tensor;
   tensor.name = "x";
-  tensor.shape = {Parse("n")};
+  tensor.shape = {ParseSize("n")};
   tensor.init = Normal{0, 3};
   tensor.quantisation = {0.25, DataType::kFloat8E4m3};
   tensor.adversarial = {Adversarial::kLarge};

@@ -52,7 +52,7 @@ TimingSession Run(const Simulation& simulation, const MeasureOptions& options,
   return session;
 }
 
-Simulation Planted(double reference_ns, double ratio, double noise) {
+Simulation PlantedTimes(double reference_ns, double ratio, double noise) {
   Simulation simulation;
   simulation.call = [=](Side side, double, Random& random) {
     const double base = side == Side::kReference ? reference_ns : reference_ns / ratio;
@@ -64,7 +64,7 @@ Simulation Planted(double reference_ns, double ratio, double noise) {
 TEST_CASE("A planted ratio is found with the requested precision") {
   const MeasureOptions options;
   const TimingSession session =
-      Run(Planted(200'000, 1.25, 0.01), options, options.screen, 160'000, 200'000);
+      Run(PlantedTimes(200'000, 1.25, 0.01), options, options.screen, 160'000, 200'000);
   const Ratio ratio = session.Estimate();
   CHECK(ratio.value == Approx(1.25).epsilon(0.005));
   CHECK(RelativeHalfWidth(ratio) <= options.screen.half_width);
@@ -90,7 +90,7 @@ TEST_CASE("Drift shared by both sides does not affect the ratio") {
 
 TEST_CASE("Disturbed calls are excluded") {
   const MeasureOptions options;
-  Simulation simulation = Planted(200'000, 1.25, 0.005);
+  Simulation simulation = PlantedTimes(200'000, 1.25, 0.005);
   simulation.disturbed = [](Random& random) { return random.Uniform() < 0.4; };
   const TimingSession session = Run(simulation, options, options.screen, 160'000, 200'000);
   CHECK(session.Estimate().value == Approx(1.25).epsilon(0.01));
@@ -114,7 +114,7 @@ TEST_CASE("A call that does the work of others is charged to its block") {
 TEST_CASE("Neighbours are compared on a machine where almost every call is disturbed") {
   const MeasureOptions options;
   // Long calls: few per block, and few of them undisturbed.
-  Simulation simulation = Planted(8'000'000, 1.25, 0.002);
+  Simulation simulation = PlantedTimes(8'000'000, 1.25, 0.002);
   simulation.disturbed = [](Random& random) { return random.Uniform() < 0.8; };
   simulation.disturbed_factor = 3;
   const TimingSession session = Run(simulation, options, options.screen, 6'400'000, 8'000'000);
@@ -158,21 +158,21 @@ TEST_CASE("Constant noise ends the session before the cap") {
   precision.half_width = 1e-9;
   precision.cap_ns = 60'000'000'000;
   const TimingSession session =
-      Run(Planted(200'000, 1.25, 0.05), options, precision, 160'000, 200'000);
+      Run(PlantedTimes(200'000, 1.25, 0.05), options, precision, 160'000, 200'000);
   CHECK(session.stop_reason() == "plateau");
 }
 
 TEST_CASE("A kernel slower than the cap is still timed a few times") {
   const MeasureOptions options;
-  const TimingSession session = Run(Planted(2'000'000'000, 0.5, 0.001), options, options.screen,
-                                    4'000'000'000, 2'000'000'000);
+  const TimingSession session = Run(PlantedTimes(2'000'000'000, 0.5, 0.001), options,
+                                    options.screen, 4'000'000'000, 2'000'000'000);
   CHECK(session.stop_reason() == "time_cap");
   CHECK(session.Estimate().value == Approx(0.5).epsilon(0.01));
 }
 
 TEST_CASE("A clearly slow kernel is settled sooner except at final level") {
   const MeasureOptions options;
-  const Simulation slow = Planted(400'000, 0.1, 0.01);
+  const Simulation slow = PlantedTimes(400'000, 0.1, 0.01);
   const TimingSession screen = Run(slow, options, options.screen, 4'000'000, 400'000);
   const TimingSession final_level = Run(slow, options, options.final, 4'000'000, 400'000);
   CHECK(screen.stop_reason() == "precision");

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-CudaApi FakeCuda() {
+CudaApi MachineApi() {
   CudaApi api;
   api.Init = [](unsigned) { return CUDA_SUCCESS; };
   api.DriverGetVersion = [](int* version) {
@@ -109,7 +109,7 @@ NvmlApi FakeNvml() {
 }
 
 TEST_CASE("A GPU is described by the driver and by NVML") {
-  const CudaApi cuda = FakeCuda();
+  const CudaApi cuda = MachineApi();
   const NvmlApi nvml = FakeNvml();
   const DriverReport report = ReportDriver(&cuda, &nvml);
   CHECK(report.error.empty());
@@ -135,7 +135,7 @@ TEST_CASE("A GPU is described by the driver and by NVML") {
 }
 
 TEST_CASE("Without NVML a GPU is described from the driver alone") {
-  const CudaApi cuda = FakeCuda();
+  const CudaApi cuda = MachineApi();
   const DriverReport report = ReportDriver(&cuda, absl::NotFoundError("no library"));
   REQUIRE(report.gpus.size() == 1);
   CHECK(report.gpus[0].name == "NVIDIA H200");
@@ -143,7 +143,7 @@ TEST_CASE("Without NVML a GPU is described from the driver alone") {
 }
 
 TEST_CASE("A driver that cannot work says why") {
-  CudaApi cuda = FakeCuda();
+  CudaApi cuda = MachineApi();
   cuda.Init = [](unsigned) { return CUDA_ERROR_NO_DEVICE; };
   const DriverReport report = ReportDriver(&cuda, absl::NotFoundError("none"));
   CHECK(report.error == "cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected");

@@ -16,16 +16,16 @@ namespace {
 
 using testing::FakeCuda;
 using testing::FakeCupti;
-using Effect = FakeCupti::Effect;
+using CuptiEffect = FakeCupti::Effect;
 
 CUcontext AContext() { return reinterpret_cast<CUcontext>(1); }
 
 const std::vector<std::string> kMetrics = {"gpu__time_duration.sum", "bytes", "ratio"};
 
 // A profiler on a fresh library, and kernels to profile.
-class Subject {
+class ProfilerSubject {
  public:
-  Subject() {
+  ProfilerSubject() {
     FakeCuda::Instance().Reset();
     FakeCupti::Instance().Reset();
   }
@@ -61,16 +61,16 @@ class Subject {
 };
 
 TEST_CASE("Exactly the kernels that run during a trace are reported") {
-  Subject subject;
+  ProfilerSubject subject;
   for (const int round : {0, 1}) {
     INFO(round);
-    Subject::Ran("before", 1);
+    ProfilerSubject::Ran("before", 1);
     const auto kernels = subject.profiler->Trace([&] {
-      Subject::Ran("a", 2000);
-      Subject::Ran("b", 3000);
+      ProfilerSubject::Ran("a", 2000);
+      ProfilerSubject::Ran("b", 3000);
       return true;
     });
-    Subject::Ran("after", 1);
+    ProfilerSubject::Ran("after", 1);
     REQUIRE(kernels.ok());
     REQUIRE(kernels->size() == 2);
     CHECK((*kernels)[0].name == "a");
@@ -83,9 +83,9 @@ TEST_CASE("Exactly the kernels that run during a trace are reported") {
 }
 
 TEST_CASE("More kernels than a buffer holds are all reported") {
-  Subject subject;
+  ProfilerSubject subject;
   const auto kernels = subject.profiler->Trace([&] {
-    for (int i = 0; i < 20'000; ++i) Subject::Ran(absl::StrCat("k", i), 5);
+    for (int i = 0; i < 20'000; ++i) ProfilerSubject::Ran(absl::StrCat("k", i), 5);
     return true;
   });
   REQUIRE(kernels.ok());
@@ -95,13 +95,13 @@ TEST_CASE("More kernels than a buffer holds are all reported") {
 }
 
 TEST_CASE("A failed trace is aborted and can be restarted") {
-  Subject subject;
+  ProfilerSubject subject;
   CHECK(absl::IsAborted(subject.profiler->Trace([] { return false; }).status()));
   CHECK(subject.profiler->Trace([] { return true; }).ok());
 }
 
 TEST_CASE("Counters are read for each kernel of the call in as many passes as needed") {
-  Subject subject;
+  ProfilerSubject subject;
   subject.cupti().value = [](const std::string& metric, const FakeCuda::Launched& kernel) {
     return metric == "bytes" ? (kernel.name == "first" ? 100.0 : 11.0) : 0.5;
   };
@@ -121,7 +121,7 @@ TEST_CASE("Counters are read for each kernel of the call in as many passes as ne
 }
 
 TEST_CASE("A counter that the device lacks is missing and the others are present") {
-  Subject subject;
+  ProfilerSubject subject;
   subject.cupti().unknown = {"bytes"};
   const auto values = subject.Count();
   REQUIRE(values.ok());
@@ -129,7 +129,7 @@ TEST_CASE("A counter that the device lacks is missing and the others are present
   CHECK(values->kernels[0][0] == 30'000);
   CHECK(values->kernels[0][2] == 1);
   subject.cupti().unknown = {kMetrics.begin(), kMetrics.end()};
-  Subject none;
+  ProfilerSubject none;
   none.cupti().unknown = {kMetrics.begin(), kMetrics.end()};
   CHECK(absl::IsNotFound(none.Count().status()));
 }
@@ -141,8 +141,8 @@ TEST_CASE("Any failing library call reports an error and leaves profiling off") 
                "RangeGetCounterDataSize", "RangeSetConfig", "RangeStart", "RangeStop",
                "RangeDecodeData", "HostEvaluateToGpuValues");
   CAPTURE(function);
-  Subject subject;
-  subject.cupti().Inject(function, Effect::kFail, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES);
+  ProfilerSubject subject;
+  subject.cupti().Inject(function, CuptiEffect::kFail, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES);
   const auto values = subject.Count();
   CHECK(absl::IsPermissionDenied(values.status()));
   CHECK_THAT(std::string(values.status().message()), Catch::Contains("ERR_NVGPUCTRPERM"));
@@ -150,7 +150,7 @@ TEST_CASE("Any failing library call reports an error and leaves profiling off") 
 }
 
 TEST_CASE("A virtual GPU that cannot be profiled is reported as such") {
-  Subject subject;
+  ProfilerSubject subject;
   subject.cupti().virtual_gpu = CUPTI_PROFILER_CONFIGURATION_DISABLED;
   for (const absl::Status& status :
        {subject.Count().status(), subject.profiler->Try(0, AContext())}) {
@@ -160,16 +160,16 @@ TEST_CASE("A virtual GPU that cannot be profiled is reported as such") {
 }
 
 TEST_CASE("A dry run reports whether counting works and counts nothing") {
-  Subject subject;
+  ProfilerSubject subject;
   CHECK(subject.profiler->Try(0, AContext()).ok());
   CHECK_FALSE(subject.cupti().enabled());
   CHECK(subject.cupti().passes() == 0);
-  subject.cupti().Inject("RangeEnable", Effect::kFail, CUPTI_ERROR_HARDWARE_BUSY);
+  subject.cupti().Inject("RangeEnable", CuptiEffect::kFail, CUPTI_ERROR_HARDWARE_BUSY);
   CHECK(absl::IsUnavailable(subject.profiler->Try(0, AContext())));
 }
 
 TEST_CASE("Counting a failing call is aborted") {
-  Subject subject;
+  ProfilerSubject subject;
   subject.failing_call = 2;
   CHECK(absl::IsAborted(subject.Count().status()));
   CHECK(subject.called == 2);

@@ -36,9 +36,9 @@ std::string Told(const MeasureOutcome& outcome) {
   return MeasurementFeedback(measurement);
 }
 
-class Subject {
+class HostSubject {
  public:
-  Subject() {
+  HostSubject() {
     FakeCuda::Instance().Reset();
     CudaMeasurerOptions options;
     options.measure = testing::QuickOptions();
@@ -49,7 +49,7 @@ class Subject {
     options.profile.cupti_library = "good";
     measurer_ = std::make_unique<CudaMeasurer>(FakeCuda::Api(), monitor_, options, clock_);
   }
-  ~Subject() {
+  ~HostSubject() {
     measurer_.reset();
     CHECK(FakeCuda::Instance().Held().empty());
     CHECK(FakeCuda::Instance().misuse().empty());
@@ -106,14 +106,14 @@ void CheckRight(const MeasureOutcome& outcome) {
 }
 
 TEST_CASE("An object is called with each case's tensors and its results are checked") {
-  Subject subject;
+  HostSubject subject;
   CheckRight(subject.Measure("RIGHT"));
   CheckRight(subject.Measure("WRONG_TENSORS"));
   CHECK(subject.MeasureAs<WrongResult>("WRONG").cause == WrongResult::Cause::kValue);
 }
 
 TEST_CASE("Constructors run after privileges are dropped") {
-  Subject subject;
+  HostSubject subject;
   CheckRight(subject.Measure("CONSTRUCTED"));
   const auto crash = subject.MeasureAs<Crash>("DIES_EARLY");
   CHECK(crash.cause == Crash::Cause::kExit);
@@ -121,7 +121,7 @@ TEST_CASE("Constructors run after privileges are dropped") {
 }
 
 TEST_CASE("An entry that fails, exits, dies or hangs has that outcome") {
-  Subject subject;
+  HostSubject subject;
   const auto failed = subject.MeasureAs<WrongResult>("FAILS");
   CHECK(failed.cause == WrongResult::Cause::kEntryStatus);
   CHECK(failed.entry_status == 9);
@@ -135,19 +135,26 @@ TEST_CASE("An entry that fails, exits, dies or hangs has that outcome") {
 }
 
 TEST_CASE("Host code reaches no file, process, network or foreign memory") {
-  Subject subject;
+  HostSubject subject;
   CheckRight(subject.Measure("REACHES_OUT"));
   CHECK(subject.MeasureAs<Crash>("WRITES_INPUT").signal == SIGSEGV);
   CHECK(subject.MeasureAs<Exploit>("WRITES_BESIDE").kind == Exploit::Kind::kWriteOutOfBounds);
 }
 
+TEST_CASE("Host code is limited in data, private and shared memory") {
+  HostSubject subject;
+  CHECK(subject.MeasureAs<Crash>("HOLDS_DATA").cause == Crash::Cause::kMemoryLimit);
+  CHECK(subject.MeasureAs<Crash>("SHARES_MEMORY").cause == Crash::Cause::kMemoryLimit);
+  CheckRight(subject.Measure("GROWS_BESIDE_DATA"));
+}
+
 TEST_CASE("Host code that impersonates its runner is detected") {
-  Subject subject;
+  HostSubject subject;
   CHECK(subject.MeasureAs<Exploit>("ANSWERS").kind == Exploit::Kind::kForgedResult);
 }
 
 TEST_CASE("Host code is not profiled and the profile says so") {
-  Subject subject;
+  HostSubject subject;
   const auto profile = subject.ProfileOf("RIGHT");
   REQUIRE(profile.ok());
   CHECK(profile->shapes.empty());

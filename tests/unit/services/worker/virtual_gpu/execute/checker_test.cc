@@ -20,7 +20,7 @@ const Program& Faults() {
   return program;
 }
 
-struct Run {
+struct CheckedRun {
   uint32_t blocks = 1;
   uint32_t threads = 256;
   int32_t n = 8;
@@ -29,7 +29,7 @@ struct Run {
   int64_t shared_bytes = 0;
 };
 
-LaunchCheck Checked(const std::string& kernel, const Run& run = {}) {
+LaunchCheck Checked(const std::string& kernel, const CheckedRun& run = {}) {
   LaunchSpec launch;
   launch.kernel = kernel;
   launch.grid = {run.blocks, 1, 1};
@@ -51,7 +51,7 @@ LaunchCheck Checked(const std::string& kernel, const Run& run = {}) {
 }
 
 void CheckOnly(Fault fault, const std::string& kernel, const std::string& text,
-               const Run& run = {}) {
+               const CheckedRun& run = {}) {
   INFO(kernel);
   const LaunchCheck check = Checked(kernel, run);
   REQUIRE_FALSE(check.findings.empty());

@@ -78,6 +78,37 @@ TEST_CASE("Lanes that leave a loop wait for the others at its end") {
   for (uint32_t lane = 0; lane < 32; ++lane) CHECK(ran.results[lane] == 32'000 + lane + 1);
 }
 
+TEST_CASE("Loads behind short branches wait together, behind long ones one after the other") {
+  // Each load reads a line of its own: its latency counts in full.
+  const auto loads = [](const std::string& more) {
+    std::string body = "mov.u32 %r0, 0;\nsetp.ne.u32 %p1, %r0, 0;\n";
+    for (int k = 0; k < 2; ++k) {
+      const std::string to = "%r" + std::to_string(k + 1);
+      const std::string end = "$E" + std::to_string(k);
+      body += "@%p1 bra " + end + ";\nld.global.u32 " + to + ", [%at+" + std::to_string(128 * k) +
+              "];\nadd.u32 %r0, %r0, " + to + ";\n" + more + end + ":\n";
+    }
+    return RunBody(body, 32);
+  };
+  std::string longer;
+  for (int k = 0; k < 10; ++k) longer += "add.u32 %r9, %r9, 1;\n";
+  const Ran together = loads("");
+  const Ran one_by_one = loads(longer);
+  REQUIRE(together.not_covered == "");
+  REQUIRE(one_by_one.not_covered == "");
+  CHECK(together.cycles < 1000);
+  CHECK(one_by_one.cycles > 1600);
+}
+
+TEST_CASE("Predicated instructions wait for their predicate") {
+  const Ran ran = RunBody(
+      "ld.global.u32 %r1, [%at];\nsetp.ne.u32 %p1, %r1, 0;\nmov.u32 %r0, 1;\n"
+      "@%p1 bra $E;\nld.global.u32 %r0, [%at+128];\n$E:",
+      32);
+  REQUIRE(ran.not_covered == "");
+  CHECK(ran.cycles > 1600);
+}
+
 TEST_CASE("A guarded instruction changes only lanes whose guard holds") {
   const Ran ran = RunBody(Below(10) + "mov.u32 %r0, 1;\n@%p1 mov.u32 %r0, 2;", 32);
   CHECK(ran.results[9] == 2);

@@ -49,6 +49,38 @@ TEST_CASE("The lanes of a loop meet after it") {
   CHECK(parsed.at(2).reconverge == parsed.first + 3);
 }
 
+std::string Times(int count, const std::string& line) {
+  std::string all;
+  for (int k = 0; k < count; ++k) all += line + "\n";
+  return all;
+}
+
+bool Predicates(const std::string& skipped) {
+  return Parsed("setp.eq.u32 %p1, %r1, 0;\n@%p1 bra $E;\n" + skipped + "$E:\nmov.u32 %r3, 3;")
+      .at(1)
+      .predicated;
+}
+
+TEST_CASE("A forward branch over a few instructions becomes a predicate") {
+  const std::string load = "ld.global.u32 %r2, [%at];";
+  const std::string add = "add.u32 %r2, %r2, 1;";
+  CHECK(Predicates(Times(1, add)));
+  CHECK(Predicates(Times(8, add)));
+  CHECK_FALSE(Predicates(Times(9, add)));
+  CHECK(Predicates(Times(12, load) + Times(8, add)));
+  CHECK_FALSE(Predicates(Times(13, load) + Times(8, add)));
+  CHECK_FALSE(Predicates("bar.sync 0;\n"));
+  CHECK_FALSE(Predicates("atom.global.add.u32 %r2, [%at], 1;\n"));
+  CHECK_FALSE(Predicates("@%p2 bra $E;\n" + add + "\n"));
+}
+
+TEST_CASE("A loop's branch and one without a condition do not become predicates") {
+  const Parsed loop("$L:\nadd.u32 %r1, %r1, 1;\nsetp.lt.u32 %p1, %r1, 9;\n@%p1 bra $L;");
+  CHECK_FALSE(loop.at(2).predicated);
+  const Parsed always("bra $E;\nmov.u32 %r1, 1;\n$E:\nmov.u32 %r2, 2;");
+  CHECK_FALSE(always.at(0).predicated);
+}
+
 TEST_CASE("A loop knows its registers and the comparison that ends it") {
   const Parsed parsed(
       "mov.u32 %r1, 0;\n$L:\nadd.u32 %r1, %r1, 1;\nmov.u32 %r2, %r1;\n"

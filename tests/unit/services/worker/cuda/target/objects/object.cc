@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,6 +25,9 @@
 #define CONSTRUCTED 10
 #define DIES_EARLY 11
 #define WRONG_TENSORS 12
+#define HOLDS_DATA 13
+#define GROWS_BESIDE_DATA 14
+#define SHARES_MEMORY 15
 
 namespace {
 
@@ -37,6 +42,34 @@ struct Early {
   }
 } early;
 
+#if OBJECT_CASE == HOLDS_DATA
+volatile char data[512 << 20];
+#elif OBJECT_CASE == GROWS_BESIDE_DATA
+volatile char data[200 << 20];
+#else
+volatile char data[1];
+#endif
+
+void FillData() {
+  for (size_t i = 0; i < sizeof(data); i += 4096) data[i] = 1;
+}
+
+// Returns 0 if no more private memory is granted than the limit of the test (256 MiB) in all.
+int32_t GrowBesideData() {
+  FillData();
+  void* volatile const memory = malloc(100 << 20);
+  return memory == nullptr ? 0 : 8;
+}
+
+int32_t ShareMemory() {
+  const size_t bytes = size_t{4} << 30;
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 8;
+  memset(memory, 1, bytes);
+  return 0;
+}
+
 void* Nothing(void*) { return nullptr; }
 
 // Returns as a status any access that the sandbox should have refused.
@@ -48,6 +81,8 @@ int32_t ReachOut() {
   pthread_t thread;
   if (pthread_create(&thread, nullptr, Nothing, nullptr) == 0) return 5;
   if (kill(getppid(), 0) == 0) return 6;
+  if (memfd_create("memory", 0) >= 0) return 7;
+  if (shmget(IPC_PRIVATE, 4096, 0600) >= 0) return 8;
   char name[] = "/bin/true";
   char* arguments[] = {name, nullptr};
   execve(name, arguments, nullptr);
@@ -85,6 +120,9 @@ extern "C" int32_t kernelcast_run(const DLTensor* inputs, int32_t num_inputs,
       return write(3, reply, sizeof(reply)) < 0 ? 1 : 0;
     }
     case REACHES_OUT: return ReachOut();
+    case HOLDS_DATA: FillData(); break;
+    case GROWS_BESIDE_DATA: return GrowBesideData();
+    case SHARES_MEMORY: return ShareMemory();
     case CONSTRUCTED: return constructed == 1 ? 0 : 1;
     default: break;
   }

@@ -1,0 +1,104 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any, AsyncGenerator, AsyncIterable, Awaitable, Callable, Concatenate, Coroutine, Iterable, ParamSpec, \
+    TypeVar
+
+from kernelcast._core import Caller, Core, numbered, requests
+from kernelcast._loop import call, run_async
+from kernelcast._progress import Progress
+from kernelcast._stream import take
+from kernelcast._types import Candidate, Evaluation, Mode, Problem
+from kernelcast.v1 import orchestrator_pb2
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _awaited(method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]]
+             ) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+    @functools.wraps(method)
+    async def wrapper(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run_async(method(self._core, *args, **kwargs))
+
+    return wrapper
+
+
+class AsyncClient(Caller):
+    """A client of one orchestrator, for asyncio. `Client` has the same methods for threads.
+
+    Calls are retried with the same ids while the orchestrator is overloaded, and for `patience` seconds while it is
+    away. May be used from several event loops.
+    """
+
+    close = _awaited(Core.close)
+    describe = _awaited(Core.describe)
+    put_problem = _awaited(Core.put_problem)
+    evaluate = _awaited(Core.evaluate)
+    start_search = _awaited(Core.start_search)
+    get_search = _awaited(Core.get_search)
+    stop_search = _awaited(Core.stop_search)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def evaluate_many(self, problem: Problem, candidates: Iterable[Candidate | str] | AsyncIterable[Candidate | str],
+                            *, mode: Mode = "route", search: str = "", device_model: str = "",
+                            request_id: Callable[[Candidate], str] | None = None, in_flight: int = 512,
+                            progress: bool = False) -> AsyncGenerator[Evaluation, None]:
+        """Evaluates candidates and yields results in the order in which they are settled.
+
+        Takes the next candidates when fewer than `in_flight` have no result, so `candidates` may be endless. Each
+        result has its candidate. `progress` shows a bar, with tqdm.
+        """
+        session = call(lambda: self._core.session(in_flight))
+        request_id = request_id or numbered()
+
+        async def send() -> None:
+            try:
+                async for chunk in _chunks(candidates, lambda: run_async(session.room())):
+                    await run_async(session.send(requests(problem, chunk, mode, search, device_model, request_id)))
+                await run_async(session.finish())
+            except Exception:
+                call(session.close)  # ends `receive`
+                raise
+
+        sending = asyncio.ensure_future(send())
+        try:
+            with Progress(progress, candidates) as bar:
+                while answers := await run_async(session.receive()):
+                    for answer in answers:
+                        bar.update()
+                        yield answer
+            await sending
+        finally:
+            sending.cancel()
+            call(session.close)
+
+    async def export(self, search_id: str = "", *, include_sources: bool = False,
+                     from_sequence: int = 0) -> AsyncGenerator[orchestrator_pb2.ExportRecord, None]:
+        """Yields the records of settled evaluations, of all searches by default, in the order of the log."""
+        records = self._core.export(search_id, include_sources, from_sequence)
+        try:
+            while (record := await run_async(anext(records, None))) is not None:
+                yield record
+        finally:
+            await run_async(records.aclose())
+
+
+async def _chunks(candidates: Iterable[Candidate | str] | AsyncIterable[Candidate | str],
+                  room: Callable[[], Awaitable[int]]) -> AsyncGenerator[list[Candidate | str], None]:
+    if isinstance(candidates, AsyncIterable):
+        async for candidate in candidates:
+            await room()
+            yield [candidate]
+    else:
+        rest = iter(candidates)
+        while chunk := take(rest, await room()):
+            yield chunk

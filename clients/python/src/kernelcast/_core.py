@@ -1,0 +1,167 @@
+"""The calls of both clients, as coroutines on the loop of this package."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any, AsyncGenerator, Callable, Iterable, Mapping
+
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+
+from kernelcast import _convert, _rpc
+from kernelcast._channel import Connection, Patience, Path_, error_of_call
+from kernelcast._problems import read_problem
+from kernelcast._stream import EvaluateSession, Request
+from kernelcast._types import Candidate, Evaluation, Mode, Problem
+from kernelcast.v1 import kernel_pb2, orchestrator_pb2
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def numbered() -> Callable[[Candidate], str]:
+    """Makes ids for one call, which is quicker than a random one for each."""
+    prefix, numbers = new_id(), itertools.count()
+    return lambda _: f"{prefix}-{next(numbers)}"
+
+
+def _as_candidate(candidate: Candidate | str) -> Candidate:
+    return Candidate(candidate) if isinstance(candidate, str) else candidate
+
+
+class Core:
+    """Calls one orchestrator. All methods run on the loop. `Client` and `AsyncClient` offer them to callers."""
+
+    def __init__(self, connection: Connection, patience: float) -> None:
+        self.connection = connection
+        self._patience = patience
+        self._channel: grpc.aio.Channel | None = None
+
+    async def close(self) -> None:
+        """Ends calls in progress. The evaluations continue in the orchestrator."""
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            self._channel = self.connection.channel()
+        return self._channel
+
+    async def _call(self, rpc: _rpc.Call[_rpc.Request, _rpc.Reply], request: _rpc.Request, timeout: float = 30,
+                    request_id: str = "") -> _rpc.Reply:
+        call: Any = self._open().unary_unary(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)
+        patience = Patience(self._patience, timeout)
+        while True:
+            try:
+                reply: _rpc.Reply = await call(request, timeout=patience.time_left, metadata=self.connection.metadata())
+                return reply
+            except grpc.aio.AioRpcError as error:
+                await patience.wait(error_of_call(error, request_id))
+
+    async def describe(self) -> orchestrator_pb2.OrchestratorDescription:
+        """Returns the version and the state of workers and forecasters."""
+        return await self._call(_rpc.DESCRIBE, orchestrator_pb2.OrchestratorDescribeRequest())
+
+    async def put_problem(self, path: Path_) -> Problem:
+        """Stores the problem at a path. InvalidArgument names file, line and field."""
+        request = _rpc.PUT_PROBLEM.request(problem=read_problem(path))
+        return _convert.problem((await self._call(_rpc.PUT_PROBLEM, request)).definition)
+
+    async def evaluate(self, problem: Problem, candidate: Candidate | str, *, mode: Mode = "route", search: str = "",
+                       device_model: str = "", request_id: str = "", timeout: float = 600) -> Evaluation:
+        """Evaluates one candidate.
+
+        `mode`: "route" lets the policy decide between measurement and forecast, "measure" and "final" measure at the
+        screening or final level, "forecast" only forecasts. `search` is an id of `start_search`. A `request_id` that
+        was used before returns the result of that evaluation. DeadlineExceeded after `timeout` seconds has the id to
+        ask again.
+        """
+        request, candidate = _request(problem, _as_candidate(candidate), mode, search, device_model, request_id)
+        reply = await self._call(_rpc.EVALUATE, request, timeout, request.request_id)
+        return _convert.evaluation(reply.evaluation, candidate)
+
+    def session(self, in_flight: int) -> EvaluateSession:
+        rpc = _rpc.EVALUATE_MANY
+
+        def open_stream() -> Any:
+            call: Any = self._open().stream_stream(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)
+            return call(metadata=self.connection.metadata())
+
+        return EvaluateSession(open_stream, Patience(self._patience), in_flight)
+
+    async def start_search(self, problem: Problem, *, search_id: str = "", target: str = "", device_model: str = "",
+                           max_candidates: int = 0, max_measurements: int = 0, max_device_seconds: float = 0,
+                           policy: str = "", policy_parameters: Mapping[str, float] | None = None,
+                           seed: int = 0) -> str:
+        """Starts a search whose candidates the caller proposes, and returns its id.
+
+        Pass the id to `evaluate` and `evaluate_many`. Later candidates are pruned on their forecasts when the budget
+        is spent. 0 means no limit. A retry with the same `search_id` continues that search.
+        """
+        budget = orchestrator_pb2.Budget(max_candidates=max_candidates, max_measurements=max_measurements,
+                                         max_device_time=_duration(max_device_seconds))
+        spec = orchestrator_pb2.SearchSpec(
+            problem_id=problem.id, target=_convert.target(target, problem), budget=budget, policy=policy, seed=seed,
+            generator=orchestrator_pb2.GENERATOR_EXTERNAL, policy_parameters=policy_parameters or {},
+            device_models=[device_model] if device_model else [])
+        request = orchestrator_pb2.StartSearchRequest(search_id=search_id or new_id(), spec=spec)
+        return (await self._call(_rpc.START_SEARCH, request)).searches[0].search_id
+
+    async def get_search(self, search_id: str) -> orchestrator_pb2.Search:
+        """Returns the counts, the incumbent and the status of a search."""
+        return (await self._call(_rpc.GET_SEARCH, orchestrator_pb2.GetSearchRequest(search_id=search_id))).searches[0]
+
+    async def stop_search(self, search_id: str) -> orchestrator_pb2.Search:
+        """Asks a search to end. Evaluations in flight are settled first."""
+        return (await self._call(_rpc.STOP_SEARCH, orchestrator_pb2.StopSearchRequest(search_id=search_id))).searches[0]
+
+    async def export(self, search_id: str, include_sources: bool,
+                     from_sequence: int) -> AsyncGenerator[orchestrator_pb2.ExportRecord, None]:
+        rpc, patience = _rpc.EXPORT, Patience(self._patience)
+        call: Any = self._open().unary_stream(rpc.path, rpc.request.SerializeToString, rpc.reply.FromString)
+        while True:
+            request = rpc.request(search_id=search_id, include_sources=include_sources, from_sequence=from_sequence)
+            try:
+                async for record in call(request, metadata=self.connection.metadata()):
+                    patience.reset()
+                    yield record
+                    from_sequence = record.sequence + 1
+                return
+            except grpc.aio.AioRpcError as error:
+                await patience.wait(error_of_call(error))
+
+
+class Caller:
+    """What both clients are made of."""
+
+    def __init__(self, address: str = "", *, token_file: Path_ | None = None, tls_ca: Path_ | None = None,
+                 tls_certificate: Path_ | None = None, tls_key: Path_ | None = None, patience: float = 60) -> None:
+        """`address` is HOST:PORT, by default from KERNELCAST_ORCHESTRATOR, as is the token file from
+        KERNELCAST_TOKEN_FILE. `tls_ca` turns on TLS."""
+        self._core = Core(Connection.of(address, token_file, tls_ca, tls_certificate, tls_key), patience)
+
+    @property
+    def address(self) -> str:
+        return self._core.connection.address
+
+
+def _duration(seconds: float) -> Duration | None:
+    return Duration(seconds=int(seconds), nanos=int(seconds % 1 * 1e9)) if seconds else None
+
+
+def _request(problem: Problem, candidate: Candidate, mode: Mode, search: str, device_model: str,
+             request_id: str) -> Request:
+    message = orchestrator_pb2.EvaluateRequest(
+        request_id=request_id or new_id(), candidate=_convert.candidate_message(candidate, problem),
+        mode=_convert.one_of("mode", mode, _convert.MODES), search_id=search,
+        device_models=[device_model] if device_model else [])
+    return message, candidate
+
+
+def requests(problem: Problem, candidates: Iterable[Candidate | str], mode: Mode, search: str, device_model: str,
+             request_id: Callable[[Candidate], str]) -> Iterable[Request]:
+    for candidate in map(_as_candidate, candidates):
+        yield _request(problem, candidate, mode, search, device_model, request_id(candidate))

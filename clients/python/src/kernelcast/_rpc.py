@@ -1,0 +1,38 @@
+"""Names the calls of the protocol that this package makes. Nothing else does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from kernelcast.v1 import kernel_pb2
+from kernelcast.v1 import kernel_pb2
+from kernelcast.v1 import orchestrator_pb2 as pb
+
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+@dataclass(frozen=True)
+class Call(Generic[Request, Reply]):
+    name: str
+    request: type[Request]
+    reply: type[Reply]
+
+    @property
+    def path(self) -> str:
+        return f"/kernelcast.v1.Orchestrator/{self.name}"
+
+
+DESCRIBE = Call("Describe", pb.OrchestratorDescribeRequest, pb.OrchestratorDescription)
+PUT_PROBLEM = Call("PutProblem", kernel_pb2.PutProblemRequest, kernel_pb2.PutProblemReply)
+EVALUATE = Call("Evaluate", pb.EvaluateRequest, pb.EvaluateReply)
+START_SEARCH = Call("StartSearch", pb.StartSearchRequest, pb.StartSearchReply)
+STOP_SEARCH = Call("StopSearch", pb.StopSearchRequest, pb.StopSearchReply)
+GET_SEARCH = Call("GetSearch", pb.GetSearchRequest, pb.GetSearchReply)
+# The server streams.
+EXPORT = Call("Export", pb.ExportRequest, pb.ExportRecord)
+# Both sides stream, any number of requests or replies per message.
+EVALUATE_MANY = Call("EvaluateStream", pb.EvaluateStreamRequest, pb.EvaluateStreamReply)

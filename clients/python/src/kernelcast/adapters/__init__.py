@@ -1,0 +1,113 @@
+"""Kernelcast as the evaluator of search programs and the reward of trainers. One module for each of them.
+
+`Scorer` turns a source into a number and a text. A score is a measured speedup; a candidate that fails scores 0. A
+forecast is a score only if the caller asks for forecasts. What says nothing about the candidate, such as a lost worker,
+raises an Error, and the next call with the same source continues where this one ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kernelcast import errors
+from kernelcast._types import Candidate, Evaluation, Forecast, Measurement, Mode, Problem
+
+if TYPE_CHECKING:
+    from kernelcast._sync import Client
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Score:
+    """`value` is the speedup over the reference, or 0 for a failure. `result` is missing for a malformed source."""
+
+    value: float
+    correct: bool
+    feedback: str
+    result: Evaluation | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Numbers for a search program's records. `measured` is 0 for a forecast, whose audit propensity is given."""
+        metrics = {"speedup": self.value, "correct": float(self.correct), "measured": 1.0}
+        if isinstance(self.result, Measurement) and self.result.speedup:
+            metrics.update(speedup_low=self.result.speedup.low, speedup_high=self.result.speedup.high)
+        if isinstance(self.result, Forecast):
+            metrics.update(measured=0.0, failure_probability=self.result.failure_probability,
+                           propensity=self.result.decision.propensity)
+        return metrics
+
+
+def score(result: Evaluation) -> Score | None:
+    """The score of a result, or None if it says nothing about the candidate."""
+    if isinstance(result, Measurement):
+        if result.outcome == "environment_unstable":
+            return None
+        return Score(result.speedup.value if result.speedup else 0.0, result.speedup is not None, result.feedback, result)
+    if isinstance(result, Forecast):
+        correct = 1 - result.failure_probability
+        return Score(result.expected_speedup * correct, correct > 0.5, result.feedback, result)
+    return Score(0.0, False, result.feedback, result) if result.cause == "compile_error" else None
+
+
+class Scorer:
+    """Scores sources for one problem. Connects when it is first used, in each process anew. Thread-safe.
+
+    `problem` is a path. `address` is an orchestrator's, by default from KERNELCAST_ORCHESTRATOR. `template` has the
+    fields of each candidate apart from its source, such as target, flags and launches. With `forecasts` the policy
+    decides what is measured, and a forecast is a score too; `search` is the search it belongs to. `timeout` is in
+    seconds; set it below the caller's own limit. The same source has the same score; another `run` scores it anew.
+    """
+
+    def __init__(self, problem: str | os.PathLike[str], address: str = "", *, template: Candidate = Candidate(""),
+                 mode: Mode = "measure", forecasts: bool = False, search: str = "", timeout: float = 240, run: str = "",
+                 **connection: Any) -> None:
+        if mode in ("route", "forecast") and not forecasts:
+            raise errors.InvalidArgument(f"mode: {mode!r} may give forecasts; set forecasts=True to accept them as scores")
+        self._path, self._address, self._connection = problem, address, connection
+        self._template, self._search, self._timeout, self._run = template, search, timeout, run
+        self._mode: Mode = "route" if forecasts and mode == "measure" else mode
+        self._connected: tuple[int, Client, Problem] | None = None
+
+    def connect(self) -> tuple[Client, Problem]:
+        """The client and the problem, in this process."""
+        if self._connected is None or self._connected[0] != os.getpid():
+            from kernelcast import Client, _convert
+
+            client = Client(self._address, **self._connection)
+            problem = client.put_problem(self._path)
+            _convert.target(self._template.target, problem)
+            self._connected = os.getpid(), client, problem
+        return self._connected[1:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connected": None}
+
+    def candidate(self, source: str, **fields: Any) -> Candidate:
+        return replace(self._template, source=source, **fields)
+
+    def __call__(self, source: str | bytes | Candidate, mode: Mode | None = None) -> Score:
+        """Scores a source. Unavailable, DeadlineExceeded and other errors say nothing about it."""
+        client, problem = self.connect()
+        mode = mode or self._mode
+        try:
+            candidate = source if isinstance(source, Candidate) else self.candidate(
+                source if isinstance(source, str) else source.decode())
+            what = hashlib.sha256(repr((asdict(candidate), problem.id, mode, self._search, self._run)).encode("utf-8", "replace"))
+            end = time.monotonic() + self._timeout
+            for attempt in range(_ATTEMPTS):
+                result = client.evaluate(problem, candidate, mode=mode, search=self._search,
+                                         request_id=f"{what.hexdigest()}-{attempt}", timeout=max(end - time.monotonic(), 0))
+                if (settled := score(result)) is not None:
+                    return settled
+        except (errors.InvalidArgument, UnicodeDecodeError) as error:
+            return Score(0.0, False, f"Not evaluated: {error}")
+        raise errors.Unavailable(result.feedback or str(result), request_id=result.request_id)
+
+
+__all__ = ["Score", "Scorer", "score"]

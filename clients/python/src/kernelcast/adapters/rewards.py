@@ -1,0 +1,63 @@
+"""Rewards for trainers: the source in a completion, scored. `verl`, `trl` and `slime` fit it to theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import os
+import re
+from typing import Any, Callable, Sequence
+
+from kernelcast import errors
+from kernelcast.adapters import Score, Scorer
+
+_FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
+
+
+def source_of(completion: str) -> str:
+    """The last fenced block of a completion, or all of it if it has none."""
+    blocks = _FENCED.findall(completion)
+    return str(blocks[-1]) if blocks else completion
+
+
+class Reward:
+    """Scores completions, up to `in_flight` at once. `shape` turns a score into the reward: the speedup by default.
+
+    `problem` is used for completions that name none. `options` are those of `Scorer`.
+    """
+
+    def __init__(self, problem: str = "", *, shape: Callable[[Score], float] = lambda score: score.value,
+                 in_flight: int = 64, **options: Any) -> None:
+        self._problem, self.shape, self._options, self._in_flight = problem, shape, options, in_flight
+
+    @functools.cached_property
+    def _threads(self) -> concurrent.futures.ThreadPoolExecutor:
+        return concurrent.futures.ThreadPoolExecutor(self._in_flight, thread_name_prefix="kernelcast-reward")
+
+    @functools.cached_property
+    def _scorers(self) -> dict[str, Scorer]:
+        return {}
+
+    def score(self, completion: str, problem: str = "") -> Score:
+        path = problem or self._problem
+        if not path:
+            raise errors.InvalidArgument("problem: neither the sample nor the reward names one")
+        return self._scorers.setdefault(path, Scorer(path, **self._options))(source_of(completion))
+
+    def score_all(self, completions: Sequence[str], problems: Sequence[str]) -> list[Score | None]:
+        """In their order. None is no verdict: such a completion should not be trained on."""
+
+        def score(completion: str, problem: str) -> Score | None:
+            try:
+                return self.score(completion, problem)
+            except (errors.Unavailable, errors.DeadlineExceeded, errors.ResourceExhausted):
+                return None
+
+        return list(self._threads.map(score, completions, problems))
+
+    async def score_async(self, completion: str, problem: str = "") -> Score:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.score, completion, problem)
+
+
+default = Reward(os.environ.get("KERNELCAST_PROBLEM", ""))

@@ -1,0 +1,38 @@
+"""ShinkaEvolve's evaluation script, in two lines:
+
+    from kernelcast.adapters.shinkaevolve import main
+    main("path/to/problem")
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from kernelcast import errors
+from kernelcast.adapters import Score, Scorer
+
+
+def evaluate(scorer: Scorer, program_path: str, results_dir: str) -> None:
+    """Scores a program and writes `metrics.json` and `correct.json`. `combined_score` is the speedup."""
+    try:
+        score = scorer(Path(program_path).read_bytes())
+    except errors.Error as error:  # no verdict; ShinkaEvolve has no place for that but an error
+        score = Score(0.0, False, f"Not evaluated: {error}")
+    metrics = {"combined_score": score.value, "public": score.metrics, "private": {}, "text_feedback": score.feedback}
+    folder = Path(results_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "correct.json").write_text(json.dumps({"correct": score.correct, "error": None if score.correct else
+                                                     score.feedback}))
+
+
+def main(problem: str, address: str = "", **options: Any) -> None:
+    """The script's command line. Takes the arguments of `Scorer`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program_path", required=True)
+    parser.add_argument("--results_dir", required=True)
+    flags, _ = parser.parse_known_args()
+    evaluate(Scorer(problem, address, **options), flags.program_path, flags.results_dir)

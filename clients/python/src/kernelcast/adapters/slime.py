@@ -1,0 +1,20 @@
+"""slime's custom reward: `--custom-rm-path kernelcast.adapters.slime.reward`, also with `--group-rm`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kernelcast.adapters import rewards
+
+
+async def reward(args: Any, sample: Any, **_: Any) -> float | list[float]:
+    """The speedup of the kernel in `sample.response`. `problem` in its metadata, or its label, is a problem's path."""
+    if isinstance(sample, list):
+        return list(await asyncio.gather(*(_reward(one) for one in sample)))
+    return await _reward(sample)
+
+
+async def _reward(sample: Any) -> float:
+    problem = (getattr(sample, "metadata", None) or {}).get("problem") or getattr(sample, "label", None) or ""
+    return rewards.default.shape(await rewards.default.score_async(sample.response, str(problem)))

@@ -1,0 +1,71 @@
+"""Prints what an interpreter needs to import and run Triton, one fact per line."""
+
+import importlib
+import importlib.metadata
+import os
+import sys
+import sysconfig
+
+if sys.version_info < (3, 10):
+    sys.exit("Python 3.10 or later is needed")
+import triton
+import triton.compiler
+
+# Some releases of Triton do not import these, and compile_server.py does. They load shared libraries.
+for module in ("ctypes", "select", "socket", "struct", "resource"):
+    importlib.import_module(module)
+
+# Folders of other packages, which are left out.
+OTHERS = ("site-packages", "dist-packages")
+
+library = [os.path.dirname(os.__file__), sysconfig.get_config_var("DESTSHARED")]
+library = [os.path.realpath(folder) for folder in library if folder]
+packages, shown = [], []
+
+
+def is_beneath(path, folders):
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def show_distributions(name):
+    for distribution in importlib.metadata.packages_distributions().get(name, []):
+        packages.append(str(importlib.metadata.distribution(distribution)._path))
+
+
+for folder in library:
+    names = os.listdir(folder)
+    if any(name in OTHERS for name in names):
+        shown += [os.path.join(folder, name) for name in names if name not in OTHERS]
+    else:
+        shown.append(folder)
+
+# Triton, and what it imported from outside the standard library.
+for name, module in sorted(sys.modules.items()):
+    file = getattr(module, "__file__", None)
+    if not file or "." in name or name.startswith("_") or name in ("sitecustomize", "usercustomize"):
+        continue
+    path = os.path.dirname(file) if os.path.basename(file).startswith("__init__.") else file
+    if is_beneath(os.path.realpath(path), library) and not any(other in path for other in OTHERS):
+        continue
+    packages.append(path)
+    show_distributions(name)
+
+# Shared libraries, under each of their names.
+with open("/proc/self/maps") as maps:
+    fields = [line.split(maxsplit=5) for line in maps]
+mapped = {field[5].strip() for field in fields if len(field) == 6}
+for path in sorted(path for path in mapped if path.startswith("/") and os.path.isfile(path)):
+    folder = os.path.dirname(path)
+    links = [os.path.join(folder, name) for name in os.listdir(folder)]
+    names = [path] + [link for link in links if os.path.islink(link) and os.path.realpath(link) == path]
+    shown += names
+    # Where /lib is a link to /usr/lib, the loader uses the shorter path.
+    shown += [name[4:] for name in names if name.startswith("/usr/lib") and os.path.exists(name[4:])]
+
+print("program", os.path.realpath(sys.executable))
+print("triton", triton.__version__)
+print("python", "%d.%d.%d" % sys.version_info[:3])
+for path in packages:
+    print("package", path)
+for path in packages + shown:
+    print("show", path)

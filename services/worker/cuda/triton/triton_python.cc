@@ -1,0 +1,71 @@
+#include "services/worker/cuda/triton/triton_python.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status.h"
+#include "common/process/child_process.h"
+#include "services/worker/native/toolchain.h"
+
+namespace kernelcast::worker {
+namespace {
+
+constexpr int64_t kProbeLimitNs = 60'000'000'000;
+
+}  // namespace
+
+absl::StatusOr<TritonPython> ProbeTritonPython(const std::string& python) {
+  ChildOptions options;
+  // -I: neither the worker's folder nor its user's packages.
+  options.argv = {python, "-I", "-W", "ignore", "-c", kTritonProbe};
+  options.environment = CompilerEnvironment("/tmp");
+  options.working_directory = "/";
+  options.kept_output_bytes = 1 << 20;
+  KC_ASSIGN_OR_RETURN(const auto child, ChildProcess::Spawn(options));
+  const ChildExit exit = child->Wait(kProbeLimitNs);
+  if (!exit.exited || exit.exit_code != 0) {
+    std::string_view text = exit.output;
+    while (text.ends_with('\n')) text.remove_suffix(1);
+    text.remove_prefix(text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1);
+    return absl::FailedPreconditionError(absl::StrCat(
+        python, " cannot import triton: ", exit.timed_out ? "no answer" : std::string(text)));
+  }
+  TritonPython found;
+  for (const auto part : absl::StrSplit(exit.output, '\n')) {
+    const std::string_view line(part.data(), part.size());
+    const size_t blank = line.find(' ');
+    if (blank == std::string_view::npos) continue;
+    const std::string_view key = line.substr(0, blank);
+    std::string value(line.substr(blank + 1));
+    if (key == "program")
+      found.program = std::move(value);
+    else if (key == "triton")
+      found.triton_version = std::move(value);
+    else if (key == "python")
+      found.python_version = std::move(value);
+    else if (key == "package")
+      found.packages.push_back(std::move(value));
+    else if (key == "show")
+      found.read_only.push_back(std::move(value));
+  }
+  if (found.program.empty() || found.triton_version.empty() || found.packages.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(python, " did not describe itself"));
+  }
+  // Needed to start any program.
+  for (const char* path : {"/lib64/ld-linux-x86-64.so.2", "/etc/ld.so.cache"}) {
+    found.read_only.emplace_back(path);
+  }
+  found.read_only.push_back(found.program);
+  std::ranges::sort(found.read_only, [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
+  found.read_only.erase(std::unique(found.read_only.begin(), found.read_only.end()),
+                        found.read_only.end());
+  return found;
+}
+
+}  // namespace kernelcast::worker

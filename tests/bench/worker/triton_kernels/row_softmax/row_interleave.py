@@ -1,0 +1,13 @@
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    inside = at < cols
+    v = tl.load(x + row * cols + at, mask=inside, other=0.0)
+    a, b = tl.split(tl.reshape(v, (BLOCK // 2, 2)))
+    v = tl.interleave(b, a)
+    tl.store(y + row * cols + at, v, mask=inside)
