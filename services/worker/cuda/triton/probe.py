@@ -15,12 +15,14 @@ import triton.compiler
 for module in ("ctypes", "select", "socket", "struct", "resource"):
     importlib.import_module(module)
 
-# Folders of other packages, which are left out.
+# Folders of other packages.
 OTHERS = ("site-packages", "dist-packages")
 
 library = [os.path.dirname(os.__file__), sysconfig.get_config_var("DESTSHARED")]
 library = [os.path.realpath(folder) for folder in library if folder]
-packages, shown = [], []
+packages = []
+# Whole folders: without leave to list a folder, Python finds no module in it.
+shown = list(library)
 
 
 def is_beneath(path, folders):
@@ -31,13 +33,6 @@ def show_distributions(name):
     for distribution in importlib.metadata.packages_distributions().get(name, []):
         packages.append(str(importlib.metadata.distribution(distribution)._path))
 
-
-for folder in library:
-    names = os.listdir(folder)
-    if any(name in OTHERS for name in names):
-        shown += [os.path.join(folder, name) for name in names if name not in OTHERS]
-    else:
-        shown.append(folder)
 
 # Triton, and what it imported from outside the standard library.
 for name, module in sorted(sys.modules.items()):
