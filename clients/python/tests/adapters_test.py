@@ -1,9 +1,12 @@
 """What adapters make of measurements, failures, forecasts and the absence of a verdict."""
 
+import dataclasses
 import json
+import math
 import pickle
 import runpy
 import sys
+import types
 
 import kernelcast
 import pytest
@@ -77,3 +80,147 @@ def test_codeevolve(client, tmp_path, monkeypatch):
         runpy.run_path(str(tmp_path / "evaluate.py"), run_name="__main__")
         results[name] = json.loads((tmp_path / "results.json").read_text())
     assert results["good"]["speedup"] > 1 and results["bad"]["speedup"] == 0
+
+
+@pytest.fixture
+def ksearch(monkeypatch):
+    """The adapter with stand-ins for what it takes from k_search/tasks/task_base.py of caoshiyi/K-Search."""
+    @dataclasses.dataclass
+    class EvalResult:
+        status: str
+        latency_ms: float | None = None
+        reference_latency_ms: float | None = None
+        mean_vs_baseline_factor: float | None = None
+        speedup_factor: float | None = None
+        log_excerpt: str = ""
+        metrics: dict = dataclasses.field(default_factory=dict)
+
+        def to_dict(self, *, include_log_excerpt=False):
+            return dataclasses.asdict(self)
+
+    def load(*, solution_ref, definition_name, artifacts_dir):
+        raise FileNotFoundError(solution_ref)
+
+    base = types.SimpleNamespace(EvalResult=EvalResult, Solution=object, load_ksearch_solution_json=load,
+                                 solution_from_json_dict=dict)
+    for name in ("k_search", "k_search.tasks"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "k_search.tasks.task_base", base)
+    monkeypatch.delitem(sys.modules, "kernelcast.adapters.ksearch", raising=False)
+    import kernelcast.adapters.ksearch
+
+    yield kernelcast.adapters.ksearch
+    del sys.modules["kernelcast.adapters.ksearch"]
+
+
+def solution(files, entry="main.py"):
+    return types.SimpleNamespace(name="s", sources=[types.SimpleNamespace(path=p, content=c) for p, c in files.items()],
+                                 get_entry_path=lambda: entry)
+
+
+def test_ksearch(ksearch, client):
+    # Calls are those of k_search/kernel_generators/kernel_generator.py.
+    task = ksearch.Task(str(SOFTMAX), SAME, client.address)
+    assert task.name == "row_softmax" and SAME in task.get_generation_prompt(language="python", target_gpu="H200")
+    answer = solution({"main.py": f"Here:\n```cpp\n{FASTER}```\n"})
+    good = task.run_benchmark(solution=answer, dump_traces=False, round_num=1)
+    assert good.status == "passed" and good.metrics["score"] == good.speedup_factor > 1
+    assert 0 < good.latency_ms < good.reference_latency_ms and task.get_last_round_passed_count() == 1
+    for source in (DOES_NOTHING, "not C++", "\ud800"):
+        bad = task.run_benchmark(solution=solution({"main.py": source}), dump_traces=False, round_num=2)
+        assert (bad.status, bad.metrics["score"], bad.latency_ms) == ("failed", None, None) and bad.log_excerpt
+    assert task.get_last_round_passed_count() == 0 and task.get_last_round_total_workloads() == 1
+    prompt = task.get_optimization_prompt(language="python", target_gpu="H200", current_code="int x;", current_best=None,
+                                          trace_logs=task.get_last_round_trace_logs_for_prompt(), previous_round_summary=None)
+    assert "int x;" in prompt and bad.log_excerpt in prompt and "Best" not in prompt
+    final, = task.run_final_evaluation(solutions=[answer], config=None, dump_traces=True, workload_limit=None)["solutions"]
+    assert final["speedup_factor"] > 1 and json.dumps(task.get_config_for_logging())
+    assert task.get_solution("another") is None
+
+
+def test_ksearch_puts_the_header_into_the_cuda_file(ksearch):
+    files = {"kernel.h": "int x;", "kernel.cu": '#include "kernel.h"\n#include "other.h"\n', "main.cpp": "host"}
+    assert ksearch._source(solution(files, "main.cpp")) == 'int x;\n#include "other.h"\n'
+
+
+def test_a_round_of_ksearch_without_a_verdict_is_not_a_failure(ksearch):
+    task = ksearch.Task(str(SOFTMAX), SAME, "127.0.0.1:1", patience=0)
+    result = task.run_benchmark(solution=solution({"main.py": SAME}))
+    assert result.status == "unknown" and "speedup" not in result.metrics and "Not evaluated" in result.log_excerpt
+    with pytest.raises(errors.NotFound):
+        ksearch.Task("no/such/problem", SAME)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A stand-in for the registry of triton_kernel_agent/platform/registry.py of meta-pytorch/KernelAgent."""
+    class Registry(dict):
+        def register(self, component, name, factory):
+            self[component, name] = factory
+
+        def create(self, component, name, **context):
+            return self[component, name](**context)
+
+    for name in ("triton_kernel_agent", "triton_kernel_agent.platform"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    module = types.SimpleNamespace(registry=Registry())
+    monkeypatch.setitem(sys.modules, "triton_kernel_agent.platform.registry", module)
+    return module.registry
+
+
+def test_kernelagent(client, registry):
+    from kernelcast.adapters import kernelagent
+
+    made = {0: FASTER, 1: DOES_NOTHING, 2: SAME}
+
+    class Workers:
+        def run_workers(self, candidates, round_num, problem_file, **_):
+            return [{"success": worker != 2, "worker_id": worker, "kernel_code": code, "time_ms": 1e-9}
+                    for worker, code in made.items()]
+
+    registry.register("worker_runner", "nvidia", lambda logger: Workers())
+    platform = kernelagent.register(str(SOFTMAX), client.address, source=str)
+    # Calls are those of OptimizationManager.run_optimization in triton_kernel_agent/opt_manager.py.
+    verifier, benchmarker = (registry.create(c, platform[c]) for c in ("verifier", "benchmarker"))
+    runner = registry.create("worker_runner", platform["worker_runner"], logger=None)
+    assert math.isinf(benchmarker.benchmark_reference("problem.py"))
+    assert not any(verifier.verify(bad, "problem.py", ["a test"]) for bad in (DOES_NOTHING, "not C++", "\ud800"))
+    assert verifier.verify(SAME, "problem.py", ["a test"])
+    reference, initial = benchmarker.benchmark_reference("problem.py"), benchmarker.benchmark_kernel(SAME, "problem.py")
+    assert 0 < initial < math.inf and math.isinf(benchmarker.benchmark_reference_compiled("problem.py"))
+    results = runner.run_workers(candidates=[], round_num=1, problem_file="problem.py", test_code=[], pytorch_baseline=1.0,
+                                 shared_history=[], shared_reflexions=[])
+    assert [r["success"] for r in results] == [True, False, False] and math.isinf(results[1]["time_ms"])
+    assert results[0]["time_ms"] == reference / Scorer(SOFTMAX, client.address)(FASTER).value < reference
+
+
+def test_kernelagent_without_a_verdict(registry):
+    from kernelcast.adapters.kernelagent import Judge
+
+    judge = Judge(Scorer(SOFTMAX, "127.0.0.1:1", patience=0), str)
+    assert math.isinf(judge.benchmark_kernel(SAME, "problem.py"))
+    with pytest.raises(errors.Unavailable):
+        judge.verify(SAME, "problem.py", [])
+
+
+def test_kernelagent_leaves_host_code_out():
+    from kernelcast.adapters.kernelagent import kernels
+
+    code = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+import triton
+import triton.language as tl
+SIZE: tl.constexpr = 8
+@triton.jit
+def softmax(x, BLOCK: tl.constexpr):
+    pass
+class Model(nn.Module):
+    pass
+def kernel_function(x):
+    return torch.empty(1)
+"""
+    assert kernels(code) == ("import triton\nimport triton.language as tl\nSIZE: tl.constexpr = 8\n\n@triton.jit\n"
+                             "def softmax(x, BLOCK: tl.constexpr):\n    pass\n")
+    assert kernels("def (") == "def (" and kernels("(" * 5000) == "(" * 5000 and kernels("a\0") == "a\0"

@@ -1,12 +1,20 @@
-"""Rewards as trainers call them. The trainers themselves need PyTorch, and are not installed here."""
+"""Rewards as trainers call them. The trainers themselves need PyTorch or hundreds of megabytes, and are not installed here.
+
+Two run where a variable names a Python that has them, together with grpcio and protobuf.
+"""
 
 import asyncio
+import os
+import pickle
+import re
+import subprocess
 import types
 
 import pytest
+import recorded
 from conftest import DOES_NOTHING, FASTER, SOFTMAX
 from kernelcast import errors
-from kernelcast.adapters import rewards, slime, trl, verl
+from kernelcast.adapters import rewards, slime, tinker, trl, verifiers, verl
 
 GOOD = f"First an attempt:\n```cpp\nint x;\n```\nbetter:\n```cpp\n{FASTER}```\n"
 BAD = f"```\n{DOES_NOTHING}```"
@@ -50,6 +58,95 @@ def test_slime():
     assert asyncio.run(slime.reward(None, sample(GOOD))) > 1
     group = asyncio.run(slime.reward(None, [sample(GOOD), sample(BAD)]))
     assert group[0] > 1 and group[1] == 0
+
+
+def test_a_prompt_declares_the_problem_and_the_format():
+    text = rewards.prompt(SOFTMAX, "int x;\n")
+    assert "atol: 5.0e-7" in text and "```\nint x;\n```" in text and "one fenced block" in text
+    with pytest.raises(errors.NotFound, match="problem.yaml"):
+        rewards.prompt(SOFTMAX / "space", "")
+
+
+def conversation(*answers):
+    return [{"role": "user", "content": "a prompt"}, *({"role": "assistant", "content": answer} for answer in answers)]
+
+
+def test_tinker():
+    # As AgentToolMessageEnv._grade does (tinker_cookbook/tool_use/agent_tool_message_env.py): a history of messages, whose
+    # content is a text or a list of parts (renderers/base.py).
+    reward = pickle.loads(pickle.dumps(tinker.Reward(str(SOFTMAX))))
+    parts = [{"type": "thinking", "thinking": BAD}, {"type": "text", "text": GOOD}]
+    for history in (conversation(GOOD), conversation(BAD, parts)):
+        value, metrics = asyncio.run(reward(history))
+        assert value > 1 and metrics["correct"] == 1 and metrics["measured"] == 1
+    for history in (conversation(BAD), conversation("no kernel"), conversation("\ud800"), conversation()):
+        assert asyncio.run(reward(history))[0] == 0
+
+
+def test_verifiers():
+    # As Task.score does (verifiers/v1/task.py): `task` is the data, `trace` has the replies.
+    task = types.SimpleNamespace(problem=str(SOFTMAX))
+    good, bad = (types.SimpleNamespace(last_reply=reply, info={}) for reply in (GOOD, BAD))
+    value = asyncio.run(verifiers.speedup(task=task, trace=good))
+    assert value > 1 and asyncio.run(verifiers.metrics(task=task, trace=good))["speedup"] == value
+    assert asyncio.run(verifiers.speedup(task=task, trace=bad)) == 0 and "wrong" in bad.info["feedback"].lower()
+    with pytest.raises(errors.InvalidArgument, match="problem"):
+        asyncio.run(verifiers.speedup(task=types.SimpleNamespace(), trace=good))
+
+
+def run_with(variable, package, client, tmp_path, program):
+    """Runs a program with a genuine package. It finds completions in `GOOD` and `BAD`, and a problem in `PROBLEM`."""
+    if not (python := os.environ.get(variable, "")):
+        pytest.skip(f"{package}: {variable} names no Python that has it")
+    (tmp_path / "program.py").write_text(f"GOOD, BAD, PROBLEM = {GOOD!r}, {BAD!r}, {str(SOFTMAX)!r}\n{program}")
+    done = subprocess.run([python, tmp_path / "program.py"], text=True, cwd=tmp_path, capture_output=True, check=False,
+                          env={**os.environ, "KERNELCAST_ORCHESTRATOR": client.address})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_genuine_tinker_cookbook(client, tmp_path):
+    run_with("KERNELCAST_TEST_TINKER", "tinker-cookbook needs PyTorch, 3 GB", client, tmp_path, """
+import asyncio
+from kernelcast.adapters.tinker import Reward
+from tinker_cookbook.tool_use import AgentToolMessageEnv
+
+async def episode(answer):
+    env = AgentToolMessageEnv(tools=[], initial_messages=[{"role": "user", "content": "a prompt"}], max_turns=1,
+                              reward_fn=Reward(PROBLEM))
+    await env.initial_observation()
+    return await env.step({"role": "assistant", "content": answer})
+
+good, bad = (asyncio.run(episode(answer)) for answer in (GOOD, BAD))
+assert good.episode_done and good.reward > 1 and good.metrics["correct"] == 1, good
+assert bad.episode_done and bad.reward == 0 and bad.metrics["correct"] == 0, bad
+""")
+
+
+def test_the_genuine_verifiers(client, tmp_path):
+    """Also runs the task set of docs/howto/verifiers.md."""
+    page = (recorded.ROOT / "docs/howto/verifiers.md").read_text()
+    (tmp_path / "my_kernels.py").write_text(re.search(r"`my_kernels.py`:\n\n```python\n(.*?)```", page, re.DOTALL)[1])
+    (tmp_path / "examples").symlink_to(recorded.ROOT / "examples")
+    run_with("KERNELCAST_TEST_VERIFIERS", "verifiers needs 500 MB of packages", client, tmp_path, """
+import asyncio
+import verifiers.v1 as vf
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.utils.loaders import load_taskset, taskset_config_type
+
+task, = load_taskset(taskset_config_type("my_kernels")(id="my_kernels"))
+assert "kernelcast_run" in task.data.prompt
+
+def scored(answer):
+    node = MessageNode(message=vf.AssistantMessage(content=answer), sampled=True, parent=None)
+    trace = vf.Trace(task=vf.TraceTask(type="KernelTask", data=task.data, hash=task.hash, key=task.key),
+                     agent=vf.AgentInfo.model_construct(), nodes=[node])
+    asyncio.run(task.score(trace))
+    return trace
+
+good, bad = scored(GOOD), scored(BAD)
+assert good.reward > 1 and good.metrics["correct"] == 1 and good.metrics["speedup"] == good.reward, good
+assert bad.reward == 0 and bad.metrics["correct"] == 0, bad
+""")
 
 
 def test_a_shape_turns_scores_into_rewards(client):

@@ -125,3 +125,53 @@ def test_shinkaevolve(services, tmp_path):
     metrics = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("gen_*/results/metrics.json")]
     assert max(m["combined_score"] for m in metrics) > 1
     assert any("Correct in" in m["text_feedback"] for m in metrics)
+
+
+KSEARCH = """
+import sys
+from k_search.kernel_generators.kernel_generator import KernelGenerator
+from kernelcast.adapters.ksearch import Task
+
+problem, initial, url = sys.argv[1:]
+task = Task(problem, open(initial).read())
+generator = KernelGenerator(model_name="scripted", language="python", api_key="none", base_url=url)
+best = generator.generate(task, max_opt_rounds=3)
+print("BEST", task.run_final_evaluation(solutions=[best])["solutions"][0]["speedup_factor"])
+"""
+
+
+def test_ksearch(services, tmp_path):
+    checkout = os.environ.get("KERNELCAST_TEST_KSEARCH", "")
+    if not checkout:
+        pytest.skip("K-Search is not a package: KERNELCAST_TEST_KSEARCH names no checkout of it")
+    (tmp_path / "initial.cc").write_text(SAME)
+    (tmp_path / "search.py").write_text(KSEARCH)
+    with scripted_model(ANSWERS, lambda number: number == 2 and services()) as url:
+        printed = run(sys.executable, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", url, cwd=tmp_path,
+                      env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"] + os.pathsep + checkout})
+    assert float(printed.rsplit("BEST", 1)[1]) > 1
+
+
+KERNELAGENT = """
+import sys
+from kernelcast.adapters.kernelagent import register
+from triton_kernel_agent.opt_manager import OptimizationManager
+
+problem, initial, folder = sys.argv[1:]
+platform = register(problem, workers="noop", source=str)
+manager = OptimizationManager(strategy="greedy", num_workers=1, max_rounds=2, log_dir=folder, platform=platform)
+result = manager.run_optimization(open(initial).read(), f"{folder}/problem.py", "a test")
+assert result["success"], result
+print("SPEEDUP", result["pytorch_baseline_ms"] / result["best_time_ms"])
+"""
+
+
+def test_kernelagent(services, tmp_path):
+    python = os.environ.get("KERNELCAST_TEST_KERNELAGENT", "")
+    if not python:
+        pytest.skip("KernelAgent is not on PyPI: KERNELCAST_TEST_KERNELAGENT names no Python that has it")
+    (tmp_path / "initial.cc").write_text(FASTER)
+    (tmp_path / "search.py").write_text(KERNELAGENT)
+    services()
+    printed = run(python, tmp_path / "search.py", SOFTMAX, tmp_path / "initial.cc", tmp_path, cwd=tmp_path)
+    assert float(printed.rsplit("SPEEDUP", 1)[1]) > 1

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kernelcast._sync import Client
 
 _ATTEMPTS = 3
+# These say nothing about a candidate. Others, such as InvalidArgument, are mistakes of the set-up.
+NO_VERDICT = (errors.Unavailable, errors.DeadlineExceeded, errors.ResourceExhausted)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,14 @@ class Score:
             metrics.update(measured=0.0, failure_probability=self.result.failure_probability,
                            propensity=self.result.decision.propensity)
         return metrics
+
+    @property
+    def times_ms(self) -> tuple[float, float] | None:
+        """Medians of the candidate and of the reference, each summed over the bench shapes. None: not measured."""
+        if not (isinstance(self.result, Measurement) and self.correct):
+            return None
+        shapes = self.result.message.measured.ok.shapes
+        return sum(s.candidate.median_ns for s in shapes) / 1e6, sum(s.reference.median_ns for s in shapes) / 1e6
 
 
 def score(result: Evaluation) -> Score | None:
@@ -110,4 +120,4 @@ class Scorer:
         raise errors.Unavailable(result.feedback or str(result), request_id=result.request_id)
 
 
-__all__ = ["Score", "Scorer", "score"]
+__all__ = ["NO_VERDICT", "Score", "Scorer", "score"]

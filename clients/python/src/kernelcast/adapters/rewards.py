@@ -1,4 +1,5 @@
-"""Rewards for trainers: the source in a completion, scored. `verl`, `trl` and `slime` fit it to theirs."""
+"""Rewards for trainers: the source in a completion, scored. `verl`, `trl`, `slime`, `tinker` and `verifiers` fit it to
+theirs."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ import re
 from typing import Any, Callable, Sequence
 
 from kernelcast import errors
-from kernelcast.adapters import Score, Scorer
+from kernelcast.adapters import NO_VERDICT, Score, Scorer
 
+# What `source_of` reads.
+FORMAT = "Answer with the whole source in one fenced block. Keep the names and parameters of its functions."
 _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 
 
@@ -19,6 +22,15 @@ def source_of(completion: str) -> str:
     """The last fenced block of a completion, or all of it if it has none."""
     blocks = _FENCED.findall(completion)
     return str(blocks[-1]) if blocks else completion
+
+
+def prompt(problem: str | os.PathLike[str], source: str) -> str:
+    """Asks for a kernel that is faster than `source`. Contains the declaration of the problem at this path."""
+    from kernelcast._problems import read_problem
+
+    declaration = read_problem(problem).files[0].content.decode()
+    return ("Make this kernel faster. Its results must stay correct at all shapes.\n\n"
+            f"Problem:\n\n```yaml\n{declaration}```\n\nKernel:\n\n```\n{source}```\n\n{FORMAT}\n")
 
 
 class Reward:
@@ -51,7 +63,7 @@ class Reward:
         def score(completion: str, problem: str) -> Score | None:
             try:
                 return self.score(completion, problem)
-            except (errors.Unavailable, errors.DeadlineExceeded, errors.ResourceExhausted):
+            except NO_VERDICT:
                 return None
 
         return list(self._threads.map(score, completions, problems))
